@@ -1,0 +1,1 @@
+//! Kinds, fields and names that the controllers read and write. No I/O.

@@ -1,0 +1,1 @@
+//! What the five controllers share: start-up, probes, metrics, lease, watches. No domain word.

@@ -1,0 +1,1 @@
+//! Real neighbours for the tests: how they are built, started, disturbed and counted.

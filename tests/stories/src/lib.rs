@@ -1,0 +1,1 @@
+//! What must be seen working, one file per story.
