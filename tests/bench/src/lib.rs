@@ -1,1 +1,8 @@
 //! Real neighbours for the tests: how they are built, started, disturbed and counted.
+pub mod cache;
+pub mod certs;
+pub mod control_plane;
+pub mod go;
+pub mod process;
+pub mod python;
+pub mod steps;

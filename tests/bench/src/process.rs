@@ -1,0 +1,289 @@
+//! Programs that run beside the tests, and end with them.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+
+/// The guard between us and the program. It holds the read end of our pipe: a word on it is a signal for the program,
+/// its end (we closed it, or died in whatever way) kills the whole process group. It needs no privilege and leaves
+/// nothing behind even after `kill -9` of the tests.
+const GUARD: &str = r#"
+exec 3<&0 </dev/null
+exit_file=$1; shift
+"$@" 3<&- &
+child=$!
+( while read -r signal <&3; do kill -s "$signal" "$child"; done; kill -s KILL 0 ) >/dev/null 2>&1 &
+exec 3<&-
+wait "$child"
+echo $? > "$exit_file"
+kill -s KILL 0
+"#;
+
+/// Variables that would make the programs talk through proxies or trust other certificates than ours.
+const NOT_INHERITED: &[&str] = &[
+    "ALL_PROXY",
+    "CURL_CA_BUNDLE",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "KUBECONFIG",
+    "NO_PROXY",
+    "REQUESTS_CA_BUNDLE",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+    "all_proxy",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+];
+
+/// A running program. Dropping it kills the program and everything that it started.
+#[derive(Debug)]
+pub struct Service {
+    name: String,
+    guard: Child,
+    signals: Option<ChildStdin>,
+    log: PathBuf,
+    exit: PathBuf,
+}
+
+impl Service {
+    /// Starts `command` in a process group of its own, with its output in `<log_dir>/<name>.log`.
+    ///
+    /// # Errors
+    /// When the log cannot be written or the guard cannot be started. A program that does not exist shows as one that
+    /// ended at once, with the reason in its log.
+    pub fn start(name: &str, command: Command, log_dir: &Path) -> anyhow::Result<Self> {
+        let log = log_dir.join(format!("{name}.log"));
+        let exit = log_dir.join(format!("{name}.exit"));
+        let _ = std::fs::remove_file(&exit);
+        let output = File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .with_context(|| format!("cannot write {}", log.display()))?;
+        let mut guarded = Command::new("sh");
+        guarded
+            .args(["-c", GUARD, "guard"])
+            .arg(&exit)
+            .arg(command.get_program())
+            .args(command.get_args())
+            .stdin(Stdio::piped())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .process_group(0);
+        for name in NOT_INHERITED {
+            guarded.env_remove(name);
+        }
+        for (key, value) in command.get_envs() {
+            match value {
+                Some(value) => guarded.env(key, value),
+                None => guarded.env_remove(key),
+            };
+        }
+        if let Some(dir) = command.get_current_dir() {
+            guarded.current_dir(dir);
+        }
+        let mut guard = guarded
+            .spawn()
+            .with_context(|| format!("cannot start {name}"))?;
+        let signals = guard.stdin.take();
+        Ok(Self {
+            name: name.to_owned(),
+            guard,
+            signals,
+            log,
+            exit,
+        })
+    }
+
+    /// Whether it still runs.
+    pub fn alive(&mut self) -> bool {
+        matches!(self.guard.try_wait(), Ok(None)) && !self.exit.exists()
+    }
+
+    /// Sends a signal by its name without `SIG`: `TERM`, `STOP`, `CONT`.
+    ///
+    /// # Errors
+    /// When the program has ended.
+    pub fn signal(&mut self, signal: &str) -> anyhow::Result<()> {
+        let Some(signals) = self.signals.as_mut() else {
+            bail!("{} has been stopped", self.name);
+        };
+        writeln!(signals, "{signal}").with_context(|| format!("{} has ended", self.name))
+    }
+
+    /// Asks it to end and waits; after `patience` it is killed. Returns its exit code, as a shell would show it.
+    ///
+    /// # Errors
+    /// When it had to be killed.
+    pub fn stop(&mut self, patience: Duration) -> anyhow::Result<i32> {
+        let _ = self.signal("TERM");
+        match self.wait(patience) {
+            Some(code) => Ok(code),
+            None => {
+                self.kill();
+                bail!(
+                    "{} did not end within {patience:?} after SIGTERM and was killed",
+                    self.name
+                )
+            }
+        }
+    }
+
+    /// Waits until it has ended by itself: its exit code, or nothing after `patience`.
+    pub fn wait(&mut self, patience: Duration) -> Option<i32> {
+        let deadline = Instant::now() + patience;
+        loop {
+            if let Ok(Some(_)) = self.guard.try_wait() {
+                let code = std::fs::read_to_string(&self.exit).unwrap_or_default();
+                return Some(code.trim().parse().unwrap_or(-1));
+            }
+            if Instant::now() > deadline {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Kills it and all that it started, as a power failure would.
+    pub fn kill(&mut self) {
+        self.signals = None;
+        let _ = self.guard.wait();
+    }
+
+    /// Where its output goes.
+    pub fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// The last lines of its output, for a failure message.
+    pub fn log_tail(&self) -> String {
+        let text = std::fs::read(&self.log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(20)..].join("\n")
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A port of 127.0.0.1 that nobody listens on. It is only free until somebody takes it, so take it soon.
+pub fn free_port() -> u16 {
+    // Handed out once per process, so that two services started together do not get the same one.
+    static TAKEN: std::sync::Mutex<Vec<u16>> = std::sync::Mutex::new(Vec::new());
+    loop {
+        let port = std::net::TcpListener::bind("127.0.0.1:0")
+            .and_then(|listener| listener.local_addr())
+            .map_or(0, |address| address.port());
+        let mut taken = TAKEN
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        if port != 0 && !taken.contains(&port) {
+            taken.push(port);
+            return port;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    fn gone(pid: &str) -> bool {
+        let status = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+        status.map_or(true, |stat| stat.contains(") Z "))
+    }
+
+    fn eventually(what: &str, mut check: impl FnMut() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !check() {
+            assert!(Instant::now() < deadline, "never: {what}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn a_dropped_service_takes_its_children_with_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let pids = dir.path().join("pid");
+        let script = format!(
+            "sleep 600 & echo $! > {}.new; mv {0}.new {0}; wait",
+            pids.display()
+        );
+        let service = Service::start("parent", shell(&script), dir.path()).unwrap();
+        eventually("child started", || pids.exists());
+        let pid = std::fs::read_to_string(&pids).unwrap();
+        assert!(!gone(&pid));
+        drop(service);
+        eventually("child ended", || gone(&pid));
+    }
+
+    #[test]
+    fn a_service_ends_when_the_process_that_started_it_is_killed() {
+        let dir = tempfile::tempdir().unwrap();
+        let pids = dir.path().join("pid");
+        // A parent that holds the guard's pipe, as the tests do, and is killed without a chance to clean up.
+        let guard = dir.path().join("guard");
+        std::fs::write(&guard, GUARD).unwrap();
+        let script = format!(
+            "sleep 600 | setsid sh {} {}/exit sh -c 'echo $$ > {}.new; mv {2}.new {2}; sleep 600'",
+            guard.display(),
+            dir.path().display(),
+            pids.display()
+        );
+        let mut parent = Command::new("sh")
+            .args(["-c", &script])
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        eventually("program started", || pids.exists());
+        let pid = std::fs::read_to_string(&pids).unwrap();
+        assert!(!gone(&pid));
+        Command::new("sh")
+            .args(["-c", &format!("kill -KILL -- -{}", parent.id())])
+            .status()
+            .unwrap();
+        parent.wait().unwrap();
+        eventually("program ended", || gone(&pid));
+    }
+
+    #[test]
+    fn stop_returns_the_exit_code_and_a_deaf_program_is_killed() {
+        let dir = tempfile::tempdir().unwrap();
+        let ready = dir.path().join("ready");
+        let script = format!(
+            "trap 'exit 7' TERM; touch {}; while :; do sleep 0.01; done",
+            ready.display()
+        );
+        let mut polite = Service::start("polite", shell(&script), dir.path()).unwrap();
+        eventually("trap set", || ready.exists());
+        assert_eq!(polite.stop(Duration::from_secs(10)).unwrap(), 7);
+
+        std::fs::remove_file(&ready).unwrap();
+        let script = format!(
+            "trap '' TERM; touch {}; while :; do sleep 0.01; done",
+            ready.display()
+        );
+        let mut deaf = Service::start("deaf", shell(&script), dir.path()).unwrap();
+        eventually("trap set", || ready.exists());
+        assert!(deaf.alive());
+        let refused = deaf.stop(Duration::from_millis(100)).unwrap_err();
+        assert!(refused.to_string().contains("was killed"));
+        assert!(!deaf.alive());
+    }
+}

@@ -1,0 +1,63 @@
+//! Python environments: Ironic and the Redfish emulators come from the Python package index.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::bail;
+
+use crate::cache;
+
+/// Makes a virtual environment at `dir` with `packages` (names or `-r file` pairs, as pip takes them).
+///
+/// # Errors
+/// When Python or its venv module is missing and cannot be installed, or a package cannot be had.
+pub fn environment(dir: &Path, packages: &[&str]) -> anyhow::Result<()> {
+    let python = Path::new("/usr/bin/python3");
+    // Debian's own Python first: the one on the PATH may be somebody's project environment.
+    let python = if python.exists() {
+        python
+    } else {
+        Path::new("python3")
+    };
+    let make = |python: &Path| cache::run(Command::new(python).args(["-m", "venv"]).arg(dir));
+    if make(python).is_err() {
+        install(&["python3", "python3-venv"])?;
+        make(Path::new("/usr/bin/python3"))?;
+    }
+    cache::run(
+        Command::new(dir.join("bin/python"))
+            .args([
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--no-input",
+                "--disable-pip-version-check",
+            ])
+            .args(packages),
+    )?;
+    Ok(())
+}
+
+/// Installs Debian packages where that is allowed, and names the command where it is not.
+///
+/// # Errors
+/// Always, when this user may not install packages.
+pub fn install(packages: &[&str]) -> anyhow::Result<()> {
+    let names = packages.join(" ");
+    let id = Command::new("id").arg("-u").output();
+    let root = id.is_ok_and(|output| output.stdout.starts_with(b"0\n"));
+    if !root {
+        bail!(
+            "Debian packages are missing. Type `sudo apt-get install -y {names}` and run this again"
+        );
+    }
+    cache::run(Command::new("apt-get").args(["update", "-qq"]))?;
+    cache::run(
+        Command::new("apt-get")
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .args(["install", "-y", "-qq", "--no-install-recommends"])
+            .args(packages),
+    )?;
+    Ok(())
+}

@@ -1,0 +1,56 @@
+//! The API server of the bench is a real one: it authorizes, it audits, it can hang.
+
+use std::time::Duration;
+
+use bench::control_plane::{ControlPlane, shared};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, ListParams, PostParams};
+
+#[tokio::test]
+async fn a_user_without_a_role_is_refused_by_the_api_server() {
+    let plane = shared().await;
+    let namespace = plane.namespace("refused").await;
+    let config = plane.config("nobody", &[]).await.unwrap();
+    let api: Api<ConfigMap> = Api::namespaced(kube::Client::try_from(config).unwrap(), &namespace);
+    let refused = api.list(&ListParams::default()).await.unwrap_err();
+    assert!(matches!(&refused, kube::Error::Api(status) if status.is_forbidden()), "{refused}");
+}
+
+#[tokio::test]
+async fn the_audit_log_names_who_wrote_what() {
+    let plane = shared().await;
+    let namespace = plane.namespace("audited").await;
+    let api: Api<ConfigMap> = Api::namespaced(plane.admin().await, &namespace);
+    let object = serde_json::from_value(serde_json::json!({"metadata": {"name": "one"}})).unwrap();
+    api.create(&PostParams::default(), &object).await.unwrap();
+    let log = std::fs::read_to_string(plane.audit_log()).unwrap();
+    let seen = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok()).any(|entry| {
+        entry["user"]["username"] == "admin"
+            && entry["verb"] == "create"
+            && entry["objectRef"]["resource"] == "configmaps"
+            && entry["objectRef"]["namespace"] == namespace.as_str()
+            && entry["responseStatus"]["code"] == 201
+    });
+    assert!(seen, "no line of the audit log says that admin made the object");
+}
+
+#[tokio::test]
+async fn a_frozen_api_server_does_not_answer_and_goes_on_where_it_was() {
+    let plane = ControlPlane::start("frozen").await.unwrap();
+    let client = plane.admin().await;
+    let api: Api<ConfigMap> = Api::namespaced(client, "default");
+    api.list(&ListParams::default()).await.unwrap();
+    plane.freeze(true).unwrap();
+    // The signal travels through the guard; what is asked after it arrived is not answered.
+    let deadline = std::time::Instant::now() + Duration::from_secs(10);
+    loop {
+        let asked = tokio::time::timeout(Duration::from_millis(500), api.list(&ListParams::default())).await;
+        if asked.is_err() {
+            break;
+        }
+        assert!(std::time::Instant::now() < deadline, "it went on answering");
+    }
+    plane.freeze(false).unwrap();
+    let answered = tokio::time::timeout(Duration::from_secs(20), api.list(&ListParams::default())).await;
+    answered.expect("it answers again").unwrap();
+}

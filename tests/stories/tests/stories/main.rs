@@ -1,0 +1,3 @@
+//! What must be seen working, one file per story. One binary, so that all stories share one control plane.
+
+mod control_plane;
