@@ -1,0 +1,135 @@
+{{- define "ferrite.serviceMonitor" -}}
+{{- if .Values.serviceMonitor.enabled }}
+apiVersion: monitoring.coreos.com/v1
+kind: ServiceMonitor
+metadata:
+  {{- include "ferrite.metadata" . | nindent 2 }}
+    {{- with .Values.serviceMonitor.labels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+spec:
+  selector:
+    matchLabels:
+      {{- include "ferrite.selectorLabels" . | nindent 6 }}
+  endpoints:
+    - port: http
+      path: /metrics
+      interval: {{ .Values.serviceMonitor.interval }}
+      scrapeTimeout: {{ .Values.serviceMonitor.scrapeTimeout }}
+      {{- with .Values.serviceMonitor.relabelings }}
+      relabelings:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .Values.serviceMonitor.metricRelabelings }}
+      metricRelabelings:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* Series of this release only: Prometheus names the job after the Service. */}}
+{{- define "ferrite.selector" -}}
+namespace={{ include "ferrite.namespace" . | quote }},job={{ include "ferrite.fullname" . | quote }}
+{{- end -}}
+
+{{- define "ferrite.prometheusRule" -}}
+{{- if .Values.prometheusRule.enabled }}
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  {{- include "ferrite.metadata" . | nindent 2 }}
+    {{- with .Values.prometheusRule.labels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+spec:
+  groups:
+    - name: ferrite-{{ include "ferrite.controller" . }}
+      rules:
+        {{- range include "ferrite.alerts" . | fromYamlArray }}
+        {{- $labels := merge (dict "controller" (include "ferrite.controller" $)) (default dict .labels) }}
+        {{- $runbook := printf "%s/%s.md" (trimSuffix "/" $.Values.prometheusRule.runbookUrl) .alert }}
+        {{- $annotations := merge (dict "runbook_url" $runbook) (default dict .annotations) }}
+        - {{ merge (dict "labels" $labels "annotations" $annotations) . | toYaml | nindent 10 | trim }}
+        {{- end }}
+{{- end }}
+{{- end -}}
+
+{{/*
+The alerts of every controller, then those of files/alerts.yaml of its chart: a list of Prometheus rules, in which
+$(selector) stands for the labels of this release. Label `controller` and `runbook_url` are added to all.
+*/}}
+{{- define "ferrite.alerts" -}}
+{{- $selector := include "ferrite.selector" . }}
+- alert: FerriteTargetDown
+  expr: absent(up{ {{- $selector -}} } == 1)
+  for: 10m
+  labels:
+    severity: critical
+  annotations:
+    summary: No pod of {{ include "ferrite.controller" . }} answers
+    description: Prometheus has reached no pod of this controller for ten minutes. Nothing is reconciled.
+- alert: FerriteReconcileErrors
+  expr: |-
+    sum by (controller) (rate(controller_runtime_reconcile_errors_total{ {{- $selector -}} }[15m]))
+      / sum by (controller) (rate(controller_runtime_reconcile_total{ {{- $selector -}} }[15m])) > 0.1
+  for: 15m
+  labels:
+    severity: warning
+  annotations:
+    summary: More than a tenth of all reconciles fail
+    description: {{ `{{ $value | humanizePercentage }} of the reconciles ended in an error.` | quote }}
+- alert: FerriteReconcileSlow
+  expr: |-
+    histogram_quantile(0.99,
+      sum by (controller, le) (rate(controller_runtime_reconcile_time_seconds_bucket{ {{- $selector -}} }[15m]))
+    ) > {{ .Values.prometheusRule.slowReconcileSeconds }}
+  for: 15m
+  labels:
+    severity: warning
+  annotations:
+    summary: Reconciles are slow
+    description: {{ `One in a hundred reconciles takes longer than {{ $value | humanizeDuration }}.` | quote }}
+{{- if .Values.leaderElection.enabled }}
+- alert: FerriteNoLeader
+  expr: sum(leader_election_master_status{ {{- $selector -}} }) == 0
+  for: 5m
+  labels:
+    severity: critical
+  annotations:
+    summary: No replica of {{ include "ferrite.controller" . }} leads
+    description: The pods run, but none has held the lease for five minutes. Nothing is reconciled.
+- alert: FerriteTwoLeaders
+  expr: sum(leader_election_master_status{ {{- $selector -}} }) > 1
+  for: 2m
+  labels:
+    severity: critical
+  annotations:
+    summary: Two replicas of {{ include "ferrite.controller" . }} lead
+    description: {{ `{{ $value }} pods hold themselves to be the leader. Writes stay safe, but work is done twice.` | quote }}
+{{- end }}
+{{- with .Files.Get "files/alerts.yaml" }}
+{{ . | replace "$(selector)" $selector }}
+{{- end }}
+{{- end -}}
+
+{{/* One dashboard for all controllers; files/dashboard.json of the chart adds one of its own. */}}
+{{- define "ferrite.grafanaDashboard" -}}
+{{- if .Values.grafanaDashboard.enabled }}
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  {{- $metadata := include "ferrite.metadata" . | fromYaml }}
+  name: {{ include "ferrite.fullname" . | trunc 53 | trimSuffix "-" }}-dashboard
+  namespace: {{ $metadata.namespace }}
+  labels:
+    {{- toYaml $metadata.labels | nindent 4 }}
+    {{- with .Values.grafanaDashboard.labels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+data:
+  ferrite.json: {{ include "ferrite.dashboard" . | fromJson | toJson | quote }}
+  {{- with .Files.Get "files/dashboard.json" }}
+  {{ include "ferrite.controller" $ }}.json: {{ . | fromJson | toJson | quote }}
+  {{- end }}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,280 @@
+{{/* The controller's flags, one per line. */}}
+{{- define "ferrite.args" -}}
+{{- if .Values.leaderElection.enabled }}
+- --lease-name={{ include "ferrite.leaseName" . }}
+- --lease-duration={{ .Values.leaderElection.leaseDuration }}
+- --renew-deadline={{ .Values.leaderElection.renewDeadline }}
+- --retry-period={{ .Values.leaderElection.retryPeriod }}
+{{- end }}
+- --concurrency={{ int .Values.concurrency }}
+{{- range $key, $value := .Values.settings }}
+{{- if kindIs "slice" $value }}
+- {{ printf "--%s=%s" (kebabcase $key) (join "," $value) | quote }}
+{{- else if kindIs "float64" $value }}
+- {{ printf "--%s=%s" (kebabcase $key) (toJson $value) | quote }}
+{{- else if not (kindIs "invalid" $value) }}
+- {{ printf "--%s=%v" (kebabcase $key) $value | quote }}
+{{- end }}
+{{- end }}
+{{- range .Values.extraArgs }}
+- {{ . | quote }}
+{{- end }}
+{{- end -}}
+
+{{- define "ferrite.env" -}}
+- name: FERRITE_LISTEN
+  value: 0.0.0.0:{{ int .Values.metrics.port }}
+- name: FERRITE_LEADER_ELECT
+  value: {{ .Values.leaderElection.enabled | quote }}
+{{- with .Values.watchNamespaces }}
+- name: FERRITE_NAMESPACES
+  value: {{ join "," . | quote }}
+{{- end }}
+{{- with .Values.watchFilter }}
+- name: FERRITE_WATCH_FILTER
+  value: {{ . | quote }}
+{{- end }}
+- name: FERRITE_LOG_FORMAT
+  value: {{ .Values.log.format }}
+- name: RUST_LOG
+  value: {{ .Values.log.level | quote }}
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* What the pods of the controller, of the hook and of the test have in common. */}}
+{{- define "ferrite.podBasics" -}}
+enableServiceLinks: false
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext:
+  {{- toYaml .Values.podSecurityContext | nindent 2 }}
+{{- range $key := list "nodeSelector" "tolerations" "affinity" "priorityClassName" }}
+{{- with index $.Values $key }}
+{{ $key }}:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+{{- with .Values.extraVolumes }}
+volumes:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "ferrite.containerBasics" -}}
+image: {{ include "ferrite.image" . }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+securityContext:
+  {{- toYaml .Values.securityContext | nindent 2 }}
+resources:
+  {{- toYaml .Values.resources | nindent 2 }}
+env:
+  {{- include "ferrite.env" . | nindent 2 }}
+{{- with .Values.extraVolumeMounts }}
+volumeMounts:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "ferrite.deployment" -}}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  {{- include "ferrite.metadata" . | nindent 2 }}
+spec:
+  replicas: {{ int .Values.replicaCount }}
+  revisionHistoryLimit: 3
+  selector:
+    matchLabels:
+      {{- include "ferrite.selectorLabels" . | nindent 6 }}
+  strategy:
+    {{- if .Values.strategy }}
+    {{- toYaml .Values.strategy | nindent 4 }}
+    {{- else if .Values.leaderElection.enabled }}
+    # The new pod is ready before it leads, so the old one can wait for it.
+    type: RollingUpdate
+    rollingUpdate:
+      maxSurge: 1
+      maxUnavailable: 0
+    {{- else }}
+    # Without a lease a surge would be a second writer.
+    type: Recreate
+    {{- end }}
+  template:
+    metadata:
+      labels:
+        {{- include "ferrite.labels" . | nindent 8 }}
+        {{- with .Values.podLabels }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      annotations:
+        kubectl.kubernetes.io/default-container: {{ include "ferrite.controller" . }}
+        {{- with .Values.podAnnotations }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+    spec:
+      serviceAccountName: {{ include "ferrite.serviceAccountName" . }}
+      automountServiceAccountToken: true
+      terminationGracePeriodSeconds: {{ int .Values.terminationGracePeriodSeconds }}
+      {{- with .Values.topologySpreadConstraints }}
+      topologySpreadConstraints:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- include "ferrite.podBasics" . | nindent 6 }}
+      containers:
+        - name: {{ include "ferrite.controller" . }}
+          args:
+            {{- include "ferrite.args" . | trim | nindent 12 }}
+          ports:
+            - name: http
+              containerPort: {{ int .Values.metrics.port }}
+              protocol: TCP
+          livenessProbe:
+            httpGet:
+              path: /livez
+              port: http
+            periodSeconds: 10
+            timeoutSeconds: 5
+            failureThreshold: 6
+          readinessProbe:
+            httpGet:
+              path: /readyz
+              port: http
+            periodSeconds: 5
+            timeoutSeconds: 5
+          {{- include "ferrite.containerBasics" . | nindent 10 }}
+{{- end -}}
+
+{{- define "ferrite.podDisruptionBudget" -}}
+{{- if .Values.podDisruptionBudget.enabled }}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  {{- include "ferrite.metadata" . | nindent 2 }}
+spec:
+  # Not minAvailable: with one replica that would stop every drain.
+  maxUnavailable: 1
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels:
+      {{- include "ferrite.selectorLabels" . | nindent 6 }}
+{{- end }}
+{{- end -}}
+
+{{/*
+Adds the fields that this controller needs to CRDs of other projects, before the pod that needs them starts. It has an
+account of its own, so that the controller cannot change CRDs.
+*/}}
+{{- define "ferrite.extendCrd" -}}
+{{- $crds := (include "ferrite.rules" . | fromJson).extendCrd }}
+{{- if and .Values.extendCrd.enabled .Values.rbac.create $crds }}
+{{- $name := printf "%s-extend-crd" (include "ferrite.fullname" . | trunc 52 | trimSuffix "-") }}
+{{- $clusterName := printf "%s:extend-crd" (include "ferrite.clusterName" .) }}
+{{- $namespace := include "ferrite.namespace" . }}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ $name }}
+  namespace: {{ $namespace }}
+  labels:
+    {{- include "ferrite.labels" . | nindent 4 }}
+  annotations:
+    {{- include "ferrite.hook" "-10" | nindent 4 }}
+automountServiceAccountToken: false
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: {{ $clusterName }}
+  labels:
+    {{- include "ferrite.labels" . | nindent 4 }}
+  annotations:
+    {{- include "ferrite.hook" "-10" | nindent 4 }}
+rules:
+  - apiGroups: [apiextensions.k8s.io]
+    resources: [customresourcedefinitions]
+    resourceNames:
+      {{- toYaml $crds | nindent 6 }}
+    verbs: [get, patch]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: {{ $clusterName }}
+  labels:
+    {{- include "ferrite.labels" . | nindent 4 }}
+  annotations:
+    {{- include "ferrite.hook" "-10" | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: {{ $clusterName }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ $name }}
+    namespace: {{ $namespace }}
+---
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {{ $name }}
+  namespace: {{ $namespace }}
+  labels:
+    {{- include "ferrite.labels" . | nindent 4 }}
+  annotations:
+    {{- include "ferrite.hook" "-5" | nindent 4 }}
+spec:
+  backoffLimit: 3
+  activeDeadlineSeconds: 120
+  template:
+    metadata:
+      labels:
+        app.kubernetes.io/name: {{ include "ferrite.name" . }}-extend-crd
+        app.kubernetes.io/instance: {{ .Release.Name }}
+    spec:
+      serviceAccountName: {{ $name }}
+      automountServiceAccountToken: true
+      restartPolicy: Never
+      {{- include "ferrite.podBasics" . | nindent 6 }}
+      containers:
+        - name: extend-crd
+          args: [extend-crd]
+          {{- include "ferrite.containerBasics" . | nindent 10 }}
+{{- end }}
+{{- end -}}
+
+{{/* Annotations of an object that is there only for the hook, by its place in the order. */}}
+{{- define "ferrite.hook" -}}
+helm.sh/hook: pre-install,pre-upgrade
+helm.sh/hook-weight: {{ . | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end -}}
+
+{{/* `helm test`: the controller's own look at all that it needs, under its own account. */}}
+{{- define "ferrite.test" -}}
+apiVersion: v1
+kind: Pod
+metadata:
+  name: {{ include "ferrite.fullname" . | trunc 57 | trimSuffix "-" }}-check
+  namespace: {{ include "ferrite.namespace" . }}
+  labels:
+    app.kubernetes.io/name: {{ include "ferrite.name" . }}-check
+    app.kubernetes.io/instance: {{ .Release.Name }}
+  annotations:
+    helm.sh/hook: test
+    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+spec:
+  serviceAccountName: {{ include "ferrite.serviceAccountName" . }}
+  automountServiceAccountToken: true
+  restartPolicy: Never
+  {{- include "ferrite.podBasics" . | nindent 2 }}
+  containers:
+    - name: check
+      args:
+        - check
+        {{- include "ferrite.args" . | trim | nindent 8 }}
+      {{- include "ferrite.containerBasics" . | nindent 6 }}
+{{- end -}}
