@@ -1,0 +1,53 @@
+//! What an error of the API server means for a retry, and in one sentence for a person.
+
+use kube::core::Status;
+
+use crate::backoff::Class;
+
+/// How a failed request is retried.
+pub fn class(error: &kube::Error) -> Class {
+    match error {
+        kube::Error::Api(status) => match status.code {
+            404 | 410 => Class::NotFound,
+            409 | 412 => Class::Conflict,
+            429 => Class::Throttled,
+            // Refused by validation or by a webhook: the same request fails again.
+            400 | 405 | 413 | 415 | 422 => Class::Invalid,
+            _ => Class::Transient,
+        },
+        kube::Error::SerdeError(_) | kube::Error::BuildRequest(_) | kube::Error::HttpError(_) => {
+            Class::Invalid
+        }
+        _ => Class::Transient,
+    }
+}
+
+/// The error in one line, without the structures around it.
+pub fn explain(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => explain_status(status),
+        other => chain(other),
+    }
+}
+
+fn explain_status(status: &Status) -> String {
+    if status.message.is_empty() {
+        return format!("the API server answered {} {}", status.code, status.reason);
+    }
+    format!("{} ({})", status.message, status.code)
+}
+
+/// An error with its causes, each once: many errors already print their cause.
+pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let line = inner.to_string();
+        if !text.contains(&line) {
+            text.push_str(": ");
+            text.push_str(&line);
+        }
+        cause = inner.source();
+    }
+    text
+}

@@ -1,0 +1,394 @@
+//! The command line that all controllers share. Every mistake is collected before any is reported,
+//! so that a person corrects their values file once and not once per mistake.
+
+use std::fmt::Display;
+use std::io::IsTerminal as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+/// What the process is asked to do; without a word it runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Subcommand)]
+pub enum Command {
+    /// Run the controller (what happens without a command)
+    #[default]
+    Run,
+    /// Look once at everything the controller needs and say what to do about each failure
+    Check,
+    /// Print the controller's own CRDs
+    Crds,
+    /// Add the fields that the controller needs to CRDs of others that are installed
+    ExtendCrd {
+        /// Print the difference and change nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+/// The flags of every controller, to be flattened into its own parser.
+///
+/// All values are text here: clap would stop at the first bad one. [`Settings::check`] reads them.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Common options")]
+pub struct Settings {
+    /// Address of probes and metrics
+    #[arg(
+        long,
+        env = "FERRITE_LISTEN",
+        global = true,
+        default_value = "0.0.0.0:8080"
+    )]
+    pub listen: String,
+    /// Namespaces to work in, separated by commas; all when empty
+    #[arg(long, env = "FERRITE_NAMESPACES", global = true, default_value = "")]
+    pub namespaces: String,
+    /// Work only on objects whose cluster.x-k8s.io/watch-filter label has this value
+    #[arg(long, env = "FERRITE_WATCH_FILTER", global = true, default_value = "")]
+    pub watch_filter: String,
+    /// Act only while holding the lease; `false` for a single process
+    #[arg(
+        long, env = "FERRITE_LEADER_ELECT", global = true, default_value = "true",
+        num_args = 0..=1, require_equals = true, default_missing_value = "true"
+    )]
+    pub leader_elect: String,
+    /// Namespace of the lease; the pod's own when empty
+    #[arg(
+        long,
+        env = "FERRITE_LEASE_NAMESPACE",
+        global = true,
+        default_value = ""
+    )]
+    pub lease_namespace: String,
+    /// Name of the lease; `ferrite-<controller>` when empty
+    #[arg(long, env = "FERRITE_LEASE_NAME", global = true, default_value = "")]
+    pub lease_name: String,
+    /// How long others wait for a holder that is silent
+    #[arg(
+        long,
+        env = "FERRITE_LEASE_DURATION",
+        global = true,
+        default_value = "15s"
+    )]
+    pub lease_duration: String,
+    /// How long the holder goes on without a renewal that succeeded
+    #[arg(
+        long,
+        env = "FERRITE_RENEW_DEADLINE",
+        global = true,
+        default_value = "10s"
+    )]
+    pub renew_deadline: String,
+    /// How often the holder renews
+    #[arg(
+        long,
+        env = "FERRITE_RETRY_PERIOD",
+        global = true,
+        default_value = "2s"
+    )]
+    pub retry_period: String,
+    /// How many objects are worked on at the same time
+    #[arg(long, env = "FERRITE_CONCURRENCY", global = true, default_value = "32")]
+    pub concurrency: String,
+    /// `text`, `json`, or empty: text on a terminal, json otherwise
+    #[arg(long, env = "FERRITE_LOG_FORMAT", global = true, default_value = "")]
+    pub log_format: String,
+    /// Log filter, such as `info` or `info,kube=debug`
+    #[arg(long = "log", env = "RUST_LOG", global = true, default_value = "info")]
+    pub log: String,
+    /// Kubeconfig; the pod's own account when neither this nor a default file is there
+    #[arg(long, env = "KUBECONFIG", global = true, default_value = "")]
+    pub kubeconfig: String,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For machines.
+    Json,
+}
+
+/// The common settings, read and found to fit together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The binary's name; also the label of its metrics and the reporter of its events.
+    pub controller: &'static str,
+    /// Where probes and metrics are served.
+    pub listen: SocketAddr,
+    /// Empty: all.
+    pub namespaces: Vec<String>,
+    /// Value of Cluster API's watch label, if any.
+    pub watch_filter: Option<String>,
+    /// `None`: no election, this process always acts.
+    pub lease: Option<LeaseConfig>,
+    /// Upper bound of reconciles at the same time.
+    pub concurrency: u16,
+    /// Log format.
+    pub log_format: LogFormat,
+    /// Log filter.
+    pub log: String,
+    /// Explicit kubeconfig, if any.
+    pub kubeconfig: Option<PathBuf>,
+}
+
+/// Where the lease is and how it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseConfig {
+    /// `None`: the client's default namespace, which in a pod is the pod's own.
+    pub namespace: Option<String>,
+    /// Name of the Lease object.
+    pub name: String,
+    /// How long others wait for a silent holder.
+    pub duration: Duration,
+    /// How long the holder believes in itself without a renewal.
+    pub renew_deadline: Duration,
+    /// How often it renews.
+    pub retry_period: Duration,
+}
+
+/// Mistakes in flags and environment variables; a controller adds its own to the same list.
+#[derive(Debug, Default)]
+pub struct Mistakes(Vec<String>);
+
+impl Mistakes {
+    /// Notes that `value`, given by `flag` or `env`, is not what is expected.
+    pub fn add(&mut self, flag: &str, env: &str, value: &str, expected: impl Display) {
+        self.0.push(format!(
+            "{flag} ({env}): {value:?} is wrong, expected {expected}"
+        ));
+    }
+
+    /// Reads a value, or notes the mistake and goes on with `otherwise`, which is never used
+    /// because nothing starts while there are mistakes.
+    pub fn parse<T: FromStr>(
+        &mut self,
+        flag: &str,
+        env: &str,
+        value: &str,
+        expected: &str,
+        otherwise: T,
+    ) -> T {
+        value.trim().parse().unwrap_or_else(|_| {
+            self.add(flag, env, value, expected);
+            otherwise
+        })
+    }
+
+    /// Reads a duration above zero as Go writes it (`90s`, `1m30s`).
+    pub fn duration(&mut self, flag: &str, env: &str, value: &str) -> Duration {
+        match value.trim().parse::<kube::core::Duration>() {
+            Ok(read) if !read.is_negative() && Duration::from(read) > Duration::ZERO => read.into(),
+            _ => {
+                self.add(
+                    flag,
+                    env,
+                    value,
+                    "a duration above zero such as 15s or 1m30s",
+                );
+                Duration::from_secs(1)
+            }
+        }
+    }
+
+    /// The mistakes so far, one line each.
+    pub fn lines(&self) -> &[String] {
+        &self.0
+    }
+
+    /// Prints all mistakes; the error is the exit code 2.
+    pub fn finish(self) -> Result<(), ExitCode> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        for line in &self.0 {
+            eprintln!("{line}");
+        }
+        Err(ExitCode::from(2))
+    }
+}
+
+impl Settings {
+    /// Reads all values; what is wrong goes to `mistakes`.
+    pub fn check(&self, controller: &'static str, mistakes: &mut Mistakes) -> Config {
+        let listen = mistakes.parse(
+            "--listen",
+            "FERRITE_LISTEN",
+            &self.listen,
+            "an address and port such as 0.0.0.0:8080",
+            SocketAddr::from(([0, 0, 0, 0], 8080)),
+        );
+        let mut namespaces: Vec<String> = Vec::new();
+        for name in self
+            .namespaces
+            .split(',')
+            .map(str::trim)
+            .filter(|name| !name.is_empty())
+        {
+            if !is_label(name) {
+                let expected = format!("names of namespaces separated by commas; {name:?} is none");
+                mistakes.add(
+                    "--namespaces",
+                    "FERRITE_NAMESPACES",
+                    &self.namespaces,
+                    expected,
+                );
+            } else if !namespaces.iter().any(|known| known == name) {
+                namespaces.push(name.to_owned());
+            }
+        }
+        let elect = mistakes.parse(
+            "--leader-elect",
+            "FERRITE_LEADER_ELECT",
+            &self.leader_elect,
+            "true or false",
+            true,
+        );
+        let lease = self.lease(controller, mistakes);
+        let concurrency = mistakes.parse(
+            "--concurrency",
+            "FERRITE_CONCURRENCY",
+            &self.concurrency,
+            "a number from 1 to 65535",
+            32,
+        );
+        if concurrency == 0 {
+            mistakes.add(
+                "--concurrency",
+                "FERRITE_CONCURRENCY",
+                &self.concurrency,
+                "a number from 1 to 65535",
+            );
+        }
+        let log_format = match self.log_format.trim() {
+            "" if std::io::stdout().is_terminal() => LogFormat::Text,
+            "" | "json" => LogFormat::Json,
+            "text" => LogFormat::Text,
+            _ => {
+                mistakes.add(
+                    "--log-format",
+                    "FERRITE_LOG_FORMAT",
+                    &self.log_format,
+                    "text or json",
+                );
+                LogFormat::Json
+            }
+        };
+        if let Err(why) = self.log.parse::<tracing_subscriber::filter::Targets>() {
+            mistakes.add(
+                "--log",
+                "RUST_LOG",
+                &self.log,
+                format!("a log filter such as info,kube=debug: {why}"),
+            );
+        }
+        Config {
+            controller,
+            listen,
+            namespaces,
+            watch_filter: given(&self.watch_filter),
+            lease: elect.then_some(lease),
+            concurrency,
+            log_format,
+            log: self.log.clone(),
+            kubeconfig: given(&self.kubeconfig).map(PathBuf::from),
+        }
+    }
+
+    fn lease(&self, controller: &str, mistakes: &mut Mistakes) -> LeaseConfig {
+        let namespace = given(&self.lease_namespace);
+        if namespace.as_deref().is_some_and(|name| !is_label(name)) {
+            let expected = "the name of a namespace";
+            mistakes.add(
+                "--lease-namespace",
+                "FERRITE_LEASE_NAMESPACE",
+                &self.lease_namespace,
+                expected,
+            );
+        }
+        let name = given(&self.lease_name).unwrap_or_else(|| format!("ferrite-{controller}"));
+        if name.len() > 253 || !name.split('.').all(is_label) {
+            let expected = "an object name: lower case letters, digits, '-' and '.'";
+            mistakes.add(
+                "--lease-name",
+                "FERRITE_LEASE_NAME",
+                &self.lease_name,
+                expected,
+            );
+        }
+        let before = mistakes.0.len();
+        let duration = mistakes.duration(
+            "--lease-duration",
+            "FERRITE_LEASE_DURATION",
+            &self.lease_duration,
+        );
+        let renew_deadline = mistakes.duration(
+            "--renew-deadline",
+            "FERRITE_RENEW_DEADLINE",
+            &self.renew_deadline,
+        );
+        let retry_period =
+            mistakes.duration("--retry-period", "FERRITE_RETRY_PERIOD", &self.retry_period);
+        // Comparing with a value that could not be read would report the same mistake twice.
+        if before == mistakes.0.len() {
+            if duration.subsec_nanos() != 0 {
+                let expected = "whole seconds, as the Lease object stores them";
+                mistakes.add(
+                    "--lease-duration",
+                    "FERRITE_LEASE_DURATION",
+                    &self.lease_duration,
+                    expected,
+                );
+            }
+            if renew_deadline >= duration {
+                let expected = format!(
+                    "less than --lease-duration, which is {}",
+                    self.lease_duration
+                );
+                mistakes.add(
+                    "--renew-deadline",
+                    "FERRITE_RENEW_DEADLINE",
+                    &self.renew_deadline,
+                    expected,
+                );
+            }
+            if retry_period * 2 > renew_deadline {
+                let expected = format!(
+                    "at most half of --renew-deadline, which is {}",
+                    self.renew_deadline
+                );
+                mistakes.add(
+                    "--retry-period",
+                    "FERRITE_RETRY_PERIOD",
+                    &self.retry_period,
+                    expected,
+                );
+            }
+        }
+        LeaseConfig {
+            namespace,
+            name,
+            duration,
+            renew_deadline,
+            retry_period,
+        }
+    }
+}
+
+/// An empty value counts as not given: charts set variables to nothing.
+fn given(text: &str) -> Option<String> {
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+fn is_label(name: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=63).contains(&name.len())
+        && name.bytes().all(inner)
+        && !name.starts_with('-')
+        && !name.ends_with('-')
+}

@@ -1,0 +1,335 @@
+//! Fields that a controller needs in CRDs of others: are they there, and how they are added.
+//!
+//! A CRD that lacks a field drops it from every object without a word, so nothing may act then.
+
+use std::fmt::Write as _;
+
+use futures_util::StreamExt as _;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Client, ResourceExt as _};
+use serde_json::{Value, json};
+
+use crate::api_error;
+use crate::kit::Kit;
+
+/// A CRD, or a field of it, that a controller needs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Needed {
+    /// Name of the CRD, such as `widgets.example.com`.
+    pub crd: &'static str,
+    /// The version that must be served.
+    pub version: &'static str,
+    /// The field; `None`: the CRD and version alone are needed.
+    pub field: Option<Field>,
+}
+
+/// A field of a CRD's schema.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Field {
+    /// The object that holds it, such as `status.provisioning`; `[]` enters the items of a list.
+    pub path: &'static str,
+    /// Its name.
+    pub property: &'static str,
+    /// The schema it is added with.
+    pub schema: Value,
+    /// Whether a field of that name and another type is replaced; otherwise that is an error.
+    pub replace: bool,
+}
+
+impl Field {
+    fn name(&self) -> String {
+        if self.path.is_empty() {
+            self.property.to_owned()
+        } else {
+            format!("{}.{}", self.path, self.property)
+        }
+    }
+}
+
+/// What an installed CRD says about a need.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Found {
+    /// It is there.
+    Present,
+    /// The field can be added: JSON patch operations that do it.
+    Addable(Vec<Value>),
+    /// It cannot be added, and why.
+    Impossible(String),
+}
+
+/// Looks for what is needed in a CRD. Pure: what [`extend`] does is decided here.
+pub fn look(crd: &Value, needed: &Needed) -> Found {
+    let versions = crd.pointer("/spec/versions").and_then(Value::as_array);
+    let index = versions
+        .into_iter()
+        .flatten()
+        .position(|version| version["name"] == needed.version);
+    let Some(index) = index.filter(|index| crd["spec"]["versions"][index]["served"] == true) else {
+        return Found::Impossible(format!(
+            "{} does not serve version {}",
+            needed.crd, needed.version
+        ));
+    };
+    let Some(field) = &needed.field else {
+        return Found::Present;
+    };
+    let mut pointer = format!("/spec/versions/{index}/schema/openAPIV3Schema");
+    let mut steps: Vec<&str> = Vec::new();
+    for step in field.path.split('.').filter(|step| !step.is_empty()) {
+        let bare = step.trim_end_matches("[]");
+        steps.push(bare);
+        steps.extend(std::iter::repeat_n("[]", (step.len() - bare.len()) / 2));
+    }
+    for step in steps {
+        if step == "[]" {
+            pointer.push_str("/items");
+        } else {
+            let _ = write!(pointer, "/properties/{}", escape(step));
+        }
+        match crd.pointer(&pointer) {
+            // Everything below is kept as it is.
+            Some(schema)
+                if schema["x-kubernetes-preserve-unknown-fields"] == true
+                    && schema["properties"].is_null() =>
+            {
+                return Found::Present;
+            }
+            Some(_) => {}
+            None => {
+                return Found::Impossible(format!(
+                    "{} version {} has no field {}",
+                    needed.crd, needed.version, field.path
+                ));
+            }
+        }
+    }
+    let parent = crd.pointer(&pointer).unwrap_or(&Value::Null);
+    let target = format!("{pointer}/properties/{}", escape(field.property));
+    let version = json!({ "op": "test", "path": format!("/spec/versions/{index}/name"), "value": needed.version });
+    match parent["properties"].get(field.property) {
+        Some(known) if known["type"] == field.schema["type"] => Found::Present,
+        Some(known) if field.replace => Found::Addable(vec![
+            version,
+            json!({ "op": "test", "path": target, "value": known }),
+            json!({ "op": "replace", "path": target, "value": field.schema }),
+        ]),
+        Some(known) => Found::Impossible(format!(
+            "field {} of {} version {} has type {} instead of {}",
+            field.name(),
+            needed.crd,
+            needed.version,
+            known["type"],
+            field.schema["type"]
+        )),
+        None if parent["x-kubernetes-preserve-unknown-fields"] == true => Found::Present,
+        None if parent["properties"].is_object() => Found::Addable(vec![
+            version,
+            json!({ "op": "add", "path": target, "value": field.schema }),
+        ]),
+        None => Found::Addable(vec![
+            version,
+            json!({ "op": "add", "path": format!("{pointer}/properties"), "value": { field.property: field.schema } }),
+        ]),
+    }
+}
+
+/// What is missing of `needed` in its CRD (`None`: not installed), as a sentence that says what to do.
+pub fn lacking(crd: Option<&Value>, needed: &Needed, controller: &str) -> Option<String> {
+    let Some(crd) = crd else {
+        return Some(format!(
+            "CRD {} is not installed: install the operator that owns it",
+            needed.crd
+        ));
+    };
+    match look(crd, needed) {
+        Found::Present => None,
+        Found::Addable(_) => {
+            let field = needed.field.as_ref().map(Field::name).unwrap_or_default();
+            Some(format!(
+                "field {field} is missing in CRD {} version {}: run `{controller} extend-crd` as a user who may patch CRDs",
+                needed.crd, needed.version
+            ))
+        }
+        Found::Impossible(why) => Some(format!(
+            "{why}: install a release of its operator that fits"
+        )),
+    }
+}
+
+/// One look at all CRDs; one sentence for each need that is not met.
+pub async fn check(
+    client: &Client,
+    needed: &[Needed],
+    controller: &str,
+) -> Result<Vec<String>, kube::Error> {
+    let mut all = Vec::new();
+    for name in names(needed) {
+        let crd = api(client).get_opt(name).await?.map(|crd| crd.data);
+        let of_this = needed.iter().filter(|needed| needed.crd == name);
+        all.extend(of_this.filter_map(|needed| lacking(crd.as_ref(), needed, controller)));
+    }
+    Ok(all)
+}
+
+/// Keeps one readiness condition per CRD true to what is installed, for as long as it is polled, which never ends.
+/// While one fails nothing acts.
+pub async fn keep_checking(kit: &Kit, needed: &[Needed]) -> std::convert::Infallible {
+    let watches = names(needed).into_iter().map(|name| {
+        let of_this: Vec<&Needed> = needed.iter().filter(|needed| needed.crd == name).collect();
+        watch_one(kit, name, of_this)
+    });
+    futures_util::future::join_all(watches).await;
+    std::future::pending().await
+}
+
+/// Names the conditions of [`keep_checking`], so that they gate from the start.
+pub fn require(kit: &Kit, needed: &[Needed]) {
+    for name in names(needed) {
+        kit.readiness.require(&condition(name), "not looked at yet");
+    }
+}
+
+async fn watch_one(kit: &Kit, name: &str, needed: Vec<&Needed>) {
+    let condition = condition(name);
+    let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+    let mut events = watcher(api(&kit.client), config).default_backoff().boxed();
+    let judge = |crd: Option<&Value>| {
+        let lacking: Vec<String> = needed
+            .iter()
+            .filter_map(|needed| lacking(crd, needed, kit.config.controller))
+            .collect();
+        if lacking.is_empty() {
+            kit.readiness.ready(&condition);
+        } else {
+            kit.readiness.not_ready(&condition, &lacking.join("; "));
+        }
+    };
+    let mut known = false;
+    let mut listed = false;
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(watcher::Event::Init) => known = false,
+            Ok(watcher::Event::Apply(crd) | watcher::Event::InitApply(crd)) => {
+                known = true;
+                judge(Some(&crd.data));
+            }
+            Ok(watcher::Event::InitDone) => {
+                listed = true;
+                if !known {
+                    judge(None);
+                }
+            }
+            Ok(watcher::Event::Delete(_)) => judge(None),
+            Err(error) if !listed => {
+                let problem = api_error::chain(&error);
+                kit.readiness.not_ready(&condition, &format!("CRD {name} cannot be read, which needs permission to list and watch it: {problem}"));
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// Adds what is missing, and nothing else. Returns what was done, or would be, one line each.
+pub async fn extend(
+    client: &Client,
+    needed: &[Needed],
+    dry_run: bool,
+) -> Result<Vec<String>, String> {
+    let mut done = Vec::new();
+    for name in names(needed) {
+        let api = api(client);
+        let mut attempts = 0;
+        loop {
+            let crd = api
+                .get(name)
+                .await
+                .map_err(|error| format!("CRD {name}: {}", api_error::explain(&error)))?;
+            let of_this = needed.iter().filter(|needed| needed.crd == name);
+            let (operations, lines) = additions(&crd.data, of_this)?;
+            if operations.is_empty() {
+                done.push(format!("CRD {name}: nothing to add"));
+                break;
+            }
+            if dry_run {
+                done.extend(lines);
+                break;
+            }
+            let mut patch = vec![json!({
+                "op": "test", "path": "/metadata/resourceVersion", "value": crd.resource_version(),
+            })];
+            patch.extend(operations);
+            let patch =
+                serde_json::from_value(Value::Array(patch)).map_err(|error| error.to_string())?;
+            let written: Result<DynamicObject, _> = api
+                .patch(name, &PatchParams::default(), &Patch::Json::<()>(patch))
+                .await;
+            match written {
+                Ok(_) => {
+                    done.extend(lines);
+                    break;
+                }
+                // Somebody changed the CRD in between: decide again on what is there now.
+                Err(kube::Error::Api(status))
+                    if attempts < 5 && matches!(status.code, 409 | 422) =>
+                {
+                    attempts += 1
+                }
+                Err(error) => return Err(format!("CRD {name}: {}", api_error::explain(&error))),
+            }
+        }
+    }
+    Ok(done)
+}
+
+/// The operations that add what this CRD lacks, and the difference as text.
+pub fn additions<'a>(
+    crd: &Value,
+    needed: impl Iterator<Item = &'a Needed>,
+) -> Result<(Vec<Value>, Vec<String>), String> {
+    let (mut operations, mut lines) = (Vec::new(), Vec::new());
+    for needed in needed {
+        match look(crd, needed) {
+            Found::Present => {}
+            Found::Impossible(why) => return Err(why),
+            Found::Addable(steps) => {
+                for step in &steps {
+                    let sign = match step["op"].as_str() {
+                        Some("test") if step["value"].is_object() => '-',
+                        Some("test") | None => continue,
+                        Some(_) => '+',
+                    };
+                    lines.push(format!(
+                        "{sign} {} {}: {}",
+                        needed.crd,
+                        step["path"].as_str().unwrap_or_default(),
+                        step["value"]
+                    ));
+                }
+                operations.extend(steps);
+            }
+        }
+    }
+    Ok((operations, lines))
+}
+
+fn api(client: &Client) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    Api::all_with(client.clone(), &ApiResource::from_gvk(&kind))
+}
+
+fn names(needed: &[Needed]) -> Vec<&'static str> {
+    let mut names: Vec<&str> = needed.iter().map(|needed| needed.crd).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn condition(name: &str) -> String {
+    format!("crd/{name}")
+}
+
+fn escape(step: &str) -> String {
+    step.replace('~', "~0").replace('/', "~1")
+}

@@ -1,0 +1,110 @@
+//! What a running controller is given.
+
+use std::sync::Arc;
+
+use futures_util::Stream;
+use kube::Client;
+
+use crate::backoff;
+use crate::config::Config;
+use crate::events::Events;
+use crate::http::{Liveness, Shown};
+use crate::lease::Leadership;
+use crate::metrics::Metrics;
+use crate::readiness::Readiness;
+use crate::shutdown::Shutdown;
+
+/// Handles to everything that the process shares; a clone is cheap.
+#[derive(Clone)]
+pub struct Kit {
+    /// The common settings.
+    pub config: Arc<Config>,
+    /// This process among its replicas: the pod's name and a random suffix.
+    pub identity: Arc<str>,
+    /// Client without retries: what fails is retried by the next reconcile.
+    pub client: Client,
+    /// The process' metrics.
+    pub metrics: Metrics,
+    /// Conditions of `/readyz`.
+    pub readiness: Readiness,
+    /// Loops of `/livez`.
+    pub liveness: Liveness,
+    /// Whether this process may act among its replicas.
+    pub leadership: Leadership,
+    /// Events on objects.
+    pub events: Events,
+    /// When to end.
+    pub shutdown: Shutdown,
+}
+
+impl Kit {
+    /// All handles for one process.
+    pub fn new(config: Config, client: Client, metrics: Metrics, shutdown: Shutdown) -> Self {
+        let host = std::env::var("POD_NAME")
+            .or_else(|_| std::env::var("HOSTNAME"))
+            .unwrap_or_default();
+        let host = if host.is_empty() {
+            config.controller
+        } else {
+            &host
+        };
+        let identity = format!("{host}_{:08x}", backoff::random() >> 32);
+        let events = Events::new(client.clone(), config.controller, host);
+        let leadership = if config.lease.is_some() {
+            Leadership::none()
+        } else {
+            Leadership::always()
+        };
+        Self {
+            config: Arc::new(config),
+            identity: identity.into(),
+            client,
+            metrics,
+            readiness: Readiness::default(),
+            liveness: Liveness::default(),
+            leadership,
+            events,
+            shutdown,
+        }
+    }
+
+    /// Whether anything may be written now: we lead, and every condition that gates the work holds.
+    pub fn may_act(&self) -> bool {
+        self.leadership.is_held() && self.readiness.may_act() && !self.shutdown.is_requested()
+    }
+
+    /// One item each time acting becomes possible: then everything has to be looked at, since what
+    /// changed before was not acted on.
+    pub fn allowed(&self) -> impl Stream<Item = ()> + Send + use<> {
+        let start = (
+            self.clone(),
+            self.readiness.subscribe(),
+            self.leadership.subscribe(),
+            false,
+        );
+        futures_util::stream::unfold(
+            start,
+            async |(kit, mut conditions, mut leadership, mut before)| {
+                loop {
+                    let now = kit.may_act();
+                    if now && !before {
+                        return Some(((), (kit, conditions, leadership, true)));
+                    }
+                    before = now;
+                    tokio::select! {
+                        () = conditions.next() => {}
+                        () = leadership.next() => {}
+                    }
+                }
+            },
+        )
+    }
+
+    pub(crate) fn shown(&self) -> Shown {
+        Shown {
+            liveness: self.liveness.clone(),
+            readiness: self.readiness.clone(),
+            metrics: self.metrics.clone(),
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! One of several replicas acts: a `coordination.k8s.io` Lease.
+//!
+//! Nobody's wall clock is compared with anybody else's. The holder believes in itself for
+//! `renew-deadline` from the moment it *sent* the last renewal that succeeded; others wait the lease's
+//! duration from the moment they *saw* the last change. Both are measured on the local monotonic
+//! clock, so two holders need clocks that run at speeds as different as the two durations.
+//! Losing the lease ends the process: the simplest state to be sure about is a fresh one.
+//!
+//! Others watch the lease, so a release hands over at once. Every write is conditional on the
+//! resourceVersion that was decided on.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::api_error;
+use crate::config::LeaseConfig;
+use crate::http::Liveness;
+use crate::kit::Kit;
+
+/// What was last seen of the lease.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// Empty: free.
+    pub holder: String,
+    /// How long its holder asked others to wait.
+    pub duration: Duration,
+    /// The resourceVersion that the next write is conditional on.
+    pub version: String,
+}
+
+/// What this process knows. Times are since the start of the process on its own clock.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct View {
+    /// `None`: never looked; `Some(None)`: there is no lease.
+    pub record: Option<Option<Record>>,
+    /// When this version was first seen.
+    pub seen: Duration,
+    /// When the last of our writes that succeeded was sent; `None` when we do not hold the lease.
+    pub held_since: Option<Duration>,
+}
+
+/// What to do about the lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Look at it first.
+    Read,
+    /// There is none: create it in our name.
+    Create,
+    /// It is free, or its holder fell silent: take it.
+    Take,
+    /// It is ours: renew it.
+    Renew,
+    /// Nothing before this time, unless the lease changes.
+    WaitUntil(Duration),
+    /// It was ours and is no more, or we cannot be sure.
+    Lost,
+}
+
+/// The whole decision. First match wins.
+pub fn next(me: &str, timing: &LeaseConfig, view: &View, now: Duration) -> Next {
+    if let Some(sent) = view.held_since {
+        if now >= sent + timing.renew_deadline {
+            return Next::Lost;
+        }
+        return match &view.record {
+            Some(Some(record)) if record.holder == me => {
+                let due = sent + timing.retry_period;
+                if now >= due {
+                    Next::Renew
+                } else {
+                    Next::WaitUntil(due)
+                }
+            }
+            // We hold it by our own word, but have to look at what is there.
+            None => Next::Read,
+            Some(_) => Next::Lost,
+        };
+    }
+    match &view.record {
+        None => Next::Read,
+        Some(None) => Next::Create,
+        Some(Some(record)) if record.holder.is_empty() || record.holder == me => Next::Take,
+        Some(Some(record)) => {
+            // The longer of both waits: a holder with other settings is given what it counts on.
+            let free = view.seen + record.duration.max(timing.duration);
+            if now >= free {
+                Next::Take
+            } else {
+                Next::WaitUntil(free)
+            }
+        }
+    }
+}
+
+/// Whether a holder may act at `now`.
+pub fn is_valid(timing: &LeaseConfig, view: &View, now: Duration) -> bool {
+    view.held_since
+        .is_some_and(|sent| now < sent + timing.renew_deadline)
+}
+
+/// Whether this process leads. Clones share the answer.
+#[derive(Clone, Debug)]
+pub struct Leadership(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    /// Until when we hold it; `None` when we do not.
+    fence: Mutex<Option<Instant>>,
+    changed: watch::Sender<()>,
+}
+
+impl Leadership {
+    /// Not held, until the lease is taken.
+    pub(crate) fn none() -> Self {
+        Self(Arc::new(Shared {
+            fence: Mutex::new(None),
+            changed: watch::Sender::new(()),
+        }))
+    }
+
+    /// Held for good: there is no election.
+    pub fn always() -> Self {
+        let leadership = Self::none();
+        // A century: there is no greatest instant.
+        leadership.set(Some(
+            Instant::now() + Duration::from_secs(100 * 365 * 24 * 3600),
+        ));
+        leadership
+    }
+
+    /// Whether we hold the lease at this moment, by our own clock and without asking anybody.
+    pub fn is_held(&self) -> bool {
+        self.fence().is_some_and(|fence| Instant::now() < fence)
+    }
+
+    /// Returns when the lease is not held any more, even if everything else is stuck.
+    pub async fn until_lost(&self) {
+        let mut changed = self.0.changed.subscribe();
+        while let Some(fence) = self.fence().filter(|fence| Instant::now() < *fence) {
+            tokio::select! {
+                () = tokio::time::sleep_until(fence) => {}
+                _ = changed.changed() => {}
+            }
+        }
+    }
+
+    pub(crate) fn subscribe(&self) -> Changes {
+        Changes(self.0.changed.subscribe())
+    }
+
+    fn fence(&self) -> Option<Instant> {
+        *self.0.fence.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, fence: Option<Instant>) {
+        *self.0.fence.lock().unwrap_or_else(PoisonError::into_inner) = fence;
+        self.0.changed.send_replace(());
+    }
+}
+
+/// Waits for changes of leadership.
+pub(crate) struct Changes(watch::Receiver<()>);
+
+impl Changes {
+    pub(crate) async fn next(&mut self) {
+        if self.0.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Why keeping the lease ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The process is to end and the lease is free again, unless the API server did not answer.
+    Released,
+    /// Somebody else may hold it.
+    Lost,
+}
+
+/// Takes the lease when it is free and keeps it. Drop the work first, then ask for the release.
+pub async fn keep(kit: &Kit, timing: &LeaseConfig, release: impl Future<Output = ()>) -> End {
+    let namespace = timing
+        .namespace
+        .as_deref()
+        .unwrap_or_else(|| kit.client.default_namespace());
+    let mut keeper = Keeper {
+        api: Api::namespaced(kit.client.clone(), namespace),
+        me: kit.identity.to_string(),
+        timing: timing.clone(),
+        start: Instant::now(),
+        view: View::default(),
+        leadership: kit.leadership.clone(),
+        patience: timing.renew_deadline / 2,
+        failing: false,
+    };
+    let master = kit
+        .metrics
+        .master
+        .with_label_values(&[timing.name.as_str()]);
+    let end = tokio::select! {
+        () = release => End::Released,
+        () = keeper.turn(&kit.liveness, &master) => End::Lost,
+    };
+    if end == End::Released {
+        keeper.release().await;
+    }
+    keeper.leadership.set(None);
+    master.set(0);
+    kit.liveness.done("lease");
+    end
+}
+
+struct Keeper {
+    api: Api<Lease>,
+    me: String,
+    timing: LeaseConfig,
+    start: Instant,
+    view: View,
+    leadership: Leadership,
+    patience: Duration,
+    failing: bool,
+}
+
+impl Keeper {
+    async fn turn(&mut self, liveness: &Liveness, master: &prometheus::IntGauge) {
+        let only_this =
+            watcher::Config::default().fields(&format!("metadata.name={}", self.timing.name));
+        let mut changes = watcher(self.api.clone(), only_this)
+            .default_backoff()
+            .boxed();
+        loop {
+            liveness.beat("lease", self.timing.duration * 4);
+            let now = self.start.elapsed();
+            let until = match next(&self.me, &self.timing, &self.view, now) {
+                Next::Lost => return,
+                Next::WaitUntil(until) => until,
+                step => {
+                    if self.request(step).await {
+                        master.set(i64::from(self.leadership.is_held()));
+                        continue;
+                    }
+                    self.start.elapsed() + self.timing.retry_period
+                }
+            };
+            // A waiting standby still turns often enough to be seen alive.
+            let until = self.start + until.min(self.start.elapsed() + self.timing.duration);
+            tokio::select! {
+                () = tokio::time::sleep_until(until) => {}
+                event = changes.next() => match event {
+                    Some(Ok(watcher::Event::Apply(lease) | watcher::Event::InitApply(lease))) => self.saw(Some(&lease)),
+                    Some(Ok(watcher::Event::Delete(_))) => self.saw(None),
+                    // The watch is a way to be quick; without it the clock does the work.
+                    Some(_) => {}
+                    None => tokio::time::sleep_until(until).await,
+                },
+            }
+        }
+    }
+
+    /// Does one request; false when it failed and is to be tried again later.
+    async fn request(&mut self, step: Next) -> bool {
+        let sent = self.start.elapsed();
+        let name = self.timing.name.clone();
+        let write = async |keeper: &Self, spec: LeaseSpec| match keeper.version() {
+            None => {
+                let metadata = ObjectMeta {
+                    name: Some(name.clone()),
+                    ..ObjectMeta::default()
+                };
+                let lease = Lease {
+                    metadata,
+                    spec: Some(spec),
+                };
+                keeper
+                    .api
+                    .create(&PostParams::default(), &lease)
+                    .await
+                    .map(Some)
+            }
+            Some(version) => keeper.patch(version, &spec).await.map(Some),
+        };
+        let answer = match step {
+            Next::Create | Next::Take | Next::Renew => {
+                let spec = self.spec(step);
+                tokio::time::timeout(self.patience, write(self, spec)).await
+            }
+            _ => tokio::time::timeout(self.patience, self.api.get_opt(&name)).await,
+        };
+        let problem = match answer {
+            Ok(Ok(lease)) => {
+                self.saw(lease.as_ref());
+                if matches!(step, Next::Create | Next::Take | Next::Renew) {
+                    if self.view.held_since.is_none() {
+                        tracing::info!(lease.name = name, lease.holder = self.me, "Took the lease");
+                    }
+                    self.view.held_since = Some(sent);
+                    self.leadership
+                        .set(Some(self.start + sent + self.timing.renew_deadline));
+                }
+                self.failing = false;
+                return true;
+            }
+            // Somebody wrote first: look at what is there now.
+            Ok(Err(kube::Error::Api(status)))
+                if status.code == 409 || (status.code == 404 && step != Next::Create) =>
+            {
+                self.view.record = None;
+                return true;
+            }
+            Ok(Err(error)) => api_error::explain(&error),
+            Err(_) => "the API server did not answer in time".to_owned(),
+        };
+        // A request without an answer may have been carried out.
+        self.view.record = None;
+        if !self.failing {
+            tracing::warn!(
+                lease.name = name,
+                error = problem,
+                "Could not read or write the lease"
+            );
+        }
+        self.failing = true;
+        false
+    }
+
+    fn saw(&mut self, lease: Option<&Lease>) {
+        let record = lease.map(|lease| {
+            let spec = lease.spec.as_ref();
+            let seconds = spec
+                .and_then(|spec| spec.lease_duration_seconds)
+                .unwrap_or(0);
+            Record {
+                holder: spec
+                    .and_then(|spec| spec.holder_identity.clone())
+                    .unwrap_or_default(),
+                duration: Duration::from_secs(u64::try_from(seconds).unwrap_or(0)),
+                version: lease.metadata.resource_version.clone().unwrap_or_default(),
+            }
+        });
+        let old = self.view.record.as_ref().and_then(Option::as_ref);
+        if let (Some(old), Some(new)) = (old, &record) {
+            // The watch may be behind our own writes.
+            let older = match (old.version.parse::<u64>(), new.version.parse::<u64>()) {
+                (Ok(old), Ok(new)) => new <= old,
+                _ => old.version == new.version,
+            };
+            if older {
+                return;
+            }
+        }
+        self.view.record = Some(record);
+        self.view.seen = self.start.elapsed();
+    }
+
+    fn version(&self) -> Option<&str> {
+        self.view
+            .record
+            .as_ref()?
+            .as_ref()
+            .map(|record| record.version.as_str())
+    }
+
+    fn spec(&self, step: Next) -> LeaseSpec {
+        let now = MicroTime(Timestamp::now());
+        LeaseSpec {
+            holder_identity: Some(self.me.clone()),
+            lease_duration_seconds: i32::try_from(self.timing.duration.as_secs()).ok(),
+            acquire_time: (step != Next::Renew).then(|| now.clone()),
+            renew_time: Some(now),
+            ..LeaseSpec::default()
+        }
+    }
+
+    async fn patch(&self, version: &str, spec: &LeaseSpec) -> Result<Lease, kube::Error> {
+        let patch = serde_json::json!({ "metadata": { "resourceVersion": version }, "spec": spec });
+        self.api
+            .patch(
+                &self.timing.name,
+                &PatchParams::default(),
+                &Patch::Merge(patch),
+            )
+            .await
+    }
+
+    /// Leaves the lease free, so that the next one need not wait. What does not work is left to time.
+    async fn release(&mut self) {
+        if !is_valid(&self.timing, &self.view, self.start.elapsed()) {
+            return;
+        }
+        // From here on nothing may act, whatever becomes of the request.
+        self.leadership.set(None);
+        let Some(version) = self.version() else {
+            return;
+        };
+        let spec = LeaseSpec {
+            holder_identity: Some(String::new()),
+            lease_duration_seconds: Some(1),
+            renew_time: Some(MicroTime(Timestamp::now())),
+            ..LeaseSpec::default()
+        };
+        match tokio::time::timeout(Duration::from_millis(300), self.patch(version, &spec)).await {
+            Ok(Ok(_)) => tracing::info!(lease.name = self.timing.name, "Released the lease"),
+            Ok(Err(error)) => tracing::warn!(
+                error = api_error::explain(&error),
+                "Could not release the lease"
+            ),
+            Err(_) => {
+                tracing::warn!("Could not release the lease: the API server did not answer in time")
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Metrics under the names that controller-runtime made known, so that ready-made dashboards work.
+//!
+//! There is no `workqueue_*`: the scheduler below does not show its queue, and a number made up
+//! is worse than none.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::http::{Request, Response};
+use kube::client::Body;
+use prometheus::core::Collector;
+use prometheus::process_collector::ProcessCollector;
+use prometheus::{
+    Encoder as _, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec,
+    Opts, Registry, TextEncoder,
+};
+
+const SECONDS: &[f64] = &[
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
+];
+
+/// The process' metrics; clones share them. A controller registers its own in [`Metrics::registry`].
+#[derive(Clone)]
+pub struct Metrics {
+    /// Everything that `/metrics` shows.
+    pub registry: Registry,
+    pub(crate) reconciles: IntCounterVec,
+    pub(crate) errors: IntCounterVec,
+    pub(crate) timeouts: IntCounterVec,
+    pub(crate) seconds: HistogramVec,
+    pub(crate) active: IntGaugeVec,
+    pub(crate) most_active: IntGaugeVec,
+    pub(crate) master: IntGaugeVec,
+    pub(crate) undecodable: IntGaugeVec,
+    requests: IntCounterVec,
+}
+
+impl Metrics {
+    /// Metrics of one process, with all series of `controller` present from the start: a rate over
+    /// a series that appears late misses its first step.
+    pub fn new(controller: &str) -> Result<Self, prometheus::Error> {
+        let registry = Registry::new();
+        let counter = |name: &str, help: &str, labels: &[&str]| {
+            register(
+                &registry,
+                IntCounterVec::new(Opts::new(name, help), labels)?,
+            )
+        };
+        let gauge = |name: &str, help: &str, labels: &[&str]| {
+            register(&registry, IntGaugeVec::new(Opts::new(name, help), labels)?)
+        };
+        let one = &["controller"][..];
+        let metrics = Self {
+            reconciles: counter(
+                "controller_runtime_reconcile_total",
+                "Reconciles by result",
+                &["controller", "result"],
+            )?,
+            errors: counter(
+                "controller_runtime_reconcile_errors_total",
+                "Reconciles that failed",
+                one,
+            )?,
+            timeouts: counter(
+                "controller_runtime_reconcile_timeouts_total",
+                "Reconciles that were given up at their deadline",
+                one,
+            )?,
+            seconds: register(
+                &registry,
+                HistogramVec::new(
+                    HistogramOpts::new(
+                        "controller_runtime_reconcile_time_seconds",
+                        "Time of a reconcile",
+                    )
+                    .buckets(SECONDS.to_vec()),
+                    one,
+                )?,
+            )?,
+            active: gauge(
+                "controller_runtime_active_workers",
+                "Reconciles under way",
+                one,
+            )?,
+            most_active: gauge(
+                "controller_runtime_max_concurrent_reconciles",
+                "Most reconciles at the same time",
+                one,
+            )?,
+            master: gauge(
+                "leader_election_master_status",
+                "1 while this process holds the lease",
+                &["name"],
+            )?,
+            undecodable: gauge(
+                "ferrite_undecodable_objects",
+                "Objects that are left out because they cannot be decoded",
+                &["kind"],
+            )?,
+            requests: counter(
+                "rest_client_requests_total",
+                "Requests to the API server by answer; code is <error> when there was none",
+                &["code", "method"],
+            )?,
+            registry: registry.clone(),
+        };
+        for result in ["success", "requeue_after", "error"] {
+            metrics.reconciles.with_label_values(&[controller, result]);
+        }
+        metrics.errors.with_label_values(&[controller]);
+        metrics.timeouts.with_label_values(&[controller]);
+        metrics.seconds.with_label_values(&[controller]);
+        metrics.active.with_label_values(&[controller]);
+        let build = GaugeVec::new(
+            Opts::new(
+                "ferrite_build_info",
+                "Always 1; the labels say what was built",
+            ),
+            &["version", "revision"],
+        )?;
+        let revision = option_env!("FERRITE_REVISION").unwrap_or("unknown");
+        build
+            .with_label_values(&[env!("CARGO_PKG_VERSION"), revision])
+            .set(1.0);
+        registry.register(Box::new(build))?;
+        registry.register(Box::new(ProcessCollector::for_self()))?;
+        Ok(metrics)
+    }
+
+    /// All metrics as Prometheus reads them.
+    pub fn render(&self) -> Result<Vec<u8>, prometheus::Error> {
+        let mut text = Vec::new();
+        TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
+        Ok(text)
+    }
+
+    pub(crate) fn working(&self, controller: &str) -> Working {
+        let gauge = self.active.with_label_values(&[controller]);
+        gauge.inc();
+        Working(gauge)
+    }
+}
+
+fn register<C: Collector + Clone + 'static>(
+    registry: &Registry,
+    metric: C,
+) -> Result<C, prometheus::Error> {
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
+}
+
+/// Counts a reconcile as under way until it is dropped, however it ends.
+pub(crate) struct Working(IntGauge);
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// Counts the requests that go through a client.
+impl<S> tower::Layer<S> for Metrics {
+    type Service = Counted<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Counted {
+            inner,
+            requests: self.requests.clone(),
+        }
+    }
+}
+
+/// A client's service whose requests are counted.
+#[derive(Clone)]
+pub struct Counted<S> {
+    inner: S,
+    requests: IntCounterVec,
+}
+
+impl<S, B> tower::Service<Request<Body>> for Counted<S>
+where
+    S: tower::Service<Request<Body>, Response = Response<B>>,
+    S::Future: Send + 'static,
+    S::Error: Send + 'static,
+    B: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let method = request.method().clone();
+        let requests = self.requests.clone();
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let answer = answer.await;
+            let code = answer.as_ref().map_or_else(
+                |_| "<error>".to_owned(),
+                |answer| answer.status().as_u16().to_string(),
+            );
+            requests
+                .with_label_values(&[code.as_str(), method.as_str()])
+                .inc();
+            answer
+        })
+    }
+}

@@ -1,0 +1,111 @@
+//! Readiness is a list of named conditions. Each that fails says what a person has to change.
+//!
+//! Leadership is no part of it: a standby is ready, or a rolling update would never end.
+//! Some conditions also gate the work: while a CRD lacks a field or a kind is not listed yet,
+//! nothing acts.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Condition {
+    /// `None` is ready; otherwise the sentence that says what to change.
+    lacking: Option<String>,
+    gates: bool,
+}
+
+/// The process' conditions; clones share them.
+#[derive(Clone, Debug)]
+pub struct Readiness(Arc<watch::Sender<BTreeMap<String, Condition>>>);
+
+impl Default for Readiness {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(BTreeMap::new())))
+    }
+}
+
+impl Readiness {
+    /// Names a condition that must hold before anything acts. It starts as not ready.
+    pub fn require(&self, name: &str, lacking: &str) {
+        self.put(name, Some(lacking.to_owned()), Some(true));
+    }
+
+    /// The condition holds.
+    pub fn ready(&self, name: &str) {
+        self.put(name, None, None);
+    }
+
+    /// The condition does not hold; `lacking` says what to change. A condition that was not named
+    /// by [`Readiness::require`] shows in `/readyz` but does not stop the work.
+    pub fn not_ready(&self, name: &str, lacking: &str) {
+        self.put(name, Some(lacking.to_owned()), None);
+    }
+
+    /// Whether every condition holds.
+    pub fn is_ready(&self) -> bool {
+        self.0
+            .borrow()
+            .values()
+            .all(|condition| condition.lacking.is_none())
+    }
+
+    /// Whether every condition that gates the work holds.
+    pub fn may_act(&self) -> bool {
+        self.0
+            .borrow()
+            .values()
+            .all(|condition| !condition.gates || condition.lacking.is_none())
+    }
+
+    /// Returns at the next change of any condition after `seen` was taken.
+    pub(crate) fn subscribe(&self) -> Changes {
+        Changes(self.0.subscribe())
+    }
+
+    /// One line per condition, as Kubernetes' own servers print them.
+    pub fn describe(&self, verbose: bool) -> String {
+        let mut text = String::new();
+        for (name, condition) in self.0.borrow().iter() {
+            let _ = match &condition.lacking {
+                None if !verbose => Ok(()),
+                None => writeln!(text, "[+]{name} ok"),
+                Some(lacking) => writeln!(text, "[-]{name} failed: {lacking}"),
+            };
+        }
+        text
+    }
+
+    fn put(&self, name: &str, lacking: Option<String>, gates: Option<bool>) {
+        self.0.send_if_modified(|conditions| {
+            let old = conditions.get(name);
+            let gates = gates.or(old.map(|old| old.gates)).unwrap_or(false);
+            let new = Condition { lacking, gates };
+            if old == Some(&new) {
+                return false;
+            }
+            match &new.lacking {
+                Some(lacking) => {
+                    tracing::info!(condition = name, reason = lacking, "Condition is not met")
+                }
+                None => tracing::debug!(condition = name, "Condition is met"),
+            }
+            conditions.insert(name.to_owned(), new);
+            true
+        });
+    }
+}
+
+/// Waits for changes of the conditions.
+pub(crate) struct Changes(watch::Receiver<BTreeMap<String, Condition>>);
+
+impl Changes {
+    /// Returns after the next change.
+    pub(crate) async fn next(&mut self) {
+        if self.0.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! From the command line to the end of the process, and the loop that drives a controller.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt as _;
+use kube::client::ClientBuilder;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::runtime::controller::{Action, Error as LoopError};
+use kube::runtime::reflector::ObjectRef;
+use kube::runtime::{Controller, controller};
+use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
+use tokio::net::TcpListener;
+
+use crate::api_error;
+use crate::backoff::{self, Class, Failures, Retry};
+use crate::check::{self, Check, Permission};
+use crate::config::{Command, Config, Mistakes};
+use crate::crd::{self, Needed};
+use crate::kit::Kit;
+use crate::lease::{self, End};
+use crate::metrics::Metrics;
+use crate::shutdown::Shutdown;
+use crate::{http, telemetry};
+
+/// How long work under way may go on after the process was asked to end.
+const LAST_WORK: Duration = Duration::from_millis(500);
+/// A loop that does not turn for this long is stuck.
+const TURN: Duration = Duration::from_secs(30);
+
+/// What a controller needs from outside, as plain data.
+#[derive(Default)]
+pub struct Needs {
+    /// Its own CRDs as YAML; empty when it has none.
+    pub crds: &'static str,
+    /// CRDs and fields that must be installed before it acts.
+    pub fields: Vec<Needed>,
+    /// What `check` asks the API server about; the lease and events are added.
+    pub permissions: Vec<Permission>,
+    /// Further checks.
+    pub checks: Vec<Check>,
+}
+
+/// Does what the command line says; `work` is the controller's own future and runs until the
+/// process ends. Everything that a `main` does after parsing.
+pub fn main<F, W>(
+    command: Option<Command>,
+    config: Config,
+    mistakes: Mistakes,
+    needs: Needs,
+    work: F,
+) -> ExitCode
+where
+    F: FnOnce(Kit) -> W,
+    W: Future<Output = Result<(), String>>,
+{
+    if let Err(code) = mistakes.finish() {
+        return code;
+    }
+    let command = command.unwrap_or_default();
+    if command == Command::Crds {
+        print!("{}", needs.crds);
+        return ExitCode::SUCCESS;
+    }
+    // Two providers may be compiled in by others; the first word decides.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&format!("Cannot start threads: {error}")),
+    };
+    let outcome = runtime.block_on(async {
+        match command {
+            Command::Run | Command::Crds => {
+                telemetry::init(&config);
+                run(config, needs, work).await
+            }
+            Command::Check => check_all(&config, needs).await,
+            Command::ExtendCrd { dry_run } => extend(&config, &needs, dry_run).await,
+        }
+    });
+    // Whatever still runs is abandoned: every write stands on its own precondition.
+    runtime.shutdown_background();
+    outcome.unwrap_or_else(|problem| fail(&problem))
+}
+
+fn fail(problem: &str) -> ExitCode {
+    eprintln!("{problem}");
+    ExitCode::FAILURE
+}
+
+async fn run<F, W>(config: Config, needs: Needs, work: F) -> Result<ExitCode, String>
+where
+    F: FnOnce(Kit) -> W,
+    W: Future<Output = Result<(), String>>,
+{
+    let shutdown =
+        Shutdown::on_signals().map_err(|error| format!("Cannot watch signals: {error}"))?;
+    let listener = http::bind(config.listen).await?;
+    let metrics = Metrics::new(config.controller)
+        .map_err(|error| format!("Cannot set up metrics: {error}"))?;
+    let client = client(&config, &metrics).await?;
+    let kit = Kit::new(config, client, metrics, shutdown);
+    tracing::info!(
+        identity = &*kit.identity,
+        version = env!("CARGO_PKG_VERSION"),
+        "Started"
+    );
+    start(kit, listener, &needs.fields, work).await
+}
+
+/// Runs a controller with handles and a listener that the caller made; tests give their own client.
+/// Returns when the process is to end: work first, then the lease.
+pub async fn start<F, W>(
+    kit: Kit,
+    listener: TcpListener,
+    needed: &[Needed],
+    work: F,
+) -> Result<ExitCode, String>
+where
+    F: FnOnce(Kit) -> W,
+    W: Future<Output = Result<(), String>>,
+{
+    crd::require(&kit, needed);
+    let ticks = async {
+        loop {
+            kit.liveness.beat("runtime", TURN);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    let stopped = tokio::sync::Notify::new();
+    let working = async {
+        // A process that cannot act must not take the lease from one that can.
+        let mut conditions = kit.readiness.subscribe();
+        while !kit.readiness.may_act() {
+            tokio::select! {
+                () = conditions.next() => {}
+                () = kit.shutdown.requested() => return Ok(()),
+            }
+        }
+        let leading = async {
+            match &kit.config.lease {
+                None => std::future::pending().await,
+                Some(timing) => lease::keep(&kit, timing, stopped.notified()).await,
+            }
+        };
+        let patience = async {
+            kit.shutdown.requested().await;
+            tokio::time::sleep(LAST_WORK).await;
+        };
+        tokio::pin!(leading);
+        let result = tokio::select! {
+            result = work(kit.clone()) => result,
+            () = patience => Ok(()),
+            end = &mut leading => return Err(format!("The lease ended ({end:?}); the process ends so that nothing acts without it")),
+        };
+        // The work is dropped by now. Only then may somebody else take over.
+        if kit.config.lease.is_some() {
+            stopped.notify_one();
+            if leading.await == End::Lost {
+                tracing::debug!("Nothing to release");
+            }
+        }
+        result
+    };
+    let result = tokio::select! {
+        result = working => result,
+        result = http::serve(listener, kit.shown()) => Err(format!("Probes and metrics ended: {result:?}")),
+        never = crd::keep_checking(&kit, needed) => match never {},
+        () = ticks => Ok(()),
+    };
+    if result.is_ok() && !kit.shutdown.is_requested() {
+        return Err("The controller ended by itself".to_owned());
+    }
+    result.map(|()| ExitCode::SUCCESS)
+}
+
+async fn check_all(config: &Config, needs: Needs) -> Result<ExitCode, String> {
+    let client = plain_client(config).await?;
+    let mut permissions = needs.permissions;
+    permissions.push(Permission {
+        group: "events.k8s.io",
+        resource: "events",
+        verbs: &["create", "patch"],
+        namespaced: true,
+    });
+    let rows = check::run(&client, config, &needs.fields, &permissions, needs.checks).await;
+    print!("{}", check::table(&rows));
+    Ok(if rows.iter().all(|row| row.result.is_ok()) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+async fn extend(config: &Config, needs: &Needs, dry_run: bool) -> Result<ExitCode, String> {
+    let client = plain_client(config).await?;
+    for line in crd::extend(&client, &needs.fields, dry_run).await? {
+        println!("{line}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn plain_client(config: &Config) -> Result<Client, String> {
+    let metrics = Metrics::new(config.controller).map_err(|error| error.to_string())?;
+    client(config, &metrics).await
+}
+
+/// The client of a controller: counted, with a short way to say that a server is not there, and
+/// without the library's retries, which are silent and go on for minutes.
+pub async fn client(config: &Config, metrics: &Metrics) -> Result<Client, String> {
+    let mut connection = match &config.kubeconfig {
+        None => kube::Config::infer().await.map_err(|error| {
+            format!("No way to reach an API server: {}; give --kubeconfig (KUBECONFIG) or run in a pod with an account", api_error::chain(&error))
+        })?,
+        Some(path) => {
+            let wrong = |error| format!("--kubeconfig (KUBECONFIG) {}: {}", path.display(), api_error::chain(&error));
+            let file = Kubeconfig::read_from(path).map_err(wrong)?;
+            kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(wrong)?
+        }
+    };
+    connection.default_retry = false;
+    connection.connect_timeout = Some(Duration::from_secs(5));
+    let builder = ClientBuilder::try_from(connection).map_err(|error| {
+        format!(
+            "The kubeconfig does not make a client: {}",
+            api_error::chain(&error)
+        )
+    })?;
+    Ok(builder.with_layer(metrics).build())
+}
+
+/// Drives a controller until the process is asked to end. Errors end here: each is logged once, counted, and
+/// retried by its class.
+///
+/// A pass runs only while [`Kit::may_act`]; when acting becomes possible, every object is looked at.
+pub async fn drive<K, C, F, W, E>(
+    kit: &Kit,
+    controller: Controller<K>,
+    context: Arc<C>,
+    deadline: Duration,
+    reconcile: F,
+    class: fn(&E) -> Class,
+) where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+    C: Send + Sync + 'static,
+    F: Fn(Arc<K>, Arc<C>) -> W + Send + Sync + 'static,
+    W: Future<Output = Result<Action, E>> + Send + 'static,
+    E: std::error::Error + Send + 'static,
+{
+    let name = kit.config.controller;
+    let limit = kit.config.concurrency;
+    kit.metrics
+        .most_active
+        .with_label_values(&[name])
+        .set(i64::from(limit));
+    let failures = Arc::new(Failures::<ObjectRef<K>>::default());
+    let (inner_kit, inner_failures) = (kit.clone(), failures.clone());
+    let pass = move |object: Arc<K>, context: Arc<C>| {
+        let (kit, failures) = (inner_kit.clone(), inner_failures.clone());
+        let key = ObjectRef::from_obj(&*object);
+        let work = reconcile(object, context);
+        async move {
+            Ok::<_, std::convert::Infallible>(
+                once(&kit, &failures, key, deadline, work, class).await,
+            )
+        }
+    };
+    let mut done = controller
+        .with_config(controller::Config::default().concurrency(limit))
+        .reconcile_all_on(kit.allowed())
+        .graceful_shutdown_on(kit.shutdown.requested())
+        .run(pass, |_, error, _| match *error {}, context)
+        .boxed();
+    let mut tick = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        tokio::select! {
+            _ = tick.tick() => kit.liveness.beat("controller", TURN),
+            item = done.next() => match item {
+                None => break,
+                Some(Ok(_)) => {}
+                Some(Err(LoopError::ObjectNotFound(gone))) => {
+                    let mut key = ObjectRef::new(&gone.name);
+                    key.namespace.clone_from(&gone.namespace);
+                    failures.forget(&key);
+                }
+                Some(Err(error)) => tracing::warn!(error = api_error::chain(&error), "Controller loop reported an error"),
+            },
+        }
+    }
+    kit.liveness.done("controller");
+}
+
+/// One pass over one object: gated, under a deadline, measured, and its errors turned into when to look again.
+pub async fn once<Key, W, E>(
+    kit: &Kit,
+    failures: &Failures<Key>,
+    key: Key,
+    deadline: Duration,
+    work: W,
+    class: fn(&E) -> Class,
+) -> Action
+where
+    Key: Eq + Hash + Debug,
+    W: Future<Output = Result<Action, E>>,
+    E: std::error::Error + 'static,
+{
+    if !kit.may_act() {
+        return Action::await_change();
+    }
+    let name = kit.config.controller;
+    let metrics = &kit.metrics;
+    let _working = metrics.working(name);
+    let start = Instant::now();
+    let ended = tokio::time::timeout(deadline, work).await;
+    metrics
+        .seconds
+        .with_label_values(&[name])
+        .observe(start.elapsed().as_secs_f64());
+    let (class, problem) = match ended {
+        Ok(Ok(action)) => {
+            failures.forget(&key);
+            let result = if action == Action::await_change() {
+                "success"
+            } else {
+                "requeue_after"
+            };
+            metrics.reconciles.with_label_values(&[name, result]).inc();
+            return action;
+        }
+        Ok(Err(error)) => (class(&error), api_error::chain(&error)),
+        Err(_) => {
+            metrics.timeouts.with_label_values(&[name]).inc();
+            (
+                Class::Timeout,
+                format!("gave up after {} s", deadline.as_secs()),
+            )
+        }
+    };
+    if matches!(class, Class::Conflict | Class::NotFound) {
+        // The normal course of things: neither an error in the metrics nor a line for a person.
+        metrics
+            .reconciles
+            .with_label_values(&[name, "requeue_after"])
+            .inc();
+        tracing::debug!(reason = problem, class = ?class, "Superseded, looking again");
+    } else {
+        metrics.reconciles.with_label_values(&[name, "error"]).inc();
+        metrics.errors.with_label_values(&[name]).inc();
+        tracing::warn!(error = problem, class = ?class, "Reconcile failed");
+    }
+    match failures.failed(key, class, backoff::random_unit()) {
+        Retry::OnChange => Action::await_change(),
+        Retry::After(delay) => Action::requeue(delay),
+    }
+}

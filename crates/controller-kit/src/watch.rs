@@ -1,0 +1,408 @@
+//! One watch per kind and namespace feeds a store and says what changed.
+//!
+//! An object that cannot be decoded does not stop the watch: it is left out of the store, logged
+//! once per version, counted, and listed for whoever wants to tell the object's owner.
+//! Only what the type names is kept in memory, and never `managedFields`.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::stream::{BoxStream, SelectAll};
+use futures_util::{Stream, StreamExt as _};
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{Api, PartialObjectMeta};
+use kube::runtime::reflector::{self, ObjectRef, Store, store::Writer};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Resource, ResourceExt as _};
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, Error as _};
+
+use crate::api_error;
+use crate::kit::Kit;
+
+/// A kind that is watched.
+pub struct Watched<K>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    /// What was last seen, a hint: it is behind the writes of everybody, also our own.
+    pub store: Store<K>,
+    /// Objects that appeared, changed or went. The store is fed only while this is polled: hand it
+    /// to `Controller::for_stream` or `watches_stream`.
+    pub changes: BoxStream<'static, Result<K, watcher::Error>>,
+    /// Objects that are left out of the store.
+    pub undecodable: Undecodable,
+}
+
+/// Objects of one kind that cannot be decoded; absent from the store, which is not the same as gone.
+#[derive(Clone, Default)]
+pub struct Undecodable(Arc<Mutex<HashMap<String, Broken>>>);
+
+/// An object that cannot be decoded.
+#[derive(Clone, Debug)]
+pub struct Broken {
+    /// For events.
+    pub object: ObjectReference,
+    /// Which field is wrong and how.
+    pub problem: String,
+}
+
+impl Undecodable {
+    /// The problem of this object, if it has one.
+    pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<Broken> {
+        self.lock().get(&key(namespace, name)).cloned()
+    }
+
+    /// All of them.
+    pub fn all(&self) -> Vec<Broken> {
+        self.lock().values().cloned().collect()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Broken>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn key(namespace: Option<&str>, name: &str) -> String {
+    format!("{}/{name}", namespace.unwrap_or_default())
+}
+
+/// Watches a namespaced kind where `--namespaces` says.
+pub fn namespaced<K>(kit: &Kit, config: &watcher::Config) -> Watched<K>
+where
+    K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Send
+        + Sync
+        + 'static,
+{
+    let apis = if kit.config.namespaces.is_empty() {
+        vec![Api::all(kit.client.clone())]
+    } else {
+        let namespaces = kit.config.namespaces.iter();
+        namespaces
+            .map(|namespace| Api::namespaced(kit.client.clone(), namespace))
+            .collect()
+    };
+    watched(kit, apis, config)
+}
+
+/// Watches a cluster-wide kind.
+pub fn cluster<K>(kit: &Kit, config: &watcher::Config) -> Watched<K>
+where
+    K: Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Send
+        + Sync
+        + 'static,
+{
+    watched(kit, vec![Api::all(kit.client.clone())], config)
+}
+
+fn watched<K>(kit: &Kit, apis: Vec<Api<Guarded<K>>>, config: &watcher::Config) -> Watched<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+{
+    let kind = K::kind(&()).into_owned();
+    let condition = format!("watch/{kind}");
+    kit.readiness
+        .require(&condition, &format!("{kind} is not listed yet"));
+    let (store, writer) = reflector::store();
+    let undecodable = Undecodable::default();
+    let feed = Feed {
+        kit: kit.clone(),
+        kind,
+        condition,
+        writer,
+        store: store.clone(),
+        undecodable: undecodable.clone(),
+        relisting: apis.iter().map(|_| Some(HashSet::new())).collect(),
+        listed: vec![false; apis.len()],
+        failing: vec![false; apis.len()],
+    };
+    let mut events = SelectAll::new();
+    for (index, api) in apis.into_iter().enumerate() {
+        // Smaller pages than usual: a page is in memory as a whole while it is decoded.
+        let config = config.clone().page_size(200);
+        events.push(
+            watcher(api, config)
+                .default_backoff()
+                .map(move |event| (index, event))
+                .boxed(),
+        );
+    }
+    Watched {
+        store,
+        changes: changes(feed, events).boxed(),
+        undecodable,
+    }
+}
+
+fn changes<K, S>(feed: Feed<K>, events: S) -> impl Stream<Item = Result<K, watcher::Error>> + Send
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
+    S: Stream<Item = (usize, Result<watcher::Event<Guarded<K>>, watcher::Error>)> + Send + Unpin,
+{
+    futures_util::stream::unfold((feed, events), async |(mut feed, mut events)| {
+        let (index, event) = events.next().await?;
+        let changed = feed.apply(index, event);
+        Some((
+            futures_util::stream::iter(changed.into_iter().map(Ok)),
+            (feed, events),
+        ))
+    })
+    .flatten()
+}
+
+/// Merges the watches of all namespaces into one store. The store's own way of starting over would
+/// drop what another namespace's watch had found.
+struct Feed<K>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    kit: Kit,
+    kind: String,
+    condition: String,
+    writer: Writer<K>,
+    store: Store<K>,
+    undecodable: Undecodable,
+    /// Per watch: what a list under way has shown so far.
+    relisting: Vec<Option<HashSet<ObjectRef<K>>>>,
+    listed: Vec<bool>,
+    failing: Vec<bool>,
+}
+
+impl<K> Feed<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + 'static,
+{
+    fn apply(
+        &mut self,
+        index: usize,
+        event: Result<watcher::Event<Guarded<K>>, watcher::Error>,
+    ) -> Vec<K> {
+        let event = match event {
+            Ok(event) => event,
+            Err(error) => {
+                self.failed(index, &error);
+                return Vec::new();
+            }
+        };
+        self.failing[index] = false;
+        match event {
+            watcher::Event::Init => {
+                self.relisting[index] = Some(HashSet::new());
+                Vec::new()
+            }
+            watcher::Event::InitApply(object) => {
+                if let Some(seen) = &mut self.relisting[index] {
+                    seen.insert(reference(&object));
+                }
+                self.put(object)
+            }
+            watcher::Event::Apply(object) => self.put(object),
+            watcher::Event::Delete(object) => self.remove(&reference(&object)),
+            watcher::Event::InitDone => self.listed(index),
+        }
+    }
+
+    fn put(&mut self, Guarded(object): Guarded<K>) -> Vec<K> {
+        match object {
+            Ok(mut object) => {
+                object.meta_mut().managed_fields = None;
+                self.report(
+                    &key(object.meta().namespace.as_deref(), &object.name_any()),
+                    None,
+                );
+                let known = self.store.get(&ObjectRef::from_obj(&object));
+                // A new list shows what we know already; nobody needs to look at it again.
+                if known.is_some_and(|known| {
+                    known.meta().resource_version == object.meta().resource_version
+                }) {
+                    return Vec::new();
+                }
+                self.writer
+                    .apply_watcher_event(&watcher::Event::Apply(object.clone()));
+                vec![object]
+            }
+            Err((meta, problem)) => {
+                let name = meta.name.clone().unwrap_or_default();
+                let broken = Broken {
+                    object: ObjectReference {
+                        api_version: Some(K::api_version(&()).into_owned()),
+                        kind: Some(self.kind.clone()),
+                        name: Some(name.clone()),
+                        namespace: meta.namespace.clone(),
+                        resource_version: meta.resource_version.clone(),
+                        uid: meta.uid.clone(),
+                        ..ObjectReference::default()
+                    },
+                    problem,
+                };
+                let mut reference = ObjectRef::new(&name);
+                reference.namespace.clone_from(&meta.namespace);
+                let changed = self.drop_from_store(&reference);
+                self.report(&key(meta.namespace.as_deref(), &name), Some(broken));
+                changed
+            }
+        }
+    }
+
+    fn remove(&mut self, reference: &ObjectRef<K>) -> Vec<K> {
+        self.report(&key(reference.namespace.as_deref(), &reference.name), None);
+        self.drop_from_store(reference)
+    }
+
+    fn drop_from_store(&mut self, reference: &ObjectRef<K>) -> Vec<K> {
+        let Some(known) = self.store.get(reference) else {
+            return Vec::new();
+        };
+        self.writer
+            .apply_watcher_event(&watcher::Event::Delete((*known).clone()));
+        vec![(*known).clone()]
+    }
+
+    fn listed(&mut self, index: usize) -> Vec<K> {
+        let seen = self.relisting[index].take().unwrap_or_default();
+        let namespace = self.kit.config.namespaces.get(index).cloned();
+        let covered = |object: &K| namespace.is_none() || object.meta().namespace == namespace;
+        let mut gone: HashSet<ObjectRef<K>> = HashSet::new();
+        for object in self.store.state() {
+            let reference = ObjectRef::from_obj(&*object);
+            if covered(&object) && !seen.contains(&reference) {
+                gone.insert(reference);
+            }
+        }
+        let changed = gone
+            .iter()
+            .flat_map(|reference| self.remove(reference))
+            .collect();
+        if !self.listed[index] {
+            self.listed[index] = true;
+            if self.listed.iter().all(|listed| *listed) {
+                self.fill();
+                self.kit.readiness.ready(&self.condition);
+            }
+        }
+        changed
+    }
+
+    /// Tells the store that it is complete, which it learns only from a start of its own.
+    fn fill(&mut self) {
+        self.writer.apply_watcher_event(&watcher::Event::Init);
+        for object in self.store.state() {
+            self.writer
+                .apply_watcher_event(&watcher::Event::InitApply((*object).clone()));
+        }
+        self.writer.apply_watcher_event(&watcher::Event::InitDone);
+    }
+
+    fn failed(&mut self, index: usize, error: &watcher::Error) {
+        let problem = api_error::chain(error);
+        if !self.failing[index] {
+            tracing::warn!(
+                object.kind = self.kind,
+                error = problem,
+                "Watch failed, trying again"
+            );
+        }
+        self.failing[index] = true;
+        if !self.listed[index] {
+            let kind = &self.kind;
+            let lacking = format!(
+                "{kind} cannot be listed, which needs the CRD and permission to list and watch it: {problem}"
+            );
+            self.kit.readiness.not_ready(&self.condition, &lacking);
+        }
+    }
+
+    fn report(&self, key: &str, broken: Option<Broken>) {
+        let mut all = self.undecodable.lock();
+        match broken {
+            Some(broken) => {
+                let version = broken.object.resource_version.clone();
+                let known = all.insert(key.to_owned(), broken.clone());
+                if known.is_none_or(|known| known.object.resource_version != version) {
+                    tracing::warn!(
+                        object.kind = self.kind,
+                        object.name = key,
+                        error = broken.problem,
+                        "Left out an object that cannot be decoded"
+                    );
+                }
+            }
+            None if all.is_empty() => return,
+            None => drop(all.remove(key)),
+        }
+        let count = i64::try_from(all.len()).unwrap_or(i64::MAX);
+        self.kit
+            .metrics
+            .undecodable
+            .with_label_values(&[self.kind.as_str()])
+            .set(count);
+    }
+}
+
+fn reference<K: Resource<DynamicType = ()>>(object: &Guarded<K>) -> ObjectRef<K> {
+    let meta = object.meta();
+    let mut reference = ObjectRef::new(meta.name.as_deref().unwrap_or_default());
+    reference.namespace.clone_from(&meta.namespace);
+    reference
+}
+
+/// An object, or its metadata and what is wrong with the rest.
+#[derive(Clone, Debug)]
+struct Guarded<K>(Result<K, (ObjectMeta, String)>);
+
+impl<'de, K: DeserializeOwned> Deserialize<'de> for Guarded<K> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = serde_json::Value::deserialize(deserializer)?;
+        Ok(Self(match serde_path_to_error::deserialize(&value) {
+            Ok(object) => Ok(object),
+            Err(problem) => {
+                let partial =
+                    PartialObjectMeta::<k8s_openapi::api::core::v1::ConfigMap>::deserialize(&value);
+                Err((
+                    partial.map_err(D::Error::custom)?.metadata,
+                    problem.to_string(),
+                ))
+            }
+        }))
+    }
+}
+
+impl<K: Resource> Resource for Guarded<K> {
+    type DynamicType = K::DynamicType;
+    type Scope = K::Scope;
+
+    fn kind(dynamic: &K::DynamicType) -> Cow<'_, str> {
+        K::kind(dynamic)
+    }
+
+    fn group(dynamic: &K::DynamicType) -> Cow<'_, str> {
+        K::group(dynamic)
+    }
+
+    fn version(dynamic: &K::DynamicType) -> Cow<'_, str> {
+        K::version(dynamic)
+    }
+
+    fn plural(dynamic: &K::DynamicType) -> Cow<'_, str> {
+        K::plural(dynamic)
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        self.0.as_ref().map_or_else(|(meta, _)| meta, K::meta)
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        self.0.as_mut().map_or_else(|(meta, _)| meta, K::meta_mut)
+    }
+}
