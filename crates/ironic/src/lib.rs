@@ -1,1 +1,34 @@
 //! Async client of the Ironic API.
+//!
+//! It speaks to one Ironic, over at most [`CONNECTIONS`] connections, in the newest API version
+//! that both sides know. It never decides anything: it sends what it is told, once, and says in
+//! one [`Error`] type what came of it. It does not repeat a request that Ironic may have acted
+//! upon; whoever asked reads again and decides ([`Error::maybe_done`]).
+//!
+//! Where the Ironic is, and with which credentials and certificates it is to be spoken to, comes
+//! from the environment names and file paths that the Metal3 operator uses ([`Settings`]), so that
+//! the same secrets can be mounted into both. Files are watched for rotation.
+
+mod api;
+mod client;
+mod error;
+mod files;
+mod inventory;
+mod lenient;
+mod node;
+mod paging;
+mod settings;
+mod version;
+
+pub use client::{CONNECTIONS, Client};
+pub use error::{Class, Error};
+pub use inventory::{
+    Boot, Cpu, Disk, Firmware, Interface, Inventory, Machine, Memory, PluginData, SystemVendor,
+};
+pub use node::{Conductor, Driver, Node, PatchOp, Port, Power, PowerTarget};
+pub use paging::{Detail, MAX_PAGE, NodeQuery, Pager, PortQuery};
+pub use settings::Settings;
+pub use version::{Feature, Version};
+
+/// What every operation returns.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,154 @@
+//! The operations.
+
+use reqwest::Method;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::Result;
+use crate::client::{Call, Client};
+use crate::error::{Class, Error};
+use crate::inventory::Inventory;
+use crate::node::{Conductor, Driver, Node, PatchOp, PowerTarget};
+use crate::paging::Detail;
+use crate::version::Version;
+
+impl Client {
+    /// Whether Ironic can be worked with: it answers, in a version that is new enough, takes our
+    /// credentials, and has a conductor. Asks anew each time. The error is the sentence to show.
+    pub async fn check(&self) -> Result<Version> {
+        let version = self.ping().await?;
+        if self.drivers().await?.is_empty() {
+            let text = "Ironic answers, but no conductor has registered a driver: wait until it \
+                        has started, or look at its log";
+            return Err(Error::new(Class::Busy, text).of("GET", "/v1/drivers"));
+        }
+        Ok(version)
+    }
+
+    /// Drivers that some living conductor offers.
+    pub async fn drivers(&self) -> Result<Vec<Driver>> {
+        self.all("drivers").await
+    }
+
+    /// Conductors.
+    pub async fn conductors(&self) -> Result<Vec<Conductor>> {
+        self.all("conductors").await
+    }
+
+    async fn all<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>> {
+        #[derive(Deserialize)]
+        struct All<T> {
+            #[serde(alias = "drivers", alias = "conductors")]
+            items: Vec<T>,
+        }
+        Ok(self.read::<All<T>>(Call::get(path)).await?.items)
+    }
+
+    /// One node, by identity or name.
+    pub async fn node(&self, id: &str, detail: Detail) -> Result<Node> {
+        let mut call = Call::get(node_path(id, "")?);
+        if let Detail::Fields(fields) = detail {
+            call.fields = fields;
+        }
+        self.read(call).await
+    }
+
+    /// What the machine told about itself. Anybody on the machines' network can write it, so the
+    /// caller says how many bytes it is willing to read.
+    ///
+    /// [`Class::NotFound`] is also the first answer for a machine that is just being discovered.
+    pub async fn inventory(&self, id: &str, max_bytes: usize) -> Result<Inventory> {
+        let mut call = Call::get(node_path(id, "/inventory")?);
+        call.max_answer = max_bytes;
+        self.read(call).await
+    }
+
+    /// Asks for a power state. `Ok` means accepted: the node shows the target at once, and the
+    /// state only once it is reached.
+    pub async fn set_power(&self, id: &str, target: PowerTarget) -> Result<()> {
+        let path = node_path(id, "/states/power")?;
+        self.send(Call::new(Method::PUT, path).body(target.body()))
+            .await
+    }
+
+    /// Asks for a step in the node's life, such as `manage`, `provide` or `abort`.
+    pub async fn set_provision_state(&self, id: &str, target: &str) -> Result<()> {
+        let path = node_path(id, "/states/provision")?;
+        let body = serde_json::json!({ "target": target });
+        self.send(Call::new(Method::PUT, path).body(body)).await
+    }
+
+    /// Changes a node. With `reset_interfaces` a change of the driver also picks that driver's own
+    /// interfaces, without which Ironic mostly refuses it.
+    pub async fn patch_node(
+        &self,
+        id: &str,
+        patch: &[PatchOp],
+        reset_interfaces: bool,
+    ) -> Result<Node> {
+        let body = serde_json::to_value(patch)
+            .map_err(|error| Error::new(Class::Invalid, error.to_string()))?;
+        let mut call = Call::new(Method::PATCH, node_path(id, "")?).body(body);
+        if reset_interfaces {
+            call.query.push(("reset_interfaces", "true".to_owned()));
+        }
+        self.read(call).await
+    }
+
+    /// Registers a node, described as Ironic documents it.
+    pub async fn create_node(&self, node: Value) -> Result<Node> {
+        self.read(Call::new(Method::POST, "nodes").body(node)).await
+    }
+
+    /// Registers a port of a node.
+    pub async fn create_port(&self, node_uuid: &str, address: &str) -> Result<crate::Port> {
+        let body = serde_json::json!({ "node_uuid": node_uuid, "address": address });
+        self.read(Call::new(Method::POST, "ports").body(body)).await
+    }
+
+    /// Removes a node with its ports.
+    pub async fn delete_node(&self, id: &str) -> Result<()> {
+        self.send(Call::new(Method::DELETE, node_path(id, "")?))
+            .await
+    }
+}
+
+/// The path of a node. What is no identity or name never gets into a path: it comes from objects
+/// that people can edit, and `..` would ask for something else.
+pub(crate) fn node_path(id: &str, below: &str) -> Result<String> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
+    if id.is_empty() || id.len() > 255 || matches!(id, "." | "..") || !id.chars().all(allowed) {
+        let text = format!("{id:?} is no identity and no name of a node");
+        return Err(Error::new(Class::Invalid, text));
+    }
+    Ok(format!("nodes/{id}{below}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use reqwest::Url;
+
+    use super::*;
+
+    #[test]
+    fn names_with_a_namespace_are_names() {
+        assert_eq!(
+            node_path("ns~a.b_c-1", "/ports").unwrap(),
+            "nodes/ns~a.b_c-1/ports"
+        );
+        for id in ["", ".", "..", "a/b", "a?b", "a%2e", "a b", "ä"] {
+            assert!(node_path(id, "").is_err(), "{id:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_name_leads_out_of_the_nodes(id in "[a.~_/?#%-]{0,6}") {
+            let Ok(path) = node_path(&id, "/states/power") else { return Ok(()) };
+            let url = Call::get(path).url(&Url::parse("http://h/").unwrap(), Version::NEWEST);
+            prop_assert_eq!(url.path(), format!("/v1/nodes/{id}/states/power"));
+        }
+    }
+}

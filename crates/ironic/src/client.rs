@@ -1,0 +1,513 @@
+//! One request to Ironic, from the free connection to the last byte of the answer.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use reqwest::header::ACCEPT;
+use reqwest::{Method, Url};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::Result;
+use crate::error::{Class, Error};
+use crate::files::{Material, cause};
+use crate::settings::Settings;
+use crate::version::{Feature, Version};
+
+/// Connections to one Ironic. It resets those that exceed some 25, and others speak to it too.
+pub const CONNECTIONS: usize = 8;
+/// How many of them may be busy with reading, so that a power request always finds one soon.
+const READING: usize = 6;
+/// Largest answer that is read: a full page of detailed nodes has less than a fifth of it.
+pub(crate) const MAX_ANSWER: usize = 16 << 20;
+/// Largest error that is read. What is longer is no message for people.
+const MAX_ERROR: usize = 256 << 10;
+/// How often the files are looked at.
+const LOOK_AT_FILES: Duration = Duration::from_secs(1);
+const VERSION_HEADER: &str = "x-openstack-ironic-api-version";
+const MAX_VERSION_HEADER: &str = "x-openstack-ironic-api-maximum-version";
+
+/// A client of one Ironic. Clones share connections, limits and the negotiated version.
+#[derive(Debug, Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    settings: Settings,
+    all: Semaphore,
+    reading: Semaphore,
+    connected: Mutex<Connected>,
+    spoken: Mutex<Option<Spoken>>,
+}
+
+#[derive(Debug)]
+struct Connected {
+    http: reqwest::Client,
+    material: Material,
+    /// What the files held when they could not be used: reported once, not every second.
+    unusable: Option<Material>,
+    looked: Instant,
+}
+
+/// What was agreed upon with the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Spoken {
+    version: Version,
+    offered: Version,
+}
+
+/// A request, as far as it does not depend on the version.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    /// Below `v1/`.
+    pub(crate) path: String,
+    pub(crate) query: Vec<(&'static str, String)>,
+    /// Fields to be asked for; those that the version lacks are left out.
+    pub(crate) fields: &'static [&'static str],
+    pub(crate) body: Option<Value>,
+    pub(crate) max_answer: usize,
+}
+
+impl Call {
+    pub(crate) fn new(method: Method, path: impl Into<String>) -> Self {
+        Self {
+            method,
+            path: path.into(),
+            query: Vec::new(),
+            fields: &[],
+            body: None,
+            max_answer: MAX_ANSWER,
+        }
+    }
+
+    pub(crate) fn get(path: impl Into<String>) -> Self {
+        Self::new(Method::GET, path)
+    }
+
+    pub(crate) fn body(mut self, body: Value) -> Self {
+        self.body = Some(body);
+        self
+    }
+
+    fn reads(&self) -> bool {
+        self.method == Method::GET
+    }
+
+    pub(crate) fn url(&self, endpoint: &Url, version: Version) -> Url {
+        let mut url = endpoint.clone();
+        url.set_path(&format!("{}v1/{}", endpoint.path(), self.path));
+        let fields: Vec<_> = self
+            .fields
+            .iter()
+            .filter(|f| Feature::of_field(f).is_none_or(|feature| version.supports(feature)))
+            .copied()
+            .collect();
+        if !self.query.is_empty() || !fields.is_empty() {
+            let mut pairs = url.query_pairs_mut();
+            pairs.extend_pairs(&self.query);
+            if !fields.is_empty() {
+                pairs.append_pair("fields", &fields.join(","));
+            }
+        }
+        url
+    }
+
+    /// What must not show up in an error, should Ironic repeat it.
+    fn secrets(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        if let Some(body) = &self.body {
+            secrets_in(body, false, &mut found);
+        }
+        found
+    }
+}
+
+fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["password", "secret", "token", "priv", "auth"]
+        .iter()
+        .any(|word| name.contains(word))
+}
+
+/// Texts below a name that sounds secret, and in a patch whose path does.
+fn secrets_in(value: &Value, secret: bool, found: &mut Vec<String>) {
+    match value {
+        Value::String(text) if secret => found.push(text.clone()),
+        Value::Array(items) => items.iter().for_each(|v| secrets_in(v, secret, found)),
+        Value::Object(members) => {
+            let path = members.get("path").and_then(Value::as_str);
+            let by_path = path.is_some_and(is_secret);
+            for (name, member) in members {
+                let secret = secret || is_secret(name) || (by_path && name == "value");
+                secrets_in(member, secret, found);
+            }
+        }
+        _ => {}
+    }
+}
+
+struct Answer {
+    body: Vec<u8>,
+    offered: Option<Version>,
+}
+
+impl Client {
+    /// A client for the settings. It reads the files, but does not connect yet.
+    pub fn new(settings: Settings) -> Result<Self> {
+        let material = Material::read(&settings, &Material::default())?;
+        let http = material.connect(&settings, CONNECTIONS)?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                settings,
+                all: Semaphore::new(CONNECTIONS),
+                reading: Semaphore::new(READING),
+                connected: Mutex::new(Connected {
+                    http,
+                    material,
+                    unusable: None,
+                    looked: Instant::now(),
+                }),
+                spoken: Mutex::new(None),
+            }),
+        })
+    }
+
+    /// The settings it was made with.
+    pub fn settings(&self) -> &Settings {
+        &self.inner.settings
+    }
+
+    /// The version that is spoken with the server; asks it if that is not known yet.
+    pub async fn version(&self) -> Result<Version> {
+        let spoken = *lock(&self.inner.spoken);
+        match spoken {
+            Some(spoken) => Ok(spoken.version),
+            None => self.ping().await,
+        }
+    }
+
+    /// Asks the server anew which versions it offers. Needs no credentials.
+    pub async fn ping(&self) -> Result<Version> {
+        let call = Call::get("");
+        let answer = self.once(&call, None).await?;
+        let named = |error: Error| error.of("GET", "/v1/");
+        let (min, max) = offer(&answer).map_err(named)?;
+        let version = Version::choose(min, max).map_err(named)?;
+        self.agree(Spoken {
+            version,
+            offered: max,
+        });
+        Ok(version)
+    }
+
+    fn agree(&self, new: Spoken) {
+        let old = lock(&self.inner.spoken).replace(new);
+        if old != Some(new) {
+            tracing::info!(version = %new.version, offered = %new.offered, "speaking to Ironic");
+        }
+    }
+
+    /// Sends a request whose answer is of no interest.
+    pub(crate) async fn send(&self, call: Call) -> Result<()> {
+        self.call(&call).await.map(drop)
+    }
+
+    /// Sends a request and reads its answer.
+    pub(crate) async fn read<T: DeserializeOwned>(&self, call: Call) -> Result<T> {
+        let body = self.call(&call).await?;
+        serde_json::from_slice(&body).map_err(|error| {
+            let text = format!("the answer has not the expected form: {error}");
+            Error::new(Class::Invalid, text)
+                .without(&call.secrets())
+                .of(call.method.as_str(), &format!("/v1/{}", call.path))
+                .perhaps_done(!call.reads())
+        })
+    }
+
+    async fn call(&self, call: &Call) -> Result<Vec<u8>> {
+        let mut version = self.version().await?;
+        let (mut renegotiated, mut reread) = (false, false);
+        loop {
+            let error = match self.once(call, Some(version)).await {
+                Ok(answer) => {
+                    self.follow_offer(answer.offered);
+                    return Ok(answer.body);
+                }
+                Err(error) => error,
+            };
+            // Neither of these was acted upon, so both can be repeated. Once: what follows from
+            // files or versions that change all the time is for the caller to bear.
+            match error.class() {
+                Class::TooOld if !renegotiated => {
+                    renegotiated = true;
+                    let now = self.ping().await?;
+                    if now == version {
+                        return Err(error);
+                    }
+                    version = now;
+                }
+                Class::Unauthorized if !reread && self.look_at_files(true) => reread = true,
+                Class::Unreachable => {
+                    // It may come back as another release.
+                    *lock(&self.inner.spoken) = None;
+                    return Err(error);
+                }
+                _ => return Err(error),
+            }
+        }
+    }
+
+    /// A server that was upgraded or rolled back says so in every answer.
+    fn follow_offer(&self, offered: Option<Version>) {
+        let Some(offered) = offered else { return };
+        let mut spoken = lock(&self.inner.spoken);
+        if spoken.is_some_and(|s| s.offered != offered) {
+            *spoken = None;
+        }
+    }
+
+    async fn once(&self, call: &Call, version: Option<Version>) -> Result<Answer> {
+        let path = format!("/v1/{}", call.path);
+        let started = Instant::now();
+        let result = self.exchange(call, version).await;
+        let millis = started.elapsed().as_millis();
+        let method = call.method.as_str();
+        match result {
+            Ok(answer) => {
+                tracing::debug!(
+                    method,
+                    path,
+                    millis,
+                    bytes = answer.body.len(),
+                    "Ironic answered"
+                );
+                Ok(answer)
+            }
+            Err(error) => {
+                tracing::debug!(
+                    method,
+                    path,
+                    millis,
+                    class = error.class().as_str(),
+                    "Ironic failed"
+                );
+                Err(error.of(method, &path))
+            }
+        }
+    }
+
+    async fn exchange(&self, call: &Call, version: Option<Version>) -> Result<Answer> {
+        let inner = &*self.inner;
+        let _reading = if call.reads() {
+            Some(permit(&inner.reading).await?)
+        } else {
+            None
+        };
+        let _connection = permit(&inner.all).await?;
+
+        self.look_at_files(false);
+        let url = call.url(&inner.settings.endpoint, version.unwrap_or(Version::OLDEST));
+        let mut secrets = call.secrets();
+        let request = {
+            let connected = lock(&inner.connected);
+            let mut request = connected.http.request(call.method.clone(), url);
+            if let Some((username, password)) = connected.material.credentials() {
+                secrets.push(password.to_owned());
+                request = request.basic_auth(username, Some(password));
+            }
+            request.header(ACCEPT, "application/json")
+        };
+        let request = match version {
+            Some(version) => request.header(VERSION_HEADER, version.to_string()),
+            None => request,
+        };
+        let request = match &call.body {
+            Some(body) => request.json(body),
+            None => request,
+        };
+
+        let broken = |error: reqwest::Error| transport(&error, call.reads(), &inner.settings);
+        let mut response = request.send().await.map_err(broken)?;
+        let status = response.status();
+        let offered = response
+            .headers()
+            .get(MAX_VERSION_HEADER)
+            .and_then(|value| Version::parse(value.to_str().ok()?));
+        let most = if status.is_success() {
+            call.max_answer
+        } else {
+            MAX_ERROR
+        };
+        let announced = response.content_length().unwrap_or(0);
+        let mut body = Vec::new();
+        let mut complete = announced <= most as u64;
+        while complete && let Some(chunk) = response.chunk().await.map_err(broken)? {
+            complete = body.len() + chunk.len() <= most;
+            if complete {
+                body.extend_from_slice(&chunk);
+            }
+        }
+        if !status.is_success() {
+            return Err(Error::of_answer(status.as_u16(), &body).without(&secrets));
+        }
+        if !complete {
+            let text = format!("the answer is larger than {most} bytes, which is refused");
+            return Err(Error::new(Class::TooLarge, text).perhaps_done(!call.reads()));
+        }
+        Ok(Answer { body, offered })
+    }
+
+    /// Takes over rotated files. Says whether something changed.
+    ///
+    /// The files are small and local, so reading them does not hold up the other tasks.
+    fn look_at_files(&self, now: bool) -> bool {
+        let settings = &self.inner.settings;
+        let mut connected = lock(&self.inner.connected);
+        if !now && connected.looked.elapsed() < LOOK_AT_FILES {
+            return false;
+        }
+        connected.looked = Instant::now();
+        let material = match Material::read(settings, &connected.material) {
+            Ok(material) => material,
+            Err(error) => {
+                tracing::warn!(%error, "keeping the earlier credentials and certificates");
+                return false;
+            }
+        };
+        if material == connected.material || connected.unusable.as_ref() == Some(&material) {
+            return false;
+        }
+        if material.needs_new_connections(&connected.material) {
+            match material.connect(settings, CONNECTIONS) {
+                Ok(http) => connected.http = http,
+                Err(error) => {
+                    tracing::warn!(%error, "keeping the earlier credentials and certificates");
+                    connected.unusable = Some(material);
+                    return false;
+                }
+            }
+        }
+        tracing::info!("took over changed credentials or certificates for Ironic");
+        connected.material = material;
+        connected.unusable = None;
+        true
+    }
+}
+
+/// A panic elsewhere leaves nothing half-done behind these locks.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn permit(semaphore: &Semaphore) -> Result<SemaphorePermit<'_>> {
+    let closed = |_| Error::new(Class::Invalid, "the client is shut down");
+    semaphore.acquire().await.map_err(closed)
+}
+
+/// A request that got no complete answer.
+fn transport(error: &reqwest::Error, reads: bool, settings: &Settings) -> Error {
+    let maybe_done = !reads && !error.is_connect() && !error.is_builder();
+    let error = if error.is_timeout() {
+        let text = if error.is_connect() {
+            "no connection in time".to_owned()
+        } else {
+            format!("no complete answer within {:?}", settings.timeout)
+        };
+        Error::new(Class::Timeout, text)
+    } else {
+        let why = cause(error);
+        let hint = if why.contains("UnknownIssuer") {
+            "; set IRONIC_CACERT_FILE to the certificate of the authority that signed it"
+        } else {
+            ""
+        };
+        let what = if error.is_connect() {
+            "no connection"
+        } else {
+            "the connection broke"
+        };
+        Error::new(Class::Unreachable, format!("{what}: {why}{hint}"))
+    };
+    error.perhaps_done(maybe_done)
+}
+
+/// What the root of the API says about its versions.
+fn offer(answer: &Answer) -> Result<(Version, Version)> {
+    #[derive(Deserialize)]
+    struct Root {
+        version: Range,
+    }
+    #[derive(Deserialize)]
+    struct Range {
+        #[serde(default)]
+        min_version: String,
+        version: String,
+    }
+    let read = serde_json::from_slice::<Root>(&answer.body)
+        .ok()
+        .and_then(|root| {
+            let max = Version::parse(&root.version.version)?;
+            Some((
+                Version::parse(&root.version.min_version).unwrap_or(Version(1)),
+                max,
+            ))
+        });
+    read.ok_or_else(|| {
+        let text = "this is not an answer of Ironic: check IRONIC_ENDPOINT";
+        Error::new(Class::Invalid, text)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_that_the_version_lacks_are_not_asked_for() {
+        let mut call = Call::get("nodes");
+        call.fields = &["uuid", "disable_power_off", "health"];
+        let root = Url::parse("http://h/").unwrap();
+        let ask = |minor| call.url(&root, Version(minor)).to_string();
+        assert_eq!(ask(94), "http://h/v1/nodes?fields=uuid");
+        assert_eq!(ask(95), "http://h/v1/nodes?fields=uuid%2Cdisable_power_off");
+        assert!(ask(109).ends_with("health"));
+    }
+
+    #[test]
+    fn a_path_in_the_endpoint_is_kept() {
+        let root = Url::parse("https://h/baremetal/").unwrap();
+        let url = Call::get("nodes").url(&root, Version(81));
+        assert_eq!(url.as_str(), "https://h/baremetal/v1/nodes");
+    }
+
+    #[test]
+    fn the_offer_is_read_from_the_root_and_nothing_else() {
+        let read = |body: &str| {
+            offer(&Answer {
+                body: body.as_bytes().to_vec(),
+                offered: None,
+            })
+        };
+        let root = r#"{"id": "v1", "version": {"min_version": "1.1", "version": "1.115"}}"#;
+        assert_eq!(read(root).unwrap(), (Version(1), Version(115)));
+        for other in ["<html>", "{}", r#"{"version": {"version": "2.0"}}"#] {
+            assert_eq!(read(other).unwrap_err().class(), Class::Invalid, "{other}");
+        }
+    }
+
+    #[test]
+    fn secrets_of_a_body_are_known_wherever_they_hide() {
+        let body = serde_json::json!([
+            {"op": "add", "path": "/driver_info/redfish_password", "value": "one"},
+            {"op": "add", "path": "/driver_info", "value": {"ipmi_Password": "two", "user": "u"}},
+            {"op": "add", "path": "/name", "value": "n"}
+        ]);
+        let secrets = Call::new(Method::PATCH, "nodes/x").body(body).secrets();
+        assert_eq!(secrets, ["one", "two"]);
+    }
+}

@@ -1,0 +1,242 @@
+//! Ironic's objects, as far as anybody here looks at them.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// A node. Which fields are filled depends on which were asked for; a field that Ironic left out
+/// and one that it set to null look the same.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Node {
+    /// Identity.
+    pub uuid: String,
+    /// Name, unique; machines that nobody registered have none.
+    pub name: Option<String>,
+    /// Driver.
+    pub driver: Option<String>,
+    /// How to reach the BMC. Ironic masks passwords.
+    pub driver_info: Option<Map<String, Value>>,
+    /// Power state as Ironic last heard of it. Prefer [`Node::power`].
+    pub power_state: Option<String>,
+    /// Set while a power change is under way. Soft targets show up as the plain ones.
+    pub target_power_state: Option<String>,
+    /// State of the node's life.
+    pub provision_state: Option<String>,
+    /// Set while that is changing.
+    pub target_provision_state: Option<String>,
+    /// What went wrong last. It stays for a long time: only one that is newer than a request says
+    /// something about the request.
+    pub last_error: Option<String>,
+    /// Who holds the lock.
+    pub reservation: Option<String>,
+    /// Whether Ironic leaves the node alone.
+    pub maintenance: Option<bool>,
+    /// Why Ironic itself put it into maintenance, such as `power failure`.
+    pub fault: Option<String>,
+    /// Whether it must not be switched off.
+    pub disable_power_off: Option<bool>,
+    /// What is known about the hardware.
+    pub properties: Option<Map<String, Value>>,
+    /// Anything.
+    pub extra: Option<Map<String, Value>>,
+    /// Class for scheduling.
+    pub resource_class: Option<String>,
+    /// What uses the node.
+    pub instance_uuid: Option<String>,
+    /// When it was made. Only in details.
+    pub created_at: Option<String>,
+    /// When it was changed. Only in details.
+    pub updated_at: Option<String>,
+    /// When an inspection that was asked for ended. Discovered nodes have none.
+    pub inspection_finished_at: Option<String>,
+}
+
+/// The power state of a node, as Ironic last heard of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Power {
+    /// On.
+    On,
+    /// Off.
+    Off,
+    /// Never read, not readable now, or a word that is not known here. It is not off.
+    Unknown,
+}
+
+impl Node {
+    /// The power state.
+    pub fn power(&self) -> Power {
+        match self.power_state.as_deref() {
+            Some("power on") => Power::On,
+            Some("power off") => Power::Off,
+            _ => Power::Unknown,
+        }
+    }
+}
+
+/// A network port of a node.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Port {
+    /// Identity.
+    pub uuid: String,
+    /// MAC address.
+    pub address: String,
+    /// The node.
+    pub node_uuid: Option<String>,
+    /// Whether the node boots by it.
+    pub pxe_enabled: Option<bool>,
+    /// Name.
+    pub name: Option<String>,
+    /// Anything.
+    pub extra: Option<Map<String, Value>>,
+    /// When it was made. Only in details.
+    pub created_at: Option<String>,
+}
+
+/// A driver that some conductor offers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Driver {
+    /// Name.
+    pub name: String,
+    /// Conductors that offer it.
+    pub hosts: Vec<String>,
+}
+
+/// A conductor.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Conductor {
+    /// Name.
+    pub hostname: String,
+    /// Whether it was heard of lately.
+    pub alive: bool,
+}
+
+/// What a node's power can be asked to become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PowerTarget {
+    /// On.
+    On,
+    /// Off, without asking the operating system.
+    Off,
+    /// Off, by asking the operating system. If it does not obey within the time, the attempt
+    /// fails; if it obeys later, Ironic switches the machine on again.
+    SoftOff(Duration),
+    /// Off and on.
+    Reboot,
+    /// Off, by asking the operating system, and on.
+    SoftReboot(Duration),
+}
+
+impl PowerTarget {
+    /// Ironic's word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::On => "power on",
+            Self::Off => "power off",
+            Self::SoftOff(_) => "soft power off",
+            Self::Reboot => "rebooting",
+            Self::SoftReboot(_) => "soft rebooting",
+        }
+    }
+
+    pub(crate) fn body(self) -> Value {
+        let mut body = serde_json::json!({ "target": self.as_str() });
+        if let Self::SoftOff(timeout) | Self::SoftReboot(timeout) = self {
+            // Ironic refuses less than a second.
+            body["timeout"] = timeout.as_secs().max(1).into();
+        }
+        body
+    }
+}
+
+/// One step of a JSON patch. The path starts with a slash.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "op", rename_all = "lowercase")]
+pub enum PatchOp {
+    /// Sets a value.
+    Add {
+        /// Where.
+        path: String,
+        /// What.
+        value: Value,
+    },
+    /// Sets a value that is there.
+    Replace {
+        /// Where.
+        path: String,
+        /// What.
+        value: Value,
+    },
+    /// Takes a value away.
+    Remove {
+        /// Where.
+        path: String,
+    },
+    /// Lets the whole patch fail unless the value is there.
+    Test {
+        /// Where.
+        path: String,
+        /// What.
+        value: Value,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn power_that_is_not_known_is_not_off() {
+        for (text, power) in [
+            (r#"{"power_state": "power on"}"#, Power::On),
+            (r#"{"power_state": "power off"}"#, Power::Off),
+            (r#"{"power_state": null}"#, Power::Unknown),
+            (r#"{"power_state": "error"}"#, Power::Unknown),
+            ("{}", Power::Unknown),
+        ] {
+            let node: Node = serde_json::from_str(text).unwrap();
+            assert_eq!(node.power(), power, "{text}");
+        }
+        let node: Node = serde_json::from_str(r#"{"power_state": "error"}"#).unwrap();
+        assert_eq!(node.power_state.as_deref(), Some("error"));
+    }
+
+    #[test]
+    fn only_soft_targets_carry_a_timeout_of_at_least_a_second() {
+        let soft = PowerTarget::SoftOff(Duration::from_millis(10)).body();
+        assert_eq!(
+            soft,
+            serde_json::json!({"target": "soft power off", "timeout": 1})
+        );
+        let hard = PowerTarget::Off.body();
+        assert_eq!(hard, serde_json::json!({"target": "power off"}));
+    }
+
+    #[test]
+    fn a_patch_is_written_as_json_patch() {
+        let ops = [
+            PatchOp::Add {
+                path: "/extra/a".into(),
+                value: 1.into(),
+            },
+            PatchOp::Remove {
+                path: "/name".into(),
+            },
+        ];
+        assert_eq!(
+            serde_json::to_value(ops).unwrap(),
+            serde_json::json!([
+                {"op": "add", "path": "/extra/a", "value": 1},
+                {"op": "remove", "path": "/name"}
+            ])
+        );
+    }
+}

@@ -1,0 +1,345 @@
+//! Lists, page by page.
+//!
+//! Ironic names the next page itself, but that link drops most filters and carries an address that
+//! need not be reachable from here. So only the presence of the link is used; the request is our
+//! own: the same again, after the last object seen.
+
+use std::marker::PhantomData;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::client::{Call, Client};
+use crate::error::{Class, Error};
+use crate::node::{Node, Port};
+use crate::{Result, api};
+
+/// The largest page that Ironic gives by default. It silently cuts larger wishes.
+pub const MAX_PAGE: u32 = 1000;
+
+/// How much is wanted of each object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Detail {
+    /// The few fields that Ironic chooses.
+    #[default]
+    Basic,
+    /// Everything: seven to ten times the bytes.
+    Full,
+    /// These fields. The identity is always added; fields that this Ironic lacks are left out and
+    /// stay empty. Times are not to be had this way.
+    Fields(&'static [&'static str]),
+}
+
+/// Which nodes are wanted. Filters that are `None` do not filter.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeQuery {
+    /// How much of each.
+    pub detail: Detail,
+    /// Only those in this state.
+    pub provision_state: Option<String>,
+    /// Only those with this driver.
+    pub driver: Option<String>,
+    /// Only those of this class.
+    pub resource_class: Option<String>,
+    /// Only those in maintenance, or only the others.
+    pub maintenance: Option<bool>,
+    /// Only those made after this one (an identity).
+    pub after: Option<String>,
+    /// Size of a page; 0 is the largest.
+    pub page: u32,
+}
+
+/// Which ports are wanted. Filters that are `None` do not filter.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PortQuery {
+    /// How much of each.
+    pub detail: Detail,
+    /// Only those of this node (identity or name).
+    pub node: Option<String>,
+    /// Only the one with this MAC address.
+    pub address: Option<String>,
+    /// Only those made after this one (an identity).
+    pub after: Option<String>,
+    /// Size of a page; 0 is the largest.
+    pub page: u32,
+}
+
+/// Reads a list page by page, oldest object first.
+#[derive(Debug)]
+pub struct Pager<T> {
+    client: Client,
+    path: String,
+    filters: Vec<(&'static str, String)>,
+    fields: &'static [&'static str],
+    page: u32,
+    marker: Option<String>,
+    done: bool,
+    item: PhantomData<fn() -> T>,
+}
+
+/// An object that a list can be continued after.
+trait Listed: DeserializeOwned {
+    fn uuid(&self) -> &str;
+}
+
+impl Listed for Node {
+    fn uuid(&self) -> &str {
+        &self.uuid
+    }
+}
+
+impl Listed for Port {
+    fn uuid(&self) -> &str {
+        &self.uuid
+    }
+}
+
+#[derive(Deserialize)]
+struct Page<T> {
+    #[serde(alias = "nodes", alias = "ports")]
+    items: Vec<T>,
+    #[serde(default)]
+    next: Option<String>,
+}
+
+impl Client {
+    /// The nodes that match.
+    pub fn nodes(&self, query: NodeQuery) -> Pager<Node> {
+        let mut filters = Vec::new();
+        add(&mut filters, "provision_state", query.provision_state);
+        add(&mut filters, "driver", query.driver);
+        add(&mut filters, "resource_class", query.resource_class);
+        let maintenance = query.maintenance.map(|value| value.to_string());
+        add(&mut filters, "maintenance", maintenance);
+        Pager::new(
+            self,
+            "nodes".to_owned(),
+            filters,
+            query.detail,
+            query.page,
+            query.after,
+        )
+    }
+
+    /// The ports that match.
+    pub fn ports(&self, query: PortQuery) -> Result<Pager<Port>> {
+        // By the node's own path a node that is gone is an error, not an empty list.
+        let path = match &query.node {
+            Some(node) => api::node_path(node, "/ports")?,
+            None => "ports".to_owned(),
+        };
+        let mut filters = Vec::new();
+        add(&mut filters, "address", query.address);
+        Ok(Pager::new(
+            self,
+            path,
+            filters,
+            query.detail,
+            query.page,
+            query.after,
+        ))
+    }
+}
+
+fn add(filters: &mut Vec<(&'static str, String)>, name: &'static str, value: Option<String>) {
+    if let Some(value) = value {
+        filters.push((name, value));
+    }
+}
+
+impl<T> Pager<T> {
+    fn new(
+        client: &Client,
+        path: String,
+        mut filters: Vec<(&'static str, String)>,
+        detail: Detail,
+        page: u32,
+        marker: Option<String>,
+    ) -> Self {
+        let fields = match detail {
+            Detail::Fields(fields) => fields,
+            Detail::Full => {
+                filters.push(("detail", "true".to_owned()));
+                &[]
+            }
+            Detail::Basic => &[],
+        };
+        Self {
+            client: client.clone(),
+            path,
+            filters,
+            fields,
+            page: if page == 0 {
+                MAX_PAGE
+            } else {
+                page.min(MAX_PAGE)
+            },
+            marker,
+            done: false,
+            item: PhantomData,
+        }
+    }
+
+    /// The identity of the last object seen: a later query with it as `after` gives what is new.
+    pub fn last_seen(&self) -> Option<&str> {
+        self.marker.as_deref()
+    }
+
+    fn call(&self) -> Call {
+        let mut call = Call::get(self.path.clone());
+        call.query.clone_from(&self.filters);
+        call.query.push(("limit", self.page.to_string()));
+        add(&mut call.query, "marker", self.marker.clone());
+        call.fields = self.fields;
+        call
+    }
+}
+
+#[expect(private_bounds, reason = "only nodes and ports are listed")]
+impl<T: Listed> Pager<T> {
+    /// The next page, or `None` after the last one. It may be empty.
+    ///
+    /// [`Class::MarkerGone`] means that the object to go on after was deleted meanwhile: begin
+    /// anew.
+    pub async fn next(&mut self) -> Result<Option<Vec<T>>> {
+        if self.done {
+            return Ok(None);
+        }
+        let answer = self.client.read::<Page<T>>(self.call()).await;
+        let page = answer.map_err(|error| match (error.class(), &self.marker) {
+            (Class::NotFound, Some(_)) => error.reclassify(Class::MarkerGone),
+            _ => error,
+        })?;
+        self.advance(&page)?;
+        Ok(Some(page.items))
+    }
+
+    /// Everything, if it is not more than `most` objects.
+    pub async fn collect(mut self, most: usize) -> Result<Vec<T>> {
+        let mut all = Vec::new();
+        while let Some(page) = self.next().await? {
+            all.extend(page);
+            if all.len() > most {
+                let text = format!("the list has more than {most} objects, which is refused");
+                return Err(Error::new(Class::TooLarge, text).of("GET", &self.path));
+            }
+        }
+        Ok(all)
+    }
+
+    /// Where to go on. A server whose pages are smaller than asked for still says that there are
+    /// more, so the number of objects says nothing.
+    fn advance(&mut self, page: &Page<T>) -> Result<()> {
+        let last = page.items.last().map(Listed::uuid);
+        self.done = page.next.is_none() || last.is_none();
+        let Some(last) = last else { return Ok(()) };
+        if last.is_empty() || self.marker.as_deref() == Some(last) {
+            self.done = true;
+            let text = "the list does not go on after the last object seen";
+            return Err(Error::new(Class::Invalid, text).of("GET", &self.path));
+        }
+        self.marker = Some(last.to_owned());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use reqwest::Url;
+
+    use super::*;
+    use crate::settings::Settings;
+    use crate::version::Version;
+
+    fn client() -> Client {
+        let none = |_: &str| Some("/nonexistent".to_owned());
+        let settings = Settings::from_lookup(Some("http://h"), |name| {
+            (name == "METAL3_AUTH_ROOT_DIR")
+                .then(|| none(name))
+                .flatten()
+        });
+        Client::new(settings.unwrap()).unwrap()
+    }
+
+    fn asked(pager: &Pager<Node>) -> Vec<(String, String)> {
+        let url = pager
+            .call()
+            .url(&Url::parse("http://h/").unwrap(), Version::NEWEST);
+        url.query_pairs().into_owned().collect()
+    }
+
+    fn page(uuids: &[&str], more: bool) -> Page<Node> {
+        let text = serde_json::json!({
+            "nodes": uuids.iter().map(|u| serde_json::json!({"uuid": u})).collect::<Vec<_>>(),
+            "next": more.then_some("http://elsewhere/v1/nodes?marker=x"),
+        });
+        serde_json::from_value(text).unwrap()
+    }
+
+    #[test]
+    fn every_page_has_the_filters_of_the_first() {
+        let mut pager = client().nodes(NodeQuery {
+            detail: Detail::Fields(&["uuid", "name"]),
+            provision_state: Some("enroll".to_owned()),
+            maintenance: Some(false),
+            page: 2,
+            ..NodeQuery::default()
+        });
+        let mut first = asked(&pager);
+        pager.advance(&page(&["a", "b"], true)).unwrap();
+        assert!(!pager.done);
+        let second = asked(&pager);
+        let marker = ("marker".to_owned(), "b".to_owned());
+        assert!(second.contains(&marker), "{second:?}");
+        first.push(marker);
+        first.sort();
+        let mut second = second;
+        second.sort();
+        assert_eq!(first, second);
+        assert!(first.contains(&("provision_state".to_owned(), "enroll".to_owned())));
+    }
+
+    #[test]
+    fn a_page_that_the_server_cut_is_not_the_last_one() {
+        let mut pager = client().nodes(NodeQuery::default());
+        pager.advance(&page(&["a"], true)).unwrap();
+        assert!(!pager.done);
+        pager.advance(&page(&["b"], false)).unwrap();
+        assert!(pager.done);
+        assert_eq!(pager.last_seen(), Some("b"));
+    }
+
+    #[test]
+    fn an_empty_page_ends_the_list_and_keeps_the_place() {
+        let mut pager = client().nodes(NodeQuery {
+            after: Some("z".to_owned()),
+            ..NodeQuery::default()
+        });
+        pager.advance(&page(&[], true)).unwrap();
+        assert!(pager.done);
+        assert_eq!(pager.last_seen(), Some("z"));
+    }
+
+    #[test]
+    fn a_list_that_turns_in_circles_is_left() {
+        let mut pager = client().nodes(NodeQuery::default());
+        pager.advance(&page(&["a"], true)).unwrap();
+        let error = pager.advance(&page(&["a"], true)).unwrap_err();
+        assert_eq!(error.class(), Class::Invalid);
+        assert!(pager.done);
+    }
+
+    proptest! {
+        #[test]
+        fn no_filter_can_add_another_parameter(value in ".*") {
+            let pager = client().nodes(NodeQuery {
+                driver: Some(value.clone()),
+                ..NodeQuery::default()
+            });
+            let asked = asked(&pager);
+            prop_assert_eq!(asked.len(), 2);
+            prop_assert_eq!(&asked[0], &("driver".to_owned(), value));
+        }
+    }
+}
