@@ -121,7 +121,7 @@ rules:
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   resourceNames: [{{ include "ferrite.leaseName" . }}]
-  verbs: [get, update, patch]
+  verbs: [get, patch]
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]

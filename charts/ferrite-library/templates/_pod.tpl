@@ -274,7 +274,7 @@ spec:
   containers:
     - name: check
       args:
-        - check
         {{- include "ferrite.args" . | trim | nindent 8 }}
+        - check
       {{- include "ferrite.containerBasics" . | nindent 6 }}
 {{- end -}}

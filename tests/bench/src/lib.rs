@@ -1,6 +1,7 @@
 //! Real neighbours for the tests: how they are built, started, disturbed and counted.
 pub mod cache;
 pub mod certs;
+pub mod chart;
 pub mod control_plane;
 pub mod go;
 pub mod process;

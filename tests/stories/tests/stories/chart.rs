@@ -1,0 +1,531 @@
+//! A controller's chart: what it makes is valid, what is unsafe it refuses, and what it permits is all that the
+//! controller may do. The sample's chart stands for all, because the library makes every object of every chart.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on says so by panicking"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use bench::cache::RunDir;
+use bench::chart;
+use bench::control_plane::shared;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Secret};
+use kube::Client;
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+fn render(values: &Value) -> anyhow::Result<Vec<Value>> {
+    chart::render(&chart::dir("sample"), "test", "test", values)
+}
+
+/// Every optional object switched on.
+fn everything() -> Value {
+    json!({
+        "replicaCount": 2,
+        "watchFilter": "mine",
+        "crds": {"enabled": true},
+        "priorityClassName": "system-cluster-critical",
+        "imagePullSecrets": [{"name": "pull"}],
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "tolerations": [{"operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+        "topologySpreadConstraints": [{
+            "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
+        }],
+        "podAnnotations": {"one": "1"},
+        "podLabels": {"two": "2"},
+        "extraArgs": ["--some=thing"],
+        "extraEnv": [{"name": "SOME", "value": "thing"}],
+        "extraVolumes": [{"name": "more", "emptyDir": {}}],
+        "extraVolumeMounts": [{"name": "more", "mountPath": "/more"}],
+        "serviceAccount": {"annotations": {"three": "3"}},
+        "podDisruptionBudget": {"enabled": true},
+        "serviceMonitor": {
+            "enabled": true,
+            "relabelings": [{"action": "labeldrop", "regex": "pod"}],
+            "metricRelabelings": [{"action": "labeldrop", "regex": "pod"}],
+        },
+        "prometheusRule": {"enabled": true},
+        "grafanaDashboard": {"enabled": true},
+        "networkPolicy": {"enabled": true, "from": [{"namespaceSelector": {}}]},
+    })
+}
+
+/// A copy of the sample's chart that uses what the sample itself has no need of.
+fn with_all_files(dir: &Path) -> PathBuf {
+    let copied = Command::new("cp")
+        .arg("-rL")
+        .arg(chart::dir("sample"))
+        .arg(dir)
+        .status()
+        .unwrap();
+    assert!(copied.success());
+    let copy = dir.join("chart");
+    let write = |name: &str, text: &str| {
+        let path = copy.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    write(
+        "files/rules.json",
+        &json!({
+            "namespaced": [{"why": "w", "apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}],
+            "cluster": [{"why": "w", "apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}],
+            "extendCrd": ["samples.example.com"],
+            "aggregated": [{
+                "name": "health",
+                "labels": {"example.com/aggregate-to-manager": "true"},
+                "rules": [{"why": "w", "apiGroups": ["example.com"], "resources": ["samples"], "verbs": ["get"]}],
+            }],
+        })
+        .to_string(),
+    );
+    write(
+        "files/alerts.yaml",
+        "- alert: SampleStuck\n  expr: max(ferrite_sample_stuck{$(selector)}) > 0\n  for: 5m\n  labels:\n    severity: warning\n",
+    );
+    write("files/dashboard.json", r#"{"title": "Sample"}"#);
+    write(
+        "files/crds/samples.yaml",
+        &json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": "samples.example.com"},
+            "spec": {
+                "group": "example.com",
+                "scope": "Namespaced",
+                "names": {"kind": "Sample", "plural": "samples"},
+                "versions": [{
+                    "name": "v1", "served": true, "storage": true,
+                    "schema": {"openAPIV3Schema": {"type": "object"}},
+                }],
+            },
+        })
+        .to_string(),
+    );
+    let mut schema: Value =
+        serde_json::from_str(&std::fs::read_to_string(copy.join("values.schema.json")).unwrap())
+            .unwrap();
+    schema["properties"]["settings"]["properties"] = json!({
+        "pollInterval": {"type": "string"},
+        "strictReuse": {"type": "boolean"},
+        "createRate": {"type": "number"},
+        "hosts": {"type": "array"},
+        "unset": {"type": ["string", "null"]},
+    });
+    write("values.schema.json", &schema.to_string());
+    copy
+}
+
+/// Without the kinds of the Prometheus operator: they have no place on this API server.
+fn known(objects: Vec<Value>) -> Vec<Value> {
+    objects
+        .into_iter()
+        .filter(|object| object["apiVersion"] != "monitoring.coreos.com/v1")
+        .collect()
+}
+
+/// The pods that the chart starts: of the Deployment, of the hook's Job, of the test.
+fn pods(objects: &[Value]) -> Vec<Value> {
+    let mut pods = Vec::new();
+    for object in objects {
+        let spec = match object["kind"].as_str() {
+            Some("Deployment" | "Job") => &object["spec"]["template"]["spec"],
+            Some("Pod") => &object["spec"],
+            _ => continue,
+        };
+        let name = format!("pod-{}", pods.len());
+        pods.push(json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec,
+        }));
+    }
+    pods
+}
+
+fn args(objects: &[Value]) -> Vec<String> {
+    let deployment = chart::find(objects, "Deployment").unwrap();
+    serde_json::from_value(deployment["spec"]["template"]["spec"]["containers"][0]["args"].clone())
+        .unwrap()
+}
+
+fn refused<T: std::fmt::Debug>(answer: Result<T, kube::Error>) -> bool {
+    matches!(answer, Err(kube::Error::Api(status)) if status.is_forbidden())
+}
+
+#[tokio::test]
+async fn the_api_server_takes_every_object_of_the_chart() {
+    let plane = shared().await;
+    let client = plane.admin().await;
+    let namespace = plane.namespace("chart").await;
+    let folder = RunDir::new("chart").unwrap();
+    let full = with_all_files(folder.path());
+    for (chart, values) in [
+        (chart::dir("sample"), json!({})),
+        (
+            chart::dir("sample"),
+            json!({"leaderElection": {"enabled": false}}),
+        ),
+        (full, everything()),
+    ] {
+        let objects = known(chart::render(&chart, "test", &namespace, &values).unwrap());
+        chart::dry_run(&client, &objects, &namespace).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_dry_run_refuses_a_field_that_does_not_exist() {
+    let plane = shared().await;
+    let namespace = plane.namespace("chart").await;
+    let mut objects = chart::render(&chart::dir("sample"), "test", &namespace, &json!({})).unwrap();
+    for object in &mut objects {
+        if object["kind"] == "Deployment" {
+            object["spec"]["template"]["spec"]["dnsPolicyy"] = json!("Default");
+        }
+    }
+    let error = chart::dry_run(&plane.admin().await, &objects, &namespace)
+        .await
+        .unwrap_err();
+    assert!(format!("{error:#}").contains("dnsPolicyy"), "{error:#}");
+}
+
+#[test]
+fn a_typo_in_the_values_is_refused() {
+    for values in [
+        json!({"replicaCuont": 2}),
+        json!({"image": {"tagg": "1"}}),
+        json!({"settings": {"noSuchFlag": 1}}),
+        json!({"log": {"format": "xml"}}),
+        json!({"leaderElection": {"leaseDuration": "15"}}),
+        json!({"concurrency": 0}),
+    ] {
+        let error = render(&values).expect_err(&values.to_string()).to_string();
+        assert!(error.contains("schema"), "{values}: {error}");
+    }
+}
+
+#[test]
+fn the_common_values_of_a_chart_are_those_of_the_library() {
+    let chart = chart::dir("sample");
+    let there = std::fs::read_to_string(chart.join("values.schema.json")).unwrap();
+    let there: Value = serde_json::from_str(&there).unwrap();
+    assert!(
+        there == chart::schema(&chart).unwrap(),
+        "values.schema.json of the sample's chart is not up to date: bench::chart::write_schema writes it"
+    );
+}
+
+#[test]
+fn two_writers_are_refused() {
+    for values in [
+        json!({"replicaCount": 2, "leaderElection": {"enabled": false}}),
+        json!({"leaderElection": {"enabled": false}, "strategy": {"type": "RollingUpdate"}}),
+    ] {
+        let error = render(&values).expect_err(&values.to_string()).to_string();
+        assert!(error.contains("Switch leader election on"), "{error}");
+    }
+    let alone = render(&json!({"leaderElection": {"enabled": false}})).unwrap();
+    assert_eq!(
+        chart::find(&alone, "Deployment").unwrap()["spec"]["strategy"]["type"],
+        "Recreate"
+    );
+    let led = render(&json!({"replicaCount": 2})).unwrap();
+    assert_eq!(
+        chart::find(&led, "Deployment").unwrap()["spec"]["strategy"]["rollingUpdate"]["maxSurge"],
+        1
+    );
+}
+
+#[tokio::test]
+async fn its_pods_pass_the_restricted_pod_security_standard() {
+    let client = shared().await.admin().await;
+    let namespace = "chart-restricted";
+    let restricted: Namespace = serde_json::from_value(json!({"metadata": {
+        "name": namespace, "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
+    }}))
+    .unwrap();
+    Api::<Namespace>::all(client.clone())
+        .create(&PostParams::default(), &restricted)
+        .await
+        .unwrap();
+    let api: Api<Pod> = Api::namespaced(client, namespace);
+    let dry_run = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+
+    let folder = RunDir::new("chart").unwrap();
+    let full = with_all_files(folder.path());
+    let pods = pods(&chart::render(&full, "test", namespace, &json!({})).unwrap());
+    assert_eq!(pods.len(), 3, "controller, hook, test");
+    for pod in pods {
+        let good: Pod = serde_json::from_value(pod.clone()).unwrap();
+        api.create(&dry_run, &good).await.unwrap();
+        // The check itself can fail: each of these is one step away from the standard.
+        for (pointer, weakened) in [
+            (
+                "/spec/containers/0/securityContext/allowPrivilegeEscalation",
+                json!(true),
+            ),
+            ("/spec/containers/0/securityContext/capabilities", json!({})),
+            ("/spec/securityContext/runAsNonRoot", json!(false)),
+            (
+                "/spec/securityContext/seccompProfile/type",
+                json!("Unconfined"),
+            ),
+        ] {
+            let mut bad = pod.clone();
+            *bad.pointer_mut(pointer).unwrap() = weakened;
+            let bad: Pod = serde_json::from_value(bad).unwrap();
+            let error = api.create(&dry_run, &bad).await.unwrap_err().to_string();
+            assert!(error.contains("violates PodSecurity"), "{pointer}: {error}");
+        }
+    }
+}
+
+async fn account(namespace: &str, values: &Value) -> Client {
+    let plane = shared().await;
+    let objects = chart::render(&chart::dir("sample"), namespace, namespace, values).unwrap();
+    chart::install_permissions(&plane.admin().await, &objects, namespace)
+        .await
+        .unwrap();
+    let name = chart::find(&objects, "ServiceAccount").unwrap()["metadata"]["name"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    chart::service_account_client(plane, namespace, &name)
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn the_controller_may_do_what_its_rules_say_and_nothing_else() {
+    let namespace = shared().await.namespace("chart").await;
+    let client = account(&namespace, &json!({})).await;
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
+    maps.list(&ListParams::default()).await.unwrap();
+    Api::<ConfigMap>::all(client.clone())
+        .list(&ListParams::default())
+        .await
+        .unwrap();
+    let map = serde_json::from_value(json!({"metadata": {"name": "new"}})).unwrap();
+    assert!(
+        refused(maps.create(&PostParams::default(), &map).await),
+        "the rules have no `create`"
+    );
+    let secrets: Api<Secret> = Api::namespaced(client, &namespace);
+    assert!(
+        refused(secrets.list(&ListParams::default()).await),
+        "the rules have no secrets"
+    );
+}
+
+#[tokio::test]
+async fn only_the_watched_namespaces_are_open_to_it() {
+    let plane = shared().await;
+    let own = plane.namespace("chart").await;
+    let watched = plane.namespace("chart").await;
+    let client = account(&own, &json!({"watchNamespaces": [watched]})).await;
+    let maps = |namespace: &str| Api::<ConfigMap>::namespaced(client.clone(), namespace);
+    maps(&watched).list(&ListParams::default()).await.unwrap();
+    assert!(refused(maps(&own).list(&ListParams::default()).await));
+    assert!(refused(
+        Api::<ConfigMap>::all(client.clone())
+            .list(&ListParams::default())
+            .await
+    ));
+}
+
+#[tokio::test]
+async fn its_own_lease_is_the_only_one_it_may_take() {
+    let namespace = shared().await.namespace("chart").await;
+    let client = account(&namespace, &json!({})).await;
+    let leases: Api<k8s_openapi::api::coordination::v1::Lease> =
+        Api::namespaced(client, &namespace);
+    let mut lease: k8s_openapi::api::coordination::v1::Lease =
+        serde_json::from_value(json!({"metadata": {"name": "ferrite-sample"}})).unwrap();
+    leases.create(&PostParams::default(), &lease).await.unwrap();
+    let patch = Patch::Merge(json!({"spec": {"holderIdentity": "me"}}));
+    leases
+        .patch("ferrite-sample", &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+    lease.metadata.name = Some("other".to_owned());
+    leases.create(&PostParams::default(), &lease).await.unwrap();
+    assert!(refused(
+        leases.patch("other", &PatchParams::default(), &patch).await
+    ));
+}
+
+#[test]
+fn a_package_is_the_same_chart_as_the_checkout() {
+    let home = RunDir::new("chart").unwrap();
+    let packed = chart::helm(home.path())
+        .unwrap()
+        .arg("package")
+        .arg(chart::dir("sample"))
+        .arg("--destination")
+        .arg(home.path())
+        .output()
+        .unwrap();
+    assert!(
+        packed.status.success(),
+        "{}",
+        String::from_utf8_lossy(&packed.stderr)
+    );
+    let package = home.path().join("sample-0.1.0.tgz");
+    let of_package = chart::render(&package, "test", "test", &everything()).unwrap();
+    assert_eq!(of_package, render(&everything()).unwrap());
+}
+
+#[test]
+fn settings_become_flags_as_they_are_written() {
+    let folder = RunDir::new("chart").unwrap();
+    let values = json!({"concurrency": 8, "settings": {
+        "pollInterval": "5s", "strictReuse": false, "createRate": 2_000_000, "hosts": ["a", "b"], "unset": null,
+    }});
+    let args =
+        args(&chart::render(&with_all_files(folder.path()), "test", "test", &values).unwrap());
+    for flag in [
+        "--concurrency=8",
+        "--poll-interval=5s",
+        "--strict-reuse=false",
+        "--create-rate=2000000",
+        "--hosts=a,b",
+    ] {
+        assert!(
+            args.iter().any(|arg| arg == flag),
+            "{flag} is not in {args:?}"
+        );
+    }
+    assert!(
+        !args.iter().any(|arg| arg.starts_with("--unset")),
+        "{args:?}"
+    );
+}
+
+#[test]
+fn the_alerts_are_valid_and_fire_when_they_should() {
+    let folder = RunDir::new("chart").unwrap();
+    let values = json!({"prometheusRule": {"enabled": true}});
+    let objects = chart::render(&with_all_files(folder.path()), "test", "test", &values).unwrap();
+    let spec = &chart::find(&objects, "PrometheusRule").unwrap()["spec"];
+    let alerts = spec["groups"][0]["rules"].as_array().unwrap();
+    for alert in alerts {
+        let name = alert["alert"].as_str().unwrap();
+        let runbook = alert["annotations"]["runbook_url"].as_str().unwrap();
+        assert!(
+            runbook.ends_with(&format!("/{name}.md")),
+            "{name}: {runbook}"
+        );
+        assert_eq!(alert["labels"]["controller"], "sample", "{name}");
+    }
+
+    // Every alert of the library, by the series that must set it off, and by those of a healthy controller.
+    let of = |name: &str, more: &str, values: &str| json!({"series": format!("{name}{{namespace=\"test\",job=\"test-sample\"{more}}}"), "values": values});
+    let reconciles = |errors: &str, bucket: &str| {
+        vec![
+            of(
+                "controller_runtime_reconcile_errors_total",
+                ",controller=\"sample\"",
+                errors,
+            ),
+            of(
+                "controller_runtime_reconcile_total",
+                ",controller=\"sample\",result=\"success\"",
+                "0+60x60",
+            ),
+            of(
+                "controller_runtime_reconcile_time_seconds_bucket",
+                ",controller=\"sample\",le=\"1\"",
+                bucket,
+            ),
+            of(
+                "controller_runtime_reconcile_time_seconds_bucket",
+                ",controller=\"sample\",le=\"60\"",
+                "0+60x60",
+            ),
+            of(
+                "controller_runtime_reconcile_time_seconds_bucket",
+                ",controller=\"sample\",le=\"+Inf\"",
+                "0+60x60",
+            ),
+        ]
+    };
+    let up = |values: &str| of("up", "", values);
+    let leads = |pod: &str, values: &str| {
+        of(
+            "leader_election_master_status",
+            &format!(",name=\"l\",pod=\"{pod}\""),
+            values,
+        )
+    };
+    let healthy = || {
+        let mut series = reconciles("0+1x60", "0+60x60");
+        series.extend([up("1x60"), leads("a", "1x60"), leads("b", "0x60")]);
+        series
+    };
+    let failing = {
+        let mut series = reconciles("0+30x60", "0+0x60");
+        series.extend([up("0x60"), leads("a", "0x60")]);
+        series.push(of("ferrite_sample_stuck", "", "1x60"));
+        series
+    };
+    let two = [up("1x60"), leads("a", "1x60"), leads("b", "1x60")];
+    let check = |series: &[Value], expected: &[&str]| {
+        let tests: Vec<Value> = alerts
+            .iter()
+            .map(|alert| {
+                let name = alert["alert"].as_str().unwrap();
+                let fires = u32::from(expected.contains(&name));
+                json!({"expr": format!("count(ALERTS{{alertname=\"{name}\",alertstate=\"firing\"}}) or vector(0)"),
+                    "eval_time": "50m", "exp_samples": [{"labels": "{}", "value": fires}]})
+            })
+            .collect();
+        json!({"interval": "1m", "input_series": series, "promql_expr_test": tests})
+    };
+    let failures = [
+        "FerriteTargetDown",
+        "FerriteReconcileErrors",
+        "FerriteReconcileSlow",
+        "FerriteNoLeader",
+        "SampleStuck",
+    ];
+    let suite = json!({
+        "rule_files": ["rules.json"],
+        "evaluation_interval": "1m",
+        "tests": [check(&healthy(), &[]), check(&failing, &failures), check(&two, &["FerriteTwoLeaders"])],
+    });
+    std::fs::write(folder.path().join("rules.json"), spec.to_string()).unwrap();
+    std::fs::write(folder.path().join("suite.json"), suite.to_string()).unwrap();
+    for (what, file) in [("check", "rules.json"), ("test", "suite.json")] {
+        let output = Command::new(bench::go::program("promtool").unwrap())
+            .current_dir(folder.path())
+            .args([what, "rules", file])
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout)
+        );
+    }
+}
+
+#[test]
+fn the_dashboard_is_chosen_by_controller() {
+    let objects = render(&json!({"grafanaDashboard": {"enabled": true}})).unwrap();
+    let text = chart::find(&objects, "ConfigMap").unwrap()["data"]["ferrite.json"]
+        .as_str()
+        .unwrap();
+    let dashboard: Value = serde_json::from_str(text).unwrap();
+    let variables = dashboard["templating"]["list"].as_array().unwrap();
+    assert!(
+        variables
+            .iter()
+            .any(|variable| variable["name"] == "controller")
+    );
+    assert_eq!(dashboard["panels"].as_array().unwrap().len(), 5);
+}
