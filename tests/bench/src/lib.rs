@@ -3,6 +3,7 @@ pub mod cache;
 pub mod certs;
 pub mod chart;
 pub mod control_plane;
+pub mod crds;
 pub mod go;
 pub mod process;
 pub mod python;
