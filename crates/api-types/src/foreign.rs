@@ -1,0 +1,169 @@
+//! Objects whose kind somebody else defines.
+//!
+//! Our structs hold only the fields that a controller reads or writes. Everything else stands in
+//! the `other` map beside them, so that an object which is decoded and encoded again is the same.
+//! That is for tests, logs and copies: a foreign object is only ever patched, never replaced.
+//!
+//! For known fields `null`, an empty list and an empty map count as absent.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::hash::Hash;
+
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Fields by name that our types leave alone.
+pub type Unknown = BTreeMap<String, Value>;
+
+/// What makes a foreign kind: its names and the two halves of its objects.
+pub trait ForeignKind: Debug + Send + Sync + 'static {
+    /// The fields of `spec` that we know.
+    type Spec: Clone + Debug + Default + PartialEq + Serialize + DeserializeOwned + Send + Sync;
+    /// The fields of `status` that we know.
+    type Status: Clone + Debug + Default + PartialEq + Serialize + DeserializeOwned + Send + Sync;
+    /// Which version a client asks for: `()` where there is one, else [`ContractVersion`].
+    type Version: Clone + Debug + Default + Eq + Hash + Send + Sync;
+    /// API group.
+    const GROUP: &'static str;
+    /// Kind.
+    const KIND: &'static str;
+    /// The kind's name in URLs.
+    const PLURAL: &'static str;
+    /// The version's name in URLs.
+    fn version(version: &Self::Version) -> &'static str;
+}
+
+/// The version in which an object of Cluster API or of one of its providers is asked for.
+///
+/// One Rust type reads both shapes. Discovery says which version a cluster serves; the value goes
+/// into `Api::all_with` and `Controller::new_with`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ContractVersion {
+    /// The older shape: references with `apiVersion`, `status.ready`, conditions with a severity.
+    V1Beta1,
+    /// The newer shape: references with `apiGroup`, `status.initialization`, standard conditions.
+    #[default]
+    V1Beta2,
+}
+
+impl ContractVersion {
+    /// The name in `apiVersion` and URLs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::V1Beta1 => "v1beta1",
+            Self::V1Beta2 => "v1beta2",
+        }
+    }
+
+    /// The version that an `apiVersion` ends in, if it is one of the two.
+    pub fn from_api_version(api_version: &str) -> Option<Self> {
+        match api_version.rsplit('/').next()? {
+            "v1beta1" => Some(Self::V1Beta1),
+            "v1beta2" => Some(Self::V1Beta2),
+            _ => None,
+        }
+    }
+}
+
+/// One object of a foreign kind; the kinds are type aliases such as
+/// [`BareMetalHost`](crate::metal3::BareMetalHost).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", bound = "")]
+pub struct Foreign<K: ForeignKind> {
+    /// Group and version of the shape that this object has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_version: Option<String>,
+    /// Kind, as the server wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Name, namespace, labels and so on.
+    #[serde(default)]
+    pub metadata: ObjectMeta,
+    /// What was asked for. Absent reads as empty: few foreign schemas require it.
+    #[serde(default)]
+    pub spec: K::Spec,
+    /// What its controller saw; nothing until that controller has looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<K::Status>,
+    /// Fields beside the five that every object has.
+    #[serde(flatten)]
+    pub other: Unknown,
+}
+
+impl<K: ForeignKind> Foreign<K> {
+    /// An object to be created in `namespace`, in the kind's default version.
+    pub fn new(namespace: &str, name: &str, spec: K::Spec) -> Self {
+        let version = K::version(&K::Version::default());
+        Self {
+            api_version: Some(format!("{}/{version}", K::GROUP)),
+            kind: Some(K::KIND.to_owned()),
+            metadata: ObjectMeta {
+                namespace: Some(namespace.to_owned()),
+                name: Some(name.to_owned()),
+                ..ObjectMeta::default()
+            },
+            spec,
+            status: None,
+            other: Unknown::new(),
+        }
+    }
+
+    /// The value of an annotation.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.metadata
+            .annotations
+            .as_ref()?
+            .get(key)
+            .map(String::as_str)
+    }
+
+    /// The value of a label.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.metadata.labels.as_ref()?.get(key).map(String::as_str)
+    }
+}
+
+impl<K: ForeignKind<Version = ContractVersion>> Foreign<K> {
+    /// The shape of this object. Without an `apiVersion` it is taken for the newer one.
+    pub fn contract(&self) -> ContractVersion {
+        self.api_version
+            .as_deref()
+            .and_then(ContractVersion::from_api_version)
+            .unwrap_or_default()
+    }
+}
+
+impl<K: ForeignKind> Resource for Foreign<K> {
+    type DynamicType = K::Version;
+    type Scope = NamespaceResourceScope;
+
+    fn kind(_: &K::Version) -> Cow<'_, str> {
+        K::KIND.into()
+    }
+
+    fn group(_: &K::Version) -> Cow<'_, str> {
+        K::GROUP.into()
+    }
+
+    fn version(version: &K::Version) -> Cow<'_, str> {
+        K::version(version).into()
+    }
+
+    fn plural(_: &K::Version) -> Cow<'_, str> {
+        K::PLURAL.into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}

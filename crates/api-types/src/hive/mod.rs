@@ -1,0 +1,21 @@
+//! Kinds of Hive.
+
+mod customization;
+mod deployment;
+mod inventory;
+mod pool;
+
+pub use customization::{
+    ClusterDeploymentCustomization, ClusterDeploymentCustomizationKind, CustomizationSpec,
+    CustomizationStatus, InstallConfigPatch,
+};
+pub use deployment::{
+    ClusterClaim, ClusterClaimKind, ClusterClaimSpec, ClusterClaimStatus, ClusterDeployment,
+    ClusterDeploymentKind, ClusterDeploymentSpec, ClusterDeploymentStatus, ClusterPoolRef,
+    Provisioning,
+};
+pub use inventory::{EntryStatus, Inventory, InventoryEntry, InventoryObject};
+pub use pool::{
+    ClaimLifetime, ClusterPool, ClusterPoolKind, ClusterPoolSpec, ClusterPoolStatus, EntryState,
+    HibernationConfig, LastFailure,
+};

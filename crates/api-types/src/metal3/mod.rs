@@ -1,0 +1,18 @@
+//! Kinds of `metal3.io`: the host, which the bare metal operator defines, and our discovery.
+
+mod cached;
+mod discovery;
+mod host;
+mod state;
+
+pub use cached::CachedHost;
+pub use discovery::{
+    Approval, BareMetalHostDiscovery, BareMetalHostDiscoverySpec, BareMetalHostDiscoveryStatus,
+    BootMode, CleaningMode, DiscoveryCounts, HardwareDetail, HardwareLabel, HostDefaults,
+    HostSelector, ListedHost, ResourceNameTemplate,
+};
+pub use host::{
+    BareMetalHost, BareMetalHostKind, BareMetalHostSpec, BareMetalHostStatus, Bmc, CustomDeploy,
+    Hardware, Image, Nic, Provisioning,
+};
+pub use state::{ErrorType, OperationalStatus, ProvisioningState};

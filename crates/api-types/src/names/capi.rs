@@ -1,0 +1,62 @@
+//! Names of Cluster API.
+
+/// Label on every object of a cluster: the cluster's name. Written by Cluster API; on hosts by
+/// `capm3-reuse`.
+pub const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
+/// Annotation on any object: controllers leave it alone. Set by people and by moves between
+/// clusters, respected by `capm3-reuse` and `remediation`.
+pub const PAUSED: &str = "cluster.x-k8s.io/paused";
+/// Label on any object: which of several installations is to reconcile it. Set by administrators,
+/// compared with the watch filter by `capm3-reuse` and `remediation`.
+pub const WATCH_FILTER: &str = "cluster.x-k8s.io/watch-filter";
+/// Label on a machine of a control plane; presence counts. Written by control planes, read by
+/// `capm3-reuse`.
+pub const CONTROL_PLANE: &str = "cluster.x-k8s.io/control-plane";
+/// Label on a machine: name of its control plane. Written by control planes.
+pub const CONTROL_PLANE_NAME: &str = "cluster.x-k8s.io/control-plane-name";
+/// Label on a machine: name of its machine deployment. Written by machine deployments, read by
+/// `capm3-reuse`.
+pub const DEPLOYMENT_NAME: &str = "cluster.x-k8s.io/deployment-name";
+/// Label on a machine: name of its machine set. Written by machine sets.
+pub const SET_NAME: &str = "cluster.x-k8s.io/set-name";
+/// Annotation on a cloned object: name of the template. Written by Cluster API, read by
+/// `capm3-reuse`.
+pub const CLONED_FROM_NAME: &str = "cluster.x-k8s.io/cloned-from-name";
+/// Annotation on a cloned object: kind and group of the template, joined by a dot. Written by
+/// Cluster API, read by `capm3-reuse`.
+pub const CLONED_FROM_GROUP_KIND: &str = "cluster.x-k8s.io/cloned-from-groupkind";
+/// Annotation on a machine: never remediate it. Set by people, respected by `remediation`.
+pub const SKIP_REMEDIATION: &str = "cluster.x-k8s.io/skip-remediation";
+/// Annotation on a machine: remediate it now. Set by people, read by the health check.
+pub const REMEDIATE_MACHINE: &str = "cluster.x-k8s.io/remediate-machine";
+/// Annotation on a host: do not move it to another cluster just now. Written by `capm3-reuse`,
+/// read by clusterctl.
+pub const BLOCK_MOVE: &str = "clusterctl.cluster.x-k8s.io/block-move";
+/// Label on a `ClusterRole`: its rules become Cluster API's. Written by the chart of `remediation`.
+pub const AGGREGATE_TO_MANAGER: &str = "cluster.x-k8s.io/aggregate-to-manager";
+/// Label on a CRD: its versions that keep the older contract. Written by our charts, read by
+/// Cluster API.
+pub const CONTRACT_V1BETA1: &str = "cluster.x-k8s.io/v1beta1";
+/// Label on a CRD: its versions that keep the newer contract. Written by our charts, read by
+/// Cluster API.
+pub const CONTRACT_V1BETA2: &str = "cluster.x-k8s.io/v1beta2";
+
+/// Condition: the object as a whole. Written by each object's controller.
+pub const CONDITION_READY: &str = "Ready";
+/// Condition of an infrastructure object: reconciling is paused. Written by `capm3-reuse`.
+pub const CONDITION_PAUSED: &str = "Paused";
+/// Condition of a machine: its owner is to replace it while this is `False`. Set to `False` by
+/// `remediation` when its tries are exhausted, removed by the owner.
+pub const CONDITION_OWNER_REMEDIATED: &str = "OwnerRemediated";
+/// Condition of a machine: an external remediation is under way while this is `False`. Written by
+/// the health check, followed up by `remediation`.
+pub const CONDITION_EXTERNALLY_REMEDIATED: &str = "ExternallyRemediated";
+/// Condition of a machine: the health check's verdict. Written by the health check, read by
+/// `remediation`.
+pub const CONDITION_HEALTH_CHECK_SUCCEEDED: &str = "HealthCheckSucceeded";
+/// Condition of a cluster or machine: its infrastructure is there. Written by Cluster API, read
+/// by `capm3-reuse`.
+pub const CONDITION_INFRASTRUCTURE_READY: &str = "InfrastructureReady";
+/// Reason of [`CONDITION_OWNER_REMEDIATED`] and [`CONDITION_EXTERNALLY_REMEDIATED`] while the
+/// addressed party has not acted yet.
+pub const REASON_WAITING_FOR_REMEDIATION: &str = "WaitingForRemediation";

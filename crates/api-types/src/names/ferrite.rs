@@ -1,0 +1,45 @@
+//! Names of our own.
+
+/// Prefix of every annotation, label and finalizer of ours.
+pub const PREFIX: &str = "ferrite.metal3.io/";
+
+/// Label on a host: its power is handed to `bmo-reboot`. Set by administrators with the value
+/// [`POWER_MANAGED`], read by `bmo-reboot` as its default selector.
+pub const POWER: &str = "ferrite.metal3.io/power";
+/// Value of [`POWER`].
+pub const POWER_MANAGED: &str = "managed";
+
+/// Value of the operator's pause annotation when `bmo-reboot` set it. Only a pause with exactly
+/// this value is treated as ours and lifted again.
+pub const PAUSED_BY_BMO_REBOOT: &str = "ferrite.metal3.io/bmo-reboot";
+
+/// Annotation on a `BareMetalHostDiscovery`: comma-separated node IDs that a person approves.
+/// Set by people, removed by `host-discovery` when done.
+pub const APPROVE: &str = "ferrite.metal3.io/approve";
+
+/// Annotation on a host: the last remediation cycles, as bounded JSON that outlives the request.
+/// Written by `remediation`, read by people.
+pub const REMEDIATION_HISTORY: &str = "ferrite.metal3.io/remediation-history";
+
+/// Annotation on a `ClusterPool`: failed provisions that an entry may have. Set by administrators,
+/// read by `clusterpool-inventory`.
+pub const PROVISION_ATTEMPTS: &str = "ferrite.metal3.io/provision-attempts";
+
+/// Annotation on a host: for whom it stays reserved once it is cleared. Written by `capm3-reuse`
+/// with the write that clears the image, so that the verdict outlives template and owner.
+pub const PENDING_RESERVATION: &str = "ferrite.metal3.io/pending-reservation";
+
+/// Annotation on a `Metal3Machine`: uid of the host that it is about to claim or has claimed.
+/// Written and read by `capm3-reuse`: a host of the same name may be another one.
+pub const HOST_UID: &str = "ferrite.metal3.io/host-uid";
+
+/// Condition of a host: a reboot is under way, and how far. Written and read by `bmo-reboot` as
+/// its record of progress.
+pub const CONDITION_REBOOTING: &str = "Rebooting";
+/// Condition of a host: whether `bmo-reboot` maintains its power. Written by `bmo-reboot`.
+pub const CONDITION_POWER_MANAGED: &str = "PowerManaged";
+/// Condition of a `BareMetalHostDiscovery`: Ironic answers, in a version that is new enough.
+/// Written by `host-discovery`.
+pub const CONDITION_IRONIC_REACHABLE: &str = "IronicReachable";
+/// Condition of a `Metal3Remediation`: the node is ready again. Written by `remediation`.
+pub const CONDITION_SUCCEEDED: &str = "Succeeded";
