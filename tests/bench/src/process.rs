@@ -240,11 +240,14 @@ mod tests {
         // A parent that holds the guard's pipe, as the tests do, and is killed without a chance to clean up.
         let guard = dir.path().join("guard");
         std::fs::write(&guard, GUARD).unwrap();
+        let order = dir.path().join("order");
         let script = format!(
-            "sleep 600 | setsid sh {} {}/exit sh -c 'echo $$ > {}.new; mv {2}.new {2}; sleep 600'",
+            "sleep 600 | setsid sh {} {}/exit sh -c 'echo $$ > {}.new; mv {2}.new {2}; sleep 600' &
+            until [ -e {} ]; do sleep 0.01; done; kill -s KILL 0",
             guard.display(),
             dir.path().display(),
-            pids.display()
+            pids.display(),
+            order.display()
         );
         let mut parent = Command::new("sh")
             .args(["-c", &script])
@@ -254,10 +257,7 @@ mod tests {
         eventually("program started", || pids.exists());
         let pid = std::fs::read_to_string(&pids).unwrap();
         assert!(!gone(&pid));
-        Command::new("sh")
-            .args(["-c", &format!("kill -KILL -- -{}", parent.id())])
-            .status()
-            .unwrap();
+        std::fs::write(order, "").unwrap();
         parent.wait().unwrap();
         eventually("program ended", || gone(&pid));
     }
