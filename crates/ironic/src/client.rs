@@ -101,12 +101,16 @@ impl Call {
     pub(crate) fn url(&self, endpoint: &Url, version: Version) -> Url {
         let mut url = endpoint.clone();
         url.set_path(&format!("{}v1/{}", endpoint.path(), self.path));
-        let fields: Vec<_> = self
+        let mut fields: Vec<_> = self
             .fields
             .iter()
             .filter(|f| Feature::of_field(f).is_none_or(|feature| version.supports(feature)))
             .copied()
             .collect();
+        // Without its identity an object cannot be followed up, nor a list continued.
+        if !self.fields.is_empty() && !fields.contains(&"uuid") {
+            fields.push("uuid");
+        }
         if !self.query.is_empty() || !fields.is_empty() {
             let mut pairs = url.query_pairs_mut();
             pairs.extend_pairs(&self.query);
@@ -194,10 +198,21 @@ impl Client {
     /// Asks the server anew which versions it offers. Needs no credentials.
     pub async fn ping(&self) -> Result<Version> {
         let call = Call::get("");
-        let answer = self.once(&call, None).await?;
+        // Whoever asks for a node must not be told that it is gone, only because the address is
+        // another service's.
+        let answer = self
+            .once(&call, None)
+            .await
+            .map_err(|error| match error.class() {
+                Class::NotFound | Class::Refused => not_ironic().of("GET", "/v1/"),
+                _ => error,
+            })?;
         let named = |error: Error| error.of("GET", "/v1/");
         let (min, max) = offer(&answer).map_err(named)?;
-        let version = Version::choose(min, max).map_err(named)?;
+        let version = Version::choose(min, max).map_err(|error| {
+            *lock(&self.inner.spoken) = None;
+            named(error)
+        })?;
         self.agree(Spoken {
             version,
             offered: max,
@@ -247,7 +262,7 @@ impl Client {
                     renegotiated = true;
                     let now = self.ping().await?;
                     if now == version {
-                        return Err(error);
+                        return Err(error.at(version));
                     }
                     version = now;
                 }
@@ -457,10 +472,12 @@ fn offer(answer: &Answer) -> Result<(Version, Version)> {
                 max,
             ))
         });
-    read.ok_or_else(|| {
-        let text = "this is not an answer of Ironic: check IRONIC_ENDPOINT";
-        Error::new(Class::Invalid, text)
-    })
+    read.ok_or_else(not_ironic)
+}
+
+fn not_ironic() -> Error {
+    let text = "this is not the Ironic API: check IRONIC_ENDPOINT";
+    Error::new(Class::Invalid, text)
 }
 
 #[cfg(test)]
@@ -476,6 +493,21 @@ mod tests {
         assert_eq!(ask(94), "http://h/v1/nodes?fields=uuid");
         assert_eq!(ask(95), "http://h/v1/nodes?fields=uuid%2Cdisable_power_off");
         assert!(ask(109).ends_with("health"));
+    }
+
+    #[test]
+    fn the_identity_is_always_asked_for() {
+        let root = Url::parse("http://h/").unwrap();
+        let mut call = Call::get("nodes");
+        for (fields, query) in [
+            (&[][..], None),
+            (&["disable_power_off"][..], Some("fields=uuid")),
+            (&["name"][..], Some("fields=name%2Cuuid")),
+            (&["uuid", "name"][..], Some("fields=uuid%2Cname")),
+        ] {
+            call.fields = fields;
+            assert_eq!(call.url(&root, Version(81)).query(), query);
+        }
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde_json::Value;
 
+use crate::version::Version;
+
 /// Longest text of Ironic that is passed on. Some of its messages carry whole tracebacks.
 const MAX_TEXT: usize = 600;
 
@@ -117,6 +119,12 @@ impl Error {
     /// Notes that Ironic may have acted although no proper answer came.
     pub(crate) fn perhaps_done(mut self, maybe: bool) -> Self {
         self.maybe_done = maybe;
+        self
+    }
+
+    /// Says which version was not enough.
+    pub(crate) fn at(mut self, version: Version) -> Self {
+        self.text = format!("{} API {version} of this Ironic cannot do that", self.text);
         self
     }
 

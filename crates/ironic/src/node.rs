@@ -157,7 +157,7 @@ impl PowerTarget {
     }
 }
 
-/// One step of a JSON patch. The path starts with a slash.
+/// One step of a JSON patch. The path starts with a slash. Ironic knows no `test`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "op", rename_all = "lowercase")]
 pub enum PatchOp {
@@ -179,13 +179,6 @@ pub enum PatchOp {
     Remove {
         /// Where.
         path: String,
-    },
-    /// Lets the whole patch fail unless the value is there.
-    Test {
-        /// Where.
-        path: String,
-        /// What.
-        value: Value,
     },
 }
 

@@ -123,16 +123,17 @@ impl Client {
 
     /// The ports that match.
     pub fn ports(&self, query: PortQuery) -> Result<Pager<Port>> {
-        // By the node's own path a node that is gone is an error, not an empty list.
-        let path = match &query.node {
-            Some(node) => api::node_path(node, "/ports")?,
-            None => "ports".to_owned(),
-        };
+        // By this filter Ironic also finds the ports of a node given by name, and says so if there
+        // is no such node. By the path below the node it does neither.
+        if let Some(node) = &query.node {
+            api::node_path(node, "")?;
+        }
         let mut filters = Vec::new();
+        add(&mut filters, "node", query.node);
         add(&mut filters, "address", query.address);
         Ok(Pager::new(
             self,
-            path,
+            "ports".to_owned(),
             filters,
             query.detail,
             query.page,
