@@ -1,4 +1,4 @@
-//! The smallest controller: watches ConfigMaps and does nothing. For measuring what the kit itself costs.
+//! The smallest controller: watches every `ConfigMap` and does nothing. For measuring what the kit itself costs.
 
 use std::convert::Infallible;
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::controller::Action;
 use kube::runtime::{Controller, watcher};
 
-/// Watches ConfigMaps and does nothing
+/// Watches every `ConfigMap` and does nothing
 #[derive(Parser)]
 #[command(version)]
 struct Cli {

@@ -111,3 +111,68 @@ pub fn random_unit() -> f64 {
 pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ALL: [Class; 6] = [
+        Class::Invalid,
+        Class::Conflict,
+        Class::NotFound,
+        Class::Throttled,
+        Class::Transient,
+        Class::Timeout,
+    ];
+
+    #[test]
+    fn a_conflict_is_not_counted_as_a_failure() {
+        let failures = Failures::default();
+        for class in [Class::Conflict, Class::NotFound, Class::Invalid] {
+            failures.failed("a", class, 0.5);
+        }
+        assert_eq!(failures.count(&"a"), 0);
+        failures.failed("a", Class::Transient, 0.5);
+        failures.failed("a", Class::Conflict, 0.5);
+        assert_eq!(failures.count(&"a"), 1);
+    }
+
+    #[test]
+    fn success_starts_over() {
+        let failures = Failures::default();
+        let first = failures.failed("a", Class::Transient, 1.0);
+        let second = failures.failed("a", Class::Transient, 1.0);
+        assert_ne!(first, second);
+        failures.forget(&"a");
+        assert_eq!(failures.failed("a", Class::Transient, 1.0), first);
+    }
+
+    #[test]
+    fn failures_double_from_a_second_to_five_minutes() {
+        let seconds = |failures| match retry(Class::Transient, failures, 1.0) {
+            Retry::After(delay) => delay.as_secs(),
+            Retry::OnChange => 0,
+        };
+        assert_eq!(
+            [1, 2, 3, 9, 10, u32::MAX].map(seconds),
+            [1, 2, 4, 256, 300, 300]
+        );
+    }
+
+    #[test]
+    fn what_is_invalid_waits_for_a_change() {
+        assert_eq!(retry(Class::Invalid, 3, 0.5), Retry::OnChange);
+    }
+
+    proptest! {
+        #[test]
+        fn every_retry_is_neither_at_once_nor_later_than_five_minutes(
+            class in prop::sample::select(&ALL[1..]), failures: u32, unit in -1.0..2.0,
+        ) {
+            let Retry::After(delay) = retry(class, failures, unit) else { panic!("never again") };
+            prop_assert!((Duration::from_millis(500)..=LONGEST).contains(&delay), "{delay:?}");
+        }
+    }
+}

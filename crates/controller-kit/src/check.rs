@@ -31,8 +31,19 @@ pub struct Permission {
     pub resource: &'static str,
     /// All verbs that are needed.
     pub verbs: &'static [&'static str],
-    /// Whether it is asked for where `--namespaces` says; otherwise for the whole cluster.
-    pub namespaced: bool,
+    /// Where it is needed.
+    pub place: Place,
+}
+
+/// Where a permission is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Where `--namespaces` says.
+    Watched,
+    /// In the whole cluster.
+    Cluster,
+    /// In the lease's namespace, which is the pod's own unless it is set.
+    Own,
 }
 
 /// A check of the controller's own.
@@ -89,22 +100,24 @@ pub async fn run(
 }
 
 async fn permitted(client: &Client, config: &Config, permission: &Permission) -> Vec<Row> {
-    let everywhere = [None];
-    let some: Vec<Option<&str>> = config
-        .namespaces
-        .iter()
-        .map(|name| Some(name.as_str()))
-        .collect();
-    let namespaces = if permission.namespaced && !some.is_empty() {
-        &some[..]
-    } else {
-        &everywhere[..]
+    let own = config
+        .lease
+        .as_ref()
+        .and_then(|lease| lease.namespace.as_deref());
+    let namespaces: Vec<Option<&str>> = match permission.place {
+        Place::Watched if !config.namespaces.is_empty() => config
+            .namespaces
+            .iter()
+            .map(|name| Some(name.as_str()))
+            .collect(),
+        Place::Watched | Place::Cluster => vec![None],
+        Place::Own => vec![Some(own.unwrap_or_else(|| client.default_namespace()))],
     };
     let mut rows = Vec::new();
     for namespace in namespaces {
         let mut denied: Vec<String> = Vec::new();
         for verb in permission.verbs {
-            match within(ask(client, permission, verb, *namespace)).await {
+            match within(ask(client, permission, verb, namespace)).await {
                 Ok(true) => {}
                 Ok(false) => denied.push((*verb).to_owned()),
                 Err(why) => denied.push(format!("{verb} ({why})")),

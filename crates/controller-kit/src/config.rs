@@ -392,3 +392,6 @@ fn is_label(name: &str) -> bool {
         && !name.starts_with('-')
         && !name.ends_with('-')
 }
+
+#[cfg(test)]
+mod tests;

@@ -28,23 +28,37 @@ pub struct Needed {
 /// A field of a CRD's schema.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
-    /// The object that holds it, such as `status.provisioning`; `[]` enters the items of a list.
-    pub path: &'static str,
+    /// The object that holds it, from the root: `["status", "provisioning"]`; `[]` enters the items of a list.
+    pub path: &'static [&'static str],
     /// Its name.
     pub property: &'static str,
     /// The schema it is added with.
     pub schema: Value,
-    /// Whether a field of that name and another type is replaced; otherwise that is an error.
+    /// Whether a field of that name with another type is replaced, or left as its owner wants it.
     pub replace: bool,
 }
 
 impl Field {
     fn name(&self) -> String {
-        if self.path.is_empty() {
-            self.property.to_owned()
-        } else {
-            format!("{}.{}", self.path, self.property)
+        let mut name = self.path.join(".");
+        if !name.is_empty() {
+            name.push('.');
         }
+        name + self.property
+    }
+
+    /// Whether the schema that is there takes the values that ours takes, judged by the parts that
+    /// decide what is kept: a description may differ.
+    fn fits(&self, known: &Value) -> bool {
+        let parts = [
+            "type",
+            "x-kubernetes-preserve-unknown-fields",
+            "x-kubernetes-int-or-string",
+        ];
+        !self.replace
+            || parts
+                .iter()
+                .all(|part| known.get(part) == self.schema.get(part))
     }
 }
 
@@ -76,14 +90,8 @@ pub fn look(crd: &Value, needed: &Needed) -> Found {
         return Found::Present;
     };
     let mut pointer = format!("/spec/versions/{index}/schema/openAPIV3Schema");
-    let mut steps: Vec<&str> = Vec::new();
-    for step in field.path.split('.').filter(|step| !step.is_empty()) {
-        let bare = step.trim_end_matches("[]");
-        steps.push(bare);
-        steps.extend(std::iter::repeat_n("[]", (step.len() - bare.len()) / 2));
-    }
-    for step in steps {
-        if step == "[]" {
+    for step in field.path {
+        if *step == "[]" {
             pointer.push_str("/items");
         } else {
             let _ = write!(pointer, "/properties/{}", escape(step));
@@ -100,7 +108,9 @@ pub fn look(crd: &Value, needed: &Needed) -> Found {
             None => {
                 return Found::Impossible(format!(
                     "{} version {} has no field {}",
-                    needed.crd, needed.version, field.path
+                    needed.crd,
+                    needed.version,
+                    field.path.join(".")
                 ));
             }
         }
@@ -109,20 +119,12 @@ pub fn look(crd: &Value, needed: &Needed) -> Found {
     let target = format!("{pointer}/properties/{}", escape(field.property));
     let version = json!({ "op": "test", "path": format!("/spec/versions/{index}/name"), "value": needed.version });
     match parent["properties"].get(field.property) {
-        Some(known) if known["type"] == field.schema["type"] => Found::Present,
-        Some(known) if field.replace => Found::Addable(vec![
+        Some(known) if field.fits(known) => Found::Present,
+        Some(known) => Found::Addable(vec![
             version,
             json!({ "op": "test", "path": target, "value": known }),
             json!({ "op": "replace", "path": target, "value": field.schema }),
         ]),
-        Some(known) => Found::Impossible(format!(
-            "field {} of {} version {} has type {} instead of {}",
-            field.name(),
-            needed.crd,
-            needed.version,
-            known["type"],
-            field.schema["type"]
-        )),
         None if parent["x-kubernetes-preserve-unknown-fields"] == true => Found::Present,
         None if parent["properties"].is_object() => Found::Addable(vec![
             version,
@@ -274,7 +276,7 @@ pub async fn extend(
                 Err(kube::Error::Api(status))
                     if attempts < 5 && matches!(status.code, 409 | 422) =>
                 {
-                    attempts += 1
+                    attempts += 1;
                 }
                 Err(error) => return Err(format!("CRD {name}: {}", api_error::explain(&error))),
             }
@@ -333,3 +335,6 @@ fn condition(name: &str) -> String {
 fn escape(step: &str) -> String {
     step.replace('~', "~0").replace('/', "~1")
 }
+
+#[cfg(test)]
+mod tests;

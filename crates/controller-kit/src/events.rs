@@ -86,3 +86,25 @@ pub fn shorten(text: &str, bytes: usize) -> String {
     }
     short
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::shorten;
+
+    #[test]
+    fn a_note_that_fits_is_not_touched() {
+        assert_eq!(shorten("abc", 3), "abc");
+        assert_eq!(shorten("abcdefgh", 6), "abc...");
+    }
+
+    proptest! {
+        #[test]
+        fn a_note_is_never_too_long_and_never_cut_inside_a_character(text in "\\PC{0,40}", bytes in 0..60_usize) {
+            let short = shorten(&text, bytes);
+            prop_assert!(short.len() <= bytes);
+            prop_assert!(text.starts_with(short.trim_end_matches("...")) || short == text);
+        }
+    }
+}

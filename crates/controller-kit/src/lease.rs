@@ -40,8 +40,11 @@ pub struct Record {
 /// What this process knows. Times are since the start of the process on its own clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    /// `None`: never looked; `Some(None)`: there is no lease.
-    pub record: Option<Option<Record>>,
+    /// `None`: there is no lease, or nobody looked yet.
+    pub record: Option<Record>,
+    /// Whether the record is worth a decision; false before the first look and after a write
+    /// whose outcome is unknown.
+    pub fresh: bool,
     /// When this version was first seen.
     pub seen: Duration,
     /// When the last of our writes that succeeded was sent; `None` when we do not hold the lease.
@@ -67,30 +70,27 @@ pub enum Next {
 
 /// The whole decision. First match wins.
 pub fn next(me: &str, timing: &LeaseConfig, view: &View, now: Duration) -> Next {
-    if let Some(sent) = view.held_since {
-        if now >= sent + timing.renew_deadline {
-            return Next::Lost;
-        }
-        return match &view.record {
-            Some(Some(record)) if record.holder == me => {
-                let due = sent + timing.retry_period;
-                if now >= due {
-                    Next::Renew
-                } else {
-                    Next::WaitUntil(due)
-                }
-            }
-            // We hold it by our own word, but have to look at what is there.
-            None => Next::Read,
-            Some(_) => Next::Lost,
-        };
+    if view.held_since.is_some() && !is_valid(timing, view, now) {
+        return Next::Lost;
     }
-    match &view.record {
-        None => Next::Read,
-        Some(None) => Next::Create,
-        Some(Some(record)) if record.holder.is_empty() || record.holder == me => Next::Take,
-        Some(Some(record)) => {
-            // The longer of both waits: a holder with other settings is given what it counts on.
+    if !view.fresh {
+        return Next::Read;
+    }
+    match (&view.record, view.held_since) {
+        (Some(record), Some(sent)) if record.holder == me => {
+            let due = sent + timing.retry_period;
+            if now >= due {
+                Next::Renew
+            } else {
+                Next::WaitUntil(due)
+            }
+        }
+        (_, Some(_)) => Next::Lost,
+        (None, None) => Next::Create,
+        // Ours without our knowing: a write that took effect after we stopped waiting for it.
+        (Some(record), None) if record.holder.is_empty() || record.holder == me => Next::Take,
+        (Some(record), None) => {
+            // The longer of both waits: a holder with other settings gets what it counts on.
             let free = view.seen + record.duration.max(timing.duration);
             if now >= free {
                 Next::Take
@@ -153,6 +153,14 @@ impl Leadership {
         }
     }
 
+    async fn until_taken_and_lost(&self) {
+        let mut changes = self.subscribe();
+        while !self.is_held() {
+            changes.next().await;
+        }
+        self.until_lost().await;
+    }
+
     pub(crate) fn subscribe(&self) -> Changes {
         Changes(self.0.changed.subscribe())
     }
@@ -207,8 +215,11 @@ pub async fn keep(kit: &Kit, timing: &LeaseConfig, release: impl Future<Output =
         .metrics
         .master
         .with_label_values(&[timing.name.as_str()]);
+    let leadership = kit.leadership.clone();
     let end = tokio::select! {
         () = release => End::Released,
+        // A request that hangs must not hide that the time is over.
+        () = leadership.until_taken_and_lost() => End::Lost,
         () = keeper.turn(&kit.liveness, &master) => End::Lost,
     };
     if end == End::Released {
@@ -314,14 +325,14 @@ impl Keeper {
             Ok(Err(kube::Error::Api(status)))
                 if status.code == 409 || (status.code == 404 && step != Next::Create) =>
             {
-                self.view.record = None;
+                self.view.fresh = false;
                 return true;
             }
             Ok(Err(error)) => api_error::explain(&error),
             Err(_) => "the API server did not answer in time".to_owned(),
         };
         // A request without an answer may have been carried out.
-        self.view.record = None;
+        self.view.fresh = false;
         if !self.failing {
             tracing::warn!(
                 lease.name = name,
@@ -347,8 +358,8 @@ impl Keeper {
                 version: lease.metadata.resource_version.clone().unwrap_or_default(),
             }
         });
-        let old = self.view.record.as_ref().and_then(Option::as_ref);
-        if let (Some(old), Some(new)) = (old, &record) {
+        self.view.fresh = true;
+        if let (Some(old), Some(new)) = (&self.view.record, &record) {
             // The watch may be behind our own writes.
             let older = match (old.version.parse::<u64>(), new.version.parse::<u64>()) {
                 (Ok(old), Ok(new)) => new <= old,
@@ -358,14 +369,13 @@ impl Keeper {
                 return;
             }
         }
-        self.view.record = Some(record);
+        self.view.record = record;
         self.view.seen = self.start.elapsed();
     }
 
     fn version(&self) -> Option<&str> {
         self.view
             .record
-            .as_ref()?
             .as_ref()
             .map(|record| record.version.as_str())
     }
@@ -399,24 +409,44 @@ impl Keeper {
         }
         // From here on nothing may act, whatever becomes of the request.
         self.leadership.set(None);
-        let Some(version) = self.version() else {
-            return;
-        };
         let spec = LeaseSpec {
             holder_identity: Some(String::new()),
             lease_duration_seconds: Some(1),
             renew_time: Some(MicroTime(Timestamp::now())),
             ..LeaseSpec::default()
         };
-        match tokio::time::timeout(Duration::from_millis(300), self.patch(version, &spec)).await {
-            Ok(Ok(_)) => tracing::info!(lease.name = self.timing.name, "Released the lease"),
-            Ok(Err(error)) => tracing::warn!(
-                error = api_error::explain(&error),
-                "Could not release the lease"
-            ),
+        let freed = async {
+            // A renewal that was cut off may have changed the version after all.
+            let lease = self.api.get(&self.timing.name).await?;
+            let holder = lease
+                .spec
+                .as_ref()
+                .and_then(|spec| spec.holder_identity.as_deref());
+            let version = lease
+                .metadata
+                .resource_version
+                .as_deref()
+                .unwrap_or_default();
+            if holder == Some(&*self.me) {
+                self.patch(version, &spec).await?;
+            }
+            Ok::<_, kube::Error>(())
+        };
+        match tokio::time::timeout(Duration::from_millis(300), freed).await {
+            Ok(Ok(())) => tracing::info!(lease.name = self.timing.name, "Released the lease"),
+            Ok(Err(error)) => {
+                tracing::warn!(
+                    error = api_error::explain(&error),
+                    "Could not release the lease"
+                );
+            }
             Err(_) => {
-                tracing::warn!("Could not release the lease: the API server did not answer in time")
+                let error = "the API server did not answer in time";
+                tracing::warn!(error, "Could not release the lease");
             }
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -86,11 +86,10 @@ impl Readiness {
             if old == Some(&new) {
                 return false;
             }
-            match &new.lacking {
-                Some(lacking) => {
-                    tracing::info!(condition = name, reason = lacking, "Condition is not met")
-                }
-                None => tracing::debug!(condition = name, "Condition is met"),
+            if let Some(lacking) = &new.lacking {
+                tracing::info!(condition = name, reason = lacking, "Condition is not met");
+            } else {
+                tracing::debug!(condition = name, "Condition is met");
             }
             conditions.insert(name.to_owned(), new);
             true
@@ -107,5 +106,36 @@ impl Changes {
         if self.0.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Readiness;
+
+    #[test]
+    fn only_required_conditions_stop_the_work() {
+        let readiness = Readiness::default();
+        assert!(readiness.is_ready() && readiness.may_act());
+        readiness.not_ready("inventory", "add an inventory");
+        assert!(!readiness.is_ready() && readiness.may_act());
+        readiness.require("crd", "install it");
+        assert!(!readiness.may_act());
+        readiness.ready("crd");
+        assert!(!readiness.is_ready() && readiness.may_act());
+        readiness.not_ready("crd", "install it again");
+        assert!(!readiness.may_act(), "a required condition stays one");
+    }
+
+    #[test]
+    fn failures_are_shown_with_what_to_change() {
+        let readiness = Readiness::default();
+        readiness.ready("a");
+        readiness.not_ready("b", "give it c");
+        assert_eq!(readiness.describe(false), "[-]b failed: give it c\n");
+        assert_eq!(
+            readiness.describe(true),
+            "[+]a ok\n[-]b failed: give it c\n"
+        );
     }
 }

@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 
 use crate::api_error;
 use crate::backoff::{self, Class, Failures, Retry};
-use crate::check::{self, Check, Permission};
+use crate::check::{self, Check, Permission, Place};
 use crate::config::{Command, Config, Mistakes};
 use crate::crd::{self, Needed};
 use crate::kit::Kit;
@@ -189,8 +189,16 @@ async fn check_all(config: &Config, needs: Needs) -> Result<ExitCode, String> {
         group: "events.k8s.io",
         resource: "events",
         verbs: &["create", "patch"],
-        namespaced: true,
+        place: Place::Watched,
     });
+    if config.lease.is_some() {
+        permissions.push(Permission {
+            group: "coordination.k8s.io",
+            resource: "leases",
+            verbs: &["get", "list", "watch", "create", "patch"],
+            place: Place::Own,
+        });
+    }
     let rows = check::run(&client, config, &needs.fields, &permissions, needs.checks).await;
     print!("{}", check::table(&rows));
     Ok(if rows.iter().all(|row| row.result.is_ok()) {

@@ -406,3 +406,33 @@ impl<K: Resource> Resource for Guarded<K> {
         self.0.as_mut().map_or_else(|(meta, _)| meta, K::meta_mut)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_object_that_cannot_be_decoded_keeps_its_metadata_and_names_the_field() {
+        let pod = json!({
+            "metadata": { "name": "a", "namespace": "b", "resourceVersion": "7" },
+            "spec": { "containers": [{ "name": "c", "ports": 5 }] },
+        });
+        let Guarded(pod) = serde_json::from_value::<Guarded<Pod>>(pod).unwrap();
+        let (meta, problem) = pod.unwrap_err();
+        assert_eq!(meta.resource_version.as_deref(), Some("7"));
+        assert!(
+            problem.starts_with("spec.containers[0].ports: "),
+            "{problem}"
+        );
+    }
+
+    #[test]
+    fn an_object_that_can_be_decoded_is_itself() {
+        let pod = json!({ "metadata": { "name": "a" }, "spec": { "containers": [] } });
+        let Guarded(pod) = serde_json::from_value::<Guarded<Pod>>(pod).unwrap();
+        assert_eq!(pod.unwrap().name_any(), "a");
+    }
+}

@@ -1,0 +1,99 @@
+use clap::Parser;
+
+use super::*;
+
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    settings: Settings,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+fn read(flags: &[&str]) -> (Config, Vec<String>) {
+    let cli = Cli::parse_from([&["it"], flags].concat());
+    let mut mistakes = Mistakes::default();
+    let config = cli.settings.check("it", &mut mistakes);
+    (config, mistakes.lines().to_vec())
+}
+
+#[test]
+fn without_flags_it_is_as_documented() {
+    let (config, mistakes) = read(&[]);
+    assert_eq!(mistakes, [""; 0]);
+    assert_eq!(config.listen, SocketAddr::from(([0, 0, 0, 0], 8080)));
+    assert_eq!(config.concurrency, 32);
+    assert_eq!(config.namespaces, [""; 0]);
+    let lease = config.lease.unwrap();
+    assert_eq!(lease.name, "ferrite-it");
+    let seconds =
+        [lease.duration, lease.renew_deadline, lease.retry_period].map(|one| one.as_secs());
+    assert_eq!(seconds, [15, 10, 2]);
+}
+
+#[test]
+fn all_mistakes_are_listed_at_once() {
+    let (_, mistakes) = read(&[
+        "--listen=8080",
+        "--namespaces=a,B",
+        "--leader-elect=maybe",
+        "--lease-duration=15",
+        "--concurrency=0",
+        "--log-format=xml",
+        "--log=a=b=c",
+        "--lease-name=UPPER",
+    ]);
+    let flags: Vec<&str> = mistakes
+        .iter()
+        .filter_map(|line| line.split(' ').next())
+        .collect();
+    assert_eq!(
+        flags,
+        [
+            "--listen",
+            "--namespaces",
+            "--leader-elect",
+            "--lease-name",
+            "--lease-duration",
+            "--concurrency",
+            "--log-format",
+            "--log"
+        ]
+    );
+    assert_eq!(
+        mistakes[0],
+        "--listen (FERRITE_LISTEN): \"8080\" is wrong, expected an address and port such as 0.0.0.0:8080"
+    );
+}
+
+#[test]
+fn durations_must_fit_together() {
+    for flags in [
+        &["--lease-duration=10s"][..],
+        &["--renew-deadline=15s"],
+        &["--retry-period=6s"],
+        &["--retry-period=-2s"],
+        &["--retry-period=0s"],
+        &["--lease-duration=15500ms"],
+    ] {
+        assert_eq!(read(flags).1.len(), 1, "{flags:?}");
+    }
+}
+
+#[test]
+fn election_is_switched_off_by_a_value_only() {
+    assert!(read(&["--leader-elect"]).0.lease.is_some());
+    assert!(read(&["--leader-elect=false"]).0.lease.is_none());
+}
+
+#[test]
+fn namespaces_are_cleaned_of_blanks_and_doubles() {
+    assert_eq!(read(&["--namespaces", " a ,b,,a"]).0.namespaces, ["a", "b"]);
+}
+
+#[test]
+fn common_flags_may_follow_the_command() {
+    let cli = Cli::parse_from(["it", "extend-crd", "--dry-run", "--kubeconfig=k"]);
+    assert_eq!(cli.command, Some(Command::ExtendCrd { dry_run: true }));
+    assert_eq!(cli.settings.kubeconfig, "k");
+}
