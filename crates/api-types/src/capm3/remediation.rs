@@ -2,11 +2,10 @@
 //! [`remediation`](crate::remediation).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::core::Duration;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 use crate::foreign::{ContractVersion, Foreign, ForeignKind, Unknown};
-use crate::remediation::{Phase, StrategyType};
 
 /// A request to remediate a machine, in CAPM3's group.
 pub type UpstreamRemediation = Foreign<UpstreamRemediationKind>;
@@ -44,15 +43,15 @@ pub struct UpstreamRemediationSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct UpstreamStrategy {
-    /// What to do.
+    /// What to do; read it as a [`StrategyType`](crate::remediation::StrategyType).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub r#type: Option<StrategyType>,
+    pub r#type: Option<String>,
     /// How often to try again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_limit: Option<i32>,
-    /// How long the node may take to become healthy; older contract.
+    /// How long the node may take to become healthy; older contract, as a Go duration.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeout: Option<Duration>,
+    pub timeout: Option<String>,
     /// The same in seconds; newer contract.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<i32>,
@@ -65,9 +64,9 @@ pub struct UpstreamStrategy {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct UpstreamRemediationStatus {
-    /// What is being done.
+    /// What is being done; read it as a [`Phase`](crate::remediation::Phase).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub phase: Option<Phase>,
+    pub phase: Option<String>,
     /// Tries after the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_count: Option<i32>,
@@ -80,14 +79,19 @@ pub struct UpstreamRemediationStatus {
 }
 
 impl UpstreamStrategy {
-    /// How long the node may take to become healthy, in either contract. A negative time is none.
-    pub fn timeout(&self) -> Option<std::time::Duration> {
-        match (&self.timeout_seconds, &self.timeout) {
-            (Some(seconds), _) => u64::try_from(*seconds)
-                .ok()
-                .map(std::time::Duration::from_secs),
-            (None, Some(timeout)) => (!timeout.is_negative()).then(|| (*timeout).into()),
-            (None, None) => None,
+    /// How long the node may take to become healthy, in either contract; the text or number that
+    /// is no such time where it cannot be read.
+    pub fn timeout(&self) -> Result<Option<Duration>, String> {
+        if let Some(seconds) = self.timeout_seconds {
+            let seconds = u64::try_from(seconds).map_err(|_| seconds.to_string())?;
+            return Ok(Some(Duration::from_secs(seconds)));
+        }
+        let Some(text) = &self.timeout else {
+            return Ok(None);
+        };
+        match text.parse::<kube::core::Duration>() {
+            Ok(timeout) if !timeout.is_negative() => Ok(Some(timeout.into())),
+            _ => Err(text.clone()),
         }
     }
 }
