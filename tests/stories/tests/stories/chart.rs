@@ -13,6 +13,7 @@ use bench::cache::RunDir;
 use bench::chart;
 use bench::control_plane::shared;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Secret};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -357,6 +358,37 @@ async fn its_own_lease_is_the_only_one_it_may_take() {
     assert!(refused(
         leases.patch("other", &PatchParams::default(), &patch).await
     ));
+}
+
+#[tokio::test]
+async fn crds_are_changed_by_the_hook_and_only_watched_by_the_controller() {
+    let plane = shared().await;
+    let namespace = plane.namespace("chart").await;
+    let folder = RunDir::new("chart").unwrap();
+    let full = with_all_files(folder.path());
+    let objects = chart::render(&full, "test", &namespace, &json!({})).unwrap();
+    chart::install_permissions(&plane.admin().await, &objects, &namespace)
+        .await
+        .unwrap();
+    let crds = async |account| {
+        let client = chart::service_account_client(plane, &namespace, account)
+            .await
+            .unwrap();
+        Api::<CustomResourceDefinition>::all(client)
+    };
+    let one = ListParams::default().fields("metadata.name=samples.example.com");
+    let patch = Patch::Merge(json!({"metadata": {"labels": {"a": "b"}}}));
+    // The API server asks for the permission first, so whether the CRD exists does not matter.
+    let may_patch = async |crds: &Api<CustomResourceDefinition>, name| {
+        !refused(crds.patch(name, &PatchParams::default(), &patch).await)
+    };
+    let controller = crds("test-sample").await;
+    controller.list(&one).await.unwrap();
+    assert!(refused(controller.list(&ListParams::default()).await));
+    assert!(!may_patch(&controller, "samples.example.com").await);
+    let hook = crds("test-sample-extend-crd").await;
+    assert!(may_patch(&hook, "samples.example.com").await);
+    assert!(!may_patch(&hook, "others.example.com").await);
 }
 
 #[test]
