@@ -2,6 +2,7 @@
 pub mod cache;
 pub mod certs;
 pub mod chart;
+pub mod cluster_api;
 pub mod control_plane;
 pub mod crds;
 pub mod go;

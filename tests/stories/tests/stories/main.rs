@@ -1,4 +1,5 @@
 //! What must be seen working, one file per story. One binary, so that all stories share one control plane.
 
 mod chart;
+mod cluster_api;
 mod control_plane;
