@@ -115,14 +115,22 @@ fn a_holder_with_a_longer_lease_is_given_its_time() {
 }
 
 /// A process in the model: its clock runs at its own speed, from its own start.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Node {
-    name: &'static str,
+    name: String,
     permille: u64,
     view: View,
-    ended: bool,
-    /// A request on its way: what it wants, on which version, when it was sent, and what came of it.
-    pending: Option<(Next, Option<String>, Duration, Option<bool>)>,
+    pending: Option<Request>,
+}
+
+/// A write on its way, conditional on `version`.
+#[derive(Clone, Debug)]
+struct Request {
+    from: String,
+    version: Option<String>,
+    sent: Duration,
+    /// What the server said; `None` before it arrived.
+    done: Option<bool>,
 }
 
 impl Node {
@@ -130,100 +138,177 @@ impl Node {
         Duration::from_millis(millis * self.permille / 1000)
     }
 
-    fn see(&mut self, server: Option<&Record>, now: Duration) {
+    fn see(&mut self, server: &Server, now: Duration) {
         self.view.fresh = true;
-        if self.view.record.as_ref() != server {
-            self.view.record = server.cloned();
+        if self.view.record != server.record {
+            self.view.record.clone_from(&server.record);
             self.view.seen = now;
         }
+    }
+
+    /// The process ends and a new one with another name takes its place.
+    fn restart(&mut self) {
+        let name = format!("{}'", self.name);
+        *self = Self {
+            name,
+            permille: self.permille,
+            ..Self::default()
+        };
+    }
+}
+
+#[derive(Default)]
+struct Server {
+    record: Option<Record>,
+    writes: u64,
+    /// Requests whose senders do not wait any more.
+    late: Vec<Request>,
+}
+
+impl Server {
+    fn write(&mut self, version: Option<&str>, holder: &str) -> bool {
+        if version != self.record.as_ref().map(|record| record.version.as_str()) {
+            return false;
+        }
+        self.writes += 1;
+        let (holder, version) = (holder.to_owned(), self.writes.to_string());
+        self.record = Some(Record {
+            holder,
+            duration: secs(15),
+            version,
+        });
+        true
     }
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Act {
+    /// The process decides and sends.
     Step,
+    /// Its request arrives and is carried out or refused.
     Arrive,
+    /// The answer comes back.
     Answer,
+    /// It waits no more; the request may still arrive.
     GiveUp,
+    Late,
     Watch,
     Release,
+    Crash,
 }
 
 fn acts() -> impl Strategy<Value = Vec<(usize, u64, Act)>> {
     let act = prop_oneof![
-        6 => Just(Act::Step),
-        6 => Just(Act::Arrive),
-        6 => Just(Act::Answer),
+        8 => Just(Act::Step),
+        8 => Just(Act::Arrive),
+        8 => Just(Act::Answer),
         1 => Just(Act::GiveUp),
+        1 => Just(Act::Late),
         3 => Just(Act::Watch),
         1 => Just(Act::Release),
+        1 => Just(Act::Crash),
     ];
-    prop::collection::vec((0..3_usize, 0..5_000_u64, act), 1..300)
+    let delay = prop_oneof![20 => 0..200_u64, 1 => 5_000..16_000_u64];
+    prop::collection::vec((0..3_usize, delay, act), 1..400)
+}
+
+fn act(node: &mut Node, server: &mut Server, now: Duration, act: Act) {
+    match act {
+        Act::Step if node.pending.is_some() => {}
+        Act::Step => match next(&node.name, &timing(), &node.view, now) {
+            Next::Lost => node.restart(),
+            Next::WaitUntil(_) => {}
+            Next::Read => node.see(server, now),
+            Next::Create | Next::Take | Next::Renew => {
+                let version = node
+                    .view
+                    .record
+                    .as_ref()
+                    .map(|record| record.version.clone());
+                node.pending = Some(Request {
+                    from: node.name.clone(),
+                    version,
+                    sent: now,
+                    done: None,
+                });
+            }
+        },
+        Act::Arrive => {
+            if let Some(request) = node
+                .pending
+                .as_mut()
+                .filter(|request| request.done.is_none())
+            {
+                request.done = Some(server.write(request.version.as_deref(), &request.from));
+            }
+        }
+        Act::Answer => {
+            if let Some(Request {
+                sent,
+                done: Some(done),
+                ..
+            }) = node.pending.clone()
+            {
+                node.pending = None;
+                node.view.fresh = false;
+                if done {
+                    node.view.held_since = Some(sent);
+                }
+            }
+        }
+        Act::GiveUp => {
+            server
+                .late
+                .extend(node.pending.take().filter(|request| request.done.is_none()));
+            node.view.fresh = false;
+        }
+        Act::Late => {
+            if let Some(request) = server.late.pop() {
+                server.write(request.version.as_deref(), &request.from);
+            }
+        }
+        Act::Watch => node.see(server, now),
+        Act::Release => {
+            if let Some(record) = server
+                .record
+                .clone()
+                .filter(|record| record.holder == node.name)
+            {
+                server
+                    .late
+                    .extend(node.pending.take().filter(|request| request.done.is_none()));
+                node.restart();
+                server.write(Some(&record.version), "");
+            }
+        }
+        Act::Crash => {
+            server
+                .late
+                .extend(node.pending.take().filter(|request| request.done.is_none()));
+            node.restart();
+        }
+    }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn there_are_never_two_holders_while_clocks_differ_by_less_than_the_durations(
         speeds in prop::array::uniform3(850..1_150_u64),
         acts in acts(),
     ) {
-        let mut nodes: Vec<Node> = ["a", "b", "c"].iter().zip(speeds).map(|(name, permille)| Node {
-            name, permille, view: View::default(), ended: false, pending: None,
-        }).collect();
-        let mut server: Option<Record> = None;
-        let (mut millis, mut writes) = (0, 0_u64);
-        for (index, delay, act) in acts {
+        let mut nodes = speeds.map(|permille| Node { permille, ..Node::default() });
+        for (node, name) in nodes.iter_mut().zip(["a", "b", "c"]) {
+            name.clone_into(&mut node.name);
+        }
+        let mut server = Server::default();
+        let mut millis = 0;
+        for (index, delay, what) in acts {
             millis += delay;
-            let node = &mut nodes[index];
-            let now = node.now(millis);
-            match act {
-                Act::Step if node.ended || node.pending.is_some() => {}
-                Act::Step => match next(node.name, &timing(), &node.view, now) {
-                    Next::Lost => (node.ended, node.view.held_since) = (true, None),
-                    Next::WaitUntil(_) => {}
-                    Next::Read => node.see(server.as_ref(), now),
-                    step => {
-                        let version = node.view.record.as_ref().map(|record| record.version.clone());
-                        node.pending = Some((step, version, now, None));
-                    }
-                },
-                Act::Arrive => if let Some((_, version, _, outcome @ None)) = &mut node.pending {
-                    let fits = *version == server.as_ref().map(|record| record.version.clone());
-                    *outcome = Some(fits);
-                    if fits {
-                        writes += 1;
-                        let holder = node.name.to_owned();
-                        server = Some(Record { holder, duration: secs(15), version: writes.to_string() });
-                    }
-                },
-                Act::Answer => if let Some((_, _, sent, Some(fits))) = node.pending.clone() {
-                    node.pending = None;
-                    if fits {
-                        node.view.held_since = Some(sent);
-                        // What the answer shows is our own write, not what came after it.
-                        node.view.fresh = false;
-                    } else {
-                        node.view.fresh = false;
-                    }
-                },
-                // The request may still arrive: giving up loses the answer only.
-                Act::GiveUp => if let Some((_, _, _, Some(_))) = &node.pending {
-                    node.pending = None;
-                    node.view.fresh = false;
-                },
-                Act::Watch => node.see(server.as_ref(), now),
-                Act::Release => if is_valid(&timing(), &node.view, now)
-                    && server.as_ref().is_some_and(|record| record.holder == node.name)
-                {
-                    (node.view.held_since, node.ended, node.pending) = (None, true, None);
-                    writes += 1;
-                    server = Some(Record { holder: String::new(), duration: secs(1), version: writes.to_string() });
-                },
-            }
-            let holders: Vec<&str> = nodes.iter()
-                .filter(|node| !node.ended && is_valid(&timing(), &node.view, node.now(millis)))
-                .map(|node| node.name).collect();
+            let now = nodes[index].now(millis);
+            act(&mut nodes[index], &mut server, now, what);
+            let valid = |node: &&Node| is_valid(&timing(), &node.view, node.now(millis));
+            let holders: Vec<&str> = nodes.iter().filter(valid).map(|node| node.name.as_str()).collect();
             prop_assert!(holders.len() <= 1, "{holders:?} at {millis} ms");
         }
     }
