@@ -169,8 +169,8 @@ fn compare_version(report: &mut Report, name: &str, ours: &Value, theirs: &Value
     for column in items(&ours["additionalPrinterColumns"]) {
         let there = items(&theirs["additionalPrinterColumns"]);
         let found = there.iter().find(|other| other["name"] == column["name"]);
-        let what = format!("column {}", column["name"]);
         for part in ["type", "jsonPath"] {
+            let what = format!("column {}'s {part}", column["name"]);
             report.same(
                 name,
                 &what,
@@ -277,4 +277,180 @@ fn compare_enum(report: &mut Report, path: &str, ours: &Value, theirs: &Value) {
 
 fn items(list: &Value) -> &[Value] {
     list.as_array().map_or(&[], Vec::as_slice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn crd() -> Value {
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": "lamps.example.org", "labels": {"contract": "v1"}},
+            "spec": {
+                "group": "example.org",
+                "scope": "Namespaced",
+                "names": {"kind": "Lamp", "plural": "lamps", "shortNames": ["l"]},
+                "versions": [{
+                    "name": "v1",
+                    "served": true,
+                    "storage": true,
+                    "subresources": {"status": {}},
+                    "additionalPrinterColumns": [{"name": "On", "type": "boolean", "jsonPath": ".spec.on"}],
+                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                        "spec": {"type": "object", "required": ["on"], "properties": {
+                            "on": {"type": "boolean", "description": "Whether it is lit."},
+                            "colour": {"type": "string", "enum": ["red", "green"]},
+                            "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+                            "times": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+                        }},
+                        "status": {"type": "object", "properties": {"lit": {"type": "boolean"}}},
+                    }}},
+                }],
+            },
+        })
+    }
+
+    /// The differences after `change` to the real CRD.
+    fn differences(change: impl FnOnce(&mut Value)) -> Vec<String> {
+        let mut theirs = crd();
+        change(&mut theirs);
+        let parse = |value| serde_json::from_value(value).unwrap();
+        compare(&parse(crd()), &parse(theirs)).unwrap().differences
+    }
+
+    /// The same, for a change below the schema's `properties`.
+    fn in_schema(change: impl FnOnce(&mut Value)) -> Vec<String> {
+        differences(|crd| {
+            change(&mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"])
+        })
+    }
+
+    #[test]
+    fn fields_and_prose_beyond_ours_do_not_matter() {
+        let seen = in_schema(|fields| {
+            fields["spec"]["properties"]["on"]["description"] = json!("other words");
+            fields["spec"]["properties"]["watts"] = json!({"type": "integer"});
+        });
+        assert_eq!(seen, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_field_that_the_real_crd_drops_is_named() {
+        let seen = in_schema(|fields| {
+            fields["status"]["properties"] = json!({});
+        });
+        assert_eq!(
+            seen,
+            ["v1.status.lit: missing there: the API server drops it"]
+        );
+    }
+
+    #[test]
+    fn another_type_is_named_at_every_depth() {
+        let seen = in_schema(|fields| {
+            fields["spec"]["properties"]["on"]["type"] = json!("string");
+            fields["spec"]["properties"]["times"]["items"]["type"] = json!("integer");
+            fields["spec"]["properties"]["labels"]["additionalProperties"]["type"] =
+                json!("integer");
+        });
+        assert_eq!(
+            seen,
+            [
+                r#"v1.spec.labels{}: type is "integer" there, "string" here"#,
+                r#"v1.spec.on: type is "string" there, "boolean" here"#,
+                r#"v1.spec.times[]: type is "integer" there, "string" here"#,
+            ]
+        );
+    }
+
+    #[test]
+    fn other_pruning_is_named() {
+        let seen = in_schema(|fields| {
+            fields["status"]["x-kubernetes-preserve-unknown-fields"] = json!(true);
+        });
+        assert_eq!(
+            seen,
+            ["v1.status: x-kubernetes-preserve-unknown-fields is true there, not set here"]
+        );
+    }
+
+    #[test]
+    fn an_enum_is_named_in_both_directions() {
+        let seen = in_schema(|fields| {
+            fields["spec"]["properties"]["colour"]["enum"] = json!(["red", "blue"]);
+        });
+        assert_eq!(
+            seen,
+            [
+                r#"v1.spec.colour: the value "green" is refused there"#,
+                r#"v1.spec.colour: the value "blue" is allowed there, not here"#,
+            ]
+        );
+    }
+
+    #[test]
+    fn a_requirement_is_named_in_both_directions() {
+        let seen = in_schema(|fields| {
+            fields["spec"]["required"] = json!(["colour", "watts"]);
+        });
+        assert_eq!(
+            seen,
+            [
+                r#"v1.spec: "colour" is required there, optional here"#,
+                r#"v1.spec: "watts" is required there, and not described here"#,
+                r#"v1.spec: "on" is optional there, required here"#,
+            ]
+        );
+    }
+
+    #[test]
+    fn another_list_type_is_named() {
+        let seen = in_schema(|fields| {
+            fields["spec"]["properties"]["times"]["x-kubernetes-list-type"] = json!("atomic");
+        });
+        assert_eq!(
+            seen,
+            [r#"v1.spec.times: x-kubernetes-list-type is "atomic" there, "set" here"#]
+        );
+    }
+
+    #[test]
+    fn a_missing_subresource_a_column_and_a_label_are_named() {
+        let seen = differences(|crd| {
+            crd["spec"]["versions"][0]["subresources"] = json!({});
+            crd["spec"]["versions"][0]["additionalPrinterColumns"] = json!([]);
+            crd["metadata"]["labels"] = json!({});
+        });
+        assert_eq!(
+            seen,
+            [
+                r#"metadata.labels: contract is not set there, "v1" here"#,
+                "v1: subresource status is not set there, {} here",
+                r#"v1: column "On"'s type is not set there, "boolean" here"#,
+                r#"v1: column "On"'s jsonPath is not set there, ".spec.on" here"#,
+            ]
+        );
+    }
+
+    #[test]
+    fn another_stored_version_is_named() {
+        let seen = differences(|crd| {
+            let mut newer = crd["spec"]["versions"][0].clone();
+            newer["name"] = json!("v2");
+            crd["spec"]["versions"][0]["storage"] = json!(false);
+            crd["spec"]["versions"].as_array_mut().unwrap().push(newer);
+        });
+        assert_eq!(
+            seen,
+            [
+                "v1: storage is false there, true here",
+                r#"spec.versions: "v2" is stored there, and not described here"#,
+            ]
+        );
+        let seen = differences(|crd| crd["spec"]["versions"][0]["name"] = json!("v2"));
+        assert_eq!(seen[0], "v1: the version is missing there");
+    }
 }
