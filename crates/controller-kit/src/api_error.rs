@@ -1,6 +1,7 @@
 //! What an error of the API server means for a retry, and in one sentence for a person.
 
 use kube::core::Status;
+use kube::runtime::watcher;
 
 use crate::backoff::Class;
 
@@ -35,6 +36,17 @@ fn explain_status(status: &Status) -> String {
         return format!("the API server answered {} {}", status.code, status.reason);
     }
     format!("{} ({})", status.message, status.code)
+}
+
+/// Why a watch failed, in one line.
+pub fn explain_watch(error: &watcher::Error) -> String {
+    match error {
+        watcher::Error::InitialListFailed(inner)
+        | watcher::Error::WatchStartFailed(inner)
+        | watcher::Error::WatchFailed(inner) => explain(inner),
+        watcher::Error::WatchError(status) => explain_status(status),
+        other => chain(other),
+    }
 }
 
 /// An error with its causes, each once: many errors already print their cause.

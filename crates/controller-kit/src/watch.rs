@@ -305,7 +305,7 @@ where
     }
 
     fn failed(&mut self, index: usize, error: &watcher::Error) {
-        let problem = api_error::chain(error);
+        let problem = api_error::explain_watch(error);
         if !self.failing[index] {
             tracing::warn!(
                 object.kind = self.kind,
