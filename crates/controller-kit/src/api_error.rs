@@ -45,7 +45,7 @@ pub fn explain_watch(error: &watcher::Error) -> String {
         | watcher::Error::WatchStartFailed(inner)
         | watcher::Error::WatchFailed(inner) => explain(inner),
         watcher::Error::WatchError(status) => explain_status(status),
-        other => chain(other),
+        watcher::Error::NoResourceVersion => chain(error),
     }
 }
 
