@@ -1,5 +1,7 @@
 //! Real neighbours for the tests: how they are built, started, disturbed and counted.
+pub mod agent;
 pub mod audit;
+pub mod bmc;
 pub mod cache;
 pub mod certs;
 pub mod chart;
@@ -8,9 +10,11 @@ pub mod control_plane;
 pub mod crds;
 pub mod faults;
 pub mod go;
+pub mod ironic;
 pub mod model;
 pub mod observer;
 pub mod process;
+pub mod proxy;
 pub mod python;
 pub mod steps;
 pub mod sweep;

@@ -1,0 +1,442 @@
+//! A real Ironic: API and conductor in one process, on sqlite, without a message bus.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use k8s_openapi::jiff::Timestamp;
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+use crate::bmc::Machine;
+use crate::cache::{self, RunDir};
+use crate::certs::{self, Authority};
+use crate::process::{Service, free_port};
+use crate::{python, steps};
+
+mod settings;
+
+pub use settings::Options;
+use settings::{prepare, scheme, settings};
+
+/// The version that the bench itself speaks: the oldest one that every release here has.
+const API_VERSION: &str = "1.81";
+
+/// Generous: a busy machine with two cores starts several programs at once.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The releases that the tests run against, all from the Python package index.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Release {
+    /// 39.0.0, what most stories use.
+    Current,
+    /// 24.1.5, the first series that enrolls unknown machines by itself. Its API goes up to 1.90.
+    FirstWithDiscovery,
+    /// 21.3.0, whose API ends exactly at the oldest version that is accepted, 1.81. It knows no inspection by agents.
+    Oldest,
+}
+
+impl Release {
+    /// The release's number.
+    pub fn number(self) -> &'static str {
+        match self {
+            Self::Current => "39.0.0",
+            Self::FirstWithDiscovery => "24.1.5",
+            Self::Oldest => "21.3.0",
+        }
+    }
+
+    /// Every package of its environment with its version. What pip would choose today may not start tomorrow.
+    fn pins(self) -> &'static str {
+        match self {
+            Self::Current => include_str!("../python/ironic-39.0.0.txt"),
+            Self::FirstWithDiscovery => include_str!("../python/ironic-24.1.5.txt"),
+            Self::Oldest => include_str!("../python/ironic-21.3.0.txt"),
+        }
+    }
+}
+
+/// The Python environment of a release: made once, about a minute. `bin/python` in it runs the BMC emulator too when
+/// the release is the current one.
+///
+/// # Errors
+/// When Python is missing, or a package cannot be had.
+pub async fn environment(release: Release) -> anyhow::Result<PathBuf> {
+    tokio::task::spawn_blocking(move || {
+        let pins = release.pins();
+        let settings = settings(&Options::default(), Path::new("@"), 0);
+        let recipe = format!("{pins}{settings}");
+        cache::entry(&format!("ironic-{}", release.number()), &recipe, |dir| {
+            let what = format!("install Ironic {}", release.number());
+            steps::step(&what, || install(release, dir))
+        })
+    })
+    .await?
+}
+
+fn install(release: Release, dir: &Path) -> anyhow::Result<()> {
+    let pins = dir.join("pins.txt");
+    std::fs::write(&pins, release.pins())?;
+    python::environment(dir, &["-r", &pins.to_string_lossy()])?;
+    // Every start begins with a copy of this database: making the tables anew costs more than starting Ironic.
+    let scratch = dir.join("scratch");
+    let options = Options {
+        release,
+        ..Options::default()
+    };
+    prepare(&scratch, &options, 0)?;
+    cache::run(
+        Command::new(dir.join("bin/ironic-dbsync"))
+            .arg("--config-file")
+            .arg(scratch.join("ironic.conf"))
+            .arg("create_schema"),
+    )?;
+    std::fs::rename(scratch.join("ironic.sqlite"), dir.join("empty.sqlite"))?;
+    std::fs::remove_dir_all(&scratch)?;
+    Ok(())
+}
+
+/// The Ironic that the tests of one process share: current release, no login, no TLS.
+///
+/// # Panics
+/// When it does not come up: no test that asks for it can go on without it.
+#[allow(
+    clippy::expect_used,
+    reason = "the test needs it, and a test may panic"
+)]
+pub async fn shared() -> &'static Ironic {
+    static SHARED: OnceCell<Ironic> = OnceCell::const_new();
+    SHARED
+        .get_or_try_init(|| Ironic::start(Options::default()))
+        .await
+        .expect("the Ironic of the bench starts")
+}
+
+/// A running Ironic. Its database and log go when it is dropped.
+#[derive(Debug)]
+pub struct Ironic {
+    /// `http(s)://127.0.0.1:<port>`, the same after a restart.
+    pub endpoint: String,
+    /// What it was started with.
+    pub options: Options,
+    /// The authority to trust, PEM, when it serves HTTPS.
+    pub authority: Option<String>,
+    http: reqwest::Client,
+    environment: PathBuf,
+    service: Mutex<Service>,
+    dir: RunDir,
+}
+
+impl Ironic {
+    /// Starts one on an empty database and waits until it can work.
+    ///
+    /// # Errors
+    /// When it cannot be installed or does not come up; the message holds its last lines.
+    pub async fn start(options: Options) -> anyhow::Result<Self> {
+        certs::install_provider();
+        let environment = environment(options.release).await?;
+        let dir = RunDir::new("ironic")?;
+        let port = free_port();
+        prepare(dir.path(), &options, port)?;
+        std::fs::copy(
+            environment.join("empty.sqlite"),
+            dir.path().join("ironic.sqlite"),
+        )?;
+        let mut http = reqwest::Client::builder()
+            .no_proxy()
+            // Tests share this client but have a runtime each; an idle connection would die with the one that made it.
+            .pool_max_idle_per_host(0)
+            .timeout(Duration::from_secs(60));
+        let mut authority = None;
+        if options.tls {
+            let signer = Authority::new()?;
+            signer.server()?.write(dir.path(), "server")?;
+            http = http.tls_certs_only([reqwest::Certificate::from_pem(signer.pem().as_bytes())?]);
+            authority = Some(signer.pem());
+        }
+        if let Some((name, password)) = &options.login {
+            std::fs::write(
+                dir.path().join("users"),
+                user_line(&environment, name, password)?,
+            )?;
+        }
+        let service = launch(&environment, dir.path())?;
+        let ironic = Self {
+            endpoint: format!("{}://127.0.0.1:{port}", scheme(&options)),
+            options,
+            authority,
+            http: http.build()?,
+            environment,
+            service: Mutex::new(service),
+            dir,
+        };
+        ironic.ready(Timestamp::UNIX_EPOCH).await?;
+        Ok(ironic)
+    }
+
+    /// A client that trusts it. It brings no login.
+    pub fn http(&self) -> &reqwest::Client {
+        &self.http
+    }
+
+    /// Where its output is.
+    pub fn log(&self) -> PathBuf {
+        self.service().log().to_owned()
+    }
+
+    /// The last lines of its output.
+    pub fn log_tail(&self) -> String {
+        self.service().log_tail()
+    }
+
+    /// Ends it as a power failure would. The database stays.
+    pub fn kill(&self) {
+        self.service().kill();
+    }
+
+    /// Asks it to end. It finishes what it is doing, for some seconds at most.
+    ///
+    /// # Errors
+    /// When it had to be killed.
+    pub fn stop(&self) -> anyhow::Result<()> {
+        self.service().stop(Duration::from_secs(30)).map(drop)
+    }
+
+    /// Starts it again after [`Self::kill`] or [`Self::stop`] (or kills it first), on the same port and database.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub async fn restart(&self) -> anyhow::Result<()> {
+        self.kill();
+        let before = Timestamp::now();
+        *self.service() = launch(&self.environment, self.dir.path())?;
+        self.ready(before).await
+    }
+
+    fn service(&self) -> MutexGuard<'_, Service> {
+        self.service.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for an API that answers and a conductor that has registered since `after`: the record of one that was
+    /// killed still looks alive.
+    async fn ready(&self, after: Timestamp) -> anyhow::Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let answer = self
+                .call(Method::GET, "/v1/conductors?detail=true", None)
+                .await;
+            if let Ok((StatusCode::OK, body)) = &answer
+                && body["conductors"]
+                    .as_array()
+                    .is_some_and(|conductors| conductors.iter().any(|c| registered_since(c, after)))
+            {
+                return Ok(());
+            }
+            if !self.service().alive() || Instant::now() > deadline {
+                bail!(
+                    "Ironic {} did not come up (last answer: {answer:?}). The end of its log:\n{}",
+                    self.options.release.number(),
+                    self.log_tail()
+                );
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// One request with the right login: status and body, `null` where there is none.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> anyhow::Result<(StatusCode, Value)> {
+        self.call_version(method, path, body, API_VERSION).await
+    }
+
+    /// [`Self::call`] in another version of the API.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn call_version(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        version: &str,
+    ) -> anyhow::Result<(StatusCode, Value)> {
+        let mut request = self
+            .http
+            .request(method, format!("{}{path}", self.endpoint))
+            .header("Accept", "application/json")
+            .header("X-OpenStack-Ironic-API-Version", version);
+        if let Some((name, password)) = &self.options.login {
+            request = request.basic_auth(name, Some(password));
+        }
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let answer = request.send().await?;
+        let status = answer.status();
+        let text = answer.text().await?;
+        let body = serde_json::from_str(&text).unwrap_or(Value::Null);
+        Ok((status, body))
+    }
+
+    /// One node as the API shows it.
+    ///
+    /// # Errors
+    /// When there is no such node.
+    pub async fn node(&self, node: &str) -> anyhow::Result<Value> {
+        let (status, body) = self
+            .call(Method::GET, &format!("/v1/nodes/{node}"), None)
+            .await?;
+        if status != StatusCode::OK {
+            bail!("node {node}: {status} {body}");
+        }
+        Ok(body)
+    }
+
+    /// Looks at a node until it is as wanted.
+    ///
+    /// # Errors
+    /// When it never is; the message says what it was last.
+    pub async fn wait(
+        &self,
+        node: &str,
+        wanted: &str,
+        check: impl Fn(&Value) -> bool,
+    ) -> anyhow::Result<Value> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let seen = self.node(node).await?;
+            if check(&seen) {
+                return Ok(seen);
+            }
+            if Instant::now() > deadline {
+                bail!(
+                    "node {node} was never {wanted}: power {} target {} provision {} last error {}",
+                    seen["power_state"],
+                    seen["target_power_state"],
+                    seen["provision_state"],
+                    seen["last_error"]
+                );
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Asks for a power state: `power on`, `power off`, `soft power off`, `rebooting`, `soft rebooting`.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn power(
+        &self,
+        node: &str,
+        target: &str,
+        timeout: Option<u32>,
+    ) -> anyhow::Result<(StatusCode, Value)> {
+        let mut body = json!({ "target": target });
+        if let Some(timeout) = timeout {
+            body["timeout"] = timeout.into();
+        }
+        self.call(
+            Method::PUT,
+            &format!("/v1/nodes/{node}/states/power"),
+            Some(&body),
+        )
+        .await
+    }
+
+    /// Makes a node for a machine's BMC and waits until its power can be controlled. Returns the node's UUID.
+    ///
+    /// # Errors
+    /// When Ironic refuses the node, or cannot talk to the BMC.
+    pub async fn enroll(&self, name: &str, machine: &Machine) -> anyhow::Result<String> {
+        let body = json!({
+            "name": name,
+            "driver": "redfish",
+            "boot_interface": "redfish-virtual-media",
+            "driver_info": {
+                "redfish_address": machine.address(),
+                "redfish_system_id": machine.system_path(),
+                "redfish_username": "admin",
+                "redfish_password": "secret",
+                "redfish_verify_ca": false,
+            },
+        });
+        self.manage(&body).await
+    }
+
+    /// Makes a node with the fake driver, whose power changes at once or after [`Options::fake_delay`].
+    ///
+    /// # Errors
+    /// When Ironic refuses the node.
+    pub async fn enroll_fake(&self, name: &str) -> anyhow::Result<String> {
+        self.manage(&json!({ "name": name, "driver": "fake-hardware" }))
+            .await
+    }
+
+    async fn manage(&self, node: &Value) -> anyhow::Result<String> {
+        let (status, body) = self.call(Method::POST, "/v1/nodes", Some(node)).await?;
+        let uuid = body["uuid"]
+            .as_str()
+            .with_context(|| format!("Ironic refused the node: {status} {body}"))?
+            .to_owned();
+        let (status, body) = self
+            .call(
+                Method::PUT,
+                &format!("/v1/nodes/{uuid}/states/provision"),
+                Some(&json!({ "target": "manage" })),
+            )
+            .await?;
+        if status != StatusCode::ACCEPTED {
+            bail!("node {uuid} cannot be managed: {status} {body}");
+        }
+        let node = self
+            .wait(&uuid, "manageable", |node| {
+                let failed = node["provision_state"] == "enroll" && node["last_error"].is_string();
+                failed || node["provision_state"] == "manageable" && node["power_state"].is_string()
+            })
+            .await?;
+        if node["provision_state"] != "manageable" {
+            bail!("node {uuid} cannot be managed: {}", node["last_error"]);
+        }
+        Ok(uuid)
+    }
+}
+
+fn launch(environment: &Path, dir: &Path) -> anyhow::Result<Service> {
+    let mut command = Command::new(environment.join("bin/ironic"));
+    command.arg("--config-file").arg(dir.join("ironic.conf"));
+    Service::start("ironic", command, dir)
+}
+
+fn registered_since(conductor: &Value, after: Timestamp) -> bool {
+    let since = |field: &str| {
+        conductor[field]
+            .as_str()
+            .and_then(|time| time.parse::<Timestamp>().ok())
+            // The database may keep whole seconds only.
+            .is_some_and(|time| time.as_second() >= after.as_second())
+    };
+    conductor["alive"] == true && (since("updated_at") || since("created_at"))
+}
+
+/// A line of a password file. Ironic takes bcrypt only; its own environment has it.
+fn user_line(environment: &Path, name: &str, password: &str) -> anyhow::Result<String> {
+    let hash = cache::run(
+        Command::new(environment.join("bin/python"))
+            .args([
+                "-c",
+                "import bcrypt, sys; print(bcrypt.hashpw(sys.argv[1].encode(), bcrypt.gensalt(4)).decode())",
+                password,
+            ]),
+    )?;
+    Ok(format!("{name}:{hash}"))
+}
