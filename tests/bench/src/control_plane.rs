@@ -180,7 +180,7 @@ impl ControlPlane {
 
     async fn wait_ready(&self) -> anyhow::Result<()> {
         let client = kube::Client::try_from(self.config("admin", &["system:masters"]).await?)?;
-        let deadline = Instant::now() + Duration::from_mins(2);
+        let deadline = Instant::now() + Duration::from_secs(120);
         loop {
             let asked = http::Request::get("/readyz").body(Vec::new())?;
             if tokio::time::timeout(Duration::from_secs(2), client.request_text(asked))

@@ -11,6 +11,7 @@ pub mod crds;
 pub mod faults;
 pub mod go;
 pub mod ironic;
+pub mod load;
 pub mod model;
 pub mod observer;
 pub mod process;

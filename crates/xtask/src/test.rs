@@ -1,0 +1,137 @@
+//! `cargo xtask test`: everything that has to hold, from nothing.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::bail;
+use bench::ironic::Release;
+use bench::steps::step;
+use bench::{cache, go};
+
+use crate::{cargo, lint};
+
+/// Checks the text, installs the real parts, runs the tests, and ends with one line that counts them.
+///
+/// # Errors
+/// When a check or a test fails, or no test was run.
+pub(crate) fn run(name: Option<&str>) -> anyhow::Result<()> {
+    let started = Instant::now();
+    if name.is_none() {
+        eprintln!("checks");
+        lint::run()?;
+    }
+    eprintln!("real parts (kept in {})", cache::root().display());
+    for program in go::FOR_TESTS {
+        go::program(program)?;
+    }
+    let runtime = tokio::runtime::Runtime::new()?;
+    for release in [
+        Release::Current,
+        Release::FirstWithDiscovery,
+        Release::Oldest,
+    ] {
+        runtime.block_on(bench::ironic::environment(release))?;
+    }
+    drop(runtime);
+    step("compiling the tests", || {
+        let status = cargo()
+            .args(["test", "--quiet", "--workspace", "--locked", "--no-run"])
+            .status()?;
+        if !status.success() {
+            bail!("the tests do not compile");
+        }
+        Ok(())
+    })?;
+    let mut tests = cargo();
+    tests.args(["test", "--workspace", "--locked", "--no-fail-fast", "--"]);
+    if let Some(name) = name {
+        tests.arg(name);
+    }
+    let tally = follow(&mut tests)?;
+    cache::sweep();
+    println!("\nall of it took {:.0} s", started.elapsed().as_secs_f64());
+    println!("{} passed, {} failed", tally.passed, tally.failed);
+    if tally.failed > 0 || !tally.succeeded {
+        bail!("tests failed");
+    }
+    if tally.passed == 0 {
+        bail!("no test has that name");
+    }
+    Ok(())
+}
+
+/// What the test programs said together.
+#[derive(Debug, Default, PartialEq)]
+struct Tally {
+    passed: u64,
+    failed: u64,
+    succeeded: bool,
+}
+
+impl Tally {
+    /// Adds a line such as `test result: ok. 3 passed; 0 failed; …`.
+    fn read(&mut self, line: &str) {
+        let Some(counts) = line.strip_prefix("test result: ") else {
+            return;
+        };
+        for part in counts.split([';', '.']) {
+            let mut words = part.split_whitespace();
+            if let (Some(Ok(count)), Some(what)) =
+                (words.next().map(str::parse::<u64>), words.next())
+            {
+                match what {
+                    "passed" => self.passed += count,
+                    "failed" => self.failed += count,
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+/// Runs the tests, shows what they print, counts.
+fn follow(tests: &mut Command) -> anyhow::Result<Tally> {
+    let mut child = tests.stdout(Stdio::piped()).spawn()?;
+    let mut tally = Tally::default();
+    if let Some(output) = child.stdout.take() {
+        for line in BufReader::new(output).lines() {
+            let line = line?;
+            // A crate without tests of one kind prints three lines about nothing.
+            if !line.is_empty()
+                && line != "running 0 tests"
+                && !line.contains("ok. 0 passed; 0 failed")
+            {
+                println!("{line}");
+            }
+            tally.read(&line);
+        }
+    }
+    tally.succeeded = child.wait()?.success();
+    Ok(tally)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_counts_the_tests_of_all_programs() {
+        let mut tally = Tally::default();
+        for line in [
+            "running 3 tests",
+            "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s",
+            "test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.00s",
+        ] {
+            tally.read(line);
+        }
+        assert_eq!(
+            tally,
+            Tally {
+                passed: 4,
+                failed: 2,
+                succeeded: false
+            }
+        );
+    }
+}

@@ -1,0 +1,268 @@
+//! Holds the house to its own rules. They are about text, so they are checked on text.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+
+use crate::root;
+
+/// A controller's files: the same in each, so that who has read one knows where to look in the next.
+const CONTROLLER_FILES: &[&str] = &[
+    "main.rs",
+    "lib.rs",
+    "config.rs",
+    "controller.rs",
+    "observe.rs",
+    "decide.rs",
+    "act.rs",
+    "error.rs",
+    "metrics.rs",
+];
+
+/// The crates that are no controllers.
+const NOT_CONTROLLERS: &[&str] = &["api-types", "controller-kit", "ironic", "xtask"];
+
+/// Words of the domain, which the kit must not know.
+const DOMAIN_WORDS: &[&str] = &[
+    "baremetal",
+    "metal3machine",
+    "ironic",
+    "clusterpool",
+    "remediation",
+    "redfish",
+];
+
+/// What makes a decision impure: a client, a clock, a log, waiting.
+const IMPURE: &[&str] = &[
+    "kube::Client",
+    "Api<",
+    "tokio",
+    "tracing",
+    "::now(",
+    "async fn",
+    ".await",
+    "Result<",
+];
+
+/// What writes to the API server or to Ironic.
+const WRITES: &[&str] = &[
+    ".patch(",
+    ".patch_status(",
+    ".create(",
+    ".delete(",
+    ".replace(",
+    ".replace_status(",
+];
+
+/// Prefixes of labels and annotations: their names stand once, in api-types.
+const NAME_PREFIXES: &[&str] = &["metal3.io/", "cluster.x-k8s.io/", "hive.openshift.io/"];
+
+/// Checks every file of the project.
+///
+/// # Errors
+/// With one line for each rule that is broken, and where.
+pub(crate) fn run() -> anyhow::Result<()> {
+    let mut broken = Vec::new();
+    for path in sources(root()) {
+        let shown = path
+            .strip_prefix(root())
+            .unwrap_or(&path)
+            .display()
+            .to_string();
+        let Ok(text) = fs::read_to_string(&path) else {
+            continue;
+        };
+        check(&shown, &text, &mut broken);
+    }
+    for controller in controllers(root()) {
+        for file in CONTROLLER_FILES {
+            if !controller.join("src").join(file).exists() {
+                broken.push(format!(
+                    "{}: has no src/{file}, as every controller has",
+                    controller.display()
+                ));
+            }
+        }
+    }
+    if !broken.is_empty() {
+        bail!(
+            "{} of the house's rules are broken:\n  {}",
+            broken.len(),
+            broken.join("\n  ")
+        );
+    }
+    Ok(())
+}
+
+/// The rules of one Rust file.
+fn check(path: &str, text: &str, broken: &mut Vec<String>) {
+    let lines = text.lines().count();
+    if lines > 600 {
+        broken.push(format!(
+            "{path}: {lines} lines; cut it where the domain cuts it (600 at most)"
+        ));
+    }
+    if path.ends_with("src/main.rs")
+        && path.starts_with("crates/")
+        && !path.contains("xtask")
+        && lines > 60
+    {
+        broken.push(format!(
+            "{path}: {lines} lines; main.rs only starts (60 at most)"
+        ));
+    }
+    let code = without_tests(text);
+    let mut forbid = |words: &[&str], why: &str| {
+        for (number, line) in code.lines().enumerate() {
+            let line = line.split("//").next().unwrap_or_default();
+            if let Some(word) = words.iter().find(|word| line.contains(*word)) {
+                broken.push(format!("{path}:{}: `{word}`: {why}", number + 1));
+            }
+        }
+    };
+    let in_controller = is_controller(path);
+    if in_controller && path.ends_with("/decide.rs") {
+        forbid(
+            IMPURE,
+            "decide is pure and total: no client, no clock, no log, no waiting, no Result",
+        );
+    }
+    if in_controller && !path.ends_with("/act.rs") {
+        forbid(WRITES, "act.rs is the only writer");
+    }
+    // The sample's names are nobody's API and stand in its lib.rs.
+    if path.starts_with("crates/") && in_controller || path.starts_with("crates/controller-kit/src/") {
+        for (number, line) in code.lines().enumerate() {
+            let line = line.split("//").next().unwrap_or_default();
+            for literal in line.split('"').skip(1).step_by(2) {
+                if NAME_PREFIXES.iter().any(|prefix| literal.contains(prefix)) {
+                    broken.push(format!("{path}:{}: \"{literal}\": names of labels and annotations stand in api-types", number + 1));
+                }
+            }
+        }
+    }
+    if path.starts_with("crates/controller-kit/src/") {
+        for (number, line) in code.lines().enumerate() {
+            let lower = line.to_lowercase();
+            if let Some(word) = DOMAIN_WORDS.iter().find(|word| lower.contains(*word)) {
+                broken.push(format!(
+                    "{path}:{}: `{word}`: the kit knows no word of the domain",
+                    number + 1
+                ));
+            }
+        }
+    }
+}
+
+/// Tests are held to other rules: they stand last in a file.
+fn without_tests(text: &str) -> &str {
+    text.find("\n#[cfg(test)]").map_or(text, |at| &text[..at])
+}
+
+fn is_controller(path: &str) -> bool {
+    path.strip_prefix("crates/")
+        .and_then(|rest| rest.split('/').next())
+        .is_some_and(|name| !NOT_CONTROLLERS.contains(&name))
+        && path.contains("/src/")
+        || path.starts_with("tests/sample/src/")
+}
+
+fn controllers(root: &Path) -> Vec<PathBuf> {
+    let crates = fs::read_dir(root.join("crates"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
+    crates
+        .filter(|path| {
+            path.file_name()
+                .is_some_and(|name| !NOT_CONTROLLERS.iter().any(|other| name == *other))
+                && path.join("Cargo.toml").exists()
+        })
+        .chain([root.join("tests/sample")])
+        .collect()
+}
+
+/// All Rust files below a folder, in a stable order.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let name = entry.file_name();
+            if path.is_dir() {
+                if name != "target" && !name.to_string_lossy().starts_with('.') {
+                    folders.push(path);
+                }
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn broken(path: &str, text: &str) -> Vec<String> {
+        let mut broken = Vec::new();
+        check(path, text, &mut broken);
+        broken
+    }
+
+    #[test]
+    fn a_decide_that_looks_at_the_clock_is_refused() {
+        let text = "pub fn decide() { let now = Timestamp::now(); }";
+        assert_eq!(broken("crates/bmo-reboot/src/decide.rs", text).len(), 1);
+        assert!(broken("crates/bmo-reboot/src/observe.rs", text).is_empty());
+    }
+
+    #[test]
+    fn a_write_outside_act_is_refused() {
+        let text = "api.patch(name, &params, &patch).await?;";
+        assert_eq!(broken("crates/bmo-reboot/src/observe.rs", text).len(), 1);
+        assert!(broken("crates/bmo-reboot/src/act.rs", text).is_empty());
+    }
+
+    #[test]
+    fn a_label_outside_api_types_is_refused_and_a_comment_about_it_is_not() {
+        let text = "let key = \"reboot.metal3.io/key\";";
+        assert_eq!(broken("crates/remediation/src/act.rs", text).len(), 1);
+        assert!(broken("crates/api-types/src/names.rs", text).is_empty());
+        assert!(
+            broken(
+                "crates/remediation/src/act.rs",
+                "// \"reboot.metal3.io/key\" is BMO's"
+            )
+            .is_empty()
+        );
+    }
+
+    #[test]
+    fn the_kit_knows_no_word_of_the_domain() {
+        assert_eq!(
+            broken("crates/controller-kit/src/run.rs", "/// Waits for Ironic.").len(),
+            1
+        );
+    }
+
+    #[test]
+    fn a_file_over_600_lines_is_refused() {
+        assert_eq!(
+            broken("crates/ironic/src/client.rs", &"\n".repeat(601)).len(),
+            1
+        );
+        assert!(broken("crates/ironic/src/client.rs", &"\n".repeat(600)).is_empty());
+    }
+
+    #[test]
+    fn tests_may_do_what_decide_may_not() {
+        let text = "pub fn decide() {}\n#[cfg(test)]\nmod tests { fn t() { Timestamp::now(); } }";
+        assert!(broken("crates/bmo-reboot/src/decide.rs", text).is_empty());
+    }
+}
