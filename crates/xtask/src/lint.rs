@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use anyhow::bail;
+use bench::cache;
 use bench::steps::step;
 
 use crate::{cargo, tidy};
@@ -54,7 +55,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
 fn show(command: &mut Command) -> anyhow::Result<()> {
     let status = command.status()?;
     if !status.success() {
-        bail!("`{}` failed", format!("{command:?}").replace('"', ""));
+        bail!("`{}` failed", cache::shown(command));
     }
     Ok(())
 }

@@ -132,7 +132,9 @@ fn check(path: &str, text: &str, broken: &mut Vec<String>) {
         forbid(WRITES, "act.rs is the only writer");
     }
     // The sample's names are nobody's API and stand in its lib.rs.
-    if path.starts_with("crates/") && in_controller || path.starts_with("crates/controller-kit/src/") {
+    if path.starts_with("crates/") && in_controller
+        || path.starts_with("crates/controller-kit/src/")
+    {
         for (number, line) in code.lines().enumerate() {
             let line = line.split("//").next().unwrap_or_default();
             for literal in line.split('"').skip(1).step_by(2) {

@@ -108,7 +108,7 @@ pub fn sweep() {
 /// # Errors
 /// When the command cannot be started or does not succeed.
 pub fn run(command: &mut std::process::Command) -> anyhow::Result<String> {
-    let shown = format!("{command:?}").replace('"', "");
+    let shown = shown(command);
     let output = command
         .output()
         .with_context(|| format!("cannot start `{shown}`"))?;
@@ -124,6 +124,15 @@ pub fn run(command: &mut std::process::Command) -> anyhow::Result<String> {
         output.status,
         advice(&all)
     );
+}
+
+/// The command as it would be typed, without its environment.
+pub fn shown(command: &std::process::Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// One sentence for the failures that are not the project's fault.

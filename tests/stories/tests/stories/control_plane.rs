@@ -13,7 +13,10 @@ async fn a_user_without_a_role_is_refused_by_the_api_server() {
     let config = plane.config("nobody", &[]).await.unwrap();
     let api: Api<ConfigMap> = Api::namespaced(kube::Client::try_from(config).unwrap(), &namespace);
     let refused = api.list(&ListParams::default()).await.unwrap_err();
-    assert!(matches!(&refused, kube::Error::Api(status) if status.is_forbidden()), "{refused}");
+    assert!(
+        matches!(&refused, kube::Error::Api(status) if status.is_forbidden()),
+        "{refused}"
+    );
 }
 
 #[tokio::test]
@@ -24,14 +27,20 @@ async fn the_audit_log_names_who_wrote_what() {
     let object = serde_json::from_value(serde_json::json!({"metadata": {"name": "one"}})).unwrap();
     api.create(&PostParams::default(), &object).await.unwrap();
     let log = std::fs::read_to_string(plane.audit_log()).unwrap();
-    let seen = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok()).any(|entry| {
-        entry["user"]["username"] == "admin"
-            && entry["verb"] == "create"
-            && entry["objectRef"]["resource"] == "configmaps"
-            && entry["objectRef"]["namespace"] == namespace.as_str()
-            && entry["responseStatus"]["code"] == 201
-    });
-    assert!(seen, "no line of the audit log says that admin made the object");
+    let seen = log
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .any(|entry| {
+            entry["user"]["username"] == "admin"
+                && entry["verb"] == "create"
+                && entry["objectRef"]["resource"] == "configmaps"
+                && entry["objectRef"]["namespace"] == namespace.as_str()
+                && entry["responseStatus"]["code"] == 201
+        });
+    assert!(
+        seen,
+        "no line of the audit log says that admin made the object"
+    );
 }
 
 #[tokio::test]
@@ -44,13 +53,16 @@ async fn a_frozen_api_server_does_not_answer_and_goes_on_where_it_was() {
     // The signal travels through the guard; what is asked after it arrived is not answered.
     let deadline = std::time::Instant::now() + Duration::from_secs(10);
     loop {
-        let asked = tokio::time::timeout(Duration::from_millis(500), api.list(&ListParams::default())).await;
+        let asked =
+            tokio::time::timeout(Duration::from_millis(500), api.list(&ListParams::default()))
+                .await;
         if asked.is_err() {
             break;
         }
         assert!(std::time::Instant::now() < deadline, "it went on answering");
     }
     plane.freeze(false).unwrap();
-    let answered = tokio::time::timeout(Duration::from_secs(20), api.list(&ListParams::default())).await;
+    let answered =
+        tokio::time::timeout(Duration::from_secs(20), api.list(&ListParams::default())).await;
     answered.expect("it answers again").unwrap();
 }
