@@ -3,3 +3,4 @@
 mod chart;
 mod cluster_api;
 mod control_plane;
+mod kit;

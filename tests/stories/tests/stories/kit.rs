@@ -1,0 +1,259 @@
+//! What every controller promises by its kit, seen on a real process: how it takes and gives back the lease, how it
+//! ends, what it says about a wrong start, and how little it asks for at rest.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use bench::audit::{Audit, Mark};
+use bench::control_plane::{ControlPlane, shared};
+use bench::process::{Service, free_port};
+use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Api, WatchEvent, WatchParams};
+
+/// Starting on a busy machine takes a while; nothing that is promised is measured by this.
+const PATIENCE: Duration = Duration::from_secs(30);
+const SHORT: [&str; 3] = [
+    "--lease-duration=3s",
+    "--renew-deadline=2s",
+    "--retry-period=500ms",
+];
+const LEASE: &str = "ferrite-minimal";
+
+/// The smallest controller, which is nothing but the kit.
+fn minimal() -> PathBuf {
+    // Tests are in <target>/<profile>/deps, examples beside that folder.
+    let test = std::env::current_exe().unwrap();
+    let profile = test.parent().and_then(|deps| deps.parent()).unwrap();
+    let program = profile.join("examples").join("minimal");
+    assert!(
+        program.exists(),
+        "{} is not there: run `cargo build -p controller-kit --examples` first",
+        program.display()
+    );
+    program
+}
+
+/// One process of the controller, with a user of its own so that the audit log tells it from its neighbours.
+struct Replica {
+    user: String,
+    port: u16,
+    service: Service,
+}
+
+impl Replica {
+    fn start(plane: &ControlPlane, namespace: &str, name: &str, flags: &[&str]) -> Self {
+        let user = format!("{namespace}-{name}");
+        let kubeconfig = plane.kubeconfig(&user, &["system:masters"]).unwrap();
+        let port = free_port();
+        let mut command = Command::new(minimal());
+        command
+            .arg(format!("--listen=127.0.0.1:{port}"))
+            .arg(format!("--kubeconfig={}", kubeconfig.display()))
+            .args([
+                format!("--namespaces={namespace}"),
+                format!("--lease-namespace={namespace}"),
+            ])
+            .args(flags)
+            .env("POD_NAME", &user);
+        let service = Service::start(&user, command, plane.dir()).unwrap();
+        Self {
+            user,
+            port,
+            service,
+        }
+    }
+
+    /// The lease names a holder by its pod and a random suffix.
+    fn holds(&self, spec: &LeaseSpec) -> bool {
+        holder(spec).starts_with(&format!("{}_", self.user))
+    }
+
+    /// Waits until this process has asked for this, as the API server saw it.
+    async fn asked(&self, audit: &Audit, from: Mark, verb: &str, resource: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while audit
+            .since(from)
+            .await
+            .unwrap()
+            .of(&self.user, verb, resource)
+            == 0
+        {
+            assert!(
+                Instant::now() < deadline,
+                "{} never asked to {verb} {resource}:\n{}",
+                self.user,
+                self.service.log_tail()
+            );
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Asks it to end and waits on a thread of its own, so that watches go on meanwhile.
+    async fn stop(mut self) -> (i32, Duration) {
+        let stopping = tokio::task::spawn_blocking(move || {
+            let start = Instant::now();
+            let code = self.service.stop(PATIENCE);
+            let took = start.elapsed();
+            let log = self.service.log_tail();
+            (code.unwrap_or_else(|error| panic!("{error}:\n{log}")), took)
+        });
+        stopping.await.unwrap()
+    }
+}
+
+fn holder(spec: &LeaseSpec) -> &str {
+    spec.holder_identity.as_deref().unwrap_or_default()
+}
+
+/// One version of the lease, and when it reached us.
+struct Version {
+    spec: LeaseSpec,
+    seen: Instant,
+    at: Timestamp,
+}
+
+/// Every version of the lease, in the order of the API server's own record.
+struct Leases(BoxStream<'static, kube::Result<WatchEvent<Lease>>>);
+
+impl Leases {
+    async fn watch(plane: &ControlPlane, namespace: &str) -> Self {
+        let api: Api<Lease> = Api::namespaced(plane.admin().await, namespace);
+        let only = WatchParams::default().fields(&format!("metadata.name={LEASE}"));
+        Self(api.watch(&only, "0").await.unwrap().boxed())
+    }
+
+    async fn next(&mut self) -> Version {
+        loop {
+            let event = tokio::time::timeout(PATIENCE, self.0.next()).await;
+            let event = event
+                .expect("the lease changes")
+                .expect("the watch goes on");
+            match event.unwrap() {
+                WatchEvent::Added(lease) | WatchEvent::Modified(lease) => {
+                    return Version {
+                        spec: lease.spec.unwrap_or_default(),
+                        seen: Instant::now(),
+                        at: Timestamp::now(),
+                    };
+                }
+                WatchEvent::Bookmark(_) => {}
+                other => panic!("the lease was not to see this: {other:?}"),
+            }
+        }
+    }
+
+    /// All versions up to the first that is as wanted.
+    async fn until(&mut self, what: &str, wanted: impl Fn(&Version) -> bool) -> Vec<Version> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut versions = Vec::new();
+        loop {
+            let version = self.next().await;
+            let done = wanted(&version);
+            versions.push(version);
+            if done {
+                return versions;
+            }
+            assert!(Instant::now() < deadline, "never: {what}");
+        }
+    }
+}
+
+async fn audit(plane: &ControlPlane) -> (Audit, Mark) {
+    let audit = Audit::new(plane.audit_log(), plane.admin().await);
+    let mark = audit.mark().await.unwrap();
+    (audit, mark)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sigterm_hands_the_lease_over_and_ends_the_process_within_a_second() {
+    let plane = shared().await;
+    let namespace = plane.namespace("kit-handover").await;
+    let (audit, start) = audit(plane).await;
+    let mut leases = Leases::watch(plane, &namespace).await;
+    // The default timing: nobody could take over within a second by waiting.
+    let first = Replica::start(plane, &namespace, "first", &[]);
+    leases
+        .until("the first leads", |it| first.holds(&it.spec))
+        .await;
+    let second = Replica::start(plane, &namespace, "second", &[]);
+    second.asked(&audit, start, "watch", "leases").await;
+
+    let asked = Instant::now();
+    let ending = tokio::spawn(first.stop());
+    let versions = leases
+        .until("the second leads", |it| second.holds(&it.spec))
+        .await;
+    let handed_over = versions[versions.len() - 1].seen - asked;
+    let (code, ended) = ending.await.unwrap();
+    println!("handed over in {handed_over:?}, ended in {ended:?}");
+    assert_eq!(code, 0);
+    assert!(ended < Duration::from_secs(1), "ending took {ended:?}");
+    assert!(
+        handed_over < Duration::from_secs(1),
+        "the handover took {handed_over:?}"
+    );
+    let freed = versions.iter().any(|it| holder(&it.spec).is_empty());
+    assert!(
+        freed,
+        "the second took a lease that the first had not given back"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_kill_9_the_lease_is_taken_when_it_has_run_out_and_not_before() {
+    let plane = shared().await;
+    let namespace = plane.namespace("kit-kill").await;
+    let (audit, start) = audit(plane).await;
+    let mut leases = Leases::watch(plane, &namespace).await;
+    let mut first = Replica::start(plane, &namespace, "first", &SHORT);
+    leases
+        .until("the first leads", |it| first.holds(&it.spec))
+        .await;
+    let second = Replica::start(plane, &namespace, "second", &SHORT);
+    second.asked(&audit, start, "watch", "leases").await;
+    // A renewal just before the kill is the case in which the other has to wait longest.
+    let renewed = Timestamp::now();
+    let fresh = |it: &Version| it.spec.renew_time.as_ref().is_some_and(|at| at.0 > renewed);
+    let mut versions = leases.until("the first renews", fresh).await;
+
+    let killed = Instant::now();
+    first.service.kill();
+    versions.extend(
+        leases
+            .until("the second leads", |it| second.holds(&it.spec))
+            .await,
+    );
+    let [.., last, taken] = &versions[..] else {
+        panic!("the takeover has a version before it");
+    };
+    assert!(
+        first.holds(&last.spec),
+        "nobody gave the lease back, but it says {:?}",
+        last.spec
+    );
+    let silent_since = last.spec.renew_time.as_ref().unwrap().0;
+    let taken_over = taken.seen - killed;
+    let silence = Duration::try_from(taken.at.duration_since(silent_since)).unwrap();
+    let written = taken.spec.acquire_time.as_ref().unwrap().0;
+    let claimed = Duration::try_from(written.duration_since(silent_since)).unwrap();
+    println!("taken over {taken_over:?} after the kill, {claimed:?} after the last renewal");
+    let duration = Duration::from_secs(3);
+    assert!(
+        claimed >= duration,
+        "taken {claimed:?} after the last renewal"
+    );
+    assert!(
+        silence >= duration,
+        "seen taken {silence:?} after the last renewal"
+    );
+    // The duration counts from when the other saw the last renewal; the rest is for one write.
+    let late = duration + Duration::from_millis(500);
+    assert!(
+        taken_over < late,
+        "taken over {taken_over:?} after the kill"
+    );
+}
