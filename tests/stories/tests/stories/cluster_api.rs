@@ -37,7 +37,7 @@ async fn until_all_from(
     workload: &Workload,
     template: &str,
     count: usize,
-) -> BTreeMap<String, DynamicObject> {
+) -> anyhow::Result<BTreeMap<String, DynamicObject>> {
     let metal3_machines = METAL3_MACHINE.api(&workload.management, &workload.namespace);
     until(
         &metal3_machines,
@@ -54,7 +54,6 @@ async fn until_all_from(
         },
     )
     .await
-    .unwrap()
 }
 
 /// The most objects of a kind that were there at one time.
@@ -71,31 +70,33 @@ fn most_at_once(entries: &[Seen], kind: Kind) -> i32 {
     most
 }
 
-fn revision(entries: &[Seen], change: Change, kind: Kind, name: &str) -> u64 {
-    let entry = entries
-        .iter()
-        .find(|entry| entry.change == change && entry.kind == kind.kind && entry.name == name);
-    entry
-        .unwrap_or_else(|| panic!("{} {name} was never {change:?}: {entries:#?}", kind.kind))
-        .revision
+/// When something happened first; nothing if it did not.
+fn revision(entries: &[Seen], change: Change, kind: Kind, name: &str) -> Option<u64> {
+    let mut entries = entries.iter();
+    let entry = entries.find(|e| e.change == change && e.kind == kind.kind && e.name == name)?;
+    Some(entry.revision)
 }
 
-async fn workers(workload: &Workload, replicas: u32) -> Api<DynamicObject> {
+/// Whether both happened, in this order.
+fn in_order(entries: &[Seen], first: (Change, Kind, &str), then: (Change, Kind, &str)) -> bool {
+    let first = revision(entries, first.0, first.1, first.2);
+    let then = revision(entries, then.0, then.1, then.2);
+    first.is_some() && then.is_some() && first < then
+}
+
+async fn workers(workload: &Workload, replicas: u32) -> anyhow::Result<Api<DynamicObject>> {
     let (client, namespace) = (&workload.management, workload.namespace.as_str());
     KUBEADM_CONFIG_TEMPLATE
         .create(client, namespace, kubeadm_config_template("join"))
-        .await
-        .unwrap();
+        .await?;
     METAL3_MACHINE_TEMPLATE
         .create(client, namespace, metal3_machine_template("image-1"))
-        .await
-        .unwrap();
+        .await?;
     let deployment = machine_deployment("workers", &workload.cluster, replicas, "image-1", "join");
     MACHINE_DEPLOYMENT
         .create(client, namespace, deployment)
-        .await
-        .unwrap();
-    MACHINE.api(client, namespace)
+        .await?;
+    Ok(MACHINE.api(client, namespace))
 }
 
 #[tokio::test]
@@ -111,7 +112,7 @@ async fn a_machine_deployment_without_surge_deletes_before_it_makes_and_a_cluste
         &[CLUSTER, METAL3_CLUSTER, MACHINE, METAL3_MACHINE],
     );
 
-    let machines = workers(&workload, 2).await;
+    let machines = workers(&workload, 2).await.unwrap();
     let first = until(
         &machines,
         &everything(),
@@ -145,7 +146,7 @@ async fn a_machine_deployment_without_surge_deletes_before_it_makes_and_a_cluste
         .patch("workers", &PatchParams::default(), &Patch::Merge(&next))
         .await
         .unwrap();
-    until_all_from(&workload, "image-2", 2).await;
+    until_all_from(&workload, "image-2", 2).await.unwrap();
     let second = until(
         &machines,
         &everything(),
@@ -184,21 +185,28 @@ async fn a_machine_deployment_without_surge_deletes_before_it_makes_and_a_cluste
         })
         .await
         .unwrap();
-    let metal3_cluster = revision(&seen, Change::Gone, METAL3_CLUSTER, &workload.cluster);
-    assert!(metal3_cluster < revision(&seen, Change::Gone, CLUSTER, &workload.cluster));
+    let name = workload.cluster.as_str();
+    let infrastructure_gone = (Change::Gone, METAL3_CLUSTER, name);
+    assert!(
+        in_order(&seen, infrastructure_gone, (Change::Gone, CLUSTER, name)),
+        "{seen:#?}"
+    );
     for machine in second.keys() {
-        let gone = revision(&seen, Change::Gone, MACHINE, machine);
+        let asked = (Change::Going, MACHINE, machine.as_str());
+        let host_asked = (Change::Going, METAL3_MACHINE, machine.as_str());
+        let host_gone = (Change::Gone, METAL3_MACHINE, machine.as_str());
+        let gone = (Change::Gone, MACHINE, machine.as_str());
         assert!(
-            revision(&seen, Change::Going, METAL3_MACHINE, machine)
-                > revision(&seen, Change::Going, MACHINE, machine)
+            in_order(&seen, asked, host_asked),
+            "a host goes because its Machine goes: {seen:#?}"
         );
         assert!(
-            revision(&seen, Change::Gone, METAL3_MACHINE, machine) < gone,
-            "a Machine outlives its host"
+            in_order(&seen, host_gone, gone),
+            "a Machine outlives its host: {seen:#?}"
         );
         assert!(
-            gone < metal3_cluster,
-            "the Metal3Cluster outlives all Machines"
+            in_order(&seen, gone, infrastructure_gone),
+            "the Metal3Cluster outlives all Machines: {seen:#?}"
         );
     }
 }
@@ -262,7 +270,7 @@ async fn a_control_plane_with_external_etcd_scales_up_and_is_replaced_without_a_
         )
         .await
         .unwrap();
-    until_all_from(&workload, "image-2", 3).await;
+    until_all_from(&workload, "image-2", 3).await.unwrap();
     let second = until(&machines, &everything(), "three new masters", |machines| {
         all_available(machines, 3)
     })
@@ -304,7 +312,7 @@ async fn a_machine_health_check_asks_for_remediation_of_the_machine_whose_node_i
         .await
         .unwrap();
     let (client, namespace) = (&workload.management, workload.namespace.as_str());
-    let machines = workers(&workload, 2).await;
+    let machines = workers(&workload, 2).await.unwrap();
     let healthy = until(
         &machines,
         &everything(),
