@@ -74,7 +74,7 @@ impl Authority {
             CertificateParams::new(vec!["127.0.0.1".to_owned(), "localhost".to_owned()])?;
         params.distinguished_name = name("bench-server", &[]);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        self.sign(params)
+        self.sign(&params)
     }
 
     /// A client: to the API server the common name is the user and each organization a group.
@@ -85,10 +85,10 @@ impl Authority {
         let mut params = CertificateParams::new(Vec::new())?;
         params.distinguished_name = name(user, groups);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        self.sign(params)
+        self.sign(&params)
     }
 
-    fn sign(&self, params: CertificateParams) -> anyhow::Result<Identity> {
+    fn sign(&self, params: &CertificateParams) -> anyhow::Result<Identity> {
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &self.0)?;
         Ok(Identity {

@@ -1,6 +1,7 @@
 //! Go programs, built from pinned modules by the Go tool. There is no Go code of ours: `go/<group>/go.mod` only says
 //! which packages, `go.sum` which bytes.
 
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -154,7 +155,7 @@ fn linker_flags(stamped: bool) -> String {
             ("gitTreeState", "clean"),
             ("buildDate", "2026-01-01T00:00:00Z"),
         ] {
-            flags.push_str(&format!(" -X k8s.io/component-base/version.{key}={value}"));
+            let _ = write!(flags, " -X k8s.io/component-base/version.{key}={value}");
         }
     }
     flags
@@ -167,12 +168,11 @@ fn group_dir(group: &str) -> PathBuf {
 /// A Go command that builds exactly what `go.mod` and `go.sum` say, with its caches beside ours.
 fn go() -> anyhow::Result<Command> {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
-    let go = match FOUND.get() {
-        Some(go) => go,
-        None => {
-            let found = find()?;
-            FOUND.get_or_init(|| found)
-        }
+    let go = if let Some(go) = FOUND.get() {
+        go
+    } else {
+        let found = find()?;
+        FOUND.get_or_init(|| found)
     };
     let mut command = Command::new(go);
     command

@@ -29,7 +29,7 @@ pub struct Rate {
     pub p99_ms: f64,
 }
 
-/// Makes `requests` new ConfigMaps of about `bytes` in a namespace, `concurrency` at a time.
+/// Makes `requests` new `ConfigMap`s of about `bytes` in a namespace, `concurrency` at a time.
 ///
 /// # Errors
 /// When the API server refuses one: a rate with refusals in it would say nothing.
@@ -50,7 +50,7 @@ pub async fn posts(
     .await
 }
 
-/// Patches the ConfigMaps that [`posts`] made with the same concurrency, one after the other.
+/// Patches the `ConfigMap`s that [`posts`] made with the same concurrency, one after the other.
 ///
 /// # Errors
 /// When the API server refuses one.

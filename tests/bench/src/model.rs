@@ -128,9 +128,18 @@ where
         if property.expectation.discovery_is_failure()
             && let Some(path) = found.remove(property.name)
         {
+            let mut way = path.into_vec();
+            // The way found may be one that goes on after the rule was broken.
+            let broken = |(state, _): &(M::State, _)| !(property.condition)(model, state);
+            if property.expectation == Expectation::Always
+                && let Some(end) = way.iter().position(broken)
+            {
+                way.truncate(end + 1);
+                way[end].1 = None;
+            }
             failures.push(Failure {
                 rule: property.name.to_owned(),
-                timeline: told(model, &path.into_vec()),
+                timeline: told(model, &way),
             });
         }
     }

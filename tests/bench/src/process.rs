@@ -57,6 +57,10 @@ impl Service {
     /// # Errors
     /// When the log cannot be written or the guard cannot be started. A program that does not exist shows as one that
     /// ended at once, with the reason in its log.
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "reads as it is: the command is started and done with"
+    )]
     pub fn start(name: &str, command: Command, log_dir: &Path) -> anyhow::Result<Self> {
         let log = log_dir.join(format!("{name}.log"));
         let exit = log_dir.join(format!("{name}.exit"));
@@ -123,16 +127,14 @@ impl Service {
     /// When it had to be killed.
     pub fn stop(&mut self, patience: Duration) -> anyhow::Result<i32> {
         let _ = self.signal("TERM");
-        match self.wait(patience) {
-            Some(code) => Ok(code),
-            None => {
-                self.kill();
-                bail!(
-                    "{} did not end within {patience:?} after SIGTERM and was killed",
-                    self.name
-                )
-            }
+        if let Some(code) = self.wait(patience) {
+            return Ok(code);
         }
+        self.kill();
+        bail!(
+            "{} did not end within {patience:?} after SIGTERM and was killed",
+            self.name
+        )
     }
 
     /// Waits until it has ended by itself: its exit code, or nothing after `patience`.

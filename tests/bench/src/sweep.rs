@@ -193,7 +193,7 @@ impl fmt::Display for Point {
 ///
 /// # Errors
 ///
-/// If the bench itself fails, or the undisturbed run does not end well.
+/// If the bench itself fails.
 pub async fn crash_sweep(ground: &Ground, scenario: &Scenario) -> anyhow::Result<Report> {
     let points = |write: u32| {
         [false, true]
@@ -207,7 +207,7 @@ pub async fn crash_sweep(ground: &Ground, scenario: &Scenario) -> anyhow::Result
 ///
 /// # Errors
 ///
-/// If the bench itself fails, or the undisturbed run does not end well.
+/// If the bench itself fails.
 pub async fn two_replica_sweep(ground: &Ground, scenario: &Scenario) -> anyhow::Result<Report> {
     let points = |write: u32| {
         [Until::ThisGoal, Until::LastGoal]
