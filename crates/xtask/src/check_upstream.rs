@@ -324,7 +324,7 @@ mod tests {
     /// The same, for a change below the schema's `properties`.
     fn in_schema(change: impl FnOnce(&mut Value)) -> Vec<String> {
         differences(|crd| {
-            change(&mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"])
+            change(&mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]);
         })
     }
 
