@@ -3,4 +3,5 @@
 mod chart;
 mod cluster_api;
 mod control_plane;
+mod crds;
 mod kit;
