@@ -1,11 +1,19 @@
 //! What every controller promises by its kit, seen on a real process: how it takes and gives back the lease, how it
 //! ends, what it says about a wrong start, and how little it asks for at rest.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "all of this is test code, also what stands outside of a test function"
+)]
+
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use bench::audit::{Audit, Mark};
+use bench::cache::RunDir;
 use bench::control_plane::{ControlPlane, shared};
 use bench::process::{Service, free_port};
 use futures_util::StreamExt as _;
@@ -87,6 +95,23 @@ impl Replica {
                 "{} never asked to {verb} {resource}:\n{}",
                 self.user,
                 self.service.log_tail()
+            );
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Waits until a probe has this answer.
+    async fn answers(&self, path: &str, wanted: reqwest::StatusCode) {
+        let deadline = Instant::now() + PATIENCE;
+        while probe(self.port, path)
+            .await
+            .is_none_or(|(status, _)| status != wanted)
+        {
+            let log = self.service.log_tail();
+            assert!(
+                Instant::now() < deadline,
+                "{path} of {} is never {wanted}:\n{log}",
+                self.user
             );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -256,4 +281,165 @@ async fn after_kill_9_the_lease_is_taken_when_it_has_run_out_and_not_before() {
         taken_over < late,
         "taken over {taken_over:?} after the kill"
     );
+}
+
+/// Asks a probe; an answer that takes longer than a second is none.
+async fn probe(port: u16, path: &str) -> Option<(reqwest::StatusCode, Duration)> {
+    let http = reqwest::Client::builder()
+        .no_proxy()
+        .timeout(Duration::from_secs(1))
+        .build()
+        .unwrap();
+    let start = Instant::now();
+    let answer = http
+        .get(format!("http://127.0.0.1:{port}{path}"))
+        .send()
+        .await
+        .ok()?;
+    Some((answer.status(), start.elapsed()))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_the_api_server_hangs_probes_answer_and_sigterm_ends_every_process_within_a_second() {
+    let plane = ControlPlane::start("kit-hang").await.unwrap();
+    let namespace = plane.namespace("kit-hang").await;
+    let (audit, start) = audit(&plane).await;
+    let mut leases = Leases::watch(&plane, &namespace).await;
+    let leader = Replica::start(&plane, &namespace, "leader", &[]);
+    leases
+        .until("somebody leads", |it| leader.holds(&it.spec))
+        .await;
+    let standby = Replica::start(&plane, &namespace, "standby", &[]);
+    standby.asked(&audit, start, "watch", "leases").await;
+    // A standby is ready too: what it needs is there, only the lease is not its own.
+    for replica in [&leader, &standby] {
+        replica.answers("/readyz", reqwest::StatusCode::OK).await;
+    }
+
+    plane.freeze(true).unwrap();
+    let api: Api<Lease> = Api::namespaced(plane.admin().await, &namespace);
+    let deadline = Instant::now() + PATIENCE;
+    while tokio::time::timeout(Duration::from_millis(500), api.get(LEASE))
+        .await
+        .is_ok()
+    {
+        assert!(Instant::now() < deadline, "the API server goes on");
+    }
+    // One that never got an answer has less to go by than one that was running.
+    let newcomer = Replica::start(&plane, &namespace, "newcomer", &[]);
+    newcomer.answers("/livez", reqwest::StatusCode::OK).await;
+
+    for replica in [&leader, &standby, &newcomer] {
+        for path in ["/livez", "/readyz"] {
+            let answer = probe(replica.port, path).await;
+            let (status, took) =
+                answer.unwrap_or_else(|| panic!("{path} of {} hangs", replica.user));
+            println!("{path} of {}: {status} in {took:?}", replica.user);
+            // Killing a process does not mend the API server.
+            if path == "/livez" {
+                assert_eq!(status, reqwest::StatusCode::OK, "{}", replica.user);
+            }
+        }
+    }
+    for replica in [leader, standby, newcomer] {
+        let user = replica.user.clone();
+        let (code, took) = replica.stop().await;
+        println!("{user} ended in {took:?}");
+        assert_eq!(code, 0, "{user}");
+        assert!(took < Duration::from_secs(1), "{user} took {took:?}");
+    }
+}
+
+/// Runs it to its end, with no more of the environment than is given.
+fn ended(flags: &[&str], environment: &[(&str, &str)]) -> (Option<i32>, String) {
+    let output = Command::new(minimal())
+        .args(flags)
+        .env_clear()
+        .envs(environment.iter().copied())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), said)
+}
+
+#[test]
+fn wrong_flags_and_variables_are_listed_all_at_once() {
+    let flags = ["--lease-duration=soon", "--namespaces=default,Upper"];
+    let environment = [
+        ("FERRITE_CONCURRENCY", "many"),
+        ("FERRITE_LISTEN", "here"),
+        ("RUST_LOG", "info,kube=loudly"),
+    ];
+    let (code, said) = ended(&flags, &environment);
+    assert_eq!(code, Some(2), "{said}");
+    let wrong = [
+        ("--lease-duration (FERRITE_LEASE_DURATION)", "soon"),
+        ("--namespaces (FERRITE_NAMESPACES)", "Upper"),
+        ("--concurrency (FERRITE_CONCURRENCY)", "many"),
+        ("--listen (FERRITE_LISTEN)", "here"),
+        ("--log (RUST_LOG)", "loudly"),
+    ];
+    for (names, value) in wrong {
+        let told = |line: &str| line.contains(names) && line.contains(value);
+        let lines = said.lines().filter(|line| told(line)).count();
+        assert_eq!(lines, 1, "{names} with {value:?} in:\n{said}");
+    }
+    assert_eq!(said.lines().count(), wrong.len(), "{said}");
+}
+
+#[test]
+fn a_kubeconfig_that_cannot_be_used_is_one_message_that_names_the_file() {
+    let dir = RunDir::new("kit-kubeconfig").unwrap();
+    let broken = dir.path().join("broken.yaml");
+    std::fs::write(&broken, "clusters: [").unwrap();
+    let absent = dir.path().join("absent.yaml");
+    for file in [broken, absent] {
+        let file = file.to_str().unwrap();
+        let listen = format!("--listen=127.0.0.1:{}", free_port());
+        let flag = format!("--kubeconfig={file}");
+        let by_flag = ended(&[&listen, &flag], &[]);
+        let by_variable = ended(&[&listen], &[("KUBECONFIG", file)]);
+        assert_eq!(by_flag, by_variable);
+        let (code, said) = by_flag;
+        assert_eq!(code, Some(1), "{said}");
+        let start = format!("--kubeconfig (KUBECONFIG) {file}: ");
+        assert!(said.starts_with(&start), "{said}");
+        assert_eq!(said.matches("(KUBECONFIG)").count(), 1, "{said}");
+        assert!(!said.contains("panicked"), "{said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_rest_it_lists_nothing_and_writes_nothing_but_the_lease() {
+    let plane = shared().await;
+    let namespace = plane.namespace("kit-rest").await;
+    let (audit, start) = audit(plane).await;
+    let mut leases = Leases::watch(plane, &namespace).await;
+    let leader = Replica::start(plane, &namespace, "leader", &SHORT);
+    leases
+        .until("somebody leads", |it| leader.holds(&it.spec))
+        .await;
+    let standby = Replica::start(plane, &namespace, "standby", &SHORT);
+    for replica in [&leader, &standby] {
+        replica.asked(&audit, start, "watch", "leases").await;
+        replica.asked(&audit, start, "watch", "configmaps").await;
+    }
+
+    let rest = audit.mark().await.unwrap();
+    let began = Instant::now();
+    // The renewals are the clock: five seconds of them have to show in the counts.
+    let five = |it: &Version| it.seen > began + Duration::from_secs(5);
+    leases.until("five seconds of renewals", five).await;
+    let counts = audit.since(rest).await.unwrap();
+    let renewals = counts.of(&leader.user, "patch", "leases");
+    println!("at rest for {:?}: {renewals} renewals", began.elapsed());
+    assert!(renewals >= 5, "the leader renewed:\n{counts}");
+    assert_eq!(counts.writes(&standby.user, &[]), 0, "{counts}");
+    assert_eq!(counts.writes(&leader.user, &["leases"]), 0, "{counts}");
+    for replica in [&leader, &standby] {
+        assert_eq!(counts.lists(&replica.user), 0, "{counts}");
+    }
+    // Nor does it ask for anything else: no polling, no watch that begins again and again.
+    assert_eq!(counts.requests(&leader.user), renewals, "{counts}");
+    assert_eq!(counts.requests(&standby.user), 0, "{counts}");
 }
