@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kube::api::DynamicObject;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// More changed fields than these are only counted.
 const SHOWN: usize = 4;
@@ -45,7 +45,7 @@ fn compare(path: &str, before: &Value, after: &Value, found: &mut Vec<String>) {
             let names: std::collections::BTreeSet<&String> = old.keys().chain(new.keys()).collect();
             for name in names {
                 let path = match path {
-                    "" | "metadata" | "metadata.annotations" => name.clone(),
+                    "" | "metadata" | "annotations" => name.clone(),
                     _ => format!("{path}.{name}"),
                 };
                 let none = Value::Null;
@@ -57,6 +57,9 @@ fn compare(path: &str, before: &Value, after: &Value, found: &mut Vec<String>) {
                 );
             }
         }
+        // The first annotation is told like every later one.
+        (Value::Null, Value::Object(_)) => compare(path, &Value::Object(Map::new()), after, found),
+        (Value::Object(_), Value::Null) => compare(path, before, &Value::Object(Map::new()), found),
         _ if before == after => {}
         _ => found.push(format!("{path} {} -> {}", short(before), short(after))),
     }

@@ -5,3 +5,5 @@ mod cluster_api;
 mod control_plane;
 mod crds;
 mod kit;
+mod model;
+mod sweeps;
