@@ -7,25 +7,22 @@ use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams, Vali
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
-fn hosts(client: Client, namespace: &str) -> Api<DynamicObject> {
-    let kind = ApiResource {
+fn kind() -> ApiResource {
+    ApiResource {
         group: "metal3.io".into(),
         version: "v1alpha1".into(),
         api_version: "metal3.io/v1alpha1".into(),
         kind: "BareMetalHost".into(),
         plural: "baremetalhosts".into(),
-    };
-    Api::namespaced_with(client, namespace, &kind)
+    }
+}
+
+fn hosts(client: Client, namespace: &str) -> Api<DynamicObject> {
+    Api::namespaced_with(client, namespace, &kind())
 }
 
 fn host(name: &str, spec: &Value) -> DynamicObject {
-    let host = json!({
-        "apiVersion": "metal3.io/v1alpha1",
-        "kind": "BareMetalHost",
-        "metadata": {"name": name},
-        "spec": spec,
-    });
-    serde_json::from_value(host).unwrap()
+    DynamicObject::new(name, &kind()).data(json!({"spec": spec}))
 }
 
 /// A status that the CRD accepts, with a stamp that only an extended one knows.
