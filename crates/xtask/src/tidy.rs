@@ -182,7 +182,6 @@ fn controllers(root: &Path) -> Vec<PathBuf> {
                 .is_some_and(|name| !NOT_CONTROLLERS.iter().any(|other| name == *other))
                 && path.join("Cargo.toml").exists()
         })
-        .chain([root.join("tests/sample")])
         .collect()
 }
 
