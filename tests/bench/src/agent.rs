@@ -130,18 +130,18 @@ impl Agent {
         })
     }
 
-    /// Posts the report, as the machine does when its agent has started.
+    /// Posts the report, as the machine does when its agent has started. The answer is `{"uuid": <the node>}`.
     ///
     /// # Errors
     /// When there is no answer.
     pub async fn post(&self, ironic: &Ironic) -> anyhow::Result<(StatusCode, Value)> {
-        // The first version that has this call.
+        // In the newest versions the answer is a whole node, in this one its UUID, and every release has it.
         ironic
             .call_version(
                 Method::POST,
                 "/v1/continue_inspection",
                 Some(&self.report()),
-                "1.84",
+                "1.1",
             )
             .await
     }

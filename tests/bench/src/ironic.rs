@@ -22,6 +22,8 @@ mod settings;
 pub use settings::Options;
 use settings::{prepare, scheme, settings};
 
+const PROGRAM: &str = include_str!("../python/start_ironic.py");
+
 /// The version that the bench itself speaks: the oldest one that every release here has.
 const API_VERSION: &str = "1.81";
 
@@ -373,7 +375,8 @@ impl Ironic {
         self.manage(&body).await
     }
 
-    /// Makes a node with the fake driver, whose power changes at once or after [`Options::fake_delay`].
+    /// Makes a node with the fake driver, whose power changes at once or after [`Options::fake_delay`]. Until its first
+    /// change nobody knows its power state, and it is null.
     ///
     /// # Errors
     /// When Ironic refuses the node.
@@ -400,8 +403,8 @@ impl Ironic {
         }
         let node = self
             .wait(&uuid, "manageable", |node| {
-                let failed = node["provision_state"] == "enroll" && node["last_error"].is_string();
-                failed || node["provision_state"] == "manageable" && node["power_state"].is_string()
+                node["reservation"].is_null()
+                    && (node["provision_state"] == "manageable" || node["last_error"].is_string())
             })
             .await?;
         if node["provision_state"] != "manageable" {
@@ -412,8 +415,13 @@ impl Ironic {
 }
 
 fn launch(environment: &Path, dir: &Path) -> anyhow::Result<Service> {
-    let mut command = Command::new(environment.join("bin/ironic"));
-    command.arg("--config-file").arg(dir.join("ironic.conf"));
+    let program = dir.join("start_ironic.py");
+    std::fs::write(&program, PROGRAM)?;
+    let mut command = Command::new(environment.join("bin/python"));
+    command
+        .arg(program)
+        .arg("--config-file")
+        .arg(dir.join("ironic.conf"));
     Service::start("ironic", command, dir)
 }
 

@@ -4,6 +4,7 @@ mod chart;
 mod cluster_api;
 mod control_plane;
 mod crds;
+mod ironic;
 mod kit;
 mod model;
 mod sweeps;

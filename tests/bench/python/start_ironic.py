@@ -1,0 +1,20 @@
+"""Starts Ironic as its own start script does, in the process group of the caller.
+
+Recent releases make a session of their own. Whoever started them could then no longer kill them whole, and an Ironic
+whose tests were killed would go on for ever.
+"""
+
+import importlib.metadata
+import os
+import sys
+
+
+def stay():
+    raise PermissionError("stays in the group of its caller")
+
+
+if __name__ == "__main__":
+    os.setsid = stay
+    (script,) = importlib.metadata.entry_points(group="console_scripts", name="ironic")
+    sys.argv[0] = "ironic"
+    sys.exit(script.load()())
