@@ -1,5 +1,10 @@
 //! The Ironic of the bench is a real one: it talks Redfish to BMCs, loses its memory of nothing, and can be cut off.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on says so by panicking"
+)]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
