@@ -249,15 +249,30 @@ async fn what_is_known_to_the_process_only_is_found_out_by_the_crash_sweep() -> 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_without_precondition_is_found_out_by_the_two_replica_sweep() -> anyhow::Result<()>
 {
-    let report = two_replica_sweep(
-        &ground().await?,
-        &scenario(Mistake::ClaimWithoutPrecondition),
-    )
-    .await?;
+    let ground = ground().await?;
+    let scenario = scenario(Mistake::ClaimWithoutPrecondition);
+    let mut report = two_replica_sweep(&ground, &scenario).await?;
+    // Which guest the held replica was about to seat is chance, and now and then it is the one that the other replica
+    // seats there too. Then nothing is wrong, and the sweep has to be done again.
+    for _ in 0..2 {
+        if report.passed() {
+            report = two_replica_sweep(&ground, &scenario).await?;
+        }
+    }
     let text = broken(&report);
     // What one process alone shows would need no sweep.
     assert!(!text.contains("point:  undisturbed"), "{text}");
-    assert!(text.contains("broken: a guest's seat is its own"), "{text}");
+    // A seat that is taken from its holder breaks the one; when the taker has a seat already, it breaks the other.
+    let rules = [
+        "a guest's seat is its own",
+        "a guest holds at most one seat",
+    ];
+    assert!(
+        rules
+            .iter()
+            .any(|rule| text.contains(&format!("broken: {rule}"))),
+        "{text}"
+    );
     assert!(text.contains("by:     replica-a, write "), "{text}");
     assert!(text.contains(", which changed configmaps/s"), "{text}");
     Ok(())
