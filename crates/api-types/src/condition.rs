@@ -49,7 +49,5 @@ impl Condition {
 
 /// The condition of a type in a list.
 pub fn find<'a>(conditions: &'a [Condition], r#type: &str) -> Option<&'a Condition> {
-    conditions
-        .iter()
-        .find(|condition| condition.r#type == r#type)
+    conditions.iter().find(|condition| condition.r#type == r#type)
 }

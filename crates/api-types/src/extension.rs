@@ -133,18 +133,12 @@ fn inventory_status() -> JSONSchemaProps {
     let entry = object(
         "How one entry of the inventory is.",
         [
-            (
-                "version",
-                string("Version of the customization that this was said about."),
-            ),
+            ("version", string("Version of the customization that this was said about.")),
             (
                 "status",
                 string(&format!(
                     "How the entry is: {}.",
-                    EntryStatus::KNOWN
-                        .each_ref()
-                        .map(EntryStatus::as_str)
-                        .join(", ")
+                    EntryStatus::KNOWN.each_ref().map(EntryStatus::as_str).join(", ")
                 )),
             ),
             (
@@ -171,10 +165,7 @@ fn inventory_status() -> JSONSchemaProps {
                 object(
                     "The last cluster that could not be made from the entry.",
                     [
-                        (
-                            "clusterDeployment",
-                            string("Name of the cluster; each counts once."),
-                        ),
+                        ("clusterDeployment", string("Name of the cluster; each counts once.")),
                         ("reason", string("Why, as one word.")),
                         ("message", string("Why, for people.")),
                         ("time", time("When it was noticed.")),

@@ -116,11 +116,7 @@ impl<K: ForeignKind> Foreign<K> {
 
     /// The value of an annotation.
     pub fn annotation(&self, key: &str) -> Option<&str> {
-        self.metadata
-            .annotations
-            .as_ref()?
-            .get(key)
-            .map(String::as_str)
+        self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
     }
 
     /// The value of a label.
@@ -132,10 +128,7 @@ impl<K: ForeignKind> Foreign<K> {
 impl<K: ForeignKind<Version = ContractVersion>> Foreign<K> {
     /// The shape of this object. Without an `apiVersion` it is taken for the newer one.
     pub fn contract(&self) -> ContractVersion {
-        self.api_version
-            .as_deref()
-            .and_then(ContractVersion::from_api_version)
-            .unwrap_or_default()
+        self.api_version.as_deref().and_then(ContractVersion::from_api_version).unwrap_or_default()
     }
 }
 

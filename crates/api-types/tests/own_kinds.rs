@@ -55,20 +55,13 @@ fn schemas() -> Vec<(String, Value)> {
         .into_iter()
         .map(|(_, crd)| {
             let value = serde_json::to_value(&crd.spec.versions[0]).expect("it encodes");
-            (
-                crd.metadata.name.expect("a name"),
-                value["schema"]["openAPIV3Schema"].clone(),
-            )
+            (crd.metadata.name.expect("a name"), value["schema"]["openAPIV3Schema"].clone())
         })
         .collect()
 }
 
 fn schema_of(name: &str) -> Value {
-    schemas()
-        .into_iter()
-        .find(|(crd, _)| crd == name)
-        .expect("the CRD")
-        .1
+    schemas().into_iter().find(|(crd, _)| crd == name).expect("the CRD").1
 }
 
 #[test]
@@ -102,10 +95,7 @@ fn every_own_field_is_described() {
 
 #[test]
 fn conditions_are_a_map_by_type() {
-    for name in [
-        "baremetalhostdiscoveries.metal3.io",
-        "metal3remediations.remediation.metal3.io",
-    ] {
+    for name in ["baremetalhostdiscoveries.metal3.io", "metal3remediations.remediation.metal3.io"] {
         let schema = schema_of(name);
         let conditions = &schema["properties"]["status"]["properties"]["conditions"];
         assert_eq!(conditions["x-kubernetes-list-type"], "map");
@@ -117,12 +107,8 @@ fn conditions_are_a_map_by_type() {
 fn remediation_kinds_carry_the_contract_labels() {
     for (controller, crd) in own_crds() {
         let labels = crd.metadata.labels.unwrap_or_default();
-        let carries = labels
-            .get("cluster.x-k8s.io/v1beta1")
-            .is_some_and(|v| v == "v1alpha1")
-            && labels
-                .get("cluster.x-k8s.io/v1beta2")
-                .is_some_and(|v| v == "v1alpha1");
+        let carries = labels.get("cluster.x-k8s.io/v1beta1").is_some_and(|v| v == "v1alpha1")
+            && labels.get("cluster.x-k8s.io/v1beta2").is_some_and(|v| v == "v1alpha1");
         assert_eq!(carries, controller == "remediation");
     }
 }
@@ -134,19 +120,9 @@ fn a_discovery_offers_the_five_details_and_requires_one() {
     assert_eq!(template["required"], json!(["hardwareDetails"]));
     assert_eq!(
         template["properties"]["hardwareDetails"]["enum"],
-        json!([
-            "hostname",
-            "ip",
-            "serial-number",
-            "boot-mac",
-            "provisioning-id"
-        ])
+        json!(["hostname", "ip", "serial-number", "boot-mac", "provisioning-id"])
     );
-    assert!(
-        template["x-kubernetes-validations"]
-            .as_array()
-            .is_some_and(|rules| rules.len() == 4)
-    );
+    assert!(template["x-kubernetes-validations"].as_array().is_some_and(|rules| rules.len() == 4));
 }
 
 #[test]
@@ -183,10 +159,7 @@ fn a_remediation_reads_the_designs_spellings() {
     let strategy = template.spec.template.spec.strategy.expect("a strategy");
     assert_eq!(strategy.r#type, Some(StrategyType::Reboot));
     assert_eq!(strategy.requested_retries(), Some(3));
-    assert_eq!(
-        strategy.timeout.map(Into::into),
-        Some(std::time::Duration::from_secs(300))
-    );
+    assert_eq!(strategy.timeout.map(Into::into), Some(std::time::Duration::from_secs(300)));
 }
 
 #[test]

@@ -36,11 +36,7 @@ fn no_name_is_given_twice() {
         ("hive", include_str!("../src/names/hive.rs")),
     ] {
         let found = constants(source);
-        assert_eq!(
-            found.len(),
-            source.matches("pub const ").count(),
-            "{module}"
-        );
+        assert_eq!(found.len(), source.matches("pub const ").count(), "{module}");
         for name in found {
             if let Some(other) = seen.insert(name, module) {
                 twice.push((name, other, module));
@@ -54,10 +50,7 @@ fn no_name_is_given_twice() {
 fn own_names_stand_under_our_prefix() {
     for name in constants(include_str!("../src/names/ferrite.rs")) {
         let is_word = !name.contains('/');
-        assert!(
-            is_word || name.starts_with(names::ferrite::PREFIX),
-            "{name}"
-        );
+        assert!(is_word || name.starts_with(names::ferrite::PREFIX), "{name}");
     }
 }
 
@@ -70,11 +63,7 @@ fn a_key_that_only_begins_like_a_reboot_request_is_none() {
         ("reboot.metal3.io-x", false, false),
         ("xreboot.metal3.io/y", false, false),
     ] {
-        assert_eq!(
-            (is_reboot_request(key), is_reboot_hold(key)),
-            (request, hold),
-            "{key}"
-        );
+        assert_eq!((is_reboot_request(key), is_reboot_hold(key)), (request, hold), "{key}");
     }
 }
 
@@ -121,10 +110,7 @@ fn large_host() -> Value {
 fn a_cached_host_keeps_what_is_asked_and_drops_the_rest() {
     let host: CachedHost = read(large_host());
     assert_eq!(host.provisioning_state(), &ProvisioningState::Provisioned);
-    assert_eq!(
-        host.reboot_requests().collect::<Vec<_>>(),
-        [("reboot.metal3.io/k", "v")]
-    );
+    assert_eq!(host.reboot_requests().collect::<Vec<_>>(), [("reboot.metal3.io/k", "v")]);
     assert_eq!(
         host.mac_addresses().collect::<Vec<_>>(),
         ["52:54:00:00:00:01", "52:54:00:00:00:02"]
@@ -156,11 +142,7 @@ fn a_cached_host_names_the_path_of_a_mistake() {
 /// 64 MB for 10,000 hosts leave 6,400 bytes each, strings and the store's own share included.
 #[test]
 fn a_cached_host_leaves_room_for_ten_thousand() {
-    assert!(
-        size_of::<CachedHost>() <= 2_560,
-        "{}",
-        size_of::<CachedHost>()
-    );
+    assert!(size_of::<CachedHost>() <= 2_560, "{}", size_of::<CachedHost>());
 }
 
 #[test]
@@ -173,10 +155,7 @@ fn a_kind_is_found_under_the_version_that_is_asked_for() {
         Machine::url_path(&ContractVersion::V1Beta1, None),
         "/apis/cluster.x-k8s.io/v1beta1/machines"
     );
-    assert_eq!(
-        CachedHost::url_path(&(), None),
-        "/apis/metal3.io/v1alpha1/baremetalhosts"
-    );
+    assert_eq!(CachedHost::url_path(&(), None), "/apis/metal3.io/v1alpha1/baremetalhosts");
 }
 
 #[test]
@@ -195,12 +174,8 @@ fn each_condition_format_is_found_in_each_contract() {
         "status": {"conditions": list("deprecated"), "v1beta2": {"conditions": list("standard")}},
     }));
     for machine in [newer, older] {
-        let standard = machine
-            .condition("OwnerRemediated")
-            .expect("the standard one");
-        let deprecated = machine
-            .deprecated_condition("OwnerRemediated")
-            .expect("the other");
+        let standard = machine.condition("OwnerRemediated").expect("the standard one");
+        let deprecated = machine.deprecated_condition("OwnerRemediated").expect("the other");
         assert_eq!(standard.reason.as_deref(), Some("standard"));
         assert_eq!(deprecated.reason.as_deref(), Some("deprecated"));
     }
@@ -248,12 +223,7 @@ fn a_cluster_is_paused_by_field_or_annotation() {
 
 #[test]
 fn the_host_of_a_machine_is_the_name_half_of_its_annotation() {
-    for (value, name) in [
-        ("ns/h", Some("h")),
-        ("h", Some("h")),
-        ("ns/", None),
-        ("", None),
-    ] {
+    for (value, name) in [("ns/h", Some("h")), ("h", Some("h")), ("ns/", None), ("", None)] {
         let machine: Metal3Machine =
             read(json!({"metadata": {"annotations": {"metal3.io/BareMetalHost": value}}}));
         assert_eq!(machine.host_name(), name, "{value}");
@@ -265,10 +235,7 @@ fn a_timeout_is_read_in_each_contract() {
     for strategy in [json!({"timeout": "5m"}), json!({"timeoutSeconds": 300})] {
         let remediation: UpstreamRemediation = read(json!({"spec": {"strategy": strategy}}));
         let strategy = remediation.spec.strategy.expect("a strategy");
-        assert_eq!(
-            strategy.timeout(),
-            Ok(Some(std::time::Duration::from_secs(300)))
-        );
+        assert_eq!(strategy.timeout(), Ok(Some(std::time::Duration::from_secs(300))));
     }
 }
 
@@ -294,10 +261,7 @@ fn an_inventory_is_read_in_all_three_spellings() {
     ] {
         let pool: ClusterPool = read(json!({"spec": {"inventory": inventory}}));
         let inventory = pool.spec.inventory.expect("an inventory");
-        let names: Vec<_> = inventory
-            .entries()
-            .map(|entry| entry.name.as_str())
-            .collect();
+        let names: Vec<_> = inventory.entries().map(|entry| entry.name.as_str()).collect();
         assert_eq!(names, ["a", "b"]);
     }
 }

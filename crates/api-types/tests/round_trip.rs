@@ -114,11 +114,7 @@ fn samples() -> Vec<(&'static str, Reread, Value)> {
                 "nodeRef": reference(), "phase": "Running",
                 "initialization": {"infrastructureProvisioned": true}}))}),
         ),
-        (
-            "MachineSet",
-            reread::<MachineSet>,
-            json!({"spec": owner, "status": owner_status}),
-        ),
+        ("MachineSet", reread::<MachineSet>, json!({"spec": owner, "status": owner_status})),
         (
             "MachineDeployment",
             reread::<MachineDeployment>,
@@ -243,10 +239,7 @@ fn with_head(mut body: Value, kind: &str) -> Value {
     let object = body.as_object_mut().expect("an object");
     object.insert("apiVersion".into(), json!("group.example/v1beta2"));
     object.insert("kind".into(), json!(kind));
-    object.insert(
-        "metadata".into(),
-        json!({"name": "n", "namespace": "ns", "uid": "u"}),
-    );
+    object.insert("metadata".into(), json!({"name": "n", "namespace": "ns", "uid": "u"}));
     body
 }
 
@@ -261,9 +254,7 @@ fn add_unknown(value: &mut Value, extra: &Value) {
                     ("matchLabels" | "labels" | "annotations" | "metadata", _) => {}
                     // A map by name: its values are open, the map itself is not.
                     ("inventory", Value::Object(entries)) if entries.contains_key("a") => {
-                        entries
-                            .values_mut()
-                            .for_each(|entry| add_unknown(entry, extra));
+                        entries.values_mut().for_each(|entry| add_unknown(entry, extra));
                     }
                     (_, inner) => add_unknown(inner, extra),
                 }
@@ -331,11 +322,7 @@ fn a_malformed_field_is_named_by_its_path() {
             "status.provisioning.lastPoweredOn: ",
             error_of::<BareMetalHost>,
         ),
-        (
-            "/status/conditions/0/status",
-            "status.conditions[0].status: ",
-            error_of::<Machine>,
-        ),
+        ("/status/conditions/0/status", "status.conditions[0].status: ", error_of::<Machine>),
         (
             "/spec/inventory/ClusterDeploymentCustomizations/0/name",
             "spec.inventory.ClusterDeploymentCustomizations[0].name: ",
@@ -346,11 +333,7 @@ fn a_malformed_field_is_named_by_its_path() {
             "spec.installConfigPatches[0].path: ",
             error_of::<ClusterDeploymentCustomization>,
         ),
-        (
-            "/spec/inventory",
-            "spec.inventory: ",
-            error_of::<ClusterPool>,
-        ),
+        ("/spec/inventory", "spec.inventory: ", error_of::<ClusterPool>),
     ];
     let samples = samples();
     for (pointer, expected, error_of) in cases {

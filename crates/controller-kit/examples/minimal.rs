@@ -36,14 +36,9 @@ async fn work(kit: Kit) -> Result<(), String> {
     let controller = Controller::for_stream(maps.changes, maps.store);
     let nothing =
         |_: Arc<ConfigMap>, _: Arc<()>| async { Ok::<_, Infallible>(Action::await_change()) };
-    run::drive(
-        &kit,
-        controller,
-        Arc::new(()),
-        Duration::from_secs(60),
-        nothing,
-        |_| Class::Transient,
-    )
+    run::drive(&kit, controller, Arc::new(()), Duration::from_secs(60), nothing, |_| {
+        Class::Transient
+    })
     .await;
     Ok(())
 }

@@ -84,20 +84,12 @@ impl<K: Eq + Hash> Failures<K> {
 
     /// Forgets the object: it succeeded, or is gone.
     pub fn forget(&self, key: &K) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(key);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
     /// Counted failures in a row of this object.
     pub fn count(&self, key: &K) -> u32 {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(key)
-            .copied()
-            .unwrap_or(0)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).copied().unwrap_or(0)
     }
 }
 
@@ -155,10 +147,7 @@ mod tests {
             Retry::After(delay) => delay.as_secs(),
             Retry::OnChange => 0,
         };
-        assert_eq!(
-            [1, 2, 3, 9, 10, u32::MAX].map(seconds),
-            [1, 2, 4, 256, 300, 300]
-        );
+        assert_eq!([1, 2, 3, 9, 10, u32::MAX].map(seconds), [1, 2, 4, 256, 300, 300]);
     }
 
     #[test]

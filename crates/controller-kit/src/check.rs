@@ -76,16 +76,14 @@ pub async fn run(
         let subject = "CRDs".to_owned();
         match missing {
             Ok(missing) if missing.is_empty() => {
-                rows.push(Row {
-                    subject,
-                    result: Ok("all fields are there".to_owned()),
-                });
+                rows.push(Row { subject, result: Ok("all fields are there".to_owned()) });
             }
             Ok(missing) => {
-                rows.extend(missing.into_iter().map(|line| Row {
-                    subject: "CRD".to_owned(),
-                    result: Err(line),
-                }));
+                rows.extend(
+                    missing
+                        .into_iter()
+                        .map(|line| Row { subject: "CRD".to_owned(), result: Err(line) }),
+                );
             }
             Err(why) => rows.push(Row {
                 subject,
@@ -100,16 +98,11 @@ pub async fn run(
 }
 
 async fn permitted(client: &Client, config: &Config, permission: &Permission) -> Vec<Row> {
-    let own = config
-        .lease
-        .as_ref()
-        .and_then(|lease| lease.namespace.as_deref());
+    let own = config.lease.as_ref().and_then(|lease| lease.namespace.as_deref());
     let namespaces: Vec<Option<&str>> = match permission.place {
-        Place::Watched if !config.namespaces.is_empty() => config
-            .namespaces
-            .iter()
-            .map(|name| Some(name.as_str()))
-            .collect(),
+        Place::Watched if !config.namespaces.is_empty() => {
+            config.namespaces.iter().map(|name| Some(name.as_str())).collect()
+        }
         Place::Watched | Place::Cluster => vec![None],
         Place::Own => vec![Some(own.unwrap_or_else(|| client.default_namespace()))],
     };
@@ -123,9 +116,8 @@ async fn permitted(client: &Client, config: &Config, permission: &Permission) ->
                 Err(why) => denied.push(format!("{verb} ({why})")),
             }
         }
-        let place = namespace.map_or("all namespaces".to_owned(), |name| {
-            format!("namespace {name}")
-        });
+        let place =
+            namespace.map_or("all namespaces".to_owned(), |name| format!("namespace {name}"));
         let what = if permission.group.is_empty() {
             permission.resource.to_owned()
         } else {
@@ -156,9 +148,7 @@ async fn ask(
     let (resource, subresource) = permission
         .resource
         .split_once('/')
-        .map_or((permission.resource, None), |(resource, sub)| {
-            (resource, Some(sub))
-        });
+        .map_or((permission.resource, None), |(resource, sub)| (resource, Some(sub)));
     let attributes = ResourceAttributes {
         group: Some(permission.group.to_owned()),
         resource: Some(resource.to_owned()),
@@ -174,9 +164,7 @@ async fn ask(
         },
         ..SelfSubjectAccessReview::default()
     };
-    let answer = Api::all(client.clone())
-        .create(&PostParams::default(), &review)
-        .await?;
+    let answer = Api::all(client.clone()).create(&PostParams::default(), &review).await?;
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 
@@ -189,11 +177,7 @@ async fn within<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Res
 
 /// The table as text.
 pub fn table(rows: &[Row]) -> String {
-    let width = rows
-        .iter()
-        .map(|row| row.subject.chars().count())
-        .max()
-        .unwrap_or(0);
+    let width = rows.iter().map(|row| row.subject.chars().count()).max().unwrap_or(0);
     let line = |row: &Row| {
         let (mark, text) = match &row.result {
             Ok(found) => ("ok    ", found),

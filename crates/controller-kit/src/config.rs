@@ -36,12 +36,7 @@ pub enum Command {
 #[command(next_help_heading = "Common options")]
 pub struct Settings {
     /// Address of probes and metrics
-    #[arg(
-        long,
-        env = "FERRITE_LISTEN",
-        global = true,
-        default_value = "0.0.0.0:8080"
-    )]
+    #[arg(long, env = "FERRITE_LISTEN", global = true, default_value = "0.0.0.0:8080")]
     pub listen: String,
     /// Namespaces to work in, separated by commas; all when empty
     #[arg(long, env = "FERRITE_NAMESPACES", global = true, default_value = "")]
@@ -56,39 +51,19 @@ pub struct Settings {
     )]
     pub leader_elect: String,
     /// Namespace of the lease; the pod's own when empty
-    #[arg(
-        long,
-        env = "FERRITE_LEASE_NAMESPACE",
-        global = true,
-        default_value = ""
-    )]
+    #[arg(long, env = "FERRITE_LEASE_NAMESPACE", global = true, default_value = "")]
     pub lease_namespace: String,
     /// Name of the lease; `ferrite-<controller>` when empty
     #[arg(long, env = "FERRITE_LEASE_NAME", global = true, default_value = "")]
     pub lease_name: String,
     /// How long others wait for a holder that is silent
-    #[arg(
-        long,
-        env = "FERRITE_LEASE_DURATION",
-        global = true,
-        default_value = "15s"
-    )]
+    #[arg(long, env = "FERRITE_LEASE_DURATION", global = true, default_value = "15s")]
     pub lease_duration: String,
     /// How long the holder goes on without a renewal that succeeded
-    #[arg(
-        long,
-        env = "FERRITE_RENEW_DEADLINE",
-        global = true,
-        default_value = "10s"
-    )]
+    #[arg(long, env = "FERRITE_RENEW_DEADLINE", global = true, default_value = "10s")]
     pub renew_deadline: String,
     /// How often the holder renews
-    #[arg(
-        long,
-        env = "FERRITE_RETRY_PERIOD",
-        global = true,
-        default_value = "2s"
-    )]
+    #[arg(long, env = "FERRITE_RETRY_PERIOD", global = true, default_value = "2s")]
     pub retry_period: String,
     /// How many objects are worked on at the same time
     #[arg(long, env = "FERRITE_CONCURRENCY", global = true, default_value = "32")]
@@ -158,9 +133,7 @@ pub struct Mistakes(Vec<String>);
 impl Mistakes {
     /// Notes that `value`, given by `flag` or `env`, is not what is expected.
     pub fn add(&mut self, flag: &str, env: &str, value: &str, expected: impl Display) {
-        self.0.push(format!(
-            "{flag} ({env}): {value:?} is wrong, expected {expected}"
-        ));
+        self.0.push(format!("{flag} ({env}): {value:?} is wrong, expected {expected}"));
     }
 
     /// Reads a value, or notes the mistake and goes on with `otherwise`, which is never used
@@ -184,12 +157,7 @@ impl Mistakes {
         match value.trim().parse::<kube::core::Duration>() {
             Ok(read) if !read.is_negative() && Duration::from(read) > Duration::ZERO => read.into(),
             _ => {
-                self.add(
-                    flag,
-                    env,
-                    value,
-                    "a duration above zero such as 15s or 1m30s",
-                );
+                self.add(flag, env, value, "a duration above zero such as 15s or 1m30s");
                 Duration::from_secs(1)
             }
         }
@@ -223,20 +191,10 @@ impl Settings {
             SocketAddr::from(([0, 0, 0, 0], 8080)),
         );
         let mut namespaces: Vec<String> = Vec::new();
-        for name in self
-            .namespaces
-            .split(',')
-            .map(str::trim)
-            .filter(|name| !name.is_empty())
-        {
+        for name in self.namespaces.split(',').map(str::trim).filter(|name| !name.is_empty()) {
             if !is_label(name) {
                 let expected = format!("names of namespaces separated by commas; {name:?} is none");
-                mistakes.add(
-                    "--namespaces",
-                    "FERRITE_NAMESPACES",
-                    &self.namespaces,
-                    expected,
-                );
+                mistakes.add("--namespaces", "FERRITE_NAMESPACES", &self.namespaces, expected);
             } else if !namespaces.iter().any(|known| known == name) {
                 namespaces.push(name.to_owned());
             }
@@ -313,24 +271,13 @@ impl Settings {
         let name = given(&self.lease_name).unwrap_or_else(|| format!("ferrite-{controller}"));
         if name.len() > 253 || !name.split('.').all(is_label) {
             let expected = "an object name: lower case letters, digits, '-' and '.'";
-            mistakes.add(
-                "--lease-name",
-                "FERRITE_LEASE_NAME",
-                &self.lease_name,
-                expected,
-            );
+            mistakes.add("--lease-name", "FERRITE_LEASE_NAME", &self.lease_name, expected);
         }
         let before = mistakes.0.len();
-        let duration = mistakes.duration(
-            "--lease-duration",
-            "FERRITE_LEASE_DURATION",
-            &self.lease_duration,
-        );
-        let renew_deadline = mistakes.duration(
-            "--renew-deadline",
-            "FERRITE_RENEW_DEADLINE",
-            &self.renew_deadline,
-        );
+        let duration =
+            mistakes.duration("--lease-duration", "FERRITE_LEASE_DURATION", &self.lease_duration);
+        let renew_deadline =
+            mistakes.duration("--renew-deadline", "FERRITE_RENEW_DEADLINE", &self.renew_deadline);
         let retry_period =
             mistakes.duration("--retry-period", "FERRITE_RETRY_PERIOD", &self.retry_period);
         // Comparing with a value that could not be read would report the same mistake twice.
@@ -345,10 +292,8 @@ impl Settings {
                 );
             }
             if renew_deadline >= duration {
-                let expected = format!(
-                    "less than --lease-duration, which is {}",
-                    self.lease_duration
-                );
+                let expected =
+                    format!("less than --lease-duration, which is {}", self.lease_duration);
                 mistakes.add(
                     "--renew-deadline",
                     "FERRITE_RENEW_DEADLINE",
@@ -357,10 +302,8 @@ impl Settings {
                 );
             }
             if retry_period * 2 > renew_deadline {
-                let expected = format!(
-                    "at most half of --renew-deadline, which is {}",
-                    self.renew_deadline
-                );
+                let expected =
+                    format!("at most half of --renew-deadline, which is {}", self.renew_deadline);
                 mistakes.add(
                     "--retry-period",
                     "FERRITE_RETRY_PERIOD",
@@ -369,13 +312,7 @@ impl Settings {
                 );
             }
         }
-        LeaseConfig {
-            namespace,
-            name,
-            duration,
-            renew_deadline,
-            retry_period,
-        }
+        LeaseConfig { namespace, name, duration, renew_deadline, retry_period }
     }
 }
 

@@ -50,15 +50,8 @@ impl Field {
     /// Whether the schema that is there takes the values that ours takes, judged by the parts that
     /// decide what is kept: a description may differ.
     fn fits(&self, known: &Value) -> bool {
-        let parts = [
-            "type",
-            "x-kubernetes-preserve-unknown-fields",
-            "x-kubernetes-int-or-string",
-        ];
-        !self.replace
-            || parts
-                .iter()
-                .all(|part| known.get(part) == self.schema.get(part))
+        let parts = ["type", "x-kubernetes-preserve-unknown-fields", "x-kubernetes-int-or-string"];
+        !self.replace || parts.iter().all(|part| known.get(part) == self.schema.get(part))
     }
 }
 
@@ -76,10 +69,8 @@ pub enum Found {
 /// Looks for what is needed in a CRD. Pure: what [`extend`] does is decided here.
 pub fn look(crd: &Value, needed: &Needed) -> Found {
     let versions = crd.pointer("/spec/versions").and_then(Value::as_array);
-    let index = versions
-        .into_iter()
-        .flatten()
-        .position(|version| version["name"] == needed.version);
+    let index =
+        versions.into_iter().flatten().position(|version| version["name"] == needed.version);
     let Some(index) = index.filter(|index| crd["spec"]["versions"][index]["served"] == true) else {
         return Found::Impossible(format!(
             "{} does not serve version {}",
@@ -154,9 +145,9 @@ pub fn lacking(crd: Option<&Value>, needed: &Needed, controller: &str) -> Option
                 needed.crd, needed.version
             ))
         }
-        Found::Impossible(why) => Some(format!(
-            "{why}: install a release of its operator that fits"
-        )),
+        Found::Impossible(why) => {
+            Some(format!("{why}: install a release of its operator that fits"))
+        }
     }
 }
 
@@ -264,9 +255,8 @@ pub async fn extend(
             patch.extend(operations);
             let patch =
                 serde_json::from_value(Value::Array(patch)).map_err(|error| error.to_string())?;
-            let written: Result<DynamicObject, _> = api
-                .patch(name, &PatchParams::default(), &Patch::Json::<()>(patch))
-                .await;
+            let written: Result<DynamicObject, _> =
+                api.patch(name, &PatchParams::default(), &Patch::Json::<()>(patch)).await;
             match written {
                 Ok(_) => {
                     done.extend(lines);

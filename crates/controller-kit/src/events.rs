@@ -31,14 +31,12 @@ impl Events {
 
     /// Something went as it should.
     pub async fn normal(&self, object: &ObjectReference, reason: &str, action: &str, note: &str) {
-        self.publish(EventType::Normal, object, reason, action, note)
-            .await;
+        self.publish(EventType::Normal, object, reason, action, note).await;
     }
 
     /// Something a person should look at.
     pub async fn warning(&self, object: &ObjectReference, reason: &str, action: &str, note: &str) {
-        self.publish(EventType::Warning, object, reason, action, note)
-            .await;
+        self.publish(EventType::Warning, object, reason, action, note).await;
     }
 
     async fn publish(
@@ -61,12 +59,7 @@ impl Events {
             Ok(Err(error)) => api_error::explain(&error),
             Err(_) => "the API server did not answer in time".to_owned(),
         };
-        tracing::warn!(
-            object.name = object.name,
-            reason,
-            error = why,
-            "Could not publish event"
-        );
+        tracing::warn!(object.name = object.name, reason, error = why, "Could not publish event");
     }
 }
 

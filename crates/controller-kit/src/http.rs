@@ -30,10 +30,7 @@ impl Liveness {
 
     /// The loop ended as it should.
     pub fn done(&self, name: &'static str) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(name);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
     /// The loops that are stuck, one line each.
@@ -88,9 +85,7 @@ async fn live(State(shown): State<Shown>) -> (StatusCode, String) {
 
 async fn ready(State(shown): State<Shown>, RawQuery(query): RawQuery) -> (StatusCode, String) {
     let verbose = query.is_some_and(|query| {
-        query
-            .split('&')
-            .any(|word| word == "verbose" || word.starts_with("verbose="))
+        query.split('&').any(|word| word == "verbose" || word.starts_with("verbose="))
     });
     let mut text = shown.readiness.describe(verbose);
     if shown.readiness.is_ready() {

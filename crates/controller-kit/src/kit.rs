@@ -40,21 +40,13 @@ pub struct Kit {
 impl Kit {
     /// All handles for one process.
     pub fn new(config: Config, client: Client, metrics: Metrics, shutdown: Shutdown) -> Self {
-        let host = std::env::var("POD_NAME")
-            .or_else(|_| std::env::var("HOSTNAME"))
-            .unwrap_or_default();
-        let host = if host.is_empty() {
-            config.controller
-        } else {
-            &host
-        };
+        let host =
+            std::env::var("POD_NAME").or_else(|_| std::env::var("HOSTNAME")).unwrap_or_default();
+        let host = if host.is_empty() { config.controller } else { &host };
         let identity = format!("{host}_{:08x}", backoff::random() >> 32);
         let events = Events::new(client.clone(), config.controller, host);
-        let leadership = if config.lease.is_some() {
-            Leadership::none()
-        } else {
-            Leadership::always()
-        };
+        let leadership =
+            if config.lease.is_some() { Leadership::none() } else { Leadership::always() };
         Self {
             config: Arc::new(config),
             identity: identity.into(),
@@ -76,12 +68,7 @@ impl Kit {
     /// One item each time acting becomes possible: then everything has to be looked at, since what
     /// changed before was not acted on.
     pub fn allowed(&self) -> impl Stream<Item = ()> + Send + use<> {
-        let start = (
-            self.clone(),
-            self.readiness.subscribe(),
-            self.leadership.subscribe(),
-            false,
-        );
+        let start = (self.clone(), self.readiness.subscribe(), self.leadership.subscribe(), false);
         futures_util::stream::unfold(
             start,
             async |(kit, mut conditions, mut leadership, mut before)| {

@@ -79,11 +79,7 @@ pub fn next(me: &str, timing: &LeaseConfig, view: &View, now: Duration) -> Next 
     match (&view.record, view.held_since) {
         (Some(record), Some(sent)) if record.holder == me => {
             let due = sent + timing.retry_period;
-            if now >= due {
-                Next::Renew
-            } else {
-                Next::WaitUntil(due)
-            }
+            if now >= due { Next::Renew } else { Next::WaitUntil(due) }
         }
         (_, Some(_)) => Next::Lost,
         (None, None) => Next::Create,
@@ -92,19 +88,14 @@ pub fn next(me: &str, timing: &LeaseConfig, view: &View, now: Duration) -> Next 
         (Some(record), None) => {
             // The longer of both waits: a holder with other settings gets what it counts on.
             let free = view.seen + record.duration.max(timing.duration);
-            if now >= free {
-                Next::Take
-            } else {
-                Next::WaitUntil(free)
-            }
+            if now >= free { Next::Take } else { Next::WaitUntil(free) }
         }
     }
 }
 
 /// Whether a holder may act at `now`.
 pub fn is_valid(timing: &LeaseConfig, view: &View, now: Duration) -> bool {
-    view.held_since
-        .is_some_and(|sent| now < sent + timing.renew_deadline)
+    view.held_since.is_some_and(|sent| now < sent + timing.renew_deadline)
 }
 
 /// Whether this process leads. Clones share the answer.
@@ -121,19 +112,14 @@ struct Shared {
 impl Leadership {
     /// Not held, until the lease is taken.
     pub(crate) fn none() -> Self {
-        Self(Arc::new(Shared {
-            fence: Mutex::new(None),
-            changed: watch::Sender::new(()),
-        }))
+        Self(Arc::new(Shared { fence: Mutex::new(None), changed: watch::Sender::new(()) }))
     }
 
     /// Held for good: there is no election.
     pub fn always() -> Self {
         let leadership = Self::none();
         // A century: there is no greatest instant.
-        leadership.set(Some(
-            Instant::now() + Duration::from_secs(100 * 365 * 24 * 3600),
-        ));
+        leadership.set(Some(Instant::now() + Duration::from_secs(100 * 365 * 24 * 3600)));
         leadership
     }
 
@@ -197,10 +183,7 @@ pub enum End {
 
 /// Takes the lease when it is free and keeps it. Drop the work first, then ask for the release.
 pub async fn keep(kit: &Kit, timing: &LeaseConfig, release: impl Future<Output = ()>) -> End {
-    let namespace = timing
-        .namespace
-        .as_deref()
-        .unwrap_or_else(|| kit.client.default_namespace());
+    let namespace = timing.namespace.as_deref().unwrap_or_else(|| kit.client.default_namespace());
     let mut keeper = Keeper {
         api: Api::namespaced(kit.client.clone(), namespace),
         me: kit.identity.to_string(),
@@ -211,10 +194,7 @@ pub async fn keep(kit: &Kit, timing: &LeaseConfig, release: impl Future<Output =
         patience: timing.renew_deadline / 2,
         failing: false,
     };
-    let master = kit
-        .metrics
-        .master
-        .with_label_values(&[timing.name.as_str()]);
+    let master = kit.metrics.master.with_label_values(&[timing.name.as_str()]);
     let leadership = kit.leadership.clone();
     let end = tokio::select! {
         () = release => End::Released,
@@ -246,9 +226,7 @@ impl Keeper {
     async fn turn(&mut self, liveness: &Liveness, master: &prometheus::IntGauge) {
         let only_this =
             watcher::Config::default().fields(&format!("metadata.name={}", self.timing.name));
-        let mut changes = watcher(self.api.clone(), only_this)
-            .default_backoff()
-            .boxed();
+        let mut changes = watcher(self.api.clone(), only_this).default_backoff().boxed();
         loop {
             liveness.beat("lease", self.timing.duration * 4);
             let now = self.start.elapsed();
@@ -284,19 +262,9 @@ impl Keeper {
         let name = self.timing.name.clone();
         let write = async |keeper: &Self, spec: LeaseSpec| match keeper.version() {
             None => {
-                let metadata = ObjectMeta {
-                    name: Some(name.clone()),
-                    ..ObjectMeta::default()
-                };
-                let lease = Lease {
-                    metadata,
-                    spec: Some(spec),
-                };
-                keeper
-                    .api
-                    .create(&PostParams::default(), &lease)
-                    .await
-                    .map(Some)
+                let metadata = ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() };
+                let lease = Lease { metadata, spec: Some(spec) };
+                keeper.api.create(&PostParams::default(), &lease).await.map(Some)
             }
             Some(version) => keeper.patch(version, &spec).await.map(Some),
         };
@@ -315,8 +283,7 @@ impl Keeper {
                         tracing::info!(lease.name = name, lease.holder = self.me, "Took the lease");
                     }
                     self.view.held_since = Some(sent);
-                    self.leadership
-                        .set(Some(self.start + sent + self.timing.renew_deadline));
+                    self.leadership.set(Some(self.start + sent + self.timing.renew_deadline));
                 }
                 self.failing = false;
                 return true;
@@ -334,11 +301,7 @@ impl Keeper {
         // A request without an answer may have been carried out.
         self.view.fresh = false;
         if !self.failing {
-            tracing::warn!(
-                lease.name = name,
-                error = problem,
-                "Could not read or write the lease"
-            );
+            tracing::warn!(lease.name = name, error = problem, "Could not read or write the lease");
         }
         self.failing = true;
         false
@@ -347,13 +310,9 @@ impl Keeper {
     fn saw(&mut self, lease: Option<&Lease>) {
         let record = lease.map(|lease| {
             let spec = lease.spec.as_ref();
-            let seconds = spec
-                .and_then(|spec| spec.lease_duration_seconds)
-                .unwrap_or(0);
+            let seconds = spec.and_then(|spec| spec.lease_duration_seconds).unwrap_or(0);
             Record {
-                holder: spec
-                    .and_then(|spec| spec.holder_identity.clone())
-                    .unwrap_or_default(),
+                holder: spec.and_then(|spec| spec.holder_identity.clone()).unwrap_or_default(),
                 duration: Duration::from_secs(u64::try_from(seconds).unwrap_or(0)),
                 version: lease.metadata.resource_version.clone().unwrap_or_default(),
             }
@@ -374,10 +333,7 @@ impl Keeper {
     }
 
     fn version(&self) -> Option<&str> {
-        self.view
-            .record
-            .as_ref()
-            .map(|record| record.version.as_str())
+        self.view.record.as_ref().map(|record| record.version.as_str())
     }
 
     fn spec(&self, step: Next) -> LeaseSpec {
@@ -393,13 +349,7 @@ impl Keeper {
 
     async fn patch(&self, version: &str, spec: &LeaseSpec) -> Result<Lease, kube::Error> {
         let patch = serde_json::json!({ "metadata": { "resourceVersion": version }, "spec": spec });
-        self.api
-            .patch(
-                &self.timing.name,
-                &PatchParams::default(),
-                &Patch::Merge(patch),
-            )
-            .await
+        self.api.patch(&self.timing.name, &PatchParams::default(), &Patch::Merge(patch)).await
     }
 
     /// Leaves the lease free, so that the next one need not wait. What does not work is left to time.
@@ -418,15 +368,8 @@ impl Keeper {
         let freed = async {
             // A renewal that was cut off may have changed the version after all.
             let lease = self.api.get(&self.timing.name).await?;
-            let holder = lease
-                .spec
-                .as_ref()
-                .and_then(|spec| spec.holder_identity.as_deref());
-            let version = lease
-                .metadata
-                .resource_version
-                .as_deref()
-                .unwrap_or_default();
+            let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
+            let version = lease.metadata.resource_version.as_deref().unwrap_or_default();
             if holder == Some(&*self.me) {
                 self.patch(version, &spec).await?;
             }
@@ -435,10 +378,7 @@ impl Keeper {
         match tokio::time::timeout(Duration::from_millis(300), freed).await {
             Ok(Ok(())) => tracing::info!(lease.name = self.timing.name, "Released the lease"),
             Ok(Err(error)) => {
-                tracing::warn!(
-                    error = api_error::explain(&error),
-                    "Could not release the lease"
-                );
+                tracing::warn!(error = api_error::explain(&error), "Could not release the lease");
             }
             Err(_) => {
                 let error = "the API server did not answer in time";

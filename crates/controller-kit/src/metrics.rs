@@ -15,9 +15,8 @@ use prometheus::{
     Opts, Registry, TextEncoder,
 };
 
-const SECONDS: &[f64] = &[
-    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
-];
+const SECONDS: &[f64] =
+    &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
 /// The process' metrics; clones share them. A controller registers its own in [`Metrics::registry`].
 #[derive(Clone)]
@@ -41,10 +40,7 @@ impl Metrics {
     pub fn new(controller: &str) -> Result<Self, prometheus::Error> {
         let registry = Registry::new();
         let counter = |name: &str, help: &str, labels: &[&str]| {
-            register(
-                &registry,
-                IntCounterVec::new(Opts::new(name, help), labels)?,
-            )
+            register(&registry, IntCounterVec::new(Opts::new(name, help), labels)?)
         };
         let gauge = |name: &str, help: &str, labels: &[&str]| {
             register(&registry, IntGaugeVec::new(Opts::new(name, help), labels)?)
@@ -77,11 +73,7 @@ impl Metrics {
                     one,
                 )?,
             )?,
-            active: gauge(
-                "controller_runtime_active_workers",
-                "Reconciles under way",
-                one,
-            )?,
+            active: gauge("controller_runtime_active_workers", "Reconciles under way", one)?,
             most_active: gauge(
                 "controller_runtime_max_concurrent_reconciles",
                 "Most reconciles at the same time",
@@ -112,16 +104,11 @@ impl Metrics {
         metrics.seconds.with_label_values(&[controller]);
         metrics.active.with_label_values(&[controller]);
         let build = GaugeVec::new(
-            Opts::new(
-                "ferrite_build_info",
-                "Always 1; the labels say what was built",
-            ),
+            Opts::new("ferrite_build_info", "Always 1; the labels say what was built"),
             &["version", "revision"],
         )?;
         let revision = option_env!("FERRITE_REVISION").unwrap_or("unknown");
-        build
-            .with_label_values(&[env!("CARGO_PKG_VERSION"), revision])
-            .set(1.0);
+        build.with_label_values(&[env!("CARGO_PKG_VERSION"), revision]).set(1.0);
         registry.register(Box::new(build))?;
         registry.register(Box::new(ProcessCollector::for_self()))?;
         Ok(metrics)
@@ -163,10 +150,7 @@ impl<S> tower::Layer<S> for Metrics {
     type Service = Counted<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Counted {
-            inner,
-            requests: self.requests.clone(),
-        }
+        Counted { inner, requests: self.requests.clone() }
     }
 }
 
@@ -202,9 +186,7 @@ where
                 |_| "<error>".to_owned(),
                 |answer| answer.status().as_u16().to_string(),
             );
-            requests
-                .with_label_values(&[code.as_str(), method.as_str()])
-                .inc();
+            requests.with_label_values(&[code.as_str(), method.as_str()]).inc();
             answer
         })
     }

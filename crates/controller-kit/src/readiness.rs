@@ -46,18 +46,12 @@ impl Readiness {
 
     /// Whether every condition holds.
     pub fn is_ready(&self) -> bool {
-        self.0
-            .borrow()
-            .values()
-            .all(|condition| condition.lacking.is_none())
+        self.0.borrow().values().all(|condition| condition.lacking.is_none())
     }
 
     /// Whether every condition that gates the work holds.
     pub fn may_act(&self) -> bool {
-        self.0
-            .borrow()
-            .values()
-            .all(|condition| !condition.gates || condition.lacking.is_none())
+        self.0.borrow().values().all(|condition| !condition.gates || condition.lacking.is_none())
     }
 
     /// Returns at the next change of any condition after `seen` was taken.
@@ -133,9 +127,6 @@ mod tests {
         readiness.ready("a");
         readiness.not_ready("b", "give it c");
         assert_eq!(readiness.describe(false), "[-]b failed: give it c\n");
-        assert_eq!(
-            readiness.describe(true),
-            "[+]a ok\n[-]b failed: give it c\n"
-        );
+        assert_eq!(readiness.describe(true), "[+]a ok\n[-]b failed: give it c\n");
     }
 }

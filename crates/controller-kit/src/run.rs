@@ -68,14 +68,11 @@ where
     }
     // Two providers may be compiled in by others; the first word decides.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let runtime = match tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-    {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(&format!("Cannot start threads: {error}")),
-    };
+    let runtime =
+        match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => return fail(&format!("Cannot start threads: {error}")),
+        };
     let outcome = runtime.block_on(async {
         match command {
             Command::Run | Command::Crds => {
@@ -108,11 +105,7 @@ where
         .map_err(|error| format!("Cannot set up metrics: {error}"))?;
     let client = client(&config, &metrics).await?;
     let kit = Kit::new(config, client, metrics, shutdown);
-    tracing::info!(
-        identity = &*kit.identity,
-        version = env!("CARGO_PKG_VERSION"),
-        "Started"
-    );
+    tracing::info!(identity = &*kit.identity, version = env!("CARGO_PKG_VERSION"), "Started");
     start(kit, listener, &needs.fields, work).await
 }
 
@@ -237,10 +230,7 @@ pub async fn client(config: &Config, metrics: &Metrics) -> Result<Client, String
     connection.default_retry = false;
     connection.connect_timeout = Some(Duration::from_secs(5));
     let builder = ClientBuilder::try_from(connection).map_err(|error| {
-        format!(
-            "The kubeconfig does not make a client: {}",
-            api_error::chain(&error)
-        )
+        format!("The kubeconfig does not make a client: {}", api_error::chain(&error))
     })?;
     Ok(builder.with_layer(metrics).build())
 }
@@ -265,10 +255,7 @@ pub async fn drive<K, C, F, W, E>(
 {
     let name = kit.config.controller;
     let limit = kit.config.concurrency;
-    kit.metrics
-        .most_active
-        .with_label_values(&[name])
-        .set(i64::from(limit));
+    kit.metrics.most_active.with_label_values(&[name]).set(i64::from(limit));
     let failures = Arc::new(Failures::<ObjectRef<K>>::default());
     let (inner_kit, inner_failures) = (kit.clone(), failures.clone());
     let pass = move |object: Arc<K>, context: Arc<C>| {
@@ -328,36 +315,23 @@ where
     let _working = metrics.working(name);
     let start = Instant::now();
     let ended = tokio::time::timeout(deadline, work).await;
-    metrics
-        .seconds
-        .with_label_values(&[name])
-        .observe(start.elapsed().as_secs_f64());
+    metrics.seconds.with_label_values(&[name]).observe(start.elapsed().as_secs_f64());
     let (class, problem) = match ended {
         Ok(Ok(action)) => {
             failures.forget(&key);
-            let result = if action == Action::await_change() {
-                "success"
-            } else {
-                "requeue_after"
-            };
+            let result = if action == Action::await_change() { "success" } else { "requeue_after" };
             metrics.reconciles.with_label_values(&[name, result]).inc();
             return action;
         }
         Ok(Err(error)) => (class(&error), api_error::chain(&error)),
         Err(_) => {
             metrics.timeouts.with_label_values(&[name]).inc();
-            (
-                Class::Timeout,
-                format!("gave up after {} s", deadline.as_secs()),
-            )
+            (Class::Timeout, format!("gave up after {} s", deadline.as_secs()))
         }
     };
     if matches!(class, Class::Conflict | Class::NotFound) {
         // The normal course of things: neither an error in the metrics nor a line for a person.
-        metrics
-            .reconciles
-            .with_label_values(&[name, "requeue_after"])
-            .inc();
+        metrics.reconciles.with_label_values(&[name, "requeue_after"]).inc();
         tracing::debug!(reason = problem, class = ?class, "Superseded, looking again");
     } else {
         metrics.reconciles.with_label_values(&[name, "error"]).inc();

@@ -13,10 +13,8 @@ pub fn init(config: &Config) {
     let _ = match config.log_format {
         LogFormat::Text => registry.with(tracing_subscriber::fmt::layer()).try_init(),
         LogFormat::Json => {
-            let layer = tracing_subscriber::fmt::layer()
-                .json()
-                .flatten_event(true)
-                .with_span_list(false);
+            let layer =
+                tracing_subscriber::fmt::layer().json().flatten_event(true).with_span_list(false);
             registry.with(layer).try_init()
         }
     };

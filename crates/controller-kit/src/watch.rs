@@ -85,9 +85,7 @@ where
         vec![Api::all(kit.client.clone())]
     } else {
         let namespaces = kit.config.namespaces.iter();
-        namespaces
-            .map(|namespace| Api::namespaced(kit.client.clone(), namespace))
-            .collect()
+        namespaces.map(|namespace| Api::namespaced(kit.client.clone(), namespace)).collect()
     };
     watched(kit, apis, config)
 }
@@ -112,8 +110,7 @@ where
 {
     let kind = K::kind(&()).into_owned();
     let condition = format!("watch/{kind}");
-    kit.readiness
-        .require(&condition, &format!("{kind} is not listed yet"));
+    kit.readiness.require(&condition, &format!("{kind} is not listed yet"));
     let (store, writer) = reflector::store();
     let undecodable = Undecodable::default();
     let feed = Feed {
@@ -131,18 +128,10 @@ where
     for (index, api) in apis.into_iter().enumerate() {
         // Smaller pages than usual: a page is in memory as a whole while it is decoded.
         let config = config.clone().page_size(200);
-        events.push(
-            watcher(api, config)
-                .default_backoff()
-                .map(move |event| (index, event))
-                .boxed(),
-        );
+        events
+            .push(watcher(api, config).default_backoff().map(move |event| (index, event)).boxed());
     }
-    Watched {
-        store,
-        changes: changes(feed, events).boxed(),
-        undecodable,
-    }
+    Watched { store, changes: changes(feed, events).boxed(), undecodable }
 }
 
 fn changes<K, S>(feed: Feed<K>, events: S) -> impl Stream<Item = Result<K, watcher::Error>> + Send
@@ -153,10 +142,7 @@ where
     futures_util::stream::unfold((feed, events), async |(mut feed, mut events)| {
         let (index, event) = events.next().await?;
         let changed = feed.apply(index, event);
-        Some((
-            futures_util::stream::iter(changed.into_iter().map(Ok)),
-            (feed, events),
-        ))
+        Some((futures_util::stream::iter(changed.into_iter().map(Ok)), (feed, events)))
     })
     .flatten()
 }
@@ -217,10 +203,7 @@ where
         match object {
             Ok(mut object) => {
                 object.meta_mut().managed_fields = None;
-                self.report(
-                    &key(object.meta().namespace.as_deref(), &object.name_any()),
-                    None,
-                );
+                self.report(&key(object.meta().namespace.as_deref(), &object.name_any()), None);
                 let known = self.store.get(&ObjectRef::from_obj(&object));
                 // A new list shows what we know already; nobody needs to look at it again.
                 if known.is_some_and(|known| {
@@ -228,8 +211,7 @@ where
                 }) {
                     return Vec::new();
                 }
-                self.writer
-                    .apply_watcher_event(&watcher::Event::Apply(object.clone()));
+                self.writer.apply_watcher_event(&watcher::Event::Apply(object.clone()));
                 vec![object]
             }
             Err((meta, problem)) => {
@@ -264,8 +246,7 @@ where
         let Some(known) = self.store.get(reference) else {
             return Vec::new();
         };
-        self.writer
-            .apply_watcher_event(&watcher::Event::Delete((*known).clone()));
+        self.writer.apply_watcher_event(&watcher::Event::Delete((*known).clone()));
         vec![(*known).clone()]
     }
 
@@ -280,10 +261,7 @@ where
                 gone.insert(reference);
             }
         }
-        let changed = gone
-            .iter()
-            .flat_map(|reference| self.remove(reference))
-            .collect();
+        let changed = gone.iter().flat_map(|reference| self.remove(reference)).collect();
         if !self.listed[index] {
             self.listed[index] = true;
             if self.listed.iter().all(|listed| *listed) {
@@ -298,8 +276,7 @@ where
     fn fill(&mut self) {
         self.writer.apply_watcher_event(&watcher::Event::Init);
         for object in self.store.state() {
-            self.writer
-                .apply_watcher_event(&watcher::Event::InitApply((*object).clone()));
+            self.writer.apply_watcher_event(&watcher::Event::InitApply((*object).clone()));
         }
         self.writer.apply_watcher_event(&watcher::Event::InitDone);
     }
@@ -307,11 +284,7 @@ where
     fn failed(&mut self, index: usize, error: &watcher::Error) {
         let problem = api_error::explain_watch(error);
         if !self.failing[index] {
-            tracing::warn!(
-                object.kind = self.kind,
-                error = problem,
-                "Watch failed, trying again"
-            );
+            tracing::warn!(object.kind = self.kind, error = problem, "Watch failed, trying again");
         }
         self.failing[index] = true;
         if !self.listed[index] {
@@ -342,11 +315,7 @@ where
             None => drop(all.remove(key)),
         }
         let count = i64::try_from(all.len()).unwrap_or(i64::MAX);
-        self.kit
-            .metrics
-            .undecodable
-            .with_label_values(&[self.kind.as_str()])
-            .set(count);
+        self.kit.metrics.undecodable.with_label_values(&[self.kind.as_str()]).set(count);
     }
 }
 
@@ -369,10 +338,7 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Guarded<K> {
             Err(problem) => {
                 let partial =
                     PartialObjectMeta::<k8s_openapi::api::core::v1::ConfigMap>::deserialize(&value);
-                Err((
-                    partial.map_err(D::Error::custom)?.metadata,
-                    problem.to_string(),
-                ))
+                Err((partial.map_err(D::Error::custom)?.metadata, problem.to_string()))
             }
         }))
     }
@@ -423,10 +389,7 @@ mod tests {
         let Guarded(pod) = serde_json::from_value::<Guarded<Pod>>(pod).unwrap();
         let (meta, problem) = pod.unwrap_err();
         assert_eq!(meta.resource_version.as_deref(), Some("7"));
-        assert!(
-            problem.starts_with("spec.containers[0].ports: "),
-            "{problem}"
-        );
+        assert!(problem.starts_with("spec.containers[0].ports: "), "{problem}");
     }
 
     #[test]

@@ -68,8 +68,7 @@ impl Client {
     /// state only once it is reached.
     pub async fn set_power(&self, id: &str, target: PowerTarget) -> Result<()> {
         let path = node_path(id, "/states/power")?;
-        self.send(Call::new(Method::PUT, path).body(target.body()))
-            .await
+        self.send(Call::new(Method::PUT, path).body(target.body())).await
     }
 
     /// Asks for a step in the node's life, such as `manage`, `provide` or `abort`.
@@ -109,8 +108,7 @@ impl Client {
 
     /// Removes a node with its ports.
     pub async fn delete_node(&self, id: &str) -> Result<()> {
-        self.send(Call::new(Method::DELETE, node_path(id, "")?))
-            .await
+        self.send(Call::new(Method::DELETE, node_path(id, "")?)).await
     }
 }
 
@@ -134,10 +132,7 @@ mod tests {
 
     #[test]
     fn names_with_a_namespace_are_names() {
-        assert_eq!(
-            node_path("ns~a.b_c-1", "/ports").unwrap(),
-            "nodes/ns~a.b_c-1/ports"
-        );
+        assert_eq!(node_path("ns~a.b_c-1", "/ports").unwrap(), "nodes/ns~a.b_c-1/ports");
         for id in ["", ".", "..", "a/b", "a?b", "a%2e", "a b", "ä"] {
             assert!(node_path(id, "").is_err(), "{id:?}");
         }

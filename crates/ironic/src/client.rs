@@ -133,9 +133,7 @@ impl Call {
 
 fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    ["password", "secret", "token", "priv", "auth"]
-        .iter()
-        .any(|word| name.contains(word))
+    ["password", "secret", "token", "priv", "auth"].iter().any(|word| name.contains(word))
 }
 
 /// Texts below a name that sounds secret, and in a patch whose path does.
@@ -200,23 +198,17 @@ impl Client {
         let call = Call::get("");
         // Whoever asks for a node must not be told that it is gone, only because the address is
         // another service's.
-        let answer = self
-            .once(&call, None)
-            .await
-            .map_err(|error| match error.class() {
-                Class::NotFound | Class::Refused => not_ironic().of("GET", "/v1/"),
-                _ => error,
-            })?;
+        let answer = self.once(&call, None).await.map_err(|error| match error.class() {
+            Class::NotFound | Class::Refused => not_ironic().of("GET", "/v1/"),
+            _ => error,
+        })?;
         let named = |error: Error| error.of("GET", "/v1/");
         let (min, max) = offer(&answer).map_err(named)?;
         let version = Version::choose(min, max).map_err(|error| {
             *lock(&self.inner.spoken) = None;
             named(error)
         })?;
-        self.agree(Spoken {
-            version,
-            offered: max,
-        });
+        self.agree(Spoken { version, offered: max });
         Ok(version)
     }
 
@@ -294,13 +286,7 @@ impl Client {
         let method = call.method.as_str();
         match result {
             Ok(answer) => {
-                tracing::debug!(
-                    method,
-                    path,
-                    millis,
-                    bytes = answer.body.len(),
-                    "Ironic answered"
-                );
+                tracing::debug!(method, path, millis, bytes = answer.body.len(), "Ironic answered");
                 Ok(answer)
             }
             Err(error) => {
@@ -318,11 +304,7 @@ impl Client {
 
     async fn exchange(&self, call: &Call, version: Option<Version>) -> Result<Answer> {
         let inner = &*self.inner;
-        let _reading = if call.reads() {
-            Some(permit(&inner.reading).await?)
-        } else {
-            None
-        };
+        let _reading = if call.reads() { Some(permit(&inner.reading).await?) } else { None };
         let _connection = permit(&inner.all).await?;
 
         self.look_at_files(false);
@@ -353,11 +335,7 @@ impl Client {
             .headers()
             .get(MAX_VERSION_HEADER)
             .and_then(|value| Version::parse(value.to_str().ok()?));
-        let most = if status.is_success() {
-            call.max_answer
-        } else {
-            MAX_ERROR
-        };
+        let most = if status.is_success() { call.max_answer } else { MAX_ERROR };
         let announced = response.content_length().unwrap_or(0);
         let mut body = Vec::new();
         let mut complete = announced <= most as u64;
@@ -441,11 +419,7 @@ fn transport(error: &reqwest::Error, reads: bool, settings: &Settings) -> Error 
         } else {
             ""
         };
-        let what = if error.is_connect() {
-            "no connection"
-        } else {
-            "the connection broke"
-        };
+        let what = if error.is_connect() { "no connection" } else { "the connection broke" };
         Error::new(Class::Unreachable, format!("{what}: {why}{hint}"))
     };
     error.perhaps_done(maybe_done)
@@ -463,15 +437,10 @@ fn offer(answer: &Answer) -> Result<(Version, Version)> {
         min_version: String,
         version: String,
     }
-    let read = serde_json::from_slice::<Root>(&answer.body)
-        .ok()
-        .and_then(|root| {
-            let max = Version::parse(&root.version.version)?;
-            Some((
-                Version::parse(&root.version.min_version).unwrap_or(Version(1)),
-                max,
-            ))
-        });
+    let read = serde_json::from_slice::<Root>(&answer.body).ok().and_then(|root| {
+        let max = Version::parse(&root.version.version)?;
+        Some((Version::parse(&root.version.min_version).unwrap_or(Version(1)), max))
+    });
     read.ok_or_else(not_ironic)
 }
 
@@ -519,12 +488,7 @@ mod tests {
 
     #[test]
     fn the_offer_is_read_from_the_root_and_nothing_else() {
-        let read = |body: &str| {
-            offer(&Answer {
-                body: body.as_bytes().to_vec(),
-                offered: None,
-            })
-        };
+        let read = |body: &str| offer(&Answer { body: body.as_bytes().to_vec(), offered: None });
         let root = r#"{"id": "v1", "version": {"min_version": "1.1", "version": "1.115"}}"#;
         assert_eq!(read(root).unwrap(), (Version(1), Version(115)));
         for other in ["<html>", "{}", r#"{"version": {"version": "2.0"}}"#] {

@@ -69,10 +69,7 @@ impl Class {
 
     /// Whether the same request may succeed later without anybody changing anything.
     pub fn is_transient(self) -> bool {
-        matches!(
-            self,
-            Self::Locked | Self::Busy | Self::Unreachable | Self::Timeout | Self::Server
-        )
+        matches!(self, Self::Locked | Self::Busy | Self::Unreachable | Self::Timeout | Self::Server)
     }
 
     /// What the reader can do, where the class says it.
@@ -101,13 +98,7 @@ pub struct Error {
 
 impl Error {
     pub(crate) fn new(class: Class, text: impl Into<String>) -> Self {
-        Self {
-            class,
-            text: shorten(&text.into()),
-            request: None,
-            status: None,
-            maybe_done: false,
-        }
+        Self { class, text: shorten(&text.into()), request: None, status: None, maybe_done: false }
     }
 
     /// Names the request, without its query and body.
@@ -231,10 +222,7 @@ fn words(inner: &Value) -> Option<&str> {
 
 /// One line of bounded length: it ends up in conditions, events and logs.
 fn shorten(text: &str) -> String {
-    let clean: String = text
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
+    let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let clean = clean.trim();
     if clean.chars().count() <= MAX_TEXT {
         return clean.to_owned();
@@ -274,9 +262,7 @@ mod tests {
 
     fn fault(text: &str) -> Vec<u8> {
         let inner = serde_json::json!({"faultcode": "Client", "faultstring": text});
-        serde_json::json!({"error_message": inner.to_string()})
-            .to_string()
-            .into_bytes()
+        serde_json::json!({"error_message": inner.to_string()}).to_string().into_bytes()
     }
 
     fn class(status: u16, body: &[u8]) -> Class {

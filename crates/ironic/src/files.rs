@@ -45,11 +45,7 @@ impl Material {
                 Error::new(Class::Invalid, format!("{} is not text", path.display()))
             })?;
             let text = text.trim();
-            Ok(if text.is_empty() {
-                before.clone()
-            } else {
-                Some(text.to_owned())
-            })
+            Ok(if text.is_empty() { before.clone() } else { Some(text.to_owned()) })
         };
         Ok(Self {
             ca: content(&settings.ca_file)?.or_else(|| before.ca.clone()),
@@ -98,10 +94,7 @@ impl Material {
         } else if let Some(pem) = &self.ca {
             let path = settings.ca_file.display();
             let invalid = |why: String| {
-                Error::new(
-                    Class::Invalid,
-                    format!("{path} holds no certificate: {why}"),
-                )
+                Error::new(Class::Invalid, format!("{path} holds no certificate: {why}"))
             };
             let certs = Certificate::from_pem_bundle(pem).map_err(|e| invalid(cause(&e)))?;
             if certs.is_empty() {
@@ -149,10 +142,9 @@ fn content(path: &Path) -> Result<Option<Vec<u8>>, Error> {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             Ok(None)
         }
-        Err(error) => Err(Error::new(
-            Class::Invalid,
-            format!("cannot read {}: {error}", path.display()),
-        )),
+        Err(error) => {
+            Err(Error::new(Class::Invalid, format!("cannot read {}: {error}", path.display())))
+        }
     }
 }
 

@@ -36,10 +36,7 @@ where
     let Value::Array(items) = value else {
         return Ok(Vec::new());
     };
-    Ok(items
-        .into_iter()
-        .filter_map(|item| serde_json::from_value(item).ok())
-        .collect())
+    Ok(items.into_iter().filter_map(|item| serde_json::from_value(item).ok()).collect())
 }
 
 /// A whole number, also where it came as a fraction or as text. Fractions are cut off.
@@ -59,10 +56,7 @@ where
     Ok(text.parse().ok().or_else(|| {
         let number = text.parse::<f64>().ok()?;
         // Beyond 2^53 a fraction no longer says which whole number was meant.
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "the range was just checked"
-        )]
+        #[expect(clippy::cast_possible_truncation, reason = "the range was just checked")]
         (number.abs() < 9e15).then_some(number as i64)
     }))
 }

@@ -205,10 +205,7 @@ mod tests {
     #[test]
     fn only_soft_targets_carry_a_timeout_of_at_least_a_second() {
         let soft = PowerTarget::SoftOff(Duration::from_millis(10)).body();
-        assert_eq!(
-            soft,
-            serde_json::json!({"target": "soft power off", "timeout": 1})
-        );
+        assert_eq!(soft, serde_json::json!({"target": "soft power off", "timeout": 1}));
         let hard = PowerTarget::Off.body();
         assert_eq!(hard, serde_json::json!({"target": "power off"}));
     }
@@ -216,13 +213,8 @@ mod tests {
     #[test]
     fn a_patch_is_written_as_json_patch() {
         let ops = [
-            PatchOp::Add {
-                path: "/extra/a".into(),
-                value: 1.into(),
-            },
-            PatchOp::Remove {
-                path: "/name".into(),
-            },
+            PatchOp::Add { path: "/extra/a".into(), value: 1.into() },
+            PatchOp::Remove { path: "/name".into() },
         ];
         assert_eq!(
             serde_json::to_value(ops).unwrap(),

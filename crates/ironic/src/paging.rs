@@ -111,14 +111,7 @@ impl Client {
         add(&mut filters, "resource_class", query.resource_class);
         let maintenance = query.maintenance.map(|value| value.to_string());
         add(&mut filters, "maintenance", maintenance);
-        Pager::new(
-            self,
-            "nodes".to_owned(),
-            filters,
-            query.detail,
-            query.page,
-            query.after,
-        )
+        Pager::new(self, "nodes".to_owned(), filters, query.detail, query.page, query.after)
     }
 
     /// The ports that match.
@@ -131,14 +124,7 @@ impl Client {
         let mut filters = Vec::new();
         add(&mut filters, "node", query.node);
         add(&mut filters, "address", query.address);
-        Ok(Pager::new(
-            self,
-            "ports".to_owned(),
-            filters,
-            query.detail,
-            query.page,
-            query.after,
-        ))
+        Ok(Pager::new(self, "ports".to_owned(), filters, query.detail, query.page, query.after))
     }
 }
 
@@ -170,11 +156,7 @@ impl<T> Pager<T> {
             path,
             filters,
             fields,
-            page: if page == 0 {
-                MAX_PAGE
-            } else {
-                page.min(MAX_PAGE)
-            },
+            page: if page == 0 { MAX_PAGE } else { page.min(MAX_PAGE) },
             marker,
             done: false,
             item: PhantomData,
@@ -256,17 +238,13 @@ mod tests {
     fn client() -> Client {
         let none = |_: &str| Some("/nonexistent".to_owned());
         let settings = Settings::from_lookup(Some("http://h"), |name| {
-            (name == "METAL3_AUTH_ROOT_DIR")
-                .then(|| none(name))
-                .flatten()
+            (name == "METAL3_AUTH_ROOT_DIR").then(|| none(name)).flatten()
         });
         Client::new(settings.unwrap()).unwrap()
     }
 
     fn asked(pager: &Pager<Node>) -> Vec<(String, String)> {
-        let url = pager
-            .call()
-            .url(&Url::parse("http://h/").unwrap(), Version::NEWEST);
+        let url = pager.call().url(&Url::parse("http://h/").unwrap(), Version::NEWEST);
         url.query_pairs().into_owned().collect()
     }
 
@@ -313,10 +291,8 @@ mod tests {
 
     #[test]
     fn an_empty_page_ends_the_list_and_keeps_the_place() {
-        let mut pager = client().nodes(NodeQuery {
-            after: Some("z".to_owned()),
-            ..NodeQuery::default()
-        });
+        let mut pager =
+            client().nodes(NodeQuery { after: Some("z".to_owned()), ..NodeQuery::default() });
         pager.advance(&page(&[], true)).unwrap();
         assert!(pager.done);
         assert_eq!(pager.last_seen(), Some("z"));

@@ -48,9 +48,7 @@ impl Settings {
     ) -> Result<Self, Vec<String>> {
         // An empty variable is what a chart renders for a value that was left out.
         let var = |name: &str| {
-            lookup(name)
-                .map(|value| value.trim().to_owned())
-                .filter(|value| !value.is_empty())
+            lookup(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
         };
         let mut mistakes = Vec::new();
 
@@ -58,11 +56,9 @@ impl Settings {
             Some(text) => parse_endpoint("--ironic-endpoint", text),
             None => match var("IRONIC_ENDPOINT") {
                 Some(text) => parse_endpoint("IRONIC_ENDPOINT", &text),
-                None => Err(
-                    "IRONIC_ENDPOINT (or --ironic-endpoint) is missing: set it to the \
+                None => Err("IRONIC_ENDPOINT (or --ironic-endpoint) is missing: set it to the \
                      URL of the Ironic API, for example https://ironic.example.org:6385/"
-                        .to_owned(),
-                ),
+                    .to_owned()),
             },
         };
         let endpoint = endpoint.map_err(|mistake| mistakes.push(mistake)).ok();
@@ -157,11 +153,7 @@ fn parse_endpoint(source: &str, text: &str) -> Result<Url, String> {
     let text = text.trim();
     let mut url = Url::parse(text).map_err(|error| {
         // Even a broken URL can carry a password in front of an @.
-        let shown = if text.contains('@') {
-            "the value"
-        } else {
-            text
-        };
+        let shown = if text.contains('@') { "the value" } else { text };
         format!("{source}: {shown} is no URL ({error}): give http(s)://host:port/")
     })?;
     if !matches!(url.scheme(), "http" | "https") {
@@ -194,9 +186,7 @@ fn parse_duration(text: &str) -> Option<Duration> {
         None => (text.strip_suffix('s').unwrap_or(text), 1),
     };
     let seconds = digits.parse::<u64>().ok()?.checked_mul(unit)?;
-    (1..=600)
-        .contains(&seconds)
-        .then(|| Duration::from_secs(seconds))
+    (1..=600).contains(&seconds).then(|| Duration::from_secs(seconds))
 }
 
 #[cfg(test)]
@@ -207,11 +197,8 @@ mod tests {
 
     fn read(endpoint: Option<&str>, vars: &[(&str, &str)]) -> Result<Settings, Vec<String>> {
         Settings::from_lookup(endpoint, |name| {
-            let mut vars = vars
-                .iter()
-                .chain(&[("METAL3_AUTH_ROOT_DIR", "/nonexistent")]);
-            vars.find(|(key, _)| *key == name)
-                .map(|(_, value)| (*value).to_owned())
+            let mut vars = vars.iter().chain(&[("METAL3_AUTH_ROOT_DIR", "/nonexistent")]);
+            vars.find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
         })
     }
 
@@ -249,11 +236,9 @@ mod tests {
 
     #[test]
     fn an_empty_variable_is_one_that_is_not_set() {
-        let settings = read(
-            Some("http://a"),
-            &[("IRONIC_CACERT_FILE", ""), ("IRONIC_INSECURE", " ")],
-        )
-        .unwrap();
+        let settings =
+            read(Some("http://a"), &[("IRONIC_CACERT_FILE", ""), ("IRONIC_INSECURE", " ")])
+                .unwrap();
         assert_eq!(settings.ca_file, Path::new(DEFAULT_CA));
         assert!(!settings.insecure);
     }
@@ -274,11 +259,7 @@ mod tests {
 
     #[test]
     fn a_password_in_the_endpoint_is_refused_and_not_repeated() {
-        for given in [
-            "https://admin:hunter2@h/",
-            "admin:hunter2@h",
-            "http://a:hunter2@:x/",
-        ] {
+        for given in ["https://admin:hunter2@h/", "admin:hunter2@h", "http://a:hunter2@:x/"] {
             let mistakes = read(Some(given), &[]).unwrap_err();
             assert!(!format!("{mistakes:?}").contains("hunter2"), "{mistakes:?}");
         }

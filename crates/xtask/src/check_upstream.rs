@@ -14,14 +14,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use serde_json::Value;
 
 /// Keywords that are about the reader, or are looked at field by field.
-const NOT_COMPARED: [&str; 6] = [
-    "description",
-    "title",
-    "example",
-    "properties",
-    "items",
-    "additionalProperties",
-];
+const NOT_COMPARED: [&str; 6] =
+    ["description", "title", "example", "properties", "items", "additionalProperties"];
 
 /// Compares every described kind with the CRD files in `folder` and fails when one of them differs.
 pub(crate) fn run(folder: &Path) -> anyhow::Result<()> {
@@ -39,10 +33,7 @@ pub(crate) fn run(folder: &Path) -> anyhow::Result<()> {
                     let report = compare(&ours, theirs)?;
                     fields += report.fields;
                     wrong.extend(
-                        report
-                            .differences
-                            .into_iter()
-                            .map(|what| format!("{name}: {what}")),
+                        report.differences.into_iter().map(|what| format!("{name}: {what}")),
                     );
                 }
             }
@@ -79,20 +70,13 @@ impl Report {
     /// Adds a line when two values of the same thing differ.
     fn same(&mut self, path: &str, what: &str, ours: &Value, theirs: &Value) {
         if ours != theirs {
-            self.add(
-                path,
-                format_args!("{what} is {} there, {} here", shown(theirs), shown(ours)),
-            );
+            self.add(path, format_args!("{what} is {} there, {} here", shown(theirs), shown(ours)));
         }
     }
 }
 
 fn shown(value: &Value) -> String {
-    if value.is_null() {
-        "not set".into()
-    } else {
-        value.to_string()
-    }
+    if value.is_null() { "not set".into() } else { value.to_string() }
 }
 
 /// Compares one description with the CRD of the same name.
@@ -105,22 +89,12 @@ fn compare(
     let theirs = serde_json::to_value(theirs).context("the real CRD")?;
     // Labels carry the versions of Cluster API's contracts.
     for (label, value) in ours["metadata"]["labels"].as_object().into_iter().flatten() {
-        report.same(
-            "metadata.labels",
-            label,
-            value,
-            &theirs["metadata"]["labels"][label],
-        );
+        report.same("metadata.labels", label, value, &theirs["metadata"]["labels"][label]);
     }
     let (ours, theirs) = (&ours["spec"], &theirs["spec"]);
     report.same("spec", "scope", &ours["scope"], &theirs["scope"]);
     for name in ["kind", "listKind", "plural", "singular"] {
-        report.same(
-            "spec.names",
-            name,
-            &ours["names"][name],
-            &theirs["names"][name],
-        );
+        report.same("spec.names", name, &ours["names"][name], &theirs["names"][name]);
     }
     for names in ["shortNames", "categories"] {
         for name in items(&ours["names"][names]) {
@@ -131,19 +105,14 @@ fn compare(
     }
     for version in items(&ours["versions"]) {
         let name = version["name"].as_str().unwrap_or_default();
-        match items(&theirs["versions"])
-            .iter()
-            .find(|other| other["name"] == version["name"])
-        {
+        match items(&theirs["versions"]).iter().find(|other| other["name"] == version["name"]) {
             None => report.add(name, "the version is missing there"),
             Some(other) => compare_version(&mut report, name, version, other),
         }
     }
     for other in items(&theirs["versions"]) {
         if other["storage"] == true
-            && !items(&ours["versions"])
-                .iter()
-                .any(|version| version["name"] == other["name"])
+            && !items(&ours["versions"]).iter().any(|version| version["name"] == other["name"])
         {
             report.add(
                 "spec.versions",
@@ -219,12 +188,7 @@ fn compare_field(report: &mut Report, path: &str, ours: &Value, theirs: &Value) 
     }
     for (keyword, suffix) in [("items", "[]"), ("additionalProperties", "{}")] {
         if ours[keyword].is_object() || (ours[keyword].is_null() && !theirs[keyword].is_null()) {
-            compare_field(
-                report,
-                &format!("{path}{suffix}"),
-                &ours[keyword],
-                &theirs[keyword],
-            );
+            compare_field(report, &format!("{path}{suffix}"), &ours[keyword], &theirs[keyword]);
         }
     }
 }
@@ -234,22 +198,13 @@ fn compare_required(report: &mut Report, path: &str, ours: &Value, theirs: &Valu
     let (here, there) = (items(&ours["required"]), items(&theirs["required"]));
     for name in there.iter().filter(|name| !here.contains(name)) {
         if ours["properties"][name.as_str().unwrap_or_default()].is_null() {
-            report.add(
-                path,
-                format_args!("{name} is required there, and not described here"),
-            );
+            report.add(path, format_args!("{name} is required there, and not described here"));
         } else {
-            report.add(
-                path,
-                format_args!("{name} is required there, optional here"),
-            );
+            report.add(path, format_args!("{name} is required there, optional here"));
         }
     }
     for name in here.iter().filter(|name| !there.contains(name)) {
-        report.add(
-            path,
-            format_args!("{name} is optional there, required here"),
-        );
+        report.add(path, format_args!("{name} is optional there, required here"));
     }
 }
 
@@ -258,20 +213,11 @@ fn compare_enum(report: &mut Report, path: &str, ours: &Value, theirs: &Value) {
         report.same(path, "enum", ours, theirs);
         return;
     }
-    for value in items(ours)
-        .iter()
-        .filter(|value| !items(theirs).contains(value))
-    {
+    for value in items(ours).iter().filter(|value| !items(theirs).contains(value)) {
         report.add(path, format_args!("the value {value} is refused there"));
     }
-    for value in items(theirs)
-        .iter()
-        .filter(|value| !items(ours).contains(value))
-    {
-        report.add(
-            path,
-            format_args!("the value {value} is allowed there, not here"),
-        );
+    for value in items(theirs).iter().filter(|value| !items(ours).contains(value)) {
+        report.add(path, format_args!("the value {value} is allowed there, not here"));
     }
 }
 
@@ -342,10 +288,7 @@ mod tests {
         let seen = in_schema(|fields| {
             fields["status"]["properties"] = json!({});
         });
-        assert_eq!(
-            seen,
-            ["v1.status.lit: missing there: the API server drops it"]
-        );
+        assert_eq!(seen, ["v1.status.lit: missing there: the API server drops it"]);
     }
 
     #[test]

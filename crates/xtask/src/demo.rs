@@ -69,10 +69,7 @@ pub(crate) fn up() -> anyhow::Result<()> {
             }
             if keeper.try_wait()?.is_some() || Instant::now() > deadline {
                 let _ = keeper.kill();
-                bail!(
-                    "the demo did not start:\n{}",
-                    fs::read_to_string(&log).unwrap_or_default()
-                );
+                bail!("the demo did not start:\n{}", fs::read_to_string(&log).unwrap_or_default());
             }
             std::thread::sleep(Duration::from_millis(100));
         }
@@ -170,17 +167,11 @@ fn alive(pid: u32) -> bool {
 
 fn explain(running: &Running) {
     println!("\nIt runs until `cargo xtask demo --down`.\n");
-    println!(
-        "  Kubernetes  export KUBECONFIG={}",
-        running.kubeconfig.display()
-    );
+    println!("  Kubernetes  export KUBECONFIG={}", running.kubeconfig.display());
     println!("  kubectl     {}", running.kubectl.display());
     println!("  Ironic      {}", running.ironic);
     for server in &running.servers {
-        println!(
-            "  {}    node {}, BMC {}",
-            server.name, server.node, server.redfish
-        );
+        println!("  {}    node {}, BMC {}", server.name, server.node, server.redfish);
     }
     println!("\nTry:");
     println!("  {} get crds", running.kubectl.display());

@@ -13,9 +13,7 @@ use crate::{cargo, tidy};
 /// # Errors
 /// When a check fails; its output has been shown by then.
 pub(crate) fn run() -> anyhow::Result<()> {
-    step("formatting", || {
-        show(cargo().args(["fmt", "--all", "--check"]))
-    })?;
+    step("formatting", || show(cargo().args(["fmt", "--all", "--check"])))?;
     step("the house's rules", tidy::run)?;
     step("clippy", || {
         show(cargo().args([
@@ -39,10 +37,8 @@ pub(crate) fn run() -> anyhow::Result<()> {
         ]))
     })?;
     // The workflow always has it; here it is used where somebody installed it.
-    let installed = cargo()
-        .args(["deny", "--version"])
-        .output()
-        .is_ok_and(|output| output.status.success());
+    let installed =
+        cargo().args(["deny", "--version"]).output().is_ok_and(|output| output.status.success());
     if installed {
         step("licences and sources", || {
             show(cargo().args(["deny", "--offline", "check", "bans", "licenses", "sources"]))

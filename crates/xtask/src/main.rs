@@ -74,8 +74,7 @@ fn main() -> ExitCode {
 
 /// The checkout.
 fn root() -> &'static Path {
-    let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
-    crate_dir.ancestors().nth(2).unwrap_or(crate_dir)
+    bench::checkout()
 }
 
 /// A cargo command in the checkout.

@@ -26,18 +26,13 @@ pub(crate) fn run(name: Option<&str>) -> anyhow::Result<()> {
         go::program(program)?;
     }
     let runtime = tokio::runtime::Runtime::new()?;
-    for release in [
-        Release::Current,
-        Release::FirstWithDiscovery,
-        Release::Oldest,
-    ] {
+    for release in [Release::Current, Release::FirstWithDiscovery, Release::Oldest] {
         runtime.block_on(bench::ironic::environment(release))?;
     }
     drop(runtime);
     step("compiling the tests", || {
-        let status = cargo()
-            .args(["test", "--quiet", "--workspace", "--locked", "--no-run"])
-            .status()?;
+        let status =
+            cargo().args(["test", "--quiet", "--workspace", "--locked", "--no-run"]).status()?;
         if !status.success() {
             bail!("the tests do not compile");
         }
@@ -125,13 +120,6 @@ mod tests {
         ] {
             tally.read(line);
         }
-        assert_eq!(
-            tally,
-            Tally {
-                passed: 4,
-                failed: 2,
-                succeeded: false
-            }
-        );
+        assert_eq!(tally, Tally { passed: 4, failed: 2, succeeded: false });
     }
 }

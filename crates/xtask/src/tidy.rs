@@ -24,36 +24,16 @@ const CONTROLLER_FILES: &[&str] = &[
 const NOT_CONTROLLERS: &[&str] = &["api-types", "controller-kit", "ironic", "xtask"];
 
 /// Words of the domain, which the kit must not know.
-const DOMAIN_WORDS: &[&str] = &[
-    "baremetal",
-    "metal3machine",
-    "ironic",
-    "clusterpool",
-    "remediation",
-    "redfish",
-];
+const DOMAIN_WORDS: &[&str] =
+    &["baremetal", "metal3machine", "ironic", "clusterpool", "remediation", "redfish"];
 
 /// What makes a decision impure: a client, a clock, a log, waiting.
-const IMPURE: &[&str] = &[
-    "kube::Client",
-    "Api<",
-    "tokio",
-    "tracing",
-    "::now(",
-    "async fn",
-    ".await",
-    "Result<",
-];
+const IMPURE: &[&str] =
+    &["kube::Client", "Api<", "tokio", "tracing", "::now(", "async fn", ".await", "Result<"];
 
 /// What writes to the API server or to Ironic.
-const WRITES: &[&str] = &[
-    ".patch(",
-    ".patch_status(",
-    ".create(",
-    ".delete(",
-    ".replace(",
-    ".replace_status(",
-];
+const WRITES: &[&str] =
+    &[".patch(", ".patch_status(", ".create(", ".delete(", ".replace(", ".replace_status("];
 
 /// Prefixes of labels and annotations: their names stand once, in api-types.
 const NAME_PREFIXES: &[&str] = &["metal3.io/", "cluster.x-k8s.io/", "hive.openshift.io/"];
@@ -65,11 +45,7 @@ const NAME_PREFIXES: &[&str] = &["metal3.io/", "cluster.x-k8s.io/", "hive.opensh
 pub(crate) fn run() -> anyhow::Result<()> {
     let mut broken = Vec::new();
     for path in sources(root()) {
-        let shown = path
-            .strip_prefix(root())
-            .unwrap_or(&path)
-            .display()
-            .to_string();
+        let shown = path.strip_prefix(root()).unwrap_or(&path).display().to_string();
         let Ok(text) = fs::read_to_string(&path) else {
             continue;
         };
@@ -86,11 +62,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         }
     }
     if !broken.is_empty() {
-        bail!(
-            "{} of the house's rules are broken:\n  {}",
-            broken.len(),
-            broken.join("\n  ")
-        );
+        bail!("{} of the house's rules are broken:\n  {}", broken.len(), broken.join("\n  "));
     }
     Ok(())
 }
@@ -99,18 +71,15 @@ pub(crate) fn run() -> anyhow::Result<()> {
 fn check(path: &str, text: &str, broken: &mut Vec<String>) {
     let lines = text.lines().count();
     if lines > 600 {
-        broken.push(format!(
-            "{path}: {lines} lines; cut it where the domain cuts it (600 at most)"
-        ));
+        broken
+            .push(format!("{path}: {lines} lines; cut it where the domain cuts it (600 at most)"));
     }
     if path.ends_with("src/main.rs")
         && path.starts_with("crates/")
         && !path.contains("xtask")
         && lines > 60
     {
-        broken.push(format!(
-            "{path}: {lines} lines; main.rs only starts (60 at most)"
-        ));
+        broken.push(format!("{path}: {lines} lines; main.rs only starts (60 at most)"));
     }
     let code = without_tests(text);
     let mut forbid = |words: &[&str], why: &str| {
@@ -171,15 +140,11 @@ fn is_controller(path: &str) -> bool {
 }
 
 fn controllers(root: &Path) -> Vec<PathBuf> {
-    let crates = fs::read_dir(root.join("crates"))
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path());
+    let crates =
+        fs::read_dir(root.join("crates")).into_iter().flatten().flatten().map(|entry| entry.path());
     crates
         .filter(|path| {
-            path.file_name()
-                .is_some_and(|name| !NOT_CONTROLLERS.iter().any(|other| name == *other))
+            path.file_name().is_some_and(|name| !NOT_CONTROLLERS.iter().any(|other| name == *other))
                 && path.join("Cargo.toml").exists()
         })
         .collect()
@@ -236,28 +201,19 @@ mod tests {
         assert_eq!(broken("crates/remediation/src/act.rs", text).len(), 1);
         assert!(broken("crates/api-types/src/names.rs", text).is_empty());
         assert!(
-            broken(
-                "crates/remediation/src/act.rs",
-                "// \"reboot.metal3.io/key\" is BMO's"
-            )
-            .is_empty()
+            broken("crates/remediation/src/act.rs", "// \"reboot.metal3.io/key\" is BMO's")
+                .is_empty()
         );
     }
 
     #[test]
     fn the_kit_knows_no_word_of_the_domain() {
-        assert_eq!(
-            broken("crates/controller-kit/src/run.rs", "/// Waits for Ironic.").len(),
-            1
-        );
+        assert_eq!(broken("crates/controller-kit/src/run.rs", "/// Waits for Ironic.").len(), 1);
     }
 
     #[test]
     fn a_file_over_600_lines_is_refused() {
-        assert_eq!(
-            broken("crates/ironic/src/client.rs", &"\n".repeat(601)).len(),
-            1
-        );
+        assert_eq!(broken("crates/ironic/src/client.rs", &"\n".repeat(601)).len(), 1);
         assert!(broken("crates/ironic/src/client.rs", &"\n".repeat(600)).is_empty());
     }
 

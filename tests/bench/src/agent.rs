@@ -137,12 +137,7 @@ impl Agent {
     pub async fn post(&self, ironic: &Ironic) -> anyhow::Result<(StatusCode, Value)> {
         // In the newest versions the answer is a whole node, in this one its UUID, and every release has it.
         ironic
-            .call_version(
-                Method::POST,
-                "/v1/continue_inspection",
-                Some(&self.report()),
-                "1.1",
-            )
+            .call_version(Method::POST, "/v1/continue_inspection", Some(&self.report()), "1.1")
             .await
     }
 }

@@ -66,22 +66,15 @@ impl Audit {
         let process = std::process::id();
         let word = format!("ferrite-mark={process}-{count}.");
         // Whatever was answered before stands before this place or soon behind it.
-        let from = tokio::fs::metadata(&self.path)
-            .await
-            .map_or(0, |it| it.len());
+        let from = tokio::fs::metadata(&self.path).await.map_or(0, |it| it.len());
         // A server ignores parameters that it does not know, and logs them.
         let uri = format!("/api/v1/namespaces/default?{word}");
         let request = http::Request::get(uri).body(Vec::new())?;
-        self.admin
-            .request_text(request)
-            .await
-            .context("set a mark in the audit log")?;
+        self.admin.request_text(request).await.context("set a mark in the audit log")?;
         let deadline = tokio::time::Instant::now() + PATIENCE;
         loop {
             let text = self.read(from).await?;
-            let line = text
-                .find(&word)
-                .and_then(|at| Some(at + text[at..].find('\n')? + 1));
+            let line = text.find(&word).and_then(|at| Some(at + text[at..].find('\n')? + 1));
             if let Some(end) = line {
                 let offset = from + u64::try_from(end)?;
                 return Ok(Mark { offset });
@@ -143,23 +136,15 @@ pub struct Counts {
 impl Counts {
     /// A watch counts when it begins, everything else when it is answered.
     fn add(&mut self, entry: Entry) {
-        let counted = if entry.verb == "watch" {
-            "ResponseStarted"
-        } else {
-            "ResponseComplete"
-        };
+        let counted = if entry.verb == "watch" { "ResponseStarted" } else { "ResponseComplete" };
         if entry.stage != counted || entry.uri.contains("ferrite-mark=") {
             return;
         }
         let resource = match entry.object_ref {
-            Some(Reference {
-                resource: Some(resource),
-                subresource: Some(sub),
-            }) => format!("{resource}/{sub}"),
-            Some(Reference {
-                resource: Some(resource),
-                ..
-            }) => resource,
+            Some(Reference { resource: Some(resource), subresource: Some(sub) }) => {
+                format!("{resource}/{sub}")
+            }
+            Some(Reference { resource: Some(resource), .. }) => resource,
             _ => entry.uri,
         };
         let user = entry.user.username.unwrap_or_default();

@@ -130,10 +130,7 @@ impl Rack {
         std::fs::write(&program, PROGRAM)?;
         let port = free_port();
         let mut command = Command::new(environment.join("bin/python"));
-        command
-            .arg(program)
-            .arg(port.to_string())
-            .arg(count.to_string());
+        command.arg(program).arg(port.to_string()).arg(count.to_string());
         let mut service = Service::start("bmcs", command, dir.path())?;
         let http = reqwest::Client::builder()
             .no_proxy()
@@ -159,11 +156,7 @@ impl Rack {
             id,
             http: http.clone(),
         });
-        Ok(Self {
-            machines: machines.collect(),
-            service: Mutex::new(service),
-            _dir: dir,
-        })
+        Ok(Self { machines: machines.collect(), service: Mutex::new(service), _dir: dir })
     }
 
     /// All its BMCs accept connections and answer nothing, until [`Self::resume`].
@@ -183,10 +176,7 @@ impl Rack {
     }
 
     fn signal(&self, signal: &str) -> anyhow::Result<()> {
-        self.service
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .signal(signal)
+        self.service.lock().unwrap_or_else(PoisonError::into_inner).signal(signal)
     }
 }
 
@@ -215,14 +205,7 @@ impl Machine {
     /// When the emulator does not answer.
     pub async fn seen(&self) -> anyhow::Result<Seen> {
         let url = format!("{}/machines/{}", self.address, self.id);
-        Ok(self
-            .http
-            .get(url)
-            .send()
-            .await?
-            .error_for_status()?
-            .json()
-            .await?)
+        Ok(self.http.get(url).send().await?.error_for_status()?.json().await?)
     }
 
     /// From now on it behaves like this.
@@ -238,18 +221,12 @@ impl Machine {
     /// # Errors
     /// When the emulator does not answer.
     pub async fn press(&self, state: &str) -> anyhow::Result<()> {
-        self.put("power", &serde_json::json!({ "state": state }))
-            .await
+        self.put("power", &serde_json::json!({ "state": state })).await
     }
 
     async fn put(&self, what: &str, body: &impl Serialize) -> anyhow::Result<()> {
         let url = format!("{}/machines/{}/{what}", self.address, self.id);
-        self.http
-            .put(url)
-            .json(body)
-            .send()
-            .await?
-            .error_for_status()?;
+        self.http.put(url).json(body).send().await?.error_for_status()?;
         Ok(())
     }
 }

@@ -36,10 +36,7 @@ pub fn entry(
     }
     let locks = root().join("locks");
     fs::create_dir_all(&locks).with_context(|| {
-        format!(
-            "cannot create {}: make it writable, or set XDG_CACHE_HOME",
-            locks.display()
-        )
+        format!("cannot create {}: make it writable, or set XDG_CACHE_HOME", locks.display())
     })?;
     let lock = File::create(locks.join(format!("{}-{}", name.replace('/', "-"), &hash[..12])))?;
     lock.lock()?;
@@ -109,9 +106,7 @@ pub fn sweep() {
 /// When the command cannot be started or does not succeed.
 pub fn run(command: &mut std::process::Command) -> anyhow::Result<String> {
     let shown = shown(command);
-    let output = command
-        .output()
-        .with_context(|| format!("cannot start `{shown}`"))?;
+    let output = command.output().with_context(|| format!("cannot start `{shown}`"))?;
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() {
         return Ok(stdout);
@@ -119,20 +114,13 @@ pub fn run(command: &mut std::process::Command) -> anyhow::Result<String> {
     let all = format!("{stdout}{}", String::from_utf8_lossy(&output.stderr));
     let lines: Vec<&str> = all.lines().collect();
     let last = lines[lines.len().saturating_sub(15)..].join("\n    ");
-    bail!(
-        "`{shown}` failed ({}){}\n    {last}",
-        output.status,
-        advice(&all)
-    );
+    bail!("`{shown}` failed ({}){}\n    {last}", output.status, advice(&all));
 }
 
 /// The command as it would be typed, without its environment.
 pub fn shown(command: &std::process::Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect::<Vec<_>>()
-        .join(" ")
+    words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
 }
 
 /// One sentence for the failures that are not the project's fault.
@@ -171,16 +159,11 @@ mod tests {
 
     #[test]
     fn an_unreachable_registry_is_named_as_such() {
-        let failed = run(std::process::Command::new("sh").args([
-            "-c",
-            "echo 'dial tcp: lookup proxy: no such host' >&2; exit 1",
-        ]))
+        let failed = run(std::process::Command::new("sh")
+            .args(["-c", "echo 'dial tcp: lookup proxy: no such host' >&2; exit 1"]))
         .unwrap_err()
         .to_string();
-        assert!(
-            failed.contains("a package registry cannot be reached"),
-            "{failed}"
-        );
+        assert!(failed.contains("a package registry cannot be reached"), "{failed}");
     }
 
     #[test]

@@ -22,10 +22,7 @@ impl Identity {
     /// # Errors
     /// Those of the file system.
     pub fn write(&self, dir: &Path, name: &str) -> anyhow::Result<(PathBuf, PathBuf)> {
-        let (crt, key) = (
-            dir.join(format!("{name}.crt")),
-            dir.join(format!("{name}.key")),
-        );
+        let (crt, key) = (dir.join(format!("{name}.crt")), dir.join(format!("{name}.key")));
         std::fs::write(&crt, &self.certificate)?;
         std::fs::write(&key, &self.key)?;
         Ok((crt, key))
@@ -49,15 +46,9 @@ impl Authority {
     pub fn new() -> anyhow::Result<Self> {
         let mut params = CertificateParams::new(Vec::new())?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![
-            KeyUsagePurpose::KeyCertSign,
-            KeyUsagePurpose::DigitalSignature,
-        ];
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
         params.distinguished_name = name("bench-ca", &[]);
-        Ok(Self(CertifiedIssuer::self_signed(
-            params,
-            KeyPair::generate()?,
-        )?))
+        Ok(Self(CertifiedIssuer::self_signed(params, KeyPair::generate()?)?))
     }
 
     /// Its own certificate, for those who have to trust it.
@@ -91,10 +82,7 @@ impl Authority {
     fn sign(&self, params: &CertificateParams) -> anyhow::Result<Identity> {
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &self.0)?;
-        Ok(Identity {
-            certificate: certificate.pem(),
-            key: key.serialize_pem(),
-        })
+        Ok(Identity { certificate: certificate.pem(), key: key.serialize_pem() })
     }
 }
 

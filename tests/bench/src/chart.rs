@@ -17,17 +17,12 @@ use crate::control_plane::ControlPlane;
 use crate::{cache, go};
 
 /// Kinds that say who may do what.
-const PERMISSIONS: [&str; 5] = [
-    "ServiceAccount",
-    "ClusterRole",
-    "ClusterRoleBinding",
-    "Role",
-    "RoleBinding",
-];
+const PERMISSIONS: [&str; 5] =
+    ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
 
 /// Folder of a controller's chart, by the controller's name.
 pub fn dir(controller: &str) -> PathBuf {
-    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let top = crate::checkout();
     if controller == "sample" {
         top.join("tests/sample/chart")
     } else {
@@ -70,10 +65,7 @@ pub fn render(
     )?;
     let documents: Vec<Value> = serde_saphyr::from_multiple(&text)
         .with_context(|| format!("helm made no valid YAML of {}", chart.display()))?;
-    Ok(documents
-        .into_iter()
-        .filter(|document| !document.is_null())
-        .collect())
+    Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }
 
 /// The first object of a kind.
@@ -81,13 +73,10 @@ pub fn render(
 /// # Errors
 /// When there is none: the message names what there is.
 pub fn find<'a>(objects: &'a [Value], kind: &str) -> anyhow::Result<&'a Value> {
-    objects
-        .iter()
-        .find(|object| object["kind"] == kind)
-        .with_context(|| {
-            let kinds: Vec<_> = objects.iter().map(|object| &object["kind"]).collect();
-            format!("the chart has no {kind}, only {kinds:?}")
-        })
+    objects.iter().find(|object| object["kind"] == kind).with_context(|| {
+        let kinds: Vec<_> = objects.iter().map(|object| &object["kind"]).collect();
+        format!("the chart has no {kind}, only {kinds:?}")
+    })
 }
 
 /// What `values.schema.json` of a chart has to be: the schema of the common values, with what is the chart's own (its
@@ -97,8 +86,7 @@ pub fn find<'a>(objects: &'a [Value], kind: &str) -> anyhow::Result<&'a Value> {
 /// # Errors
 /// When a file is missing or is no JSON.
 pub fn schema(chart: &Path) -> anyhow::Result<Value> {
-    let common = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../charts/ferrite-library/common.schema.json");
+    let common = crate::checkout().join("charts/ferrite-library/common.schema.json");
     let own = chart.join("values.schema.json");
     let mut schema = read_json(&common)?;
     if own.exists() {
@@ -186,9 +174,8 @@ async fn apply(
     };
     let context = || format!("{} {name}", types.kind);
     let kind = GroupVersionKind::try_from(types).with_context(context)?;
-    let (resource, capabilities) = kube::discovery::pinned_kind(client, &kind)
-        .await
-        .with_context(context)?;
+    let (resource, capabilities) =
+        kube::discovery::pinned_kind(client, &kind).await.with_context(context)?;
     let namespace = parsed.metadata.namespace.as_deref().unwrap_or(namespace);
     Api::<DynamicObject>::dynamic(client.clone(), &resource, &capabilities.scope)
         .constrain(namespace)
@@ -208,18 +195,12 @@ pub async fn service_account_kubeconfig(
     name: &str,
 ) -> anyhow::Result<PathBuf> {
     let api: Api<ServiceAccount> = Api::namespaced(plane.admin().await, namespace);
-    let request = TokenRequest {
-        spec: TokenRequestSpec::default(),
-        ..TokenRequest::default()
-    };
+    let request = TokenRequest { spec: TokenRequestSpec::default(), ..TokenRequest::default() };
     let answer = api
         .create_token_request(name, &PostParams::default(), &request)
         .await
         .with_context(|| format!("no token for ServiceAccount {namespace}/{name}"))?;
-    let token = answer
-        .status
-        .context("a token was asked for and not given")?
-        .token;
+    let token = answer.status.context("a token was asked for and not given")?.token;
     plane.kubeconfig_for_token(&format!("{namespace}-{name}"), &token)
 }
 
@@ -246,9 +227,7 @@ pub async fn service_account_client(
     namespace: &str,
     name: &str,
 ) -> anyhow::Result<Client> {
-    Ok(Client::try_from(
-        service_account_config(plane, namespace, name).await?,
-    )?)
+    Ok(Client::try_from(service_account_config(plane, namespace, name).await?)?)
 }
 
 #[cfg(test)]
@@ -268,10 +247,7 @@ mod tests {
         for name in names(&values["exports"]["defaults"]) {
             let block = &values["exports"]["defaults"][&name];
             let block_schema = &described["properties"][&name];
-            assert!(
-                block_schema.is_object(),
-                "{name} is not in common.schema.json"
-            );
+            assert!(block_schema.is_object(), "{name} is not in common.schema.json");
             if block_schema["additionalProperties"] == json!(false) {
                 for inner in names(block) {
                     assert!(

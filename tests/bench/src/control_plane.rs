@@ -46,18 +46,8 @@ async fn etcd() -> anyhow::Result<&'static Etcd> {
         command
             .arg("--data-dir")
             .arg(dir.path().join("data"))
-            .args([
-                "--listen-client-urls",
-                &url,
-                "--advertise-client-urls",
-                &url,
-            ])
-            .args([
-                "--listen-peer-urls",
-                &peer,
-                "--initial-advertise-peer-urls",
-                &peer,
-            ])
+            .args(["--listen-client-urls", &url, "--advertise-client-urls", &url])
+            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
             .args(["--initial-cluster", &format!("default={peer}")])
             // Nothing here outlives the run, so nothing has to reach the disk.
             .args([
@@ -68,11 +58,7 @@ async fn etcd() -> anyhow::Result<&'static Etcd> {
                 "warn",
             ]);
         let service = Service::start("etcd", command, dir.path())?;
-        Ok(Etcd {
-            _service: service,
-            _dir: dir,
-            url,
-        })
+        Ok(Etcd { _service: service, _dir: dir, url })
     })
     .await
 }
@@ -81,10 +67,7 @@ async fn etcd() -> anyhow::Result<&'static Etcd> {
 ///
 /// # Panics
 /// When it does not come up: no test can go on without it.
-#[allow(
-    clippy::expect_used,
-    reason = "every test needs it, and a test may panic"
-)]
+#[allow(clippy::expect_used, reason = "every test needs it, and a test may panic")]
 pub async fn shared() -> &'static ControlPlane {
     static SHARED: OnceCell<ControlPlane> = OnceCell::const_new();
     SHARED
@@ -188,19 +171,13 @@ impl ControlPlane {
                 .is_ok_and(|a| a.is_ok())
             {
                 // The namespace `default` is made a moment after readiness; events are written there.
-                if Api::<Namespace>::all(client.clone())
-                    .get_opt("default")
-                    .await?
-                    .is_some()
-                {
+                if Api::<Namespace>::all(client.clone()).get_opt("default").await?.is_some() {
                     return Ok(());
                 }
             }
             let (alive, log) = {
-                let mut server = self
-                    .server
-                    .lock()
-                    .unwrap_or_else(std::sync::PoisonError::into_inner);
+                let mut server =
+                    self.server.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 (server.alive(), server.log_tail())
             };
             if !alive || Instant::now() > deadline {
@@ -215,10 +192,7 @@ impl ControlPlane {
     ///
     /// # Panics
     /// When the bench's own certificates cannot be read.
-    #[allow(
-        clippy::expect_used,
-        reason = "what it reads was written by this module"
-    )]
+    #[allow(clippy::expect_used, reason = "what it reads was written by this module")]
     pub async fn admin(&self) -> kube::Client {
         let config = self
             .config("admin", &["system:masters"])
@@ -269,10 +243,8 @@ impl ControlPlane {
     }
 
     fn write_kubeconfig(&self, name: &str, text: &str) -> anyhow::Result<PathBuf> {
-        let name: String = name
-            .chars()
-            .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
-            .collect();
+        let name: String =
+            name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         let path = self.dir.path().join(format!("{name}.kubeconfig"));
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(path)
@@ -310,10 +282,7 @@ impl ControlPlane {
             .arg(format!("--secure-port={}", free_port()))
             .args(["--bind-address=127.0.0.1", "--leader-elect=false"]);
         let service = Service::start("kube-controller-manager", command, self.dir.path())?;
-        self.managers
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .push(service);
+        self.managers.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(service);
         Ok(())
     }
 
@@ -321,15 +290,9 @@ impl ControlPlane {
     ///
     /// # Panics
     /// When the API server refuses it.
-    #[allow(
-        clippy::expect_used,
-        reason = "a test that has no namespace cannot go on"
-    )]
+    #[allow(clippy::expect_used, reason = "a test that has no namespace cannot go on")]
     pub async fn namespace(&self, prefix: &str) -> String {
-        let name = format!(
-            "{prefix}-{}",
-            self.namespaces.fetch_add(1, Ordering::Relaxed)
-        );
+        let name = format!("{prefix}-{}", self.namespaces.fetch_add(1, Ordering::Relaxed));
         let namespace: Namespace =
             serde_json::from_value(serde_json::json!({"metadata": {"name": name}}))
                 .expect("a namespace is valid");
@@ -345,10 +308,7 @@ impl ControlPlane {
     /// # Errors
     /// When the API server has ended.
     pub fn freeze(&self, frozen: bool) -> anyhow::Result<()> {
-        let mut server = self
-            .server
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut server = self.server.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         server.signal(if frozen { "STOP" } else { "CONT" })
     }
 

@@ -39,69 +39,38 @@ impl Group {
 /// Our description of a family, never the files of `FERRITE_CRDS`.
 pub fn described(group: Group) -> anyhow::Result<Vec<CustomResourceDefinition>> {
     let texts: &[(&str, &str)] = match group {
-        Group::Metal3 => &[(
-            "metal3-baremetalhost.yaml",
-            include_str!("../crds/metal3-baremetalhost.yaml"),
-        )],
+        Group::Metal3 => {
+            &[("metal3-baremetalhost.yaml", include_str!("../crds/metal3-baremetalhost.yaml"))]
+        }
         Group::Capm3 => &[
-            (
-                "capm3-metal3cluster.yaml",
-                include_str!("../crds/capm3-metal3cluster.yaml"),
-            ),
-            (
-                "capm3-metal3data.yaml",
-                include_str!("../crds/capm3-metal3data.yaml"),
-            ),
-            (
-                "capm3-metal3dataclaim.yaml",
-                include_str!("../crds/capm3-metal3dataclaim.yaml"),
-            ),
+            ("capm3-metal3cluster.yaml", include_str!("../crds/capm3-metal3cluster.yaml")),
+            ("capm3-metal3data.yaml", include_str!("../crds/capm3-metal3data.yaml")),
+            ("capm3-metal3dataclaim.yaml", include_str!("../crds/capm3-metal3dataclaim.yaml")),
             (
                 "capm3-metal3datatemplate.yaml",
                 include_str!("../crds/capm3-metal3datatemplate.yaml"),
             ),
-            (
-                "capm3-metal3machine.yaml",
-                include_str!("../crds/capm3-metal3machine.yaml"),
-            ),
+            ("capm3-metal3machine.yaml", include_str!("../crds/capm3-metal3machine.yaml")),
             (
                 "capm3-metal3machinetemplate.yaml",
                 include_str!("../crds/capm3-metal3machinetemplate.yaml"),
             ),
-            (
-                "capm3-metal3remediation.yaml",
-                include_str!("../crds/capm3-metal3remediation.yaml"),
-            ),
+            ("capm3-metal3remediation.yaml", include_str!("../crds/capm3-metal3remediation.yaml")),
             (
                 "capm3-metal3remediationtemplate.yaml",
                 include_str!("../crds/capm3-metal3remediationtemplate.yaml"),
             ),
         ],
         Group::Hive => &[
-            (
-                "hive-clusterclaim.yaml",
-                include_str!("../crds/hive-clusterclaim.yaml"),
-            ),
-            (
-                "hive-clusterdeployment.yaml",
-                include_str!("../crds/hive-clusterdeployment.yaml"),
-            ),
+            ("hive-clusterclaim.yaml", include_str!("../crds/hive-clusterclaim.yaml")),
+            ("hive-clusterdeployment.yaml", include_str!("../crds/hive-clusterdeployment.yaml")),
             (
                 "hive-clusterdeploymentcustomization.yaml",
                 include_str!("../crds/hive-clusterdeploymentcustomization.yaml"),
             ),
-            (
-                "hive-clusterimageset.yaml",
-                include_str!("../crds/hive-clusterimageset.yaml"),
-            ),
-            (
-                "hive-clusterpool.yaml",
-                include_str!("../crds/hive-clusterpool.yaml"),
-            ),
-            (
-                "hive-machinepool.yaml",
-                include_str!("../crds/hive-machinepool.yaml"),
-            ),
+            ("hive-clusterimageset.yaml", include_str!("../crds/hive-clusterimageset.yaml")),
+            ("hive-clusterpool.yaml", include_str!("../crds/hive-clusterpool.yaml")),
+            ("hive-machinepool.yaml", include_str!("../crds/hive-machinepool.yaml")),
         ],
     };
     texts
@@ -144,10 +113,7 @@ pub fn read_folder(folder: &Path) -> anyhow::Result<BTreeMap<String, CustomResou
         std::fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
     for entry in entries {
         let path = entry?.path();
-        if !path
-            .extension()
-            .is_some_and(|end| end == "yaml" || end == "yml")
-        {
+        if !path.extension().is_some_and(|end| end == "yaml" || end == "yml") {
             continue;
         }
         let text = std::fs::read_to_string(&path)
@@ -163,11 +129,7 @@ pub fn read_folder(folder: &Path) -> anyhow::Result<BTreeMap<String, CustomResou
             found.insert(crd.name_any(), crd);
         }
     }
-    ensure!(
-        !found.is_empty(),
-        "{} holds no CRD in a .yaml file",
-        folder.display()
-    );
+    ensure!(!found.is_empty(), "{} holds no CRD in a .yaml file", folder.display());
     Ok(found)
 }
 
@@ -202,9 +164,7 @@ async fn established(
 ) -> anyhow::Result<()> {
     let waiting = async {
         let mut seen = std::pin::pin!(
-            watcher(api, watcher::Config::default())
-                .default_backoff()
-                .applied_objects()
+            watcher(api, watcher::Config::default()).default_backoff().applied_objects()
         );
         while !missing.is_empty() {
             let Some(crd) = seen.try_next().await? else {
@@ -216,10 +176,7 @@ async fn established(
             }
             if let Some(why) = condition(&crd, "NonStructuralSchema").filter(|c| c.status == "True")
             {
-                bail!(
-                    "{name} is not structural: {}",
-                    why.message.as_deref().unwrap_or_default()
-                );
+                bail!("{name} is not structural: {}", why.message.as_deref().unwrap_or_default());
             }
             if let Some(why) = condition(&crd, "NamesAccepted").filter(|c| c.status == "False") {
                 bail!(
@@ -242,10 +199,5 @@ pub fn condition<'a>(
     crd: &'a CustomResourceDefinition,
     kind: &str,
 ) -> Option<&'a CustomResourceDefinitionCondition> {
-    crd.status
-        .as_ref()?
-        .conditions
-        .iter()
-        .flatten()
-        .find(|condition| condition.type_ == kind)
+    crd.status.as_ref()?.conditions.iter().flatten().find(|condition| condition.type_ == kind)
 }

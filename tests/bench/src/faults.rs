@@ -62,18 +62,12 @@ pub struct Plan {
 impl Plan {
     /// No fault: the client is only counted and its writes are recorded under this name.
     pub fn none(actor: impl Into<String>) -> Self {
-        Self {
-            actor: actor.into(),
-            faults: Vec::new(),
-        }
+        Self { actor: actor.into(), faults: Vec::new() }
     }
 
     /// One fault.
     pub fn one(actor: impl Into<String>, at: At, fault: Fault) -> Self {
-        Self {
-            actor: actor.into(),
-            faults: vec![(at, fault)],
-        }
+        Self { actor: actor.into(), faults: vec![(at, fault)] }
     }
 
     /// One more fault. The first that names a request counts.
@@ -174,10 +168,7 @@ impl Shared {
 
     fn is_write(&self, number: u32) -> bool {
         let journal = self.journal();
-        journal
-            .calls
-            .get(&number)
-            .is_some_and(|call| call.write.is_some())
+        journal.calls.get(&number).is_some_and(|call| call.write.is_some())
     }
 
     /// The crashed process asks for nothing more and hears nothing more.
@@ -261,9 +252,7 @@ pub fn client(config: kube::Config, plan: Plan) -> anyhow::Result<(kube::Client,
         answered: watch::Sender::new(false),
         fired: watch::Sender::new(false),
     });
-    let layer = FaultLayer {
-        shared: Arc::clone(&shared),
-    };
+    let layer = FaultLayer { shared: Arc::clone(&shared) };
     let client = ClientBuilder::try_from(config)
         .context("make a client: the bench's configuration was refused")?
         .with_layer(&layer)
@@ -291,10 +280,7 @@ impl<S> Layer<S> for FaultLayer {
     type Service = Faulty<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Faulty {
-            inner,
-            shared: Arc::clone(&self.shared),
-        }
+        Faulty { inner, shared: Arc::clone(&self.shared) }
     }
 }
 
@@ -375,22 +361,14 @@ async fn recorded(shared: &Shared, number: u32, answer: Answer) -> Result<Answer
     }
     let (head, body) = answer.into_parts();
     let bytes = body.collect().await?.to_bytes();
-    let version = if status.is_success() {
-        version_of(&bytes)
-    } else {
-        None
-    };
+    let version = if status.is_success() { version_of(&bytes) } else { None };
     shared.end(number, status, version);
     Ok(Response::from_parts(head, whole(bytes)))
 }
 
 fn version_of(body: &[u8]) -> Option<u64> {
     let object: serde_json::Value = serde_json::from_slice(body).ok()?;
-    object
-        .pointer("/metadata/resourceVersion")?
-        .as_str()?
-        .parse()
-        .ok()
+    object.pointer("/metadata/resourceVersion")?.as_str()?.parse().ok()
 }
 
 fn whole(bytes: Bytes) -> Box<DynBody> {

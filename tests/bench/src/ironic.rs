@@ -85,10 +85,7 @@ fn install(release: Release, dir: &Path) -> anyhow::Result<()> {
     python::environment(dir, &["-r", &pins.to_string_lossy()])?;
     // Every start begins with a copy of this database: making the tables anew costs more than starting Ironic.
     let scratch = dir.join("scratch");
-    let options = Options {
-        release,
-        ..Options::default()
-    };
+    let options = Options { release, ..Options::default() };
     prepare(&scratch, &options, 0)?;
     cache::run(
         Command::new(dir.join("bin/ironic-dbsync"))
@@ -105,10 +102,7 @@ fn install(release: Release, dir: &Path) -> anyhow::Result<()> {
 ///
 /// # Panics
 /// When it does not come up: no test that asks for it can go on without it.
-#[allow(
-    clippy::expect_used,
-    reason = "the test needs it, and a test may panic"
-)]
+#[allow(clippy::expect_used, reason = "the test needs it, and a test may panic")]
 pub async fn shared() -> &'static Ironic {
     static SHARED: OnceCell<Ironic> = OnceCell::const_new();
     SHARED
@@ -143,10 +137,7 @@ impl Ironic {
         let dir = RunDir::new("ironic")?;
         let port = free_port();
         prepare(dir.path(), &options, port)?;
-        std::fs::copy(
-            environment.join("empty.sqlite"),
-            dir.path().join("ironic.sqlite"),
-        )?;
+        std::fs::copy(environment.join("empty.sqlite"), dir.path().join("ironic.sqlite"))?;
         let mut http = reqwest::Client::builder()
             .no_proxy()
             // Tests share this client but have a runtime each; an idle connection would die with the one that made it.
@@ -160,10 +151,7 @@ impl Ironic {
             authority = Some(signer.pem());
         }
         if let Some((name, password)) = &options.login {
-            std::fs::write(
-                dir.path().join("users"),
-                user_line(&environment, name, password)?,
-            )?;
+            std::fs::write(dir.path().join("users"), user_line(&environment, name, password)?)?;
         }
         let service = launch(&environment, dir.path())?;
         let ironic = Self {
@@ -227,9 +215,7 @@ impl Ironic {
     async fn ready(&self, after: Timestamp) -> anyhow::Result<()> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let answer = self
-                .call(Method::GET, "/v1/conductors?detail=true", None)
-                .await;
+            let answer = self.call(Method::GET, "/v1/conductors?detail=true", None).await;
             if let Ok((StatusCode::OK, body)) = &answer
                 && body["conductors"]
                     .as_array()
@@ -295,9 +281,7 @@ impl Ironic {
     /// # Errors
     /// When there is no such node.
     pub async fn node(&self, node: &str) -> anyhow::Result<Value> {
-        let (status, body) = self
-            .call(Method::GET, &format!("/v1/nodes/{node}"), None)
-            .await?;
+        let (status, body) = self.call(Method::GET, &format!("/v1/nodes/{node}"), None).await?;
         if status != StatusCode::OK {
             bail!("node {node}: {status} {body}");
         }
@@ -347,12 +331,7 @@ impl Ironic {
         if let Some(timeout) = timeout {
             body["timeout"] = timeout.into();
         }
-        self.call(
-            Method::PUT,
-            &format!("/v1/nodes/{node}/states/power"),
-            Some(&body),
-        )
-        .await
+        self.call(Method::PUT, &format!("/v1/nodes/{node}/states/power"), Some(&body)).await
     }
 
     /// Makes a node for a machine's BMC and waits until its power can be controlled. Returns the node's UUID.
@@ -381,8 +360,7 @@ impl Ironic {
     /// # Errors
     /// When Ironic refuses the node.
     pub async fn enroll_fake(&self, name: &str) -> anyhow::Result<String> {
-        self.manage(&json!({ "name": name, "driver": "fake-hardware" }))
-            .await
+        self.manage(&json!({ "name": name, "driver": "fake-hardware" })).await
     }
 
     async fn manage(&self, node: &Value) -> anyhow::Result<String> {
@@ -418,10 +396,7 @@ fn launch(environment: &Path, dir: &Path) -> anyhow::Result<Service> {
     let program = dir.join("start_ironic.py");
     std::fs::write(&program, PROGRAM)?;
     let mut command = Command::new(environment.join("bin/python"));
-    command
-        .arg(program)
-        .arg("--config-file")
-        .arg(dir.join("ironic.conf"));
+    command.arg(program).arg("--config-file").arg(dir.join("ironic.conf"));
     Service::start("ironic", command, dir)
 }
 

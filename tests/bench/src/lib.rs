@@ -1,4 +1,7 @@
 //! Real neighbours for the tests: how they are built, started, disturbed and counted.
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
 pub mod agent;
 pub mod audit;
 pub mod bmc;
@@ -20,3 +23,19 @@ pub mod python;
 pub mod steps;
 pub mod sweep;
 mod timeline;
+
+/// The checkout that this runs in. Asked for when it runs: a program that was compiled in one checkout and found
+/// up to date in another must not look into the first.
+///
+/// # Panics
+/// When neither cargo nor the current folder leads to a checkout.
+pub fn checkout() -> &'static Path {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        let start = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+        let start = start.or_else(|| std::env::current_dir().ok()).unwrap_or_default();
+        let found = start.ancestors().find(|folder| folder.join("Cargo.lock").is_file());
+        assert!(found.is_some(), "Run this inside the checkout: {} is not", start.display());
+        found.unwrap_or(&start).to_owned()
+    })
+}

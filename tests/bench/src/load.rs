@@ -76,16 +76,10 @@ pub async fn patches(
 
 fn object(name: &str, bytes: usize, turn: u64) -> ConfigMap {
     ConfigMap {
-        metadata: kube::api::ObjectMeta {
-            name: Some(name.to_owned()),
-            ..Default::default()
-        },
+        metadata: kube::api::ObjectMeta { name: Some(name.to_owned()), ..Default::default() },
         data: Some(
-            [
-                ("filling".to_owned(), "x".repeat(bytes)),
-                ("turn".to_owned(), turn.to_string()),
-            ]
-            .into(),
+            [("filling".to_owned(), "x".repeat(bytes)), ("turn".to_owned(), turn.to_string())]
+                .into(),
         ),
         ..Default::default()
     }
@@ -123,9 +117,7 @@ where
     let mut took = Vec::new();
     for worker in workers {
         took.extend(
-            worker
-                .await?
-                .with_context(|| format!("the API server refused a bare {verb}"))?,
+            worker.await?.with_context(|| format!("the API server refused a bare {verb}"))?,
         );
     }
     let elapsed = started.elapsed();

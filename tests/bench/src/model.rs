@@ -26,11 +26,7 @@ pub struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self {
-            states: 5_000_000,
-            depth: 1_000,
-            time: Duration::from_secs(120),
-        }
+        Self { states: 5_000_000, depth: 1_000, time: Duration::from_secs(120) }
     }
 }
 
@@ -83,11 +79,7 @@ impl fmt::Display for Report {
             self.states,
             self.depth,
             self.time.as_secs_f64(),
-            if self.complete {
-                "all of them"
-            } else {
-                "cut short"
-            }
+            if self.complete { "all of them" } else { "cut short" }
         )?;
         if self.failures.is_empty() {
             return write!(out, ": every rule holds");
@@ -137,10 +129,7 @@ where
                 way.truncate(end + 1);
                 way[end].1 = None;
             }
-            failures.push(Failure {
-                rule: property.name.to_owned(),
-                timeline: told(model, &way),
-            });
+            failures.push(Failure { rule: property.name.to_owned(), timeline: told(model, &way) });
         }
     }
     let holds = failures.is_empty();
@@ -268,12 +257,7 @@ impl Graph {
                 reached.push(index);
             }
         }
-        self.nodes.push(Node {
-            from,
-            action,
-            depth,
-            followed: false,
-        });
+        self.nodes.push(Node { from, action, depth, followed: false });
         index
     }
 
@@ -303,10 +287,7 @@ impl Graph {
             if let Some(lost) = reaches.iter().position(|it| !it) {
                 let mut timeline = told(model, &self.way(model, lost));
                 timeline.push_str("     and from here on no step of its own leads there\n");
-                failures.push(Failure {
-                    rule: wanted.name.to_owned(),
-                    timeline,
-                });
+                failures.push(Failure { rule: wanted.name.to_owned(), timeline });
             }
         }
         failures
@@ -360,9 +341,7 @@ where
     M::Action: Clone + Debug,
 {
     let mut text = String::new();
-    let steps = way
-        .iter()
-        .filter_map(|(state, action)| Some((state, action.as_ref()?)));
+    let steps = way.iter().filter_map(|(state, action)| Some((state, action.as_ref()?)));
     for (number, (state, action)) in steps.enumerate() {
         let what = model.format_action(action);
         let came = model.format_step(state, action.clone()).unwrap_or_default();

@@ -59,10 +59,7 @@ impl Invariant {
         name: impl Into<String>,
         check: impl Fn(&World) -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
-        Self {
-            name: name.into(),
-            check: Arc::new(check),
-        }
+        Self { name: name.into(), check: Arc::new(check) }
     }
 }
 
@@ -158,13 +155,7 @@ impl Observer {
                 })
             })
             .collect();
-        Ok(Self {
-            kinds: apis,
-            log,
-            changed,
-            began: Instant::now(),
-            tasks,
-        })
+        Ok(Self { kinds: apis, log, changed, began: Instant::now(), tasks })
     }
 
     /// Waits until the world, as far as it arrived, satisfies the goal; false after this time.
@@ -449,10 +440,7 @@ fn writer(seen: &Seen, before: Option<&DynamicObject>, calls: &[Call]) -> String
     managed
         .and_then(|entries| entries.iter().max_by_key(|entry| entry.time.clone()))
         .and_then(|entry| entry.manager.clone())
-        .map_or_else(
-            || "somebody".to_owned(),
-            |manager| format!("somebody ({manager})"),
-        )
+        .map_or_else(|| "somebody".to_owned(), |manager| format!("somebody ({manager})"))
 }
 
 /// An invariant that a write broke.

@@ -92,17 +92,9 @@ impl Service {
         if let Some(dir) = command.get_current_dir() {
             guarded.current_dir(dir);
         }
-        let mut guard = guarded
-            .spawn()
-            .with_context(|| format!("cannot start {name}"))?;
+        let mut guard = guarded.spawn().with_context(|| format!("cannot start {name}"))?;
         let signals = guard.stdin.take();
-        Ok(Self {
-            name: name.to_owned(),
-            guard,
-            signals,
-            log,
-            exit,
-        })
+        Ok(Self { name: name.to_owned(), guard, signals, log, exit })
     }
 
     /// Whether it still runs.
@@ -131,10 +123,7 @@ impl Service {
             return Ok(code);
         }
         self.kill();
-        bail!(
-            "{} did not end within {patience:?} after SIGTERM and was killed",
-            self.name
-        )
+        bail!("{} did not end within {patience:?} after SIGTERM and was killed", self.name)
     }
 
     /// Waits until it has ended by itself: its exit code, or nothing after `patience`.
@@ -186,9 +175,7 @@ pub fn free_port() -> u16 {
         let port = std::net::TcpListener::bind("127.0.0.1:0")
             .and_then(|listener| listener.local_addr())
             .map_or(0, |address| address.port());
-        let mut taken = TAKEN
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut taken = TAKEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if port != 0 && !taken.contains(&port) {
             taken.push(port);
             return port;
@@ -223,10 +210,7 @@ mod tests {
     fn a_dropped_service_takes_its_children_with_it() {
         let dir = tempfile::tempdir().unwrap();
         let pids = dir.path().join("pid");
-        let script = format!(
-            "sleep 600 & echo $! > {}.new; mv {0}.new {0}; wait",
-            pids.display()
-        );
+        let script = format!("sleep 600 & echo $! > {}.new; mv {0}.new {0}; wait", pids.display());
         let service = Service::start("parent", shell(&script), dir.path()).unwrap();
         eventually("child started", || pids.exists());
         let pid = std::fs::read_to_string(&pids).unwrap();
@@ -251,11 +235,7 @@ mod tests {
             pids.display(),
             order.display()
         );
-        let mut parent = Command::new("sh")
-            .args(["-c", &script])
-            .process_group(0)
-            .spawn()
-            .unwrap();
+        let mut parent = Command::new("sh").args(["-c", &script]).process_group(0).spawn().unwrap();
         eventually("program started", || pids.exists());
         let pid = std::fs::read_to_string(&pids).unwrap();
         assert!(!gone(&pid));
@@ -268,19 +248,15 @@ mod tests {
     fn stop_returns_the_exit_code_and_a_deaf_program_is_killed() {
         let dir = tempfile::tempdir().unwrap();
         let ready = dir.path().join("ready");
-        let script = format!(
-            "trap 'exit 7' TERM; touch {}; while :; do sleep 0.01; done",
-            ready.display()
-        );
+        let script =
+            format!("trap 'exit 7' TERM; touch {}; while :; do sleep 0.01; done", ready.display());
         let mut polite = Service::start("polite", shell(&script), dir.path()).unwrap();
         eventually("trap set", || ready.exists());
         assert_eq!(polite.stop(Duration::from_secs(10)).unwrap(), 7);
 
         std::fs::remove_file(&ready).unwrap();
-        let script = format!(
-            "trap '' TERM; touch {}; while :; do sleep 0.01; done",
-            ready.display()
-        );
+        let script =
+            format!("trap '' TERM; touch {}; while :; do sleep 0.01; done", ready.display());
         let mut deaf = Service::start("deaf", shell(&script), dir.path()).unwrap();
         eventually("trap set", || ready.exists());
         assert!(deaf.alive());

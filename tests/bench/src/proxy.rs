@@ -160,11 +160,7 @@ impl Proxy {
             own: own.clone(),
         });
         let task = tokio::spawn(accept(listener, shared.clone()));
-        Ok(Self {
-            endpoint: own,
-            shared,
-            task,
-        })
+        Ok(Self { endpoint: own, shared, task })
     }
 
     /// Does this to the next `times` requests that match. Rules are tried in the order in which they were given.
@@ -297,10 +293,7 @@ async fn serve(
     shared: Arc<Shared>,
     request: Request<Incoming>,
 ) -> anyhow::Result<Response<Full<Bytes>>> {
-    let path = request
-        .uri()
-        .path_and_query()
-        .map_or_else(|| "/".to_owned(), ToString::to_string);
+    let path = request.uri().path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string);
     let (number, verdict) = judge(&mut shared.book(), request.method(), &path);
     let answer = obey(&shared, number, &path, verdict, request).await?;
     let mut book = shared.book();

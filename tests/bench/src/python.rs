@@ -14,11 +14,7 @@ use crate::cache;
 pub fn environment(dir: &Path, packages: &[&str]) -> anyhow::Result<()> {
     let python = Path::new("/usr/bin/python3");
     // Debian's own Python first: the one on the PATH may be somebody's project environment.
-    let python = if python.exists() {
-        python
-    } else {
-        Path::new("python3")
-    };
+    let python = if python.exists() { python } else { Path::new("python3") };
     let make = |python: &Path| cache::run(Command::new(python).args(["-m", "venv"]).arg(dir));
     if make(python).is_err() {
         install(&["python3", "python3-venv"])?;
@@ -26,14 +22,7 @@ pub fn environment(dir: &Path, packages: &[&str]) -> anyhow::Result<()> {
     }
     cache::run(
         Command::new(dir.join("bin/python"))
-            .args([
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--no-input",
-                "--disable-pip-version-check",
-            ])
+            .args(["-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"])
             .args(packages),
     )?;
     Ok(())

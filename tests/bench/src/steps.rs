@@ -43,9 +43,6 @@ fn begin(what: &str) {
 
 fn end(what: &str, started: Instant, ok: bool) {
     let mark = if ok { '✓' } else { '✗' };
-    let _ = writeln!(
-        std::io::stderr(),
-        "  {mark} {what} ({:.1} s)",
-        started.elapsed().as_secs_f64()
-    );
+    let _ =
+        writeln!(std::io::stderr(), "  {mark} {what} ({:.1} s)", started.elapsed().as_secs_f64());
 }

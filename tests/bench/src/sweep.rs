@@ -52,11 +52,7 @@ impl Phase {
         act: impl Fn(Client, String) -> BoxFuture<'static, anyhow::Result<()>> + Send + Sync + 'static,
         goal: impl Fn(&World) -> bool + Send + Sync + 'static,
     ) -> Self {
-        Self {
-            name: name.into(),
-            act: Arc::new(act),
-            goal: Arc::new(goal),
-        }
+        Self { name: name.into(), act: Arc::new(act), goal: Arc::new(goal) }
     }
 }
 
@@ -180,10 +176,7 @@ impl fmt::Display for Point {
                     Until::ThisGoal => "its next goal",
                     Until::LastGoal => "its last goal",
                 };
-                write!(
-                    out,
-                    "replica-a held at write {write} until replica-b reached {until}"
-                )
+                write!(out, "replica-a held at write {write} until replica-b reached {until}")
             }
         }
     }
@@ -195,11 +188,7 @@ impl fmt::Display for Point {
 ///
 /// If the bench itself fails.
 pub async fn crash_sweep(ground: &Ground, scenario: &Scenario) -> anyhow::Result<Report> {
-    let points = |write: u32| {
-        [false, true]
-            .map(|after| Point::Crash { write, after })
-            .to_vec()
-    };
+    let points = |write: u32| [false, true].map(|after| Point::Crash { write, after }).to_vec();
     sweep("crash sweep", ground, scenario, Vec::new(), points).await
 }
 
@@ -210,9 +199,7 @@ pub async fn crash_sweep(ground: &Ground, scenario: &Scenario) -> anyhow::Result
 /// If the bench itself fails.
 pub async fn two_replica_sweep(ground: &Ground, scenario: &Scenario) -> anyhow::Result<Report> {
     let points = |write: u32| {
-        [Until::ThisGoal, Until::LastGoal]
-            .map(|until| Point::Hold { write, until })
-            .to_vec()
+        [Until::ThisGoal, Until::LastGoal].map(|until| Point::Hold { write, until }).to_vec()
     };
     let beside = vec![Point::Beside];
     sweep("two-replica sweep", ground, scenario, beside, points).await
@@ -236,16 +223,12 @@ async fn sweep(
         findings: Vec::new(),
     };
     if let Some(problem) = plain.problem {
-        report.findings.push(Finding {
-            point: Point::Nothing.to_string(),
-            problem,
-        });
+        report.findings.push(Finding { point: Point::Nothing.to_string(), problem });
     }
     // A few more than the undisturbed run needed: chance may make another run need more.
     first.extend((1..=plain.writes + 2).flat_map(points));
-    let runs = first
-        .into_iter()
-        .map(|point| async move { (point, run(ground, scenario, point).await) });
+    let runs =
+        first.into_iter().map(|point| async move { (point, run(ground, scenario, point).await) });
     let mut runs = futures_util::stream::iter(runs).buffered(AT_ONCE);
     while let Some((point, outcome)) = runs.next().await {
         let outcome = outcome.with_context(|| format!("at the point: {point}"))?;
@@ -259,10 +242,7 @@ async fn sweep(
             report.missed += 1;
         }
         if let Some(problem) = outcome.problem {
-            report.findings.push(Finding {
-                point: point.to_string(),
-                problem,
-            });
+            report.findings.push(Finding { point: point.to_string(), problem });
         }
     }
     report.time = began.elapsed();
@@ -354,11 +334,7 @@ async fn run(ground: &Ground, scenario: &Scenario, point: Point) -> anyhow::Resu
     let (met, writes, stuck) = match point {
         Point::Nothing => alone(&mut stage, Plan::none(name)).await?,
         Point::Crash { write, after } => {
-            let fault = if after {
-                Fault::CrashAfter
-            } else {
-                Fault::CrashBefore
-            };
+            let fault = if after { Fault::CrashAfter } else { Fault::CrashBefore };
             alone(&mut stage, Plan::one(name, At::Write(write), fault)).await?
         }
         Point::Beside => beside(&mut stage, Plan::none("replica-a"), Until::LastGoal).await?,
@@ -369,15 +345,8 @@ async fn run(ground: &Ground, scenario: &Scenario, point: Point) -> anyhow::Resu
     };
     let history = stage.observer.history(&stage.handles).await?;
     let violation = history.check(&scenario.invariants).map(Problem::Violation);
-    let stuck = stuck.map(|phase| Problem::Stuck {
-        phase,
-        timeline: history.timeline(None),
-    });
-    Ok(Outcome {
-        met,
-        writes,
-        problem: violation.or(stuck),
-    })
+    let stuck = stuck.map(|phase| Problem::Stuck { phase, timeline: history.timeline(None) });
+    Ok(Outcome { met, writes, problem: violation.or(stuck) })
 }
 
 /// One process, and a fresh one in its place if it crashes.
@@ -462,10 +431,7 @@ async fn beside(
 
 async fn fresh_namespace(client: &Client, name: &str) -> anyhow::Result<String> {
     let namespace = Namespace {
-        metadata: ObjectMeta {
-            generate_name: Some(format!("{name}-")),
-            ..ObjectMeta::default()
-        },
+        metadata: ObjectMeta { generate_name: Some(format!("{name}-")), ..ObjectMeta::default() },
         ..Namespace::default()
     };
     let api: Api<Namespace> = Api::all(client.clone());

@@ -12,12 +12,7 @@ use crate::{GIVES_UP, HOLDER, INTENT, PASSED, RESULT, SINCE};
 /// Carries out one step.
 pub async fn act(api: &Api<ConfigMap>, step: &Step) -> Result<(), Error> {
     let (name, metadata) = match step {
-        Step::Intend {
-            guest,
-            seat,
-            finalizers,
-            at,
-        } => {
+        Step::Intend { guest, seat, finalizers, at } => {
             let metadata = json!({
                 "resourceVersion": at,
                 "finalizers": finalizers,
@@ -32,52 +27,30 @@ pub async fn act(api: &Api<ConfigMap>, step: &Step) -> Result<(), Error> {
             }
             (seat, metadata)
         }
-        Step::Record {
-            guest,
-            seat,
-            since,
-            at,
-        } => {
+        Step::Record { guest, seat, since, at } => {
             let annotations = json!({
                 INTENT: seat,
                 GIVES_UP: Value::Null,
                 RESULT: seat,
                 SINCE: since.to_string(),
             });
-            (
-                guest,
-                json!({"resourceVersion": at, "annotations": annotations}),
-            )
+            (guest, json!({"resourceVersion": at, "annotations": annotations}))
         }
         Step::GiveUp { guest, seat, at } => {
             let annotations = json!({INTENT: Value::Null, GIVES_UP: seat});
-            (
-                guest,
-                json!({"resourceVersion": at, "annotations": annotations}),
-            )
+            (guest, json!({"resourceVersion": at, "annotations": annotations}))
         }
         Step::PassOver { seat, by, at } => {
             let annotations = json!({PASSED: by});
-            (
-                seat,
-                json!({"resourceVersion": at, "annotations": annotations}),
-            )
+            (seat, json!({"resourceVersion": at, "annotations": annotations}))
         }
         Step::Release { seat, at } => {
             let annotations = json!({HOLDER: Value::Null});
-            (
-                seat,
-                json!({"resourceVersion": at, "annotations": annotations}),
-            )
+            (seat, json!({"resourceVersion": at, "annotations": annotations}))
         }
-        Step::LetGo {
-            guest,
-            finalizers,
-            at,
-        } => (
-            guest,
-            json!({"resourceVersion": at, "finalizers": finalizers}),
-        ),
+        Step::LetGo { guest, finalizers, at } => {
+            (guest, json!({"resourceVersion": at, "finalizers": finalizers}))
+        }
     };
     let patch = Patch::Merge(json!({"metadata": metadata}));
     match api.patch(name, &PatchParams::default(), &patch).await {

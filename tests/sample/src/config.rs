@@ -25,9 +25,6 @@ pub enum Mistake {
 
 impl Default for Policy {
     fn default() -> Self {
-        Self {
-            mistake: Mistake::None,
-            retry: Duration::from_millis(20),
-        }
+        Self { mistake: Mistake::None, retry: Duration::from_millis(20) }
     }
 }

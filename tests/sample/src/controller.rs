@@ -29,10 +29,7 @@ pub struct Context {
 impl Context {
     /// The sample in one namespace.
     pub fn new(client: Client, namespace: &str, policy: Policy) -> Self {
-        Self {
-            api: Api::namespaced(client, namespace),
-            policy,
-        }
+        Self { api: Api::namespaced(client, namespace), policy }
     }
 }
 
@@ -41,9 +38,7 @@ pub fn controller(context: &Context) -> Controller<ConfigMap> {
     let ours = watcher::Config::default().labels(ROLE);
     let controller = Controller::new(context.api.clone(), ours.clone());
     let store = controller.store();
-    controller.watches(context.api.clone(), ours, move |changed| {
-        concerned(&store, &changed)
-    })
+    controller.watches(context.api.clone(), ours, move |changed| concerned(&store, &changed))
 }
 
 fn concerned(store: &Store<ConfigMap>, changed: &ConfigMap) -> Vec<ObjectRef<ConfigMap>> {
@@ -76,9 +71,7 @@ pub async fn reconcile(object: Arc<ConfigMap>, context: Arc<Context>) -> Result<
     if !decision.steps.is_empty() {
         return Ok(Action::requeue(Duration::ZERO));
     }
-    Ok(decision
-        .again
-        .map_or_else(Action::await_change, Action::requeue))
+    Ok(decision.again.map_or_else(Action::await_change, Action::requeue))
 }
 
 /// Runs the controller alone, without probes, lease or metrics, until it is told to stop.

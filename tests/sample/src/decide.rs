@@ -163,11 +163,7 @@ fn about_guest(guest: &Guest, seats: &[Seat], policy: &Policy, now: Timestamp) -
     let named = |name: &Option<String>| seats.iter().find(|it| Some(&it.name) == name.as_ref());
     if guest.result.is_some() {
         let still = named(&guest.result).as_ref().is_some_and(is_mine);
-        return rest(if still {
-            Reason::Seated
-        } else {
-            Reason::SeatLost
-        });
+        return rest(if still { Reason::Seated } else { Reason::SeatLost });
     }
     let free = seats.iter().find(|seat| seat.holder.is_none());
     if policy.mistake == Mistake::ForgetsAfterCrash {
@@ -203,19 +199,11 @@ fn about_guest(guest: &Guest, seats: &[Seat], policy: &Policy, now: Timestamp) -
 }
 
 fn rest(reason: Reason) -> Decision {
-    Decision {
-        steps: Vec::new(),
-        reason,
-        again: None,
-    }
+    Decision { steps: Vec::new(), reason, again: None }
 }
 
 fn step(step: Step, reason: Reason) -> Decision {
-    Decision {
-        steps: vec![step],
-        reason,
-        again: None,
-    }
+    Decision { steps: vec![step], reason, again: None }
 }
 
 fn intend(guest: &Guest, seat: &Seat) -> Step {
@@ -232,11 +220,7 @@ fn intend(guest: &Guest, seat: &Seat) -> Step {
 }
 
 fn give_up(guest: &Guest, seat: &str) -> Step {
-    Step::GiveUp {
-        guest: guest.name.clone(),
-        seat: seat.to_owned(),
-        at: guest.version.clone(),
-    }
+    Step::GiveUp { guest: guest.name.clone(), seat: seat.to_owned(), at: guest.version.clone() }
 }
 
 fn pass_over(guest: &Guest, seat: &Seat) -> Step {
@@ -266,10 +250,7 @@ fn record(guest: &Guest, seat: &Seat, now: Timestamp) -> Step {
 }
 
 fn release(seat: &Seat) -> Step {
-    Step::Release {
-        seat: seat.name.clone(),
-        at: seat.version.clone(),
-    }
+    Step::Release { seat: seat.name.clone(), at: seat.version.clone() }
 }
 
 fn let_go(guest: &Guest) -> Step {
@@ -299,11 +280,7 @@ mod tests {
     }
 
     fn seat(name: &str, holder: Option<&str>) -> Seat {
-        Seat {
-            name: name.to_owned(),
-            version: "3".to_owned(),
-            holder: holder.map(str::to_owned),
-        }
+        Seat { name: name.to_owned(), version: "3".to_owned(), holder: holder.map(str::to_owned) }
     }
 
     fn decided(guest: Guest, seats: Vec<Seat>) -> Decision {
@@ -367,10 +344,7 @@ mod tests {
     #[test]
     fn a_seat_of_nobody_is_freed() {
         let guests = std::iter::once("x".to_owned()).collect();
-        let seen = Observed::Seat {
-            seat: seat("a", Some("u")),
-            guests,
-        };
+        let seen = Observed::Seat { seat: seat("a", Some("u")), guests };
         let done = decide(&seen, &Policy::default(), Timestamp::UNIX_EPOCH);
         assert_eq!(done.steps, [release(&seat("a", Some("u")))]);
     }

@@ -21,9 +21,6 @@ pub enum Error {
 impl Error {
     /// Says what was tried when the API server fails us.
     pub(crate) fn api(what: &'static str) -> impl FnOnce(kube::Error) -> Self {
-        move |source| Self::Api {
-            what,
-            source: Box::new(source),
-        }
+        move |source| Self::Api { what, source: Box::new(source) }
     }
 }

@@ -68,10 +68,7 @@ pub async fn observe(api: &Api<ConfigMap>, hint: &ConfigMap) -> Result<Observed,
     let of = |role: &str| ListParams::default().labels(&format!("{ROLE}={role}"));
     match role(hint) {
         Some(GUEST) => {
-            let seats = api
-                .list(&of(SEAT))
-                .await
-                .map_err(Error::api("list seats"))?;
+            let seats = api.list(&of(SEAT)).await.map_err(Error::api("list seats"))?;
             let guest = api.get_opt(&name).await;
             let guest = guest.map_err(Error::api("get the guest"))?;
             let Some(guest) = guest.filter(|it| role(it) == Some(GUEST)) else {
@@ -79,10 +76,7 @@ pub async fn observe(api: &Api<ConfigMap>, hint: &ConfigMap) -> Result<Observed,
             };
             let mut seats: Vec<Seat> = seats.items.iter().map(seat).collect();
             seats.sort_by(|a, b| a.name.cmp(&b.name));
-            Ok(Observed::Guest {
-                guest: as_guest(&guest),
-                seats,
-            })
+            Ok(Observed::Guest { guest: as_guest(&guest), seats })
         }
         Some(SEAT) => {
             let found = api.get_opt(&name).await;

@@ -173,8 +173,6 @@ impl Machine {
 
     /// A condition in the deprecated format.
     pub fn deprecated_condition(&self, r#type: &str) -> Option<&Condition> {
-        self.status
-            .as_ref()?
-            .deprecated_condition(self.contract(), r#type)
+        self.status.as_ref()?.deprecated_condition(self.contract(), r#type)
     }
 }

@@ -116,10 +116,7 @@ pub struct MachineImage {
 impl MachineImage {
     /// The disk format in either contract; nothing where the user left it out or empty.
     pub fn disk_format(&self) -> Option<&str> {
-        self.disk_format
-            .as_deref()
-            .or(self.format.as_deref())
-            .filter(|format| !format.is_empty())
+        self.disk_format.as_deref().or(self.format.as_deref()).filter(|format| !format.is_empty())
     }
 }
 
@@ -258,10 +255,7 @@ impl Metal3Machine {
     pub fn is_provisioned(&self) -> bool {
         self.status.as_ref().is_some_and(|status| {
             status.ready == Some(true)
-                || status
-                    .initialization
-                    .as_ref()
-                    .and_then(|reached| reached.provisioned)
+                || status.initialization.as_ref().and_then(|reached| reached.provisioned)
                     == Some(true)
         })
     }

@@ -135,19 +135,11 @@ pub struct ClusterPoolRef {
 impl ClusterPoolRef {
     /// Name of the customization, in whichever spelling.
     pub fn customization_name(&self) -> Option<&str> {
-        [
-            &self.cluster_deployment_customization,
-            &self.cluster_deployment_customization_ref,
-        ]
-        .into_iter()
-        .flatten()
-        .find_map(|reference| reference.name.as_deref().filter(|name| !name.is_empty()))
-        .or_else(|| {
-            self.other
-                .get("ClusterDeploymentCustomizationRef")?
-                .get("name")?
-                .as_str()
-        })
+        [&self.cluster_deployment_customization, &self.cluster_deployment_customization_ref]
+            .into_iter()
+            .flatten()
+            .find_map(|reference| reference.name.as_deref().filter(|name| !name.is_empty()))
+            .or_else(|| self.other.get("ClusterDeploymentCustomizationRef")?.get("name")?.as_str())
     }
 }
 

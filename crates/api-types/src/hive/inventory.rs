@@ -23,16 +23,10 @@ pub enum Inventory {
 #[serde(default)]
 pub struct InventoryObject {
     /// The entries.
-    #[serde(
-        rename = "ClusterDeploymentCustomizations",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "ClusterDeploymentCustomizations", skip_serializing_if = "Option::is_none")]
     pub customizations: Option<Vec<InventoryEntry>>,
     /// The entries, spelled as fields usually are.
-    #[serde(
-        rename = "clusterDeploymentCustomizations",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "clusterDeploymentCustomizations", skip_serializing_if = "Option::is_none")]
     pub lower_camel: Option<Vec<InventoryEntry>>,
     /// Fields that no controller here reads.
     #[serde(flatten)]
@@ -157,10 +151,7 @@ impl Default for EntryStatus {
 
 impl From<String> for EntryStatus {
     fn from(word: String) -> Self {
-        Self::KNOWN
-            .into_iter()
-            .find(|known| known.as_str() == word)
-            .unwrap_or(Self::Other(word))
+        Self::KNOWN.into_iter().find(|known| known.as_str() == word).unwrap_or(Self::Other(word))
     }
 }
 

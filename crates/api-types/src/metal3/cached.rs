@@ -109,25 +109,14 @@ fn trim_status(status: &mut BareMetalHostStatus) {
     for Condition { other, .. } in conditions {
         other.clear();
     }
-    if let Some(Hardware {
-        hostname,
-        nics,
-        other,
-    }) = hardware
-    {
+    if let Some(Hardware { hostname, nics, other }) = hardware {
         *hostname = None;
         other.clear();
         // One entry per address: a second one with the same MAC says nothing new.
         let mut macs: Vec<_> = nics.drain(..).filter_map(|nic| nic.mac).collect();
         macs.sort_unstable();
         macs.dedup();
-        *nics = macs
-            .into_iter()
-            .map(|mac| Nic {
-                mac: Some(mac),
-                ..Nic::default()
-            })
-            .collect();
+        *nics = macs.into_iter().map(|mac| Nic { mac: Some(mac), ..Nic::default() }).collect();
     }
 }
 

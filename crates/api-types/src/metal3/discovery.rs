@@ -4,14 +4,8 @@
     clippy::duplicated_attributes,
     reason = "the lint takes the fields of one print column for those of another"
 )]
-#![allow(
-    clippy::struct_excessive_bools,
-    reason = "switches that a user sets one by one"
-)]
-#![allow(
-    unreachable_pub,
-    reason = "the schema derive repeats each type inside a function"
-)]
+#![allow(clippy::struct_excessive_bools, reason = "switches that a user sets one by one")]
+#![allow(unreachable_pub, reason = "the schema derive repeats each type inside a function")]
 
 use std::collections::BTreeMap;
 
@@ -68,11 +62,7 @@ use serde::{Deserialize, Serialize};
         json_path = ".status.lastPollTime",
         priority = 1
     ),
-    printcolumn(
-        name = "Age",
-        type_ = "date",
-        json_path = ".metadata.creationTimestamp"
-    )
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!has(self.fallback) || self.fallback != 'provisioning-id' || (has(self.resourceNameTemplate.prefix) && self.resourceNameTemplate.prefix != '') || (has(self.resourceNameTemplate.suffix) && self.resourceNameTemplate.suffix != '')").message("fallback: provisioning-id needs a prefix or a suffix in resourceNameTemplate, because a bare UUID is not accepted as the name of a host"))]
@@ -201,19 +191,11 @@ pub struct HostSelector {
     #[schemars(range(min = 1))]
     pub min_cpus: Option<i32>,
     /// Memory in MiB at least.
-    #[serde(
-        rename = "minMemoryMiB",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "minMemoryMiB", default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub min_memory_mib: Option<i64>,
     /// Size in GiB, at least, of one disk.
-    #[serde(
-        rename = "minDiskGiB",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "minDiskGiB", default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub min_disk_gib: Option<i64>,
 }

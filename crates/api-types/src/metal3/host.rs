@@ -229,28 +229,19 @@ impl BareMetalHost {
     /// Whether power can be controlled: only with credentials of a management controller.
     /// Without them nobody maintains power or honours a reboot.
     pub fn power_operations_supported(&self) -> bool {
-        self.spec
-            .bmc
-            .as_ref()
-            .is_some_and(|bmc| !bmc.credentials_name.is_empty())
+        self.spec.bmc.as_ref().is_some_and(|bmc| !bmc.credentials_name.is_empty())
     }
 
     /// The provisioning state; the empty one until the operator has seen the host.
     pub fn provisioning_state(&self) -> &ProvisioningState {
-        self.status
-            .as_ref()
-            .map_or(&ProvisioningState::None, |status| {
-                &status.provisioning.state
-            })
+        self.status.as_ref().map_or(&ProvisioningState::None, |status| &status.provisioning.state)
     }
 
     /// Whether somebody marked the host as not to be used, under the present annotation or the
     /// deprecated one. Presence counts, the value does not.
     pub fn is_marked_unhealthy(&self) -> bool {
         self.annotation(names::capm3::UNHEALTHY).is_some()
-            || self
-                .annotation(names::capm3::UNHEALTHY_DEPRECATED)
-                .is_some()
+            || self.annotation(names::capm3::UNHEALTHY_DEPRECATED).is_some()
     }
 
     /// Whether the operator leaves the host alone, whoever asked for it.
@@ -279,10 +270,7 @@ impl BareMetalHost {
 
     /// Every hardware address by which the machine is known, as written.
     pub fn mac_addresses(&self) -> impl Iterator<Item = &str> {
-        let hardware = self
-            .status
-            .as_ref()
-            .and_then(|status| status.hardware.as_ref());
+        let hardware = self.status.as_ref().and_then(|status| status.hardware.as_ref());
         self.spec.boot_mac_address.as_deref().into_iter().chain(
             hardware
                 .into_iter()

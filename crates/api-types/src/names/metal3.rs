@@ -42,12 +42,10 @@ pub const NODE_UUID: &str = "metal3.io/uuid";
 
 /// Whether an annotation key asks for a reboot. A key that only begins alike does not.
 pub fn is_reboot_request(key: &str) -> bool {
-    key.strip_prefix(REBOOT)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    key.strip_prefix(REBOOT).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Whether an annotation key asks for a reboot and holds the host off until it is removed.
 pub fn is_reboot_hold(key: &str) -> bool {
-    key.strip_prefix(REBOOT)
-        .is_some_and(|rest| rest.starts_with('/'))
+    key.strip_prefix(REBOOT).is_some_and(|rest| rest.starts_with('/'))
 }

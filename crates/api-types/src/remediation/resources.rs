@@ -4,10 +4,7 @@
     clippy::duplicated_attributes,
     reason = "the lint takes the fields of one print column for those of another"
 )]
-#![allow(
-    unreachable_pub,
-    reason = "the schema derive repeats each type inside a function"
-)]
+#![allow(unreachable_pub, reason = "the schema derive repeats each type inside a function")]
 
 use std::collections::BTreeMap;
 
@@ -36,27 +33,15 @@ use super::words::{Phase, StrategyType};
     printcolumn(name = "Strategy", type_ = "string", json_path = ".spec.strategy.type"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Retries", type_ = "integer", json_path = ".status.retryCount"),
-    printcolumn(
-        name = "Limit",
-        type_ = "integer",
-        json_path = ".spec.strategy.retryLimit"
-    ),
-    printcolumn(
-        name = "Last remediated",
-        type_ = "date",
-        json_path = ".status.lastRemediated"
-    ),
+    printcolumn(name = "Limit", type_ = "integer", json_path = ".spec.strategy.retryLimit"),
+    printcolumn(name = "Last remediated", type_ = "date", json_path = ".status.lastRemediated"),
     printcolumn(
         name = "Reason",
         type_ = "string",
         json_path = ".status.conditions[?(@.type==\"Succeeded\")].reason",
         priority = 1
     ),
-    printcolumn(
-        name = "Age",
-        type_ = "date",
-        json_path = ".metadata.creationTimestamp"
-    )
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct Metal3RemediationSpec {
@@ -142,11 +127,7 @@ pub struct Metal3RemediationStatus {
         type_ = "integer",
         json_path = ".spec.template.spec.strategy.retryLimit"
     ),
-    printcolumn(
-        name = "Age",
-        type_ = "date",
-        json_path = ".metadata.creationTimestamp"
-    )
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct Metal3RemediationTemplateSpec {

@@ -17,11 +17,7 @@ pub enum StrategyType {
 
 impl From<String> for StrategyType {
     fn from(word: String) -> Self {
-        if word.eq_ignore_ascii_case("reboot") {
-            Self::Reboot
-        } else {
-            Self::Other(word)
-        }
+        if word.eq_ignore_ascii_case("reboot") { Self::Reboot } else { Self::Other(word) }
     }
 }
 
@@ -77,15 +73,10 @@ impl Phase {
 
 impl From<String> for Phase {
     fn from(word: String) -> Self {
-        [
-            Self::Running,
-            Self::Waiting,
-            Self::DeletingMachine,
-            Self::Failed,
-        ]
-        .into_iter()
-        .find(|known| known.as_str().eq_ignore_ascii_case(&word))
-        .unwrap_or(Self::Other(word))
+        [Self::Running, Self::Waiting, Self::DeletingMachine, Self::Failed]
+            .into_iter()
+            .find(|known| known.as_str().eq_ignore_ascii_case(&word))
+            .unwrap_or(Self::Other(word))
     }
 }
 

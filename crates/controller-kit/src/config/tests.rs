@@ -43,10 +43,7 @@ fn all_mistakes_are_listed_at_once() {
         "--log=a=b=c",
         "--lease-name=UPPER",
     ]);
-    let flags: Vec<&str> = mistakes
-        .iter()
-        .filter_map(|line| line.split(' ').next())
-        .collect();
+    let flags: Vec<&str> = mistakes.iter().filter_map(|line| line.split(' ').next()).collect();
     assert_eq!(
         flags,
         [

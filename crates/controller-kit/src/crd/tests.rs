@@ -17,17 +17,8 @@ fn crd() -> Value {
 
 fn needed(path: &'static [&'static str], property: &'static str) -> Needed {
     let schema = json!({ "type": "string", "description": "ours" });
-    let field = Some(Field {
-        path,
-        property,
-        schema,
-        replace: false,
-    });
-    Needed {
-        crd: "things.example.com",
-        version: "v1",
-        field,
-    }
+    let field = Some(Field { path, property, schema, replace: false });
+    Needed { crd: "things.example.com", version: "v1", field }
 }
 
 /// What the API server makes of the operations; every `test` among them must hold.
@@ -41,10 +32,7 @@ fn apply(crd: &Value, operations: &[Value]) -> Value {
         }
         let (parent, name) = path.rsplit_once('/').unwrap();
         let parent = crd.pointer_mut(parent).unwrap().as_object_mut().unwrap();
-        parent.insert(
-            name.replace("~1", "/").replace("~0", "~"),
-            operation["value"].clone(),
-        );
+        parent.insert(name.replace("~1", "/").replace("~0", "~"), operation["value"].clone());
     }
     crd
 }
@@ -60,34 +48,20 @@ fn a_missing_field_is_added_once_and_nothing_else_changes() {
     assert_eq!(look(&extended, &wanted), Found::Present);
     assert_eq!(operations(&extended, &wanted), [Value::Null; 0]);
     let fields = "/spec/versions/1/schema/openAPIV3Schema/properties/status/properties";
-    extended
-        .pointer_mut(fields)
-        .unwrap()
-        .as_object_mut()
-        .unwrap()
-        .remove("seen/at");
+    extended.pointer_mut(fields).unwrap().as_object_mut().unwrap().remove("seen/at");
     assert_eq!(extended, crd());
 }
 
 #[test]
 fn an_object_without_properties_gets_its_first() {
     let wanted = needed(&["spec", "parts", "[]"], "name");
-    assert_eq!(
-        look(&apply(&crd(), &operations(&crd(), &wanted)), &wanted),
-        Found::Present
-    );
+    assert_eq!(look(&apply(&crd(), &operations(&crd(), &wanted)), &wanted), Found::Present);
 }
 
 #[test]
 fn what_keeps_unknown_fields_lacks_none() {
-    assert_eq!(
-        look(&crd(), &needed(&["spec", "free"], "any")),
-        Found::Present
-    );
-    assert_eq!(
-        look(&crd(), &needed(&["spec", "free", "deep"], "any")),
-        Found::Present
-    );
+    assert_eq!(look(&crd(), &needed(&["spec", "free"], "any")), Found::Present);
+    assert_eq!(look(&crd(), &needed(&["spec", "free", "deep"], "any")), Found::Present);
 }
 
 #[test]
@@ -118,24 +92,8 @@ fn each_lack_says_what_to_do() {
     assert!(say(Some(&crd()), &needed(&["gone"], "a")).contains("no field gone"));
     for version in ["v0", "v2"] {
         assert!(
-            say(
-                Some(&crd()),
-                &Needed {
-                    version,
-                    ..wanted.clone()
-                }
-            )
-            .contains("does not serve")
+            say(Some(&crd()), &Needed { version, ..wanted.clone() }).contains("does not serve")
         );
     }
-    assert_eq!(
-        say(
-            Some(&crd()),
-            &Needed {
-                field: None,
-                ..wanted
-            }
-        ),
-        ""
-    );
+    assert_eq!(say(Some(&crd()), &Needed { field: None, ..wanted }), "");
 }

@@ -35,83 +35,34 @@ fn each_situation_has_its_next_step() {
         ("nobody looked yet", View::default(), 0, Next::Read),
         ("there is none", view(None, None), 100, Next::Create),
         ("free", view(Some(""), None), 100, Next::Take),
-        (
-            "ours after an unknown outcome",
-            view(Some("me"), None),
-            100,
-            Next::Take,
-        ),
-        (
-            "just seen alive",
-            view(Some("other"), None),
-            100,
-            Next::WaitUntil(secs(115)),
-        ),
+        ("ours after an unknown outcome", view(Some("me"), None), 100, Next::Take),
+        ("just seen alive", view(Some("other"), None), 100, Next::WaitUntil(secs(115))),
         (
             "silent for almost long enough",
             view(Some("other"), None),
             114,
             Next::WaitUntil(secs(115)),
         ),
-        (
-            "silent for long enough",
-            view(Some("other"), None),
-            115,
-            Next::Take,
-        ),
-        (
-            "ours and fresh",
-            view(Some("me"), Some(100)),
-            101,
-            Next::WaitUntil(secs(102)),
-        ),
-        (
-            "ours and due",
-            view(Some("me"), Some(100)),
-            102,
-            Next::Renew,
-        ),
-        (
-            "ours for too long",
-            view(Some("me"), Some(100)),
-            110,
-            Next::Lost,
-        ),
-        (
-            "taken from us",
-            view(Some("other"), Some(100)),
-            101,
-            Next::Lost,
-        ),
+        ("silent for long enough", view(Some("other"), None), 115, Next::Take),
+        ("ours and fresh", view(Some("me"), Some(100)), 101, Next::WaitUntil(secs(102))),
+        ("ours and due", view(Some("me"), Some(100)), 102, Next::Renew),
+        ("ours for too long", view(Some("me"), Some(100)), 110, Next::Lost),
+        ("taken from us", view(Some("other"), Some(100)), 101, Next::Lost),
         ("deleted under us", view(None, Some(100)), 101, Next::Lost),
     ];
     for (situation, view, now, expected) in table {
-        assert_eq!(
-            next("me", &timing(), &view, secs(now)),
-            expected,
-            "{situation}"
-        );
+        assert_eq!(next("me", &timing(), &view, secs(now)), expected, "{situation}");
     }
-    let unsure = View {
-        fresh: false,
-        ..view(Some("me"), Some(100))
-    };
+    let unsure = View { fresh: false, ..view(Some("me"), Some(100)) };
     assert_eq!(next("me", &timing(), &unsure, secs(101)), Next::Read);
-    assert_eq!(
-        next("me", &timing(), &unsure, secs(110)),
-        Next::Lost,
-        "not even reading helps now"
-    );
+    assert_eq!(next("me", &timing(), &unsure, secs(110)), Next::Lost, "not even reading helps now");
 }
 
 #[test]
 fn a_holder_with_a_longer_lease_is_given_its_time() {
     let mut long = view(Some("other"), None);
     long.record.as_mut().unwrap().duration = secs(60);
-    assert_eq!(
-        next("me", &timing(), &long, secs(130)),
-        Next::WaitUntil(secs(160))
-    );
+    assert_eq!(next("me", &timing(), &long, secs(130)), Next::WaitUntil(secs(160)));
 }
 
 /// A process in the model: its clock runs at its own speed, from its own start.
@@ -149,11 +100,7 @@ impl Node {
     /// The process ends and a new one with another name takes its place.
     fn restart(&mut self) {
         let name = format!("{}'", self.name);
-        *self = Self {
-            name,
-            permille: self.permille,
-            ..Self::default()
-        };
+        *self = Self { name, permille: self.permille, ..Self::default() };
     }
 }
 
@@ -172,11 +119,7 @@ impl Server {
         }
         self.writes += 1;
         let (holder, version) = (holder.to_owned(), self.writes.to_string());
-        self.record = Some(Record {
-            holder,
-            duration: secs(15),
-            version,
-        });
+        self.record = Some(Record { holder, duration: secs(15), version });
         true
     }
 }
@@ -220,35 +163,18 @@ fn act(node: &mut Node, server: &mut Server, now: Duration, act: Act) {
             Next::WaitUntil(_) => {}
             Next::Read => node.see(server, now),
             Next::Create | Next::Take | Next::Renew => {
-                let version = node
-                    .view
-                    .record
-                    .as_ref()
-                    .map(|record| record.version.clone());
-                node.pending = Some(Request {
-                    from: node.name.clone(),
-                    version,
-                    sent: now,
-                    done: None,
-                });
+                let version = node.view.record.as_ref().map(|record| record.version.clone());
+                node.pending =
+                    Some(Request { from: node.name.clone(), version, sent: now, done: None });
             }
         },
         Act::Arrive => {
-            if let Some(request) = node
-                .pending
-                .as_mut()
-                .filter(|request| request.done.is_none())
-            {
+            if let Some(request) = node.pending.as_mut().filter(|request| request.done.is_none()) {
                 request.done = Some(server.write(request.version.as_deref(), &request.from));
             }
         }
         Act::Answer => {
-            if let Some(Request {
-                sent,
-                done: Some(done),
-                ..
-            }) = node.pending.clone()
-            {
+            if let Some(Request { sent, done: Some(done), .. }) = node.pending.clone() {
                 node.pending = None;
                 node.view.fresh = false;
                 if done {
@@ -257,9 +183,7 @@ fn act(node: &mut Node, server: &mut Server, now: Duration, act: Act) {
             }
         }
         Act::GiveUp => {
-            server
-                .late
-                .extend(node.pending.take().filter(|request| request.done.is_none()));
+            server.late.extend(node.pending.take().filter(|request| request.done.is_none()));
             node.view.fresh = false;
         }
         Act::Late => {
@@ -269,22 +193,15 @@ fn act(node: &mut Node, server: &mut Server, now: Duration, act: Act) {
         }
         Act::Watch => node.see(server, now),
         Act::Release => {
-            if let Some(record) = server
-                .record
-                .clone()
-                .filter(|record| record.holder == node.name)
+            if let Some(record) = server.record.clone().filter(|record| record.holder == node.name)
             {
-                server
-                    .late
-                    .extend(node.pending.take().filter(|request| request.done.is_none()));
+                server.late.extend(node.pending.take().filter(|request| request.done.is_none()));
                 node.restart();
                 server.write(Some(&record.version), "");
             }
         }
         Act::Crash => {
-            server
-                .late
-                .extend(node.pending.take().filter(|request| request.done.is_none()));
+            server.late.extend(node.pending.take().filter(|request| request.done.is_none()));
             node.restart();
         }
     }

@@ -32,21 +32,9 @@ pub(super) struct Kind {
 
 /// In the order in which they are started.
 pub(super) const ALL: &[Kind] = &[
-    Kind {
-        program: "capi-core",
-        folder: "core",
-        contract: false,
-    },
-    Kind {
-        program: "capi-bootstrap",
-        folder: "bootstrap/kubeadm",
-        contract: true,
-    },
-    Kind {
-        program: "capi-kcp",
-        folder: "controlplane/kubeadm",
-        contract: true,
-    },
+    Kind { program: "capi-core", folder: "core", contract: false },
+    Kind { program: "capi-bootstrap", folder: "bootstrap/kubeadm", contract: true },
+    Kind { program: "capi-kcp", folder: "controlplane/kubeadm", contract: true },
 ];
 
 /// Cluster API's module: its CRDs and webhook manifests are in the same folders as its programs.
@@ -118,9 +106,7 @@ impl Manager {
         command
             .arg(format!(
                 "--kubeconfig={}",
-                management
-                    .kubeconfig("admin", &["system:masters"])?
-                    .display()
+                management.kubeconfig("admin", &["system:masters"])?.display()
             ))
             .arg(format!("--webhook-port={webhook}"))
             .arg(format!("--webhook-cert-dir={}", dir.display()))
@@ -134,33 +120,19 @@ impl Manager {
             webhooks: format!("https://127.0.0.1:{webhook}"),
             ca: authority.pem(),
         };
-        manager
-            .wait_ready(&format!("http://127.0.0.1:{health}/readyz"))
-            .await?;
+        manager.wait_ready(&format!("http://127.0.0.1:{health}/readyz")).await?;
         Ok(manager)
     }
 
     async fn wait_ready(&mut self, probe: &str) -> anyhow::Result<()> {
-        let http = reqwest::Client::builder()
-            .no_proxy()
-            .timeout(Duration::from_secs(2))
-            .build()?;
+        let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(2)).build()?;
         let deadline = Instant::now() + Duration::from_secs(120);
         loop {
-            if http
-                .get(probe)
-                .send()
-                .await
-                .is_ok_and(|answer| answer.status().is_success())
-            {
+            if http.get(probe).send().await.is_ok_and(|answer| answer.status().is_success()) {
                 return Ok(());
             }
             if !self.service.alive() || Instant::now() > deadline {
-                bail!(
-                    "{} did not become ready:\n{}",
-                    self.kind.program,
-                    self.service.log_tail()
-                );
+                bail!("{} did not become ready:\n{}", self.kind.program, self.service.log_tail());
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -173,9 +145,7 @@ impl Manager {
         sources: &Path,
         crds: &[String],
     ) -> anyhow::Result<()> {
-        let path = sources
-            .join(self.kind.folder)
-            .join("config/webhook/manifests.yaml");
+        let path = sources.join(self.kind.folder).join("config/webhook/manifests.yaml");
         let documents: Vec<Value> = serde_saphyr::from_multiple(&std::fs::read_to_string(&path)?)
             .with_context(|| format!("cannot read {}", path.display()))?;
         for document in documents {
@@ -187,8 +157,7 @@ impl Manager {
         }}}});
         let api = dynamic::<CustomResourceDefinition>(client);
         for crd in crds {
-            api.patch(crd, &PatchParams::default(), &Patch::Merge(&conversion))
-                .await?;
+            api.patch(crd, &PatchParams::default(), &Patch::Merge(&conversion)).await?;
         }
         Ok(())
     }
@@ -203,9 +172,7 @@ impl Manager {
         document["metadata"]["name"] =
             json!(format!("{}-{}", self.kind.program, kind.to_lowercase()));
         for webhook in document["webhooks"].as_array_mut().into_iter().flatten() {
-            let Some(path) = webhook["clientConfig"]["service"]["path"]
-                .as_str()
-                .map(str::to_owned)
+            let Some(path) = webhook["clientConfig"]["service"]["path"].as_str().map(str::to_owned)
             else {
                 bail!("a webhook of {} has no path: {webhook}", self.kind.program);
             };

@@ -29,18 +29,13 @@ pub use workload::{Masters, Workload};
 ///
 /// # Panics
 /// When it does not come up: no story of Cluster API can go on without it.
-#[allow(
-    clippy::expect_used,
-    reason = "every story needs it, and a story may panic"
-)]
+#[allow(clippy::expect_used, reason = "every story needs it, and a story may panic")]
 pub async fn shared() -> &'static ControlPlane {
     static SHARED: OnceCell<(ClusterApi, ControlPlane)> = OnceCell::const_new();
     let started = SHARED.get_or_try_init(|| async {
-        let management = step_async(
-            "starting the management API server",
-            ControlPlane::start("management"),
-        )
-        .await?;
+        let management =
+            step_async("starting the management API server", ControlPlane::start("management"))
+                .await?;
         crds::install(&management.admin().await, &[Group::Metal3, Group::Capm3]).await?;
         anyhow::Ok((ClusterApi::start(&management).await?, management))
     });
@@ -89,10 +84,6 @@ impl ClusterApi {
 
     /// Their last log lines, for a failure that only they can explain.
     pub fn log_tails(&self) -> String {
-        self.managers
-            .iter()
-            .map(Manager::log_tail)
-            .collect::<Vec<_>>()
-            .join("\n")
+        self.managers.iter().map(Manager::log_tail).collect::<Vec<_>>().join("\n")
     }
 }

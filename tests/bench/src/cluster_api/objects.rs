@@ -25,78 +25,40 @@ const CONTROL_PLANE: &str = "controlplane.cluster.x-k8s.io/v1beta2";
 const REMEDIATION: &str = "infrastructure.cluster.x-k8s.io/v1beta1";
 
 /// Cluster API's cluster.
-pub const CLUSTER: Kind = Kind {
-    api_version: CORE,
-    kind: "Cluster",
-};
+pub const CLUSTER: Kind = Kind { api_version: CORE, kind: "Cluster" };
 /// One node to be.
-pub const MACHINE: Kind = Kind {
-    api_version: CORE,
-    kind: "Machine",
-};
+pub const MACHINE: Kind = Kind { api_version: CORE, kind: "Machine" };
 /// Machines of one template.
-pub const MACHINE_SET: Kind = Kind {
-    api_version: CORE,
-    kind: "MachineSet",
-};
+pub const MACHINE_SET: Kind = Kind { api_version: CORE, kind: "MachineSet" };
 /// Machine sets that replace each other.
-pub const MACHINE_DEPLOYMENT: Kind = Kind {
-    api_version: CORE,
-    kind: "MachineDeployment",
-};
+pub const MACHINE_DEPLOYMENT: Kind = Kind { api_version: CORE, kind: "MachineDeployment" };
 /// Who says that a Machine needs remediation.
-pub const MACHINE_HEALTH_CHECK: Kind = Kind {
-    api_version: CORE,
-    kind: "MachineHealthCheck",
-};
+pub const MACHINE_HEALTH_CHECK: Kind = Kind { api_version: CORE, kind: "MachineHealthCheck" };
 /// The control plane's Machines.
-pub const KUBEADM_CONTROL_PLANE: Kind = Kind {
-    api_version: CONTROL_PLANE,
-    kind: "KubeadmControlPlane",
-};
+pub const KUBEADM_CONTROL_PLANE: Kind =
+    Kind { api_version: CONTROL_PLANE, kind: "KubeadmControlPlane" };
 /// How a Machine joins.
-pub const KUBEADM_CONFIG: Kind = Kind {
-    api_version: BOOTSTRAP,
-    kind: "KubeadmConfig",
-};
+pub const KUBEADM_CONFIG: Kind = Kind { api_version: BOOTSTRAP, kind: "KubeadmConfig" };
 /// How the Machines of a set join.
-pub const KUBEADM_CONFIG_TEMPLATE: Kind = Kind {
-    api_version: BOOTSTRAP,
-    kind: "KubeadmConfigTemplate",
-};
+pub const KUBEADM_CONFIG_TEMPLATE: Kind =
+    Kind { api_version: BOOTSTRAP, kind: "KubeadmConfigTemplate" };
 /// Metal3's part of a cluster.
-pub const METAL3_CLUSTER: Kind = Kind {
-    api_version: INFRASTRUCTURE,
-    kind: "Metal3Cluster",
-};
+pub const METAL3_CLUSTER: Kind = Kind { api_version: INFRASTRUCTURE, kind: "Metal3Cluster" };
 /// Metal3's part of a Machine.
-pub const METAL3_MACHINE: Kind = Kind {
-    api_version: INFRASTRUCTURE,
-    kind: "Metal3Machine",
-};
+pub const METAL3_MACHINE: Kind = Kind { api_version: INFRASTRUCTURE, kind: "Metal3Machine" };
 /// What [`METAL3_MACHINE`]s are made from.
-pub const METAL3_MACHINE_TEMPLATE: Kind = Kind {
-    api_version: INFRASTRUCTURE,
-    kind: "Metal3MachineTemplate",
-};
+pub const METAL3_MACHINE_TEMPLATE: Kind =
+    Kind { api_version: INFRASTRUCTURE, kind: "Metal3MachineTemplate" };
 /// CAPM3's remediation of one Machine.
-pub const METAL3_REMEDIATION: Kind = Kind {
-    api_version: REMEDIATION,
-    kind: "Metal3Remediation",
-};
+pub const METAL3_REMEDIATION: Kind = Kind { api_version: REMEDIATION, kind: "Metal3Remediation" };
 /// What [`METAL3_REMEDIATION`]s are made from.
-pub const METAL3_REMEDIATION_TEMPLATE: Kind = Kind {
-    api_version: REMEDIATION,
-    kind: "Metal3RemediationTemplate",
-};
+pub const METAL3_REMEDIATION_TEMPLATE: Kind =
+    Kind { api_version: REMEDIATION, kind: "Metal3RemediationTemplate" };
 
 impl Kind {
     /// Its objects in one namespace.
     pub fn api(self, client: &kube::Client, namespace: &str) -> Api<DynamicObject> {
-        let (group, version) = self
-            .api_version
-            .split_once('/')
-            .unwrap_or(("", self.api_version));
+        let (group, version) = self.api_version.split_once('/').unwrap_or(("", self.api_version));
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, self.kind));
         Api::namespaced_with(client.clone(), namespace, &resource)
     }
@@ -128,10 +90,7 @@ impl Kind {
         object: Value,
     ) -> anyhow::Result<DynamicObject> {
         let object: DynamicObject = serde_json::from_value(object)?;
-        let created = self
-            .api(client, namespace)
-            .create(&PostParams::default(), &object)
-            .await;
+        let created = self.api(client, namespace).create(&PostParams::default(), &object).await;
         created.with_context(|| format!("{} is refused", self.kind))
     }
 }

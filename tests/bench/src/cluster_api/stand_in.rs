@@ -26,11 +26,7 @@ const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
 const CONTROL_PLANE_ROLE: &str = "node-role.kubernetes.io/control-plane";
 const CERTIFICATE_EXPIRY: &str = "machine.cluster.x-k8s.io/certificates-expiry";
 const FINALIZER: &str = "bench.ferrite.metal3.io/stand-in";
-const STATIC_PODS: &[&str] = &[
-    "kube-apiserver",
-    "kube-controller-manager",
-    "kube-scheduler",
-];
+const STATIC_PODS: &[&str] = &["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
 
 /// Who is the infrastructure provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,10 +66,7 @@ impl StandIn {
             provider,
         };
         let task = tokio::spawn(stage.play(format!("{CLUSTER_LABEL}={cluster}")));
-        Self {
-            workload: workload.clone(),
-            task,
-        }
+        Self { workload: workload.clone(), task }
     }
 
     /// Sets the Ready condition of a Node: `True`, `False` as a kubelet in trouble says it, or `Unknown` as is said of
@@ -115,10 +108,7 @@ pub(super) async fn metal3_cluster_is_ready(
 /// The status of a condition.
 pub(super) fn condition<'a>(object: &'a DynamicObject, name: &str) -> Option<&'a str> {
     let conditions = object.data["status"]["conditions"].as_array()?;
-    conditions
-        .iter()
-        .find(|condition| condition["type"] == name)?["status"]
-        .as_str()
+    conditions.iter().find(|condition| condition["type"] == name)?["status"].as_str()
 }
 
 struct Stage {
@@ -201,26 +191,16 @@ impl Stage {
         if metal3_machine.data["status"]["initialization"]["provisioned"] == true {
             return Ok(());
         }
-        let mut finalizers = metal3_machine
-            .metadata
-            .finalizers
-            .clone()
-            .unwrap_or_default();
+        let mut finalizers = metal3_machine.metadata.finalizers.clone().unwrap_or_default();
         if !finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
             finalizers.push(FINALIZER.to_owned());
         }
-        let namespace = metal3_machine
-            .metadata
-            .namespace
-            .as_deref()
-            .unwrap_or_default();
+        let namespace = metal3_machine.metadata.namespace.as_deref().unwrap_or_default();
         let spec = json!({
             "metadata": {"finalizers": finalizers, "resourceVersion": metal3_machine.metadata.resource_version},
             "spec": {"providerID": format!("metal3://{namespace}/host-of-{name}/{name}")},
         });
-        self.metal3_machines
-            .patch(name, &PatchParams::default(), &Patch::Merge(&spec))
-            .await?;
+        self.metal3_machines.patch(name, &PatchParams::default(), &Patch::Merge(&spec)).await?;
         let status = json!({"status": {
             "initialization": {"provisioned": true},
             "conditions": [ready()],
@@ -242,10 +222,11 @@ impl Stage {
         let labels = machine.metadata.labels.as_ref();
         let master = labels.is_some_and(|labels| labels.contains_key(CONTROL_PLANE_LABEL));
         let nodes: Api<Node> = Api::all(self.workload.clone());
-        if nodes.get_opt(host).await?.is_some_and(|node| {
-            node.status
-                .is_some_and(|status| status.conditions.is_some())
-        }) {
+        if nodes
+            .get_opt(host)
+            .await?
+            .is_some_and(|node| node.status.is_some_and(|status| status.conditions.is_some()))
+        {
             return Ok(());
         }
         let mut node = json!({
@@ -279,9 +260,7 @@ impl Stage {
                 "containerRuntimeVersion": "none://0", "kubeletVersion": VERSION, "kubeProxyVersion": VERSION,
             },
         }});
-        nodes
-            .patch_status(host, &PatchParams::default(), &Patch::Strategic(&status))
-            .await?;
+        nodes.patch_status(host, &PatchParams::default(), &Patch::Strategic(&status)).await?;
         Ok(())
     }
 
@@ -290,14 +269,11 @@ impl Stage {
     /// provider may leave it.
     async fn say_certificate_expiry(&self, machine: &DynamicObject) -> anyhow::Result<()> {
         let config = &machine.data["spec"]["bootstrap"]["configRef"]["name"];
-        let config = config
-            .as_str()
-            .context("a Machine of a control plane has no bootstrap object")?;
+        let config =
+            config.as_str().context("a Machine of a control plane has no bootstrap object")?;
         let patch =
             json!({"metadata": {"annotations": {CERTIFICATE_EXPIRY: "2099-01-01T00:00:00Z"}}});
-        self.configs
-            .patch(config, &PatchParams::default(), &Patch::Merge(&patch))
-            .await?;
+        self.configs.patch(config, &PatchParams::default(), &Patch::Merge(&patch)).await?;
         Ok(())
     }
 
@@ -326,25 +302,20 @@ impl Stage {
                 {"type": "Ready", "status": "True", "lastTransitionTime": now},
             ],
         }});
-        pods.patch_status(&name, &PatchParams::default(), &Patch::Strategic(&status))
-            .await?;
+        pods.patch_status(&name, &PatchParams::default(), &Patch::Strategic(&status)).await?;
         Ok(())
     }
 
     /// No kubelet, no pods. The Node stays until somebody deletes it.
     async fn power_off(&self, host: &str) -> anyhow::Result<()> {
         let pods: Api<Pod> = Api::all(self.workload.clone());
-        for pod in pods
-            .list(&ListParams::default().fields(&format!("spec.nodeName={host}")))
-            .await?
+        for pod in
+            pods.list(&ListParams::default().fields(&format!("spec.nodeName={host}"))).await?
         {
             let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
             let pods: Api<Pod> = Api::namespaced(self.workload.clone(), namespace);
             let now = DeleteParams::default().grace_period(0);
-            match pods
-                .delete(pod.metadata.name.as_deref().unwrap_or_default(), &now)
-                .await
-            {
+            match pods.delete(pod.metadata.name.as_deref().unwrap_or_default(), &now).await {
                 Err(kube::Error::Api(status)) if status.is_not_found() => {}
                 deleted => drop(deleted?),
             }
@@ -353,15 +324,8 @@ impl Stage {
     }
 
     async fn let_go(&self, metal3_machine: &DynamicObject) -> anyhow::Result<()> {
-        let held = metal3_machine
-            .metadata
-            .finalizers
-            .clone()
-            .unwrap_or_default();
-        let others: Vec<_> = held
-            .iter()
-            .filter(|finalizer| *finalizer != FINALIZER)
-            .collect();
+        let held = metal3_machine.metadata.finalizers.clone().unwrap_or_default();
+        let others: Vec<_> = held.iter().filter(|finalizer| *finalizer != FINALIZER).collect();
         if others.len() == held.len() {
             return Ok(());
         }
@@ -370,9 +334,7 @@ impl Stage {
             "finalizers": others,
             "resourceVersion": metal3_machine.metadata.resource_version,
         }});
-        self.metal3_machines
-            .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
-            .await?;
+        self.metal3_machines.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
         Ok(())
     }
 }

@@ -76,10 +76,7 @@ impl Timeline {
                 }
             });
         }
-        Self {
-            entries,
-            _watches: watches,
-        }
+        Self { entries, _watches: watches }
     }
 
     /// Waits until the entries, in the order in which things happened, satisfy `holds`.
@@ -92,11 +89,7 @@ impl Timeline {
         mut holds: impl FnMut(&[Seen]) -> bool,
     ) -> anyhow::Result<Vec<Seen>> {
         let mut entries = self.entries.clone();
-        let reached = timeout(
-            PATIENCE,
-            entries.wait_for(|entries| holds(&ordered(entries))),
-        )
-        .await;
+        let reached = timeout(PATIENCE, entries.wait_for(|entries| holds(&ordered(entries)))).await;
         match reached {
             Ok(reached) => Ok(ordered(&reached.context("the watches ended")?)),
             Err(_) => bail!(
@@ -108,11 +101,8 @@ impl Timeline {
 }
 
 fn record(entries: &watch::Sender<Vec<Seen>>, change: Change, kind: Kind, object: &DynamicObject) {
-    let revision = object
-        .metadata
-        .resource_version
-        .as_deref()
-        .and_then(|revision| revision.parse().ok());
+    let revision =
+        object.metadata.resource_version.as_deref().and_then(|revision| revision.parse().ok());
     let name = object.metadata.name.clone().unwrap_or_default();
     entries.send_modify(|entries| {
         entries.push(Seen {

@@ -29,10 +29,7 @@ pub async fn until(
     let mut listed = false;
     loop {
         let Ok(event) = timeout_at(deadline, events.try_next()).await else {
-            bail!(
-                "never seen within {PATIENCE:?}: {what}. Last seen: {}",
-                shown(&objects)
-            );
+            bail!("never seen within {PATIENCE:?}: {what}. Last seen: {}", shown(&objects));
         };
         // A watch that breaks comes back by itself; the deadline is the judge.
         let Ok(event) = event else { continue };
@@ -66,13 +63,9 @@ pub async fn until_one(
     mut holds: impl FnMut(&DynamicObject) -> bool,
 ) -> anyhow::Result<DynamicObject> {
     let which = watcher::Config::default().fields(&format!("metadata.name={name}"));
-    let mut found = until(api, &which, what, |objects| {
-        objects.get(name).is_some_and(&mut holds)
-    })
-    .await?;
-    found
-        .remove(name)
-        .with_context(|| format!("{name} is gone"))
+    let mut found =
+        until(api, &which, what, |objects| objects.get(name).is_some_and(&mut holds)).await?;
+    found.remove(name).with_context(|| format!("{name} is gone"))
 }
 
 fn shown(objects: &BTreeMap<String, DynamicObject>) -> String {
@@ -80,11 +73,8 @@ fn shown(objects: &BTreeMap<String, DynamicObject>) -> String {
         return "nothing".to_owned();
     }
     let each = objects.iter().map(|(name, object)| {
-        let going = if object.metadata.deletion_timestamp.is_some() {
-            " (being deleted)"
-        } else {
-            ""
-        };
+        let going =
+            if object.metadata.deletion_timestamp.is_some() { " (being deleted)" } else { "" };
         format!("\n  {name}{going}: {}", object.data["status"])
     });
     each.collect()

@@ -62,11 +62,7 @@ impl Workload {
         make_secrets(&admin, &namespace, name, &control_plane, masters).await?;
         let (host, port) = endpoint(&control_plane.url)?;
         METAL3_CLUSTER
-            .create(
-                &admin,
-                &namespace,
-                objects::metal3_cluster(name, host, port),
-            )
+            .create(&admin, &namespace, objects::metal3_cluster(name, host, port))
             .await?;
         if provider == Provider::Played {
             stand_in::metal3_cluster_is_ready(&admin, &namespace, name).await?;
@@ -90,9 +86,7 @@ impl Workload {
 
 fn endpoint(url: &str) -> anyhow::Result<(&str, u16)> {
     let address = url.trim_start_matches("https://");
-    let (host, port) = address
-        .split_once(':')
-        .with_context(|| format!("no port in {url}"))?;
+    let (host, port) = address.split_once(':').with_context(|| format!("no port in {url}"))?;
     Ok((host, port.parse()?))
 }
 
@@ -100,10 +94,7 @@ fn endpoint(url: &str) -> anyhow::Result<(&str, u16)> {
 async fn make_known_to_kubeadm(client: &kube::Client) -> anyhow::Result<()> {
     // The API server makes this namespace by itself a moment after it is ready.
     let system: Namespace = serde_json::from_value(json!({"metadata": {"name": "kube-system"}}))?;
-    match Api::<Namespace>::all(client.clone())
-        .create(&PostParams::default(), &system)
-        .await
-    {
+    match Api::<Namespace>::all(client.clone()).create(&PostParams::default(), &system).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => {}
         made => drop(made?),
     }
@@ -114,9 +105,7 @@ async fn make_known_to_kubeadm(client: &kube::Client) -> anyhow::Result<()> {
         "metadata": {"name": "kubeadm-config"},
         "data": {"ClusterConfiguration": configuration},
     }))?;
-    Api::namespaced(client.clone(), "kube-system")
-        .create(&PostParams::default(), &config)
-        .await?;
+    Api::namespaced(client.clone(), "kube-system").create(&PostParams::default(), &config).await?;
     Ok(())
 }
 
@@ -181,11 +170,7 @@ async fn say_initialized(
         },
     });
     clusters
-        .patch_status(
-            name,
-            &PatchParams::apply("bench").force(),
-            &Patch::Apply(&status),
-        )
+        .patch_status(name, &PatchParams::apply("bench").force(), &Patch::Apply(&status))
         .await?;
     until_one(&clusters, name, "a cluster that can be joined", |cluster| {
         cluster.data["status"]["initialization"]["controlPlaneInitialized"] == true

@@ -49,11 +49,7 @@ pub(super) fn scheme(options: &Options) -> &'static str {
 
 pub(super) fn settings(options: &Options, dir: &Path, port: u16) -> String {
     let dir = dir.display();
-    let auth = if options.login.is_some() {
-        "http_basic"
-    } else {
-        "noauth"
-    };
+    let auth = if options.login.is_some() { "http_basic" } else { "noauth" };
     let endpoint = format!("{}://127.0.0.1:{port}", scheme(options));
     // Before inspection by agents was part of Ironic, there was nothing to look inside machines with.
     let (inspect, default_inspect) = match options.release {

@@ -1,10 +1,7 @@
 //! A controller's chart: what it makes is valid, what is unsafe it refuses, and what it permits is all that the
 //! controller may do. The sample's chart stands for all, because the library makes every object of every chart.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test that cannot go on says so by panicking"
-)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -57,12 +54,7 @@ fn everything() -> Value {
 
 /// A copy of the sample's chart that uses what the sample itself has no need of.
 fn with_all_files(dir: &Path) -> PathBuf {
-    let copied = Command::new("cp")
-        .arg("-rL")
-        .arg(chart::dir("sample"))
-        .arg(dir)
-        .status()
-        .unwrap();
+    let copied = Command::new("cp").arg("-rL").arg(chart::dir("sample")).arg(dir).status().unwrap();
     assert!(copied.success());
     let copy = dir.join("chart");
     let write = |name: &str, text: &str| {
@@ -165,10 +157,7 @@ async fn the_api_server_takes_every_object_of_the_chart() {
     let full = with_all_files(folder.path());
     for (chart, values) in [
         (chart::dir("sample"), json!({})),
-        (
-            chart::dir("sample"),
-            json!({"leaderElection": {"enabled": false}}),
-        ),
+        (chart::dir("sample"), json!({"leaderElection": {"enabled": false}})),
         (full, everything()),
     ] {
         let objects = known(chart::render(&chart, "test", &namespace, &values).unwrap());
@@ -186,9 +175,7 @@ async fn the_dry_run_refuses_a_field_that_does_not_exist() {
             object["spec"]["template"]["spec"]["dnsPolicyy"] = json!("Default");
         }
     }
-    let error = chart::dry_run(&plane.admin().await, &objects, &namespace)
-        .await
-        .unwrap_err();
+    let error = chart::dry_run(&plane.admin().await, &objects, &namespace).await.unwrap_err();
     assert!(format!("{error:#}").contains("dnsPolicyy"), "{error:#}");
 }
 
@@ -228,10 +215,7 @@ fn two_writers_are_refused() {
         assert!(error.contains("Switch leader election on"), "{error}");
     }
     let alone = render(&json!({"leaderElection": {"enabled": false}})).unwrap();
-    assert_eq!(
-        chart::find(&alone, "Deployment").unwrap()["spec"]["strategy"]["type"],
-        "Recreate"
-    );
+    assert_eq!(chart::find(&alone, "Deployment").unwrap()["spec"]["strategy"]["type"], "Recreate");
     let led = render(&json!({"replicaCount": 2})).unwrap();
     assert_eq!(
         chart::find(&led, "Deployment").unwrap()["spec"]["strategy"]["rollingUpdate"]["maxSurge"],
@@ -252,10 +236,7 @@ async fn its_pods_pass_the_restricted_pod_security_standard() {
         .await
         .unwrap();
     let api: Api<Pod> = Api::namespaced(client, namespace);
-    let dry_run = PostParams {
-        dry_run: true,
-        ..PostParams::default()
-    };
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
 
     let folder = RunDir::new("chart").unwrap();
     let full = with_all_files(folder.path());
@@ -266,16 +247,10 @@ async fn its_pods_pass_the_restricted_pod_security_standard() {
         api.create(&dry_run, &good).await.unwrap();
         // The check itself can fail: each of these is one step away from the standard.
         for (pointer, weakened) in [
-            (
-                "/spec/containers/0/securityContext/allowPrivilegeEscalation",
-                json!(true),
-            ),
+            ("/spec/containers/0/securityContext/allowPrivilegeEscalation", json!(true)),
             ("/spec/containers/0/securityContext/capabilities", json!({})),
             ("/spec/securityContext/runAsNonRoot", json!(false)),
-            (
-                "/spec/securityContext/seccompProfile/type",
-                json!("Unconfined"),
-            ),
+            ("/spec/securityContext/seccompProfile/type", json!("Unconfined")),
         ] {
             let mut bad = pod.clone();
             *bad.pointer_mut(pointer).unwrap() = weakened;
@@ -289,16 +264,12 @@ async fn its_pods_pass_the_restricted_pod_security_standard() {
 async fn account(namespace: &str, values: &Value) -> Client {
     let plane = shared().await;
     let objects = chart::render(&chart::dir("sample"), namespace, namespace, values).unwrap();
-    chart::install_permissions(&plane.admin().await, &objects, namespace)
-        .await
-        .unwrap();
+    chart::install_permissions(&plane.admin().await, &objects, namespace).await.unwrap();
     let name = chart::find(&objects, "ServiceAccount").unwrap()["metadata"]["name"]
         .as_str()
         .unwrap()
         .to_owned();
-    chart::service_account_client(plane, namespace, &name)
-        .await
-        .unwrap()
+    chart::service_account_client(plane, namespace, &name).await.unwrap()
 }
 
 #[tokio::test]
@@ -307,20 +278,11 @@ async fn the_controller_may_do_what_its_rules_say_and_nothing_else() {
     let client = account(&namespace, &json!({})).await;
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
     maps.list(&ListParams::default()).await.unwrap();
-    Api::<ConfigMap>::all(client.clone())
-        .list(&ListParams::default())
-        .await
-        .unwrap();
+    Api::<ConfigMap>::all(client.clone()).list(&ListParams::default()).await.unwrap();
     let map = serde_json::from_value(json!({"metadata": {"name": "new"}})).unwrap();
-    assert!(
-        refused(maps.create(&PostParams::default(), &map).await),
-        "the rules have no `create`"
-    );
+    assert!(refused(maps.create(&PostParams::default(), &map).await), "the rules have no `create`");
     let secrets: Api<Secret> = Api::namespaced(client, &namespace);
-    assert!(
-        refused(secrets.list(&ListParams::default()).await),
-        "the rules have no secrets"
-    );
+    assert!(refused(secrets.list(&ListParams::default()).await), "the rules have no secrets");
 }
 
 #[tokio::test]
@@ -332,11 +294,7 @@ async fn only_the_watched_namespaces_are_open_to_it() {
     let maps = |namespace: &str| Api::<ConfigMap>::namespaced(client.clone(), namespace);
     maps(&watched).list(&ListParams::default()).await.unwrap();
     assert!(refused(maps(&own).list(&ListParams::default()).await));
-    assert!(refused(
-        Api::<ConfigMap>::all(client.clone())
-            .list(&ListParams::default())
-            .await
-    ));
+    assert!(refused(Api::<ConfigMap>::all(client.clone()).list(&ListParams::default()).await));
 }
 
 #[tokio::test]
@@ -349,15 +307,10 @@ async fn its_own_lease_is_the_only_one_it_may_take() {
         serde_json::from_value(json!({"metadata": {"name": "ferrite-sample"}})).unwrap();
     leases.create(&PostParams::default(), &lease).await.unwrap();
     let patch = Patch::Merge(json!({"spec": {"holderIdentity": "me"}}));
-    leases
-        .patch("ferrite-sample", &PatchParams::default(), &patch)
-        .await
-        .unwrap();
+    leases.patch("ferrite-sample", &PatchParams::default(), &patch).await.unwrap();
     lease.metadata.name = Some("other".to_owned());
     leases.create(&PostParams::default(), &lease).await.unwrap();
-    assert!(refused(
-        leases.patch("other", &PatchParams::default(), &patch).await
-    ));
+    assert!(refused(leases.patch("other", &PatchParams::default(), &patch).await));
 }
 
 #[tokio::test]
@@ -367,13 +320,9 @@ async fn crds_are_changed_by_the_hook_and_only_watched_by_the_controller() {
     let folder = RunDir::new("chart").unwrap();
     let full = with_all_files(folder.path());
     let objects = chart::render(&full, "test", &namespace, &json!({})).unwrap();
-    chart::install_permissions(&plane.admin().await, &objects, &namespace)
-        .await
-        .unwrap();
+    chart::install_permissions(&plane.admin().await, &objects, &namespace).await.unwrap();
     let crds = async |account| {
-        let client = chart::service_account_client(plane, &namespace, account)
-            .await
-            .unwrap();
+        let client = chart::service_account_client(plane, &namespace, account).await.unwrap();
         Api::<CustomResourceDefinition>::all(client)
     };
     let one = ListParams::default().fields("metadata.name=samples.example.com");
@@ -402,11 +351,7 @@ fn a_package_is_the_same_chart_as_the_checkout() {
         .arg(home.path())
         .output()
         .unwrap();
-    assert!(
-        packed.status.success(),
-        "{}",
-        String::from_utf8_lossy(&packed.stderr)
-    );
+    assert!(packed.status.success(), "{}", String::from_utf8_lossy(&packed.stderr));
     let package = home.path().join("sample-0.1.0.tgz");
     let of_package = chart::render(&package, "test", "test", &everything()).unwrap();
     assert_eq!(of_package, render(&everything()).unwrap());
@@ -427,15 +372,9 @@ fn settings_become_flags_as_they_are_written() {
         "--create-rate=2000000",
         "--hosts=a,b",
     ] {
-        assert!(
-            args.iter().any(|arg| arg == flag),
-            "{flag} is not in {args:?}"
-        );
+        assert!(args.iter().any(|arg| arg == flag), "{flag} is not in {args:?}");
     }
-    assert!(
-        !args.iter().any(|arg| arg.starts_with("--unset")),
-        "{args:?}"
-    );
+    assert!(!args.iter().any(|arg| arg.starts_with("--unset")), "{args:?}");
 }
 
 #[test]
@@ -448,10 +387,7 @@ fn the_alerts_are_valid_and_fire_when_they_should() {
     for alert in alerts {
         let name = alert["alert"].as_str().unwrap();
         let runbook = alert["annotations"]["runbook_url"].as_str().unwrap();
-        assert!(
-            runbook.ends_with(&format!("/{name}.md")),
-            "{name}: {runbook}"
-        );
+        assert!(runbook.ends_with(&format!("/{name}.md")), "{name}: {runbook}");
         assert_eq!(alert["labels"]["controller"], "sample", "{name}");
     }
 
@@ -459,11 +395,7 @@ fn the_alerts_are_valid_and_fire_when_they_should() {
     let of = |name: &str, more: &str, values: &str| json!({"series": format!("{name}{{namespace=\"test\",job=\"test-sample\"{more}}}"), "values": values});
     let reconciles = |errors: &str, bucket: &str| {
         vec![
-            of(
-                "controller_runtime_reconcile_errors_total",
-                ",controller=\"sample\"",
-                errors,
-            ),
+            of("controller_runtime_reconcile_errors_total", ",controller=\"sample\"", errors),
             of(
                 "controller_runtime_reconcile_total",
                 ",controller=\"sample\",result=\"success\"",
@@ -488,11 +420,7 @@ fn the_alerts_are_valid_and_fire_when_they_should() {
     };
     let up = |values: &str| of("up", "", values);
     let leads = |pod: &str, values: &str| {
-        of(
-            "leader_election_master_status",
-            &format!(",name=\"l\",pod=\"{pod}\""),
-            values,
-        )
+        of("leader_election_master_status", &format!(",name=\"l\",pod=\"{pod}\""), values)
     };
     let healthy = || {
         let mut series = reconciles("0+1x60", "0+60x60");
@@ -549,15 +477,10 @@ fn the_alerts_are_valid_and_fire_when_they_should() {
 #[test]
 fn the_dashboard_is_chosen_by_controller() {
     let objects = render(&json!({"grafanaDashboard": {"enabled": true}})).unwrap();
-    let text = chart::find(&objects, "ConfigMap").unwrap()["data"]["ferrite.json"]
-        .as_str()
-        .unwrap();
+    let text =
+        chart::find(&objects, "ConfigMap").unwrap()["data"]["ferrite.json"].as_str().unwrap();
     let dashboard: Value = serde_json::from_str(text).unwrap();
     let variables = dashboard["templating"]["list"].as_array().unwrap();
-    assert!(
-        variables
-            .iter()
-            .any(|variable| variable["name"] == "controller")
-    );
+    assert!(variables.iter().any(|variable| variable["name"] == "controller"));
     assert_eq!(dashboard["panels"].as_array().unwrap().len(), 5);
 }

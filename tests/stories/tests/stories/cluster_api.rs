@@ -15,9 +15,7 @@ use serde_json::json;
 fn all_available(machines: &BTreeMap<String, DynamicObject>, count: usize) -> bool {
     let joined = |machine: &DynamicObject| machine.data["status"]["nodeRef"]["name"].is_string();
     machines.len() == count
-        && machines
-            .values()
-            .all(|machine| joined(machine) && condition(machine, "Available"))
+        && machines.values().all(|machine| joined(machine) && condition(machine, "Available"))
 }
 
 fn condition(object: &DynamicObject, name: &str) -> bool {
@@ -39,20 +37,15 @@ async fn until_all_from(
     count: usize,
 ) -> anyhow::Result<BTreeMap<String, DynamicObject>> {
     let metal3_machines = METAL3_MACHINE.api(&workload.management, &workload.namespace);
-    until(
-        &metal3_machines,
-        &everything(),
-        "all Metal3Machines of the new template",
-        |machines| {
-            machines.len() == count
-                && machines.values().all(|machine| {
-                    let from = machine.metadata.annotations.as_ref();
-                    from.and_then(|from| from.get("cluster.x-k8s.io/cloned-from-name"))
-                        .is_some_and(|from| from == template)
-                        && condition(machine, "Ready")
-                })
-        },
-    )
+    until(&metal3_machines, &everything(), "all Metal3Machines of the new template", |machines| {
+        machines.len() == count
+            && machines.values().all(|machine| {
+                let from = machine.metadata.annotations.as_ref();
+                from.and_then(|from| from.get("cluster.x-k8s.io/cloned-from-name"))
+                    .is_some_and(|from| from == template)
+                    && condition(machine, "Ready")
+            })
+    })
     .await
 }
 
@@ -86,52 +79,34 @@ fn in_order(entries: &[Seen], first: (Change, Kind, &str), then: (Change, Kind, 
 
 async fn workers(workload: &Workload, replicas: u32) -> anyhow::Result<Api<DynamicObject>> {
     let (client, namespace) = (&workload.management, workload.namespace.as_str());
-    KUBEADM_CONFIG_TEMPLATE
-        .create(client, namespace, kubeadm_config_template("join"))
-        .await?;
-    METAL3_MACHINE_TEMPLATE
-        .create(client, namespace, metal3_machine_template("image-1"))
-        .await?;
+    KUBEADM_CONFIG_TEMPLATE.create(client, namespace, kubeadm_config_template("join")).await?;
+    METAL3_MACHINE_TEMPLATE.create(client, namespace, metal3_machine_template("image-1")).await?;
     let deployment = machine_deployment("workers", &workload.cluster, replicas, "image-1", "join");
-    MACHINE_DEPLOYMENT
-        .create(client, namespace, deployment)
-        .await?;
+    MACHINE_DEPLOYMENT.create(client, namespace, deployment).await?;
     Ok(MACHINE.api(client, namespace))
 }
 
 #[tokio::test]
 async fn a_machine_deployment_without_surge_deletes_before_it_makes_and_a_cluster_goes_in_order() {
     let management = cluster_api::shared().await;
-    let workload = Workload::start(management, "rollout", Masters::Given, Provider::Played)
-        .await
-        .unwrap();
+    let workload =
+        Workload::start(management, "rollout", Masters::Given, Provider::Played).await.unwrap();
     let (client, namespace) = (&workload.management, workload.namespace.as_str());
-    let timeline = Timeline::start(
-        client,
-        namespace,
-        &[CLUSTER, METAL3_CLUSTER, MACHINE, METAL3_MACHINE],
-    );
+    let timeline =
+        Timeline::start(client, namespace, &[CLUSTER, METAL3_CLUSTER, MACHINE, METAL3_MACHINE]);
 
     let machines = workers(&workload, 2).await.unwrap();
-    let first = until(
-        &machines,
-        &everything(),
-        "two Machines available",
-        |machines| all_available(machines, 2),
-    )
+    let first = until(&machines, &everything(), "two Machines available", |machines| {
+        all_available(machines, 2)
+    })
     .await
     .unwrap();
     let configs = KUBEADM_CONFIG.api(client, namespace);
     for (name, machine) in &first {
         let spec = &machine.data["spec"];
-        let config = configs
-            .get(spec["bootstrap"]["configRef"]["name"].as_str().unwrap())
-            .await
-            .unwrap();
-        assert_eq!(
-            config.data["status"]["dataSecretName"],
-            spec["bootstrap"]["dataSecretName"]
-        );
+        let config =
+            configs.get(spec["bootstrap"]["configRef"]["name"].as_str().unwrap()).await.unwrap();
+        assert_eq!(config.data["status"]["dataSecretName"], spec["bootstrap"]["dataSecretName"]);
         assert_eq!(spec["infrastructureRef"]["kind"], METAL3_MACHINE.kind);
         assert_eq!(machine.data["status"]["nodeRef"]["name"], json!(name));
     }
@@ -142,23 +117,14 @@ async fn a_machine_deployment_without_surge_deletes_before_it_makes_and_a_cluste
         .unwrap();
     let next = json!({"spec": {"template": {"spec": {"infrastructureRef": {"name": "image-2"}}}}});
     let deployments = MACHINE_DEPLOYMENT.api(client, namespace);
-    deployments
-        .patch("workers", &PatchParams::default(), &Patch::Merge(&next))
-        .await
-        .unwrap();
+    deployments.patch("workers", &PatchParams::default(), &Patch::Merge(&next)).await.unwrap();
     until_all_from(&workload, "image-2", 2).await.unwrap();
-    let second = until(
-        &machines,
-        &everything(),
-        "two new Machines available",
-        |machines| all_available(machines, 2),
-    )
+    let second = until(&machines, &everything(), "two new Machines available", |machines| {
+        all_available(machines, 2)
+    })
     .await
     .unwrap();
-    assert!(
-        first.keys().all(|old| !second.contains_key(old)),
-        "every Machine was replaced"
-    );
+    assert!(first.keys().all(|old| !second.contains_key(old)), "every Machine was replaced");
     let seen = timeline
         .until("the old Machines gone", |entries| {
             first.keys().all(|old| {
@@ -173,24 +139,16 @@ async fn a_machine_deployment_without_surge_deletes_before_it_makes_and_a_cluste
     assert_eq!(most_at_once(&seen, METAL3_MACHINE), 2, "{seen:#?}");
 
     let clusters = CLUSTER.api(client, namespace);
-    clusters
-        .delete(&workload.cluster, &DeleteParams::default())
-        .await
-        .unwrap();
+    clusters.delete(&workload.cluster, &DeleteParams::default()).await.unwrap();
     let seen = timeline
         .until("the Cluster gone", |entries| {
-            entries
-                .iter()
-                .any(|e| e.change == Change::Gone && e.kind == CLUSTER.kind)
+            entries.iter().any(|e| e.change == Change::Gone && e.kind == CLUSTER.kind)
         })
         .await
         .unwrap();
     let name = workload.cluster.as_str();
     let infrastructure_gone = (Change::Gone, METAL3_CLUSTER, name);
-    assert!(
-        in_order(&seen, infrastructure_gone, (Change::Gone, CLUSTER, name)),
-        "{seen:#?}"
-    );
+    assert!(in_order(&seen, infrastructure_gone, (Change::Gone, CLUSTER, name)), "{seen:#?}");
     for machine in second.keys() {
         let asked = (Change::Going, MACHINE, machine.as_str());
         let host_asked = (Change::Going, METAL3_MACHINE, machine.as_str());
@@ -200,10 +158,7 @@ async fn a_machine_deployment_without_surge_deletes_before_it_makes_and_a_cluste
             in_order(&seen, asked, host_asked),
             "a host goes because its Machine goes: {seen:#?}"
         );
-        assert!(
-            in_order(&seen, host_gone, gone),
-            "a Machine outlives its host: {seen:#?}"
-        );
+        assert!(in_order(&seen, host_gone, gone), "a Machine outlives its host: {seen:#?}");
         assert!(
             in_order(&seen, gone, infrastructure_gone),
             "the Metal3Cluster outlives all Machines: {seen:#?}"
@@ -214,9 +169,8 @@ async fn a_machine_deployment_without_surge_deletes_before_it_makes_and_a_cluste
 #[tokio::test]
 async fn a_control_plane_with_external_etcd_scales_up_and_is_replaced_without_a_fourth_machine() {
     let management = cluster_api::shared().await;
-    let workload = Workload::start(management, "masters", Masters::Kubeadm, Provider::Played)
-        .await
-        .unwrap();
+    let workload =
+        Workload::start(management, "masters", Masters::Kubeadm, Provider::Played).await.unwrap();
     let (client, namespace) = (&workload.management, workload.namespace.as_str());
     let timeline = Timeline::start(client, namespace, &[MACHINE, METAL3_MACHINE]);
 
@@ -225,16 +179,11 @@ async fn a_control_plane_with_external_etcd_scales_up_and_is_replaced_without_a_
         .await
         .unwrap();
     let control_plane = objects::kubeadm_control_plane(&workload.cluster, 1, "image-1");
-    KUBEADM_CONTROL_PLANE
-        .create(client, namespace, control_plane)
+    KUBEADM_CONTROL_PLANE.create(client, namespace, control_plane).await.unwrap();
+    let machines = MACHINE.api(client, namespace);
+    until(&machines, &everything(), "one master", |machines| all_available(machines, 1))
         .await
         .unwrap();
-    let machines = MACHINE.api(client, namespace);
-    until(&machines, &everything(), "one master", |machines| {
-        all_available(machines, 1)
-    })
-    .await
-    .unwrap();
 
     let control_planes = KUBEADM_CONTROL_PLANE.api(client, namespace);
     let three = json!({"spec": {
@@ -243,18 +192,13 @@ async fn a_control_plane_with_external_etcd_scales_up_and_is_replaced_without_a_
         "rollout": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0}}},
     }});
     control_planes
-        .patch(
-            &workload.cluster,
-            &PatchParams::default(),
-            &Patch::Merge(&three),
-        )
+        .patch(&workload.cluster, &PatchParams::default(), &Patch::Merge(&three))
         .await
         .unwrap();
-    let first = until(&machines, &everything(), "three masters", |machines| {
-        all_available(machines, 3)
-    })
-    .await
-    .unwrap();
+    let first =
+        until(&machines, &everything(), "three masters", |machines| all_available(machines, 3))
+            .await
+            .unwrap();
 
     METAL3_MACHINE_TEMPLATE
         .create(client, namespace, metal3_machine_template("image-2"))
@@ -263,23 +207,15 @@ async fn a_control_plane_with_external_etcd_scales_up_and_is_replaced_without_a_
     let next =
         json!({"spec": {"machineTemplate": {"spec": {"infrastructureRef": {"name": "image-2"}}}}});
     control_planes
-        .patch(
-            &workload.cluster,
-            &PatchParams::default(),
-            &Patch::Merge(&next),
-        )
+        .patch(&workload.cluster, &PatchParams::default(), &Patch::Merge(&next))
         .await
         .unwrap();
     until_all_from(&workload, "image-2", 3).await.unwrap();
-    let second = until(&machines, &everything(), "three new masters", |machines| {
-        all_available(machines, 3)
-    })
-    .await
-    .unwrap();
-    assert!(
-        first.keys().all(|old| !second.contains_key(old)),
-        "every Machine was replaced"
-    );
+    let second =
+        until(&machines, &everything(), "three new masters", |machines| all_available(machines, 3))
+            .await
+            .unwrap();
+    assert!(first.keys().all(|old| !second.contains_key(old)), "every Machine was replaced");
     until_one(
         &control_planes,
         &workload.cluster,
@@ -308,17 +244,13 @@ async fn a_control_plane_with_external_etcd_scales_up_and_is_replaced_without_a_
 async fn a_machine_health_check_asks_for_remediation_of_the_machine_whose_node_is_not_ready_and_of_no_other()
  {
     let management = cluster_api::shared().await;
-    let workload = Workload::start(management, "health", Masters::Given, Provider::Played)
-        .await
-        .unwrap();
+    let workload =
+        Workload::start(management, "health", Masters::Given, Provider::Played).await.unwrap();
     let (client, namespace) = (&workload.management, workload.namespace.as_str());
     let machines = workers(&workload, 2).await.unwrap();
-    let healthy = until(
-        &machines,
-        &everything(),
-        "two Machines available",
-        |machines| all_available(machines, 2),
-    )
+    let healthy = until(&machines, &everything(), "two Machines available", |machines| {
+        all_available(machines, 2)
+    })
     .await
     .unwrap();
     METAL3_REMEDIATION_TEMPLATE
@@ -332,40 +264,24 @@ async fn a_machine_health_check_asks_for_remediation_of_the_machine_whose_node_i
         METAL3_REMEDIATION_TEMPLATE,
         "reboot",
     );
-    MACHINE_HEALTH_CHECK
-        .create(client, namespace, check)
-        .await
-        .unwrap();
+    MACHINE_HEALTH_CHECK.create(client, namespace, check).await.unwrap();
     let checks = MACHINE_HEALTH_CHECK.api(client, namespace);
-    until_one(
-        &checks,
-        "workers",
-        "both Machines seen as healthy",
-        |check| check.data["status"]["currentHealthy"] == 2,
-    )
+    until_one(&checks, "workers", "both Machines seen as healthy", |check| {
+        check.data["status"]["currentHealthy"] == 2
+    })
     .await
     .unwrap();
 
     let sick = healthy.keys().next().unwrap();
     let remediations = METAL3_REMEDIATION.api(client, namespace);
     workload.stand_in.set_ready(sick, "Unknown").await.unwrap();
-    let asked = until(&remediations, &everything(), "a remediation", |all| {
-        !all.is_empty()
-    })
-    .await
-    .unwrap();
+    let asked =
+        until(&remediations, &everything(), "a remediation", |all| !all.is_empty()).await.unwrap();
     assert_eq!(asked.keys().collect::<Vec<_>>(), [sick]);
     assert_eq!(asked[sick].data["spec"]["strategy"]["type"], "Reboot");
     let owner = &asked[sick].metadata.owner_references.as_ref().unwrap()[0];
     assert_eq!((owner.kind.as_str(), &owner.name), (MACHINE.kind, sick));
 
     workload.stand_in.set_ready(sick, "True").await.unwrap();
-    until(
-        &remediations,
-        &everything(),
-        "the request withdrawn",
-        BTreeMap::is_empty,
-    )
-    .await
-    .unwrap();
+    until(&remediations, &everything(), "the request withdrawn", BTreeMap::is_empty).await.unwrap();
 }

@@ -13,10 +13,7 @@ async fn a_user_without_a_role_is_refused_by_the_api_server() {
     let config = plane.config("nobody", &[]).await.unwrap();
     let api: Api<ConfigMap> = Api::namespaced(kube::Client::try_from(config).unwrap(), &namespace);
     let refused = api.list(&ListParams::default()).await.unwrap_err();
-    assert!(
-        matches!(&refused, kube::Error::Api(status) if status.is_forbidden()),
-        "{refused}"
-    );
+    assert!(matches!(&refused, kube::Error::Api(status) if status.is_forbidden()), "{refused}");
 }
 
 #[tokio::test]
@@ -37,10 +34,7 @@ async fn the_audit_log_names_who_wrote_what() {
                 && entry["objectRef"]["namespace"] == namespace.as_str()
                 && entry["responseStatus"]["code"] == 201
         });
-    assert!(
-        seen,
-        "no line of the audit log says that admin made the object"
-    );
+    assert!(seen, "no line of the audit log says that admin made the object");
 }
 
 #[tokio::test]

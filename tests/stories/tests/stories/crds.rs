@@ -59,16 +59,10 @@ async fn a_stock_crd_drops_a_field_that_it_does_not_know() {
     let client = plane.admin().await;
     install(&client, &[Group::Metal3]).await.unwrap();
     let hosts = hosts(client, &plane.namespace("crds").await);
-    hosts
-        .create(&PostParams::default(), &host("h", &json!({"online": true})))
-        .await
-        .unwrap();
+    hosts.create(&PostParams::default(), &host("h", &json!({"online": true}))).await.unwrap();
 
     let patch = Patch::Merge(stamped_status());
-    let stored = hosts
-        .patch_status("h", &PatchParams::default(), &patch)
-        .await
-        .unwrap();
+    let stored = hosts.patch_status("h", &PatchParams::default(), &patch).await.unwrap();
 
     let provisioning = &stored.data["status"]["provisioning"];
     assert_eq!(provisioning["state"], "provisioned");
@@ -103,16 +97,10 @@ async fn a_host_is_refused_for_what_a_real_cluster_refuses() {
         ),
     ];
     for (field, spec) in wrong {
-        let created = hosts
-            .create(&PostParams::default(), &host("h", &spec))
-            .await;
+        let created = hosts.create(&PostParams::default(), &host("h", &spec)).await;
         match created {
             Err(kube::Error::Api(status)) if status.is_invalid() => {
-                assert!(
-                    status.message.contains(field),
-                    "{field}: {}",
-                    status.message
-                );
+                assert!(status.message.contains(field), "{field}: {}", status.message);
             }
             other => panic!("{field}: {other:?}"),
         }
@@ -132,15 +120,10 @@ async fn installing_again_keeps_what_was_added_to_a_crd() {
         {"op": "add", "path": stamp, "value": {"type": "string", "format": "date-time", "nullable": true}},
     ]))
     .unwrap();
-    api.patch(name, &PatchParams::default(), &Patch::Json::<()>(addition))
-        .await
-        .unwrap();
+    api.patch(name, &PatchParams::default(), &Patch::Json::<()>(addition)).await.unwrap();
 
     install(&client, &[Group::Metal3]).await.unwrap();
 
     let crd = serde_json::to_value(api.get(name).await.unwrap()).unwrap();
-    assert_eq!(
-        crd.pointer(stamp).map(|field| &field["type"]),
-        Some(&json!("string"))
-    );
+    assert_eq!(crd.pointer(stamp).map(|field| &field["type"]), Some(&json!("string")));
 }

@@ -1,9 +1,6 @@
 //! The Ironic of the bench is a real one: it talks Redfish to BMCs, loses its memory of nothing, and can be cut off.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test that cannot go on says so by panicking"
-)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -87,34 +84,23 @@ async fn explored(ironic: &Ironic, node: &str, ports: usize) -> (Value, Vec<Stri
 #[tokio::test]
 async fn the_report_of_an_unknown_machine_makes_a_node_with_its_ports_and_inventory() {
     let ironic = ironic::shared().await;
-    let agent = Agent {
-        nics: 3,
-        ..Agent::new(7)
-    };
+    let agent = Agent { nics: 3, ..Agent::new(7) };
     let node = node_of_report(ironic, &agent).await;
     let (seen, ports) = explored(ironic, &node, 3).await;
     assert_eq!(ports, [agent.mac(0), agent.mac(1), agent.mac(2)]);
     assert_eq!(seen["inventory"]["hostname"], agent.hostname);
-    assert_eq!(
-        seen["inventory"]["system_vendor"]["serial_number"],
-        agent.serial.unwrap()
-    );
+    assert_eq!(seen["inventory"]["system_vendor"]["serial_number"], agent.serial.unwrap());
     assert_eq!(seen["inventory"]["bmc_address"], agent.bmc_address.unwrap());
 }
 
 #[tokio::test]
 async fn a_report_of_an_error_leaves_a_node_without_an_inventory() {
     let ironic = ironic::shared().await;
-    let agent = Agent {
-        error: Some("no disks found".to_owned()),
-        ..Agent::new(8)
-    };
+    let agent = Agent { error: Some("no disks found".to_owned()), ..Agent::new(8) };
     let node = node_of_report(ironic, &agent).await;
     ironic
         .wait(&node, "failed", |node| {
-            node["last_error"]
-                .as_str()
-                .is_some_and(|error| error.contains("no disks found"))
+            node["last_error"].as_str().is_some_and(|error| error.contains("no disks found"))
         })
         .await
         .unwrap();
@@ -151,10 +137,7 @@ async fn a_machine_that_is_deaf_to_a_soft_off_stays_on_and_ironic_says_so() {
     let node = ironic.enroll("deaf", &machine).await.unwrap();
     change_power(ironic, &node, "power on", None).await;
     machine
-        .behave(&Behaviour {
-            ignores: vec!["GracefulShutdown"],
-            ..Behaviour::default()
-        })
+        .behave(&Behaviour { ignores: vec!["GracefulShutdown"], ..Behaviour::default() })
         .await
         .unwrap();
     let after = change_power(ironic, &node, "soft power off", Some(2)).await;
@@ -173,13 +156,7 @@ async fn a_refused_power_off_leaves_the_machine_on_and_ironic_names_the_refusal(
     let machine = bmc::spare().await.unwrap();
     let node = ironic.enroll("stubborn", &machine).await.unwrap();
     change_power(ironic, &node, "power on", None).await;
-    machine
-        .behave(&Behaviour {
-            refuses: vec!["ForceOff"],
-            ..Behaviour::default()
-        })
-        .await
-        .unwrap();
+    machine.behave(&Behaviour { refuses: vec!["ForceOff"], ..Behaviour::default() }).await.unwrap();
     let after = change_power(ironic, &node, "power off", None).await;
     let error = after["last_error"].as_str().unwrap();
     assert!(error.contains("the machine refuses ForceOff"), "{error}");
@@ -190,21 +167,10 @@ async fn a_refused_power_off_leaves_the_machine_on_and_ironic_names_the_refusal(
 
 #[tokio::test]
 async fn an_ironic_that_is_killed_in_a_power_change_knows_the_state_again_after_its_restart() {
-    let ironic = Ironic::start(Options {
-        power_sync: 2,
-        ..Options::default()
-    })
-    .await
-    .unwrap();
+    let ironic = Ironic::start(Options { power_sync: 2, ..Options::default() }).await.unwrap();
     let machine = bmc::spare().await.unwrap();
     let node = ironic.enroll("interrupted", &machine).await.unwrap();
-    machine
-        .behave(&Behaviour {
-            delay: 3.0,
-            ..Behaviour::default()
-        })
-        .await
-        .unwrap();
+    machine.behave(&Behaviour { delay: 3.0, ..Behaviour::default() }).await.unwrap();
     let (status, body) = ironic.power(&node, "power on", None).await.unwrap();
     assert_eq!(status, StatusCode::ACCEPTED, "{body}");
     until_seen(&machine, "asked to go on", |seen| seen.requests("On") == 1).await;
@@ -217,32 +183,21 @@ async fn an_ironic_that_is_killed_in_a_power_change_knows_the_state_again_after_
     let known = known["power_state"].as_str().unwrap();
     // And it takes orders again.
     machine.behave(&Behaviour::default()).await.unwrap();
-    let target = if known == "power on" {
-        "power off"
-    } else {
-        "power on"
-    };
+    let target = if known == "power on" { "power off" } else { "power on" };
     let ordered = change_power(&ironic, &node, target, None).await;
     assert_eq!(ordered["power_state"], target, "{}", ordered["last_error"]);
 }
 
 #[tokio::test]
 async fn every_release_answers_in_a_version_that_is_accepted() {
-    for (release, newest) in [
-        (Release::Oldest, 81),
-        (Release::FirstWithDiscovery, 90),
-        (Release::Current, 109),
-    ] {
+    for (release, newest) in
+        [(Release::Oldest, 81), (Release::FirstWithDiscovery, 90), (Release::Current, 109)]
+    {
         let own;
         let ironic = if release == Release::Current {
             ironic::shared().await
         } else {
-            own = Ironic::start(Options {
-                release,
-                ..Options::default()
-            })
-            .await
-            .unwrap();
+            own = Ironic::start(Options { release, ..Options::default() }).await.unwrap();
             &own
         };
         let (_, root) = ironic.call(Method::GET, "/", None).await.unwrap();
@@ -292,10 +247,7 @@ async fn behind_tls_the_right_login_is_let_in_and_a_wrong_one_is_not() {
     }
     let stranger = reqwest::Client::builder().no_proxy().build().unwrap();
     let refused = stranger.get(&url).send().await.unwrap_err();
-    assert!(
-        refused.is_connect(),
-        "trusted without its authority: {refused:?}"
-    );
+    assert!(refused.is_connect(), "trusted without its authority: {refused:?}");
 }
 
 #[tokio::test]
@@ -303,18 +255,10 @@ async fn faults_of_the_proxy_reach_the_client_and_are_counted() {
     let ironic = ironic::shared().await;
     let node = ironic.enroll_fake("proxied").await.unwrap();
     let proxy = Proxy::start(ironic).await.unwrap();
-    let client = reqwest::Client::builder()
-        .no_proxy()
-        .pool_max_idle_per_host(0)
-        .build()
-        .unwrap();
+    let client = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).build().unwrap();
     let url = format!("{}/v1/nodes/{node}/states/power", proxy.endpoint);
     let ask = |target: &str| {
-        client
-            .put(&url)
-            .json(&json!({ "target": target }))
-            .timeout(Duration::from_secs(10))
-            .send()
+        client.put(&url).json(&json!({ "target": target })).timeout(Duration::from_secs(10)).send()
     };
 
     proxy.fault(Fault::locked(&node), 1, power_changes);
@@ -322,12 +266,7 @@ async fn faults_of_the_proxy_reach_the_client_and_are_counted() {
     assert_eq!(answer.status(), StatusCode::CONFLICT);
     let body: Value = answer.json().await.unwrap();
     let inner: Value = serde_json::from_str(body["error_message"].as_str().unwrap()).unwrap();
-    assert!(
-        inner["faultstring"]
-            .as_str()
-            .unwrap()
-            .contains("is locked by host")
-    );
+    assert!(inner["faultstring"].as_str().unwrap().contains("is locked by host"));
 
     proxy.fault(Fault::CutBefore, 1, power_changes);
     ask("power on").await.unwrap_err();
@@ -337,17 +276,11 @@ async fn faults_of_the_proxy_reach_the_client_and_are_counted() {
     proxy.fault(Fault::CutAfter, 1, power_changes);
     ask("power on").await.unwrap_err();
     let done = settled(ironic, &node).await;
-    assert_eq!(
-        done["power_state"], "power on",
-        "the lost answer was to a change that was made"
-    );
+    assert_eq!(done["power_state"], "power on", "the lost answer was to a change that was made");
 
     proxy.fault(Fault::Delay(Duration::from_millis(300)), 1, power_changes);
     let began = Instant::now();
-    assert_eq!(
-        ask("power off").await.unwrap().status(),
-        StatusCode::ACCEPTED
-    );
+    assert_eq!(ask("power off").await.unwrap().status(), StatusCode::ACCEPTED);
     assert!(began.elapsed() >= Duration::from_millis(300));
     settled(ironic, &node).await;
 
@@ -365,21 +298,14 @@ async fn faults_of_the_proxy_reach_the_client_and_are_counted() {
     let accepted = Some(StatusCode::ACCEPTED);
     assert_eq!(upstream, [None, None, accepted, accepted, None]);
     let answered: Vec<_> = proxy.requests().iter().map(|r| r.status).collect();
-    assert_eq!(
-        answered,
-        [Some(StatusCode::CONFLICT), None, None, accepted, None]
-    );
+    assert_eq!(answered, [Some(StatusCode::CONFLICT), None, None, accepted, None]);
 }
 
 #[tokio::test]
 async fn a_crash_comes_at_the_chosen_write_and_on_the_chosen_side_of_it() {
     let ironic = ironic::shared().await;
     let proxy = Proxy::start(ironic).await.unwrap();
-    let client = reqwest::Client::builder()
-        .no_proxy()
-        .pool_max_idle_per_host(0)
-        .build()
-        .unwrap();
+    let client = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).build().unwrap();
     let create = |name: &str| {
         client
             .post(format!("{}/v1/nodes", proxy.endpoint))

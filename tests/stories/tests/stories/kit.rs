@@ -24,11 +24,7 @@ use kube::api::{Api, WatchEvent, WatchParams};
 
 /// Starting on a busy machine takes a while; nothing that is promised is measured by this.
 const PATIENCE: Duration = Duration::from_secs(30);
-const SHORT: [&str; 3] = [
-    "--lease-duration=3s",
-    "--renew-deadline=2s",
-    "--retry-period=500ms",
-];
+const SHORT: [&str; 3] = ["--lease-duration=3s", "--renew-deadline=2s", "--retry-period=500ms"];
 const LEASE: &str = "ferrite-minimal";
 
 /// The smallest controller, which is nothing but the kit.
@@ -61,18 +57,11 @@ impl Replica {
         command
             .arg(format!("--listen=127.0.0.1:{port}"))
             .arg(format!("--kubeconfig={}", kubeconfig.display()))
-            .args([
-                format!("--namespaces={namespace}"),
-                format!("--lease-namespace={namespace}"),
-            ])
+            .args([format!("--namespaces={namespace}"), format!("--lease-namespace={namespace}")])
             .args(flags)
             .env("POD_NAME", &user);
         let service = Service::start(&user, command, plane.dir()).unwrap();
-        Self {
-            user,
-            port,
-            service,
-        }
+        Self { user, port, service }
     }
 
     /// The lease names a holder by its pod and a random suffix.
@@ -83,13 +72,7 @@ impl Replica {
     /// Waits until this process has asked for this, as the API server saw it.
     async fn asked(&self, audit: &Audit, from: Mark, verb: &str, resource: &str) {
         let deadline = Instant::now() + PATIENCE;
-        while audit
-            .since(from)
-            .await
-            .unwrap()
-            .of(&self.user, verb, resource)
-            == 0
-        {
+        while audit.since(from).await.unwrap().of(&self.user, verb, resource) == 0 {
             assert!(
                 Instant::now() < deadline,
                 "{} never asked to {verb} {resource}:\n{}",
@@ -103,16 +86,9 @@ impl Replica {
     /// Waits until a probe has this answer.
     async fn answers(&self, path: &str, wanted: reqwest::StatusCode) {
         let deadline = Instant::now() + PATIENCE;
-        while probe(self.port, path)
-            .await
-            .is_none_or(|(status, _)| status != wanted)
-        {
+        while probe(self.port, path).await.is_none_or(|(status, _)| status != wanted) {
             let log = self.service.log_tail();
-            assert!(
-                Instant::now() < deadline,
-                "{path} of {} is never {wanted}:\n{log}",
-                self.user
-            );
+            assert!(Instant::now() < deadline, "{path} of {} is never {wanted}:\n{log}", self.user);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -154,9 +130,7 @@ impl Leases {
     async fn next(&mut self) -> Version {
         loop {
             let event = tokio::time::timeout(PATIENCE, self.0.next()).await;
-            let event = event
-                .expect("the lease changes")
-                .expect("the watch goes on");
+            let event = event.expect("the lease changes").expect("the watch goes on");
             match event.unwrap() {
                 WatchEvent::Added(lease) | WatchEvent::Modified(lease) => {
                     return Version {
@@ -201,31 +175,21 @@ async fn sigterm_hands_the_lease_over_and_ends_the_process_within_a_second() {
     let mut leases = Leases::watch(plane, &namespace).await;
     // The default timing: nobody could take over within a second by waiting.
     let first = Replica::start(plane, &namespace, "first", &[]);
-    leases
-        .until("the first leads", |it| first.holds(&it.spec))
-        .await;
+    leases.until("the first leads", |it| first.holds(&it.spec)).await;
     let second = Replica::start(plane, &namespace, "second", &[]);
     second.asked(&audit, start, "watch", "leases").await;
 
     let asked = Instant::now();
     let ending = tokio::spawn(first.stop());
-    let versions = leases
-        .until("the second leads", |it| second.holds(&it.spec))
-        .await;
+    let versions = leases.until("the second leads", |it| second.holds(&it.spec)).await;
     let handed_over = versions[versions.len() - 1].seen - asked;
     let (code, ended) = ending.await.unwrap();
     println!("handed over in {handed_over:?}, ended in {ended:?}");
     assert_eq!(code, 0);
     assert!(ended < Duration::from_secs(1), "ending took {ended:?}");
-    assert!(
-        handed_over < Duration::from_secs(1),
-        "the handover took {handed_over:?}"
-    );
+    assert!(handed_over < Duration::from_secs(1), "the handover took {handed_over:?}");
     let freed = versions.iter().any(|it| holder(&it.spec).is_empty());
-    assert!(
-        freed,
-        "the second took a lease that the first had not given back"
-    );
+    assert!(freed, "the second took a lease that the first had not given back");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -235,9 +199,7 @@ async fn after_kill_9_the_lease_is_taken_when_it_has_run_out_and_not_before() {
     let (audit, start) = audit(plane).await;
     let mut leases = Leases::watch(plane, &namespace).await;
     let mut first = Replica::start(plane, &namespace, "first", &SHORT);
-    leases
-        .until("the first leads", |it| first.holds(&it.spec))
-        .await;
+    leases.until("the first leads", |it| first.holds(&it.spec)).await;
     let second = Replica::start(plane, &namespace, "second", &SHORT);
     second.asked(&audit, start, "watch", "leases").await;
     // A renewal just before the kill is the case in which the other has to wait longest.
@@ -247,19 +209,11 @@ async fn after_kill_9_the_lease_is_taken_when_it_has_run_out_and_not_before() {
 
     let killed = Instant::now();
     first.service.kill();
-    versions.extend(
-        leases
-            .until("the second leads", |it| second.holds(&it.spec))
-            .await,
-    );
+    versions.extend(leases.until("the second leads", |it| second.holds(&it.spec)).await);
     let [.., last, taken] = &versions[..] else {
         panic!("the takeover has a version before it");
     };
-    assert!(
-        first.holds(&last.spec),
-        "nobody gave the lease back, but it says {:?}",
-        last.spec
-    );
+    assert!(first.holds(&last.spec), "nobody gave the lease back, but it says {:?}", last.spec);
     let silent_since = last.spec.renew_time.as_ref().unwrap().0;
     let taken_over = taken.seen - killed;
     let silence = Duration::try_from(taken.at.duration_since(silent_since)).unwrap();
@@ -267,35 +221,19 @@ async fn after_kill_9_the_lease_is_taken_when_it_has_run_out_and_not_before() {
     let claimed = Duration::try_from(written.duration_since(silent_since)).unwrap();
     println!("taken over {taken_over:?} after the kill, {claimed:?} after the last renewal");
     let duration = Duration::from_secs(3);
-    assert!(
-        claimed >= duration,
-        "taken {claimed:?} after the last renewal"
-    );
-    assert!(
-        silence >= duration,
-        "seen taken {silence:?} after the last renewal"
-    );
+    assert!(claimed >= duration, "taken {claimed:?} after the last renewal");
+    assert!(silence >= duration, "seen taken {silence:?} after the last renewal");
     // The duration counts from when the other saw the last renewal; the rest is for one write.
     let late = duration + Duration::from_millis(500);
-    assert!(
-        taken_over < late,
-        "taken over {taken_over:?} after the kill"
-    );
+    assert!(taken_over < late, "taken over {taken_over:?} after the kill");
 }
 
 /// Asks a probe; an answer that takes longer than a second is none.
 async fn probe(port: u16, path: &str) -> Option<(reqwest::StatusCode, Duration)> {
-    let http = reqwest::Client::builder()
-        .no_proxy()
-        .timeout(Duration::from_secs(1))
-        .build()
-        .unwrap();
+    let http =
+        reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(1)).build().unwrap();
     let start = Instant::now();
-    let answer = http
-        .get(format!("http://127.0.0.1:{port}{path}"))
-        .send()
-        .await
-        .ok()?;
+    let answer = http.get(format!("http://127.0.0.1:{port}{path}")).send().await.ok()?;
     Some((answer.status(), start.elapsed()))
 }
 
@@ -306,9 +244,7 @@ async fn while_the_api_server_hangs_probes_answer_and_sigterm_ends_every_process
     let (audit, start) = audit(&plane).await;
     let mut leases = Leases::watch(&plane, &namespace).await;
     let leader = Replica::start(&plane, &namespace, "leader", &[]);
-    leases
-        .until("somebody leads", |it| leader.holds(&it.spec))
-        .await;
+    leases.until("somebody leads", |it| leader.holds(&it.spec)).await;
     let standby = Replica::start(&plane, &namespace, "standby", &[]);
     standby.asked(&audit, start, "watch", "leases").await;
     // A standby is ready too: what it needs is there, only the lease is not its own.
@@ -319,10 +255,7 @@ async fn while_the_api_server_hangs_probes_answer_and_sigterm_ends_every_process
     plane.freeze(true).unwrap();
     let api: Api<Lease> = Api::namespaced(plane.admin().await, &namespace);
     let deadline = Instant::now() + PATIENCE;
-    while tokio::time::timeout(Duration::from_millis(500), api.get(LEASE))
-        .await
-        .is_ok()
-    {
+    while tokio::time::timeout(Duration::from_millis(500), api.get(LEASE)).await.is_ok() {
         assert!(Instant::now() < deadline, "the API server goes on");
     }
     // One that never got an answer has less to go by than one that was running.
@@ -416,9 +349,7 @@ async fn at_rest_it_lists_nothing_and_writes_nothing_but_the_lease() {
     let (audit, start) = audit(plane).await;
     let mut leases = Leases::watch(plane, &namespace).await;
     let leader = Replica::start(plane, &namespace, "leader", &SHORT);
-    leases
-        .until("somebody leads", |it| leader.holds(&it.spec))
-        .await;
+    leases.until("somebody leads", |it| leader.holds(&it.spec)).await;
     let standby = Replica::start(plane, &namespace, "standby", &SHORT);
     for replica in [&leader, &standby] {
         replica.asked(&audit, start, "watch", "leases").await;

@@ -4,10 +4,7 @@
 //! Versions are not counted: a replica remembers of each object whether it changed since it was
 //! read, which is all that a precondition asks. So the world is finite without a bound on writes.
 
-#![allow(
-    clippy::panic,
-    reason = "a test that cannot go on says so by panicking"
-)]
+#![allow(clippy::panic, reason = "a test that cannot go on says so by panicking")]
 
 use bench::model::{Bounds, Progress, Report, explore};
 use k8s_openapi::jiff::Timestamp;
@@ -89,9 +86,7 @@ fn name(replica: u8) -> char {
 
 /// `g0` or `s0`: the number behind the letter.
 fn number(text: &str) -> u8 {
-    text[1..]
-        .parse()
-        .unwrap_or_else(|_| panic!("{text} is not a letter and a number"))
+    text[1..].parse().unwrap_or_else(|_| panic!("{text} is not a letter and a number"))
 }
 
 impl Hall {
@@ -109,20 +104,12 @@ impl Hall {
                         uid: format!("g{index}"),
                         version: AS_READ.to_owned(),
                         deleting: person.deleting,
-                        finalizers: person
-                            .kept
-                            .then(|| FINALIZER.to_owned())
-                            .into_iter()
-                            .collect(),
+                        finalizers: person.kept.then(|| FINALIZER.to_owned()).into_iter().collect(),
                         intent: person.intent.map(|it| format!("s{it}")),
                         gives_up: person.gives_up.map(|it| format!("s{it}")),
                         result: person.result.map(|it| format!("s{it}")),
                     },
-                    seats: seats
-                        .iter()
-                        .enumerate()
-                        .map(|(i, it)| seat(i, it))
-                        .collect(),
+                    seats: seats.iter().enumerate().map(|(i, it)| seat(i, it)).collect(),
                 },
                 Visit::Outside | Visit::Gone => Observed::Nothing,
             },
@@ -199,37 +186,20 @@ impl State {
         match step {
             Step::Intend { guest, seat, .. } => self.change(number(guest), |person| {
                 let intent = Some(number(seat));
-                Visit::Here(Person {
-                    intent,
-                    gives_up: None,
-                    kept: true,
-                    ..person
-                })
+                Visit::Here(Person { intent, gives_up: None, kept: true, ..person })
             }),
             Step::GiveUp { guest, seat, .. } => self.change(number(guest), |person| {
-                Visit::Here(Person {
-                    intent: None,
-                    gives_up: Some(number(seat)),
-                    ..person
-                })
+                Visit::Here(Person { intent: None, gives_up: Some(number(seat)), ..person })
             }),
             Step::Record { guest, seat, .. } => self.change(number(guest), |person| {
                 let seat = Some(number(seat));
-                Visit::Here(Person {
-                    intent: seat,
-                    gives_up: None,
-                    result: seat,
-                    ..person
-                })
+                Visit::Here(Person { intent: seat, gives_up: None, result: seat, ..person })
             }),
             Step::LetGo { guest, .. } => self.change(number(guest), |person| {
                 if person.deleting {
                     Visit::Gone
                 } else {
-                    Visit::Here(Person {
-                        kept: false,
-                        ..person
-                    })
+                    Visit::Here(Person { kept: false, ..person })
                 }
             }),
             Step::Claim { seat, uid, .. } => self.hold(seat, Some(number(uid))),
@@ -281,20 +251,14 @@ impl Model for Hall {
             }
             Action::Delete(guest) => state.change(guest, |person| {
                 if person.kept {
-                    Visit::Here(Person {
-                        deleting: true,
-                        ..person
-                    })
+                    Visit::Here(Person { deleting: true, ..person })
                 } else {
                     Visit::Gone
                 }
             }),
             Action::Read(replica, subject) => {
                 let read = Some((subject, before.seats.clone()));
-                state.replicas[usize::from(replica)] = Replica {
-                    read,
-                    ..Replica::default()
-                };
+                state.replicas[usize::from(replica)] = Replica { read, ..Replica::default() };
             }
             Action::Decide(replica) => {
                 let steps = self.decided(before, replica);
@@ -353,11 +317,7 @@ impl Model for Hall {
                 let steps: Vec<String> = self.decided(before, replica).iter().map(told).collect();
                 Some(format!(
                     "to write: {}",
-                    if steps.is_empty() {
-                        "nothing".to_owned()
-                    } else {
-                        steps.join(", then ")
-                    }
+                    if steps.is_empty() { "nothing".to_owned() } else { steps.join(", then ") }
                 ))
             }
             Action::Write(replica) => {
@@ -366,11 +326,7 @@ impl Model for Hall {
                 Some(format!(
                     "{}: {}",
                     told(step),
-                    if done {
-                        "done"
-                    } else {
-                        "refused, it changed since"
-                    }
+                    if done { "done" } else { "refused, it changed since" }
                 ))
             }
             _ => None,
@@ -379,43 +335,23 @@ impl Model for Hall {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always(
-                "a guest holds at most one seat",
-                |hall: &Hall, state: &State| {
-                    (0..hall.guests).all(|it| {
-                        state
-                            .seats
-                            .iter()
-                            .filter(|holder| **holder == Some(it))
-                            .count()
-                            <= 1
-                    })
-                },
-            ),
+            Property::always("a guest holds at most one seat", |hall: &Hall, state: &State| {
+                (0..hall.guests)
+                    .all(|it| state.seats.iter().filter(|holder| **holder == Some(it)).count() <= 1)
+            }),
             Property::always("a guest's seat is its own", |_, state: &State| {
                 (0..).zip(&state.guests).all(|(index, visit)| match visit {
-                    Visit::Here(Person {
-                        deleting: false,
-                        result: Some(seat),
-                        ..
-                    }) => state.seats[usize::from(*seat)] == Some(index),
+                    Visit::Here(Person { deleting: false, result: Some(seat), .. }) => {
+                        state.seats[usize::from(*seat)] == Some(index)
+                    }
                     _ => true,
                 })
             }),
-            Property::sometimes(
-                "a seat passes from one guest to another",
-                |_, state: &State| {
-                    state.guests.len() < 2
-                        || state.guests[0] == Visit::Gone
-                            && matches!(
-                                state.guests[1],
-                                Visit::Here(Person {
-                                    result: Some(0),
-                                    ..
-                                })
-                            )
-                },
-            ),
+            Property::sometimes("a seat passes from one guest to another", |_, state: &State| {
+                state.guests.len() < 2
+                    || state.guests[0] == Visit::Gone
+                        && matches!(state.guests[1], Visit::Here(Person { result: Some(0), .. }))
+            }),
         ]
     }
 }
@@ -432,30 +368,11 @@ fn in_order(_: &Hall, state: &State) -> bool {
 }
 
 fn explored(mistake: Mistake, guests: u8, seats: u8) -> Report {
-    let policy = Policy {
-        mistake,
-        ..Policy::default()
-    };
-    let own = |action: &Action| {
-        matches!(
-            action,
-            Action::Read(..) | Action::Decide(_) | Action::Write(_)
-        )
-    };
-    let progress = [Progress {
-        name: "every guest is seated in the end",
-        goal: in_order,
-        own,
-    }];
-    let report = explore(
-        &Hall {
-            guests,
-            seats,
-            policy,
-        },
-        &progress,
-        Bounds::default(),
-    );
+    let policy = Policy { mistake, ..Policy::default() };
+    let own =
+        |action: &Action| matches!(action, Action::Read(..) | Action::Decide(_) | Action::Write(_));
+    let progress = [Progress { name: "every guest is seated in the end", goal: in_order, own }];
+    let report = explore(&Hall { guests, seats, policy }, &progress, Bounds::default());
     println!("{mistake:?}, {guests} guests, {seats} seats: {report}");
     report
 }
@@ -474,21 +391,13 @@ fn the_right_sample_keeps_its_rules_in_every_state() {
 fn a_claim_without_precondition_is_found_with_the_way_there() {
     let text = explored(Mistake::ClaimWithoutPrecondition, 2, 1).to_string();
     assert!(text.contains("broken: a guest's seat is its own"), "{text}");
-    let last = text
-        .lines()
-        .find(|line| line.contains("holder g") && line.contains("writes"));
-    assert!(
-        last.is_some_and(|line| line.contains("replica-") && line.ends_with("done")),
-        "{text}"
-    );
+    let last = text.lines().find(|line| line.contains("holder g") && line.contains("writes"));
+    assert!(last.is_some_and(|line| line.contains("replica-") && line.ends_with("done")), "{text}");
 }
 
 #[test]
 fn what_is_known_to_the_process_only_is_found_with_the_way_there() {
     let text = explored(Mistake::ForgetsAfterCrash, 1, 2).to_string();
-    assert!(
-        text.contains("broken: a guest holds at most one seat"),
-        "{text}"
-    );
+    assert!(text.contains("broken: a guest holds at most one seat"), "{text}");
     assert!(text.contains("writes"), "{text}");
 }

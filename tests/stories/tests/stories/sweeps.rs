@@ -106,17 +106,14 @@ fn invariants() -> Vec<Invariant> {
         }
     };
     let own_seat = |world: &World| {
-        let seats: BTreeMap<String, &DynamicObject> = with_role(world, SEAT)
-            .map(|it| (it.name_any(), it))
-            .collect();
+        let seats: BTreeMap<String, &DynamicObject> =
+            with_role(world, SEAT).map(|it| (it.name_any(), it)).collect();
         for guest in with_role(world, GUEST) {
             let Some(result) = guest.annotations().get(RESULT) else {
                 continue;
             };
             let leaves = guest.metadata.deletion_timestamp.is_some();
-            let holder = seats
-                .get(result)
-                .and_then(|it| it.annotations().get(HOLDER));
+            let holder = seats.get(result).and_then(|it| it.annotations().get(HOLDER));
             if !leaves && holder != guest.uid().as_ref() {
                 let name = guest.name_any();
                 return Err(format!(
@@ -144,18 +141,13 @@ fn roomy(mistake: Mistake) -> Scenario {
         },
         |world| is_seated(world, "g1"),
     );
-    Scenario {
-        phases: vec![arrive],
-        ..scenario(mistake)
-    }
+    Scenario { phases: vec![arrive], ..scenario(mistake) }
 }
 
 /// Three guests for two seats; the one without gets the seat of one that leaves.
 fn scenario(mistake: Mistake) -> Scenario {
     let seated = |world: &World| {
-        with_role(world, GUEST)
-            .filter(|it| is_seated(world, &it.name_any()))
-            .count()
+        with_role(world, GUEST).filter(|it| is_seated(world, &it.name_any())).count()
     };
     let arrive = Phase::new(
         "three guests arrive for two seats",
@@ -174,9 +166,7 @@ fn scenario(mistake: Mistake) -> Scenario {
                 let api: Api<ConfigMap> = Api::namespaced(client, &namespace);
                 let of_guests = ListParams::default().labels(&format!("{ROLE}={GUEST}"));
                 let guests = api.list(&of_guests).await?.items;
-                let seated = guests
-                    .iter()
-                    .find(|it| it.annotations().contains_key(RESULT));
+                let seated = guests.iter().find(|it| it.annotations().contains_key(RESULT));
                 let name = seated.context("somebody is seated")?.name_any();
                 api.delete(&name, &DeleteParams::default()).await?;
                 Ok(())
@@ -191,10 +181,7 @@ fn scenario(mistake: Mistake) -> Scenario {
         kinds: vec![ApiResource::erase::<ConfigMap>(&())],
         phases: vec![arrive, leave],
         run: Arc::new(move |client, namespace| {
-            let policy = Policy {
-                mistake,
-                ..Policy::default()
-            };
+            let policy = Policy { mistake, ..Policy::default() };
             Box::pin(async move {
                 sample::controller::run(client, &namespace, policy, std::future::pending()).await;
             })
@@ -207,10 +194,7 @@ fn scenario(mistake: Mistake) -> Scenario {
 fn broken(report: &Report) -> String {
     println!("{report}");
     let violation = |problem: &Problem| matches!(problem, Problem::Violation(_));
-    assert!(
-        report.findings.iter().any(|it| violation(&it.problem)),
-        "nothing was found: {report}"
-    );
+    assert!(report.findings.iter().any(|it| violation(&it.problem)), "nothing was found: {report}");
     report.to_string()
 }
 
@@ -237,10 +221,7 @@ async fn the_right_sample_survives_a_second_replica() -> anyhow::Result<()> {
 async fn what_is_known_to_the_process_only_is_found_out_by_the_crash_sweep() -> anyhow::Result<()> {
     let report = crash_sweep(&ground().await?, &roomy(Mistake::ForgetsAfterCrash)).await?;
     let text = broken(&report);
-    assert!(
-        text.contains("broken: a guest holds at most one seat"),
-        "{text}"
-    );
+    assert!(text.contains("broken: a guest holds at most one seat"), "{text}");
     assert!(text.contains("by:     sample restarted, write "), "{text}");
     assert!(text.contains(", which changed configmaps/s"), "{text}");
     Ok(())
@@ -263,16 +244,8 @@ async fn a_claim_without_precondition_is_found_out_by_the_two_replica_sweep() ->
     // What one process alone shows would need no sweep.
     assert!(!text.contains("point:  undisturbed"), "{text}");
     // A seat that is taken from its holder breaks the one; when the taker has a seat already, it breaks the other.
-    let rules = [
-        "a guest's seat is its own",
-        "a guest holds at most one seat",
-    ];
-    assert!(
-        rules
-            .iter()
-            .any(|rule| text.contains(&format!("broken: {rule}"))),
-        "{text}"
-    );
+    let rules = ["a guest's seat is its own", "a guest holds at most one seat"];
+    assert!(rules.iter().any(|rule| text.contains(&format!("broken: {rule}"))), "{text}");
     assert!(text.contains("by:     replica-a, write "), "{text}");
     assert!(text.contains(", which changed configmaps/s"), "{text}");
     Ok(())
