@@ -131,34 +131,35 @@ pub struct LeaseConfig {
 pub struct Mistakes(Vec<String>);
 
 impl Mistakes {
-    /// Notes that `value`, given by `flag` or `env`, is not what is expected.
-    pub fn add(&mut self, flag: &str, env: &str, value: &str, expected: impl Display) {
-        self.0.push(format!("{flag} ({env}): {value:?} is wrong, expected {expected}"));
+    /// Notes that `value` of `flag` is not what is expected.
+    pub fn add(&mut self, flag: &str, value: &str, expected: impl Display) {
+        let variable = variable(flag);
+        self.0.push(format!("{flag} ({variable}): {value:?} is wrong, expected {expected}"));
     }
 
-    /// Reads a value, or notes the mistake and goes on with `otherwise`, which is never used
-    /// because nothing starts while there are mistakes.
-    pub fn parse<T: FromStr>(
-        &mut self,
-        flag: &str,
-        env: &str,
-        value: &str,
-        expected: &str,
-        otherwise: T,
-    ) -> T {
-        value.trim().parse().unwrap_or_else(|_| {
-            self.add(flag, env, value, expected);
-            otherwise
+    /// Notes a mistake that is no flag's, as a sentence of its own.
+    pub fn note(&mut self, line: String) {
+        self.0.push(line);
+    }
+
+    /// Reads a value. An empty one counts as not given, since charts set variables to nothing. A wrong one is
+    /// noted, and what is returned is never used because nothing starts while there are mistakes.
+    pub fn parse<T: FromStr>(&mut self, flag: &str, value: &str, expected: &str, default: T) -> T {
+        let Some(text) = given(value) else { return default };
+        text.parse().unwrap_or_else(|_| {
+            self.add(flag, value, expected);
+            default
         })
     }
 
     /// Reads a duration above zero as Go writes it (`90s`, `1m30s`).
-    pub fn duration(&mut self, flag: &str, env: &str, value: &str) -> Duration {
-        match value.trim().parse::<kube::core::Duration>() {
+    pub fn duration(&mut self, flag: &str, value: &str, default: Duration) -> Duration {
+        let Some(text) = given(value) else { return default };
+        match text.parse::<kube::core::Duration>() {
             Ok(read) if !read.is_negative() && Duration::from(read) > Duration::ZERO => read.into(),
             _ => {
-                self.add(flag, env, value, "a duration above zero such as 15s or 1m30s");
-                Duration::from_secs(1)
+                self.add(flag, value, "a duration above zero such as 15s or 1m30s");
+                default
             }
         }
     }
@@ -170,13 +171,20 @@ impl Mistakes {
 
     /// Prints all mistakes; the error is the exit code 2.
     pub fn finish(self) -> Result<(), ExitCode> {
-        if self.0.is_empty() {
-            return Ok(());
-        }
         for line in &self.0 {
             eprintln!("{line}");
         }
-        Err(ExitCode::from(2))
+        if self.0.is_empty() { Ok(()) } else { Err(ExitCode::from(2)) }
+    }
+}
+
+/// The environment variable of a flag. Three have a name that others made known.
+fn variable(flag: &str) -> String {
+    match flag {
+        "--log" => "RUST_LOG".to_owned(),
+        "--kubeconfig" => "KUBECONFIG".to_owned(),
+        "--ironic-endpoint" => "IRONIC_ENDPOINT".to_owned(),
+        _ => format!("FERRITE_{}", flag.trim_start_matches('-').replace('-', "_").to_uppercase()),
     }
 }
 
@@ -185,7 +193,6 @@ impl Settings {
     pub fn check(&self, controller: &'static str, mistakes: &mut Mistakes) -> Config {
         let listen = mistakes.parse(
             "--listen",
-            "FERRITE_LISTEN",
             &self.listen,
             "an address and port such as 0.0.0.0:8080",
             SocketAddr::from(([0, 0, 0, 0], 8080)),
@@ -194,52 +201,30 @@ impl Settings {
         for name in self.namespaces.split(',').map(str::trim).filter(|name| !name.is_empty()) {
             if !is_label(name) {
                 let expected = format!("names of namespaces separated by commas; {name:?} is none");
-                mistakes.add("--namespaces", "FERRITE_NAMESPACES", &self.namespaces, expected);
+                mistakes.add("--namespaces", &self.namespaces, expected);
             } else if !namespaces.iter().any(|known| known == name) {
                 namespaces.push(name.to_owned());
             }
         }
-        let elect = mistakes.parse(
-            "--leader-elect",
-            "FERRITE_LEADER_ELECT",
-            &self.leader_elect,
-            "true or false",
-            true,
-        );
+        let elect = mistakes.parse("--leader-elect", &self.leader_elect, "true or false", true);
         let lease = self.lease(controller, mistakes);
-        let concurrency = mistakes.parse(
-            "--concurrency",
-            "FERRITE_CONCURRENCY",
-            &self.concurrency,
-            "a number from 1 to 65535",
-            32,
-        );
+        let concurrency =
+            mistakes.parse("--concurrency", &self.concurrency, "a number from 1 to 65535", 32);
         if concurrency == 0 {
-            mistakes.add(
-                "--concurrency",
-                "FERRITE_CONCURRENCY",
-                &self.concurrency,
-                "a number from 1 to 65535",
-            );
+            mistakes.add("--concurrency", &self.concurrency, "a number from 1 to 65535");
         }
         let log_format = match self.log_format.trim() {
             "" if std::io::stdout().is_terminal() => LogFormat::Text,
             "" | "json" => LogFormat::Json,
             "text" => LogFormat::Text,
             _ => {
-                mistakes.add(
-                    "--log-format",
-                    "FERRITE_LOG_FORMAT",
-                    &self.log_format,
-                    "text or json",
-                );
+                mistakes.add("--log-format", &self.log_format, "text or json");
                 LogFormat::Json
             }
         };
         if let Err(why) = self.log.parse::<tracing_subscriber::filter::Targets>() {
             mistakes.add(
                 "--log",
-                "RUST_LOG",
                 &self.log,
                 format!("a log filter such as info,kube=debug: {why}"),
             );
@@ -261,55 +246,35 @@ impl Settings {
         let namespace = given(&self.lease_namespace);
         if namespace.as_deref().is_some_and(|name| !is_label(name)) {
             let expected = "the name of a namespace";
-            mistakes.add(
-                "--lease-namespace",
-                "FERRITE_LEASE_NAMESPACE",
-                &self.lease_namespace,
-                expected,
-            );
+            mistakes.add("--lease-namespace", &self.lease_namespace, expected);
         }
         let name = given(&self.lease_name).unwrap_or_else(|| format!("ferrite-{controller}"));
         if name.len() > 253 || !name.split('.').all(is_label) {
             let expected = "an object name: lower case letters, digits, '-' and '.'";
-            mistakes.add("--lease-name", "FERRITE_LEASE_NAME", &self.lease_name, expected);
+            mistakes.add("--lease-name", &self.lease_name, expected);
         }
         let before = mistakes.0.len();
         let duration =
-            mistakes.duration("--lease-duration", "FERRITE_LEASE_DURATION", &self.lease_duration);
+            mistakes.duration("--lease-duration", &self.lease_duration, Duration::from_secs(15));
         let renew_deadline =
-            mistakes.duration("--renew-deadline", "FERRITE_RENEW_DEADLINE", &self.renew_deadline);
+            mistakes.duration("--renew-deadline", &self.renew_deadline, Duration::from_secs(10));
         let retry_period =
-            mistakes.duration("--retry-period", "FERRITE_RETRY_PERIOD", &self.retry_period);
+            mistakes.duration("--retry-period", &self.retry_period, Duration::from_secs(2));
         // Comparing with a value that could not be read would report the same mistake twice.
         if before == mistakes.0.len() {
             if duration.subsec_nanos() != 0 {
                 let expected = "whole seconds, as the Lease object stores them";
-                mistakes.add(
-                    "--lease-duration",
-                    "FERRITE_LEASE_DURATION",
-                    &self.lease_duration,
-                    expected,
-                );
+                mistakes.add("--lease-duration", &self.lease_duration, expected);
             }
             if renew_deadline >= duration {
                 let expected =
                     format!("less than --lease-duration, which is {}", self.lease_duration);
-                mistakes.add(
-                    "--renew-deadline",
-                    "FERRITE_RENEW_DEADLINE",
-                    &self.renew_deadline,
-                    expected,
-                );
+                mistakes.add("--renew-deadline", &self.renew_deadline, expected);
             }
             if retry_period * 2 > renew_deadline {
                 let expected =
                     format!("at most half of --renew-deadline, which is {}", self.renew_deadline);
-                mistakes.add(
-                    "--retry-period",
-                    "FERRITE_RETRY_PERIOD",
-                    &self.retry_period,
-                    expected,
-                );
+                mistakes.add("--retry-period", &self.retry_period, expected);
             }
         }
         LeaseConfig { namespace, name, duration, renew_deadline, retry_period }
@@ -317,7 +282,7 @@ impl Settings {
 }
 
 /// An empty value counts as not given: charts set variables to nothing.
-fn given(text: &str) -> Option<String> {
+pub fn given(text: &str) -> Option<String> {
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())
 }

@@ -32,6 +32,23 @@ fn without_flags_it_is_as_documented() {
 }
 
 #[test]
+fn an_empty_value_counts_as_not_given() {
+    let (config, mistakes) =
+        read(&["--listen=", "--concurrency=", "--lease-duration=", "--leader-elect="]);
+    assert_eq!(mistakes, [""; 0]);
+    assert_eq!(config, read(&[]).0);
+}
+
+#[test]
+fn a_mistake_names_the_variable_that_clap_reads() {
+    use clap::CommandFactory as _;
+    for argument in Cli::command().get_arguments() {
+        let (Some(flag), Some(env)) = (argument.get_long(), argument.get_env()) else { continue };
+        assert_eq!(variable(&format!("--{flag}")), env.to_string_lossy());
+    }
+}
+
+#[test]
 fn all_mistakes_are_listed_at_once() {
     let (_, mistakes) = read(&[
         "--listen=8080",
