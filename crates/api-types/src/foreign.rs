@@ -14,6 +14,7 @@ use std::hash::Hash;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
+use kube::core::DynamicResourceScope;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -28,7 +29,7 @@ pub trait ForeignKind: Debug + Send + Sync + 'static {
     /// The fields of `status` that we know.
     type Status: Clone + Debug + Default + PartialEq + Serialize + DeserializeOwned + Send + Sync;
     /// Which version a client asks for: `()` where there is one, else [`ContractVersion`].
-    type Version: Clone + Debug + Default + Eq + Hash + Send + Sync;
+    type Version: KindVersion;
     /// API group.
     const GROUP: &'static str;
     /// Kind.
@@ -39,10 +40,24 @@ pub trait ForeignKind: Debug + Send + Sync + 'static {
     fn version(version: &Self::Version) -> &'static str;
 }
 
+/// How a client names the version that it asks for.
+pub trait KindVersion: Clone + Debug + Default + Eq + Hash + Send + Sync + Unpin + 'static {
+    /// Which constructors of `Api` a kind has: with a version to choose, those that take one.
+    type Scope;
+}
+
+impl KindVersion for () {
+    type Scope = NamespaceResourceScope;
+}
+
+impl KindVersion for ContractVersion {
+    type Scope = DynamicResourceScope;
+}
+
 /// The version in which an object of Cluster API or of one of its providers is asked for.
 ///
 /// One Rust type reads both shapes. Discovery says which version a cluster serves; the value goes
-/// into `Api::all_with` and `Controller::new_with`.
+/// into `Api::namespaced_with` and `Controller::new_with`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ContractVersion {
     /// The older shape: references with `apiVersion`, `status.ready`, conditions with a severity.
@@ -134,7 +149,7 @@ impl<K: ForeignKind<Version = ContractVersion>> Foreign<K> {
 
 impl<K: ForeignKind> Resource for Foreign<K> {
     type DynamicType = K::Version;
-    type Scope = NamespaceResourceScope;
+    type Scope = <K::Version as KindVersion>::Scope;
 
     fn kind(_: &K::Version) -> Cow<'_, str> {
         K::KIND.into()

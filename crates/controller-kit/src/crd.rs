@@ -19,8 +19,8 @@ use crate::kit::Kit;
 pub struct Needed {
     /// Name of the CRD, such as `widgets.example.com`.
     pub crd: &'static str,
-    /// The version that must be served.
-    pub version: &'static str,
+    /// Versions that will do, best first: the first that is served is the one that is looked at.
+    pub versions: &'static [&'static str],
     /// The field; `None`: the CRD and version alone are needed.
     pub field: Option<Field>,
 }
@@ -68,13 +68,11 @@ pub enum Found {
 
 /// Looks for what is needed in a CRD. Pure: what [`extend`] does is decided here.
 pub fn look(crd: &Value, needed: &Needed) -> Found {
-    let versions = crd.pointer("/spec/versions").and_then(Value::as_array);
-    let index =
-        versions.into_iter().flatten().position(|version| version["name"] == needed.version);
-    let Some(index) = index.filter(|index| crd["spec"]["versions"][index]["served"] == true) else {
+    let Some((index, version)) = served(crd, needed) else {
         return Found::Impossible(format!(
             "{} does not serve version {}",
-            needed.crd, needed.version
+            needed.crd,
+            needed.versions.join(" or ")
         ));
     };
     let Some(field) = &needed.field else {
@@ -97,18 +95,18 @@ pub fn look(crd: &Value, needed: &Needed) -> Found {
             }
             Some(_) => {}
             None => {
+                let path = field.path.join(".");
                 return Found::Impossible(format!(
-                    "{} version {} has no field {}",
-                    needed.crd,
-                    needed.version,
-                    field.path.join(".")
+                    "{} version {version} has no field {path}",
+                    needed.crd
                 ));
             }
         }
     }
     let parent = crd.pointer(&pointer).unwrap_or(&Value::Null);
     let target = format!("{pointer}/properties/{}", escape(field.property));
-    let version = json!({ "op": "test", "path": format!("/spec/versions/{index}/name"), "value": needed.version });
+    let version =
+        json!({ "op": "test", "path": format!("/spec/versions/{index}/name"), "value": version });
     match parent["properties"].get(field.property) {
         Some(known) if field.fits(known) => Found::Present,
         Some(known) => Found::Addable(vec![
@@ -128,6 +126,15 @@ pub fn look(crd: &Value, needed: &Needed) -> Found {
     }
 }
 
+/// The version that is looked at, and its place in the CRD.
+fn served(crd: &Value, needed: &Needed) -> Option<(usize, &'static str)> {
+    let versions = crd.pointer("/spec/versions")?.as_array()?;
+    needed.versions.iter().find_map(|wanted| {
+        let is_it = |it: &Value| it["name"] == **wanted && it["served"] == true;
+        Some((versions.iter().position(is_it)?, *wanted))
+    })
+}
+
 /// What is missing of `needed` in its CRD (`None`: not installed), as a sentence that says what to do.
 pub fn lacking(crd: Option<&Value>, needed: &Needed, controller: &str) -> Option<String> {
     let Some(crd) = crd else {
@@ -140,9 +147,10 @@ pub fn lacking(crd: Option<&Value>, needed: &Needed, controller: &str) -> Option
         Found::Present => None,
         Found::Addable(_) => {
             let field = needed.field.as_ref().map(Field::name).unwrap_or_default();
+            let version = served(crd, needed).map_or("", |(_, version)| version);
             Some(format!(
-                "field {field} is missing in CRD {} version {}: run `{controller} extend-crd` as a user who may patch CRDs",
-                needed.crd, needed.version
+                "field {field} is missing in CRD {} version {version}: run `{controller} extend-crd` as a user who may patch CRDs",
+                needed.crd
             ))
         }
         Found::Impossible(why) => {

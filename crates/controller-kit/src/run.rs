@@ -10,7 +10,6 @@ use futures_util::StreamExt as _;
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::controller::{Action, Error as LoopError};
-use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{Controller, controller};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
@@ -25,6 +24,7 @@ use crate::kit::Kit;
 use crate::lease::{self, End};
 use crate::metrics::Metrics;
 use crate::shutdown::Shutdown;
+use crate::watch::Version;
 use crate::{http, telemetry};
 
 /// How long work under way may go on after the process was asked to end.
@@ -247,7 +247,7 @@ pub async fn drive<K, C, F, W, E>(
     reconcile: F,
     class: fn(&E) -> Class,
 ) where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+    K: Resource<DynamicType: Version> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
     C: Send + Sync + 'static,
     F: Fn(Arc<K>, Arc<C>) -> W + Send + Sync + 'static,
     W: Future<Output = Result<Action, E>> + Send + 'static,
@@ -256,11 +256,11 @@ pub async fn drive<K, C, F, W, E>(
     let name = kit.config.controller;
     let limit = kit.config.concurrency;
     kit.metrics.most_active.with_label_values(&[name]).set(i64::from(limit));
-    let failures = Arc::new(Failures::<ObjectRef<K>>::default());
+    let failures = Arc::new(Failures::<Key>::default());
     let (inner_kit, inner_failures) = (kit.clone(), failures.clone());
     let pass = move |object: Arc<K>, context: Arc<C>| {
         let (kit, failures) = (inner_kit.clone(), inner_failures.clone());
-        let key = ObjectRef::from_obj(&*object);
+        let key = key_of(&*object);
         let work = reconcile(object, context);
         async move {
             Ok::<_, std::convert::Infallible>(
@@ -282,15 +282,21 @@ pub async fn drive<K, C, F, W, E>(
                 None => break,
                 Some(Ok(_)) => {}
                 Some(Err(LoopError::ObjectNotFound(gone))) => {
-                    let mut key = ObjectRef::new(&gone.name);
-                    key.namespace.clone_from(&gone.namespace);
-                    failures.forget(&key);
+                    failures.forget(&(gone.namespace.unwrap_or_default(), gone.name));
                 }
                 Some(Err(error)) => tracing::warn!(error = api_error::chain(&error), "Controller loop reported an error"),
             },
         }
     }
     kit.liveness.done("controller");
+}
+
+/// Namespace and name: all objects of one loop are of one kind.
+type Key = (String, String);
+
+fn key_of(object: &impl Resource) -> Key {
+    let meta = object.meta();
+    (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
 }
 
 /// One pass over one object: gated, under a deadline, measured, and its errors turned into when to look again.

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::stream::{BoxStream, SelectAll};
@@ -14,7 +15,8 @@ use futures_util::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, PartialObjectMeta};
-use kube::runtime::reflector::{self, ObjectRef, Store, store::Writer};
+use kube::core::DynamicResourceScope;
+use kube::runtime::reflector::{ObjectRef, Store, store::Writer};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Resource, ResourceExt as _};
 use serde::Deserialize;
@@ -26,7 +28,7 @@ use crate::kit::Kit;
 /// A kind that is watched.
 pub struct Watched<K>
 where
-    K: Resource<DynamicType = ()> + Clone + 'static,
+    K: Resource<DynamicType: Eq + Hash + Clone> + Clone + 'static,
 {
     /// What was last seen, a hint: it is behind the writes of everybody, also our own.
     pub store: Store<K>,
@@ -81,14 +83,39 @@ where
         + Sync
         + 'static,
 {
-    let apis = if kit.config.namespaces.is_empty() {
-        vec![Api::all(kit.client.clone())]
-    } else {
-        let namespaces = kit.config.namespaces.iter();
-        namespaces.map(|namespace| Api::namespaced(kit.client.clone(), namespace)).collect()
-    };
-    watched(kit, apis, config)
+    let one = |namespace: &str| Api::namespaced(kit.client.clone(), namespace);
+    let apis = everywhere(kit, one, || Api::all(kit.client.clone()));
+    watched(kit, apis, config, &())
 }
+
+/// Watches a namespaced kind in the version that the API server serves, where that differs between clusters.
+pub fn namespaced_in<K, V>(kit: &Kit, config: &watcher::Config, version: &V) -> Watched<K>
+where
+    K: Resource<DynamicType = V, Scope = DynamicResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Send
+        + Sync
+        + 'static,
+    V: Version,
+{
+    let one = |namespace: &str| Api::namespaced_with(kit.client.clone(), namespace, version);
+    let apis = everywhere(kit, one, || Api::all_with(kit.client.clone(), version));
+    watched(kit, apis, config, version)
+}
+
+fn everywhere<A>(kit: &Kit, one: impl Fn(&str) -> A, all: impl Fn() -> A) -> Vec<A> {
+    if kit.config.namespaces.is_empty() {
+        return vec![all()];
+    }
+    kit.config.namespaces.iter().map(|namespace| one(namespace)).collect()
+}
+
+/// What tells the versions of a kind apart; `()` where there is one.
+pub trait Version: Clone + Debug + Eq + Hash + Send + Sync + Unpin + 'static {}
+
+impl<V: Clone + Debug + Eq + Hash + Send + Sync + Unpin + 'static> Version for V {}
 
 /// Watches a cluster-wide kind.
 pub fn cluster<K>(kit: &Kit, config: &watcher::Config) -> Watched<K>
@@ -101,20 +128,28 @@ where
         + Sync
         + 'static,
 {
-    watched(kit, vec![Api::all(kit.client.clone())], config)
+    watched(kit, vec![Api::all(kit.client.clone())], config, &())
 }
 
-fn watched<K>(kit: &Kit, apis: Vec<Api<Guarded<K>>>, config: &watcher::Config) -> Watched<K>
+fn watched<K, V>(
+    kit: &Kit,
+    apis: Vec<Api<Guarded<K>>>,
+    config: &watcher::Config,
+    version: &V,
+) -> Watched<K>
 where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+    K: Resource<DynamicType = V> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+    V: Version,
 {
-    let kind = K::kind(&()).into_owned();
+    let kind = K::kind(version).into_owned();
     let condition = format!("watch/{kind}");
     kit.readiness.require(&condition, &format!("{kind} is not listed yet"));
-    let (store, writer) = reflector::store();
+    let writer = Writer::new(version.clone());
+    let store = writer.as_reader();
     let undecodable = Undecodable::default();
     let feed = Feed {
         kit: kit.clone(),
+        version: version.clone(),
         kind,
         condition,
         writer,
@@ -136,7 +171,7 @@ where
 
 fn changes<K, S>(feed: Feed<K>, events: S) -> impl Stream<Item = Result<K, watcher::Error>> + Send
 where
-    K: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
+    K: Resource<DynamicType: Version> + Clone + Debug + Send + Sync + 'static,
     S: Stream<Item = (usize, Result<watcher::Event<Guarded<K>>, watcher::Error>)> + Send + Unpin,
 {
     futures_util::stream::unfold((feed, events), async |(mut feed, mut events)| {
@@ -151,9 +186,10 @@ where
 /// drop what another namespace's watch had found.
 struct Feed<K>
 where
-    K: Resource<DynamicType = ()> + Clone + 'static,
+    K: Resource<DynamicType: Eq + Hash + Clone> + Clone + 'static,
 {
     kit: Kit,
+    version: K::DynamicType,
     kind: String,
     condition: String,
     writer: Writer<K>,
@@ -167,7 +203,7 @@ where
 
 impl<K> Feed<K>
 where
-    K: Resource<DynamicType = ()> + Clone + Debug + 'static,
+    K: Resource<DynamicType: Version> + Clone + Debug + 'static,
 {
     fn apply(
         &mut self,
@@ -188,13 +224,14 @@ where
                 Vec::new()
             }
             watcher::Event::InitApply(object) => {
+                let reference = self.reference(object.meta());
                 if let Some(seen) = &mut self.relisting[index] {
-                    seen.insert(reference(&object));
+                    seen.insert(reference);
                 }
                 self.put(object)
             }
             watcher::Event::Apply(object) => self.put(object),
-            watcher::Event::Delete(object) => self.remove(&reference(&object)),
+            watcher::Event::Delete(object) => self.remove(&self.reference(object.meta())),
             watcher::Event::InitDone => self.listed(index),
         }
     }
@@ -204,7 +241,7 @@ where
             Ok(mut object) => {
                 object.meta_mut().managed_fields = None;
                 self.report(&key(object.meta().namespace.as_deref(), &object.name_any()), None);
-                let known = self.store.get(&ObjectRef::from_obj(&object));
+                let known = self.store.get(&self.reference(object.meta()));
                 // A new list shows what we know already; nobody needs to look at it again.
                 if known.is_some_and(|known| {
                     known.meta().resource_version == object.meta().resource_version
@@ -218,7 +255,7 @@ where
                 let name = meta.name.clone().unwrap_or_default();
                 let broken = Broken {
                     object: ObjectReference {
-                        api_version: Some(K::api_version(&()).into_owned()),
+                        api_version: Some(K::api_version(&self.version).into_owned()),
                         kind: Some(self.kind.clone()),
                         name: Some(name.clone()),
                         namespace: meta.namespace.clone(),
@@ -228,9 +265,7 @@ where
                     },
                     problem,
                 };
-                let mut reference = ObjectRef::new(&name);
-                reference.namespace.clone_from(&meta.namespace);
-                let changed = self.drop_from_store(&reference);
+                let changed = self.drop_from_store(&self.reference(&meta));
                 self.report(&key(meta.namespace.as_deref(), &name), Some(broken));
                 changed
             }
@@ -256,7 +291,7 @@ where
         let covered = |object: &K| namespace.is_none() || object.meta().namespace == namespace;
         let mut gone: HashSet<ObjectRef<K>> = HashSet::new();
         for object in self.store.state() {
-            let reference = ObjectRef::from_obj(&*object);
+            let reference = self.reference(object.meta());
             if covered(&object) && !seen.contains(&reference) {
                 gone.insert(reference);
             }
@@ -296,6 +331,13 @@ where
         }
     }
 
+    fn reference(&self, meta: &ObjectMeta) -> ObjectRef<K> {
+        let name = meta.name.as_deref().unwrap_or_default();
+        let mut reference = ObjectRef::new_with(name, self.version.clone());
+        reference.namespace.clone_from(&meta.namespace);
+        reference
+    }
+
     fn report(&self, key: &str, broken: Option<Broken>) {
         let mut all = self.undecodable.lock();
         match broken {
@@ -317,13 +359,6 @@ where
         let count = i64::try_from(all.len()).unwrap_or(i64::MAX);
         self.kit.metrics.undecodable.with_label_values(&[self.kind.as_str()]).set(count);
     }
-}
-
-fn reference<K: Resource<DynamicType = ()>>(object: &Guarded<K>) -> ObjectRef<K> {
-    let meta = object.meta();
-    let mut reference = ObjectRef::new(meta.name.as_deref().unwrap_or_default());
-    reference.namespace.clone_from(&meta.namespace);
-    reference
 }
 
 /// An object, or its metadata and what is wrong with the rest.

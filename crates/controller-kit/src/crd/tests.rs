@@ -18,7 +18,7 @@ fn crd() -> Value {
 fn needed(path: &'static [&'static str], property: &'static str) -> Needed {
     let schema = json!({ "type": "string", "description": "ours" });
     let field = Some(Field { path, property, schema, replace: false });
-    Needed { crd: "things.example.com", version: "v1", field }
+    Needed { crd: "things.example.com", versions: &["v1"], field }
 }
 
 /// What the API server makes of the operations; every `test` among them must hold.
@@ -90,10 +90,16 @@ fn each_lack_says_what_to_do() {
             && say(Some(&crd()), &wanted).contains("it extend-crd")
     );
     assert!(say(Some(&crd()), &needed(&["gone"], "a")).contains("no field gone"));
-    for version in ["v0", "v2"] {
-        assert!(
-            say(Some(&crd()), &Needed { version, ..wanted.clone() }).contains("does not serve")
-        );
-    }
+    let versions: &[&str] = &["v0", "v2"];
+    let told = say(Some(&crd()), &Needed { versions, ..wanted.clone() });
+    assert!(told.contains("does not serve version v0 or v2"), "{told}");
     assert_eq!(say(Some(&crd()), &Needed { field: None, ..wanted }), "");
+}
+
+#[test]
+fn the_first_version_that_is_served_is_the_one_that_needs_the_field() {
+    let wanted = needed(&["status"], "seenAt");
+    let versions: &[&str] = &["v2", "v1"];
+    let told = lacking(Some(&crd()), &Needed { versions, ..wanted }, "it").unwrap_or_default();
+    assert!(told.contains("version v1:"), "{told}");
 }
