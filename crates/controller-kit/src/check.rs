@@ -8,6 +8,7 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::Client;
 use kube::api::{Api, PostParams};
+use serde::Deserialize;
 
 use crate::api_error;
 use crate::config::Config;
@@ -22,28 +23,44 @@ pub struct Row {
     pub result: Result<String, String>,
 }
 
-/// Something the controller must be allowed to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Permission {
-    /// API group, empty for the core.
-    pub group: &'static str,
-    /// Plural, with `/subresource` where there is one.
-    pub resource: &'static str,
-    /// All verbs that are needed.
-    pub verbs: &'static [&'static str],
-    /// Where it is needed.
-    pub place: Place,
+/// What a controller may do, as its chart says it in `files/rules.json`: one file for the role that the chart makes
+/// and for what `check` asks.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Rules {
+    /// Where `--namespaces` says.
+    #[serde(default)]
+    namespaced: Vec<Rule>,
+    /// On objects of the whole cluster.
+    #[serde(default)]
+    cluster: Vec<Rule>,
+    /// CRDs that are watched for the fields of ours.
+    #[serde(default)]
+    extend_crd: Vec<String>,
 }
 
-/// Where a permission is needed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// Where `--namespaces` says.
-    Watched,
-    /// In the whole cluster.
-    Cluster,
-    /// In the lease's namespace, which is the pod's own unless it is set.
-    Own,
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Rule {
+    #[serde(default)]
+    why: String,
+    api_groups: Vec<String>,
+    resources: Vec<String>,
+    #[serde(default)]
+    resource_names: Vec<String>,
+    verbs: Vec<String>,
+}
+
+impl Rule {
+    fn new(why: &str, group: &str, resource: &str, names: &[String], verbs: &[&str]) -> Self {
+        Self {
+            why: why.to_owned(),
+            api_groups: vec![group.to_owned()],
+            resources: vec![resource.to_owned()],
+            resource_names: names.to_vec(),
+            verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
+        }
+    }
 }
 
 /// A check of the controller's own.
@@ -56,7 +73,7 @@ pub async fn run(
     client: &Client,
     config: &Config,
     needed: &[Needed],
-    permissions: &[Permission],
+    rules: &str,
     own: Vec<Check>,
 ) -> Vec<Row> {
     let mut rows = Vec::new();
@@ -69,22 +86,15 @@ pub async fn run(
             .map_err(|why| format!("{why}; check the kubeconfig, the network and the certificate")),
     });
     if reached {
-        for permission in permissions {
-            rows.extend(permitted(client, config, permission).await);
-        }
-        let missing = within(crd::check(client, needed, config.controller)).await;
+        rows.extend(permitted(client, config, rules).await);
         let subject = "CRDs".to_owned();
-        match missing {
+        match within(crd::check(client, needed, config.controller)).await {
             Ok(missing) if missing.is_empty() => {
                 rows.push(Row { subject, result: Ok("all fields are there".to_owned()) });
             }
-            Ok(missing) => {
-                rows.extend(
-                    missing
-                        .into_iter()
-                        .map(|line| Row { subject: "CRD".to_owned(), result: Err(line) }),
-                );
-            }
+            Ok(missing) => rows.extend(
+                missing.into_iter().map(|line| Row { subject: subject.clone(), result: Err(line) }),
+            ),
             Err(why) => rows.push(Row {
                 subject,
                 result: Err(format!("{why}; allow get on customresourcedefinitions")),
@@ -97,75 +107,106 @@ pub async fn run(
     rows
 }
 
-async fn permitted(client: &Client, config: &Config, permission: &Permission) -> Vec<Row> {
-    let own = config.lease.as_ref().and_then(|lease| lease.namespace.as_deref());
-    let namespaces: Vec<Option<&str>> = match permission.place {
-        Place::Watched if !config.namespaces.is_empty() => {
-            config.namespaces.iter().map(|name| Some(name.as_str())).collect()
-        }
-        Place::Watched | Place::Cluster => vec![None],
-        Place::Own => vec![Some(own.unwrap_or_else(|| client.default_namespace()))],
+/// One row for each resource and namespace of the chart's rules, and of those that the kit itself needs.
+async fn permitted(client: &Client, config: &Config, rules: &str) -> Vec<Row> {
+    let Ok(mut rules) = serde_json::from_str::<Rules>(if rules.is_empty() { "{}" } else { rules })
+    else {
+        let result = Err("the rules that were compiled in cannot be read: report this".to_owned());
+        return vec![Row { subject: "permissions".to_owned(), result }];
     };
+    let event =
+        Rule::new("to say what was done", "events.k8s.io", "events", &[], &["create", "patch"]);
+    rules.namespaced.push(event);
+    if !rules.extend_crd.is_empty() {
+        rules.cluster.push(Rule::new(
+            "to see whether the fields are there",
+            "apiextensions.k8s.io",
+            "customresourcedefinitions",
+            &rules.extend_crd,
+            &["get", "list", "watch"],
+        ));
+    }
+    let everywhere = vec![None];
+    let watched: Vec<Option<&str>> = config.namespaces.iter().map(|name| Some(&**name)).collect();
+    let watched = if watched.is_empty() { everywhere.clone() } else { watched };
+    let mut asked = vec![(rules.namespaced, watched), (rules.cluster, everywhere)];
+    if let Some(lease) = &config.lease {
+        let own = lease.namespace.as_deref().unwrap_or_else(|| client.default_namespace());
+        let verbs = &["get", "list", "watch", "patch"];
+        let names = std::slice::from_ref(&lease.name);
+        let why = "to be the one that acts";
+        let group = "coordination.k8s.io";
+        let rules = vec![
+            Rule::new(why, group, "leases", &[], &["create"]),
+            Rule::new(why, group, "leases", names, verbs),
+        ];
+        asked.push((rules, vec![Some(own)]));
+    }
     let mut rows = Vec::new();
-    for namespace in namespaces {
-        let mut denied: Vec<String> = Vec::new();
-        for verb in permission.verbs {
-            match within(ask(client, permission, verb, namespace)).await {
-                Ok(true) => {}
-                Ok(false) => denied.push((*verb).to_owned()),
-                Err(why) => denied.push(format!("{verb} ({why})")),
+    for (rules, namespaces) in &asked {
+        for (rule, namespace) in
+            rules.iter().flat_map(|rule| namespaces.iter().map(move |it| (rule, *it)))
+        {
+            for (group, resource) in rule.api_groups.iter().flat_map(|group| {
+                rule.resources.iter().map(move |resource| (group.as_str(), resource.as_str()))
+            }) {
+                rows.push(allowed(client, rule, group, resource, namespace).await);
             }
         }
-        let place =
-            namespace.map_or("all namespaces".to_owned(), |name| format!("namespace {name}"));
-        let what = if permission.group.is_empty() {
-            permission.resource.to_owned()
-        } else {
-            format!("{}.{}", permission.resource, permission.group)
-        };
-        let verbs = permission.verbs.join(", ");
-        rows.push(Row {
-            subject: format!("permission on {what}"),
-            result: if denied.is_empty() {
-                Ok(format!("{verbs} in {place}"))
-            } else {
-                Err(format!(
-                    "not allowed in {place}: {}; add it to the role of this account",
-                    denied.join(", ")
-                ))
-            },
-        });
     }
     rows
 }
 
-async fn ask(
+async fn allowed(
     client: &Client,
-    permission: &Permission,
-    verb: &str,
+    rule: &Rule,
+    group: &str,
+    resource: &str,
     namespace: Option<&str>,
-) -> Result<bool, kube::Error> {
-    let (resource, subresource) = permission
-        .resource
+) -> Row {
+    let (kind, subresource) = resource
         .split_once('/')
-        .map_or((permission.resource, None), |(resource, sub)| (resource, Some(sub)));
-    let attributes = ResourceAttributes {
-        group: Some(permission.group.to_owned()),
-        resource: Some(resource.to_owned()),
-        subresource: subresource.map(str::to_owned),
-        verb: Some(verb.to_owned()),
-        namespace: namespace.map(str::to_owned),
-        ..ResourceAttributes::default()
+        .map_or((resource, None), |(kind, subresource)| (kind, Some(subresource.to_owned())));
+    let names: Vec<Option<&String>> = rule.resource_names.iter().map(Some).collect();
+    let names = if names.is_empty() { vec![None] } else { names };
+    let mut denied: Vec<String> = Vec::new();
+    for (verb, name) in
+        rule.verbs.iter().flat_map(|verb| names.iter().map(move |name| (verb, name)))
+    {
+        let attributes = ResourceAttributes {
+            group: Some(group.to_owned()),
+            resource: Some(kind.to_owned()),
+            subresource: subresource.clone(),
+            verb: Some(verb.clone()),
+            name: name.cloned(),
+            namespace: namespace.map(str::to_owned),
+            ..ResourceAttributes::default()
+        };
+        let review = SelfSubjectAccessReview {
+            spec: SelfSubjectAccessReviewSpec {
+                resource_attributes: Some(attributes),
+                ..Default::default()
+            },
+            ..SelfSubjectAccessReview::default()
+        };
+        let reviews = Api::<SelfSubjectAccessReview>::all(client.clone());
+        match within(reviews.create(&PostParams::default(), &review)).await {
+            Ok(answer) if answer.status.as_ref().is_some_and(|status| status.allowed) => {}
+            Ok(_) => denied.push(name.map_or(verb.clone(), |name| format!("{verb} {name}"))),
+            Err(why) => denied.push(format!("{verb} ({why})")),
+        }
+    }
+    let place =
+        namespace.map_or("the whole cluster".to_owned(), |name| format!("namespace {name}"));
+    let group = if group.is_empty() { String::new() } else { format!(".{group}") };
+    let result = if denied.is_empty() {
+        Ok(format!("{} in {place}", rule.verbs.join(", ")))
+    } else {
+        let denied = denied.join(", ");
+        let why = &rule.why;
+        Err(format!("not allowed in {place}: {denied}; add it to the role of this account ({why})"))
     };
-    let review = SelfSubjectAccessReview {
-        spec: SelfSubjectAccessReviewSpec {
-            resource_attributes: Some(attributes),
-            ..Default::default()
-        },
-        ..SelfSubjectAccessReview::default()
-    };
-    let answer = Api::all(client.clone()).create(&PostParams::default(), &review).await?;
-    Ok(answer.status.is_some_and(|status| status.allowed))
+    Row { subject: format!("permission on {resource}{group}"), result }
 }
 
 async fn within<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, String> {

@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 
 use crate::api_error;
 use crate::backoff::{self, Class, Failures, Retry};
-use crate::check::{self, Check, Permission, Place};
+use crate::check::{self, Check};
 use crate::config::{Command, Config, Mistakes};
 use crate::crd::{self, Needed};
 use crate::kit::Kit;
@@ -39,8 +39,8 @@ pub struct Needs {
     pub crds: &'static str,
     /// CRDs and fields that must be installed before it acts.
     pub fields: Vec<Needed>,
-    /// What `check` asks the API server about; the lease and events are added.
-    pub permissions: Vec<Permission>,
+    /// The chart's `files/rules.json`, which `check` asks the API server about; the lease and events are added.
+    pub rules: &'static str,
     /// Further checks.
     pub checks: Vec<Check>,
 }
@@ -177,22 +177,7 @@ where
 
 async fn check_all(config: &Config, needs: Needs) -> Result<ExitCode, String> {
     let client = plain_client(config).await?;
-    let mut permissions = needs.permissions;
-    permissions.push(Permission {
-        group: "events.k8s.io",
-        resource: "events",
-        verbs: &["create", "patch"],
-        place: Place::Watched,
-    });
-    if config.lease.is_some() {
-        permissions.push(Permission {
-            group: "coordination.k8s.io",
-            resource: "leases",
-            verbs: &["get", "list", "watch", "create", "patch"],
-            place: Place::Own,
-        });
-    }
-    let rows = check::run(&client, config, &needs.fields, &permissions, needs.checks).await;
+    let rows = check::run(&client, config, &needs.fields, needs.rules, needs.checks).await;
     print!("{}", check::table(&rows));
     Ok(if rows.iter().all(|row| row.result.is_ok()) {
         ExitCode::SUCCESS
