@@ -19,6 +19,9 @@
 {{- fail "leaderElection.enabled is false while strategy.type is not Recreate: an update would run the old and the new pod at the same time. Switch leader election on, or leave strategy empty." -}}
 {{- end -}}
 {{- end -}}
+{{- if and .Values.ironic (not (.Values.ironic | default dict).endpoint) -}}
+{{- fail "ironic.endpoint is empty: set it to the URL of the Ironic API, such as https://ironic.example.org:6385/." -}}
+{{- end -}}
 {{- if and .Values.serviceMonitor.enabled (not .Values.metrics.enabled) -}}
 {{- fail "serviceMonitor.enabled needs metrics.enabled: without the Service there is nothing to scrape." -}}
 {{- end -}}

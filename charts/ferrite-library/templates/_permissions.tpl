@@ -132,7 +132,7 @@ rules:
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   resourceNames: [{{ include "ferrite.leaseName" . }}]
-  verbs: [get, patch]
+  verbs: [get, list, watch, patch]
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]

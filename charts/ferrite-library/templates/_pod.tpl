@@ -38,7 +38,55 @@
   value: {{ .Values.log.format }}
 - name: RUST_LOG
   value: {{ .Values.log.level | quote }}
+{{- with .Values.ironic }}
+- name: IRONIC_ENDPOINT
+  value: {{ .endpoint | quote }}
+- name: IRONIC_CLIENT_TIMEOUT
+  value: {{ .timeout | quote }}
+{{- if .insecure }}
+- name: IRONIC_INSECURE
+  value: "true"
+{{- end }}
+{{- end }}
 {{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* The secrets for Ironic, by the folder in which the baremetal-operator looks for them, too. */}}
+{{- define "ferrite.ironicSecrets" -}}
+{{- with .Values.ironic -}}
+{{- with .credentialsSecret }}
+ironic-credentials: {secret: {{ . }}, path: /opt/metal3/auth/ironic}
+{{- end }}
+{{- with .caSecret }}
+ironic-ca: {secret: {{ . }}, path: /opt/metal3/certs/ca}
+{{- end }}
+{{- with .clientCertSecret }}
+ironic-client-cert: {secret: {{ . }}, path: /opt/metal3/certs/client}
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{- define "ferrite.volumes" -}}
+{{- range $name, $it := include "ferrite.ironicSecrets" . | fromYaml }}
+- name: {{ $name }}
+  secret:
+    secretName: {{ $it.secret }}
+    defaultMode: 0440
+{{- end }}
+{{- with .Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "ferrite.volumeMounts" -}}
+{{- range $name, $it := include "ferrite.ironicSecrets" . | fromYaml }}
+- name: {{ $name }}
+  mountPath: {{ $it.path }}
+  readOnly: true
+{{- end }}
+{{- with .Values.extraVolumeMounts }}
 {{ toYaml . }}
 {{- end }}
 {{- end -}}
@@ -58,9 +106,9 @@ securityContext:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
-{{- with .Values.extraVolumes }}
+{{- with include "ferrite.volumes" . | trim }}
 volumes:
-  {{- toYaml . | nindent 2 }}
+  {{- . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
@@ -73,9 +121,9 @@ resources:
   {{- toYaml .Values.resources | nindent 2 }}
 env:
   {{- include "ferrite.env" . | nindent 2 }}
-{{- with .Values.extraVolumeMounts }}
+{{- with include "ferrite.volumeMounts" . | trim }}
 volumeMounts:
-  {{- toYaml . | nindent 2 }}
+  {{- . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
