@@ -1,0 +1,374 @@
+//! Names of hosts, made from what a stranger's machine says about itself.
+//!
+//! A name is a prefix, a value and a suffix. It ends up in label values, in names of secrets and
+//! of nodes, so it is an RFC 1123 label: lower-case letters, digits and `-`, at most
+//! [`LONGEST`] characters. Values are untrusted: whatever comes in, what comes out is such a
+//! label or a reason.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use api_types::metal3::HardwareDetail;
+use sha2::{Digest as _, Sha256};
+
+use crate::mac::Mac;
+use crate::node_id::NodeId;
+
+/// Characters that a label may have.
+pub const LONGEST: usize = 63;
+
+/// Characters of an over-long value that are kept at least; with fewer nobody would recognise it.
+const SHORTEST_CUT: usize = 4;
+
+/// Stands before the identifier where the user gave neither prefix nor suffix: a bare UUID is not
+/// accepted as the name of a host.
+const LAST_RESORT_PREFIX: &str = "host-";
+
+/// Serial numbers that makers leave in machines that have none, as [`clean`] writes them. Two
+/// machines with the same one are not the same machine.
+const PLACEHOLDER_SERIALS: &[&str] = &[
+    "0123456789",
+    "123456789",
+    "1234567890",
+    "12345678",
+    "base-board-serial-number",
+    "chassis-serial-number",
+    "default",
+    "default-string",
+    "empty",
+    "invalid",
+    "n-a",
+    "none",
+    "not-applicable",
+    "not-available",
+    "not-present",
+    "not-provided",
+    "not-specified",
+    "null",
+    "o-e-m",
+    "oem",
+    "serial-number",
+    "system-product-name",
+    "system-serial-number",
+    "tbd",
+    "unknown",
+];
+
+/// First labels of names that a ramdisk has by default, beside everything that begins with
+/// `localhost`.
+const PLACEHOLDER_HOSTNAMES: &[&str] =
+    &["centos", "debian", "host", "ironic-python-agent", "linux", "none", "null", "ubuntu"];
+
+/// Why a value cannot name a host.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Unusable {
+    /// The machine did not say it.
+    Missing,
+    /// It is what a machine says that was never given a value of its own.
+    Placeholder(String),
+    /// Nothing of it, or too little, can stand in a name.
+    TooShort(String),
+    /// A host name that is an address: the ramdisk had none.
+    HostnameIsAddress(String),
+    /// Not an address.
+    NotAnAddress(String),
+    /// An address that other machines can have at the same time.
+    NotGlobal(IpAddr),
+    /// Not six bytes, or zero, or an address of a group of receivers.
+    NotAMac(String),
+    /// Not the identity of a node.
+    NotAnId(String),
+    /// The name would be a UUID, which is not accepted as the name of a host.
+    Uuid(String),
+    /// Prefix and suffix leave no room.
+    NoRoom,
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => f.write_str("the machine has none"),
+            Self::Placeholder(text) => write!(f, "\"{text}\" is a placeholder"),
+            Self::TooShort(text) => {
+                write!(f, "\"{text}\" has too few characters that can stand in a name")
+            }
+            Self::HostnameIsAddress(text) => write!(f, "\"{text}\" is an address, not a name"),
+            Self::NotAnAddress(text) => write!(f, "\"{text}\" is no IP address"),
+            Self::NotGlobal(ip) => write!(f, "other machines can have the address {ip} as well"),
+            Self::NotAMac(text) => write!(f, "\"{text}\" is no MAC address of one interface"),
+            Self::NotAnId(text) => write!(f, "\"{text}\" is no UUID"),
+            Self::Uuid(text) => write!(
+                f,
+                "\"{text}\" is a UUID, which is not accepted as the name of a host: give a prefix or a suffix"
+            ),
+            Self::NoRoom => f.write_str("prefix and suffix leave no room for the value"),
+        }
+    }
+}
+
+/// Prefix and suffix, of which it is known that they can stand in a name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Template {
+    prefix: String,
+    suffix: String,
+}
+
+/// Why prefix and suffix make no legal name. The CRD refuses both; an object that is older than
+/// its rules may still have them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum TemplateError {
+    /// A character that cannot stand in a name at all.
+    #[error(
+        "{part}: '{}' cannot stand in a name: use lower-case letters, digits and '-'",
+        .found.escape_debug()
+    )]
+    Character {
+        /// `prefix` or `suffix`.
+        part: &'static str,
+        /// The character.
+        found: char,
+    },
+    /// A name cannot begin or end with a hyphen.
+    #[error("{part}: a name cannot {verb} with '-'")]
+    Hyphen {
+        /// `prefix` or `suffix`.
+        part: &'static str,
+        /// `begin` or `end`.
+        verb: &'static str,
+    },
+    /// Nothing would fit between them.
+    #[error(
+        "prefix and suffix together have {0} characters and leave no room for the value: a name has at most {LONGEST}"
+    )]
+    TooLong(usize),
+}
+
+impl Template {
+    /// Takes prefix and suffix as the user wrote them.
+    pub fn new(prefix: &str, suffix: &str) -> Result<Self, TemplateError> {
+        for (part, text) in [("prefix", prefix), ("suffix", suffix)] {
+            if let Some(found) = text.chars().find(|c| !is_name_character(*c)) {
+                return Err(TemplateError::Character { part, found });
+            }
+        }
+        if prefix.starts_with('-') {
+            return Err(TemplateError::Hyphen { part: "prefix", verb: "begin" });
+        }
+        if suffix.ends_with('-') {
+            return Err(TemplateError::Hyphen { part: "suffix", verb: "end" });
+        }
+        let length = prefix.len() + suffix.len();
+        if length >= LONGEST {
+            return Err(TemplateError::TooLong(length));
+        }
+        Ok(Self { prefix: prefix.to_owned(), suffix: suffix.to_owned() })
+    }
+
+    /// The name that a value makes. A name that would be too long loses the end of its value and
+    /// gets eight digits of the SHA-256 of the whole value instead.
+    pub fn name(&self, detail: HardwareDetail, text: Option<&str>) -> Result<String, Unusable> {
+        self.around(&value(detail, text)?, "")
+    }
+
+    /// The name that distinguishes a machine from one that has its name already.
+    pub fn name_beside(
+        &self,
+        detail: HardwareDetail,
+        text: Option<&str>,
+        mac: Mac,
+    ) -> Result<String, Unusable> {
+        self.around(&value(detail, text)?, &format!("-{}", mac.tail()))
+    }
+
+    fn around(&self, value: &str, tail: &str) -> Result<String, Unusable> {
+        let Self { prefix, suffix } = self;
+        let whole = [prefix, value, suffix, tail].concat();
+        let name = if whole.len() <= LONGEST {
+            whole
+        } else {
+            let digest = Sha256::digest(value.as_bytes());
+            let digits: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+            let rest = prefix.len() + suffix.len() + tail.len() + "-".len() + digits.len();
+            let room = LONGEST.saturating_sub(rest);
+            if room < SHORTEST_CUT {
+                return Err(Unusable::NoRoom);
+            }
+            let kept = value.get(..room).unwrap_or(value).trim_end_matches('-');
+            format!("{prefix}{kept}-{digits}{suffix}{tail}")
+        };
+        if is_uuid(&name) { Err(Unusable::Uuid(name)) } else { Ok(name) }
+    }
+}
+
+/// The name that a machine gets, and how it came to that.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Named {
+    /// The name.
+    pub name: String,
+    /// The name to take where another machine has that one.
+    pub beside: String,
+    /// Which detail named it.
+    pub from: HardwareDetail,
+    /// Details that came first and could not be used.
+    pub passed_over: Vec<(HardwareDetail, Unusable)>,
+}
+
+/// Names a machine by the detail that was asked for, else by the fallback, else by its boot MAC
+/// address, else by its identifier. A machine is never left without a name because its firmware
+/// holds a placeholder; what was passed over is told.
+///
+/// `text_of` gives a detail as the machine told it.
+pub fn choose(
+    template: &Template,
+    detail: HardwareDetail,
+    fallback: HardwareDetail,
+    boot_mac: Mac,
+    text_of: impl Fn(HardwareDetail) -> Option<String>,
+) -> Result<Named, Unusable> {
+    let mut passed_over = Vec::new();
+    for from in [detail, fallback, HardwareDetail::BootMac] {
+        if passed_over.iter().any(|(tried, _)| *tried == from) {
+            continue;
+        }
+        let text = text_of(from);
+        let text = text.as_deref();
+        let both = template
+            .name(from, text)
+            .and_then(|name| Ok((name, template.name_beside(from, text, boot_mac)?)));
+        match both {
+            Ok((name, beside)) => return Ok(Named { name, beside, from, passed_over }),
+            Err(why) => passed_over.push((from, why)),
+        }
+    }
+    let from = HardwareDetail::ProvisioningId;
+    let mut last = template.clone();
+    if last.prefix.is_empty() && last.suffix.is_empty() {
+        LAST_RESORT_PREFIX.clone_into(&mut last.prefix);
+    }
+    let text = text_of(from);
+    let name = last.name(from, text.as_deref())?;
+    let beside = last.name_beside(from, text.as_deref(), boot_mac)?;
+    Ok(Named { name, beside, from, passed_over })
+}
+
+/// The middle of a name: what can stand there of a detail.
+fn value(detail: HardwareDetail, text: Option<&str>) -> Result<String, Unusable> {
+    let text = text.unwrap_or_default().trim();
+    if text.is_empty() {
+        return Err(Unusable::Missing);
+    }
+    match detail {
+        HardwareDetail::Hostname => hostname(text),
+        HardwareDetail::Ip => address(text),
+        HardwareDetail::SerialNumber => serial_number(text),
+        HardwareDetail::BootMac => Mac::parse_usable(text)
+            .map(|mac| mac.to_string().replace(':', "-"))
+            .ok_or_else(|| Unusable::NotAMac(quotable(text))),
+        HardwareDetail::ProvisioningId => NodeId::parse(text)
+            .map(|node| node.to_string())
+            .ok_or_else(|| Unusable::NotAnId(quotable(text))),
+    }
+}
+
+/// The whole name, dots included: two machines of different domains are two machines.
+fn hostname(text: &str) -> Result<String, Unusable> {
+    let text = text.trim_end_matches('.');
+    let first = text.split('.').next().unwrap_or_default().to_ascii_lowercase();
+    if first.starts_with("localhost") || PLACEHOLDER_HOSTNAMES.contains(&first.as_str()) {
+        return Err(Unusable::Placeholder(quotable(text)));
+    }
+    let address = text.split('%').next().unwrap_or_default();
+    if address.parse::<IpAddr>().is_ok() {
+        return Err(Unusable::HostnameIsAddress(quotable(text)));
+    }
+    let cleaned = clean(text);
+    if cleaned.is_empty() { Err(Unusable::TooShort(quotable(text))) } else { Ok(cleaned) }
+}
+
+fn address(text: &str) -> Result<String, Unusable> {
+    // A zone (`%eno1`) says through which interface, not which address.
+    let bare = text.split('%').next().unwrap_or_default().trim();
+    let ip: IpAddr = bare.parse().map_err(|_| Unusable::NotAnAddress(quotable(text)))?;
+    let ip = ip.to_canonical();
+    if !identifies(ip) {
+        return Err(Unusable::NotGlobal(ip));
+    }
+    Ok(match ip {
+        IpAddr::V4(v4) => v4.to_string().replace('.', "-"),
+        // All digits: the short form can begin or end with a separator.
+        IpAddr::V6(v6) => v6.segments().map(|part| format!("{part:04x}")).join("-"),
+    })
+}
+
+/// Whether one machine alone has the address: not loopback, link-local, unspecified, and no group
+/// of receivers.
+pub fn identifies(ip: IpAddr) -> bool {
+    let ip = ip.to_canonical();
+    let narrow = match ip {
+        IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast() || v4.octets()[0] == 0,
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    };
+    !(narrow || ip.is_loopback() || ip.is_unspecified() || ip.is_multicast())
+}
+
+fn serial_number(text: &str) -> Result<String, Unusable> {
+    let cleaned = clean(text);
+    let placeholder = PLACEHOLDER_SERIALS.contains(&cleaned.as_str())
+        || cleaned.starts_with("to-be-filled")
+        || text.chars().all(|c| c == '0' || !c.is_alphanumeric())
+        || is_one_character(&text.to_lowercase());
+    if placeholder {
+        return Err(Unusable::Placeholder(quotable(text)));
+    }
+    if cleaned.len() < 3 { Err(Unusable::TooShort(quotable(text))) } else { Ok(cleaned) }
+}
+
+fn is_one_character(text: &str) -> bool {
+    let mut characters = text.chars();
+    let first = characters.next();
+    characters.all(|c| Some(c) == first)
+}
+
+/// Lower-case letters and digits, with one hyphen for each run of anything else between them.
+fn clean(text: &str) -> String {
+    let mut cleaned = String::new();
+    for c in text.chars().map(|c| c.to_ascii_lowercase()) {
+        if c.is_ascii_alphanumeric() {
+            cleaned.push(c);
+        } else if !cleaned.is_empty() && !cleaned.ends_with('-') {
+            cleaned.push('-');
+        }
+    }
+    cleaned.truncate(cleaned.trim_end_matches('-').len());
+    cleaned
+}
+
+fn is_name_character(c: char) -> bool {
+    c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'
+}
+
+/// Whether it is an RFC 1123 label.
+pub fn is_label(text: &str) -> bool {
+    (1..=LONGEST).contains(&text.len())
+        && text.chars().all(is_name_character)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
+
+/// Whether a name would be taken for a UUID: the operator's webhook reads the form with hyphens
+/// and the one of 32 digits.
+pub fn is_uuid(name: &str) -> bool {
+    NodeId::parse(name).is_some() || name.len() == 32 && name.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+/// A stranger's text as it may stand in a sentence: short, on one line, nothing that a terminal or
+/// a log reader would act upon.
+pub fn quotable(text: &str) -> String {
+    const LONGEST_QUOTE: usize = 48;
+    let mut quoted: String = text.chars().take(LONGEST_QUOTE).collect();
+    quoted = quoted.escape_debug().to_string();
+    if text.chars().nth(LONGEST_QUOTE).is_some() {
+        quoted.push('…');
+    }
+    quoted
+}

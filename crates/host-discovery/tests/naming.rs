@@ -1,0 +1,317 @@
+//! What may name a host, and what may not.
+
+use api_types::metal3::HardwareDetail::{
+    self, BootMac, Hostname, Ip, ProvisioningId, SerialNumber,
+};
+use host_discovery::Mac;
+use host_discovery::naming::{Template, TemplateError, Unusable, choose, is_label, is_uuid};
+use proptest::prelude::*;
+
+const NODE: &str = "0f92160d-b665-4476-943a-f4dd47419207";
+const SERIAL_UUID: &str = "9f1c2d3e-4b5a-4c6d-8e7f-0a1b2c3d4e5f";
+
+fn plain(detail: HardwareDetail, text: &str) -> Result<String, Unusable> {
+    Template::default().name(detail, Some(text))
+}
+
+fn mac() -> Mac {
+    Mac::parse("52:54:00:aa:bb:01").unwrap()
+}
+
+#[test]
+fn the_missions_example_is_the_missions_name() {
+    let template = Template::new("string-literal1-", "-string-literal2").unwrap();
+    let name = template.name(Hostname, Some("the-host-name")).unwrap();
+    assert_eq!(name, "string-literal1-the-host-name-string-literal2");
+}
+
+#[test]
+fn good_values_of_all_five_details_name_a_host() {
+    for (detail, text, name) in [
+        (Hostname, "Node01.Lab.Example.COM", "node01-lab-example-com"),
+        (Hostname, "node_01", "node-01"),
+        (Hostname, "node-01.", "node-01"),
+        (Hostname, "a--.--b", "a-b"),
+        (Hostname, "-x-", "x"),
+        (Hostname, "höst", "h-st"),
+        (Hostname, "4u-left", "4u-left"),
+        (Ip, "172.22.0.10", "172-22-0-10"),
+        (Ip, " 10.0.0.7 ", "10-0-0-7"),
+        (Ip, "::ffff:10.0.0.7", "10-0-0-7"),
+        (Ip, "fd00::1", "fd00-0000-0000-0000-0000-0000-0000-0001"),
+        (Ip, "2001:db8::%eno1", "2001-0db8-0000-0000-0000-0000-0000-0000"),
+        (SerialNumber, "7QX00001", "7qx00001"),
+        (SerialNumber, "CZ3 1234 XYZ ", "cz3-1234-xyz"),
+        (SerialNumber, "VMware-56 4d 1e 2f 00", "vmware-56-4d-1e-2f-00"),
+        (SerialNumber, ".ABC/123.", "abc-123"),
+        (BootMac, "52:54:00:AA:BB:01", "52-54-00-aa-bb-01"),
+        (BootMac, "01-52-54-00-aa-bb-01", "52-54-00-aa-bb-01"),
+    ] {
+        assert_eq!(plain(detail, text).as_deref(), Ok(name), "{detail:?} {text:?}");
+    }
+}
+
+#[test]
+fn what_a_machine_does_not_say_names_nobody() {
+    for detail in [Hostname, Ip, SerialNumber, BootMac, ProvisioningId] {
+        assert_eq!(Template::default().name(detail, None), Err(Unusable::Missing));
+        assert_eq!(plain(detail, " \t"), Err(Unusable::Missing));
+    }
+}
+
+#[test]
+fn names_that_a_ramdisk_has_by_default_are_placeholders() {
+    for text in [
+        "localhost",
+        "localhost.localdomain",
+        "LocalHost4",
+        "localhost.",
+        "ubuntu",
+        "ironic-python-agent.example.com",
+    ] {
+        assert!(matches!(plain(Hostname, text), Err(Unusable::Placeholder(_))), "{text}");
+    }
+    assert!(plain(Hostname, "ubuntu-17").is_ok());
+}
+
+#[test]
+fn a_host_name_that_is_an_address_is_refused() {
+    for text in ["10.0.0.7", "10.0.0.7.", "fd00::1", "fe80::1%eno1"] {
+        assert!(matches!(plain(Hostname, text), Err(Unusable::HostnameIsAddress(_))), "{text}");
+    }
+}
+
+#[test]
+fn addresses_that_several_machines_can_have_are_refused() {
+    for text in [
+        "127.0.0.1",
+        "169.254.1.2",
+        "0.0.0.0",
+        "0.1.2.3",
+        "224.0.0.1",
+        "255.255.255.255",
+        "::1",
+        "::",
+        "fe80::1%eno1",
+        "ff02::1",
+        "::ffff:127.0.0.1",
+    ] {
+        assert!(matches!(plain(Ip, text), Err(Unusable::NotGlobal(_))), "{text}");
+    }
+    for text in ["10.0.0", "10.0.0.300", "::/0", "eno1", "10.0.0.1/24"] {
+        assert!(matches!(plain(Ip, text), Err(Unusable::NotAnAddress(_))), "{text}");
+    }
+}
+
+#[test]
+fn serial_numbers_that_makers_leave_behind_are_placeholders() {
+    for text in [
+        "To Be Filled By O.E.M.",
+        "to be filled  by oem",
+        "Default string",
+        "Not Specified",
+        "NOT AVAILABLE",
+        "System Serial Number",
+        "N/A",
+        "none",
+        "0000000000",
+        "0-0.0 0",
+        "...",
+        "XXXXXXXX",
+        "XX",
+        "0123456789",
+        "123456789",
+    ] {
+        assert!(matches!(plain(SerialNumber, text), Err(Unusable::Placeholder(_))), "{text}");
+    }
+    for text in ["a1", "é1", "序列号"] {
+        assert!(matches!(plain(SerialNumber, text), Err(Unusable::TooShort(_))), "{text}");
+    }
+}
+
+#[test]
+fn addresses_of_no_interface_or_of_many_are_refused() {
+    let infiniband = "a0:00:02:20:fe:80:00:00:00:00:00:00:00:02:c9:03:00:00:00:01";
+    for text in ["00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff", "33:33:00:00:00:01", infiniband, "x"] {
+        assert!(matches!(plain(BootMac, text), Err(Unusable::NotAMac(_))), "{text}");
+    }
+}
+
+#[test]
+fn a_name_that_is_a_uuid_is_refused_until_there_is_a_prefix_or_a_suffix() {
+    let digits = SERIAL_UUID.replace('-', "");
+    for (detail, text) in
+        [(SerialNumber, SERIAL_UUID), (SerialNumber, &digits), (ProvisioningId, NODE)]
+    {
+        assert!(matches!(plain(detail, text), Err(Unusable::Uuid(_))), "{text}");
+    }
+    let template = Template::new("vm-", "").unwrap();
+    let name = template.name(SerialNumber, Some(SERIAL_UUID)).unwrap();
+    assert_eq!(name, format!("vm-{SERIAL_UUID}"));
+    let name = Template::new("", "-bm").unwrap().name(ProvisioningId, Some(NODE)).unwrap();
+    assert_eq!(name, format!("{NODE}-bm"));
+    // Prefix and value together can make one as well.
+    let template = Template::new("9f1c2d3e-4b5a-4c6d-8e7f-", "").unwrap();
+    let name = template.name(Hostname, Some("0a1b2c3d4e5f"));
+    assert_eq!(name, Err(Unusable::Uuid(SERIAL_UUID.to_owned())));
+}
+
+#[test]
+fn an_over_long_value_is_cut_and_keeps_a_digest_of_the_whole() {
+    let name = plain(Hostname, &"a".repeat(80)).unwrap();
+    assert_eq!(name, format!("{}-0f45e858", "a".repeat(54)));
+    let other = plain(Hostname, &"a".repeat(81)).unwrap();
+    assert_eq!((name.len(), other.len()), (63, 63));
+    assert_ne!(name, other);
+    // A cut at a hyphen does not leave two.
+    let name = plain(Hostname, &format!("{}-{}", "a".repeat(53), "b".repeat(40))).unwrap();
+    assert!(name.starts_with(&format!("{}-", "a".repeat(53))) && !name.contains("--"), "{name}");
+    // The suffix stays whole.
+    let template = Template::new("rack-", "-berlin").unwrap();
+    let name = template.name(Hostname, Some(&"n".repeat(90))).unwrap();
+    assert!(name.starts_with("rack-nnn") && name.ends_with("-berlin") && name.len() == 63);
+}
+
+#[test]
+fn a_name_of_exactly_63_characters_is_not_cut() {
+    assert_eq!(plain(Hostname, &"a".repeat(63)), Ok("a".repeat(63)));
+    let template = Template::new(&"p".repeat(60), "").unwrap();
+    assert_eq!(template.name(Hostname, Some("n1")), Ok(format!("{}n1", "p".repeat(60))));
+    assert_eq!(template.name(Hostname, Some("n123")), Err(Unusable::NoRoom));
+}
+
+#[test]
+fn a_template_that_makes_no_legal_name_is_refused_with_the_character() {
+    for (prefix, suffix, message) in [
+        (
+            "Rack_A-",
+            "",
+            "prefix: 'R' cannot stand in a name: use lower-case letters, digits and '-'",
+        ),
+        ("", "-\n", "suffix: '\\n' cannot stand in a name: use lower-case letters, digits and '-'"),
+        ("a.", "", "prefix: '.' cannot stand in a name: use lower-case letters, digits and '-'"),
+        ("-a", "", "prefix: a name cannot begin with '-'"),
+        ("", "-", "suffix: a name cannot end with '-'"),
+    ] {
+        assert_eq!(Template::new(prefix, suffix).unwrap_err().to_string(), message);
+    }
+    let error = Template::new(&"a".repeat(40), &"b".repeat(23)).unwrap_err();
+    assert_eq!(error, TemplateError::TooLong(63));
+}
+
+#[test]
+fn a_machine_whose_name_is_taken_gets_the_end_of_its_address() {
+    let template = Template::new("n-", "").unwrap();
+    let beside = template.name_beside(Hostname, Some("web"), mac()).unwrap();
+    assert_eq!(beside, "n-web-aabb01");
+    let beside = template.name_beside(Hostname, Some(&"w".repeat(90)), mac()).unwrap();
+    assert!(beside.ends_with("-aabb01") && beside.len() == 63 && is_label(&beside), "{beside}");
+}
+
+fn named(
+    template: &Template,
+    detail: HardwareDetail,
+    fallback: HardwareDetail,
+) -> (String, HardwareDetail, usize) {
+    let named = choose(template, detail, fallback, mac(), |detail| match detail {
+        Hostname => Some("localhost".to_owned()),
+        Ip => None,
+        SerialNumber => Some("CZ31234".to_owned()),
+        BootMac => Some(mac().to_string()),
+        ProvisioningId => Some(NODE.to_owned()),
+    })
+    .unwrap();
+    (named.name, named.from, named.passed_over.len())
+}
+
+#[test]
+fn an_unusable_value_falls_back_step_by_step_and_tells_what_was_passed_over() {
+    let bare = Template::default();
+    let found = named(&bare, SerialNumber, BootMac);
+    assert_eq!(found, ("cz31234".to_owned(), SerialNumber, 0));
+    let found = named(&bare, Hostname, SerialNumber);
+    assert_eq!(found, ("cz31234".to_owned(), SerialNumber, 1));
+    let found = named(&bare, Hostname, Ip);
+    assert_eq!(found, ("52-54-00-aa-bb-01".to_owned(), BootMac, 2));
+    let found = named(&bare, ProvisioningId, Hostname);
+    assert_eq!(found, ("52-54-00-aa-bb-01".to_owned(), BootMac, 2));
+}
+
+#[test]
+fn the_last_resort_is_the_identifier_behind_a_word() {
+    let only_id = |detail| (detail == ProvisioningId).then(|| NODE.to_owned());
+    let named = choose(&Template::default(), Hostname, Ip, mac(), only_id).unwrap();
+    assert_eq!(named.name, format!("host-{NODE}"));
+    let template = Template::new("", "-lab").unwrap();
+    let named = choose(&template, Hostname, Ip, mac(), only_id).unwrap();
+    assert_eq!(named.name, format!("{NODE}-lab"));
+    assert_eq!(named.passed_over.len(), 3);
+}
+
+#[test]
+fn a_strangers_text_is_quoted_on_one_line_and_cut() {
+    let evil = format!("x\u{1b}[2J\n\u{202e}\"{}", "y".repeat(500));
+    let message = plain(BootMac, &evil).unwrap_err().to_string();
+    assert!(!message.contains(['\u{1b}', '\n', '\u{202e}']), "{message}");
+    assert!(message.len() < 200, "{message}");
+}
+
+fn details() -> impl Strategy<Value = HardwareDetail> {
+    prop::sample::select(vec![Hostname, Ip, SerialNumber, BootMac, ProvisioningId])
+}
+
+fn texts() -> impl Strategy<Value = String> {
+    prop_oneof![
+        any::<String>(),
+        "[a-zA-Z0-9._ -]{0,120}",
+        "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
+        "[0-9a-f]{32}",
+        "[0-9.:%a-f]{0,40}",
+        "([0-9a-fA-F]{2}[:-]){5,6}[0-9a-fA-F]{2}",
+        "\\PC{0,20}[\\x00-\\x1f\u{202e}]{1,5}\\PC{0,20}",
+    ]
+}
+
+proptest! {
+    #[test]
+    fn whatever_a_machine_says_its_name_is_a_label_or_there_is_a_reason(
+        detail in details(), fallback in details(), text in texts(),
+        prefix in "([a-z0-9-]{0,46}|\\PC{0,8})", suffix in "[a-z0-9-]{0,24}",
+    ) {
+        let Ok(template) = Template::new(&prefix, &suffix) else { return Ok(()) };
+        for name in [
+            template.name(detail, Some(&text)),
+            template.name_beside(detail, Some(&text), mac()),
+        ] {
+            match name {
+                Ok(name) => {
+                    prop_assert!(is_label(&name) && name.len() <= 63, "{:?}", name);
+                    prop_assert!(!is_uuid(&name), "{:?}", name);
+                    prop_assert!(name.starts_with(&prefix), "{:?}", name);
+                }
+                Err(why) => prop_assert!(!why.to_string().contains(char::is_control)),
+            }
+        }
+        let one = choose(&template, detail, fallback, mac(), |_| Some(text.clone()));
+        let two = choose(&template, detail, fallback, mac(), |_| Some(text.clone()));
+        prop_assert_eq!(&one, &two);
+        if let Ok(named) = one {
+            prop_assert!(is_label(&named.name) && is_label(&named.beside), "{:?}", named);
+            prop_assert_ne!(named.name, named.beside);
+        }
+    }
+
+    #[test]
+    fn every_machine_has_a_name_as_long_as_the_template_leaves_room(
+        prefix in "([a-z0-9][a-z0-9-]{0,19})?", suffix in "([a-z0-9-]{0,19}[a-z0-9])?",
+        detail in details(), fallback in details(), text in texts(),
+    ) {
+        let template = Template::new(&prefix, &suffix).unwrap();
+        let named = choose(&template, detail, fallback, mac(), |detail| match detail {
+            BootMac => Some(mac().to_string()),
+            ProvisioningId => Some(NODE.to_owned()),
+            _ => Some(text.clone()),
+        });
+        prop_assert!(named.is_ok(), "{:?}", named);
+    }
+}
