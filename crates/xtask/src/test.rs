@@ -36,6 +36,11 @@ pub(crate) fn run(name: Option<&str>) -> anyhow::Result<()> {
         if !status.success() {
             bail!("the tests do not compile");
         }
+        // Stories start the controllers as programs, which cargo makes for nobody but their own crate's tests.
+        let programs = ["build", "--quiet", "--workspace", "--exclude", "xtask", "--bins"];
+        if !cargo().args(programs).args(["--examples", "--locked"]).status()?.success() {
+            bail!("the programs do not compile");
+        }
         Ok(())
     })?;
     let mut tests = cargo();

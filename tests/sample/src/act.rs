@@ -9,8 +9,17 @@ use crate::decide::Step;
 use crate::error::Error;
 use crate::{GIVES_UP, HOLDER, INTENT, PASSED, RESULT, SINCE};
 
+/// What became of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was made.
+    Done,
+    /// Somebody else wrote first, so it was not made. No failure: look again.
+    Superseded,
+}
+
 /// Carries out one step.
-pub async fn act(api: &Api<ConfigMap>, step: &Step) -> Result<(), Error> {
+pub async fn act(api: &Api<ConfigMap>, step: &Step) -> Result<Outcome, Error> {
     let (name, metadata) = match step {
         Step::Intend { guest, seat, finalizers, at } => {
             let metadata = json!({
@@ -54,9 +63,9 @@ pub async fn act(api: &Api<ConfigMap>, step: &Step) -> Result<(), Error> {
     };
     let patch = Patch::Merge(json!({"metadata": metadata}));
     match api.patch(name, &PatchParams::default(), &patch).await {
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(Outcome::Done),
         Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
-            Err(Error::Superseded(name.clone()))
+            Ok(Outcome::Superseded)
         }
         Err(error) => Err(Error::api("patch a ConfigMap")(error)),
     }

@@ -1,19 +1,55 @@
-//! What can be set, and the mistakes that can be ordered.
+//! What can be set, and the flaws that can be ordered.
 
+use std::str::FromStr;
 use std::time::Duration;
 
+use clap::{Args, Parser};
+use controller_kit::config::{Command, Mistakes, Settings as Common};
+
+/// What the chart permits: `check` asks the API server whether it is so.
+pub const RULES: &str = include_str!("../chart/files/rules.json");
+
+/// Seats guests: a small controller that the bench is tried on
+#[derive(Debug, Parser)]
+#[command(name = "sample", version)]
+pub struct Cli {
+    /// What all controllers share.
+    #[command(flatten)]
+    pub common: Common,
+    /// What is the sample's own.
+    #[command(flatten)]
+    pub own: Settings,
+    /// What to do; without a word it runs.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// The sample's own flags, as text: [`Settings::check`] reads them, so that all mistakes are told at once.
+#[derive(Args, Clone, Debug)]
+// The common ones are a group of the same name already.
+#[group(id = "sample")]
+#[command(next_help_heading = "Options of the sample")]
+pub struct Settings {
+    /// How soon to look again after somebody else wrote first
+    #[arg(long, env = "FERRITE_RETRY", global = true, default_value = "20ms")]
+    pub retry: String,
+    /// A flaw to have: `none`, `claim-without-precondition` or `forgets-after-crash`
+    #[arg(long, env = "FERRITE_FLAW", global = true, default_value = "none")]
+    pub flaw: String,
+}
+
 /// How to decide.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// A deliberate mistake, so that what should find it can be tried.
-    pub mistake: Mistake,
+    /// A deliberate flaw, so that what should find it can be tried.
+    pub flaw: Flaw,
     /// When to look again after somebody else was faster.
     pub retry: Duration,
 }
 
 /// Errors in design that a test of one process on its own does not show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Mistake {
+pub enum Flaw {
     /// As it should be.
     #[default]
     None,
@@ -25,6 +61,63 @@ pub enum Mistake {
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { mistake: Mistake::None, retry: Duration::from_millis(20) }
+        Self { flaw: Flaw::None, retry: Duration::from_millis(20) }
+    }
+}
+
+impl FromStr for Flaw {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text {
+            "none" => Ok(Self::None),
+            "claim-without-precondition" => Ok(Self::ClaimWithoutPrecondition),
+            "forgets-after-crash" => Ok(Self::ForgetsAfterCrash),
+            _ => Err(()),
+        }
+    }
+}
+
+impl Settings {
+    /// Reads all values; what is wrong goes to `mistakes`.
+    pub fn check(&self, mistakes: &mut Mistakes) -> Policy {
+        let default = Policy::default();
+        let flaws = "none, claim-without-precondition or forgets-after-crash";
+        Policy {
+            flaw: mistakes.parse("--flaw", &self.flaw, flaws, default.flaw),
+            retry: mistakes.duration("--retry", &self.retry, default.retry),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(retry: &str, flaw: &str) -> (Policy, Vec<String>) {
+        let mut mistakes = Mistakes::default();
+        let settings = Settings { retry: retry.to_owned(), flaw: flaw.to_owned() };
+        let policy = settings.check(&mut mistakes);
+        (policy, mistakes.lines().to_vec())
+    }
+
+    #[test]
+    fn the_defaults_of_the_flags_are_those_of_the_policy() {
+        let cli = Cli::parse_from(["sample"]);
+        let mut mistakes = Mistakes::default();
+        assert_eq!(cli.own.check(&mut mistakes), Policy::default());
+        assert!(mistakes.lines().is_empty(), "{mistakes:?}");
+    }
+
+    #[test]
+    fn every_wrong_value_is_told_with_its_flag_and_its_variable() {
+        let (_, told) = read("soon", "some");
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[0].starts_with("--flaw (FERRITE_FLAW): \"some\""), "{told:?}");
+        assert!(told[1].starts_with("--retry (FERRITE_RETRY): \"soon\""), "{told:?}");
+        let (policy, told) = read("1s", "forgets-after-crash");
+        assert_eq!(policy.flaw, Flaw::ForgetsAfterCrash);
+        assert_eq!(policy.retry, Duration::from_secs(1));
+        assert!(told.is_empty(), "{told:?}");
     }
 }

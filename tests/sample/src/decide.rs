@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::FINALIZER;
-use crate::config::{Mistake, Policy};
+use crate::config::{Flaw, Policy};
 use crate::observe::{Guest, Observed, Seat};
 
 /// What to do, and why.
@@ -39,7 +39,7 @@ pub enum Step {
         seat: String,
         /// The guest's uid.
         uid: String,
-        /// The seat's version; none is the mistake.
+        /// The seat's version; none is the flaw.
         at: Option<String>,
     },
     /// Writes on the guest that it has its seat.
@@ -119,6 +119,22 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// All of them, so that each is a series from the start.
+    pub const ALL: [Self; 12] = [
+        Self::NotOurs,
+        Self::Leaving,
+        Self::Left,
+        Self::Seated,
+        Self::SeatLost,
+        Self::Taken,
+        Self::Taking,
+        Self::Found,
+        Self::Beaten,
+        Self::Waiting,
+        Self::Abandoned,
+        Self::InOrder,
+    ];
+
     /// As a label.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -166,7 +182,7 @@ fn about_guest(guest: &Guest, seats: &[Seat], policy: &Policy, now: Timestamp) -
         return rest(if still { Reason::Seated } else { Reason::SeatLost });
     }
     let free = seats.iter().find(|seat| seat.holder.is_none());
-    if policy.mistake == Mistake::ForgetsAfterCrash {
+    if policy.flaw == Flaw::ForgetsAfterCrash {
         return match free {
             Some(seat) => Decision {
                 steps: vec![claim(guest, seat, policy), record(guest, seat, now)],
@@ -232,7 +248,7 @@ fn pass_over(guest: &Guest, seat: &Seat) -> Step {
 }
 
 fn claim(guest: &Guest, seat: &Seat, policy: &Policy) -> Step {
-    let careless = policy.mistake == Mistake::ClaimWithoutPrecondition;
+    let careless = policy.flaw == Flaw::ClaimWithoutPrecondition;
     Step::Claim {
         seat: seat.name.clone(),
         uid: guest.uid.clone(),

@@ -1,13 +1,12 @@
 //! What can go wrong, and how it is retried.
 
+use controller_kit::api_error;
+use controller_kit::backoff::Class;
 use thiserror::Error;
 
-/// Why a pass ended early.
+/// Why a pass ended early. Somebody else's write is not among them: see [`crate::act::Outcome`].
 #[derive(Debug, Error)]
 pub enum Error {
-    /// Somebody else wrote first. No failure: look again.
-    #[error("{0} changed since it was read")]
-    Superseded(String),
     /// The API server refused or did not answer.
     #[error("could not {what}")]
     Api {
@@ -22,5 +21,12 @@ impl Error {
     /// Says what was tried when the API server fails us.
     pub(crate) fn api(what: &'static str) -> impl FnOnce(kube::Error) -> Self {
         move |source| Self::Api { what, source: Box::new(source) }
+    }
+
+    /// How it is retried.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Api { source, .. } => api_error::class(source),
+        }
     }
 }

@@ -1,10 +1,10 @@
 //! A small controller with contested writes, for trying the bench on: right, or wrong on request.
 //!
-//! Guests and seats are `ConfigMap`s of one namespace, told apart by the label
+//! Guests and seats are `ConfigMap`s that share a namespace, told apart by the label
 //! `sample.ferrite.metal3.io/role`. Every guest gets one seat, a seat has at most one guest.
 //!
 //! * Watches: `ConfigMap`s that bear the label.
-//! * Reads: the seats and guests of its namespace, live, before every write.
+//! * Reads: the seats and guests of the object's namespace, live, before every write.
 //! * Writes: on a guest its finalizer, the seat it is going to take and the seat it has; on a seat
 //!   the uid of its guest. Each write carries the resourceVersion of what it was decided on.
 //! * Never: takes a seat that was taken since it looked, creates or deletes an object.
@@ -18,6 +18,7 @@ pub mod config;
 pub mod controller;
 pub mod decide;
 pub mod error;
+pub mod metrics;
 pub mod observe;
 
 /// Tells guests from seats; what bears no such label is not ours.

@@ -14,4 +14,5 @@ mod crds;
 mod ironic;
 mod kit;
 mod model;
+mod sample;
 mod sweeps;

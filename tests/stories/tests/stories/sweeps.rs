@@ -2,60 +2,63 @@
 //! one is found out, and the report says who broke what with which write.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use bench::audit::Audit;
+use bench::chart;
 use bench::control_plane::{self, ControlPlane};
 use bench::observer::{Invariant, Observer, World};
 use bench::sweep::{Ground, Phase, Problem, Report, Scenario, crash_sweep, two_replica_sweep};
+use controller_kit::Kit;
+use controller_kit::config::{Config, LogFormat};
+use controller_kit::metrics::Metrics;
+use controller_kit::shutdown::Shutdown;
 use k8s_openapi::api::core::v1::ConfigMap;
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client, ResourceExt};
-use sample::config::{Mistake, Policy};
+use sample::config::{Flaw, Policy};
 use sample::{GUEST, HOLDER, RESULT, ROLE, SEAT};
 use serde_json::json;
 
-const USER: &str = "sample";
+/// An account with the rights of the sample's chart, and its name.
+async fn account(plane: &ControlPlane) -> anyhow::Result<(kube::Config, String)> {
+    let namespace = plane.namespace("sample-account").await;
+    let objects = chart::render(&chart::dir("sample"), "sample", &namespace, &json!({}))?;
+    chart::install_permissions(&plane.admin().await, &objects, &namespace).await?;
+    let config = chart::service_account_config(plane, &namespace, "sample").await?;
+    Ok((config, format!("system:serviceaccount:{namespace}:sample")))
+}
 
-/// The sample's account may do what the sample does and nothing else.
-async fn account(plane: &ControlPlane) -> anyhow::Result<kube::Config> {
-    let admin = plane.admin().await;
-    let role: ClusterRole = serde_json::from_value(json!({
-        "metadata": {"name": USER},
-        "rules": [{
-            "apiGroups": [""],
-            "resources": ["configmaps"],
-            "verbs": ["get", "list", "watch", "patch"],
-        }],
-    }))?;
-    let binding: ClusterRoleBinding = serde_json::from_value(json!({
-        "metadata": {"name": USER},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": USER},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}],
-    }))?;
-    let apply = PatchParams::apply("stories").force();
-    let roles: Api<ClusterRole> = Api::all(admin.clone());
-    let mut role = serde_json::to_value(role)?;
-    role["apiVersion"] = json!("rbac.authorization.k8s.io/v1");
-    role["kind"] = json!("ClusterRole");
-    roles.patch(USER, &apply, &Patch::Apply(role)).await?;
-    let bindings: Api<ClusterRoleBinding> = Api::all(admin);
-    let mut binding = serde_json::to_value(binding)?;
-    binding["apiVersion"] = json!("rbac.authorization.k8s.io/v1");
-    binding["kind"] = json!("ClusterRoleBinding");
-    bindings.patch(USER, &apply, &Patch::Apply(binding)).await?;
-    plane.config(USER, &[]).await
+/// What the process would make by itself: the sample in one namespace of this process, with somebody else's client. No
+/// lease: the sweeps show that safety does not rest on it. One pass at a time: what only two processes can do wrong
+/// must not already show in one.
+async fn run(client: Client, namespace: String, flaw: Flaw) {
+    let config = Config {
+        controller: "sample",
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        namespaces: vec![namespace],
+        watch_filter: None,
+        lease: None,
+        concurrency: 1,
+        log_format: LogFormat::Text,
+        log: "info".to_owned(),
+        kubeconfig: None,
+    };
+    let metrics = Metrics::new(config.controller).unwrap();
+    let kit = Kit::new(config, client, metrics, Shutdown::default());
+    let policy = Policy { flaw, ..Policy::default() };
+    sample::controller::run(kit, policy).await.unwrap();
 }
 
 async fn ground() -> anyhow::Result<Ground> {
     let plane = control_plane::shared().await;
     Ok(Ground {
         admin: plane.config("client", &["system:masters"]).await?,
-        controller: account(plane).await?,
+        controller: account(plane).await?.0,
     })
 }
 
@@ -130,7 +133,7 @@ fn invariants() -> Vec<Invariant> {
 }
 
 /// One guest and a seat too many: after a stop there is a second seat to take by mistake.
-fn roomy(mistake: Mistake) -> Scenario {
+fn roomy(flaw: Flaw) -> Scenario {
     let arrive = Phase::new(
         "a guest arrives for two seats",
         |client, namespace| {
@@ -141,11 +144,11 @@ fn roomy(mistake: Mistake) -> Scenario {
         },
         |world| is_seated(world, "g1"),
     );
-    Scenario { phases: vec![arrive], ..scenario(mistake) }
+    Scenario { phases: vec![arrive], ..scenario(flaw) }
 }
 
 /// Three guests for two seats; the one without gets the seat of one that leaves.
-fn scenario(mistake: Mistake) -> Scenario {
+fn scenario(flaw: Flaw) -> Scenario {
     let seated = |world: &World| {
         with_role(world, GUEST).filter(|it| is_seated(world, &it.name_any())).count()
     };
@@ -180,14 +183,9 @@ fn scenario(mistake: Mistake) -> Scenario {
         name: "sample".to_owned(),
         kinds: vec![ApiResource::erase::<ConfigMap>(&())],
         phases: vec![arrive, leave],
-        run: Arc::new(move |client, namespace| {
-            let policy = Policy { mistake, ..Policy::default() };
-            Box::pin(async move {
-                sample::controller::run(client, &namespace, policy, std::future::pending()).await;
-            })
-        }),
+        run: Arc::new(move |client, namespace| Box::pin(run(client, namespace, flaw))),
         invariants: invariants(),
-        patience: Duration::from_secs(if mistake == Mistake::None { 10 } else { 2 }),
+        patience: Duration::from_secs(if flaw == Flaw::None { 10 } else { 2 }),
     }
 }
 
@@ -200,7 +198,7 @@ fn broken(report: &Report) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_right_sample_survives_a_stop_at_every_write() -> anyhow::Result<()> {
-    let report = crash_sweep(&ground().await?, &scenario(Mistake::None)).await?;
+    let report = crash_sweep(&ground().await?, &scenario(Flaw::None)).await?;
     println!("{report}");
     assert!(report.passed(), "{report}");
     // Three writes for each guest, two for the one that leaves, before and after each.
@@ -210,7 +208,7 @@ async fn the_right_sample_survives_a_stop_at_every_write() -> anyhow::Result<()>
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_right_sample_survives_a_second_replica() -> anyhow::Result<()> {
-    let report = two_replica_sweep(&ground().await?, &scenario(Mistake::None)).await?;
+    let report = two_replica_sweep(&ground().await?, &scenario(Flaw::None)).await?;
     println!("{report}");
     assert!(report.passed(), "{report}");
     assert!(report.points >= 22, "{report}");
@@ -219,7 +217,7 @@ async fn the_right_sample_survives_a_second_replica() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_known_to_the_process_only_is_found_out_by_the_crash_sweep() -> anyhow::Result<()> {
-    let report = crash_sweep(&ground().await?, &roomy(Mistake::ForgetsAfterCrash)).await?;
+    let report = crash_sweep(&ground().await?, &roomy(Flaw::ForgetsAfterCrash)).await?;
     let text = broken(&report);
     assert!(text.contains("broken: a guest holds at most one seat"), "{text}");
     assert!(text.contains("by:     sample restarted, write "), "{text}");
@@ -231,7 +229,7 @@ async fn what_is_known_to_the_process_only_is_found_out_by_the_crash_sweep() -> 
 async fn a_claim_without_precondition_is_found_out_by_the_two_replica_sweep() -> anyhow::Result<()>
 {
     let ground = ground().await?;
-    let scenario = scenario(Mistake::ClaimWithoutPrecondition);
+    let scenario = scenario(Flaw::ClaimWithoutPrecondition);
     let mut report = two_replica_sweep(&ground, &scenario).await?;
     // Which guest the held replica was about to seat is chance, and now and then it is the one that the other replica
     // seats there too. Then nothing is wrong, and the sweep has to be done again.
@@ -255,7 +253,7 @@ async fn a_claim_without_precondition_is_found_out_by_the_two_replica_sweep() ->
 async fn at_rest_the_sample_writes_and_lists_nothing() -> anyhow::Result<()> {
     // A server of its own: the shared one's other tests run under the same account.
     let plane = ControlPlane::start("rest").await?;
-    let config = account(&plane).await?;
+    let (config, user) = account(&plane).await?;
     let admin = plane.admin().await;
     let namespace = plane.namespace("rest").await;
     let kinds = [ApiResource::erase::<ConfigMap>(&())];
@@ -265,24 +263,18 @@ async fn at_rest_the_sample_writes_and_lists_nothing() -> anyhow::Result<()> {
     let audit = Audit::new(plane.audit_log(), admin);
     let start = audit.mark().await?;
     let client = Client::try_from(config)?;
-    let running = tokio::spawn({
-        let namespace = namespace.clone();
-        async move {
-            let stop = std::future::pending();
-            sample::controller::run(client, &namespace, Policy::default(), stop).await;
-        }
-    });
+    let running = tokio::spawn(run(client, namespace.clone(), Flaw::None));
     let seated = |world: &World| is_seated(world, "g1") || is_seated(world, "g2");
     assert!(observer.reaches(seated, Duration::from_secs(10)).await?);
     let calm = Duration::from_millis(300);
     assert!(observer.quiet(calm, Duration::from_secs(10)).await);
     let busy = audit.since(start).await?;
-    assert!(busy.writes(USER, &[]) >= 3, "{busy}");
-    assert_eq!(busy.of(USER, "watch", "configmaps"), 2, "{busy}");
+    assert!(busy.writes(&user, &[]) >= 3, "{busy}");
+    assert_eq!(busy.of(&user, "watch", "configmaps"), 1, "{busy}");
     let rest = audit.mark().await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
     let counts = audit.since(rest).await?;
-    assert_eq!(counts.requests(USER), 0, "{counts}");
+    assert_eq!(counts.requests(&user), 0, "{counts}");
     running.abort();
     Ok(())
 }

@@ -1,0 +1,18 @@
+//! Starts the sample controller. What it does is said in the library.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use controller_kit::config::Mistakes;
+use controller_kit::run::{self, Needs};
+use sample::config::{Cli, RULES};
+use sample::controller;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let mut mistakes = Mistakes::default();
+    let config = cli.common.check("sample", &mut mistakes);
+    let policy = cli.own.check(&mut mistakes);
+    let needs = Needs { rules: RULES, ..Needs::default() };
+    run::main(cli.command, config, mistakes, needs, |kit| controller::run(kit, policy))
+}
