@@ -414,7 +414,8 @@ fn transport(error: &reqwest::Error, reads: bool, settings: &Settings) -> Error 
         Error::new(Class::Timeout, text)
     } else {
         let why = cause(error);
-        let hint = if why.contains("UnknownIssuer") {
+        // An authority that was made anew under its old name gives the second of these.
+        let hint = if why.contains("UnknownIssuer") || why.contains("BadSignature") {
             "; set IRONIC_CACERT_FILE to the certificate of the authority that signed it"
         } else {
             ""
