@@ -102,11 +102,33 @@ fn install(release: Release, dir: &Path) -> anyhow::Result<()> {
 ///
 /// # Panics
 /// When it does not come up: no test that asks for it can go on without it.
-#[allow(clippy::expect_used, reason = "the test needs it, and a test may panic")]
 pub async fn shared() -> &'static Ironic {
-    static SHARED: OnceCell<Ironic> = OnceCell::const_new();
-    SHARED
-        .get_or_try_init(|| Ironic::start(Options::default()))
+    of(Release::Current).await
+}
+
+/// [`shared`], of another release.
+///
+/// # Panics
+/// When it does not come up: no test that asks for it can go on without it.
+#[allow(clippy::expect_used, reason = "the test needs it, and a test may panic")]
+pub async fn of(release: Release) -> &'static Ironic {
+    static SHARED: [OnceCell<Ironic>; 3] = [const { OnceCell::const_new() }; 3];
+    SHARED[release as usize]
+        .get_or_try_init(|| Ironic::start(Options { release, ..Options::default() }))
+        .await
+        .expect("the Ironic of the bench starts")
+}
+
+/// The one that tests share behind TLS with the login `admin`, `right`.
+///
+/// # Panics
+/// When it does not come up.
+#[allow(clippy::expect_used, reason = "the test needs it, and a test may panic")]
+pub async fn secured() -> &'static Ironic {
+    static SECURED: OnceCell<Ironic> = OnceCell::const_new();
+    let login = Some(("admin".to_owned(), "right".to_owned()));
+    SECURED
+        .get_or_try_init(|| Ironic::start(Options { login, tls: true, ..Options::default() }))
         .await
         .expect("the Ironic of the bench starts")
 }
@@ -121,6 +143,7 @@ pub struct Ironic {
     /// The authority to trust, PEM, when it serves HTTPS.
     pub authority: Option<String>,
     http: reqwest::Client,
+    port: u16,
     environment: PathBuf,
     service: Mutex<Service>,
     dir: RunDir,
@@ -138,17 +161,10 @@ impl Ironic {
         let port = free_port();
         prepare(dir.path(), &options, port)?;
         std::fs::copy(environment.join("empty.sqlite"), dir.path().join("ironic.sqlite"))?;
-        let mut http = reqwest::Client::builder()
-            .no_proxy()
-            // Tests share this client but have a runtime each; an idle connection would die with the one that made it.
-            .pool_max_idle_per_host(0)
-            .timeout(Duration::from_secs(60));
-        let mut authority = None;
+        let (mut authority, mut http) = (None, client().build()?);
         if options.tls {
-            let signer = Authority::new()?;
-            signer.server()?.write(dir.path(), "server")?;
-            http = http.tls_certs_only([reqwest::Certificate::from_pem(signer.pem().as_bytes())?]);
-            authority = Some(signer.pem());
+            let (signer, trusting) = certify(dir.path())?;
+            (authority, http) = (Some(signer), trusting);
         }
         if let Some((name, password)) = &options.login {
             std::fs::write(dir.path().join("users"), user_line(&environment, name, password)?)?;
@@ -158,13 +174,49 @@ impl Ironic {
             endpoint: format!("{}://127.0.0.1:{port}", scheme(&options)),
             options,
             authority,
-            http: http.build()?,
+            http,
+            port,
             environment,
             service: Mutex::new(service),
             dir,
         };
         ironic.ready(Timestamp::UNIX_EPOCH).await?;
         Ok(ironic)
+    }
+
+    /// Starts it again on the same port and database, set up in another way: an upgrade, or the way back.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub async fn reconfigure(&mut self, change: impl FnOnce(&mut Options)) -> anyhow::Result<()> {
+        change(&mut self.options);
+        prepare(self.dir.path(), &self.options, self.port)?;
+        self.restart().await
+    }
+
+    /// Starts it again with a certificate of another authority, which [`Self::authority`] names from then on.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub async fn renew_authority(&mut self) -> anyhow::Result<()> {
+        let (authority, http) = certify(self.dir.path())?;
+        self.authority = Some(authority);
+        self.http = http;
+        self.restart().await
+    }
+
+    /// Changes the password of its login. It asks for the new one at once.
+    ///
+    /// # Errors
+    /// When the file cannot be written, or it has no login.
+    pub fn change_password(&mut self, password: &str) -> anyhow::Result<()> {
+        let (name, known) = self.options.login.as_mut().context("this Ironic lets everybody in")?;
+        std::fs::write(
+            self.dir.path().join("users"),
+            user_line(&self.environment, name, password)?,
+        )?;
+        password.clone_into(known);
+        Ok(())
     }
 
     /// A client that trusts it. It brings no login.
@@ -215,7 +267,9 @@ impl Ironic {
     async fn ready(&self, after: Timestamp) -> anyhow::Result<()> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let answer = self.call(Method::GET, "/v1/conductors?detail=true", None).await;
+            // In the first version that has conductors, since it may have been told to speak like an old release.
+            let path = "/v1/conductors?detail=true";
+            let answer = self.call_version(Method::GET, path, None, "1.49").await;
             if let Ok((StatusCode::OK, body)) = &answer
                 && body["conductors"]
                     .as_array()
@@ -390,6 +444,22 @@ impl Ironic {
         }
         Ok(uuid)
     }
+}
+
+fn client() -> reqwest::ClientBuilder {
+    reqwest::Client::builder()
+        .no_proxy()
+        // Tests share this client but have a runtime each; an idle connection would die with the one that made it.
+        .pool_max_idle_per_host(0)
+        .timeout(Duration::from_secs(60))
+}
+
+/// Writes a certificate of a new authority. Returns the authority, PEM, and a client that trusts it alone.
+fn certify(dir: &Path) -> anyhow::Result<(String, reqwest::Client)> {
+    let signer = Authority::new()?;
+    signer.server()?.write(dir, "server")?;
+    let trusted = reqwest::Certificate::from_pem(signer.pem().as_bytes())?;
+    Ok((signer.pem(), client().tls_certs_only([trusted]).build()?))
 }
 
 fn launch(environment: &Path, dir: &Path) -> anyhow::Result<Service> {

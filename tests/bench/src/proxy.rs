@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -31,6 +32,8 @@ pub enum Fault {
     CutAfter,
     /// It is answered with this status and reason in Ironic's own form, and not forwarded.
     Answer(StatusCode, String),
+    /// It is answered with this status and a page for people, as a web server in front does, and not forwarded.
+    Page(StatusCode),
 }
 
 impl Fault {
@@ -111,6 +114,8 @@ struct Book {
 
 struct Shared {
     book: Mutex<Book>,
+    connections: AtomicUsize,
+    most_connections: AtomicUsize,
     http: reqwest::Client,
     upstream: String,
     own: String,
@@ -155,6 +160,8 @@ impl Proxy {
         let own = format!("http://{}", listener.local_addr()?);
         let shared = Arc::new(Shared {
             book: Mutex::default(),
+            connections: AtomicUsize::new(0),
+            most_connections: AtomicUsize::new(0),
             http: ironic.http().clone(),
             upstream: ironic.endpoint.clone(),
             own: own.clone(),
@@ -211,6 +218,11 @@ impl Proxy {
         book.requests.iter().filter(|r| wanted(r)).count()
     }
 
+    /// The most connections that were open at the same time.
+    pub fn most_connections(&self) -> usize {
+        self.shared.most_connections.load(Ordering::SeqCst)
+    }
+
     fn add(&self, rule: Rule) {
         self.shared.book().rules.push(rule);
     }
@@ -234,12 +246,16 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
             accepted = listener.accept() => {
                 let Ok((stream, _)) = accepted else { continue };
                 let shared = shared.clone();
+                let open = shared.connections.fetch_add(1, Ordering::SeqCst) + 1;
+                shared.most_connections.fetch_max(open, Ordering::SeqCst);
                 connections.spawn(async move {
-                    let service = service_fn(move |request| serve(shared.clone(), request));
+                    let served = shared.clone();
+                    let service = service_fn(move |request| serve(served.clone(), request));
                     // An error here is a cut connection, ours or the caller's.
                     let _ = http1::Builder::new()
                         .serve_connection(TokioIo::new(stream), service)
                         .await;
+                    shared.connections.fetch_sub(1, Ordering::SeqCst);
                 });
             }
             Some(_) = connections.join_next() => {}
@@ -327,6 +343,7 @@ async fn obey(
             bail!("cut after")
         }
         Verdict::Fault(Fault::Answer(status, reason)) => refusal(status, &reason),
+        Verdict::Fault(Fault::Page(status)) => page(status),
         Verdict::Crash(moment, crash) => {
             if moment == Moment::After {
                 forward(request).await?;
@@ -351,6 +368,16 @@ fn refusal(status: StatusCode, reason: &str) -> anyhow::Result<Response<Bytes>> 
         .status(status)
         .header(CONTENT_TYPE, "application/json")
         .body(Bytes::from(outer.to_string()))?)
+}
+
+fn page(status: StatusCode) -> anyhow::Result<Response<Bytes>> {
+    let text = format!(
+        "<html>\r\n<head><title>{status}</title></head>\r\n<body><h1>{status}</h1></body>\r\n</html>\r\n"
+    );
+    Ok(Response::builder()
+        .status(status)
+        .header(CONTENT_TYPE, "text/html")
+        .body(Bytes::from(text))?)
 }
 
 async fn forward(

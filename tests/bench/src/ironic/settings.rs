@@ -9,6 +9,8 @@ use super::Release;
 pub struct Options {
     /// Which release.
     pub release: Release,
+    /// The older release, such as `21.2`, that it keeps speaking like: what an operator pins during an upgrade.
+    pub speaks_like: Option<&'static str>,
     /// Name and password that every request must carry.
     pub login: Option<(String, String)>,
     /// Serve HTTPS with a certificate of the bench's own authority.
@@ -31,6 +33,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             release: Release::Current,
+            speaks_like: None,
             login: None,
             tls: false,
             fake_delay: "0".to_owned(),
@@ -57,6 +60,10 @@ pub(super) fn settings(options: &Options, dir: &Path, port: u16) -> String {
         Release::Current | Release::FirstWithDiscovery => {
             ("agent,no-inspect,fake,redfish", "agent")
         }
+    };
+    let pin = match options.speaks_like {
+        Some(release) => format!("pin_release_version = {release}\n"),
+        None => String::new(),
     };
     // Where the certificate is named has moved: old releases read [ssl], new ones [api].
     let tls = if options.tls {
@@ -90,7 +97,7 @@ enabled_raid_interfaces = no-raid,redfish,agent
 enabled_rescue_interfaces = no-rescue
 enabled_storage_interfaces = noop
 enabled_vendor_interfaces = no-vendor,redfish
-
+{pin}
 [api]
 host_ip = 127.0.0.1
 port = {port}

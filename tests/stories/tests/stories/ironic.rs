@@ -193,13 +193,7 @@ async fn every_release_answers_in_a_version_that_is_accepted() {
     for (release, newest) in
         [(Release::Oldest, 81), (Release::FirstWithDiscovery, 90), (Release::Current, 109)]
     {
-        let own;
-        let ironic = if release == Release::Current {
-            ironic::shared().await
-        } else {
-            own = Ironic::start(Options { release, ..Options::default() }).await.unwrap();
-            &own
-        };
+        let ironic = ironic::of(release).await;
         let (_, root) = ironic.call(Method::GET, "/", None).await.unwrap();
         let version = root["default_version"]["version"].as_str().unwrap();
         let minor: u32 = version.strip_prefix("1.").unwrap().parse().unwrap();
@@ -224,13 +218,7 @@ async fn every_release_answers_in_a_version_that_is_accepted() {
 
 #[tokio::test]
 async fn behind_tls_the_right_login_is_let_in_and_a_wrong_one_is_not() {
-    let ironic = Ironic::start(Options {
-        login: Some(("admin".to_owned(), "right".to_owned())),
-        tls: true,
-        ..Options::default()
-    })
-    .await
-    .unwrap();
+    let ironic = ironic::secured().await;
     assert!(ironic.endpoint.starts_with("https://"));
     let url = format!("{}/v1/nodes", ironic.endpoint);
     for (password, expected) in [
