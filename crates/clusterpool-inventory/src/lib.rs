@@ -1,0 +1,10 @@
+//! Pools of clusters whose names, addresses and hosts exist once.
+//!
+//! A pool lists customizations; each of its clusters leases one of them, and no customization is
+//! ever in two live clusters. So far this crate holds what is pure: reading and patching install
+//! configs ([`yaml`], [`patch`]), the version of a pool's spec ([`pool_version`]), the life of an
+//! entry ([`inventory`]), and the plan for a whole pool ([`decide`]) from what was seen
+//! ([`observe`]).
+
+pub mod patch;
+pub mod yaml;

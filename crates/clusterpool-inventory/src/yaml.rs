@@ -1,0 +1,435 @@
+//! Install configs as text: read as the installer reads them, written so that it reads the same.
+//!
+//! The installer's YAML library resolves plain scalars by YAML 1.1 (`yes` is true, `010` is 8) and
+//! knows merge keys. A reader of YAML 1.2 would silently change such a template, so the scalars
+//! are resolved here, over the parser's events.
+//!
+//! What is written is JSON, which every YAML reader reads the same once what YAML 1.1 forbids or
+//! folds in quoted text is escaped: that includes DEL, the C1 controls and the Unicode line
+//! breaks. Characters beyond the BMP stand as themselves, since YAML has no surrogate pairs.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use serde_json::ser::{Formatter, Serializer};
+use serde_json::{Map, Number, Value};
+use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Tag};
+
+/// Nesting that is read at most: far more than an install config has, far less than a stack.
+pub const MAX_DEPTH: usize = 100;
+/// What a document may weigh with its aliases expanded; a secret holds 1 MiB.
+const MAX_WEIGHT: usize = 4 << 20;
+/// A YAML 1.1 reader takes quoted text for a key only within 1,024 characters.
+const MAX_KEY: usize = 1000;
+const CORE: &str = "tag:yaml.org,2002:";
+
+/// Why a text cannot be used as an install config.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// The text is not YAML.
+    #[error("it is not valid YAML: {0}")]
+    Syntax(String),
+    /// The installer would read only the first.
+    #[error("it holds several YAML documents; keep one")]
+    SeveralDocuments,
+    /// A list, a scalar or nothing.
+    #[error("it is not a mapping but {0}")]
+    NotAMapping(&'static str),
+    /// What JSON cannot hold, or what would be read in two ways.
+    #[error("line {line}: {what}")]
+    Unusable {
+        /// Line in the text, from 1.
+        line: usize,
+        /// What is wrong and what to do.
+        what: String,
+    },
+}
+
+/// Reads an install config: one YAML document whose root is a mapping.
+pub fn read(text: &str) -> Result<Value, ReadError> {
+    let mut reader =
+        Reader { parser: Parser::new_from_str(text), anchors: HashMap::new(), weight: 0, line: 1 };
+    let root = reader.document()?;
+    match root {
+        Some(root @ Value::Object(_)) => Ok(root),
+        Some(Value::Array(_)) => Err(ReadError::NotAMapping("a list")),
+        Some(Value::Null) | None => Err(ReadError::NotAMapping("empty")),
+        Some(_) => Err(ReadError::NotAMapping("a single value")),
+    }
+}
+
+struct Reader<'a> {
+    parser: Parser<'a, serde_saphyr::granit_parser::StrInput<'a>>,
+    /// What each anchor stands for, and its weight.
+    anchors: HashMap<usize, (Value, usize)>,
+    weight: usize,
+    line: usize,
+}
+
+/// A key, or a sign to merge.
+enum Key {
+    Named(String),
+    Merge,
+}
+
+impl<'a> Reader<'a> {
+    fn event(&mut self) -> Result<Event<'a>, ReadError> {
+        loop {
+            let Some(next) = self.parser.next_event() else { return Ok(Event::StreamEnd) };
+            let (event, span) = next.map_err(|error| ReadError::Syntax(error.to_string()))?;
+            self.line = span.start.line();
+            if !matches!(event, Event::Comment(..) | Event::Anchor(..)) {
+                return Ok(event);
+            }
+        }
+    }
+
+    fn unusable<T>(&self, what: impl Into<String>) -> Result<T, ReadError> {
+        Err(ReadError::Unusable { line: self.line, what: what.into() })
+    }
+
+    fn weigh(&mut self, weight: usize) -> Result<(), ReadError> {
+        self.weight += weight;
+        if self.weight > MAX_WEIGHT {
+            return self.unusable("it is larger than an install config can be; shorten it");
+        }
+        Ok(())
+    }
+
+    fn document(&mut self) -> Result<Option<Value>, ReadError> {
+        let mut root = None;
+        loop {
+            match self.event()? {
+                Event::StreamStart | Event::DocumentEnd => {}
+                Event::StreamEnd => return Ok(root),
+                Event::DocumentStart(..) if root.is_some() => {
+                    return Err(ReadError::SeveralDocuments);
+                }
+                Event::DocumentStart(..) => {
+                    let event = self.event()?;
+                    root = Some(self.node(event, 0)?);
+                }
+                _ => return self.unusable("it is not valid YAML here"),
+            }
+        }
+    }
+
+    fn node(&mut self, event: Event<'a>, depth: usize) -> Result<Value, ReadError> {
+        if depth > MAX_DEPTH {
+            return self.unusable(format!("it is nested more than {MAX_DEPTH} deep"));
+        }
+        let before = self.weight;
+        let (value, anchor) = match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                self.weigh(16 + text.len())?;
+                (self.scalar(&text, style, tag.as_deref())?, anchor)
+            }
+            Event::SequenceStart(_, anchor, tag) => {
+                self.weigh(16)?;
+                self.collection(tag.as_deref(), "seq")?;
+                let mut items = Vec::new();
+                loop {
+                    match self.event()? {
+                        Event::SequenceEnd => break (Value::Array(items), anchor),
+                        event => items.push(self.node(event, depth + 1)?),
+                    }
+                }
+            }
+            Event::MappingStart(_, anchor, tag) => {
+                self.weigh(16)?;
+                self.collection(tag.as_deref(), "map")?;
+                (Value::Object(self.mapping(depth)?), anchor)
+            }
+            Event::Alias(id) => {
+                let Some((value, weight)) = self.anchors.get(&id) else {
+                    return self.unusable("an alias stands inside what it refers to");
+                };
+                let (value, weight) = (value.clone(), *weight);
+                self.weigh(weight)?;
+                if depth + self::depth(&value) > MAX_DEPTH {
+                    return self.unusable(format!("it is nested more than {MAX_DEPTH} deep"));
+                }
+                (value, 0)
+            }
+            _ => return self.unusable("it is not valid YAML here"),
+        };
+        if anchor != 0 {
+            self.anchors.insert(anchor, (value.clone(), self.weight - before));
+        }
+        Ok(value)
+    }
+
+    fn collection(&self, tag: Option<&Tag>, core: &str) -> Result<(), ReadError> {
+        let core_tag = tag.and_then(|tag| tag.suffix_in_namespace(CORE));
+        match core_tag.as_deref() {
+            Some(name) if name != core => {
+                self.unusable(format!("the tag !!{name} has no place in an install config"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Explicit keys win over merged ones, and of a key that stands twice the last one, as for the
+    /// installer.
+    fn mapping(&mut self, depth: usize) -> Result<Map<String, Value>, ReadError> {
+        let mut map = Map::new();
+        let mut merged = Vec::new();
+        loop {
+            let key = match self.event()? {
+                Event::MappingEnd => break,
+                Event::Scalar(text, style, anchor, tag) => {
+                    self.weigh(text.len())?;
+                    self.key(&text, style, anchor, tag.as_deref())?
+                }
+                Event::Alias(id) => match self.anchors.get(&id) {
+                    Some((Value::String(key), _)) => Key::Named(key.clone()),
+                    _ => return self.unusable("a key must be text"),
+                },
+                _ => return self.unusable("a key must be text, not a list or a mapping"),
+            };
+            let event = self.event()?;
+            let value = self.node(event, depth + 1)?;
+            match (key, value) {
+                (Key::Named(key), value) => {
+                    map.insert(key, value);
+                }
+                (Key::Merge, Value::Array(sources)) => merged.extend(sources),
+                (Key::Merge, source) => merged.push(source),
+            }
+        }
+        for source in merged {
+            let Value::Object(source) = source else {
+                return self.unusable("`<<` can only merge mappings");
+            };
+            for (key, value) in source {
+                map.entry(key).or_insert(value);
+            }
+        }
+        Ok(map)
+    }
+
+    fn key(
+        &mut self,
+        text: &str,
+        style: ScalarStyle,
+        anchor: usize,
+        tag: Option<&Tag>,
+    ) -> Result<Key, ReadError> {
+        if text == "<<" && style == ScalarStyle::Plain {
+            return Ok(Key::Merge);
+        }
+        let name = match self.scalar(text, style, tag)? {
+            Value::String(name) => name,
+            Value::Bool(flag) => flag.to_string(),
+            Value::Number(number) => number.to_string(),
+            _ => return self.unusable("a key must not be null; quote it"),
+        };
+        if anchor != 0 {
+            self.anchors.insert(anchor, (Value::String(name.clone()), name.len()));
+        }
+        Ok(Key::Named(name))
+    }
+
+    fn scalar(
+        &self,
+        text: &str,
+        style: ScalarStyle,
+        tag: Option<&Tag>,
+    ) -> Result<Value, ReadError> {
+        let Some(tag) = tag else {
+            return match style {
+                ScalarStyle::Plain => self.resolved(text),
+                _ => Ok(Value::String(text.to_owned())),
+            };
+        };
+        let name = tag.suffix_in_namespace(CORE);
+        let fits = |value: &Value| match name.as_deref() {
+            Some("null") => value.is_null(),
+            Some("bool") => value.is_boolean(),
+            Some("int") => value.is_i64() || value.is_u64(),
+            _ => value.is_number(),
+        };
+        match name.as_deref() {
+            Some("null" | "bool" | "int" | "float") => {
+                let value = self.resolved(text)?;
+                if fits(&value) {
+                    Ok(value)
+                } else {
+                    self.unusable(format!("{text:?} is not what its tag says"))
+                }
+            }
+            Some("binary") => self.unusable("binary data has no place in an install config"),
+            _ => Ok(Value::String(text.to_owned())),
+        }
+    }
+
+    fn resolved(&self, text: &str) -> Result<Value, ReadError> {
+        match plain(text) {
+            Some(value) => Ok(value),
+            None => self.unusable(format!("{text} is not a number that JSON can hold; quote it")),
+        }
+    }
+}
+
+/// What a plain scalar stands for in YAML 1.1; nothing for infinities and for "not a number".
+fn plain(text: &str) -> Option<Value> {
+    Some(match text {
+        "" | "~" | "null" | "Null" | "NULL" => Value::Null,
+        "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
+            Value::Bool(true)
+        }
+        "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
+            Value::Bool(false)
+        }
+        ".nan" | ".NaN" | ".NAN" | ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF"
+        | "-.inf" | "-.Inf" | "-.INF" => return None,
+        _ => match number(text) {
+            Some(number) => Value::Number(number),
+            None => Value::String(text.to_owned()),
+        },
+    })
+}
+
+fn number(text: &str) -> Option<Number> {
+    if !text.starts_with(|it: char| it.is_ascii_digit() || "+-.".contains(it)) {
+        return None;
+    }
+    let text = text.replace('_', "");
+    let (negative, digits) = match text.as_bytes().first()? {
+        b'-' => (true, &text[1..]),
+        b'+' => (false, &text[1..]),
+        _ => (false, text.as_str()),
+    };
+    let radix = |prefixes: [&str; 2]| prefixes.iter().find_map(|it| digits.strip_prefix(it));
+    let (base, digits) = if let Some(rest) = radix(["0x", "0X"]) {
+        (16, rest)
+    } else if let Some(rest) = radix(["0o", "0O"]) {
+        (8, rest)
+    } else if let Some(rest) = radix(["0b", "0B"]) {
+        (2, rest)
+    } else if digits.len() > 1 && digits.starts_with('0') {
+        (8, &digits[1..])
+    } else {
+        (10, digits)
+    };
+    // `from_str_radix` takes a sign of its own.
+    if digits.starts_with(|it: char| it.is_ascii_alphanumeric())
+        && let Ok(size) = u64::from_str_radix(digits, base)
+    {
+        if !negative {
+            return Some(size.into());
+        }
+        if let Some(value) = 0i64.checked_sub_unsigned(size) {
+            return Some(value.into());
+        }
+    }
+    if is_float(&text) { text.parse().ok().and_then(simplest) } else { None }
+}
+
+/// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`
+fn is_float(text: &str) -> bool {
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, Some(exponent)),
+        None => (unsigned, None),
+    };
+    let digits = |it: &str| it.bytes().all(|digit| digit.is_ascii_digit());
+    let some_digits = |it: &str| !it.is_empty() && digits(it);
+    let mantissa_fits = match mantissa.split_once('.') {
+        Some(("", after)) => some_digits(after),
+        Some((before, after)) => some_digits(before) && digits(after),
+        None => some_digits(mantissa),
+    };
+    mantissa_fits
+        && exponent.is_none_or(|it| some_digits(it.strip_prefix(['-', '+']).unwrap_or(it)))
+}
+
+/// A whole number is one however it was spelled: `1.0` in a field for integers is meant as 1.
+fn simplest(value: f64) -> Option<Number> {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if value.fract() == 0.0 && value.abs() <= EXACT {
+        #[allow(clippy::cast_possible_truncation, reason = "whole and within 2^53")]
+        return Some((value as i64).into());
+    }
+    Number::from_f64(value)
+}
+
+/// How deep a value is nested.
+pub(crate) fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(map) => 1 + map.values().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// Why a value cannot be written so that a YAML 1.1 reader reads the same.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the key that begins with {0:?} is longer than YAML readers accept")]
+pub struct KeyTooLong(String);
+
+/// Writes a value as JSON in the part of JSON that YAML 1.1 reads alike.
+pub fn write(value: &Value) -> Result<String, KeyTooLong> {
+    short_keys(value)?;
+    let mut bytes = Vec::new();
+    let mut serializer = Serializer::with_formatter(&mut bytes, Alike);
+    // Writing to memory does not fail, and a value's keys are text.
+    let _ = serde::Serialize::serialize(value, &mut serializer);
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn short_keys(value: &Value) -> Result<(), KeyTooLong> {
+    match value {
+        Value::Array(items) => items.iter().try_for_each(short_keys),
+        Value::Object(map) => map.iter().try_for_each(|(key, value)| {
+            // An escape is six characters at most.
+            let long: usize = key.chars().map(|it| if is_alike(it) { 1 } else { 6 }).sum();
+            if long > MAX_KEY {
+                return Err(KeyTooLong(key.chars().take(40).collect()));
+            }
+            short_keys(value)
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a character in quotes is itself for JSON and for YAML 1.1.
+fn is_alike(it: char) -> bool {
+    matches!(it, ' '..='~' | '\u{a0}'..='\u{2027}' | '\u{202a}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}' | '\u{10000}'..)
+        && !matches!(it, '"' | '\\')
+}
+
+struct Alike;
+
+impl Formatter for Alike {
+    fn write_string_fragment<W: ?Sized + Write>(
+        &mut self,
+        out: &mut W,
+        text: &str,
+    ) -> io::Result<()> {
+        for it in text.chars() {
+            if is_alike(it) {
+                write!(out, "{it}")?;
+            } else {
+                write!(out, "\\u{:04x}", u32::from(it))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_f64<W: ?Sized + Write>(&mut self, out: &mut W, value: f64) -> io::Result<()> {
+        // YAML 1.1 wants a point and a signed exponent.
+        let text = format!("{value:e}");
+        let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        let point = if mantissa.contains('.') { "" } else { ".0" };
+        let sign = if exponent.starts_with('-') { "" } else { "+" };
+        match exponent {
+            "0" => write!(out, "{mantissa}{point}"),
+            _ => write!(out, "{mantissa}{point}e{sign}{exponent}"),
+        }
+    }
+
+    fn begin_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        out.write_all(b": ")
+    }
+}
