@@ -7,4 +7,5 @@
 //! ([`observe`]).
 
 pub mod patch;
+pub mod pool_version;
 pub mod yaml;

@@ -1,0 +1,284 @@
+//! The version of a pool's spec: clusters made from another one are stale.
+//!
+//! Ours is a hash of the few fields that make a cluster what it is, over their canonical JSON, so
+//! that neither the order of fields nor a field that a later release adds changes it. Whether
+//! there is an inventory counts, what is in it does not: an entry that comes or goes must not make
+//! every cluster of the pool stale.
+//!
+//! Clusters that Hive's own controller made carry Hive's hash. It is accepted where it stands for
+//! the pool's present spec, so that taking a pool over replaces nothing. Hive hashes the fields of
+//! its Go structs in the order in which they are declared, so the platforms' fields stand here in
+//! that order; a field whose inside is not known here gives no such hash.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use api_types::hive::ClusterPoolSpec;
+use api_types::reference::NamedRef;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+/// Stands in the hash for any inventory. Changing it makes every cluster of every pool stale.
+const INVENTORY_MARKER: &str = "hasInventory";
+/// Names the way of hashing, should there ever be another.
+const PREFIX: &str = "r1-";
+
+/// The values that mark a cluster as made from the pool's present spec.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PoolVersion {
+    /// Ours, which new clusters get.
+    pub own: String,
+    /// Hive's, if it can be told.
+    pub hive: Option<String>,
+}
+
+impl PoolVersion {
+    /// Whether a cluster with this value is made from the present spec.
+    pub fn accepts(&self, value: &str) -> bool {
+        value == self.own || self.hive.as_deref() == Some(value)
+    }
+}
+
+/// The version of a pool's spec.
+pub fn pool_version(spec: &ClusterPoolSpec) -> PoolVersion {
+    PoolVersion { own: own(spec), hive: hive(spec) }
+}
+
+/// Whether the pool has an inventory: a list or an object that is empty has none in it, and is the
+/// administrator's mistake rather than a wish to replace every cluster.
+pub fn has_inventory(spec: &ClusterPoolSpec) -> bool {
+    spec.inventory.as_ref().is_some_and(|it| it.entries().next().is_some())
+}
+
+fn own(spec: &ClusterPoolSpec) -> String {
+    let name = |it: &NamedRef| json!(it.name.as_deref().unwrap_or_default());
+    let optional = |it: &Option<NamedRef>| it.as_ref().map_or(Value::Null, name);
+    let platform: Map<String, Value> = spec.platform.clone().into_iter().collect();
+    let mut hashed = json!({
+        "platform": platform,
+        "baseDomain": spec.base_domain,
+        "imageSetRef": name(&spec.image_set_ref),
+        "installConfigSecretTemplateRef": optional(&spec.install_config_secret_template_ref),
+        "customizationRef": optional(&spec.customization_ref),
+    });
+    // Which platform it is counts even where nothing more is said about it.
+    let platforms: Vec<&String> =
+        platform.iter().filter(|(_, it)| !it.is_null()).map(|(name, _)| name).collect();
+    hashed["platforms"] = json!(platforms);
+    if has_inventory(spec) {
+        hashed["inventory"] = json!(INVENTORY_MARKER);
+    }
+    let mut text = String::new();
+    if let Some(value) = said(&hashed) {
+        canonical(&value, &mut text);
+    }
+    let digest: [u8; 32] = Sha256::digest(text.as_bytes()).into();
+    let start = digest[..8].iter().fold(0, |start: u64, byte| start << 8 | u64::from(*byte));
+    format!("{PREFIX}{start:016x}")
+}
+
+/// The value without what says nothing: null, false, zero, and what is empty. A field that is left
+/// out and one that is given its zero are the same for the API's Go types. The items of a list are
+/// kept, whatever they are.
+fn said(value: &Value) -> Option<Value> {
+    match value {
+        Value::Null => None,
+        Value::Bool(flag) => flag.then_some(json!(true)),
+        Value::Number(number) => (number.as_f64() != Some(0.0)).then(|| value.clone()),
+        Value::String(text) => (!text.is_empty()).then(|| value.clone()),
+        Value::Array(items) => {
+            let kept: Vec<Value> = items.iter().map(|it| said(it).unwrap_or(json!(""))).collect();
+            (!kept.is_empty()).then_some(Value::Array(kept))
+        }
+        Value::Object(map) => {
+            let kept: Map<String, Value> =
+                map.iter().filter_map(|(key, it)| Some((key.clone(), said(it)?))).collect();
+            (!kept.is_empty()).then_some(Value::Object(kept))
+        }
+    }
+}
+
+/// JSON with sorted keys, and whole numbers as such.
+fn canonical(value: &Value, out: &mut String) {
+    match value {
+        Value::Array(items) => {
+            out.push('[');
+            for item in items {
+                canonical(item, out);
+                out.push(',');
+            }
+            out.push(']');
+        }
+        Value::Object(map) => {
+            out.push('{');
+            for (key, item) in map.iter().collect::<BTreeMap<_, _>>() {
+                canonical(&json!(key), out);
+                out.push(':');
+                canonical(item, out);
+                out.push(',');
+            }
+            out.push('}');
+        }
+        Value::Number(number) => match number.as_f64() {
+            Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < 1e15 => {
+                let _ = write!(out, "{float:.0}");
+            }
+            _ => *out += &number.to_string(),
+        },
+        _ => *out += &value.to_string(),
+    }
+}
+
+/// FNV-1a with 64 bits.
+#[derive(Clone, Copy)]
+struct Fnv(u64);
+
+impl Fnv {
+    const OFFSET: Self = Self(0xcbf2_9ce4_8422_2325);
+
+    fn add(self, bytes: &[u8]) -> Self {
+        let step =
+            |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        Self(bytes.iter().fold(self.0, step))
+    }
+
+    fn of(bytes: &[u8]) -> u64 {
+        Self::OFFSET.add(bytes).0
+    }
+
+    /// A struct: its fields' hashes in the order of their declaration.
+    fn fields(fields: impl IntoIterator<Item = u64>) -> u64 {
+        fields.into_iter().fold(Self::OFFSET, |hash, field| hash.add(&field.to_be_bytes())).0
+    }
+}
+
+/// How a field of a Go struct is hashed. A pointer to nothing and an empty string have the same
+/// hash, which is that of no bytes.
+enum Field {
+    /// A string.
+    Text(&'static str),
+    /// A bool.
+    Flag(&'static str),
+    /// A pointer to a bool.
+    MaybeFlag(&'static str),
+    /// An integer.
+    Count(&'static str),
+    /// A struct by value.
+    Inside(&'static str, &'static [Field]),
+    /// A pointer to a struct.
+    To(&'static str, &'static [Field]),
+    /// Something whose inside is not known here: pools that use it have no such hash.
+    Absent(&'static str),
+}
+
+use Field::{Absent, Count, Flag, Inside, MaybeFlag, Text, To};
+
+const REFERENCE: &[Field] = &[Text("name")];
+const CREDENTIALS: Field = Inside("credentialsSecretRef", REFERENCE);
+
+/// A pool's platform: ten pointers.
+const PLATFORM: &[Field] = &[
+    To(
+        "aws",
+        &[
+            CREDENTIALS,
+            To("credentialsAssumeRole", &[Text("roleARN"), Text("externalID")]),
+            Text("region"),
+            Absent("userTags"),
+            Absent("privateLink"),
+        ],
+    ),
+    To(
+        "azure",
+        &[CREDENTIALS, Text("region"), Text("baseDomainResourceGroupName"), Text("cloudName")],
+    ),
+    To("baremetal", &[Inside("libvirtSSHPrivateKeySecretRef", REFERENCE)]),
+    To(
+        "gcp",
+        &[
+            CREDENTIALS,
+            Text("region"),
+            Absent("privateServiceConnect"),
+            MaybeFlag("discardLocalSsdOnHibernate"),
+        ],
+    ),
+    To(
+        "openstack",
+        &[CREDENTIALS, To("certificatesSecretRef", REFERENCE), Text("cloud"), Flag("trunkSupport")],
+    ),
+    To(
+        "vsphere",
+        &[
+            Absent("infrastructure"),
+            Text("vCenter"),
+            CREDENTIALS,
+            Inside("certificatesSecretRef", REFERENCE),
+            Text("datacenter"),
+            Text("defaultDatastore"),
+            Text("folder"),
+            Text("cluster"),
+            Text("network"),
+        ],
+    ),
+    Absent("agentBareMetal"),
+    To("ibmcloud", &[CREDENTIALS, Text("accountID"), Text("cisInstanceCRN"), Text("region")]),
+    To("none", &[]),
+    To(
+        "nutanix",
+        &[
+            Inside("prismCentral", &[Text("address"), Count("port")]),
+            CREDENTIALS,
+            Inside("certificatesSecretRef", REFERENCE),
+            Absent("failureDomains"),
+        ],
+    ),
+];
+
+impl Field {
+    fn hash(&self, object: Option<&Value>) -> Option<u64> {
+        let of = |name: &str| object.and_then(|it| it.get(name)).filter(|it| !it.is_null());
+        let nothing = Fnv::OFFSET.0;
+        let flag = |it: &Value| Some(Fnv::of(if it.as_bool()? { b"1" } else { b"0" }));
+        match self {
+            Text(name) => match of(name) {
+                None => Some(nothing),
+                Some(text) => Some(Fnv::of(text.as_str()?.as_bytes())),
+            },
+            Flag(name) => flag(of(name).unwrap_or(&Value::Bool(false))),
+            MaybeFlag(name) => of(name).map_or(Some(nothing), flag),
+            Count(name) => {
+                let count = of(name).map_or(Some(0), Value::as_i64)?;
+                Some(Fnv::of(&count.to_be_bytes()))
+            }
+            Inside(name, fields) => Self::all(fields, of(name)),
+            To(name, fields) => of(name).map_or(Some(nothing), |it| Self::all(fields, Some(it))),
+            Absent(name) => of(name).is_none().then_some(nothing),
+        }
+    }
+
+    fn all(fields: &[Self], object: Option<&Value>) -> Option<u64> {
+        let hashes: Option<Vec<u64>> = fields.iter().map(|it| it.hash(object)).collect();
+        Some(Fnv::fields(hashes?))
+    }
+}
+
+fn hive(spec: &ClusterPoolSpec) -> Option<String> {
+    let name =
+        |it: &NamedRef| Fnv::fields([Fnv::of(it.name.as_deref().unwrap_or_default().as_bytes())]);
+    let pointer = |it: &Option<NamedRef>| it.as_ref().map_or(Fnv::OFFSET.0, name);
+    let platform = Value::Object(spec.platform.clone().into_iter().collect());
+    let parts = [
+        Field::all(PLATFORM, Some(&platform))?,
+        Fnv::of(spec.base_domain.as_bytes()),
+        name(&spec.image_set_ref),
+        pointer(&spec.install_config_secret_template_ref),
+        pointer(&spec.customization_ref),
+    ];
+    let mut bytes: Vec<u8> = parts.iter().flat_map(|it| it.to_be_bytes()).collect();
+    // For Hive an empty list is an inventory too.
+    if spec.inventory.is_some() {
+        bytes.extend(b"hasInventory");
+    }
+    let each = bytes.iter().map(|byte| Fnv::of(&u64::from(*byte).to_be_bytes()));
+    Some(format!("{:016x}", Fnv::fields(each)))
+}
