@@ -89,6 +89,14 @@ $(selector) stands for the labels of this release. Label `controller` and `runbo
   annotations:
     summary: Reconciles are slow
     description: {{ `One in a hundred reconciles takes longer than {{ $value | humanizeDuration }}.` | quote }}
+- alert: FerriteUndecodableObjects
+  expr: max by (kind) (ferrite_undecodable_objects{ {{- $selector -}} }) > 0
+  for: 5m
+  labels:
+    severity: warning
+  annotations:
+    summary: Objects are left out because they cannot be read
+    description: {{ `{{ $value }} objects of kind {{ $labels.kind }} have a field of another type than expected. The others are served.` | quote }}
 {{- if .Values.leaderElection.enabled }}
 - alert: FerriteNoLeader
   expr: sum(leader_election_master_status{ {{- $selector -}} }) == 0
