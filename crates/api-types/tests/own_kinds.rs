@@ -126,6 +126,20 @@ fn a_discovery_offers_the_five_details_and_requires_one() {
 }
 
 #[test]
+fn a_discovery_shows_its_counts_and_its_last_poll_without_being_asked_for_more() {
+    let crds = own_crds();
+    let discovery = crds.iter().find(|(controller, _)| *controller == "host-discovery");
+    let columns = &discovery.expect("the CRD").1.spec.versions[0].additional_printer_columns;
+    let shown: Vec<_> = columns
+        .iter()
+        .flatten()
+        .filter(|column| column.priority.unwrap_or_default() == 0)
+        .map(|column| column.name.as_str())
+        .collect();
+    assert_eq!(shown, ["Ready", "Known", "Created", "Pending", "Failed", "Last poll", "Age"]);
+}
+
+#[test]
 fn the_smallest_discovery_falls_back_to_the_boot_mac() {
     let discovery: BareMetalHostDiscovery = decode(json!({
         "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHostDiscovery", "metadata": {},

@@ -186,8 +186,8 @@ impl Template {
         let name = if whole.len() <= LONGEST {
             whole
         } else {
-            let digest = Sha256::digest(value.as_bytes());
-            let digits: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+            let [a, b, c, d, ..]: [u8; 32] = Sha256::digest(value.as_bytes()).into();
+            let digits = format!("{:08x}", u32::from_be_bytes([a, b, c, d]));
             let rest = prefix.len() + suffix.len() + tail.len() + "-".len() + digits.len();
             let room = LONGEST.saturating_sub(rest);
             if room < SHORTEST_CUT {

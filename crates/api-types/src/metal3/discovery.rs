@@ -33,6 +33,12 @@ use serde::{Deserialize, Serialize};
         json_path = ".status.conditions[?(@.type==\"Ready\")].status"
     ),
     printcolumn(
+        name = "Known",
+        type_ = "integer",
+        json_path = ".status.counts.known",
+        description = "Machines that are hosts already, whoever made them"
+    ),
+    printcolumn(
         name = "Created",
         type_ = "integer",
         json_path = ".status.counts.created",
@@ -50,16 +56,11 @@ use serde::{Deserialize, Serialize};
         json_path = ".status.counts.failed",
         description = "Machines whose discovery failed"
     ),
+    printcolumn(name = "Last poll", type_ = "date", json_path = ".status.lastPollTime"),
     printcolumn(
         name = "Reason",
         type_ = "string",
         json_path = ".status.conditions[?(@.type==\"Ready\")].reason",
-        priority = 1
-    ),
-    printcolumn(
-        name = "Last poll",
-        type_ = "date",
-        json_path = ".status.lastPollTime",
         priority = 1
     ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")

@@ -17,6 +17,15 @@ pub const PAUSED_BY_BMO_REBOOT: &str = "ferrite.metal3.io/bmo-reboot";
 /// Set by people, removed by `host-discovery` when done.
 pub const APPROVE: &str = "ferrite.metal3.io/approve";
 
+/// Label on a host: name of the `BareMetalHostDiscovery` of its namespace that made it, cut to a
+/// label's length. Written by `host-discovery` when it makes the host; it counts by it.
+pub const DISCOVERED_BY: &str = "ferrite.metal3.io/discovered-by";
+
+/// Annotation on a host: identifier in Ironic of the machine that it was made for. Written by
+/// `host-discovery` when it makes the host, and read by it until the operator has put the
+/// identifier into the status.
+pub const NODE_ID: &str = "ferrite.metal3.io/node-id";
+
 /// Annotation on a host: the last remediation cycles, as bounded JSON that outlives the request.
 /// Written by `remediation`, read by people.
 pub const REMEDIATION_HISTORY: &str = "ferrite.metal3.io/remediation-history";
@@ -32,6 +41,16 @@ pub const PENDING_RESERVATION: &str = "ferrite.metal3.io/pending-reservation";
 /// Annotation on a `Metal3Machine`: uid of the host that it is about to claim or has claimed.
 /// Written and read by `capm3-reuse`: a host of the same name may be another one.
 pub const HOST_UID: &str = "ferrite.metal3.io/host-uid";
+
+/// Annotation on a `Metal3Machine`: the host that it was about to claim and will not have after all.
+/// Until that host was looked at once more, a claim of it may still be on its way. Written and read
+/// by `capm3-reuse`.
+pub const GIVES_UP_HOST: &str = "ferrite.metal3.io/gives-up-host";
+
+/// Annotation on a host: which machine changed its mind about it. Only there to move the host's
+/// version, which stops claims that are on their way; gone with the next claim. Written by
+/// `capm3-reuse`.
+pub const PASSED_OVER_BY: &str = "ferrite.metal3.io/passed-over-by";
 
 /// Condition of a host: a reboot is under way, and how far. Written and read by `bmo-reboot` as
 /// its record of progress.

@@ -1,0 +1,498 @@
+//! The rules, in the order in which they apply. Pure: no client, no clock.
+//!
+//! They are applied to one machine after the other, oldest first. What one of them takes (a name,
+//! an address, room under a limit) is taken for those after it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use api_types::metal3::Approval;
+use k8s_openapi::jiff::Timestamp;
+
+use crate::config::Policy;
+use crate::index::{HostKey, Index, Known};
+use crate::inventory::{Facts, printable};
+use crate::mac::Mac;
+use crate::machine::{Machine, Reading};
+use crate::naming::{Named, choose};
+use crate::node_id::NodeId;
+use crate::resource::Resource;
+
+/// The first look at a machine that is not complete, and the longest time between two.
+const FIRST_LOOK: Duration = Duration::from_secs(1);
+const LONGEST_LOOK: Duration = Duration::from_mins(1);
+
+/// Characters of an error of Ironic's that are passed on: part of it is the machine's own text.
+const LONGEST_NOTE: usize = 256;
+
+/// All that is looked at in one pass.
+#[derive(Clone, Copy, Debug)]
+pub struct Observed<'a> {
+    /// Machines that are not settled, oldest first.
+    pub machines: &'a [Machine],
+    /// Every discovery.
+    pub resources: &'a [Resource],
+    /// Every host.
+    pub hosts: &'a Index,
+    /// How many hosts may be made now.
+    pub allowance: u32,
+    /// Whether every node of Ironic that is not a host is among the machines: only then is it known
+    /// that one is not there.
+    pub complete: bool,
+}
+
+/// What to do in one pass.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Decision {
+    /// One for each machine, in their order.
+    pub verdicts: Vec<Verdict>,
+    /// Resources whose list of approvals changes.
+    pub approvals: Vec<Approvals>,
+    /// When to look again without being told.
+    pub again: Option<Duration>,
+}
+
+/// What becomes of one machine.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Verdict {
+    /// The machine.
+    pub node: NodeId,
+    /// The resource whose machine it is, by its place in the list.
+    pub resource: Option<usize>,
+    /// Why.
+    pub reason: Reason,
+    /// The name that its host gets or would get, and how it came to it.
+    pub named: Option<Named>,
+    /// The name that was taken of the two: the second where another machine has the first.
+    pub name: Option<String>,
+    /// Hosts that it is already, or that stand in its way.
+    pub hosts: Vec<HostKey>,
+    /// What Ironic says went wrong.
+    pub note: Option<String>,
+    /// The one write.
+    pub step: Option<Step>,
+    /// When to look at it again without being told.
+    pub again: Option<Duration>,
+}
+
+/// One write.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// Makes the host, in the namespace of the verdict's resource. That the name is there already
+    /// is an answer, not an error: the host that has it goes into the index, and the machine is
+    /// decided about again.
+    Create {
+        /// Name of the host.
+        name: String,
+        /// The interface that the machine boots from.
+        boot_mac: Mac,
+    },
+    /// Writes down, where it lasts as long as the node, that the node had a host: so that a person
+    /// can delete the host.
+    Remember {
+        /// The host.
+        host: HostKey,
+    },
+}
+
+/// Approvals of one resource of which some are settled.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Approvals {
+    /// The resource, by its place in the list.
+    pub resource: usize,
+    /// Those that remain.
+    pub keep: BTreeSet<NodeId>,
+    /// Those whose machine is a host now.
+    pub done: BTreeSet<NodeId>,
+    /// Those that name no machine of this resource, as they can be shown.
+    pub unknown: Vec<String>,
+}
+
+/// Why a verdict was reached; closed, so that it can label a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reason {
+    /// It is a host already.
+    Known,
+    /// Two hosts claim to be this machine.
+    KnownTwice,
+    /// Somebody registered it in Ironic: it has a name, or is further than discovery takes it.
+    Registered,
+    /// Its inventory is not there yet.
+    AwaitsInventory,
+    /// Its ports are not there yet.
+    AwaitsPorts,
+    /// Ironic could not inspect it.
+    InspectionFailed,
+    /// Its inventory did not come.
+    NoInventory,
+    /// Its inventory is too large to be read.
+    InventoryTooLarge,
+    /// Its inventory cannot be read.
+    InventoryUnreadable,
+    /// Its ports did not come, or have addresses that identify nobody.
+    NoUsablePort,
+    /// No resource takes it.
+    NotSelected,
+    /// Its resource makes no hosts for now.
+    Suspended,
+    /// Its resource makes no legal names.
+    TemplateInvalid,
+    /// A person deleted its host.
+    HostDeleted,
+    /// A host of another machine has the same management controller.
+    BmcOfAnotherHost,
+    /// A machine before it has one of its addresses.
+    AddressShared,
+    /// Nothing that it says can name it.
+    NoName,
+    /// Other machines have both names that it could get.
+    NameTaken,
+    /// A person has to approve it.
+    AwaitsApproval,
+    /// Its resource has made as many hosts as it may.
+    MaxHosts,
+    /// Its resource only tells what it would do.
+    DryRun,
+    /// Too many hosts were made lately.
+    RateLimited,
+    /// Its host is made.
+    Created,
+}
+
+/// Where a machine is counted and listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Sort {
+    /// A host.
+    Known,
+    /// About to be one.
+    Created,
+    /// Waiting for a person or for room.
+    Pending,
+    /// Nothing can be made of it.
+    Failed,
+    /// Another host stands in its way.
+    Conflicting,
+    /// Nobody's, or not complete yet: not listed.
+    Unlisted,
+}
+
+impl Reason {
+    /// The word in conditions, events, metrics and the status.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Known => "Known",
+            Self::KnownTwice => "KnownTwice",
+            Self::Registered => "Registered",
+            Self::AwaitsInventory => "AwaitsInventory",
+            Self::AwaitsPorts => "AwaitsPorts",
+            Self::InspectionFailed => "InspectionFailed",
+            Self::NoInventory => "NoInventory",
+            Self::InventoryTooLarge => "InventoryTooLarge",
+            Self::InventoryUnreadable => "InventoryUnreadable",
+            Self::NoUsablePort => "NoUsablePort",
+            Self::NotSelected => "NotSelected",
+            Self::Suspended => "Suspended",
+            Self::TemplateInvalid => "TemplateInvalid",
+            Self::HostDeleted => "HostDeleted",
+            Self::BmcOfAnotherHost => "BmcOfAnotherHost",
+            Self::AddressShared => "AddressShared",
+            Self::NoName => "NoName",
+            Self::NameTaken => "NameTaken",
+            Self::AwaitsApproval => "AwaitsApproval",
+            Self::MaxHosts => "MaxHosts",
+            Self::DryRun => "DryRun",
+            Self::RateLimited => "RateLimited",
+            Self::Created => "Created",
+        }
+    }
+
+    /// Where it is counted.
+    pub fn sort(self) -> Sort {
+        match self {
+            Self::Known => Sort::Known,
+            Self::Created => Sort::Created,
+            Self::Suspended
+            | Self::HostDeleted
+            | Self::AwaitsApproval
+            | Self::MaxHosts
+            | Self::DryRun
+            | Self::RateLimited => Sort::Pending,
+            Self::InspectionFailed
+            | Self::NoInventory
+            | Self::InventoryTooLarge
+            | Self::InventoryUnreadable
+            | Self::NoUsablePort
+            | Self::TemplateInvalid
+            | Self::NoName => Sort::Failed,
+            Self::KnownTwice
+            | Self::BmcOfAnotherHost
+            | Self::AddressShared
+            | Self::NameTaken => Sort::Conflicting,
+            Self::Registered | Self::AwaitsInventory | Self::AwaitsPorts | Self::NotSelected => {
+                Sort::Unlisted
+            }
+        }
+    }
+
+    /// Whether it is said of a machine of which too little is known to tell whose it is.
+    fn is_incomplete(self) -> bool {
+        matches!(
+            self,
+            Self::AwaitsInventory
+                | Self::AwaitsPorts
+                | Self::InspectionFailed
+                | Self::NoInventory
+                | Self::InventoryTooLarge
+                | Self::InventoryUnreadable
+                | Self::NoUsablePort
+        )
+    }
+}
+
+/// Decides about every machine.
+pub fn decide(seen: &Observed<'_>, policy: &Policy, now: Timestamp) -> Decision {
+    let mut pass = Pass::new(seen, policy, now);
+    let verdicts: Vec<_> = seen.machines.iter().map(|machine| pass.judge(machine)).collect();
+    let approvals = approvals(seen, &verdicts);
+    let again = verdicts.iter().filter_map(|verdict| verdict.again).min();
+    Decision { verdicts, approvals, again }
+}
+
+/// What the machines so far have taken.
+struct Pass<'a> {
+    seen: &'a Observed<'a>,
+    policy: &'a Policy,
+    now: Timestamp,
+    /// Resources that are there to stay, oldest first.
+    oldest_first: Vec<usize>,
+    allowance: u32,
+    made: Vec<u32>,
+    names: BTreeSet<(&'a str, String)>,
+    boot_macs: BTreeSet<Mac>,
+    macs: BTreeSet<Mac>,
+}
+
+impl<'a> Pass<'a> {
+    fn new(seen: &'a Observed<'a>, policy: &'a Policy, now: Timestamp) -> Self {
+        let resources = seen.resources;
+        let mut oldest_first: Vec<_> =
+            (0..resources.len()).filter(|at| !resources[*at].deleting).collect();
+        oldest_first.sort_by(|a, b| resources[*a].age().cmp(&resources[*b].age()));
+        let made = resources.iter().map(|it| seen.hosts.made_by(&it.namespace, &it.label()));
+        Self {
+            seen,
+            policy,
+            now,
+            oldest_first,
+            allowance: seen.allowance,
+            made: made.collect(),
+            names: BTreeSet::new(),
+            boot_macs: BTreeSet::new(),
+            macs: BTreeSet::new(),
+        }
+    }
+
+    fn judge(&mut self, machine: &'a Machine) -> Verdict {
+        let facts = match &machine.inventory {
+            Reading::Facts(facts) => Some(&**facts),
+            Reading::None | Reading::TooLarge | Reading::Unreadable => None,
+        };
+        let hosts = self.seen.hosts;
+        let name = machine.name.as_deref();
+
+        // It is somebody's already.
+        let known = hosts.known(machine.node, name, &machine.ports, facts);
+        if let Some(verdict) = settled(machine, &known) {
+            return verdict;
+        }
+        if machine.name.is_some() || !machine.enrolled {
+            return Verdict::new(machine, Reason::Registered);
+        }
+
+        // Too little is known of it.
+        if let Some(verdict) = self.incomplete(machine) {
+            return verdict;
+        }
+        let (Some(facts), Some(boot_mac)) = (facts, facts.and_then(|facts| facts.boot_mac)) else {
+            return Verdict::new(machine, Reason::NoUsablePort);
+        };
+
+        // Whose it is, and whether its resource may do anything at all.
+        let resources = self.seen.resources;
+        let owner =
+            self.oldest_first.iter().find(|at| resources[**at].takes(facts, &machine.ports));
+        let Some(&at) = owner else { return Verdict::new(machine, Reason::NotSelected) };
+        let resource = &resources[at];
+        let mut verdict = Verdict::new(machine, Reason::Suspended);
+        verdict.resource = Some(at);
+        if resource.suspend {
+            return verdict;
+        }
+        let Ok(template) = &resource.template else { return verdict.because(Reason::TemplateInvalid) };
+
+        // What its host would be called; a person who has to approve it wants to know.
+        let detail = |detail| facts.detail(detail, machine.node);
+        let Ok(named) = choose(template, resource.detail, resource.fallback, boot_mac, detail) else {
+            return verdict.because(Reason::NoName);
+        };
+        let namespace = resource.namespace.as_str();
+        let free = |name: &&String| {
+            !hosts.has_name(namespace, name) && !self.names.contains(&(namespace, (*name).clone()))
+        };
+        verdict.name = [&named.name, &named.beside].into_iter().find(free).cloned();
+        verdict.named = Some(named);
+
+        // Safety: what would make a host that a person does not want, or two of one machine.
+        let approved = resource.approved.contains(&machine.node);
+        if machine.had_host && !resource.rediscover && !approved {
+            return verdict.because(Reason::HostDeleted);
+        }
+        if let Some(other) = facts.bmc.and_then(|bmc| hosts.with_bmc(bmc)).filter(|_| !approved) {
+            verdict.hosts = vec![other.clone()];
+            return verdict.because(Reason::BmcOfAnotherHost);
+        }
+        if self.is_taken(machine, facts) {
+            // The machine before it is a host by the next pass, and then this one is known.
+            verdict.again = Some(FIRST_LOOK);
+            return verdict.because(Reason::AddressShared);
+        }
+        let Some(name) = verdict.name.clone() else { return verdict.because(Reason::NameTaken) };
+
+        // Progress, as far as it is allowed.
+        if resource.approval == Approval::Manual && !approved {
+            return verdict.because(Reason::AwaitsApproval);
+        }
+        if resource.max_hosts.is_some_and(|most| self.made[at] >= most) {
+            return verdict.because(Reason::MaxHosts);
+        }
+        if !resource.dry_run && self.allowance == 0 {
+            verdict.again = Some(Duration::from_secs(1) / self.policy.create_rate.get());
+            return verdict.because(Reason::RateLimited);
+        }
+        self.made[at] += 1;
+        self.names.insert((namespace, name.clone()));
+        self.boot_macs.insert(boot_mac);
+        self.macs.extend(facts.macs.iter().chain([&boot_mac]));
+        if resource.dry_run {
+            return verdict.because(Reason::DryRun);
+        }
+        self.allowance -= 1;
+        verdict.step = Some(Step::Create { name, boot_mac });
+        verdict.because(Reason::Created)
+    }
+
+    /// Says of a machine without facts or ports what it waits for, and when that has lasted too
+    /// long. An error of Ironic's ends the waiting: such a node stays as it is for ever, and each
+    /// new attempt of the machine makes another one.
+    fn incomplete(&self, machine: &Machine) -> Option<Verdict> {
+        let asked = self.now.duration_since(machine.first_seen).try_into().unwrap_or_default();
+        let late = asked >= self.policy.give_up;
+        let failed = machine.last_error.is_some();
+        let reason = match &machine.inventory {
+            Reading::TooLarge => Reason::InventoryTooLarge,
+            Reading::Unreadable => Reason::InventoryUnreadable,
+            Reading::None if failed => Reason::InspectionFailed,
+            Reading::None if late => Reason::NoInventory,
+            Reading::None => Reason::AwaitsInventory,
+            Reading::Facts(_) if !machine.ports.is_empty() => return None,
+            Reading::Facts(_) if failed => Reason::InspectionFailed,
+            Reading::Facts(_) if late || machine.strange_ports > 0 => Reason::NoUsablePort,
+            Reading::Facts(_) => Reason::AwaitsPorts,
+        };
+        let mut verdict = Verdict::new(machine, reason);
+        verdict.resource = self.complained_to();
+        if matches!(reason, Reason::AwaitsInventory | Reason::AwaitsPorts) {
+            // As long as it has waited already: twice as late each time.
+            verdict.again = Some(asked.clamp(FIRST_LOOK, LONGEST_LOOK));
+        } else {
+            verdict.note = machine.last_error.as_deref().map(|it| printable(it, LONGEST_NOTE));
+        }
+        Some(verdict)
+    }
+
+    /// Whose status shows a machine of which nobody knows whose it is: one place, so that it is
+    /// counted once. The oldest resource that takes everything, else the oldest.
+    fn complained_to(&self) -> Option<usize> {
+        let resources = self.seen.resources;
+        let all = self.oldest_first.iter().find(|at| resources[**at].selector.is_empty());
+        all.or(self.oldest_first.first()).copied()
+    }
+
+    /// Whether a machine before it becomes a host by which this one will be known. The same
+    /// comparison as the index makes.
+    fn is_taken(&self, machine: &Machine, facts: &Facts) -> bool {
+        machine.ports.iter().any(|port| self.macs.contains(&port.mac))
+            || facts.macs.iter().any(|mac| self.boot_macs.contains(mac))
+    }
+}
+
+/// What is said of a machine that is a host, whoever made the host.
+fn settled(machine: &Machine, known: &[Known]) -> Option<Verdict> {
+    let first = known.first()?;
+    let reason = if known.len() > 1 { Reason::KnownTwice } else { Reason::Known };
+    let mut verdict = Verdict::new(machine, reason);
+    verdict.hosts = known.iter().map(|it| it.host.clone()).collect();
+    let ours = known.iter().find(|it| it.made_for == Some(machine.node)).unwrap_or(first);
+    if ours.made_for == Some(machine.node) && !machine.had_host {
+        verdict.step = Some(Step::Remember { host: ours.host.clone() });
+    }
+    Some(verdict)
+}
+
+impl Verdict {
+    fn new(machine: &Machine, reason: Reason) -> Self {
+        Self {
+            node: machine.node,
+            resource: None,
+            reason,
+            named: None,
+            name: None,
+            hosts: Vec::new(),
+            note: None,
+            step: None,
+            again: None,
+        }
+    }
+
+    fn because(self, reason: Reason) -> Self {
+        Self { reason, ..self }
+    }
+}
+
+/// Which approvals are settled. One that names a machine that cannot be this resource's would stay
+/// for ever and mean something else the day the machine changes: it is taken away and told.
+fn approvals(seen: &Observed<'_>, verdicts: &[Verdict]) -> Vec<Approvals> {
+    let named = |it: &Resource| !(it.approved.is_empty() && it.strange_approvals.is_empty());
+    if !seen.resources.iter().any(named) {
+        return Vec::new();
+    }
+    let by_node: BTreeMap<_, _> = verdicts.iter().map(|verdict| (verdict.node, verdict)).collect();
+    let mut changed = Vec::new();
+    for (at, resource) in seen.resources.iter().enumerate() {
+        let mut list = Approvals {
+            resource: at,
+            keep: BTreeSet::new(),
+            done: BTreeSet::new(),
+            unknown: resource.strange_approvals.clone(),
+        };
+        for node in &resource.approved {
+            let verdict = by_node.get(node);
+            let is_host = seen.hosts.has_node(*node)
+                || verdict.is_some_and(|it| matches!(it.reason, Reason::Known | Reason::KnownTwice));
+            let may_come = verdict.map_or(!seen.complete, |verdict| {
+                verdict.resource == Some(at) || verdict.reason.is_incomplete()
+            });
+            if is_host {
+                list.done.insert(*node);
+            } else if may_come {
+                list.keep.insert(*node);
+            } else {
+                list.unknown.push(node.to_string());
+            }
+        }
+        if list.keep.len() < resource.approved.len() || !list.unknown.is_empty() {
+            changed.push(list);
+        }
+    }
+    changed
+}

@@ -1,0 +1,363 @@
+//! What a host's status says about its hardware, made from an inventory.
+//!
+//! The operator decodes it strictly: a field that its schema lacks, or a value that the schema
+//! refuses, would stop it at this host for ever. So these types are the schema, field by field,
+//! and a value that does not fit is left out.
+
+use std::net::IpAddr;
+
+use ironic::{Disk, Interface, Inventory};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::inventory::{LONGEST_TEXT, boots, printable};
+use crate::mac::Mac;
+
+/// Bytes that the encoded details have at most. They stand on a new host twice, and annotations of
+/// one object may have 256 KiB together.
+pub const MOST_BYTES: usize = 64 * 1024;
+
+/// Entries of one list that are looked at; more than any machine has.
+const MOST_ENTRIES: usize = 512;
+/// VLANs of one interface.
+const MOST_VLANS: usize = 128;
+
+/// Hardware details, in the operator's schema.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HardwareDetails {
+    system_vendor: SystemVendor,
+    firmware: Firmware,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ram_mebibytes: Option<i64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    nics: Vec<Nic>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    storage: Vec<Storage>,
+    cpu: Cpu,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hostname: Option<String>,
+    /// Whether something was left out because there was too much of it.
+    #[serde(skip)]
+    cut: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SystemVendor {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    manufacturer: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    product_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    serial_number: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+struct Firmware {
+    bios: Bios,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+struct Bios {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    date: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vendor: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+}
+
+/// One address of an interface, or an interface without address.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Nic {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mac: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ip: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    speed_gbps: Option<i64>,
+    #[serde(skip_serializing_if = "is_false")]
+    pxe: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pci_address: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vlan_id: Option<i64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    vlans: Vec<Vlan>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lldp: Option<Lldp>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+struct Vlan {
+    id: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Lldp {
+    #[serde(rename = "switchID", skip_serializing_if = "Option::is_none")]
+    switch_id: Option<String>,
+    #[serde(rename = "portID", skip_serializing_if = "Option::is_none")]
+    port_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    switch_system_name: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Storage {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    alternate_names: Vec<String>,
+    #[serde(skip_serializing_if = "is_false")]
+    rotational: bool,
+    r#type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size_bytes: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vendor: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    serial_number: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wwn: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wwn_vendor_extension: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wwn_with_extension: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hctl: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Cpu {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arch: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clock_megahertz: Option<u32>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    flags: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<i64>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+impl HardwareDetails {
+    /// Makes the details from an inventory, at most [`MOST_BYTES`] of them.
+    pub fn read(inventory: &Inventory) -> Self {
+        let machine = &inventory.machine;
+        let vendor = &machine.system_vendor;
+        let firmware = &vendor.firmware;
+        let mut details = Self {
+            system_vendor: SystemVendor {
+                manufacturer: text(vendor.manufacturer.as_deref()),
+                product_name: text(vendor.product_name.as_deref()),
+                serial_number: text(vendor.serial_number.as_deref()),
+            },
+            firmware: Firmware {
+                bios: Bios {
+                    date: text(firmware.build_date.as_deref()),
+                    vendor: text(firmware.vendor.as_deref()),
+                    version: text(firmware.version.as_deref()),
+                },
+            },
+            ram_mebibytes: positive(machine.memory.physical_mb),
+            nics: nics(inventory),
+            storage: machine.disks.iter().take(MOST_ENTRIES).map(disk).collect(),
+            cpu: Cpu {
+                arch: text(machine.cpu.architecture.as_deref()),
+                model: text(machine.cpu.model_name.as_deref()),
+                clock_megahertz: megahertz(&machine.cpu.frequency),
+                flags: flags(&machine.cpu.flags),
+                count: positive(machine.cpu.count),
+            },
+            hostname: text(machine.hostname.as_deref()),
+            cut: machine.interfaces.len() > MOST_ENTRIES
+                || machine.disks.len() > MOST_ENTRIES
+                || machine.cpu.flags.len() > MOST_ENTRIES,
+        };
+        while size(&details) > MOST_BYTES {
+            details.shorten();
+        }
+        details
+    }
+
+    /// Whether something was left out because there was too much of it.
+    pub fn is_cut(&self) -> bool {
+        self.cut
+    }
+
+    /// Halves the list that takes most.
+    fn shorten(&mut self) {
+        self.cut = true;
+        let nics = size(&self.nics);
+        let storage = size(&self.storage);
+        let flags = size(&self.cpu.flags);
+        if nics >= storage && nics >= flags {
+            // The interface that the machine boots from is the last to go.
+            self.nics.sort_by_key(|nic| !nic.pxe);
+            self.nics.truncate(self.nics.len() / 2);
+        } else if storage >= flags {
+            self.storage.truncate(self.storage.len() / 2);
+        } else {
+            self.cpu.flags.truncate(self.cpu.flags.len() / 2);
+        }
+    }
+}
+
+fn size(part: &impl Serialize) -> usize {
+    serde_json::to_vec(part).map_or(0, |bytes| bytes.len())
+}
+
+/// One entry for each address, as the operator does it: an interface with two is there twice.
+fn nics(inventory: &Inventory) -> Vec<Nic> {
+    let mut entries = Vec::new();
+    for interface in inventory.machine.interfaces.iter().take(MOST_ENTRIES) {
+        let texts = [interface.ipv4_address.as_deref(), interface.ipv6_address.as_deref()];
+        let entry = nic(inventory, interface);
+        let before = entries.len();
+        for ip in texts.into_iter().flatten().filter_map(address) {
+            entries.push(Nic { ip: Some(ip), ..entry.clone() });
+        }
+        if entries.len() == before {
+            entries.push(entry);
+        }
+    }
+    entries
+}
+
+fn nic(inventory: &Inventory, interface: &Interface) -> Nic {
+    let name = interface.name.as_deref().unwrap_or_default();
+    let told = inventory.plugin_data.parsed_lldp.get(name).unwrap_or(&Value::Null);
+    let model = [interface.vendor.as_deref(), interface.product.as_deref()];
+    let model: Vec<_> = model.into_iter().flatten().collect();
+    let vlans = told["switch_port_vlans"].as_array();
+    let lldp = Lldp {
+        switch_id: text(told["switch_chassis_id"].as_str()),
+        port_id: text(told["switch_port_id"].as_str()),
+        switch_system_name: text(told["switch_system_name"].as_str()),
+    };
+    Nic {
+        name: text(interface.name.as_deref()),
+        model: text(Some(model.join(" ").trim())),
+        mac: interface.mac_address.as_deref().and_then(hardware_address),
+        ip: None,
+        speed_gbps: positive(interface.speed_mbps.map(|speed| speed / 1000)),
+        pxe: boots(inventory, interface),
+        pci_address: text(interface.pci_address.as_deref()),
+        vlan_id: vlan_id(&told["switch_port_untagged_vlan_id"]),
+        vlans: vlans.into_iter().flatten().take(MOST_VLANS).filter_map(vlan).collect(),
+        lldp: (lldp != Lldp::default()).then_some(lldp),
+    }
+}
+
+fn vlan(told: &Value) -> Option<Vlan> {
+    Some(Vlan { id: vlan_id(&told["id"])?, name: text(told["name"].as_str()) })
+}
+
+fn vlan_id(told: &Value) -> Option<i64> {
+    told.as_i64().filter(|id| (1..=4094).contains(id))
+}
+
+/// An address that the schema takes: six bytes, or the twenty of `InfiniBand`, whose last bytes
+/// look like the six to a pattern without anchors.
+fn hardware_address(text: &str) -> Option<String> {
+    if let Some(mac) = Mac::parse(text) {
+        return Some(mac.to_string());
+    }
+    let text = text.trim();
+    let pair = |pair: &str| pair.len() == 2 && pair.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let twenty = text.len() == 59 && text.split(':').all(pair);
+    twenty.then(|| text.to_ascii_lowercase())
+}
+
+/// An IP address with the zone that it came with: the operator keeps it.
+fn address(text: &str) -> Option<String> {
+    let (ip, zone) = text.trim().split_once('%').unwrap_or((text.trim(), ""));
+    let ip: IpAddr = ip.parse().ok()?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if zone.is_empty() || zone.len() > 32 || !zone.chars().all(plain) {
+        return Some(ip.to_string());
+    }
+    Some(format!("{ip}%{zone}"))
+}
+
+fn disk(disk: &Disk) -> Storage {
+    let name = text(disk.name.as_deref());
+    let by_path = text(disk.by_path.as_deref());
+    let rotational = disk.rotational.unwrap_or_default();
+    let by_bus = name.as_deref().is_some_and(|name| name.starts_with("/dev/nvme"));
+    Storage {
+        alternate_names: name.iter().chain(&by_path).cloned().collect(),
+        name: by_path.or(name),
+        rotational,
+        r#type: if rotational {
+            "HDD"
+        } else if by_bus {
+            "NVME"
+        } else {
+            "SSD"
+        },
+        size_bytes: positive(disk.size),
+        vendor: text(disk.vendor.as_deref()),
+        model: text(disk.model.as_deref()),
+        serial_number: text(disk.serial.as_deref()),
+        wwn: text(disk.wwn.as_deref()),
+        wwn_vendor_extension: text(disk.wwn_vendor_extension.as_deref()),
+        wwn_with_extension: text(disk.wwn_with_extension.as_deref()),
+        hctl: text(disk.hctl.as_deref()),
+    }
+}
+
+fn flags(told: &[String]) -> Vec<String> {
+    let mut flags: Vec<_> =
+        told.iter().take(MOST_ENTRIES).filter_map(|flag| text(Some(flag))).collect();
+    flags.sort_unstable();
+    flags
+}
+
+/// The number that a frequency begins with, rounded.
+fn megahertz(told: &Value) -> Option<u32> {
+    let number = match told {
+        Value::String(text) => {
+            let text = text.trim();
+            let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+            text.get(..end)?.parse().ok()?
+        }
+        other => other.as_f64()?,
+    };
+    let rounded = f64::round(number);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the range is checked; what is no number is in no range"
+    )]
+    (1.0..1e9).contains(&rounded).then_some(rounded as u32)
+}
+
+fn positive(number: Option<i64>) -> Option<i64> {
+    number.filter(|number| *number > 0)
+}
+
+fn text(told: Option<&str>) -> Option<String> {
+    let text = printable(told?, LONGEST_TEXT);
+    (!text.is_empty()).then_some(text)
+}

@@ -1,0 +1,128 @@
+//! The host that is made for a machine.
+
+use std::collections::BTreeMap;
+
+use api_types::metal3::{BareMetalHost, BareMetalHostSpec, BootMode, CleaningMode, HardwareLabel};
+use api_types::names::{ferrite, metal3};
+use ironic::Inventory;
+use serde_json::json;
+
+use crate::hardware::HardwareDetails;
+use crate::inventory::Facts;
+use crate::labels;
+use crate::mac::Mac;
+use crate::node_id::NodeId;
+use crate::resource::Resource;
+
+/// The value of the inspection annotation that keeps the operator from inspecting the machine
+/// again. Without it the operator's webhook refuses hardware details on a new host.
+const NO_INSPECTION: &str = "disabled";
+
+/// A host to be created.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewHost {
+    /// The object.
+    pub object: BareMetalHost,
+    /// Whether the machine told more about itself than an object can hold.
+    pub cut: bool,
+}
+
+/// Makes the host: what the operator needs in order to have it as discovered, with its hardware
+/// and its identifier in Ironic, without looking at the machine again.
+pub fn new_host(
+    resource: &Resource,
+    name: &str,
+    node: NodeId,
+    boot_mac: Mac,
+    facts: &Facts,
+    inventory: &Inventory,
+) -> NewHost {
+    let defaults = &resource.host_defaults;
+    let details = HardwareDetails::read(inventory);
+    let spec = BareMetalHostSpec {
+        // The machine runs: it has just told about itself.
+        online: defaults.online.unwrap_or(true),
+        boot_mac_address: Some(boot_mac.to_string()),
+        boot_mode: boot_mode(defaults.boot_mode, facts),
+        automated_cleaning_mode: defaults.automated_cleaning_mode.map(cleaning_mode),
+        // The operator learns it by the inspection, which is not to be.
+        architecture: facts.architecture.as_deref().filter(|it| is_word(it)).map(str::to_owned),
+        description: defaults.description.clone(),
+        ..BareMetalHostSpec::default()
+    };
+    let mut object = BareMetalHost::new(&resource.namespace, name, spec);
+    object.metadata.labels = Some(host_labels(resource, facts));
+    object.metadata.annotations = Some(annotations(node, &details));
+    NewHost { object, cut: details.is_cut() }
+}
+
+/// The annotations that the operator takes over. Both hold the hardware: the first is the one that
+/// skips inspection, the second the only one that can hold the identifier, by which the operator
+/// finds the node and, when the host is deleted, removes it.
+fn annotations(node: NodeId, details: &HardwareDetails) -> BTreeMap<String, String> {
+    let status = json!({
+        "operationalStatus": "discovered",
+        "errorMessage": "",
+        "errorCount": 0,
+        "poweredOn": true,
+        "provisioningFailCount": 0,
+        "provisioning": {"state": "unmanaged", "ID": node.to_string()},
+        "hardware": details,
+    });
+    let hardware = json!(details);
+    let pairs = [
+        (metal3::INSPECT, NO_INSPECTION.to_owned()),
+        (metal3::HARDWARE_DETAILS, hardware.to_string()),
+        (metal3::STATUS, status.to_string()),
+        (ferrite::NODE_ID, node.to_string()),
+    ];
+    pairs.map(|(key, value)| (key.to_owned(), value)).into()
+}
+
+/// The machine's word never overrides the administrator's, and neither overrides ours.
+fn host_labels(resource: &Resource, facts: &Facts) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    for (key, label) in &resource.labels_from_hardware {
+        let value = hardware_value(*label, facts).and_then(|text| labels::value_of(&text));
+        if let Some(value) = value {
+            all.insert(key.clone(), value);
+        }
+    }
+    all.extend(resource.labels.clone());
+    all.insert(ferrite::DISCOVERED_BY.to_owned(), resource.label());
+    all
+}
+
+fn hardware_value(label: HardwareLabel, facts: &Facts) -> Option<String> {
+    let text = match label {
+        HardwareLabel::Manufacturer => &facts.manufacturer,
+        HardwareLabel::Product => &facts.product,
+        HardwareLabel::Architecture => &facts.architecture,
+        HardwareLabel::SerialNumber => &facts.serial_number,
+        HardwareLabel::CpuModel => &facts.cpu_model,
+        HardwareLabel::BootMac => return facts.boot_mac.map(|mac| mac.to_string()),
+    };
+    text.as_deref().map(str::to_owned)
+}
+
+/// What was asked for, else how the machine was started when it told about itself.
+fn boot_mode(wanted: Option<BootMode>, facts: &Facts) -> Option<String> {
+    let word = match (wanted, facts.uefi) {
+        (Some(BootMode::Uefi), _) | (None, Some(true)) => "UEFI",
+        (Some(BootMode::UefiSecureBoot), _) => "UEFISecureBoot",
+        (Some(BootMode::Legacy), _) | (None, Some(false)) => "legacy",
+        (None, None) => return None,
+    };
+    Some(word.to_owned())
+}
+
+fn cleaning_mode(mode: CleaningMode) -> String {
+    match mode {
+        CleaningMode::Metadata => "metadata".to_owned(),
+        CleaningMode::Disabled => "disabled".to_owned(),
+    }
+}
+
+fn is_word(text: &str) -> bool {
+    (1..=32).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}

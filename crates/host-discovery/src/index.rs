@@ -1,0 +1,385 @@
+//! Which machines are hosts already.
+//!
+//! Every `BareMetalHost` of every namespace is in it, but only what identifies a machine: some
+//! hundred bytes instead of tens of kilobytes. It follows the watch, and a look-up costs the same
+//! with ten hosts as with ten thousand.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::net::IpAddr;
+
+use api_types::metal3::BareMetalHost;
+use api_types::names;
+use serde::Deserialize;
+
+use crate::inventory::{Facts, Port};
+use crate::mac::Mac;
+use crate::naming::identifies;
+use crate::node_id::NodeId;
+
+/// Namespace and name of a host.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HostKey {
+    /// `namespace/name`: one allocation instead of two.
+    text: Box<str>,
+}
+
+impl HostKey {
+    /// A key of two names. Neither can have a slash.
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self { text: format!("{namespace}/{name}").into() }
+    }
+
+    /// The namespace.
+    pub fn namespace(&self) -> &str {
+        self.text.split_once('/').map_or("", |(namespace, _)| namespace)
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        self.text.split_once('/').map_or(&self.text, |(_, name)| name)
+    }
+
+    /// The key that a node's name stands for: the operator calls the nodes of its hosts
+    /// `namespace~name`.
+    pub fn of_node_name(name: &str) -> Option<Self> {
+        name.split_once('~').map(|(namespace, name)| Self::new(namespace, name))
+    }
+}
+
+impl fmt::Display for HostKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for HostKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Something by which a host's machine is recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Mark {
+    /// The interface that it boots from.
+    BootMac(Mac),
+    /// Any interface that an inspection found. Some of them, such as that of a management
+    /// controller's internal network, have the same address in many machines.
+    Nic(Mac),
+    /// Its identifier in Ironic.
+    Node(NodeId),
+    /// Its management controller.
+    Bmc(IpAddr),
+}
+
+/// A host, as far as it identifies a machine.
+#[derive(Clone, Debug)]
+struct Entry {
+    key: HostKey,
+    /// Tells it from a later host of the same name.
+    uid: Option<Box<str>>,
+    marks: Box<[Mark]>,
+    /// The discovery of the host's namespace that made it.
+    made_by: Option<Box<str>>,
+    /// The node that it was made for.
+    made_for: Option<NodeId>,
+    /// Which listing last held it.
+    listing: u32,
+}
+
+/// The hosts that have a mark: nearly always one.
+#[derive(Clone, Debug)]
+enum Holders {
+    One(u32),
+    Several(Vec<u32>),
+}
+
+impl Holders {
+    fn as_slice(&self) -> &[u32] {
+        match self {
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Several(several) => several,
+        }
+    }
+
+    fn add(&mut self, holder: u32) {
+        match self {
+            Self::One(one) if *one == holder => {}
+            Self::One(one) => *self = Self::Several(vec![*one, holder]),
+            Self::Several(several) if several.contains(&holder) => {}
+            Self::Several(several) => several.push(holder),
+        }
+    }
+}
+
+/// Who is who.
+#[derive(Clone, Debug, Default)]
+pub struct Index {
+    hosts: HashMap<u32, Entry>,
+    by_key: HashMap<HostKey, u32>,
+    by_mark: HashMap<Mark, Holders>,
+    made: BTreeMap<(Box<str>, Box<str>), u32>,
+    next: u32,
+    listing: u32,
+}
+
+/// A host that is a machine's.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Known {
+    /// The host.
+    pub host: HostKey,
+    /// The node that a discovery made it for; none if a person made it.
+    pub made_for: Option<NodeId>,
+}
+
+impl Index {
+    /// Takes a host as it is now. Also for one that was just made: the watch tells of it later
+    /// than the next look at the machine may be.
+    pub fn apply(&mut self, host: &BareMetalHost) {
+        let Some(key) = key_of(host) else { return };
+        let id = match self.by_key.get(&key) {
+            Some(id) => *id,
+            None => self.next_id(),
+        };
+        self.forget(id);
+        let seen = Seen::read(host);
+        for mark in &seen.marks {
+            self.by_mark.entry(*mark).and_modify(|it| it.add(id)).or_insert(Holders::One(id));
+        }
+        if let Some(discovery) = &seen.made_by {
+            let made = (key.namespace().into(), discovery.clone());
+            *self.made.entry(made).or_default() += 1;
+        }
+        self.by_key.insert(key.clone(), id);
+        let entry = Entry {
+            key,
+            uid: host.metadata.uid.as_deref().map(Into::into),
+            marks: seen.marks.into_boxed_slice(),
+            made_by: seen.made_by,
+            made_for: seen.made_for,
+            listing: self.listing,
+        };
+        self.hosts.insert(id, entry);
+    }
+
+    /// Takes notice that a host is gone. A later host of the same name stays.
+    pub fn delete(&mut self, host: &BareMetalHost) {
+        let Some(id) = key_of(host).and_then(|key| self.by_key.get(&key).copied()) else { return };
+        let held = self.hosts.get(&id).and_then(|entry| entry.uid.as_deref());
+        if held.is_none() || held == host.metadata.uid.as_deref() {
+            self.forget(id);
+        }
+    }
+
+    /// A watch begins anew: what is not applied from here to [`Index::listed`] is gone. Until then
+    /// everything stays known, since a host that is forgotten for a moment would be made twice.
+    pub fn listing(&mut self) {
+        self.listing = self.listing.wrapping_add(1);
+    }
+
+    /// The listing is complete.
+    pub fn listed(&mut self) {
+        let gone: Vec<_> = self
+            .hosts
+            .iter()
+            .filter(|(_, entry)| entry.listing != self.listing)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in gone {
+            self.forget(id);
+        }
+    }
+
+    /// How many hosts there are.
+    pub fn len(&self) -> usize {
+        self.hosts.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.hosts.is_empty()
+    }
+
+    /// Whether a name is taken.
+    pub fn has_name(&self, namespace: &str, name: &str) -> bool {
+        self.by_key.contains_key(&HostKey::new(namespace, name))
+    }
+
+    /// How many hosts a discovery made that are still there. `label` is the label's value.
+    pub fn made_by(&self, namespace: &str, label: &str) -> u32 {
+        self.made.get(&(namespace.into(), label.into())).copied().unwrap_or_default()
+    }
+
+    /// Whether a node is a host by its identifier alone.
+    pub fn has_node(&self, node: NodeId) -> bool {
+        self.by_mark.contains_key(&Mark::Node(node))
+    }
+
+    /// The hosts that a machine is, in the order of their names: by its identifier, by its name in
+    /// Ironic, or by an address.
+    ///
+    /// Any address of a port is compared with any address of a host. Addresses that stand only in
+    /// the inventory are compared with boot addresses: the others may be the same in many machines.
+    pub fn known(
+        &self,
+        node: NodeId,
+        node_name: Option<&str>,
+        ports: &[Port],
+        facts: Option<&Facts>,
+    ) -> Vec<Known> {
+        let of_ports = ports.iter().flat_map(|port| [Mark::BootMac(port.mac), Mark::Nic(port.mac)]);
+        let claimed = facts.into_iter().flat_map(|facts| &facts.macs);
+        let marks = std::iter::once(Mark::Node(node))
+            .chain(of_ports)
+            .chain(claimed.map(|mac| Mark::BootMac(*mac)));
+        let by_name =
+            node_name.and_then(HostKey::of_node_name).and_then(|key| self.by_key.get(&key));
+        let mut ids: Vec<u32> = marks
+            .filter_map(|mark| self.by_mark.get(&mark))
+            .flat_map(Holders::as_slice)
+            .chain(by_name)
+            .copied()
+            .collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let mut known: Vec<_> = ids
+            .iter()
+            .filter_map(|id| self.hosts.get(id))
+            .map(|entry| Known { host: entry.key.clone(), made_for: entry.made_for })
+            .collect();
+        known.sort_by(|a, b| a.host.cmp(&b.host));
+        known
+    }
+
+    /// A host whose management controller has this address.
+    pub fn with_bmc(&self, bmc: IpAddr) -> Option<&HostKey> {
+        let holders = self.by_mark.get(&Mark::Bmc(bmc.to_canonical()))?;
+        holders.as_slice().iter().filter_map(|id| self.hosts.get(id)).map(|entry| &entry.key).min()
+    }
+
+    fn next_id(&mut self) -> u32 {
+        // Numbers come round after four thousand million hosts; one that is still there is skipped.
+        while self.hosts.contains_key(&self.next) {
+            self.next = self.next.wrapping_add(1);
+        }
+        let id = self.next;
+        self.next = self.next.wrapping_add(1);
+        id
+    }
+
+    fn forget(&mut self, id: u32) {
+        let Some(entry) = self.hosts.remove(&id) else { return };
+        for mark in entry.marks {
+            let Some(holders) = self.by_mark.get_mut(&mark) else { continue };
+            if let Holders::Several(several) = holders {
+                several.retain(|other| *other != id);
+                if let [one] = several[..] {
+                    *holders = Holders::One(one);
+                }
+            } else {
+                self.by_mark.remove(&mark);
+            }
+        }
+        if let Some(discovery) = entry.made_by {
+            let made = (entry.key.namespace().into(), discovery);
+            if let Some(count) = self.made.get_mut(&made) {
+                *count -= 1;
+                if *count == 0 {
+                    self.made.remove(&made);
+                }
+            }
+        }
+        self.by_key.remove(&entry.key);
+    }
+}
+
+fn key_of(host: &BareMetalHost) -> Option<HostKey> {
+    let metadata = &host.metadata;
+    Some(HostKey::new(metadata.namespace.as_deref()?, metadata.name.as_deref()?))
+}
+
+/// What of a host goes into the index.
+struct Seen {
+    marks: Vec<Mark>,
+    made_by: Option<Box<str>>,
+    made_for: Option<NodeId>,
+}
+
+/// A status that waits in an annotation until the operator takes it over, as after a move between
+/// clusters.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Waiting {
+    provisioning: WaitingProvisioning,
+    hardware: WaitingHardware,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WaitingProvisioning {
+    #[serde(rename = "ID")]
+    id: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WaitingHardware {
+    nics: Vec<WaitingNic>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WaitingNic {
+    mac: String,
+}
+
+impl Seen {
+    fn read(host: &BareMetalHost) -> Self {
+        let waiting: Option<Waiting> =
+            host.annotation(names::metal3::STATUS).and_then(|text| serde_json::from_str(text).ok());
+        let details: Option<WaitingHardware> = host
+            .annotation(names::metal3::HARDWARE_DETAILS)
+            .and_then(|text| serde_json::from_str(text).ok());
+        let made_for = host.annotation(names::ferrite::NODE_ID).and_then(NodeId::parse);
+        let id = host.status.as_ref().map(|status| status.provisioning.id.as_str());
+
+        let boot = host.spec.boot_mac_address.as_deref().and_then(Mac::parse_usable);
+        let boot = boot.map(Mark::BootMac);
+        let ids = [id, waiting.as_ref().map(|status| status.provisioning.id.as_str())];
+        let ids = ids.into_iter().flatten().filter_map(NodeId::parse).chain(made_for);
+        let waiting_nics = waiting.iter().map(|status| &status.hardware).chain(&details);
+        let waiting_macs = waiting_nics.flat_map(|it| &it.nics).map(|nic| nic.mac.as_str());
+        let nics = host.mac_addresses().chain(waiting_macs).filter_map(Mac::parse_usable);
+        let bmc = host.spec.bmc.as_ref().and_then(|bmc| address_of(&bmc.address)).map(Mark::Bmc);
+
+        let mut marks: Vec<_> = boot
+            .into_iter()
+            .chain(ids.map(Mark::Node))
+            .chain(nics.map(Mark::Nic))
+            .chain(bmc)
+            .collect();
+        marks.sort_unstable();
+        marks.dedup();
+        let made_by = host.label(names::ferrite::DISCOVERED_BY).map(Into::into);
+        Self { marks, made_by, made_for }
+    }
+}
+
+/// The address of a management controller, where its URL has one instead of a name:
+/// `redfish+https://[fd00::1]:8000/redfish/v1/Systems/1`, `ipmi://192.0.2.1`, `192.0.2.1`.
+fn address_of(url: &str) -> Option<IpAddr> {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split('/').next().unwrap_or_default();
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let host = if let Some(bracketed) = host.strip_prefix('[') {
+        bracketed.split(']').next().unwrap_or_default()
+    } else if host.matches(':').count() > 1 {
+        host
+    } else {
+        host.split(':').next().unwrap_or_default()
+    };
+    let ip: IpAddr = host.parse().ok()?;
+    let ip = ip.to_canonical();
+    identifies(ip).then_some(ip)
+}

@@ -1,0 +1,213 @@
+//! What is believed of an inventory: the few facts that decide about a machine.
+//!
+//! Anybody on the provisioning network can post an inventory. So every text is short, every list
+//! bounded, every address parsed, and only the ports, of which Ironic keeps every address once,
+//! say which addresses are the machine's own.
+
+use std::net::IpAddr;
+
+use api_types::metal3::HardwareDetail;
+use ironic::{Interface, Inventory};
+
+use crate::mac::Mac;
+use crate::naming::identifies;
+use crate::node_id::NodeId;
+
+/// Characters of one text that are kept.
+pub const LONGEST_TEXT: usize = 256;
+
+/// Addresses of one machine that are kept.
+const MOST_ADDRESSES: usize = 128;
+
+/// A port of a node in Ironic, with an address that identifies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Port {
+    /// Its address.
+    pub mac: Mac,
+    /// Whether Ironic takes it for one that the machine boots by.
+    pub pxe: bool,
+}
+
+impl Port {
+    /// Reads a port; none if its address is no machine's own.
+    pub fn read(port: &ironic::Port) -> Option<Self> {
+        let mac = Mac::parse_usable(&port.address)?;
+        Some(Self { mac, pxe: port.pxe_enabled.unwrap_or_default() })
+    }
+}
+
+/// What decides about a machine. Texts are as the machine gave them but for what no text needs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Facts {
+    /// Whether Ironic discovered it by itself.
+    pub auto_discovered: bool,
+    /// Host name in the ramdisk.
+    pub hostname: Option<Box<str>>,
+    /// Serial number.
+    pub serial_number: Option<Box<str>>,
+    /// Manufacturer.
+    pub manufacturer: Option<Box<str>>,
+    /// Product.
+    pub product: Option<Box<str>>,
+    /// Architecture of the CPU.
+    pub architecture: Option<Box<str>>,
+    /// Model of the CPU.
+    pub cpu_model: Option<Box<str>>,
+    /// Whether it was started by UEFI, or by the BIOS.
+    pub uefi: Option<bool>,
+    /// Address of the interface that it boots from; none without a port.
+    pub boot_mac: Option<Mac>,
+    /// Addresses of interfaces in the inventory. Others may claim the same.
+    pub macs: Vec<Mac>,
+    /// The address that can name it: one that identifies, if there is one.
+    pub ip: Option<IpAddr>,
+    /// IP addresses.
+    pub addresses: Vec<IpAddr>,
+    /// Address of its management controller.
+    pub bmc: Option<IpAddr>,
+    /// CPU threads; 0 if unknown.
+    pub cpus: i64,
+    /// Memory; 0 if unknown.
+    pub memory_mib: i64,
+    /// The largest disk; 0 if unknown.
+    pub largest_disk_gib: i64,
+}
+
+impl Facts {
+    /// Takes what decides from an inventory and the ports of the same node.
+    pub fn read(inventory: &Inventory, ports: &[Port]) -> Self {
+        let machine = &inventory.machine;
+        let vendor = &machine.system_vendor;
+        let by_name = in_name_order(&machine.interfaces);
+        let boot_mac = boot_mac(inventory, ports);
+        let mut macs: Vec<_> = machine.interfaces.iter().filter_map(usable_mac).collect();
+        macs.sort_unstable();
+        macs.dedup();
+        macs.truncate(MOST_ADDRESSES);
+        let mut addresses: Vec<_> = by_name.iter().flat_map(|nic| addresses(nic)).collect();
+        addresses.truncate(MOST_ADDRESSES);
+        Self {
+            auto_discovered: inventory.plugin_data.auto_discovered,
+            hostname: kept(machine.hostname.as_deref()),
+            serial_number: kept(vendor.serial_number.as_deref()),
+            manufacturer: kept(vendor.manufacturer.as_deref()),
+            product: kept(vendor.product_name.as_deref()),
+            architecture: kept(machine.cpu.architecture.as_deref()),
+            cpu_model: kept(machine.cpu.model_name.as_deref()),
+            uefi: match machine.boot.current_boot_mode.as_deref() {
+                Some("uefi") => Some(true),
+                Some("bios") => Some(false),
+                _ => None,
+            },
+            boot_mac,
+            macs,
+            ip: naming_address(&by_name, boot_mac),
+            addresses,
+            bmc: bmc(inventory),
+            cpus: machine.cpu.count.unwrap_or_default().max(0),
+            memory_mib: machine.memory.physical_mb.unwrap_or_default().max(0),
+            largest_disk_gib: machine
+                .disks
+                .iter()
+                .filter_map(|disk| disk.size)
+                .max()
+                .map_or(0, |bytes| bytes.max(0) >> 30),
+        }
+    }
+
+    /// A detail as text, for a name.
+    pub fn detail(&self, detail: HardwareDetail, node: NodeId) -> Option<String> {
+        match detail {
+            HardwareDetail::Hostname => self.hostname.as_deref().map(str::to_owned),
+            HardwareDetail::Ip => self.ip.map(|ip| ip.to_string()),
+            HardwareDetail::SerialNumber => self.serial_number.as_deref().map(str::to_owned),
+            HardwareDetail::BootMac => self.boot_mac.map(|mac| mac.to_string()),
+            HardwareDetail::ProvisioningId => Some(node.to_string()),
+        }
+    }
+}
+
+/// The address of the interface that the machine boots from: the one that it says it was booted
+/// by, else the one that Ironic marked, else the first in name order, those with a link before
+/// those without. It is one of the ports in any case: what an inventory says beyond that may be
+/// another machine's address.
+fn boot_mac(inventory: &Inventory, ports: &[Port]) -> Option<Mac> {
+    let own = |mac: &Mac| ports.iter().any(|port| port.mac == *mac);
+    let said = inventory.machine.boot.pxe_interface.as_deref();
+    let recorded = inventory.plugin_data.boot_interface.as_deref();
+    let booted = [said, recorded].into_iter().flatten().filter_map(Mac::parse_usable).find(own);
+
+    let by_name = in_name_order(&inventory.machine.interfaces);
+    let first = |wanted: &dyn Fn(&Interface, Mac) -> bool| {
+        by_name
+            .iter()
+            .filter_map(|nic| Some((nic, usable_mac(nic)?)))
+            .find(|(nic, mac)| own(mac) && wanted(nic, *mac))
+            .map(|(_, mac)| mac)
+    };
+    let marked = |mac: Mac| ports.iter().any(|port| port.mac == mac && port.pxe);
+    booted
+        .or_else(|| first(&|nic, _| boots(inventory, nic)))
+        .or_else(|| first(&|_, mac| marked(mac)))
+        .or_else(|| first(&|nic, _| nic.has_carrier == Some(true)))
+        .or_else(|| first(&|_, _| true))
+        // Ports that the inventory does not mention have no name to be ordered by.
+        .or_else(|| ports.iter().filter(|port| port.pxe).map(|port| port.mac).min())
+        .or_else(|| ports.iter().map(|port| port.mac).min())
+}
+
+/// Whether Ironic took the interface for the one that the machine was booted by.
+pub(crate) fn boots(inventory: &Inventory, nic: &Interface) -> bool {
+    let name = nic.name.as_deref().unwrap_or_default();
+    let known = inventory.plugin_data.all_interfaces.get(name);
+    known.is_some_and(|known| known["pxe_enabled"] == true)
+}
+
+/// The order in which the agent lists interfaces is an accident; that of their names can be
+/// repeated.
+fn in_name_order(interfaces: &[Interface]) -> Vec<&Interface> {
+    let mut sorted: Vec<_> = interfaces.iter().collect();
+    sorted.sort_by_key(|nic| (nic.name.is_none(), &nic.name, &nic.mac_address));
+    sorted
+}
+
+/// The boot interface's address, else that of the first interface in name order that has one;
+/// IPv4 before IPv6. If none identifies, one that does not, so that it can be told.
+fn naming_address(by_name: &[&Interface], boot_mac: Option<Mac>) -> Option<IpAddr> {
+    let is_boot = |nic: &&&Interface| boot_mac.is_some() && usable_mac(nic) == boot_mac;
+    let ordered = by_name.iter().filter(is_boot).chain(by_name);
+    let mut all = ordered.flat_map(|nic| addresses(nic)).peekable();
+    let first = all.peek().copied();
+    all.find(|ip| identifies(*ip)).or(first)
+}
+
+fn usable_mac(nic: &Interface) -> Option<Mac> {
+    Mac::parse_usable(nic.mac_address.as_deref()?)
+}
+
+fn addresses(nic: &Interface) -> impl Iterator<Item = IpAddr> {
+    let texts = [nic.ipv4_address.as_deref(), nic.ipv6_address.as_deref()];
+    texts.into_iter().flatten().filter_map(|text| text.split('%').next()?.trim().parse().ok())
+}
+
+/// Where the ramdisk finds no management controller it says so in ways of its own.
+fn bmc(inventory: &Inventory) -> Option<IpAddr> {
+    let machine = &inventory.machine;
+    let texts = [machine.bmc_address.as_deref(), machine.bmc_v6address.as_deref()];
+    let mut read = texts.into_iter().flatten().filter_map(|text| text.trim().parse().ok());
+    read.find(|ip| identifies(*ip))
+}
+
+fn kept(text: Option<&str>) -> Option<Box<str>> {
+    let text = printable(text?, LONGEST_TEXT);
+    (!text.trim().is_empty()).then(|| text.into_boxed_str())
+}
+
+/// The text without control characters and marks that turn the direction of writing, cut.
+pub(crate) fn printable(text: &str, longest: usize) -> String {
+    let shows = |c: &char| {
+        !c.is_control()
+            && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    text.chars().filter(shows).take(longest).collect()
+}

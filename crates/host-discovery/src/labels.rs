@@ -1,0 +1,112 @@
+//! Labels of new hosts: what an administrator fixed, and what the hardware says.
+
+/// Characters that the value of a label, and the name in its key, may have.
+const LONGEST: usize = 63;
+/// Characters that the prefix of a label's key may have.
+const LONGEST_PREFIX: usize = 253;
+
+/// A text as the value of a label: a hyphen for each run of characters that cannot stand there.
+/// None if nothing is left.
+pub fn value_of(text: &str) -> Option<String> {
+    let mut value = String::new();
+    for c in text.chars() {
+        if value.len() >= LONGEST {
+            break;
+        }
+        if c.is_ascii_alphanumeric() || (matches!(c, '_' | '.' | '-') && !value.is_empty()) {
+            value.push(c);
+        } else if !value.is_empty() && !value.ends_with('-') {
+            value.push('-');
+        }
+    }
+    value.truncate(value.trim_end_matches(['_', '.', '-']).len());
+    (!value.is_empty()).then_some(value)
+}
+
+/// What keeps a text from being the value of a label.
+pub fn mistake_in_value(text: &str) -> Option<&'static str> {
+    (!text.is_empty() && !is_qualified(text)).then_some(
+        "the value of a label has at most 63 letters, digits, '-', '_' or '.', and begins and ends with a letter or digit",
+    )
+}
+
+/// What keeps a text from being the key of a label.
+pub fn mistake_in_key(text: &str) -> Option<&'static str> {
+    let (prefix, name) = match text.split_once('/') {
+        Some((prefix, name)) => (Some(prefix), name),
+        None => (None, text),
+    };
+    if !is_qualified(name) {
+        return Some(
+            "the key of a label has at most 63 letters, digits, '-', '_' or '.', and begins and ends with a letter or digit",
+        );
+    }
+    if prefix.is_some_and(|prefix| !is_domain(prefix)) {
+        return Some("what stands before '/' in the key of a label is a domain name in lower case");
+    }
+    None
+}
+
+fn is_qualified(text: &str) -> bool {
+    let ends = |c: char| c.is_ascii_alphanumeric();
+    (1..=LONGEST).contains(&text.len())
+        && text.starts_with(ends)
+        && text.ends_with(ends)
+        && text.chars().all(|c| ends(c) || matches!(c, '-' | '_' | '.'))
+}
+
+fn is_domain(text: &str) -> bool {
+    text.len() <= LONGEST_PREFIX && text.split('.').all(crate::naming::is_label)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn hardware_texts_become_values_that_a_person_recognises() {
+        for (text, value) in [
+            ("Dell Inc.", Some("Dell-Inc")),
+            ("PowerEdge R640", Some("PowerEdge-R640")),
+            (
+                "Intel(R) Xeon(R) Gold 6230 CPU @ 2.10GHz",
+                Some("Intel-R-Xeon-R-Gold-6230-CPU-2.10GHz"),
+            ),
+            ("x86_64", Some("x86_64")),
+            ("52:54:00:aa:bb:01", Some("52-54-00-aa-bb-01")),
+            ("  ..", None),
+            ("超微", None),
+            ("", None),
+        ] {
+            assert_eq!(value_of(text).as_deref(), value, "{text}");
+        }
+        assert_eq!(value_of(&"ab".repeat(40)), Some("ab".repeat(40)[..63].to_owned()));
+    }
+
+    #[test]
+    fn keys_that_the_api_server_refuses_are_refused() {
+        for key in ["a", "example.com/A_b.c", "feature.node.kubernetes.io/x"] {
+            assert_eq!(mistake_in_key(key), None, "{key}");
+        }
+        for key in
+            ["", "a/", "/a", "a/b/c", "-a", "a b", "Example.com/a", "a..b/c", &"a".repeat(64)]
+        {
+            assert!(mistake_in_key(key).is_some(), "{key}");
+        }
+        assert_eq!(mistake_in_value(""), None);
+        for value in ["-a", "a b", "ä", &"a".repeat(64)] {
+            assert!(mistake_in_value(value).is_some(), "{value}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_the_hardware_says_is_a_value_or_nothing(text in "\\PC{0,90}|[a-z ._\\x00/-]{0,90}") {
+            if let Some(value) = value_of(&text) {
+                prop_assert_eq!(mistake_in_value(&value), None, "{:?}", value);
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! A `BareMetalHostDiscovery`, read once per change.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api_types::metal3::{
+    Approval, BareMetalHostDiscovery, HardwareDetail, HardwareLabel, HostDefaults,
+};
+use api_types::names::ferrite;
+use k8s_openapi::jiff::Timestamp;
+
+use crate::inventory::{Facts, Port};
+use crate::labels;
+use crate::naming::{Template, TemplateError, quotable};
+use crate::node_id::NodeId;
+use crate::selector::Selector;
+
+/// What a user wants, in the form in which it is asked for each machine.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "switches that a user sets one by one")]
+pub struct Resource {
+    /// Namespace of the resource and of the hosts that it makes.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// When it was made: the oldest takes a machine that several would take.
+    pub created: Option<Timestamp>,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// Prefix and suffix.
+    pub template: Result<Template, TemplateError>,
+    /// What names a host.
+    pub detail: HardwareDetail,
+    /// What names a host otherwise.
+    pub fallback: HardwareDetail,
+    /// Which machines it takes.
+    pub selector: Selector,
+    /// Whether a person has to agree.
+    pub approval: Approval,
+    /// Machines to which a person agreed.
+    pub approved: BTreeSet<NodeId>,
+    /// Entries of the approval that are no identifiers, as they can be shown.
+    pub strange_approvals: Vec<String>,
+    /// Labels of new hosts.
+    pub labels: BTreeMap<String, String>,
+    /// Labels of new hosts from their hardware.
+    pub labels_from_hardware: BTreeMap<String, HardwareLabel>,
+    /// What new hosts start with.
+    pub host_defaults: HostDefaults,
+    /// How many hosts it makes at most.
+    pub max_hosts: Option<u32>,
+    /// Makes none for now.
+    pub suspend: bool,
+    /// Only tells.
+    pub dry_run: bool,
+    /// Takes machines, too, that Ironic did not discover by itself.
+    pub include_all_nodes: bool,
+    /// Makes hosts again that a person deleted.
+    pub rediscover: bool,
+    /// What is wrong with it, each with what to change.
+    pub mistakes: Vec<String>,
+}
+
+impl Resource {
+    /// Reads a resource. What its CRD would refuse may still be there in an object that is older
+    /// than the CRD's rules.
+    pub fn read(given: &BareMetalHostDiscovery) -> Self {
+        let spec = &given.spec;
+        let metadata = &given.metadata;
+        let mut mistakes = Vec::new();
+        let names = &spec.resource_name_template;
+        let template = Template::new(
+            names.prefix.as_deref().unwrap_or_default(),
+            names.suffix.as_deref().unwrap_or_default(),
+        );
+        if let Err(mistake) = &template {
+            mistakes.push(format!("resourceNameTemplate.{mistake}"));
+        }
+        let (selector, unmatchable) =
+            spec.selector.as_ref().map(Selector::read).unwrap_or_default();
+        mistakes.extend(unmatchable);
+        let host_defaults = spec.host_defaults.clone().unwrap_or_default();
+        // The labels of this resource come after those that it starts its hosts with.
+        let mut fixed = legal("hostDefaults.labels", &host_defaults.labels, &mut mistakes);
+        fixed.extend(legal("labels", &spec.labels, &mut mistakes));
+        let mut from_hardware = spec.labels_from_hardware.clone();
+        from_hardware.retain(|key, _| is_legal_key("labelsFromHardware", key, &mut mistakes));
+        let (approved, strange_approvals) =
+            approvals(metadata.annotations.as_ref().and_then(|all| all.get(ferrite::APPROVE)));
+        Self {
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            name: metadata.name.clone().unwrap_or_default(),
+            created: metadata.creation_timestamp.as_ref().map(|time| time.0),
+            deleting: metadata.deletion_timestamp.is_some(),
+            template,
+            detail: names.hardware_details,
+            fallback: spec.fallback,
+            selector,
+            approval: spec.approval,
+            approved,
+            strange_approvals,
+            labels: fixed,
+            labels_from_hardware: from_hardware,
+            host_defaults,
+            max_hosts: spec.max_hosts.map(|most| u32::try_from(most).unwrap_or_default()),
+            suspend: spec.suspend,
+            dry_run: spec.dry_run,
+            include_all_nodes: spec.include_all_nodes,
+            rediscover: spec.rediscover,
+            mistakes,
+        }
+    }
+
+    /// The value of the label that its hosts bear.
+    pub fn label(&self) -> String {
+        // A name of a resource may be longer than a label; what it then shares with another one is
+        // only the count against `maxHosts`.
+        labels::value_of(&self.name).unwrap_or_default()
+    }
+
+    /// Whether a machine is one that it takes.
+    pub fn takes(&self, facts: &Facts, ports: &[Port]) -> bool {
+        !self.deleting
+            && (self.include_all_nodes || facts.auto_discovered)
+            && self.selector.matches(facts, ports)
+    }
+
+    /// By what resources are ordered: the oldest first, and of the same second the first by name.
+    /// One that has no time yet was just made.
+    pub fn age(&self) -> impl Ord + '_ {
+        (self.created.is_none(), self.created, &self.namespace, &self.name)
+    }
+}
+
+fn legal(
+    field: &str,
+    given: &BTreeMap<String, String>,
+    mistakes: &mut Vec<String>,
+) -> BTreeMap<String, String> {
+    let mut kept = given.clone();
+    kept.retain(|key, value| {
+        is_legal_key(field, key, mistakes)
+            && match labels::mistake_in_value(value) {
+                Some(mistake) => {
+                    mistakes.push(format!("{field}: {key}: \"{}\": {mistake}", quotable(value)));
+                    false
+                }
+                None => true,
+            }
+    });
+    kept
+}
+
+fn is_legal_key(field: &str, key: &str, mistakes: &mut Vec<String>) -> bool {
+    if let Some(mistake) = labels::mistake_in_key(key) {
+        mistakes.push(format!("{field}: \"{}\": {mistake}", quotable(key)));
+        return false;
+    }
+    true
+}
+
+fn approvals(text: Option<&String>) -> (BTreeSet<NodeId>, Vec<String>) {
+    let mut approved = BTreeSet::new();
+    let mut strange = Vec::new();
+    let entries = text.into_iter().flat_map(|text| text.split(','));
+    for entry in entries.map(str::trim).filter(|entry| !entry.is_empty()) {
+        match NodeId::parse(entry) {
+            Some(node) => {
+                approved.insert(node);
+            }
+            None => strange.push(quotable(entry)),
+        }
+    }
+    (approved, strange)
+}

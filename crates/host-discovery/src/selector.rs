@@ -1,0 +1,152 @@
+//! Which machines a discovery takes.
+
+use std::net::IpAddr;
+
+use api_types::metal3::HostSelector;
+
+use crate::inventory::{Facts, Port};
+use crate::mac::Mac;
+use crate::naming::quotable;
+
+/// A selector that was read once and is asked often. Every rule that it has must hold; in a list
+/// one match is enough; case does not matter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selector {
+    manufacturers: Vec<String>,
+    products: Vec<String>,
+    architectures: Vec<String>,
+    mac_prefixes: Vec<MacPrefix>,
+    subnets: Vec<Subnet>,
+    min_cpus: i64,
+    min_memory_mib: i64,
+    min_disk_gib: i64,
+    /// A list had entries, but none of them can be read: then nothing matches, rather than all.
+    nothing: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct MacPrefix(Vec<u8>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Subnet {
+    network: IpAddr,
+    bits: u32,
+}
+
+impl Selector {
+    /// Reads a selector, and says what in it no machine can match.
+    pub fn read(given: &HostSelector) -> (Self, Vec<String>) {
+        let mut mistakes = Vec::new();
+        let mac_prefixes = entries(&given.mac_prefixes, &mut mistakes, MacPrefix::read);
+        let subnets = entries(&given.subnets, &mut mistakes, Subnet::read);
+        let nothing = mac_prefixes.is_empty() && !given.mac_prefixes.is_empty()
+            || subnets.is_empty() && !given.subnets.is_empty();
+        let selector = Self {
+            manufacturers: folded(&given.manufacturers),
+            products: folded(&given.products),
+            architectures: folded(&given.architectures),
+            mac_prefixes,
+            subnets,
+            min_cpus: given.min_cpus.unwrap_or_default().into(),
+            min_memory_mib: given.min_memory_mib.unwrap_or_default(),
+            min_disk_gib: given.min_disk_gib.unwrap_or_default(),
+            nothing,
+        };
+        (selector, mistakes)
+    }
+
+    /// Whether it has no rule at all.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether a machine matches. What is not known of it matches no rule.
+    pub fn matches(&self, facts: &Facts, ports: &[Port]) -> bool {
+        let mut macs = ports.iter().map(|port| port.mac).chain(facts.macs.iter().copied());
+        !self.nothing
+            && has(&self.manufacturers, facts.manufacturer.as_deref())
+            && has(&self.products, facts.product.as_deref())
+            && has(&self.architectures, facts.architecture.as_deref())
+            && (self.mac_prefixes.is_empty()
+                || macs.any(|mac| self.mac_prefixes.iter().any(|prefix| prefix.begins(mac))))
+            && (self.subnets.is_empty()
+                || facts.addresses.iter().any(|ip| self.subnets.iter().any(|it| it.holds(*ip))))
+            && facts.cpus >= self.min_cpus
+            && facts.memory_mib >= self.min_memory_mib
+            && facts.largest_disk_gib >= self.min_disk_gib
+    }
+}
+
+fn entries<T>(
+    given: &[String],
+    mistakes: &mut Vec<String>,
+    read: impl Fn(&str) -> Result<T, String>,
+) -> Vec<T> {
+    let read = given.iter().map(|text| read(text));
+    read.filter_map(|entry| entry.map_err(|mistake| mistakes.push(mistake)).ok()).collect()
+}
+
+fn folded(given: &[String]) -> Vec<String> {
+    given.iter().map(|text| text.trim().to_lowercase()).collect()
+}
+
+fn has(wanted: &[String], text: Option<&str>) -> bool {
+    wanted.is_empty() || text.is_some_and(|text| wanted.contains(&text.trim().to_lowercase()))
+}
+
+impl MacPrefix {
+    fn read(text: &str) -> Result<Self, String> {
+        let pair = |pair: &str| {
+            let digits = pair.len() == 2 && pair.bytes().all(|byte| byte.is_ascii_hexdigit());
+            digits.then(|| u8::from_str_radix(pair, 16).ok()).flatten()
+        };
+        let bytes: Option<Vec<u8>> = text.trim().split(':').map(pair).collect();
+        let bytes = bytes.filter(|bytes| bytes.len() <= 6).ok_or_else(|| {
+            format!(
+                "selector.macPrefixes: \"{}\" is not one to six bytes such as 52:54:00",
+                quotable(text)
+            )
+        })?;
+        if bytes.first().is_some_and(|first| first & 1 == 1) {
+            return Err(format!(
+                "selector.macPrefixes: no interface has an address that begins with \"{}\": the first byte is odd only in addresses of groups",
+                quotable(text)
+            ));
+        }
+        Ok(Self(bytes))
+    }
+
+    fn begins(&self, mac: Mac) -> bool {
+        mac.octets().starts_with(&self.0)
+    }
+}
+
+impl Subnet {
+    fn read(text: &str) -> Result<Self, String> {
+        let mistake = || {
+            format!(
+                "selector.subnets: \"{}\" is no network such as 192.0.2.0/24 or 2001:db8::/32",
+                quotable(text)
+            )
+        };
+        let (network, bits) = text.trim().split_once('/').ok_or_else(mistake)?;
+        let network: IpAddr = network.parse().map_err(|_| mistake())?;
+        let bits: u32 = bits.parse().map_err(|_| mistake())?;
+        let most = if network.is_ipv4() { 32 } else { 128 };
+        if bits > most {
+            return Err(mistake());
+        }
+        Ok(Self { network, bits })
+    }
+
+    fn holds(&self, ip: IpAddr) -> bool {
+        let differs = match (self.network, ip.to_canonical()) {
+            (IpAddr::V4(network), IpAddr::V4(ip)) => {
+                u128::from(network.to_bits() ^ ip.to_bits()) << 96
+            }
+            (IpAddr::V6(network), IpAddr::V6(ip)) => network.to_bits() ^ ip.to_bits(),
+            _ => return false,
+        };
+        differs.leading_zeros() >= self.bits
+    }
+}
