@@ -20,6 +20,8 @@ pub enum Class {
     Throttled,
     /// It may well work later.
     Transient,
+    /// The same, but somebody waits for it: never longer than half a minute.
+    Urgent,
     /// The pass did not end in time; counted apart from errors that were reported.
     Timeout,
 }
@@ -35,11 +37,12 @@ pub enum Retry {
 
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(300);
+const LONGEST_URGENT: Duration = Duration::from_secs(30);
 
 impl Class {
     /// Conflicts and absences are the normal course of things and make no object look bad.
     pub fn is_counted(self) -> bool {
-        matches!(self, Self::Throttled | Self::Transient | Self::Timeout)
+        matches!(self, Self::Throttled | Self::Transient | Self::Urgent | Self::Timeout)
     }
 }
 
@@ -51,9 +54,10 @@ pub fn retry(class: Class, failures: u32, unit: f64) -> Retry {
         Class::Invalid => Retry::OnChange,
         // Spread, or everybody who lost a race meets again in the next one.
         Class::Conflict | Class::NotFound => Retry::After(FIRST.mul_f64(0.5 + unit / 2.0)),
-        Class::Throttled | Class::Transient | Class::Timeout => {
+        Class::Throttled | Class::Transient | Class::Urgent | Class::Timeout => {
             let doublings = failures.saturating_sub(1).min(16);
-            let full = FIRST.saturating_mul(1 << doublings).min(LONGEST);
+            let longest = if class == Class::Urgent { LONGEST_URGENT } else { LONGEST };
+            let full = FIRST.saturating_mul(1 << doublings).min(longest);
             // Half is certain, half is chance: never at once, and never everybody together.
             Retry::After(full.mul_f64(0.5 + unit / 2.0).max(FIRST))
         }
@@ -100,7 +104,7 @@ pub fn random_unit() -> f64 {
 }
 
 /// A random number.
-pub(crate) fn random() -> u64 {
+pub fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
@@ -110,12 +114,13 @@ mod tests {
 
     use super::*;
 
-    const ALL: [Class; 6] = [
+    const ALL: [Class; 7] = [
         Class::Invalid,
         Class::Conflict,
         Class::NotFound,
         Class::Throttled,
         Class::Transient,
+        Class::Urgent,
         Class::Timeout,
     ];
 
@@ -148,6 +153,11 @@ mod tests {
             Retry::OnChange => 0,
         };
         assert_eq!([1, 2, 3, 9, 10, u32::MAX].map(seconds), [1, 2, 4, 256, 300, 300]);
+    }
+
+    #[test]
+    fn what_somebody_waits_for_is_tried_every_half_minute() {
+        assert_eq!(retry(Class::Urgent, 60, 1.0), Retry::After(Duration::from_secs(30)));
     }
 
     #[test]
