@@ -1,0 +1,235 @@
+//! All writes, each on the version that was decided upon, and the one call that may follow them.
+
+use std::collections::BTreeMap;
+
+use api_types::condition::{Condition, find};
+use api_types::metal3::{BareMetalHost, ErrorType};
+use api_types::names::ferrite::CONDITION_POWER_MANAGED;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::jiff::Timestamp;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::controller::Context;
+use crate::decision::{Again, Call, Change, Decision, Note};
+use crate::error::{Error, asked};
+use crate::metrics::seconds;
+use crate::observe::{Host, NodeSeen};
+use crate::record::Reason;
+use crate::requests::Request;
+use crate::settle::settle;
+
+/// What became of a decision.
+pub struct Done {
+    /// The host's version after our last write.
+    pub version: String,
+    /// When to look again.
+    pub again: Again,
+}
+
+/// Carries out a decision about a host and its node.
+pub async fn act(
+    context: &Context,
+    host: &Host,
+    node: &NodeSeen,
+    decision: Decision,
+) -> Result<Done, Error> {
+    let client = context.kit.client.clone();
+    let api: Api<BareMetalHost> = Api::namespaced(client, &host.namespace);
+    // Waited for first: between a write and the call that it justifies nothing may take its time.
+    let turn = match decision.call {
+        Some(call) => Some(context.ironic.turns.take(call).await),
+        None => None,
+    };
+    let mut now = Host::clone(host);
+    if !decision.annotations.is_empty() {
+        now = write_annotations(context, &api, &now, &decision.annotations).await?;
+    }
+    if !decision.status.is_empty() {
+        now = write_status(context, &api, &now, &decision.status).await?;
+    } else if decision.call.is_some() && decision.annotations.is_empty() {
+        // Nothing was to be written, so nothing proves that the host is still what was decided about.
+        let read = asked("read the host", api.get(&now.name)).await?;
+        if read.metadata.resource_version.as_deref() != Some(now.version.as_str()) {
+            return Err(Error::Superseded);
+        }
+    }
+    measure(context, host, &decision);
+    let mut notes = decision.notes;
+    let mut again = decision.again;
+    if let Some(call) = decision.call {
+        let withdrawn = call == Call::On && !now.requests.is_empty() && !host.state.is_available();
+        if withdrawn || !context.kit.may_act() {
+            return Err(Error::Superseded);
+        }
+        let answer = context.ironic.change(&host.uid, &host.node, call).await;
+        drop(turn);
+        context.metrics.called(call, &answer);
+        tracing::info!(
+            object.namespace = host.namespace,
+            object.name = host.name,
+            call = ?call,
+            answer = ?answer,
+            reason = decision.reason.as_str(),
+            "Asked Ironic for a change of power"
+        );
+        let after = settle(&now, node, (call, &answer), &context.policy, Timestamp::now());
+        if !after.annotations.is_empty() {
+            now = write_annotations(context, &api, &now, &after.annotations).await?;
+        }
+        if !after.status.is_empty() {
+            now = write_status(context, &api, &now, &after.status).await?;
+        }
+        notes.extend(after.notes);
+        again = after.again;
+    }
+    for note in &notes {
+        publish(context, host, note).await;
+    }
+    Ok(Done { version: now.version, again })
+}
+
+async fn write_annotations(
+    context: &Context,
+    api: &Api<BareMetalHost>,
+    host: &Host,
+    annotations: &BTreeMap<String, Option<String>>,
+) -> Result<Host, Error> {
+    let metadata = json!({ "resourceVersion": host.version, "annotations": annotations });
+    let patch = Patch::Merge(json!({ "metadata": metadata }));
+    let params = PatchParams::default();
+    let written = asked("change annotations", api.patch(&host.name, &params, &patch)).await?;
+    Ok(context.view(&written))
+}
+
+async fn write_status(
+    context: &Context,
+    api: &Api<BareMetalHost>,
+    host: &Host,
+    change: &Change,
+) -> Result<Host, Error> {
+    let patch = Patch::Merge(status_patch(host, change, Timestamp::now()));
+    let params = PatchParams::default();
+    let written = asked("write the status", api.patch_status(&host.name, &params, &patch)).await?;
+    let written = context.view(&written);
+    // A CRD without our fields drops them without a word.
+    if change.pending.is_some() && written.pending != change.pending {
+        return Err(Error::Dropped("status.provisioning.pendingRebootSince"));
+    }
+    if change.last.is_some() && written.last != change.last {
+        return Err(Error::Dropped("status.provisioning.lastPoweredOn"));
+    }
+    Ok(written)
+}
+
+/// The merge patch. Conditions are a list, which a merge patch replaces as a whole; the version makes sure that it is
+/// the one that was read.
+fn status_patch(host: &Host, change: &Change, now: Timestamp) -> Value {
+    let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    let mut status = json!({ "lastUpdated": now.to_string() });
+    if let Some(on) = change.powered_on {
+        status["poweredOn"] = on.into();
+    }
+    let mut stamps = serde_json::Map::new();
+    if change.clear_stamps {
+        stamps.insert("pendingRebootSince".to_owned(), Value::Null);
+        stamps.insert("lastPoweredOn".to_owned(), Value::Null);
+    }
+    if let Some(pending) = change.pending {
+        stamps.insert("pendingRebootSince".to_owned(), pending.to_string().into());
+    }
+    if let Some(last) = change.last {
+        stamps.insert("lastPoweredOn".to_owned(), last.to_string().into());
+    }
+    if !stamps.is_empty() {
+        status["provisioning"] = stamps.into();
+    }
+    let mut conditions = host.conditions.clone();
+    if let Some(record) = &change.record {
+        put(&mut conditions, record.condition(host.generation));
+    }
+    if let Some(managed) = &change.managed {
+        // Its time is that of its status, as everywhere; `Rebooting` brings its own.
+        let known = find(&host.conditions, CONDITION_POWER_MANAGED);
+        let same = known.filter(|known| known.is_true() == managed.managed);
+        let since =
+            same.and_then(|known| known.last_transition_time.as_ref()).map_or(now, |time| time.0);
+        put(&mut conditions, managed.condition(since, host.generation));
+    }
+    if conditions != host.conditions {
+        status["conditions"] = json!(conditions);
+    }
+    match &change.trouble {
+        None => {}
+        Some(None) => {
+            status["operationalStatus"] = "OK".into();
+            status["errorType"] = Value::Null;
+            status["errorMessage"] = "".into();
+            status["errorCount"] = 0.into();
+        }
+        Some(Some(trouble)) => {
+            status["operationalStatus"] = "error".into();
+            status["errorType"] = ErrorType::PowerManagement.as_str().into();
+            status["errorMessage"] = trouble.message.clone().into();
+            status["errorCount"] = trouble.count.into();
+        }
+    }
+    json!({ "metadata": { "resourceVersion": host.version }, "status": status })
+}
+
+fn put(conditions: &mut Vec<Condition>, new: Condition) {
+    match conditions.iter_mut().find(|known| known.r#type == new.r#type) {
+        Some(known) => *known = new,
+        None => conditions.push(new),
+    }
+}
+
+fn measure(context: &Context, host: &Host, decision: &Decision) {
+    let now = Timestamp::now();
+    let change = &decision.status;
+    if change.pending.is_some() {
+        let hard = host.requests.iter().any(Request::is_hard);
+        context.metrics.accepted.with_label_values(&[if hard { "hard" } else { "soft" }]).inc();
+    }
+    if let (Some(false), true, Some(pending)) = (change.powered_on, host.in_cycle(), host.pending) {
+        context.metrics.to_off.observe(seconds(pending, now));
+    }
+    if let (Some(true), Some(record)) = (change.powered_on, host.record())
+        && record.reason == Reason::PoweringOn
+    {
+        context.metrics.to_on.observe(seconds(record.since, now));
+    }
+    if decision.notes.iter().any(|note| note.reason == Reason::SoftPowerOffFailed) {
+        context.metrics.escalations.inc();
+    }
+}
+
+async fn publish(context: &Context, host: &Host, note: &Note) {
+    if let Some(number) = note.once
+        && !context.is_news(&host.uid, &note.about, number)
+    {
+        return;
+    }
+    let object = ObjectReference {
+        api_version: Some("metal3.io/v1alpha1".to_owned()),
+        kind: Some("BareMetalHost".to_owned()),
+        namespace: Some(host.namespace.clone()),
+        name: Some(host.name.clone()),
+        uid: Some(host.uid.clone()),
+        ..ObjectReference::default()
+    };
+    // The action is part of what makes an event another one, and it is bounded.
+    let about: String = note.about.chars().rev().take(60).collect();
+    let about: String = about.chars().rev().collect();
+    let action = if about.is_empty() { "Reboot".to_owned() } else { about };
+    let reason = note.reason.as_str();
+    if note.warning {
+        context.kit.events.warning(&object, reason, &action, &note.text).await;
+    } else {
+        context.kit.events.normal(&object, reason, &action, &note.text).await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,304 @@
+//! The controller's own settings, read into a [`Policy`].
+
+use std::time::Duration;
+
+use api_types::extensions;
+use api_types::metal3::BareMetalHost;
+use api_types::names::capi::WATCH_FILTER;
+use clap::Args;
+use controller_kit::check::{Check, Row};
+use controller_kit::config::{Command, Config, Mistakes};
+use controller_kit::crd::{Field, Needed};
+use controller_kit::run::Needs;
+use kube::core::{Expression, Selector, SelectorExt as _};
+
+/// Name of the binary.
+pub const NAME: &str = "bmo-reboot";
+const SELECTOR_VARIABLE: &str = "FERRITE_HOST_SELECTOR";
+const SELECTOR_HELP: &str = "Labels of the hosts whose power is ours; given as empty (--host-selector=): all hosts \
+    [env: FERRITE_HOST_SELECTOR, where empty counts as not given] [default: ferrite.metal3.io/power=managed]";
+
+/// Flags of this controller. All values are text, so that every mistake is reported at once.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// Labels of the hosts whose power is ours
+    #[arg(long, global = true, help = SELECTOR_HELP)]
+    pub host_selector: Option<String>,
+    /// Ask the bare metal operator to leave provisioned hosts of ours alone, so that power has one writer
+    #[arg(
+        long, env = "FERRITE_TAKEOVER", global = true, default_value = "false",
+        num_args = 0..=1, require_equals = true, default_missing_value = "true"
+    )]
+    pub takeover: String,
+    /// Also maintain spec.online of hosts that are available; their reboot requests are not honoured
+    #[arg(
+        long, env = "FERRITE_MANAGE_AVAILABLE", global = true, default_value = "false",
+        num_args = 0..=1, require_equals = true, default_missing_value = "true"
+    )]
+    pub manage_available: String,
+    /// How long one soft attempt lasts: a hard request waits at most this long for it
+    #[arg(long, env = "FERRITE_SOFT_SLICE", global = true, default_value = "60s")]
+    pub soft_slice: String,
+    /// After this long a machine that does not shut down is cut off
+    #[arg(long, env = "FERRITE_SOFT_TIMEOUT", global = true, default_value = "180s")]
+    pub soft_timeout: String,
+    /// Most calls to Ironic that change power at the same time
+    #[arg(long, env = "FERRITE_POWER_CALLS", global = true, default_value = "32")]
+    pub power_calls: String,
+    /// Most soft attempts under way; each takes one of Ironic's workers for as long as it lasts
+    #[arg(long, env = "FERRITE_SOFT_ATTEMPTS", global = true, default_value = "100")]
+    pub soft_attempts: String,
+    /// How often Ironic is asked for the power of all nodes
+    #[arg(long, env = "FERRITE_POLL_INTERVAL", global = true, default_value = "60s")]
+    pub poll_interval: String,
+    /// URL of the Ironic API; the other variables of the operator's Ironic client are read too
+    #[arg(long, env = "IRONIC_ENDPOINT", global = true, default_value = "")]
+    pub ironic_endpoint: String,
+}
+
+/// How decisions are made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// Labels of the hosts that were handed to us; empty: all.
+    pub selector: Selector,
+    /// Value of Cluster API's watch label, if only hosts with it count.
+    pub watch_filter: Option<String>,
+    /// Whether the operator is asked to leave our hosts alone.
+    pub takeover: bool,
+    /// Whether `spec.online` of available hosts is maintained.
+    pub manage_available: bool,
+    /// Length of one soft attempt.
+    pub soft_slice: Duration,
+    /// Length of all soft attempts together.
+    pub soft_timeout: Duration,
+    /// Power calls at the same time.
+    pub power_calls: usize,
+    /// Soft attempts at the same time.
+    pub soft_attempts: usize,
+    /// Time between two lists of all nodes.
+    pub poll_interval: Duration,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            selector: Expression::Equal(
+                api_types::names::ferrite::POWER.to_owned(),
+                api_types::names::ferrite::POWER_MANAGED.to_owned(),
+            )
+            .into(),
+            watch_filter: None,
+            takeover: false,
+            manage_available: false,
+            soft_slice: Duration::from_secs(60),
+            soft_timeout: Duration::from_secs(180),
+            power_calls: 32,
+            soft_attempts: 100,
+            poll_interval: Duration::from_secs(60),
+        }
+    }
+}
+
+impl Policy {
+    /// Whether the host was handed to us.
+    pub fn selects(&self, host: &BareMetalHost) -> bool {
+        let filtered = match &self.watch_filter {
+            None => true,
+            Some(value) => host.label(WATCH_FILTER) == Some(value),
+        };
+        let none = std::collections::BTreeMap::new();
+        filtered && self.selector.matches(host.metadata.labels.as_ref().unwrap_or(&none))
+    }
+}
+
+impl Options {
+    /// Reads all values; what is wrong goes to `mistakes`.
+    pub fn check(&self, config: &Config, mistakes: &mut Mistakes) -> Policy {
+        let default = Policy::default();
+        let selector = match &self.host_selector {
+            Some(text) => Some(text.clone()),
+            // A chart sets variables to nothing; "all hosts" has to be said, so nothing cannot mean it here.
+            None => std::env::var(SELECTOR_VARIABLE).ok().filter(|text| !text.trim().is_empty()),
+        };
+        let selector = selector.map_or(default.selector, |text| {
+            selector_of(&text).unwrap_or_else(|part| {
+                let expected = format!(
+                    "labels such as a=b, a!=b, a or !a, separated by commas; {part:?} is none"
+                );
+                mistakes.add("--host-selector", &text, expected);
+                Selector::default()
+            })
+        });
+        let yes_or_no = "true or false";
+        let mut number = |flag: &str, text: &str, default: usize| {
+            let read = mistakes.parse(flag, text, "a number above zero", default);
+            if read == 0 {
+                mistakes.add(flag, text, "a number above zero");
+            }
+            read
+        };
+        let power_calls = number("--power-calls", &self.power_calls, default.power_calls);
+        let soft_attempts = number("--soft-attempts", &self.soft_attempts, default.soft_attempts);
+        let soft_slice = mistakes.duration("--soft-slice", &self.soft_slice, default.soft_slice);
+        let soft_timeout =
+            mistakes.duration("--soft-timeout", &self.soft_timeout, default.soft_timeout);
+        for (flag, text, value) in [
+            ("--soft-slice", &self.soft_slice, soft_slice),
+            ("--soft-timeout", &self.soft_timeout, soft_timeout),
+        ] {
+            if value.subsec_nanos() != 0 || value.as_secs() > 3600 {
+                mistakes.add(flag, text, "whole seconds up to an hour: Ironic counts in seconds");
+            }
+        }
+        let poll_interval =
+            mistakes.duration("--poll-interval", &self.poll_interval, default.poll_interval);
+        Policy {
+            selector,
+            watch_filter: config.watch_filter.clone(),
+            takeover: mistakes.parse("--takeover", &self.takeover, yes_or_no, false),
+            manage_available: mistakes.parse(
+                "--manage-available",
+                &self.manage_available,
+                yes_or_no,
+                false,
+            ),
+            soft_slice,
+            soft_timeout,
+            power_calls,
+            soft_attempts,
+            poll_interval,
+        }
+    }
+
+    /// How to reach Ironic. Commands that do not speak to it do not ask for its address.
+    pub fn ironic(
+        &self,
+        command: Option<&Command>,
+        mistakes: &mut Mistakes,
+    ) -> Option<ironic::Settings> {
+        if matches!(command, Some(Command::Crds | Command::ExtendCrd { .. })) {
+            return None;
+        }
+        let endpoint = controller_kit::config::given(&self.ironic_endpoint);
+        ironic::Settings::from_env(endpoint.as_deref())
+            .map_err(|lines| lines.into_iter().for_each(|line| mistakes.note(line)))
+            .ok()
+    }
+}
+
+/// Reads a label selector; the error is the part that is none.
+fn selector_of(text: &str) -> Result<Selector, String> {
+    let mut expressions = Vec::new();
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let is_name = |name: &str| {
+            !name.is_empty()
+                && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c))
+        };
+        let is_value = |value: &str| value.is_empty() || is_name(value);
+        let pair = |sign: &str| {
+            part.split_once(sign).map(|(name, value)| (name.trim(), value.trim().to_owned()))
+        };
+        let (name, expression) = if let Some((name, value)) = pair("!=") {
+            (name, Expression::NotEqual(name.to_owned(), value))
+        } else if let Some((name, value)) = pair("==").or_else(|| pair("=")) {
+            (name, Expression::Equal(name.to_owned(), value))
+        } else if let Some(name) = part.strip_prefix('!') {
+            (name, Expression::DoesNotExist(name.to_owned()))
+        } else {
+            (part, Expression::Exists(part.to_owned()))
+        };
+        let sound = match &expression {
+            Expression::Equal(_, value) | Expression::NotEqual(_, value) => is_value(value),
+            _ => true,
+        };
+        if !is_name(name) || !sound {
+            return Err(part.to_owned());
+        }
+        expressions.push(expression);
+    }
+    Ok(expressions.into_iter().collect())
+}
+
+/// What the controller needs from outside.
+pub fn needs(settings: Option<ironic::Settings>) -> Needs {
+    let checks = settings.into_iter().map(|settings| -> Check {
+        Box::new(|_| Box::pin(async { vec![check_ironic(settings).await] }))
+    });
+    Needs {
+        crds: "",
+        fields: fields(),
+        rules: include_str!("../rules.json"),
+        checks: checks.collect(),
+    }
+}
+
+/// The fields without which nothing is switched: they are the memory of what was promised.
+pub fn fields() -> Vec<Needed> {
+    let ours = extensions().into_iter().filter(|extension| extension.controller == NAME);
+    ours.map(|extension| Needed {
+        crd: extension.crd,
+        versions: extension.versions,
+        field: Some(Field {
+            path: extension.path,
+            property: extension.property,
+            schema: serde_json::to_value(&extension.schema).unwrap_or_default(),
+            replace: extension.replace,
+        }),
+    })
+    .collect()
+}
+
+async fn check_ironic(settings: ironic::Settings) -> Row {
+    let subject = format!("Ironic at {}", settings.endpoint);
+    let result = match ironic::Client::new(settings) {
+        Ok(client) => client.check().await,
+        Err(error) => Err(error),
+    };
+    Row {
+        subject,
+        result: result
+            .map(|version| format!("API {version}, and it takes our credentials"))
+            .map_err(|error| error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_selector_is_read_as_kubectl_reads_it() {
+        let labels = |pairs: &[(&str, &str)]| {
+            pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect()
+        };
+        let matches =
+            |text: &str, pairs: &[(&str, &str)]| selector_of(text).unwrap().matches(&labels(pairs));
+        assert!(matches("a=b", &[("a", "b")]) && !matches("a=b", &[("a", "c")]));
+        assert!(matches("a==b,c", &[("a", "b"), ("c", "")]) && !matches("a=b,c", &[("a", "b")]));
+        assert!(matches("a!=b", &[]) && !matches("a!=b", &[("a", "b")]));
+        assert!(matches("!a", &[]) && !matches("!a", &[("a", "")]));
+        assert!(matches("", &[]) && matches("", &[("x", "y")]));
+        for wrong in ["a=b c", "=b", "a b", "!", "a=(b)"] {
+            assert!(selector_of(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn without_a_word_only_hosts_that_were_handed_over_are_ours() {
+        let mut host =
+            BareMetalHost::new("n", "h", api_types::metal3::BareMetalHostSpec::default());
+        let policy = Policy::default();
+        assert!(!policy.selects(&host));
+        host.metadata.labels =
+            Some([("ferrite.metal3.io/power".to_owned(), "managed".to_owned())].into());
+        assert!(policy.selects(&host));
+    }
+
+    #[test]
+    fn both_stamps_are_needed() {
+        let fields = fields();
+        let names: Vec<_> =
+            fields.iter().filter_map(|it| Some(it.field.as_ref()?.property)).collect();
+        assert_eq!(names, ["lastPoweredOn", "pendingRebootSince"]);
+    }
+}

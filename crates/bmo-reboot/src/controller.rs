@@ -1,0 +1,284 @@
+//! Watches, triggers, and one pass over one host.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use api_types::metal3::{BareMetalHost, CachedHost};
+use controller_kit::{Kit, backoff, run, watch};
+use futures_util::StreamExt as _;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt as _;
+use kube::runtime::controller::Action;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::{Controller, watcher};
+use tokio::sync::mpsc;
+
+use crate::act::act;
+use crate::config::Policy;
+use crate::decide::decide;
+use crate::decision::Again;
+use crate::error::Error;
+use crate::index::{Index, Name};
+use crate::limits::Ironic;
+use crate::metrics::Metrics;
+use crate::observe::{self, Host, Node, NodeSeen, Observed, Pause};
+use crate::poll;
+
+/// A pass waits for Ironic twice at most.
+const DEADLINE: Duration = Duration::from_secs(120);
+/// Up to so many hosts that wait for Ironic ask for themselves; more are looked at by one list for all.
+const ALONE: usize = 8;
+
+/// What every pass shares.
+pub struct Context {
+    /// Handles of the process.
+    pub kit: Kit,
+    /// How decisions are made.
+    pub policy: Policy,
+    /// Ironic.
+    pub ironic: Ironic,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// Hosts by node.
+    pub index: Index,
+    /// Hosts as last seen by the watch.
+    pub hosts: Store<CachedHost>,
+    memory: Mutex<HashMap<Name, Memory>>,
+    triggers: mpsc::UnboundedSender<ObjectRef<CachedHost>>,
+}
+
+/// What this process remembers of a host. All of it can be forgotten: it saves work, or has to be waited for again.
+#[derive(Clone, Debug, Default)]
+struct Memory {
+    uid: String,
+    /// The version after our last write and when the next pass is due: the echo of that write needs none.
+    rests: Option<(String, Option<Instant>)>,
+    off_since: Option<Timestamp>,
+    told: BTreeSet<(String, u64)>,
+    watching: bool,
+    node: String,
+    seen: Option<poll::Digest>,
+}
+
+impl Context {
+    fn memory(&self) -> MutexGuard<'_, HashMap<Name, Memory>> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An object as decisions see it.
+    pub fn view(&self, host: &BareMetalHost) -> Host {
+        let mut host = Host::of(host, &self.policy);
+        let name = (host.namespace.clone(), host.name.clone());
+        let other = self.index.other(&name, &host.node);
+        host.shared_with = other.map(|(namespace, name)| format!("{namespace}/{name}"));
+        host
+    }
+
+    /// Whether a fact about a host was not told by this process before.
+    pub fn is_news(&self, uid: &str, about: &str, number: u64) -> bool {
+        let mut memory = self.memory();
+        let known = memory.values_mut().find(|known| known.uid == uid);
+        known.is_none_or(|known| known.told.insert((about.to_owned(), number)))
+    }
+
+    /// Has a host looked at, whatever is remembered of it.
+    pub fn look_at(&self, host: &Name) {
+        if let Some(known) = self.memory().get_mut(host) {
+            known.rests = None;
+        }
+        let reference = ObjectRef::new(&host.1).within(&host.0);
+        // Nobody listens any more only when the process ends.
+        let _ = self.triggers.send(reference);
+    }
+
+    /// Hosts whose next step is Ironic's.
+    pub fn watching(&self) -> usize {
+        self.memory().values().filter(|known| known.watching).count()
+    }
+
+    /// Whether so many wait that they should be looked at together.
+    pub fn is_crowded(&self) -> bool {
+        self.watching() > ALONE
+    }
+
+    /// Hosts whose node is not as a pass last saw it.
+    pub fn changed(&self, nodes: &HashMap<String, poll::Digest>) -> Vec<Name> {
+        let memory = self.memory();
+        let changed = memory.iter().filter(|(_, known)| {
+            !known.node.is_empty() && nodes.get(&known.node) != known.seen.as_ref()
+        });
+        changed.map(|(name, _)| name.clone()).collect()
+    }
+}
+
+/// Runs the controller until the process ends.
+pub async fn work(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result<(), String> {
+    let client = ironic::Client::new(settings).map_err(|error| error.to_string())?;
+    // All hosts, also those that are nobody's: a host that is taken away from us has to be given back.
+    let watched = watch::namespaced::<CachedHost>(&kit, &watcher::Config::default());
+    let metrics = Metrics::new(&kit.metrics.registry, watched.store.clone())
+        .map_err(|error| format!("Cannot set up metrics: {error}"))?;
+    let (triggers, triggered) = mpsc::unbounded_channel();
+    let context = Arc::new(Context {
+        ironic: Ironic::new(client, &policy),
+        metrics,
+        index: Index::default(),
+        hosts: watched.store.clone(),
+        memory: Mutex::default(),
+        triggers,
+        policy,
+        kit: kit.clone(),
+    });
+    let (indexing, store) = (context.clone(), watched.store.clone());
+    let changes = watched.changes.inspect(move |change| {
+        if let Ok(host) = change {
+            index(&indexing, &store, host);
+        }
+    });
+    let triggered = futures_util::stream::unfold(triggered, async |mut triggered| {
+        triggered.recv().await.map(|host| (host, triggered))
+    });
+    let controller = Controller::for_stream(changes, watched.store).reconcile_on(triggered);
+    let driving = run::drive(&kit, controller, context.clone(), DEADLINE, reconcile, Error::class);
+    tokio::select! {
+        () = driving => {}
+        never = poll::poll(&context) => match never {},
+    }
+    Ok(())
+}
+
+/// Takes notice of a host that appeared, changed or went.
+fn index(context: &Context, store: &Store<CachedHost>, host: &CachedHost) {
+    let name = (host.namespace().unwrap_or_default(), host.name_any());
+    let is_there = store.get(&ObjectRef::from_obj(host)).is_some();
+    let node = is_there.then(|| Host::of(host, &context.policy).node);
+    for other in context.index.update(&name, node.as_deref()) {
+        context.look_at(&other);
+    }
+    if !is_there {
+        context.memory().remove(&name);
+    }
+}
+
+/// One pass over one host.
+pub async fn reconcile(host: Arc<CachedHost>, context: Arc<Context>) -> Result<Action, Error> {
+    let name = (host.namespace().unwrap_or_default(), host.name_any());
+    let cached = Host::of(&host, &context.policy);
+    let was_ours = cached.managed().is_some() || cached.paused == Pause::ByUs;
+    if !cached.selected && !was_ours {
+        return Ok(Action::await_change());
+    }
+    if let Some(left) = resting(&context, &name, &cached.version) {
+        return Ok(left);
+    }
+    // Somebody who writes at the same time is no reason to let a hard request wait.
+    for _ in 0..3 {
+        match pass(&context, &name, &cached).await {
+            Err(Error::Superseded) => {}
+            done => return done,
+        }
+    }
+    pass(&context, &name, &cached).await
+}
+
+/// The rest that our last pass over this very version decided on, if it is not over.
+fn resting(context: &Context, name: &Name, version: &str) -> Option<Action> {
+    let memory = context.memory();
+    let (known, due) = memory.get(name)?.rests.as_ref()?;
+    if known != version {
+        return None;
+    }
+    match due {
+        None => Some(Action::await_change()),
+        Some(due) => {
+            let left = due.checked_duration_since(Instant::now())?;
+            (!left.is_zero()).then(|| Action::requeue(left))
+        }
+    }
+}
+
+async fn pass(context: &Context, name: &Name, cached: &Host) -> Result<Action, Error> {
+    let (namespace, host_name) = (&name.0, &name.1);
+    let client = &context.kit.client;
+    let early = cached.needs_node(&context.policy);
+    // Both at once: somebody waits.
+    let (host, node) = tokio::join!(observe::host(client, namespace, host_name), async {
+        if early {
+            Some(observe::node(&context.ironic, &cached.node, cached.disable_power_off).await)
+        } else {
+            None
+        }
+    });
+    let Some(host) = host?.map(|host| context.view(&host)) else {
+        context.memory().remove(name);
+        return Ok(Action::await_change());
+    };
+    let mut node = match node {
+        Some(node) if host.node == cached.node => node,
+        _ if host.needs_node(&context.policy) => {
+            observe::node(&context.ironic, &host.node, host.disable_power_off).await
+        }
+        _ => NodeSeen::NotAsked,
+    };
+    let now = Timestamp::now();
+    remember(context, name, &host, &mut node, now);
+    let soft_free = context.ironic.soft.has_room(&host.uid, Instant::now());
+    let seen = Observed { host: Some(host), node, soft_free };
+    let decision = decide(&seen, &context.policy, now);
+    tracing::debug!(
+        object.namespace = namespace,
+        object.name = host_name,
+        reason = decision.reason.as_str(),
+        call = ?decision.call,
+        again = ?decision.again,
+        "Decided"
+    );
+    let Some(host) = &seen.host else { return Ok(Action::await_change()) };
+    let done = act(context, host, &seen.node, decision).await?;
+    let watching = done.again == Again::Watch;
+    let wait = match done.again {
+        Again::Now => Some(Duration::ZERO),
+        Again::After(wait) => Some(spread(wait)),
+        // The poll tells those that wait in a crowd.
+        Again::Watch if context.is_crowded() => Some(spread(Duration::from_secs(20))),
+        Again::Watch => Some(spread(Duration::from_millis(700))),
+        Again::OnChange => None,
+    };
+    if let Some(known) = context.memory().get_mut(name) {
+        known.watching = watching;
+        known.rests = Some((done.version, wait.map(|wait| Instant::now() + wait)));
+    }
+    Ok(wait.map_or_else(Action::await_change, Action::requeue))
+}
+
+/// A quarter more at most, so that hosts that failed together do not come back together.
+fn spread(wait: Duration) -> Duration {
+    wait.mul_f64(1.0 + backoff::random_unit() / 4.0)
+}
+
+/// Remembers the reading, and adds to it what earlier ones showed.
+fn remember(context: &Context, name: &Name, host: &Host, node: &mut NodeSeen, now: Timestamp) {
+    let mut memory = context.memory();
+    let known = memory.entry(name.clone()).or_default();
+    if known.uid != host.uid {
+        *known = Memory { uid: host.uid.clone(), ..Memory::default() };
+    }
+    let odd: BTreeSet<(String, u64)> =
+        host.requests.odd().map(|(key, value)| (key.to_owned(), value)).collect();
+    known.told.retain(|told| odd.contains(told));
+    known.rests = None;
+    known.node = if matches!(node, NodeSeen::NotAsked) { String::new() } else { host.node.clone() };
+    known.seen = None;
+    if let NodeSeen::Seen(Node { power, target, last_error, off_since, .. }) = node {
+        known.seen = Some(poll::Digest::new(*power, *target, last_error.as_deref()));
+        let off = *power == ironic::Power::Off && target.is_none();
+        known.off_since = off.then(|| known.off_since.unwrap_or(now));
+        *off_since = known.off_since;
+        if target.is_none() {
+            context.ironic.soft.free(&host.uid);
+        }
+    } else {
+        known.off_since = None;
+    }
+}

@@ -1,0 +1,251 @@
+//! A decision while it is being made. It starts with what every pass brings up to date and leaves out what is already so.
+
+use std::collections::BTreeMap;
+
+use api_types::metal3::ErrorType;
+use k8s_openapi::jiff::Timestamp;
+
+use crate::decide::Case;
+use crate::decision::{Again, Call, Change, Decision, Note};
+use crate::observe::Trouble;
+use crate::record::{Managed, Reason, Record};
+use crate::requests::named;
+
+pub(crate) struct Draft<'a> {
+    host: &'a crate::observe::Host,
+    record: Option<Record>,
+    now: Timestamp,
+    annotations: BTreeMap<String, Option<String>>,
+    status: Change,
+    call: Option<Call>,
+    notes: Vec<Note>,
+    rebooting: bool,
+    /// That the pass only found the host not to be ours: such a pass writes nothing about power.
+    refused: bool,
+}
+
+impl<'a> Draft<'a> {
+    /// A draft that knows nothing of the node.
+    pub(crate) fn unseen(case: &Case<'a>) -> Self {
+        Self {
+            host: case.host,
+            record: case.record.clone(),
+            now: case.now,
+            annotations: BTreeMap::new(),
+            status: Change::default(),
+            call: None,
+            notes: Vec::new(),
+            rebooting: case.host.in_cycle() && !case.online_only(),
+            refused: false,
+        }
+    }
+
+    /// A draft that brings up to date what the node shows.
+    pub(crate) fn new(case: &Case<'a>) -> Self {
+        let mut draft = Self::unseen(case);
+        let seen = if case.is_off() {
+            Some(false)
+        } else if case.is_on() {
+            Some(true)
+        } else {
+            None
+        };
+        draft.status.powered_on = seen.filter(|on| *on != case.host.powered_on);
+        if case.online_only() {
+            draft.managed(true, Reason::OnlineOnly, "spec.online is maintained");
+        } else {
+            draft.managed(true, Reason::Managed, "spec.online and reboot requests are carried out");
+        }
+        draft.refused = false;
+        for (key, value) in case.host.requests.odd() {
+            draft.notes.push(Note {
+                warning: true,
+                reason: Reason::InvalidRequest,
+                about: key.to_owned(),
+                text: format!(
+                    "the value of {key} is not understood and counts as soft: write {{\"mode\": \"soft\"}} or {{\"mode\": \"hard\"}}"
+                ),
+                once: Some(value),
+            });
+        }
+        draft
+    }
+
+    /// A decision that changes nothing.
+    pub(crate) fn untouched(case: &Case<'a>, reason: Reason, again: Again) -> Decision {
+        Self::unseen(case).finish(reason, again)
+    }
+
+    /// Whether the host's power is ours. When it is not, nothing that was found out about power is written either.
+    pub(crate) fn managed(&mut self, managed: bool, reason: Reason, message: &str) {
+        let managed = Managed { managed, reason, message: message.to_owned() };
+        self.refused = !managed.managed;
+        if self.refused {
+            self.status.powered_on = None;
+            self.notes.clear();
+        }
+        let known = self.host.managed();
+        let repeated = known.as_ref().is_some_and(|known| known.reason == managed.reason);
+        // Host and node names may change in the text without news for anybody.
+        if !managed.managed && !repeated && is_for_people(managed.reason) {
+            self.warn(managed.reason, message);
+        }
+        self.status.managed = (known.as_ref() != Some(&managed)).then_some(managed);
+    }
+
+    /// Sets or removes an annotation.
+    pub(crate) fn annotate(&mut self, key: &str, value: Option<&str>) {
+        self.annotations.insert(key.to_owned(), value.map(str::to_owned));
+    }
+
+    /// A request is accepted; a new cycle begins without the failures of an older one.
+    pub(crate) fn accept<'k>(&mut self, pending: Timestamp, keys: impl Iterator<Item = &'k str>) {
+        self.status.pending = Some(pending);
+        self.rebooting = true;
+        self.record = None;
+        self.no_trouble();
+        self.tell(Reason::RequestAccepted, &format!("A reboot was asked for by {}", named(keys)));
+    }
+
+    /// The host is about to be switched on.
+    pub(crate) fn stamp_on(&mut self, last: Timestamp) {
+        self.status.last = Some(last);
+    }
+
+    /// Both stamps go.
+    pub(crate) fn clear_stamps(&mut self, stamped: bool) {
+        self.status.clear_stamps = stamped;
+    }
+
+    /// What to ask of Ironic.
+    pub(crate) fn call(&mut self, call: Call) {
+        self.call = Some(call);
+    }
+
+    /// How far it has come. As long as that stays the same, so does its time; a new message alone is written too.
+    pub(crate) fn record(&mut self, rebooting: bool, reason: Reason, hard: bool, message: &str) {
+        self.exact_record(rebooting, reason, hard, message.to_owned());
+    }
+
+    /// A step between Ironic and us, worded so that it is remembered whether the power is to be cut.
+    pub(crate) fn phase(&mut self, reason: Reason, hard: bool, message: &str) {
+        let message = Record::wording(hard, message);
+        self.exact_record(self.rebooting, reason, hard, message);
+    }
+
+    pub(crate) fn exact_record(
+        &mut self,
+        rebooting: bool,
+        reason: Reason,
+        hard: bool,
+        message: String,
+    ) {
+        let known = self.record.as_ref();
+        let same = known.filter(|known| known.reason == reason);
+        let since = same.map_or(self.now, |known| known.since);
+        let record = Record { rebooting, reason, since, hard, message };
+        self.status.record = (known != Some(&record)).then_some(record);
+    }
+
+    /// It cannot go on for now. Why is written once: the wording of a network's failures changes with every try.
+    pub(crate) fn waiting(&mut self, reason: Reason, why: &str) {
+        let known = self.record.as_ref();
+        let hard = known.is_some_and(|known| known.reason.is_phase() && known.hard);
+        let repeated = known.is_some_and(|known| known.reason == reason);
+        if !repeated {
+            let rebooting = self.rebooting || known.is_some_and(|known| known.rebooting);
+            let message = Record::wording(hard, &format!("waits: {why}"));
+            self.exact_record(rebooting, reason, hard, message);
+        }
+    }
+
+    /// Ironic did not take a call. `clean`: the node showed no failure before it, so what was written ahead of the call
+    /// tells of no other one.
+    pub(crate) fn not_taken(&mut self, call: Call, clean: bool, reason: Reason, why: &str) {
+        let ahead = match call {
+            Call::SoftOff(_) if clean => Some(Reason::SoftPowerOff),
+            Call::HardOff if clean => Some(Reason::HardPowerOff),
+            Call::On if clean => Some(Reason::PoweringOn),
+            Call::Reset | Call::SoftReset(_) => Some(Reason::Restarting),
+            _ => None,
+        };
+        let waits = self.record.as_ref().is_none_or(|known| {
+            use Reason::{IronicUnreachable, NodeBusy, PoweredOff, RequestAccepted};
+            Some(known.reason) == ahead
+                || matches!(
+                    known.reason,
+                    RequestAccepted | NodeBusy | IronicUnreachable | PoweredOff
+                )
+        });
+        if waits {
+            self.waiting(reason, why);
+        }
+    }
+
+    /// Ironic could not change the power. Gives how often in a row that was.
+    pub(crate) fn failed(&mut self, off: bool, problem: &str) -> i64 {
+        let known = &self.host.trouble;
+        let ours = known.kind.as_ref().is_none_or(|kind| *kind == ErrorType::PowerManagement);
+        let count = if known.kind.is_some() && ours { known.count.max(0) + 1 } else { 1 };
+        if ours {
+            let kind = Some(ErrorType::PowerManagement);
+            self.status.trouble = Some(Some(Trouble { kind, count, message: problem.to_owned() }));
+        }
+        let repeated =
+            self.record.as_ref().is_some_and(|known| known.reason == Reason::PowerFailed);
+        // A failure that is repeated is a new one: its time starts anew.
+        self.record = None;
+        self.phase(Reason::PowerFailed, off, &format!("failed: {problem}"));
+        if !repeated && count == 1 {
+            self.warn(Reason::PowerFailed, problem);
+        }
+        count
+    }
+
+    /// The power is as it should be, so a failure of ours is over. Failures of others are theirs.
+    pub(crate) fn no_trouble(&mut self) {
+        if self.host.trouble.kind == Some(ErrorType::PowerManagement) {
+            self.status.trouble = Some(None);
+        }
+    }
+
+    /// A soft attempt did not do.
+    pub(crate) fn escalated(&mut self, problem: Option<&str>) {
+        let problem = problem.unwrap_or("it did not stop in time");
+        self.warn(
+            Reason::SoftPowerOffFailed,
+            &format!("a soft power-off did not do, the power is cut: {problem}"),
+        );
+    }
+
+    /// Whether everybody can see in the status that the host is off.
+    pub(crate) fn shows_off(&self) -> bool {
+        self.status.powered_on.is_none() && !self.host.powered_on
+    }
+
+    /// An event that something goes as it should.
+    pub(crate) fn tell(&mut self, reason: Reason, text: &str) {
+        self.note(false, reason, text);
+    }
+
+    /// An event that a person should look at.
+    pub(crate) fn warn(&mut self, reason: Reason, text: &str) {
+        self.note(true, reason, text);
+    }
+
+    fn note(&mut self, warning: bool, reason: Reason, text: &str) {
+        let (about, text) = (String::new(), text.to_owned());
+        self.notes.push(Note { warning, reason, about, text, once: None });
+    }
+
+    /// The decision.
+    pub(crate) fn finish(self, reason: Reason, again: Again) -> Decision {
+        let Self { annotations, status, call, notes, .. } = self;
+        Decision { reason, annotations, status, call, notes, again }
+    }
+}
+
+/// Most hosts that are not ours are so by somebody's wish; these are not.
+fn is_for_people(reason: Reason) -> bool {
+    matches!(reason, Reason::NodeNotFound | Reason::NodeShared)
+}

@@ -1,0 +1,299 @@
+//! All reads: a host and its node as they are now, as plain data.
+
+use api_types::condition::Condition;
+use api_types::metal3::{BareMetalHost, ErrorType, OperationalStatus, ProvisioningState};
+use api_types::names::ferrite::PAUSED_BY_BMO_REBOOT;
+use api_types::names::metal3::PAUSED;
+use ironic::{Class, Detail, Power};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
+use kube::{Api, Client};
+
+use crate::config::Policy;
+use crate::error::{Error, asked};
+use crate::limits::Ironic;
+use crate::record::{Managed, Record};
+use crate::requests::Requests;
+
+/// What one pass knows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observed {
+    /// The host; nothing when it does not exist.
+    pub host: Option<Host>,
+    /// Its node.
+    pub node: NodeSeen,
+    /// Whether another soft power-off may be under way now.
+    pub soft_free: bool,
+}
+
+/// A host, as far as decisions depend on it.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "so many independent facts")]
+pub struct Host {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Identity: another host of the same name has another one.
+    pub uid: String,
+    /// The version that all writes of this pass insist on.
+    pub version: String,
+    /// Generation of the spec.
+    pub generation: i64,
+    /// Whether it was handed to us.
+    pub selected: bool,
+    /// Whether the operator is to leave it alone, and who said so.
+    pub paused: Pause,
+    /// Whether it is, or is to be, taken out of Ironic.
+    pub detached: bool,
+    /// Whether its deletion was asked for.
+    pub deleting: bool,
+    /// How far installing it has come.
+    pub state: ProvisioningState,
+    /// Whether there are credentials of its management controller.
+    pub credentials: bool,
+    /// Whether it should be on.
+    pub online: bool,
+    /// Whether it must never be switched off.
+    pub disable_power_off: bool,
+    /// Whether something else is to be installed than is, which only the operator can do.
+    pub needs_operator: bool,
+    /// Name or identity of its node.
+    pub node: String,
+    /// Another host that names the same node.
+    pub shared_with: Option<String>,
+    /// Who asks for what.
+    pub requests: Requests,
+    /// What its status says about power.
+    pub powered_on: bool,
+    /// Stamp of the last accepted request.
+    pub pending: Option<Timestamp>,
+    /// Stamp of the last time it was switched on.
+    pub last: Option<Timestamp>,
+    /// What its status says about failures.
+    pub trouble: Trouble,
+    /// All its conditions, ours among them.
+    pub conditions: Vec<Condition>,
+}
+
+/// Who asked the operator to leave a host alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pause {
+    /// Nobody.
+    No,
+    /// We did, so that there is one writer of power.
+    ByUs,
+    /// Somebody else, and that is for us too.
+    ByOthers,
+}
+
+/// The failure that a host's status shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Trouble {
+    /// Its type.
+    pub kind: Option<ErrorType>,
+    /// How often in a row.
+    pub count: i64,
+    /// What happened.
+    pub message: String,
+}
+
+/// What is known about a node.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NodeSeen {
+    /// Ironic was not asked: nothing depends on it.
+    NotAsked,
+    /// Ironic has no such node.
+    Missing,
+    /// Ironic gave no answer.
+    Unanswered {
+        /// Whether that has been so for others too, and will be for a while.
+        lasting: bool,
+        /// Why, and what to do about it.
+        problem: String,
+    },
+    /// As Ironic sees it.
+    Seen(Node),
+}
+
+/// A node, as far as decisions depend on it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Its power.
+    pub power: Power,
+    /// What its power is being changed to.
+    pub target: Option<Target>,
+    /// Why Ironic would refuse a change of power now.
+    pub engaged: Option<String>,
+    /// What went wrong last. Ironic clears it when it takes a change of power.
+    pub last_error: Option<String>,
+    /// Whether Ironic refuses to switch it off.
+    pub disable_power_off: bool,
+    /// When Ironic last wrote something about it; read only where power must not be switched off.
+    pub changed: Option<String>,
+    /// Since when every reading of this process has shown it off.
+    pub off_since: Option<Timestamp>,
+}
+
+/// What a power is being changed to. Ironic shows a soft power-off as off, and a reset as on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// On.
+    On,
+    /// Off.
+    Off,
+}
+
+impl Host {
+    /// Takes what matters from an object.
+    pub fn of(host: &BareMetalHost, policy: &Policy) -> Self {
+        let ObjectMeta { namespace, name, uid, resource_version, generation, .. } =
+            host.metadata.clone();
+        let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
+        let status = host.status.clone().unwrap_or_default();
+        let provisioning = &status.provisioning;
+        let node = if provisioning.id.is_empty() {
+            // The name under which the operator registers a node.
+            format!("{namespace}~{name}")
+        } else {
+            provisioning.id.clone()
+        };
+        let image = |image: &Option<api_types::metal3::Image>| {
+            image.as_ref().map(|image| image.url.clone()).unwrap_or_default()
+        };
+        let deploy = |deploy: &Option<api_types::metal3::CustomDeploy>| {
+            deploy.as_ref().map(|deploy| deploy.method.clone()).unwrap_or_default()
+        };
+        let other_image = image(&host.spec.image) != image(&provisioning.image)
+            || deploy(&host.spec.custom_deploy) != deploy(&provisioning.custom_deploy);
+        Self {
+            uid: uid.unwrap_or_default(),
+            version: resource_version.unwrap_or_default(),
+            generation: generation.unwrap_or_default(),
+            selected: policy.selects(host),
+            paused: match host.annotation(PAUSED) {
+                None => Pause::No,
+                Some(PAUSED_BY_BMO_REBOOT) => Pause::ByUs,
+                Some(_) => Pause::ByOthers,
+            },
+            detached: host.is_detached(),
+            deleting: host.metadata.deletion_timestamp.is_some(),
+            state: provisioning.state.clone(),
+            credentials: host.power_operations_supported(),
+            online: host.spec.online,
+            disable_power_off: host.spec.disable_power_off.unwrap_or(false),
+            needs_operator: provisioning.state == ProvisioningState::Provisioned && other_image,
+            node,
+            shared_with: None,
+            requests: Requests::of(host.reboot_requests()),
+            powered_on: status.powered_on,
+            pending: provisioning.pending_reboot_since.as_ref().map(|time| time.0),
+            last: provisioning.last_powered_on.as_ref().map(|time| time.0),
+            trouble: Trouble {
+                // An error that the operator has not named is none of ours either.
+                kind: status.error_type.or_else(|| {
+                    let other = status.operational_status == OperationalStatus::Error;
+                    other.then(|| ErrorType::Other(String::new()))
+                }),
+                count: status.error_count,
+                message: status.error_message,
+            },
+            conditions: status.conditions,
+            namespace,
+            name,
+        }
+    }
+
+    /// How far a reboot has come.
+    pub fn record(&self) -> Option<Record> {
+        Record::of(&self.conditions)
+    }
+
+    /// Whether we said that its power is ours.
+    pub fn managed(&self) -> Option<Managed> {
+        Managed::of(&self.conditions)
+    }
+
+    /// Whether a reboot was accepted and the host was not switched on since. Stamps are compared with each other only:
+    /// clocks differ.
+    pub fn in_cycle(&self) -> bool {
+        match (self.pending, self.last) {
+            (None, _) => false,
+            (Some(_), None) => true,
+            (Some(pending), Some(last)) => pending > last,
+        }
+    }
+
+    /// Whether any decision about it depends on its node.
+    pub fn needs_node(&self, policy: &Policy) -> bool {
+        let ours = self.selected || self.paused == Pause::ByUs;
+        let managed = self.state.is_provisioned()
+            || (policy.manage_available && self.state.is_available())
+            || self.paused == Pause::ByUs;
+        ours && managed && self.paused != Pause::ByOthers && self.credentials
+    }
+}
+
+impl Node {
+    /// Takes what matters from Ironic's answer.
+    pub fn of(node: &ironic::Node) -> Self {
+        let set = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        let target = set(&node.target_power_state).map(|target| match target.as_str() {
+            "power on" | "rebooting" | "soft rebooting" => Target::On,
+            _ => Target::Off,
+        });
+        let state = set(&node.provision_state).unwrap_or_default();
+        let working = ["cleaning", "clean wait", "deploying", "servicing", "service wait"];
+        let engaged = working.contains(&state.as_str()).then(|| format!("it is {state}"));
+        Self {
+            power: node.power(),
+            target,
+            engaged,
+            last_error: set(&node.last_error),
+            disable_power_off: node.disable_power_off.unwrap_or(false),
+            changed: set(&node.updated_at),
+            off_since: None,
+        }
+    }
+}
+
+const FIELDS: Detail = Detail::Fields(&[
+    "uuid",
+    "power_state",
+    "target_power_state",
+    "provision_state",
+    "target_provision_state",
+    "last_error",
+    "disable_power_off",
+]);
+
+/// Reads the host.
+pub async fn host(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<BareMetalHost>, Error> {
+    let api: Api<BareMetalHost> = Api::namespaced(client.clone(), namespace);
+    asked("read the host", api.get_opt(name)).await
+}
+
+/// Reads the node. `with_time` also reads when it last changed, which costs Ironic more.
+pub async fn node(ironic: &Ironic, id: &str, with_time: bool) -> NodeSeen {
+    if let Some(problem) = ironic.breaker.is_open() {
+        return NodeSeen::Unanswered { lasting: true, problem };
+    }
+    let detail = |full: bool| if full { Detail::Full } else { FIELDS };
+    let mut answer = ironic.client.node(id, detail(with_time)).await;
+    if !with_time && answer.as_ref().is_ok_and(|node| node.disable_power_off == Some(true)) {
+        answer = ironic.client.node(id, detail(true)).await;
+    }
+    ironic.breaker.note(answer.as_ref().err());
+    match answer {
+        Ok(node) => NodeSeen::Seen(Node::of(&node)),
+        Err(error) if error.class() == Class::NotFound => NodeSeen::Missing,
+        Err(error) => {
+            let lasting = ironic.breaker.is_open().is_some();
+            NodeSeen::Unanswered { lasting, problem: error.to_string() }
+        }
+    }
+}

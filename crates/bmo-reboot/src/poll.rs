@@ -1,0 +1,102 @@
+//! One list of all nodes for all hosts. It decides nothing: it only says which hosts are to be looked at.
+
+use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::convert::Infallible;
+use std::hash::{Hash as _, Hasher as _};
+use std::time::Duration;
+
+use ironic::{Detail, Error, NodeQuery, Power};
+
+use crate::controller::Context;
+use crate::observe::{Node, Target};
+
+const CONDITION: &str = "ironic";
+/// How soon an Ironic that did not answer is asked again.
+const AGAIN: Duration = Duration::from_secs(5);
+/// How often all nodes are looked at while many hosts wait for a change.
+const CROWDED: Duration = Duration::from_secs(2);
+/// How often it is looked whether many hosts wait.
+const GLANCE: Duration = Duration::from_millis(500);
+const FIELDS: Detail =
+    Detail::Fields(&["uuid", "name", "power_state", "target_power_state", "last_error"]);
+
+/// What a change of a node is recognised by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digest {
+    power: u8,
+    target: Option<Target>,
+    error: u64,
+}
+
+impl Digest {
+    /// Of a node as it was read.
+    pub fn new(power: Power, target: Option<Target>, error: Option<&str>) -> Self {
+        let mut hasher = DefaultHasher::new();
+        error.hash(&mut hasher);
+        let power = match power {
+            Power::On => 1,
+            Power::Off => 2,
+            Power::Unknown => 0,
+        };
+        Self { power, target, error: hasher.finish() }
+    }
+}
+
+/// Polls for as long as the process lives. A process that may not act only looks whether it could.
+pub async fn poll(context: &Context) -> Infallible {
+    let readiness = &context.kit.readiness;
+    readiness.not_ready(CONDITION, "Ironic was not asked yet");
+    let mut checked = false;
+    loop {
+        let acts = context.kit.may_act();
+        let result = if checked && acts { look(context).await } else { check(context).await };
+        context.metrics.ironic_reachable.set(i64::from(result.is_ok()));
+        match &result {
+            Ok(()) => readiness.ready(CONDITION),
+            Err(error) => {
+                context.metrics.ironic_errors.with_label_values(&[error.class().as_str()]).inc();
+                readiness.not_ready(CONDITION, &error.to_string());
+            }
+        }
+        checked = result.is_ok();
+        let interval = if checked { context.policy.poll_interval } else { AGAIN };
+        wait(context, interval).await;
+    }
+}
+
+/// Waits for the next list, which comes sooner while many hosts wait for Ironic.
+async fn wait(context: &Context, interval: Duration) {
+    let start = tokio::time::Instant::now();
+    loop {
+        tokio::time::sleep(GLANCE).await;
+        let due = if context.is_crowded() { CROWDED.min(interval) } else { interval };
+        if start.elapsed() >= due {
+            return;
+        }
+    }
+}
+
+async fn check(context: &Context) -> Result<(), Error> {
+    context.ironic.client.check().await.map(drop)
+}
+
+async fn look(context: &Context) -> Result<(), Error> {
+    let query = NodeQuery { detail: FIELDS, ..NodeQuery::default() };
+    let mut pages = context.ironic.client.nodes(query);
+    let mut nodes = HashMap::new();
+    while let Some(page) = pages.next().await? {
+        for node in page {
+            let Node { power, target, last_error, .. } = Node::of(&node);
+            let digest = Digest::new(power, target, last_error.as_deref());
+            if let Some(name) = node.name {
+                nodes.insert(name, digest);
+            }
+            nodes.insert(node.uuid, digest);
+        }
+    }
+    for host in context.changed(&nodes) {
+        context.look_at(&host);
+    }
+    Ok(())
+}

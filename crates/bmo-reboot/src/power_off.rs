@@ -1,0 +1,135 @@
+//! The way to off, step by step: softly in slices, then hard, again and again if need be. And the one reset of a machine
+//! that must not be switched off.
+
+use std::time::Duration;
+
+use api_types::names::metal3::REBOOT;
+
+use crate::decide::{BUSY, CONFIRM, Case, last_stamp, off_delay, still_waiting};
+use crate::decision::{Again, Call, Decision};
+use crate::draft::Draft;
+use crate::observe::Node;
+use crate::record::{Reason, Record};
+use crate::requests::Request;
+
+/// One step closer to off: wait, ask the operating system, or cut the power.
+pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Decision {
+    let record = case.record.as_ref();
+    let any_hard = case.host.in_cycle() && case.requests().any(Request::is_hard);
+    let was_hard = record.is_some_and(|record| record.reason.is_phase() && record.hard);
+    if node.target.is_some() {
+        if record.is_none() {
+            draft.phase(Reason::RequestAccepted, any_hard, "waits for a change that is under way");
+        }
+        return draft.finish(Reason::RequestAccepted, Again::Watch);
+    }
+    if case.is(Reason::SoftPowerOff) && case.seems_off() && node.last_error.is_none() {
+        return draft.finish(Reason::SoftPowerOff, Again::After(CONFIRM));
+    }
+    if let Some(why) = &node.engaged {
+        draft.waiting(Reason::NodeBusy, why);
+        return draft.finish(Reason::NodeBusy, Again::After(BUSY));
+    }
+    let exhausted = record.is_some_and(|record| is_exhausted(case, record, node));
+    if any_hard || was_hard || exhausted {
+        return cut(case, draft, node, exhausted);
+    }
+    if !case.soft_free {
+        draft.waiting(Reason::RequestAccepted, "as many soft attempts as may be are under way");
+        return draft.finish(Reason::RequestAccepted, Again::After(BUSY));
+    }
+    let spent = record.filter(|record| record.reason == Reason::SoftPowerOff);
+    let used = spent.map_or(Duration::ZERO, |record| case.age(record.since));
+    let left = case.policy.soft_timeout.saturating_sub(used);
+    // Written ahead only where the failure that the node shows cannot be taken for the one of this attempt.
+    if node.last_error.is_none() && spent.is_none() {
+        draft.phase(Reason::SoftPowerOff, false, "by asking the operating system");
+    } else if record.is_none() {
+        draft.phase(Reason::RequestAccepted, false, "is next, by asking the operating system");
+    }
+    draft.call(Call::SoftOff(left.min(case.policy.soft_slice).max(Duration::from_secs(1))));
+    draft.finish(Reason::SoftPowerOff, Again::Watch)
+}
+
+/// Whether the soft attempt that this record tells of has had its chance.
+fn is_exhausted(case: &Case<'_>, record: &Record, node: &Node) -> bool {
+    let spent = case.age(record.since);
+    let failed_early =
+        node.last_error.is_some() && spent + Duration::from_secs(1) < case.policy.soft_slice;
+    // An attempt of less than a second is none.
+    let over = spent + Duration::from_secs(1) > case.policy.soft_timeout;
+    record.reason == Reason::SoftPowerOff && (over || failed_early)
+}
+
+/// Cuts the power, again and again if need be.
+fn cut(case: &Case<'_>, mut draft: Draft<'_>, node: &Node, exhausted: bool) -> Decision {
+    let failed = case.is(Reason::HardPowerOff).then_some(node.last_error.as_ref()).flatten();
+    if let Some(problem) = failed {
+        let delay = draft.failed(true, problem);
+        return draft.finish(Reason::PowerFailed, Again::After(off_delay(delay)));
+    }
+    if let Some(wait) = still_waiting(case, off_delay(case.host.trouble.count)) {
+        return draft.finish(Reason::PowerFailed, Again::After(wait));
+    }
+    if exhausted {
+        draft.escalated(node.last_error.as_deref());
+    }
+    if node.last_error.is_none() {
+        draft.phase(Reason::HardPowerOff, true, "was asked of Ironic");
+    } else if !case.record.as_ref().is_some_and(|record| record.hard) {
+        draft.phase(Reason::RequestAccepted, true, "is next");
+    }
+    draft.call(Call::HardOff);
+    draft.finish(Reason::HardPowerOff, Again::Watch)
+}
+
+/// One reset for a stamp, never an off. The node's own time of change tells whether Ironic took a call whose answer
+/// was lost.
+pub(crate) fn reset(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Decision {
+    let record = case.record.as_ref();
+    let asked = record.filter(|record| record.reason == Reason::Restarting);
+    let hard = case.requests().any(Request::is_hard)
+        || record.is_some_and(|record| record.reason.is_phase() && record.hard);
+    match asked {
+        Some(record) if !record.is_untouched(node.changed.as_deref()) => {
+            if let (None, Some(problem)) = (node.target, &node.last_error) {
+                let delay = draft.failed(true, problem);
+                return draft.finish(Reason::PowerFailed, Again::After(off_delay(delay)));
+            }
+            was_reset(case, &mut draft);
+            return draft.finish(Reason::Restarting, Again::Watch);
+        }
+        _ if node.target.is_some() => return draft.finish(Reason::Restarting, Again::Watch),
+        _ => {}
+    }
+    if let Some(why) = &node.engaged {
+        draft.waiting(Reason::NodeBusy, why);
+        return draft.finish(Reason::NodeBusy, Again::After(BUSY));
+    }
+    if let Some(wait) = still_waiting(case, off_delay(case.host.trouble.count)) {
+        return draft.finish(Reason::PowerFailed, Again::After(wait));
+    }
+    let message = Record::restart_message(hard, node.changed.as_deref());
+    draft.exact_record(true, Reason::Restarting, hard, message);
+    draft.call(if hard { Call::Reset } else { Call::SoftReset(case.policy.soft_timeout) });
+    draft.finish(Reason::Restarting, Again::Watch)
+}
+
+/// Ironic has taken the reset: the requests are answered as far as they can be.
+pub(crate) fn was_reset(case: &Case<'_>, draft: &mut Draft<'_>) {
+    if case.host.requests.has_plain() {
+        draft.annotate(REBOOT, None);
+    }
+    draft.stamp_on(last_stamp(case));
+    draft.no_trouble();
+    let holds: Vec<&str> = case.holds().collect();
+    if holds.is_empty() {
+        draft.record(true, Reason::PoweringOn, false, "The machine is being reset");
+    } else {
+        draft.exact_record(false, Reason::HoldUnsupported, false, Record::served_message(&holds));
+        draft.warn(
+            Reason::HoldUnsupported,
+            "the machine must not be switched off, so it cannot be held off",
+        );
+    }
+}

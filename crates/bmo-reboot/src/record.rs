@@ -1,0 +1,321 @@
+//! What is kept in a host's conditions: why something is as it is, and how far a reboot has come.
+//!
+//! The condition `Rebooting` is our memory: it survives restarts and is read back by the next pass.
+
+use api_types::condition::{Condition, find};
+use api_types::names::ferrite::{CONDITION_POWER_MANAGED, CONDITION_REBOOTING};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+
+/// Why: the one list of words that conditions, events, logs and metrics share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// The host does not exist (any more).
+    Gone,
+    /// The bare metal operator has not looked at the host yet.
+    NotLookedAt,
+    /// The host was not handed to us.
+    NotSelected,
+    /// The host is being deleted.
+    Deleting,
+    /// Somebody asked everybody to leave the host alone.
+    Paused,
+    /// The host is taken out of Ironic.
+    Detached,
+    /// Nobody gave credentials of the management controller.
+    NoCredentials,
+    /// No operating system of a consumer runs on the host.
+    NotProvisioned,
+    /// The host was deprovisioned: its requests and stamps go.
+    Deprovisioned,
+    /// Another host names the same node.
+    NodeShared,
+    /// Ironic has no such node.
+    NodeNotFound,
+    /// Ironic does not answer, or not to us.
+    IronicUnreachable,
+    /// The operator was asked to leave the power of the host to us.
+    TakenOver,
+    /// The operator may have the host back.
+    HandedBack,
+    /// All of the host's power is ours.
+    Managed,
+    /// Only `spec.online` is ours: the host is available.
+    OnlineOnly,
+    /// A reboot was stamped; nothing was asked of Ironic that it has taken.
+    RequestAccepted,
+    /// The operating system was asked to shut down.
+    SoftPowerOff,
+    /// The power is being cut.
+    HardPowerOff,
+    /// A machine that must not be switched off is being reset.
+    Restarting,
+    /// Ironic could not change the power.
+    PowerFailed,
+    /// Ironic is busy with the node.
+    NodeBusy,
+    /// The host is off; what comes next is about to happen.
+    PoweredOff,
+    /// Keyed requests keep the host off.
+    HeldOff,
+    /// The host stays off because `spec.online` is false.
+    Offline,
+    /// The host is being switched on.
+    PoweringOn,
+    /// A machine that must not be switched off cannot be held off.
+    HoldUnsupported,
+    /// The reboot is over.
+    Completed,
+    /// Everything is as it should be.
+    AtRest,
+    /// Ironic does not know the power state.
+    PowerUnknown,
+    /// A soft power-off did not do, so a hard one follows.
+    SoftPowerOffFailed,
+    /// A request's value is not understood and counts as soft.
+    InvalidRequest,
+}
+
+/// Reasons and their words, which must never change: they are read back.
+const WORDS: [(Reason, &str); 31] = [
+    (Reason::Gone, "Gone"),
+    (Reason::NotLookedAt, "NotLookedAt"),
+    (Reason::NotSelected, "NotSelected"),
+    (Reason::Deleting, "Deleting"),
+    (Reason::Paused, "Paused"),
+    (Reason::Detached, "Detached"),
+    (Reason::NoCredentials, "NoCredentials"),
+    (Reason::NotProvisioned, "NotProvisioned"),
+    (Reason::Deprovisioned, "Deprovisioned"),
+    (Reason::NodeShared, "NodeShared"),
+    (Reason::NodeNotFound, "NodeNotFound"),
+    (Reason::IronicUnreachable, "IronicUnreachable"),
+    (Reason::TakenOver, "TakenOver"),
+    (Reason::HandedBack, "HandedBack"),
+    (Reason::Managed, "Managed"),
+    (Reason::OnlineOnly, "OnlineOnly"),
+    (Reason::RequestAccepted, "RequestAccepted"),
+    (Reason::SoftPowerOff, "SoftPowerOff"),
+    (Reason::HardPowerOff, "HardPowerOff"),
+    (Reason::Restarting, "Restarting"),
+    (Reason::PowerFailed, "PowerFailed"),
+    (Reason::NodeBusy, "NodeBusy"),
+    (Reason::PoweredOff, "PoweredOff"),
+    (Reason::HeldOff, "HeldOff"),
+    (Reason::Offline, "Offline"),
+    (Reason::PoweringOn, "PoweringOn"),
+    (Reason::HoldUnsupported, "HoldUnsupported"),
+    (Reason::Completed, "Completed"),
+    (Reason::AtRest, "AtRest"),
+    (Reason::PowerUnknown, "PowerUnknown"),
+    (Reason::SoftPowerOffFailed, "SoftPowerOffFailed"),
+];
+const INVALID_REQUEST: &str = "InvalidRequest";
+
+impl Reason {
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        WORDS.iter().find(|(reason, _)| *reason == self).map_or(INVALID_REQUEST, |(_, word)| word)
+    }
+
+    fn parse(word: &str) -> Option<Self> {
+        WORDS.iter().find(|(_, it)| *it == word).map(|(reason, _)| *reason)
+    }
+
+    /// Whether something is under way between Ironic and us.
+    pub fn is_phase(self) -> bool {
+        matches!(
+            self,
+            Self::RequestAccepted
+                | Self::SoftPowerOff
+                | Self::HardPowerOff
+                | Self::Restarting
+                | Self::PowerFailed
+                | Self::NodeBusy
+                | Self::IronicUnreachable
+                | Self::PoweringOn
+        )
+    }
+}
+
+/// How far a reboot, or a plain change of power, has come: the condition `Rebooting`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Record {
+    /// Whether a reboot is under way; a plain change of power to match `spec.online` is none.
+    pub rebooting: bool,
+    /// How far it is.
+    pub reason: Reason,
+    /// Since when it is that far.
+    pub since: Timestamp,
+    /// That it was decided to cut the power. It must not be forgotten when the next step has to wait, or a soft
+    /// attempt could follow a hard one.
+    pub hard: bool,
+    /// For people, and for a few facts that only some reasons have.
+    pub message: String,
+}
+
+/// First words of the message of a [`Record`] that is hard.
+const HARD: &str = "Hard power-off";
+const SERVED: &str = "the machine was reset for ";
+const CHANGED: &str = "of a node that last changed at ";
+
+impl Record {
+    /// Reads the condition, if it is there and ours.
+    pub fn of(conditions: &[Condition]) -> Option<Self> {
+        let condition = find(conditions, CONDITION_REBOOTING)?;
+        let message = condition.message.clone().unwrap_or_default();
+        Some(Self {
+            rebooting: condition.is_true(),
+            reason: Reason::parse(condition.reason.as_deref()?)?,
+            since: condition.last_transition_time.as_ref()?.0,
+            hard: message.starts_with(HARD),
+            message,
+        })
+    }
+
+    /// A message that remembers whether the power is to be cut.
+    pub fn wording(hard: bool, rest: &str) -> String {
+        if hard { format!("{HARD} {rest}") } else { format!("Power change {rest}") }
+    }
+
+    /// A message that remembers which holds were answered by a reset.
+    pub fn served_message(keys: &[&str]) -> String {
+        format!(
+            "The machine must not be switched off, so nobody can hold it off; {SERVED}[{}]",
+            keys.join(", ")
+        )
+    }
+
+    /// Whether the reset that this record tells of was also for this key.
+    pub fn has_served(&self, key: &str) -> bool {
+        let list = self.message.split_once(SERVED).map(|(_, list)| list);
+        let list = list.and_then(|list| list.strip_prefix('[')?.strip_suffix(']'));
+        self.reason == Reason::HoldUnsupported
+            && list.is_some_and(|list| list.split(", ").any(|it| it == key))
+    }
+
+    /// A message that remembers the node as it was before a reset was asked for.
+    pub fn restart_message(hard: bool, changed: Option<&str>) -> String {
+        let changed = changed.unwrap_or("no time");
+        Self::wording(hard, &format!("by a reset was asked {CHANGED}{changed}"))
+    }
+
+    /// Whether the node is still as it was before the reset was asked for: then Ironic never took the request.
+    pub fn is_untouched(&self, changed: Option<&str>) -> bool {
+        let before = self.message.split_once(CHANGED).map(|(_, before)| before);
+        before == Some(changed.unwrap_or("no time"))
+    }
+
+    /// As it stands in the object.
+    pub fn condition(&self, generation: i64) -> Condition {
+        condition(
+            CONDITION_REBOOTING,
+            self.rebooting,
+            self.reason,
+            &self.message,
+            (self.since, generation),
+        )
+    }
+}
+
+/// Whether the host's power is ours: the condition `PowerManaged`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Managed {
+    /// Whether it is.
+    pub managed: bool,
+    /// Why (not).
+    pub reason: Reason,
+    /// What to do about it.
+    pub message: String,
+}
+
+impl Managed {
+    /// Reads the condition, if it is there and ours.
+    pub fn of(conditions: &[Condition]) -> Option<Self> {
+        let condition = find(conditions, CONDITION_POWER_MANAGED)?;
+        Some(Self {
+            managed: condition.is_true(),
+            reason: Reason::parse(condition.reason.as_deref()?)?,
+            message: condition.message.clone().unwrap_or_default(),
+        })
+    }
+
+    /// As it stands in the object.
+    pub fn condition(&self, since: Timestamp, generation: i64) -> Condition {
+        condition(
+            CONDITION_POWER_MANAGED,
+            self.managed,
+            self.reason,
+            &self.message,
+            (since, generation),
+        )
+    }
+}
+
+fn condition(
+    kind: &str,
+    status: bool,
+    reason: Reason,
+    message: &str,
+    (since, generation): (Timestamp, i64),
+) -> Condition {
+    Condition {
+        r#type: kind.to_owned(),
+        status: if status { "True" } else { "False" }.to_owned(),
+        reason: Some(reason.as_str().to_owned()),
+        message: Some(message.to_owned()),
+        last_transition_time: Some(Time(since)),
+        observed_generation: Some(generation),
+        ..Condition::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_is_read_back_as_it_was_written() {
+        for (reason, word) in WORDS {
+            assert_eq!(reason.as_str(), word);
+            assert_eq!(Reason::parse(word), Some(reason));
+        }
+    }
+
+    #[test]
+    fn a_record_is_read_back_as_it_was_written() {
+        let since = Timestamp::from_second(1_800_000_000).unwrap();
+        for hard in [false, true] {
+            let message = Record::wording(hard, "waits: the node is locked");
+            let record = Record { rebooting: true, reason: Reason::NodeBusy, since, hard, message };
+            assert_eq!(Record::of(&[record.condition(3)]), Some(record));
+        }
+    }
+
+    #[test]
+    fn the_keys_of_a_refused_hold_are_remembered_exactly() {
+        let since = Timestamp::UNIX_EPOCH;
+        let message = Record::served_message(&["reboot.metal3.io/ab", "reboot.metal3.io/c"]);
+        let reason = Reason::HoldUnsupported;
+        let record = Record { rebooting: false, reason, since, hard: false, message };
+        assert!(
+            record.has_served("reboot.metal3.io/ab") && record.has_served("reboot.metal3.io/c")
+        );
+        assert!(!record.has_served("reboot.metal3.io/a") && !record.has_served(""));
+    }
+
+    #[test]
+    fn a_node_that_changed_since_is_told_from_one_that_did_not() {
+        let since = Timestamp::UNIX_EPOCH;
+        for before in [None, Some("2026-11-21T10:00:00+00:00")] {
+            for hard in [false, true] {
+                let message = Record::restart_message(hard, before);
+                let reason = Reason::Restarting;
+                let record = Record { rebooting: true, reason, since, hard, message };
+                assert!(record.is_untouched(before));
+                assert!(!record.is_untouched(Some("2026-11-21T10:00:01+00:00")));
+                assert_eq!(Record::of(&[record.condition(1)]), Some(record));
+            }
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What the annotations ask for. Only keys and modes matter here: values are never repeated, they may be anything.
+
+use std::collections::hash_map::DefaultHasher;
+use std::fmt::Write as _;
+use std::hash::{Hash as _, Hasher as _};
+
+use api_types::names::metal3::{REBOOT, is_reboot_hold, is_reboot_request};
+use serde_json::Value;
+
+/// How a host is to be switched off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// By asking its operating system first.
+    Soft,
+    /// At once.
+    Hard,
+}
+
+/// One annotation that asks for a reboot.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Request {
+    /// The annotation's key.
+    pub key: String,
+    /// What its value says.
+    pub mode: Mode,
+    /// The value's fingerprint when it says nothing that is understood; then it counts as soft.
+    pub odd: Option<u64>,
+}
+
+impl Request {
+    /// Whether it asks for the power to be cut. Hard goes before soft.
+    pub fn is_hard(&self) -> bool {
+        self.mode == Mode::Hard
+    }
+}
+
+/// All annotations of a host that ask for a reboot, by key.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Requests(Vec<Request>);
+
+impl Requests {
+    /// Picks the requests out of a host's annotations; other keys are passed over.
+    pub fn of<'a>(annotations: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+        let ours = annotations.filter(|(key, _)| is_reboot_request(key));
+        let mut requests: Vec<Request> = ours
+            .map(|(key, value)| {
+                let mode = mode(value);
+                let odd = mode.is_none().then(|| fingerprint(value));
+                Request { key: key.to_owned(), mode: mode.unwrap_or(Mode::Soft), odd }
+            })
+            .collect();
+        requests.sort_by(|a, b| a.key.cmp(&b.key));
+        Self(requests)
+    }
+
+    /// Whether nobody asks for anything.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Request> {
+        self.0.iter()
+    }
+
+    /// Whether the plain request is there, the one without a key of its own.
+    pub fn has_plain(&self) -> bool {
+        self.0.iter().any(|request| request.key == REBOOT)
+    }
+
+    /// The requests that hold the host off until their clients remove them.
+    pub fn holds(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|request| request.key.as_str()).filter(|key| is_reboot_hold(key))
+    }
+
+    /// Those whose value is not understood.
+    pub fn odd(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.0.iter().filter_map(|request| Some((request.key.as_str(), request.odd?)))
+    }
+}
+
+/// Names keys for people, not all of thousands.
+pub fn named<'a>(keys: impl Iterator<Item = &'a str>) -> String {
+    const MOST: usize = 10;
+    let keys: Vec<&str> = keys.collect();
+    let mut text = keys[..keys.len().min(MOST)].join(", ");
+    if keys.len() > MOST {
+        let _ = write!(text, " and {} more", keys.len() - MOST);
+    }
+    text
+}
+
+/// The mode that a value asks for; nothing if it cannot be understood. Members other than `mode` do not matter.
+fn mode(value: &str) -> Option<Mode> {
+    let value = value.trim();
+    if value.is_empty() {
+        return Some(Mode::Soft);
+    }
+    let read = serde_json::from_str(value).or_else(|error| {
+        // The design document itself writes single quotes.
+        if value.starts_with('{') {
+            serde_json::from_str(&value.replace('\'', "\""))
+        } else {
+            Err(error)
+        }
+    });
+    let Ok(Value::Object(members)) = read else { return None };
+    // Other implementations find the member in any case.
+    match members.iter().find(|(name, _)| name.eq_ignore_ascii_case("mode")) {
+        None => Some(Mode::Soft),
+        Some((_, Value::String(mode))) => match mode.as_str() {
+            "hard" => Some(Mode::Hard),
+            "soft" | "" => Some(Mode::Soft),
+            _ => None,
+        },
+        Some(_) => None,
+    }
+}
+
+fn fingerprint(value: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn one(value: &str) -> Request {
+        Requests::of([(REBOOT, value)].into_iter()).0[0].clone()
+    }
+
+    #[test]
+    fn the_mode_is_soft_unless_the_value_says_hard() {
+        for (value, mode) in [
+            ("", Mode::Soft),
+            ("{}", Mode::Soft),
+            (r#"{"mode":"soft"}"#, Mode::Soft),
+            (r#"{"mode":"hard"}"#, Mode::Hard),
+            ("{'mode':'hard'}", Mode::Hard),
+            (r#"{"MODE":"hard"}"#, Mode::Hard),
+            (r#"{"mode":"hard","force":false}"#, Mode::Hard),
+            (r#"{"mode":"hard","force":"yes","more":[1]}"#, Mode::Hard),
+            (r#"{"force":true}"#, Mode::Soft),
+        ] {
+            let request = one(value);
+            assert_eq!((request.mode, request.odd), (mode, None), "{value}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_is_soft_and_noted() {
+        for value in [
+            "0d3b2ad6-5ee2-4a3c-b8f0-3d3a3b6f1a55",
+            "hard",
+            "\"hard\"",
+            r#"{"mode":"HARD"}"#,
+            r#"{"mode":"medium"}"#,
+            r#"{"mode":5}"#,
+            "[]",
+            "{'mode':'hard'",
+            "\u{0}\u{1}\u{fffd}",
+        ] {
+            let request = one(value);
+            assert_eq!(request.mode, Mode::Soft, "{value}");
+            assert!(request.odd.is_some(), "{value}");
+        }
+    }
+
+    #[test]
+    fn keys_that_only_begin_alike_are_nobodys_request() {
+        let keys = [
+            "reboot.metal3.io-x",
+            "xreboot.metal3.io",
+            "reboot.metal3.iox/a",
+            "a/reboot.metal3.io",
+        ];
+        assert!(Requests::of(keys.iter().map(|key| (*key, ""))).is_empty());
+        let both = Requests::of([("reboot.metal3.io/a", ""), (REBOOT, "")].into_iter());
+        assert!(both.has_plain());
+        assert_eq!(both.holds().collect::<Vec<_>>(), ["reboot.metal3.io/a"]);
+    }
+
+    #[test]
+    fn thousands_of_keys_are_named_in_a_few_words() {
+        let keys: Vec<String> = (0..5000).map(|n| format!("reboot.metal3.io/{n}")).collect();
+        let text = named(keys.iter().map(String::as_str));
+        assert!(text.ends_with("and 4990 more") && text.len() < 300, "{text}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_has_a_mode(value in ".*") {
+            prop_assert!(matches!(one(&value).mode, Mode::Soft | Mode::Hard));
+        }
+
+        #[test]
+        fn only_a_value_that_names_hard_is_hard(value in "[{}'\": ,a-z]{0,20}") {
+            prop_assert!(one(&value).mode == Mode::Soft || value.contains("hard"));
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! What Ironic's answer to a call means for the record.
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::config::Policy;
+use crate::decide::{BUSY, Case, off_delay, on_delay};
+use crate::decision::{Again, Answer, Call, Decision};
+use crate::draft::Draft;
+use crate::observe::{Host, NodeSeen};
+use crate::power_off::was_reset;
+use crate::record::Reason;
+
+/// What to write down about Ironic's answer to a call. `host` is the host as our own write before the call left it.
+pub fn settle(
+    host: &Host,
+    seen: &NodeSeen,
+    (call, answer): (Call, &Answer),
+    policy: &Policy,
+    now: Timestamp,
+) -> Decision {
+    let case = Case::of(host, seen, true, policy, now);
+    let mut draft = Draft::unseen(&case);
+    let hard = matches!(call, Call::HardOff | Call::Reset);
+    let clean = case.node().is_none_or(|node| node.last_error.is_none());
+    match answer {
+        Answer::Accepted => {
+            match call {
+                Call::SoftOff(_) => {
+                    draft.phase(Reason::SoftPowerOff, false, "by asking the operating system");
+                }
+                Call::HardOff => draft.phase(Reason::HardPowerOff, true, "was asked of Ironic"),
+                Call::On => {
+                    let rebooting = case.record.as_ref().is_some_and(|record| record.rebooting);
+                    draft.record(
+                        rebooting,
+                        Reason::PoweringOn,
+                        false,
+                        "The host is being switched on",
+                    );
+                }
+                Call::Reset | Call::SoftReset(_) => was_reset(&case, &mut draft),
+            }
+            draft.finish(Reason::Managed, Again::Watch)
+        }
+        Answer::Busy(why) => {
+            draft.not_taken(call, clean, Reason::NodeBusy, why);
+            draft.finish(Reason::NodeBusy, Again::After(BUSY))
+        }
+        Answer::Unreachable(why) => {
+            draft.not_taken(call, clean, Reason::IronicUnreachable, why);
+            draft.finish(Reason::IronicUnreachable, Again::After(BUSY))
+        }
+        Answer::NoRoom => {
+            draft.not_taken(
+                call,
+                clean,
+                Reason::RequestAccepted,
+                "as many soft attempts as may be are under way",
+            );
+            draft.finish(Reason::RequestAccepted, Again::After(BUSY))
+        }
+        Answer::Unsupported if !hard && call != Call::On => {
+            draft.escalated(Some("its driver cannot ask the operating system"));
+            draft.phase(Reason::RequestAccepted, true, "is next: the driver knows no soft one");
+            draft.finish(Reason::SoftPowerOffFailed, Again::Now)
+        }
+        Answer::Unsupported => refused(draft, call, "the driver does not support it"),
+        Answer::Refused(why) => refused(draft, call, why),
+        Answer::Unknown => draft.finish(Reason::Managed, Again::Watch),
+    }
+}
+
+fn refused(mut draft: Draft<'_>, call: Call, why: &str) -> Decision {
+    let count = draft.failed(call != Call::On, why);
+    let delay = if call == Call::On { on_delay(count) } else { off_delay(count) };
+    draft.finish(Reason::PowerFailed, Again::After(delay))
+}
