@@ -224,10 +224,9 @@ impl Reason {
             | Self::NoUsablePort
             | Self::TemplateInvalid
             | Self::NoName => Sort::Failed,
-            Self::KnownTwice
-            | Self::BmcOfAnotherHost
-            | Self::AddressShared
-            | Self::NameTaken => Sort::Conflicting,
+            Self::KnownTwice | Self::BmcOfAnotherHost | Self::AddressShared | Self::NameTaken => {
+                Sort::Conflicting
+            }
             Self::Registered | Self::AwaitsInventory | Self::AwaitsPorts | Self::NotSelected => {
                 Sort::Unlisted
             }
@@ -328,11 +327,14 @@ impl<'a> Pass<'a> {
         if resource.suspend {
             return verdict;
         }
-        let Ok(template) = &resource.template else { return verdict.because(Reason::TemplateInvalid) };
+        let Ok(template) = &resource.template else {
+            return verdict.because(Reason::TemplateInvalid);
+        };
 
         // What its host would be called; a person who has to approve it wants to know.
         let detail = |detail| facts.detail(detail, machine.node);
-        let Ok(named) = choose(template, resource.detail, resource.fallback, boot_mac, detail) else {
+        let Ok(named) = choose(template, resource.detail, resource.fallback, boot_mac, detail)
+        else {
             return verdict.because(Reason::NoName);
         };
         let namespace = resource.namespace.as_str();
@@ -385,7 +387,8 @@ impl<'a> Pass<'a> {
     /// long. An error of Ironic's ends the waiting: such a node stays as it is for ever, and each
     /// new attempt of the machine makes another one.
     fn incomplete(&self, machine: &Machine) -> Option<Verdict> {
-        let asked = self.now.duration_since(machine.first_seen).try_into().unwrap_or_default();
+        let asked: Duration =
+            self.now.duration_since(machine.first_seen).try_into().unwrap_or_default();
         let late = asked >= self.policy.give_up;
         let failed = machine.last_error.is_some();
         let reason = match &machine.inventory {
@@ -478,7 +481,8 @@ fn approvals(seen: &Observed<'_>, verdicts: &[Verdict]) -> Vec<Approvals> {
         for node in &resource.approved {
             let verdict = by_node.get(node);
             let is_host = seen.hosts.has_node(*node)
-                || verdict.is_some_and(|it| matches!(it.reason, Reason::Known | Reason::KnownTwice));
+                || verdict
+                    .is_some_and(|it| matches!(it.reason, Reason::Known | Reason::KnownTwice));
             let may_come = verdict.map_or(!seen.complete, |verdict| {
                 verdict.resource == Some(at) || verdict.reason.is_incomplete()
             });

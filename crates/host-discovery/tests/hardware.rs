@@ -15,7 +15,8 @@ fn schema() -> Value {
     let crds = files(Group::Metal3).unwrap();
     let host = crds.into_iter().find(|crd| crd.name_any() == "baremetalhosts.metal3.io").unwrap();
     let version = serde_json::to_value(&host.spec.versions[0]).unwrap();
-    let schema = &version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["hardware"];
+    let schema =
+        &version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["hardware"];
     assert!(schema["properties"]["nics"].is_object(), "{schema}");
     schema.clone()
 }
@@ -240,7 +241,9 @@ fn details_beyond_all_measure_are_cut_and_keep_the_boot_interface() {
             })
         })
         .collect();
-    let disks: Vec<_> = (0..5000).map(|n| json!({"name": format!("/dev/sd{n}"), "model": "m".repeat(900)})).collect();
+    let disks: Vec<_> = (0..5000)
+        .map(|n| json!({"name": format!("/dev/sd{n}"), "model": "m".repeat(900)}))
+        .collect();
     let flags: Vec<_> = (0..5000).map(|n| format!("flag{n}{}", "f".repeat(900))).collect();
     let inventory = json!({
         "inventory": {"interfaces": interfaces, "disks": disks, "cpu": {"flags": flags}, "hostname": "n1"},
@@ -261,9 +264,28 @@ fn details_beyond_all_measure_are_cut_and_keep_the_boot_interface() {
 /// Any JSON, with the names that an inventory has more often than others.
 fn strange() -> impl Strategy<Value = Value> {
     let names = prop::sample::select(vec![
-        "inventory", "plugin_data", "interfaces", "disks", "cpu", "flags", "frequency", "count", "name",
-        "mac_address", "ipv4_address", "speed_mbps", "size", "system_vendor", "firmware", "memory",
-        "physical_mb", "parsed_lldp", "switch_port_vlans", "id", "all_interfaces", "hostname",
+        "inventory",
+        "plugin_data",
+        "interfaces",
+        "disks",
+        "cpu",
+        "flags",
+        "frequency",
+        "count",
+        "name",
+        "mac_address",
+        "ipv4_address",
+        "speed_mbps",
+        "size",
+        "system_vendor",
+        "firmware",
+        "memory",
+        "physical_mb",
+        "parsed_lldp",
+        "switch_port_vlans",
+        "id",
+        "all_interfaces",
+        "hostname",
     ]);
     let leaf = prop_oneof![
         Just(Value::Null),

@@ -112,7 +112,8 @@ fn addressed(boot: &str, rest: &[(&str, Value, Value)]) -> Option<String> {
         .collect();
     let inventory =
         read(json!({"inventory": {"interfaces": interfaces, "boot": {"pxe_interface": boot}}}));
-    let ports: Vec<_> = (1..=rest.len()).map(|last| port(u8::try_from(last).unwrap(), false)).collect();
+    let ports: Vec<_> =
+        (1..=rest.len()).map(|last| port(u8::try_from(last).unwrap(), false)).collect();
     Facts::read(&inventory, &ports).ip.map(|ip| ip.to_string())
 }
 
@@ -127,7 +128,11 @@ fn the_address_is_the_boot_interfaces_then_the_first_in_name_order() {
     assert_eq!(found.as_deref(), Some("fd00::2"));
     let found = addressed(
         boot,
-        &[("c", v4("10.0.0.1"), none()), ("z", none(), v4("fe80::2%z")), ("a", none(), v4("fd00::3"))],
+        &[
+            ("c", v4("10.0.0.1"), none()),
+            ("z", none(), v4("fe80::2%z")),
+            ("a", none(), v4("fd00::3")),
+        ],
     );
     assert_eq!(found.as_deref(), Some("fd00::3"));
     // One that cannot name a host is kept where there is no other, so that it can be told.

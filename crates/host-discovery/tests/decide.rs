@@ -1,0 +1,404 @@
+//! The rules, one by one.
+
+mod world;
+
+use std::time::Duration;
+
+use api_types::metal3::HardwareDetail;
+use host_discovery::config::Policy;
+use host_discovery::decide::{Decision, Observed, Reason, Sort, Step, Verdict, decide};
+use host_discovery::index::Index;
+use host_discovery::machine::{Machine, Reading};
+use host_discovery::naming::Unusable;
+use host_discovery::resource::Resource;
+use k8s_openapi::jiff::{Timestamp, ToSpan};
+use serde_json::{Value, json};
+use world::{facts, host, mac, machine, node, port, resource};
+
+fn start() -> Timestamp {
+    Timestamp::UNIX_EPOCH
+}
+
+fn pass(machines: &[Machine], resources: &[Resource], hosts: &Index, allowance: u32) -> Decision {
+    let seen = Observed { machines, resources, hosts, allowance, complete: true };
+    decide(&seen, &Policy::default(), start())
+}
+
+fn one(machine: Machine, spec: &Value, hosts: &Index) -> Verdict {
+    pass(&[machine], &[resource("racks", spec)], hosts, 9).verdicts.remove(0)
+}
+
+fn reason(machine: Machine, spec: &Value) -> Reason {
+    one(machine, spec, &Index::default()).reason
+}
+
+fn with(hosts: &[api_types::metal3::BareMetalHost]) -> Index {
+    let mut index = Index::default();
+    for host in hosts {
+        index.apply(host);
+    }
+    index
+}
+
+#[test]
+fn an_unknown_machine_becomes_a_host_with_the_templates_name_and_its_boot_address() {
+    let spec = json!({"resourceNameTemplate": {"prefix": "bm-", "suffix": "-x", "hardwareDetails": "hostname"}});
+    let verdict = one(machine(1), &spec, &Index::default());
+    assert_eq!(verdict.reason, Reason::Created);
+    let step = Step::Create { name: "bm-n1-x".to_owned(), boot_mac: mac(1, 0) };
+    assert_eq!(verdict.step, Some(step));
+    assert_eq!(verdict.resource, Some(0));
+}
+
+#[test]
+fn nothing_is_done_to_a_machine_that_is_a_host_whoever_made_it() {
+    let hosts = with(&[host(
+        "elsewhere",
+        "by-hand",
+        &json!({"spec": {"bootMACAddress": mac(1, 1).to_string().to_uppercase()}}),
+    )]);
+    let verdict = one(machine(1), &json!({}), &hosts);
+    assert_eq!((verdict.reason, verdict.step), (Reason::Known, None));
+    assert_eq!(verdict.hosts[0].to_string(), "elsewhere/by-hand");
+}
+
+#[test]
+fn being_a_host_comes_before_every_complaint() {
+    let hosts =
+        with(&[host("a", "x", &json!({"spec": {"bootMACAddress": mac(1, 0).to_string()}}))]);
+    let mut broken = machine(1);
+    broken.inventory = Reading::None;
+    broken.last_error = Some("lost".to_owned());
+    broken.name = Some("a~x".to_owned());
+    broken.enrolled = false;
+    assert_eq!(one(broken, &json!({"suspend": true}), &hosts).reason, Reason::Known);
+}
+
+#[test]
+fn a_host_that_was_made_for_a_node_is_remembered_with_the_node_once() {
+    let made =
+        json!({"metadata": {"annotations": {"ferrite.metal3.io/node-id": node(1).to_string()}}});
+    let hosts = with(&[host("metal", "n1", &made)]);
+    let verdict = one(machine(1), &json!({}), &hosts);
+    assert!(
+        matches!(verdict.step, Some(Step::Remember { host }) if host.to_string() == "metal/n1")
+    );
+    let mut remembered = machine(1);
+    remembered.had_host = true;
+    assert_eq!(one(remembered, &json!({}), &hosts).step, None);
+    // A person's host is the person's business.
+    let by_hand = json!({"status": {"provisioning": {"ID": node(1).to_string()}}});
+    assert_eq!(one(machine(1), &json!({}), &with(&[host("metal", "n1", &by_hand)])).step, None);
+}
+
+#[test]
+fn two_hosts_of_one_machine_are_a_conflict_that_nobody_touches() {
+    let spec = json!({"spec": {"bootMACAddress": mac(1, 0).to_string()}});
+    let verdict =
+        one(machine(1), &json!({}), &with(&[host("a", "x", &spec), host("b", "x", &spec)]));
+    assert_eq!((verdict.reason, verdict.hosts.len(), verdict.step), (Reason::KnownTwice, 2, None));
+}
+
+#[test]
+fn a_node_that_somebody_registered_is_left_alone_even_where_all_nodes_are_taken() {
+    let spec = json!({"includeAllNodes": true});
+    let mut named = machine(1);
+    named.name = Some("rack-7".to_owned());
+    assert_eq!(reason(named, &spec), Reason::Registered);
+    let mut further = machine(1);
+    further.enrolled = false;
+    assert_eq!(reason(further, &spec), Reason::Registered);
+}
+
+#[test]
+fn a_machine_without_inventory_or_ports_is_waited_for_and_then_reported() {
+    let policy = Policy::default();
+    let mut without_inventory = machine(1);
+    without_inventory.inventory = Reading::None;
+    let mut without_ports = machine(2);
+    without_ports.ports.clear();
+    let machines = [without_inventory, without_ports];
+    let resources = [resource("racks", &json!({}))];
+    let hosts = Index::default();
+    let seen = Observed {
+        machines: &machines,
+        resources: &resources,
+        hosts: &hosts,
+        allowance: 9,
+        complete: true,
+    };
+    for (after, wait) in [(0, 1), (1, 1), (2, 2), (8, 8), (500, 60)] {
+        let found = decide(&seen, &policy, start() + i64::from(after).seconds());
+        let reasons: Vec<_> = found.verdicts.iter().map(|it| it.reason).collect();
+        assert_eq!(reasons, [Reason::AwaitsInventory, Reason::AwaitsPorts]);
+        assert_eq!(found.again, Some(Duration::from_secs(wait)), "after {after} s");
+    }
+    let found = decide(&seen, &policy, start() + 600.seconds());
+    let reasons: Vec<_> = found.verdicts.iter().map(|it| it.reason).collect();
+    assert_eq!(reasons, [Reason::NoInventory, Reason::NoUsablePort]);
+    assert_eq!(found.again, None);
+    // A clock that was set back is no reason to stop.
+    let found = decide(&seen, &policy, start() - 600.seconds());
+    assert_eq!(found.again, Some(Duration::from_secs(1)));
+}
+
+#[test]
+fn an_error_of_ironics_ends_the_waiting_and_is_told_without_its_control_characters() {
+    let mut ghost = machine(1);
+    ghost.inventory = Reading::None;
+    ghost.ports.clear();
+    ghost.last_error = Some(format!("lshw\u{1b}[2J failed\n{}", "x".repeat(5000)));
+    let verdict = one(ghost, &json!({}), &Index::default());
+    assert_eq!(
+        (verdict.reason, verdict.step, verdict.again),
+        (Reason::InspectionFailed, None, None)
+    );
+    let note = verdict.note.unwrap();
+    assert!(note.starts_with("lshw[2J failedxx") && note.len() == 256, "{note}");
+    assert_eq!(verdict.resource, Some(0));
+}
+
+#[test]
+fn an_old_error_does_not_keep_a_complete_machine_from_being_a_host() {
+    let mut recovered = machine(1);
+    recovered.last_error = Some("power sync failed".to_owned());
+    assert_eq!(reason(recovered, &json!({})), Reason::Created);
+}
+
+#[test]
+fn inventories_that_cannot_be_read_and_ports_that_identify_nobody_are_failures() {
+    for (reading, expected) in [
+        (Reading::TooLarge, Reason::InventoryTooLarge),
+        (Reading::Unreadable, Reason::InventoryUnreadable),
+    ] {
+        let mut it = machine(1);
+        it.inventory = reading;
+        assert_eq!(reason(it, &json!({})), expected);
+    }
+    let mut zero = machine(1);
+    zero.ports.clear();
+    zero.strange_ports = 1;
+    assert_eq!(reason(zero, &json!({})), Reason::NoUsablePort);
+    assert_eq!(Reason::NoUsablePort.sort(), Sort::Failed);
+}
+
+#[test]
+fn a_failure_is_told_by_the_oldest_resource_that_takes_everything() {
+    let mut ghost = machine(1);
+    ghost.inventory = Reading::Unreadable;
+    let resources = [
+        resource("narrow", &json!({"selector": {"minCPUs": 2}})),
+        resource("second", &json!({})),
+        resource("wide", &json!({})),
+    ];
+    let found = pass(&[ghost.clone()], &resources, &Index::default(), 9);
+    assert_eq!(found.verdicts[0].resource, Some(1));
+    let found = pass(&[ghost], &resources[..1], &Index::default(), 9);
+    assert_eq!(found.verdicts[0].resource, Some(0));
+}
+
+#[test]
+fn the_oldest_resource_that_takes_a_machine_owns_it_in_whatever_order_they_come() {
+    let mut old = resource(
+        "z",
+        &json!({"resourceNameTemplate": {"prefix": "old-", "hardwareDetails": "hostname"}}),
+    );
+    old.created = Some(start());
+    let mut new = resource("a", &json!({}));
+    new.created = Some(start() + 1.seconds());
+    let mut older_but_picky = resource("b", &json!({"selector": {"manufacturers": ["nobody"]}}));
+    older_but_picky.created = Some(start() - 1.seconds());
+    for resources in
+        [[new.clone(), old.clone(), older_but_picky.clone()], [older_but_picky, old, new]]
+    {
+        let found = pass(&[machine(1)], &resources, &Index::default(), 9);
+        assert_eq!(found.verdicts[0].name.as_deref(), Some("old-n1"));
+        assert_eq!(resources[found.verdicts[0].resource.unwrap()].name, "z");
+    }
+}
+
+#[test]
+fn a_suspended_owner_keeps_its_machines_from_the_next_resource() {
+    let mut old = resource("a", &json!({"suspend": true}));
+    old.created = Some(start());
+    let resources = [old, resource("b", &json!({}))];
+    let found = pass(&[machine(1)], &resources, &Index::default(), 9);
+    assert_eq!(
+        (found.verdicts[0].reason, found.verdicts[0].resource),
+        (Reason::Suspended, Some(0))
+    );
+}
+
+#[test]
+fn nobodys_machine_is_nobodys() {
+    assert_eq!(reason(machine(1), &json!({"selector": {"minCPUs": 1000}})), Reason::NotSelected);
+    let found = pass(&[machine(1)], &[], &Index::default(), 9);
+    assert_eq!((found.verdicts[0].reason, found.verdicts[0].resource), (Reason::NotSelected, None));
+}
+
+#[test]
+fn a_template_that_makes_no_legal_name_makes_no_host() {
+    let spec = json!({"resourceNameTemplate": {"prefix": "Rack", "hardwareDetails": "hostname"}});
+    assert_eq!(reason(machine(1), &spec), Reason::TemplateInvalid);
+}
+
+#[test]
+fn what_was_passed_over_for_the_name_is_told() {
+    let mut nameless = machine(1);
+    nameless.inventory =
+        Reading::Facts(Box::new(world::Facts { hostname: Some("localhost".into()), ..facts(1) }));
+    let verdict = one(nameless, &json!({}), &Index::default());
+    assert_eq!(verdict.name.as_deref(), Some("52-54-00-00-01-00"));
+    let passed_over = verdict.named.unwrap().passed_over;
+    assert!(matches!(&passed_over[..], [(HardwareDetail::Hostname, Unusable::Placeholder(_))]));
+}
+
+#[test]
+fn a_name_of_another_machine_gets_the_end_of_the_address_and_two_such_names_are_a_conflict() {
+    let first = host("metal", "n1", &json!({}));
+    let verdict = one(machine(1), &json!({}), &with(std::slice::from_ref(&first)));
+    assert_eq!(verdict.name.as_deref(), Some("n1-000100"));
+    assert_eq!(verdict.reason, Reason::Created);
+    let both = with(&[first, host("metal", "n1-000100", &json!({}))]);
+    let verdict = one(machine(1), &json!({}), &both);
+    assert_eq!((verdict.reason, verdict.step), (Reason::NameTaken, None));
+    // The same names in another namespace are free.
+    let elsewhere = with(&[host("other", "n1", &json!({}))]);
+    assert_eq!(one(machine(1), &json!({}), &elsewhere).name.as_deref(), Some("n1"));
+}
+
+#[test]
+fn two_new_machines_of_one_name_get_two_names_in_one_pass() {
+    let mut twin = machine(2);
+    twin.inventory =
+        Reading::Facts(Box::new(world::Facts { hostname: Some("n1".into()), ..facts(2) }));
+    let found = pass(&[machine(1), twin], &[resource("racks", &json!({}))], &Index::default(), 9);
+    let names: Vec<_> = found.verdicts.iter().filter_map(|it| it.name.as_deref()).collect();
+    assert_eq!(names, ["n1", "n1-000200"]);
+}
+
+#[test]
+fn two_nodes_of_one_machine_make_one_host() {
+    let mut again = machine(2);
+    again.ports = vec![port(1, 1)];
+    let found =
+        pass(&[machine(1), again.clone()], &[resource("racks", &json!({}))], &Index::default(), 9);
+    let reasons: Vec<_> = found.verdicts.iter().map(|it| it.reason).collect();
+    assert_eq!(reasons, [Reason::Created, Reason::AddressShared]);
+    assert_eq!(found.again, Some(Duration::from_secs(1)));
+    // Also where the second only claims the first one's boot address.
+    again.ports = vec![port(2, 0)];
+    again.inventory = Reading::Facts(Box::new(world::Facts { macs: vec![mac(1, 0)], ..facts(2) }));
+    let found = pass(&[machine(1), again], &[resource("racks", &json!({}))], &Index::default(), 9);
+    assert_eq!(found.verdicts[1].reason, Reason::AddressShared);
+}
+
+#[test]
+fn a_host_that_a_person_deleted_comes_back_only_when_asked_for() {
+    let mut deleted = machine(1);
+    deleted.had_host = true;
+    let verdict = one(deleted.clone(), &json!({}), &Index::default());
+    assert_eq!((verdict.reason, verdict.step), (Reason::HostDeleted, None));
+    assert_eq!(verdict.reason.sort(), Sort::Pending);
+    assert_eq!(reason(deleted.clone(), &json!({"rediscover": true})), Reason::Created);
+    let mut approving = resource("racks", &json!({}));
+    approving.approved.insert(node(1));
+    let found = pass(&[deleted], &[approving], &Index::default(), 9);
+    assert_eq!(found.verdicts[0].reason, Reason::Created);
+}
+
+#[test]
+fn a_host_with_the_same_management_controller_stands_in_the_way_until_a_person_says_otherwise() {
+    let bmc =
+        json!({"spec": {"bmc": {"address": "redfish://192.0.2.1/x", "credentialsName": "s"}}});
+    let hosts = with(&[host("metal", "typed-by-hand", &bmc)]);
+    let mut behind = machine(1);
+    let address = "192.0.2.1".parse().ok();
+    behind.inventory = Reading::Facts(Box::new(world::Facts { bmc: address, ..facts(1) }));
+    let verdict = one(behind.clone(), &json!({}), &hosts);
+    assert_eq!((verdict.reason, verdict.step), (Reason::BmcOfAnotherHost, None));
+    assert_eq!(verdict.hosts[0].name(), "typed-by-hand");
+    let mut approving = resource("racks", &json!({}));
+    approving.approved.insert(node(1));
+    assert_eq!(pass(&[behind], &[approving], &hosts, 9).verdicts[0].reason, Reason::Created);
+}
+
+#[test]
+fn without_approval_a_machine_waits_with_the_name_that_it_would_get() {
+    let manual = json!({"approval": "Manual"});
+    let verdict = one(machine(1), &manual, &Index::default());
+    assert_eq!((verdict.reason, verdict.step), (Reason::AwaitsApproval, None));
+    assert_eq!(verdict.name.as_deref(), Some("n1"));
+    let mut approving = resource("racks", &manual);
+    approving.approved.insert(node(1));
+    let found = pass(&[machine(1), machine(2)], &[approving], &Index::default(), 9);
+    let reasons: Vec<_> = found.verdicts.iter().map(|it| it.reason).collect();
+    assert_eq!(reasons, [Reason::Created, Reason::AwaitsApproval]);
+}
+
+#[test]
+fn no_more_hosts_are_made_than_the_resource_may_have() {
+    let made = json!({"metadata": {"labels": {"ferrite.metal3.io/discovered-by": "racks"}}});
+    let hosts = with(&[host("metal", "old", &made), host("other", "old", &made)]);
+    let resources = [resource("racks", &json!({"maxHosts": 2}))];
+    let found = pass(&[machine(1), machine(2)], &resources, &hosts, 9);
+    let reasons: Vec<_> = found.verdicts.iter().map(|it| it.reason).collect();
+    assert_eq!(reasons, [Reason::Created, Reason::MaxHosts]);
+    assert_eq!(reason(machine(1), &json!({"maxHosts": 0})), Reason::MaxHosts);
+}
+
+#[test]
+fn no_more_hosts_are_made_than_the_rate_allows_and_the_rest_follows() {
+    let resources = [resource("racks", &json!({}))];
+    let found = pass(&[machine(1), machine(2), machine(3)], &resources, &Index::default(), 2);
+    let reasons: Vec<_> = found.verdicts.iter().map(|it| it.reason).collect();
+    assert_eq!(reasons, [Reason::Created, Reason::Created, Reason::RateLimited]);
+    assert_eq!(found.again, Some(Duration::from_millis(20)));
+}
+
+#[test]
+fn a_dry_run_tells_the_names_writes_nothing_and_costs_no_allowance() {
+    let resources = [resource("racks", &json!({"dryRun": true, "maxHosts": 1}))];
+    let found = pass(&[machine(1), machine(2)], &resources, &Index::default(), 0);
+    let told: Vec<_> = found.verdicts.iter().map(|it| (it.reason, it.name.as_deref())).collect();
+    assert_eq!(told, [(Reason::DryRun, Some("n1")), (Reason::MaxHosts, Some("n2"))]);
+    assert!(found.verdicts.iter().all(|it| it.step.is_none()));
+}
+
+#[test]
+fn approvals_are_taken_away_when_done_or_when_they_name_nobody() {
+    let made = json!({"status": {"provisioning": {"ID": node(5).to_string()}}});
+    let hosts = with(&[host("metal", "n5", &made)]);
+    let mut racks =
+        resource("racks", &json!({"approval": "Manual", "selector": {"products": ["anvil 3"]}}));
+    racks.approved.extend([node(1), node(2), node(5), node(6)]);
+    racks.strange_approvals.push("rack 7".to_owned());
+    let mut other = machine(2);
+    other.inventory = Reading::Facts(Box::new(world::Facts { product: None, ..facts(2) }));
+    let machines = [machine(1), other];
+    let found = pass(&machines, &[racks.clone()], &hosts, 0).approvals;
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].keep.iter().copied().collect::<Vec<_>>(), [node(1)]);
+    assert_eq!(found[0].done.iter().copied().collect::<Vec<_>>(), [node(5)]);
+    assert_eq!(found[0].unknown, ["rack 7".to_owned(), node(2).to_string(), node(6).to_string()]);
+    // As long as not every node was listed, nobody knows that one is not there.
+    let seen = Observed {
+        machines: &machines,
+        resources: &[racks],
+        hosts: &hosts,
+        allowance: 0,
+        complete: false,
+    };
+    let found = decide(&seen, &Policy::default(), start()).approvals;
+    assert_eq!(found[0].keep.len(), 2);
+}
+
+#[test]
+fn approvals_that_wait_are_left_as_they_are() {
+    let mut racks = resource("racks", &json!({"approval": "Manual"}));
+    racks.approved.extend([node(1), node(2)]);
+    let mut incomplete = machine(2);
+    incomplete.inventory = Reading::None;
+    let found = pass(&[machine(1), incomplete], &[racks], &Index::default(), 0);
+    assert_eq!(found.approvals, []);
+}

@@ -1,0 +1,178 @@
+//! The host that is made for a machine: complete, in the operator's schema, and nothing in it that
+//! a stranger could decide.
+
+use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
+use host_discovery::host::new_host;
+use host_discovery::index::Index;
+use host_discovery::inventory::{Facts, Port};
+use host_discovery::resource::Resource;
+use host_discovery::{Mac, NodeId};
+use ironic::Inventory;
+use serde_json::{Value, json};
+
+const NODE: &str = "0f92160d-b665-4476-943a-f4dd47419207";
+
+fn resource(spec: &Value) -> Resource {
+    let mut object = json!({
+        "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHostDiscovery",
+        "metadata": {"namespace": "metal", "name": "racks"},
+        "spec": {"resourceNameTemplate": {"hardwareDetails": "hostname"}},
+    });
+    for (key, value) in spec.as_object().unwrap() {
+        object["spec"][key] = value.clone();
+    }
+    let read: BareMetalHostDiscovery = serde_json::from_value(object).unwrap();
+    Resource::read(&read)
+}
+
+fn inventory() -> Inventory {
+    serde_json::from_value(json!({
+        "inventory": {
+            "hostname": "n1",
+            "system_vendor": {"manufacturer": "ACME Corp.", "product_name": "Anvil 3", "serial_number": "7"},
+            "cpu": {"architecture": "aarch64", "model_name": "Example (R) 9", "count": 8},
+            "boot": {"current_boot_mode": "bios", "pxe_interface": "52:54:00:00:07:01"},
+            "interfaces": [
+                {"name": "p1", "mac_address": "52:54:00:00:07:01"},
+                {"name": "p2", "mac_address": "52:54:00:00:07:02"},
+            ],
+        },
+        "plugin_data": {"auto_discovered": true},
+    }))
+    .unwrap()
+}
+
+fn made(spec: &Value, inventory: &Inventory) -> BareMetalHost {
+    let mac = Mac::parse("52:54:00:00:07:01").unwrap();
+    let facts = Facts::read(inventory, &[Port { mac, pxe: true }]);
+    let node = NodeId::parse(NODE).unwrap();
+    new_host(&resource(spec), "n1", node, mac, &facts, inventory).object
+}
+
+fn annotation(host: &BareMetalHost, key: &str) -> Value {
+    serde_json::from_str(host.annotation(key).unwrap()).unwrap()
+}
+
+#[test]
+fn a_new_host_carries_what_the_operator_takes_over() {
+    let host = made(&json!({}), &inventory());
+    let object = serde_json::to_value(&host).unwrap();
+    assert_eq!(object["apiVersion"], "metal3.io/v1alpha1");
+    assert_eq!(object["kind"], "BareMetalHost");
+    assert_eq!(
+        (&object["metadata"]["namespace"], &object["metadata"]["name"]),
+        (&json!("metal"), &json!("n1"))
+    );
+    assert_eq!(
+        object["spec"],
+        json!({
+            "online": true, "bootMACAddress": "52:54:00:00:07:01", "bootMode": "legacy",
+            "architecture": "aarch64",
+        })
+    );
+    assert!(object.get("status").is_none());
+    assert_eq!(host.annotation("inspect.metal3.io"), Some("disabled"));
+    let details = annotation(&host, "inspect.metal3.io/hardwaredetails");
+    assert_eq!(details["nics"][1]["mac"], "52:54:00:00:07:02");
+    let status = annotation(&host, "baremetalhost.metal3.io/status");
+    assert_eq!(
+        status,
+        json!({
+            "operationalStatus": "discovered", "errorMessage": "", "errorCount": 0, "poweredOn": true,
+            "provisioningFailCount": 0, "provisioning": {"state": "unmanaged", "ID": NODE},
+            "hardware": details,
+        })
+    );
+}
+
+#[test]
+fn a_new_host_has_no_credentials_and_its_power_is_left_alone() {
+    let host = made(&json!({}), &inventory());
+    assert!(host.spec.bmc.is_none() && !host.power_operations_supported());
+}
+
+#[test]
+fn a_new_host_is_known_at_once_as_its_machine_and_as_its_discoverys() {
+    let mut index = Index::default();
+    index.apply(&made(&json!({}), &inventory()));
+    let node = NodeId::parse(NODE).unwrap();
+    let by_node = index.known(node, None, &[], None);
+    assert_eq!(by_node[0].made_for, Some(node));
+    let second_port = Port { mac: Mac::parse("52:54:00:00:07:02").unwrap(), pxe: false };
+    assert_eq!(index.known(NodeId::from(1), None, &[second_port], None), by_node);
+    assert_eq!(index.made_by("metal", "racks"), 1);
+}
+
+#[test]
+fn defaults_of_the_resource_are_set_and_come_before_what_the_machine_shows() {
+    let host = made(
+        &json!({"hostDefaults": {
+            "online": false, "automatedCleaningMode": "disabled", "bootMode": "UEFISecureBoot",
+            "description": "rack 7",
+        }}),
+        &inventory(),
+    );
+    let object = serde_json::to_value(&host).unwrap();
+    assert_eq!(
+        object["spec"],
+        json!({
+            "online": false, "automatedCleaningMode": "disabled", "bootMode": "UEFISecureBoot",
+            "description": "rack 7", "bootMACAddress": "52:54:00:00:07:01", "architecture": "aarch64",
+        })
+    );
+}
+
+#[test]
+fn labels_come_from_the_hardware_and_what_an_administrator_fixed_wins() {
+    let host = made(
+        &json!({
+            "hostDefaults": {"labels": {"site": "default", "tier": "default"}},
+            "labels": {"site": "berlin", "ferrite.metal3.io/discovered-by": "somebody"},
+            "labelsFromHardware": {
+                "maker": "manufacturer", "kind": "product", "arch": "architecture", "serial": "serial-number",
+                "mac": "boot-mac", "cpu": "cpu-model", "site": "product",
+            },
+        }),
+        &inventory(),
+    );
+    let labels = serde_json::to_value(host.metadata.labels).unwrap();
+    assert_eq!(
+        labels,
+        json!({
+            "site": "berlin", "tier": "default", "maker": "ACME-Corp", "kind": "Anvil-3", "arch": "aarch64",
+            "serial": "7", "mac": "52-54-00-00-07-01", "cpu": "Example-R-9",
+            "ferrite.metal3.io/discovered-by": "racks",
+        })
+    );
+}
+
+#[test]
+fn what_a_machine_does_not_say_is_not_made_up() {
+    let host = made(
+        &json!({"labelsFromHardware": {"maker": "manufacturer", "cpu": "cpu-model"}}),
+        &Inventory::default(),
+    );
+    assert_eq!(host.spec.boot_mode, None);
+    assert_eq!(host.spec.architecture, None);
+    assert_eq!(host.metadata.labels.unwrap().len(), 1);
+}
+
+#[test]
+fn a_strangers_architecture_is_a_word_or_nothing() {
+    let mut inventory = inventory();
+    inventory.machine.cpu.architecture = Some("x86_64; reboot".to_owned());
+    assert_eq!(made(&json!({}), &inventory).spec.architecture, None);
+}
+
+#[test]
+fn annotations_stay_below_what_the_api_server_takes() {
+    let mut inventory = inventory();
+    let disk =
+        serde_json::json!({"name": "\"\\".repeat(128), "model": "\"\\".repeat(128), "size": 7});
+    let disk: ironic::Disk = serde_json::from_value(disk).unwrap();
+    inventory.machine.disks = vec![disk; 4000];
+    let host = made(&json!({}), &inventory);
+    let total: usize =
+        host.metadata.annotations.unwrap().iter().map(|(key, value)| key.len() + value.len()).sum();
+    assert!((64 * 1024..256 * 1024).contains(&total), "{total}");
+}

@@ -1,0 +1,345 @@
+//! Which machines are hosts already, and what it costs to ask.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use api_types::metal3::BareMetalHost;
+use host_discovery::index::{HostKey, Index};
+use host_discovery::inventory::{Facts, Port};
+use host_discovery::{Mac, NodeId};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+const NODE: &str = "0f92160d-b665-4476-943a-f4dd47419207";
+
+fn node() -> NodeId {
+    NodeId::parse(NODE).unwrap()
+}
+
+fn host(namespace: &str, name: &str, body: &Value) -> BareMetalHost {
+    let mut object = json!({
+        "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost",
+        "metadata": {"namespace": namespace, "name": name, "uid": format!("{namespace}.{name}")},
+    });
+    for (key, value) in body.as_object().unwrap() {
+        if key == "metadata" {
+            for (key, value) in value.as_object().unwrap() {
+                object["metadata"][key] = value.clone();
+            }
+        } else {
+            object[key] = value.clone();
+        }
+    }
+    serde_json::from_value(object).unwrap()
+}
+
+fn index(hosts: &[BareMetalHost]) -> Index {
+    let mut index = Index::default();
+    for host in hosts {
+        index.apply(host);
+    }
+    index
+}
+
+fn port(text: &str) -> Port {
+    Port { mac: Mac::parse(text).unwrap(), pxe: false }
+}
+
+fn claims(text: &str) -> Facts {
+    Facts { macs: vec![Mac::parse(text).unwrap()], ..Facts::default() }
+}
+
+/// Names of the hosts that a node with this port is.
+fn by_port(index: &Index, mac: &str) -> Vec<String> {
+    let known = index.known(NodeId::from(1), None, &[port(mac)], None);
+    known.into_iter().map(|known| known.host.to_string()).collect()
+}
+
+#[test]
+fn a_machine_is_known_by_any_port_in_any_case_and_any_namespace() {
+    let index = index(&[
+        host("a", "one", &json!({"spec": {"bootMACAddress": "52:54:00:AA:00:01"}})),
+        host(
+            "b",
+            "two",
+            &json!({"status": {"hardware": {"nics": [
+                {"mac": "52-54-00-aa-00-02"}, {"mac": "52:54:00:AA:00:03"}
+            ]}}}),
+        ),
+    ]);
+    assert_eq!(by_port(&index, "52:54:00:aa:00:01"), ["a/one"]);
+    assert_eq!(by_port(&index, "52:54:00:aa:00:02"), ["b/two"]);
+    assert_eq!(by_port(&index, "52:54:00:aa:00:03"), ["b/two"]);
+    assert!(by_port(&index, "52:54:00:aa:00:04").is_empty());
+    let ports = [port("52:54:00:aa:00:09"), port("52:54:00:aa:00:03")];
+    assert_eq!(index.known(NodeId::from(1), None, &ports, None).len(), 1);
+}
+
+#[test]
+fn a_machine_is_known_by_its_identifier_wherever_that_stands() {
+    let status =
+        json!({"provisioning": {"ID": NODE}, "operationalStatus": "discovered", "unknown": [1]});
+    for body in [
+        json!({"status": {"provisioning": {"ID": NODE.to_uppercase()}}}),
+        json!({"metadata": {"annotations": {"baremetalhost.metal3.io/status": status.to_string()}}}),
+        json!({"metadata": {"annotations": {"ferrite.metal3.io/node-id": NODE}}}),
+    ] {
+        let index = index(&[host("a", "one", &body)]);
+        assert_eq!(index.known(node(), None, &[], None).len(), 1, "{body}");
+        assert!(index.has_node(node()), "{body}");
+        assert!(index.known(NodeId::from(1), None, &[], None).is_empty());
+    }
+}
+
+#[test]
+fn a_machine_is_known_by_addresses_that_wait_in_annotations() {
+    let details = json!({"nics": [{"mac": "52:54:00:aa:00:05"}, {"name": "no address"}]});
+    let status = json!({"hardware": {"nics": [{"mac": "52:54:00:aa:00:06"}]}});
+    let annotations = json!({
+        "inspect.metal3.io/hardwaredetails": details.to_string(),
+        "baremetalhost.metal3.io/status": status.to_string(),
+    });
+    let index = index(&[host("a", "one", &json!({"metadata": {"annotations": annotations}}))]);
+    for mac in ["52:54:00:aa:00:05", "52:54:00:aa:00:06"] {
+        assert_eq!(by_port(&index, mac), ["a/one"]);
+    }
+}
+
+#[test]
+fn a_machine_is_known_by_the_name_that_its_node_bears() {
+    let index = index(&[host("metal", "n1", &json!({}))]);
+    let known = |name| index.known(NodeId::from(1), Some(name), &[], None).len();
+    assert_eq!(known("metal~n1"), 1);
+    assert_eq!((known("other~n1"), known("n1"), known("metal/n1")), (0, 0, 0));
+}
+
+#[test]
+fn an_address_that_many_machines_have_makes_them_one_only_where_they_boot_by_it() {
+    let shared = "52:54:00:aa:00:ee";
+    let index = index(&[
+        host("a", "nic", &json!({"status": {"hardware": {"nics": [{"mac": shared}]}}})),
+        host("a", "boot", &json!({"spec": {"bootMACAddress": "52:54:00:aa:00:01"}})),
+    ]);
+    let claimed = |mac| index.known(NodeId::from(1), None, &[], Some(&claims(mac))).len();
+    assert_eq!(claimed(shared), 0);
+    assert_eq!(claimed("52:54:00:aa:00:01"), 1);
+    assert_eq!(by_port(&index, shared), ["a/nic"]);
+}
+
+#[test]
+fn addresses_that_identify_nobody_make_nobody_known() {
+    let zero = "00:00:00:00:00:00";
+    let index = index(&[
+        host("a", "one", &json!({"spec": {"bootMACAddress": zero}})),
+        host("a", "two", &json!({"status": {"provisioning": {"ID": "temporary"}}})),
+    ]);
+    assert!(by_port(&index, zero).is_empty());
+    assert_eq!(index.len(), 2);
+}
+
+#[test]
+fn two_hosts_of_one_machine_are_both_told_in_the_order_of_their_names() {
+    let spec = json!({"spec": {"bootMACAddress": "52:54:00:aa:00:01"}});
+    let mut index = index(&[host("b", "x", &spec), host("a", "y", &spec), host("a", "x", &spec)]);
+    assert_eq!(by_port(&index, "52:54:00:aa:00:01"), ["a/x", "a/y", "b/x"]);
+    index.delete(&host("a", "y", &spec));
+    index.delete(&host("b", "x", &spec));
+    assert_eq!(by_port(&index, "52:54:00:aa:00:01"), ["a/x"]);
+}
+
+#[test]
+fn a_host_that_changes_is_no_longer_known_by_what_it_was() {
+    let mut index =
+        index(&[host("a", "x", &json!({"spec": {"bootMACAddress": "52:54:00:aa:00:01"}}))]);
+    index.apply(&host("a", "x", &json!({"spec": {"bootMACAddress": "52:54:00:aa:00:02"}})));
+    assert!(by_port(&index, "52:54:00:aa:00:01").is_empty());
+    assert_eq!(by_port(&index, "52:54:00:aa:00:02"), ["a/x"]);
+    assert_eq!(index.len(), 1);
+}
+
+#[test]
+fn news_of_a_deletion_do_not_reach_the_next_host_of_that_name() {
+    let old = host("a", "x", &json!({"metadata": {"uid": "old"}}));
+    let new = host("a", "x", &json!({"metadata": {"uid": "new"}}));
+    let mut index = index(&[new]);
+    index.delete(&old);
+    assert!(index.has_name("a", "x"));
+}
+
+#[test]
+fn a_new_listing_forgets_only_what_it_does_not_hold_and_only_at_its_end() {
+    let mut index = index(&[host("a", "x", &json!({})), host("a", "y", &json!({}))]);
+    index.listing();
+    index.apply(&host("a", "y", &json!({})));
+    index.apply(&host("a", "z", &json!({})));
+    assert!(index.has_name("a", "x"));
+    index.listed();
+    assert!(!index.has_name("a", "x"));
+    assert!(index.has_name("a", "y") && index.has_name("a", "z"));
+}
+
+#[test]
+fn hosts_are_counted_for_the_discovery_of_their_namespace_that_made_them() {
+    let made = json!({"metadata": {"labels": {"ferrite.metal3.io/discovered-by": "racks"}}});
+    let mut index = index(&[
+        host("a", "x", &made),
+        host("a", "y", &made),
+        host("b", "x", &made),
+        host("a", "z", &json!({})),
+    ]);
+    assert_eq!((index.made_by("a", "racks"), index.made_by("b", "racks")), (2, 1));
+    index.apply(&host("a", "x", &made));
+    assert_eq!(index.made_by("a", "racks"), 2);
+    index.apply(&host("a", "y", &json!({})));
+    index.delete(&host("a", "x", &made));
+    assert_eq!((index.made_by("a", "racks"), index.made_by("a", "other")), (0, 0));
+}
+
+#[test]
+fn a_management_controller_is_found_in_every_form_of_its_url() {
+    let ip: IpAddr = "192.0.2.7".parse().unwrap();
+    for address in [
+        "192.0.2.7",
+        "192.0.2.7:623",
+        "ipmi://192.0.2.7",
+        "ipmi://192.0.2.7:6230",
+        "redfish+https://192.0.2.7/redfish/v1/Systems/1",
+        "idrac-virtualmedia://user@192.0.2.7:8443/x",
+        "redfish://[::ffff:192.0.2.7]:8000/x",
+    ] {
+        let bmc = json!({"spec": {"bmc": {"address": address, "credentialsName": "s"}}});
+        let index = index(&[host("a", "x", &bmc)]);
+        assert_eq!(
+            index.with_bmc(ip).map(ToString::to_string).as_deref(),
+            Some("a/x"),
+            "{address}"
+        );
+    }
+    for address in
+        ["", "redfish://bmc.example.org/192.0.2.7", "ipmi://", "redfish://[fd00::1]/x", "::1"]
+    {
+        let bmc = json!({"spec": {"bmc": {"address": address, "credentialsName": "s"}}});
+        assert_eq!(index(&[host("a", "x", &bmc)]).with_bmc(ip), None, "{address}");
+    }
+    let bmc = json!({"spec": {"bmc": {"address": "fd00::1", "credentialsName": "s"}}});
+    assert!(index(&[host("a", "x", &bmc)]).with_bmc("fd00::1".parse().unwrap()).is_some());
+}
+
+fn filled(hosts: u32) -> Index {
+    let mut index = Index::default();
+    for n in 0..hosts {
+        let nics: Vec<_> = (0..4)
+            .map(|nic| json!({"mac": format!("52:54:{nic:02x}:{:02x}:{:02x}:{:02x}", n >> 16, n >> 8 & 255, n & 255)}))
+            .collect();
+        let body = json!({
+            "spec": {"bootMACAddress": nics[0]["mac"]},
+            "status": {"hardware": {"nics": nics}, "provisioning": {"ID": NodeId::from(u128::from(n) + 9).to_string()}},
+        });
+        index.apply(&host("metal", &format!("host-{n}"), &body));
+    }
+    index
+}
+
+/// The best of several runs: what else the machine does only makes one slower.
+fn look_ups(index: &Index) -> Duration {
+    let ports = [port("52:54:00:00:01:07"), port("52:54:aa:00:01:07")];
+    let once = || {
+        let start = Instant::now();
+        for n in 0..20_000_u32 {
+            let found = index.known(NodeId::from(u128::from(n % 800) + 9), None, &ports, None);
+            assert_eq!(found.len(), if n % 800 == 263 { 1 } else { 2 });
+        }
+        start.elapsed()
+    };
+    (0..5).map(|_| once()).min().unwrap()
+}
+
+#[test]
+fn a_look_up_among_ten_thousand_hosts_costs_what_it_costs_among_a_thousand() {
+    let few = look_ups(&filled(1_000));
+    let many = look_ups(&filled(10_000));
+    // Generous: the point is that it does not grow with the number.
+    assert!(many < few * 3, "{few:?} among 1,000, {many:?} among 10,000");
+}
+
+#[test]
+fn a_host_key_holds_both_names() {
+    let key = HostKey::new("a", "x");
+    assert_eq!((key.namespace(), key.name(), key.to_string()), ("a", "x", "a/x".to_owned()));
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Apply { name: u8, boot: u8, nics: Vec<u8>, ours: bool },
+    Delete { name: u8 },
+    Relist { names: Vec<u8> },
+}
+
+fn events() -> impl Strategy<Value = Event> {
+    let apply = (0..6_u8, 0..8_u8, prop::collection::vec(0..8_u8, 0..3), any::<bool>())
+        .prop_map(|(name, boot, nics, ours)| Event::Apply { name, boot, nics, ours });
+    prop_oneof![
+        4 => apply,
+        2 => (0..6_u8).prop_map(|name| Event::Delete { name }),
+        1 => prop::collection::vec(0..6_u8, 0..6).prop_map(|names| Event::Relist { names }),
+    ]
+}
+
+fn numbered(mac: u8) -> String {
+    format!("52:54:00:00:00:{mac:02x}")
+}
+
+proptest! {
+    #[test]
+    fn after_any_events_the_index_is_as_if_it_were_made_anew(
+        events in prop::collection::vec(events(), 0..40),
+    ) {
+        let mut index = Index::default();
+        let mut world: BTreeMap<u8, BareMetalHost> = BTreeMap::new();
+        for event in events {
+            match event {
+                Event::Apply { name, boot, nics, ours } => {
+                    let nics: Vec<_> = nics.iter().map(|it| json!({"mac": numbered(*it)})).collect();
+                    let labels = if ours {
+                        json!({"ferrite.metal3.io/discovered-by": "d"})
+                    } else {
+                        json!({})
+                    };
+                    let body = json!({
+                        "metadata": {"labels": labels},
+                        "spec": {"bootMACAddress": numbered(boot)},
+                        "status": {"hardware": {"nics": nics}},
+                    });
+                    let host = host("a", &name.to_string(), &body);
+                    index.apply(&host);
+                    world.insert(name, host);
+                }
+                Event::Delete { name } => {
+                    if let Some(host) = world.remove(&name) {
+                        index.delete(&host);
+                    }
+                }
+                Event::Relist { names } => {
+                    index.listing();
+                    world.retain(|name, _| names.contains(name));
+                    for host in world.values() {
+                        index.apply(host);
+                    }
+                    index.listed();
+                }
+            }
+        }
+        let anew = self::index(&world.values().cloned().collect::<Vec<_>>());
+        prop_assert_eq!(index.len(), world.len());
+        prop_assert_eq!(index.made_by("a", "d"), anew.made_by("a", "d"));
+        for mac in 0..8 {
+            prop_assert_eq!(by_port(&index, &numbered(mac)), by_port(&anew, &numbered(mac)));
+            let claimed = claims(&numbered(mac));
+            prop_assert_eq!(
+                index.known(NodeId::from(1), None, &[], Some(&claimed)),
+                anew.known(NodeId::from(1), None, &[], Some(&claimed))
+            );
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Machines, resources and hosts of a small world: machine n is called `nN`, has node N and two
+//! interfaces with addresses of its own.
+
+use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
+pub use host_discovery::inventory::Facts;
+use host_discovery::inventory::Port;
+use host_discovery::machine::{Machine, Reading};
+use host_discovery::resource::Resource;
+use host_discovery::{Mac, NodeId};
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+
+pub fn node(number: u8) -> NodeId {
+    NodeId::from(u128::from(number))
+}
+
+pub fn mac(number: u8, nic: u8) -> Mac {
+    Mac::parse(&format!("52:54:00:00:{number:02x}:{nic:02x}")).unwrap()
+}
+
+pub fn port(number: u8, nic: u8) -> Port {
+    Port { mac: mac(number, nic), pxe: nic == 0 }
+}
+
+pub fn facts(number: u8) -> Facts {
+    Facts {
+        auto_discovered: true,
+        hostname: Some(format!("n{number}").into()),
+        product: Some("Anvil 3".into()),
+        boot_mac: Some(mac(number, 0)),
+        macs: vec![mac(number, 0), mac(number, 1)],
+        cpus: 8,
+        ..Facts::default()
+    }
+}
+
+pub fn machine(number: u8) -> Machine {
+    Machine {
+        node: node(number),
+        name: None,
+        enrolled: true,
+        last_error: None,
+        first_seen: Timestamp::UNIX_EPOCH,
+        ports: vec![port(number, 0), port(number, 1)],
+        strange_ports: 0,
+        inventory: Reading::Facts(Box::new(facts(number))),
+        had_host: false,
+    }
+}
+
+fn merged(mut object: Value, given: &Value, into: Option<&str>) -> Value {
+    for (key, value) in given.as_object().unwrap() {
+        let place = into.map_or(key.as_str(), |it| it);
+        match (into, value.as_object()) {
+            (None, Some(fields)) if object[place].is_object() => {
+                for (key, value) in fields {
+                    object[place][key] = value.clone();
+                }
+            }
+            (None, _) => object[place] = value.clone(),
+            (Some(_), _) => object[place][key] = value.clone(),
+        }
+    }
+    object
+}
+
+pub fn resource(name: &str, spec: &Value) -> Resource {
+    let object = json!({
+        "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHostDiscovery",
+        "metadata": {"namespace": "metal", "name": name},
+        "spec": {"resourceNameTemplate": {"hardwareDetails": "hostname"}},
+    });
+    let read: BareMetalHostDiscovery =
+        serde_json::from_value(merged(object, spec, Some("spec"))).unwrap();
+    Resource::read(&read)
+}
+
+pub fn host(namespace: &str, name: &str, body: &Value) -> BareMetalHost {
+    let object = json!({
+        "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost",
+        "metadata": {"namespace": namespace, "name": name},
+    });
+    serde_json::from_value(merged(object, body, None)).unwrap()
+}
