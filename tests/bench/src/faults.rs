@@ -1,6 +1,6 @@
 //! Disturbs one client on purpose: a layer in front of the whole kube client that numbers requests
-//! and, at a chosen one, fails it, delays it, loses it, loses its answer, holds it or lets the
-//! process "crash".
+//! and, at a chosen one, fails it, delays it, loses it, loses its answer or the rest of it, holds it or
+//! lets the process "crash".
 //!
 //! The layer is the outermost one, so it counts what the controller asked for; the retries that
 //! kube does by itself for 429, 503 and 504 stay below it.
@@ -17,8 +17,9 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use futures_util::StreamExt;
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, BodyStream, Full, StreamBody};
 use hyper::body::Bytes;
 use kube::client::{Body, ClientBuilder, DynBody};
 use tokio::sync::watch;
@@ -44,6 +45,8 @@ pub enum Fault {
     DropRequest,
     /// The server does what was asked, but its answer is lost.
     DropAnswer,
+    /// The answer begins and breaks off after this long: a watch whose server or network went away.
+    CutAnswer(Duration),
     /// The process stops before the request is sent: nothing of it is ever answered again.
     CrashBefore,
     /// The process stops when the server has done what was asked and before it learns of it.
@@ -335,7 +338,7 @@ async fn disturbed(
             shared.held.send_replace(true);
             wait_for(&shared.released).await;
         }
-        Some(Fault::DropAnswer | Fault::CrashAfter) | None => {}
+        Some(Fault::DropAnswer | Fault::CutAnswer(_) | Fault::CrashAfter) | None => {}
     }
     if *shared.crashed.borrow() {
         std::future::pending::<()>().await;
@@ -347,6 +350,7 @@ async fn disturbed(
             Ok(answer)
         }
         Some(Fault::DropAnswer) => Err("the connection broke before the answer".into()),
+        Some(Fault::CutAnswer(time)) => Ok(answer.map(|body| cut(body, time))),
         Some(Fault::CrashAfter) => shared.crash().await,
         _ => Ok(answer),
     }
@@ -364,6 +368,22 @@ async fn recorded(shared: &Shared, number: u32, answer: Answer) -> Result<Answer
     let version = if status.is_success() { version_of(&bytes) } else { None };
     shared.end(number, status, version);
     Ok(Response::from_parts(head, whole(bytes)))
+}
+
+/// The body up to this time, and then an error in place of its rest.
+fn cut(body: Box<DynBody>, time: Duration) -> Box<DynBody> {
+    let start = (BodyStream::new(body), Some(Box::pin(tokio::time::sleep(time))));
+    let frames = futures_util::stream::unfold(start, async |(mut frames, end)| {
+        let mut end = end?;
+        tokio::select! {
+            frame = frames.next() => Some((frame?, (frames, Some(end)))),
+            () = &mut end => {
+                let broken: BoxError = "the connection broke in the middle of the answer".into();
+                Some((Err(broken), (frames, None)))
+            }
+        }
+    });
+    Box::new(StreamBody::new(Box::pin(frames)))
 }
 
 fn version_of(body: &[u8]) -> Option<u64> {

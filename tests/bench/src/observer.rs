@@ -1,8 +1,9 @@
 //! Sees every version of every object of some kinds, knows who wrote it, and checks invariants
 //! after every write of every actor.
 //!
-//! A bare watch is read from a fixed resourceVersion and resumed where it ended, never listed anew:
-//! a list would hide what happened between. A version that the server no longer has is an error.
+//! A bare watch is read from a fixed resourceVersion and resumed where it ended or broke, never
+//! listed anew: a list would hide what happened between. A version that the server no longer has is
+//! an error.
 //!
 //! Each kind has its own stream, so one kind can be ahead of another. Invariants are therefore
 //! checked on the [`History`], in the order of resourceVersions, which is the order of etcd.
@@ -22,6 +23,11 @@ use tokio::task::JoinHandle;
 
 use crate::faults::{Call, Handle};
 use crate::timeline::{changes, moment};
+
+/// How long a connection may stay broken.
+const BROKEN: Duration = Duration::from_secs(30);
+/// The pause before it is tried again.
+const RETRY: Duration = Duration::from_millis(50);
 
 /// How an object is named in a [`World`] and in reports.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -249,14 +255,28 @@ async fn follow(
     log: &Mutex<Log>,
     changed: &watch::Sender<u64>,
 ) -> anyhow::Result<()> {
+    let mut broken_since = None;
     loop {
-        let stream = api
-            .watch(&WatchParams::default(), &from)
-            .await
-            .with_context(|| format!("watch from version {from}"))?;
-        let mut stream = std::pin::pin!(stream);
+        let watched = api.watch(&WatchParams::default(), &from).await;
+        let mut stream = match watched {
+            Ok(stream) => stream.boxed(),
+            Err(error) => futures_util::stream::once(async { Err(error) }).boxed(),
+        };
         while let Some(event) = stream.next().await {
-            let (object, gone) = match event.context("read the watch")? {
+            let event = match event {
+                Ok(event) => event,
+                // What the server says stands; a connection that broke is made anew.
+                Err(error) => {
+                    let since = *broken_since.get_or_insert_with(Instant::now);
+                    if matches!(error, kube::Error::Api(_)) || since.elapsed() > BROKEN {
+                        return Err(error).with_context(|| format!("watch from version {from}"));
+                    }
+                    tokio::time::sleep(RETRY).await;
+                    break;
+                }
+            };
+            broken_since = None;
+            let (object, gone) = match event {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
                 WatchEvent::Deleted(object) => (object, true),
                 WatchEvent::Bookmark(mark) => {
@@ -327,6 +347,17 @@ impl fmt::Display for Write {
     }
 }
 
+/// What can happen to an object as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It was made.
+    Made,
+    /// Somebody asked for its deletion; finalizers still hold it.
+    Going,
+    /// It is gone.
+    Gone,
+}
+
 /// The writes of all actors in the order of etcd.
 pub struct History {
     start: World,
@@ -363,6 +394,24 @@ impl History {
             });
         }
         Self { start, writes }
+    }
+
+    /// Which objects came and went, across kinds, in the order of etcd.
+    pub fn turns(&self) -> Vec<(Turn, &Key)> {
+        let mut known: BTreeMap<&Key, Turn> =
+            self.start.keys().map(|key| (key, Turn::Made)).collect();
+        let mut turns = Vec::new();
+        for write in &self.writes {
+            let now = match &write.object {
+                None => Turn::Gone,
+                Some(object) if object.metadata.deletion_timestamp.is_some() => Turn::Going,
+                Some(_) => Turn::Made,
+            };
+            if known.insert(&write.key, now) != Some(now) {
+                turns.push((now, &write.key));
+            }
+        }
+        turns
     }
 
     /// The world as it is after the last write.

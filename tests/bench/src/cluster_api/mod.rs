@@ -7,7 +7,6 @@
 mod manager;
 pub mod objects;
 mod stand_in;
-mod timeline;
 mod until;
 mod workload;
 
@@ -20,7 +19,6 @@ use crate::steps::step_async;
 
 pub use manager::Manager;
 pub use stand_in::{Provider, StandIn};
-pub use timeline::{Change, Seen, Timeline};
 pub use until::{PATIENCE, until, until_one};
 pub use workload::{Masters, Workload};
 

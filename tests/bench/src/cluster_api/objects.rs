@@ -56,11 +56,15 @@ pub const METAL3_REMEDIATION_TEMPLATE: Kind =
     Kind { api_version: REMEDIATION, kind: "Metal3RemediationTemplate" };
 
 impl Kind {
+    /// As the API server names it.
+    pub fn resource(self) -> ApiResource {
+        let (group, version) = self.api_version.split_once('/').unwrap_or(("", self.api_version));
+        ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, self.kind))
+    }
+
     /// Its objects in one namespace.
     pub fn api(self, client: &kube::Client, namespace: &str) -> Api<DynamicObject> {
-        let (group, version) = self.api_version.split_once('/').unwrap_or(("", self.api_version));
-        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, self.kind));
-        Api::namespaced_with(client.clone(), namespace, &resource)
+        Api::namespaced_with(client.clone(), namespace, &self.resource())
     }
 
     /// An object of this kind.

@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 
 use bench::cluster_api::objects::{self, *};
-use bench::cluster_api::{
-    self, Change, Masters, Provider, Seen, Timeline, Workload, until, until_one,
-};
+use bench::cluster_api::{self, Masters, PATIENCE, Provider, Workload, until, until_one};
+use bench::observer::{Key, Observer, Turn, World};
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::runtime::watcher;
 use serde_json::json;
@@ -49,32 +48,42 @@ async fn until_all_from(
     .await
 }
 
+type Turns<'a> = [(Turn, &'a Key)];
+
+/// Watches kinds of a workload's namespace from now on.
+async fn observe(workload: &Workload, kinds: &[Kind]) -> Observer {
+    let kinds: Vec<_> = kinds.iter().map(|kind| kind.resource()).collect();
+    Observer::start(&workload.management, Some(&workload.namespace), &kinds).await.unwrap()
+}
+
+fn is(key: &Key, kind: Kind, name: &str) -> bool {
+    key.resource == kind.resource().plural && key.name == name
+}
+
+fn absent(world: &World, kind: Kind, name: &str) -> bool {
+    !world.keys().any(|key| is(key, kind, name))
+}
+
 /// The most objects of a kind that were there at one time.
-fn most_at_once(entries: &[Seen], kind: Kind) -> i32 {
+fn most_at_once(turns: &Turns<'_>, kind: Kind) -> i32 {
     let (mut now, mut most) = (0, 0);
-    for entry in entries.iter().filter(|entry| entry.kind == kind.kind) {
-        match entry.change {
-            Change::Made => now += 1,
-            Change::Going => {}
-            Change::Gone => now -= 1,
+    for (turn, _) in turns.iter().filter(|(_, key)| key.resource == kind.resource().plural) {
+        match turn {
+            Turn::Made => now += 1,
+            Turn::Going => {}
+            Turn::Gone => now -= 1,
         }
         most = most.max(now);
     }
     most
 }
 
-/// When something happened first; nothing if it did not.
-fn revision(entries: &[Seen], change: Change, kind: Kind, name: &str) -> Option<u64> {
-    let mut entries = entries.iter();
-    let entry = entries.find(|e| e.change == change && e.kind == kind.kind && e.name == name)?;
-    Some(entry.revision)
-}
-
 /// Whether both happened, in this order.
-fn in_order(entries: &[Seen], first: (Change, Kind, &str), then: (Change, Kind, &str)) -> bool {
-    let first = revision(entries, first.0, first.1, first.2);
-    let then = revision(entries, then.0, then.1, then.2);
-    first.is_some() && then.is_some() && first < then
+fn in_order(turns: &Turns<'_>, first: (Turn, Kind, &str), then: (Turn, Kind, &str)) -> bool {
+    let at = |(wanted, kind, name): (Turn, Kind, &str)| {
+        turns.iter().position(|(turn, key)| *turn == wanted && is(key, kind, name))
+    };
+    at(first).zip(at(then)).is_some_and(|(first, then)| first < then)
 }
 
 async fn workers(workload: &Workload, replicas: u32) -> anyhow::Result<Api<DynamicObject>> {
@@ -92,8 +101,7 @@ async fn a_machine_deployment_without_surge_deletes_before_it_makes_and_a_cluste
     let workload =
         Workload::start(management, "rollout", Masters::Given, Provider::Played).await.unwrap();
     let (client, namespace) = (&workload.management, workload.namespace.as_str());
-    let timeline =
-        Timeline::start(client, namespace, &[CLUSTER, METAL3_CLUSTER, MACHINE, METAL3_MACHINE]);
+    let observer = observe(&workload, &[CLUSTER, METAL3_CLUSTER, MACHINE, METAL3_MACHINE]).await;
 
     let machines = workers(&workload, 2).await.unwrap();
     let first = until(&machines, &everything(), "two Machines available", |machines| {
@@ -125,35 +133,27 @@ async fn a_machine_deployment_without_surge_deletes_before_it_makes_and_a_cluste
     .await
     .unwrap();
     assert!(first.keys().all(|old| !second.contains_key(old)), "every Machine was replaced");
-    let seen = timeline
-        .until("the old Machines gone", |entries| {
-            first.keys().all(|old| {
-                entries
-                    .iter()
-                    .any(|e| e.change == Change::Gone && e.name == *old && e.kind == "Machine")
-            })
-        })
-        .await
-        .unwrap();
+    let old_gone = |world: &World| first.keys().all(|old| absent(world, MACHINE, old));
+    assert!(observer.reaches(old_gone, PATIENCE).await.unwrap(), "the old Machines stay");
+    let history = observer.history(&[]).await.unwrap();
+    let seen = history.turns();
     // Each of them is a host: where all are in use a third would wait for ever.
     assert_eq!(most_at_once(&seen, METAL3_MACHINE), 2, "{seen:#?}");
 
     let clusters = CLUSTER.api(client, namespace);
     clusters.delete(&workload.cluster, &DeleteParams::default()).await.unwrap();
-    let seen = timeline
-        .until("the Cluster gone", |entries| {
-            entries.iter().any(|e| e.change == Change::Gone && e.kind == CLUSTER.kind)
-        })
-        .await
-        .unwrap();
     let name = workload.cluster.as_str();
-    let infrastructure_gone = (Change::Gone, METAL3_CLUSTER, name);
-    assert!(in_order(&seen, infrastructure_gone, (Change::Gone, CLUSTER, name)), "{seen:#?}");
+    let cluster_gone = |world: &World| absent(world, CLUSTER, name);
+    assert!(observer.reaches(cluster_gone, PATIENCE).await.unwrap(), "the Cluster stays");
+    let history = observer.history(&[]).await.unwrap();
+    let seen = history.turns();
+    let infrastructure_gone = (Turn::Gone, METAL3_CLUSTER, name);
+    assert!(in_order(&seen, infrastructure_gone, (Turn::Gone, CLUSTER, name)), "{seen:#?}");
     for machine in second.keys() {
-        let asked = (Change::Going, MACHINE, machine.as_str());
-        let host_asked = (Change::Going, METAL3_MACHINE, machine.as_str());
-        let host_gone = (Change::Gone, METAL3_MACHINE, machine.as_str());
-        let gone = (Change::Gone, MACHINE, machine.as_str());
+        let asked = (Turn::Going, MACHINE, machine.as_str());
+        let host_asked = (Turn::Going, METAL3_MACHINE, machine.as_str());
+        let host_gone = (Turn::Gone, METAL3_MACHINE, machine.as_str());
+        let gone = (Turn::Gone, MACHINE, machine.as_str());
         assert!(
             in_order(&seen, asked, host_asked),
             "a host goes because its Machine goes: {seen:#?}"
@@ -172,7 +172,7 @@ async fn a_control_plane_with_external_etcd_scales_up_and_is_replaced_without_a_
     let workload =
         Workload::start(management, "masters", Masters::Kubeadm, Provider::Played).await.unwrap();
     let (client, namespace) = (&workload.management, workload.namespace.as_str());
-    let timeline = Timeline::start(client, namespace, &[MACHINE, METAL3_MACHINE]);
+    let observer = observe(&workload, &[MACHINE, METAL3_MACHINE]).await;
 
     METAL3_MACHINE_TEMPLATE
         .create(client, namespace, metal3_machine_template("image-1"))
@@ -227,16 +227,10 @@ async fn a_control_plane_with_external_etcd_scales_up_and_is_replaced_without_a_
     )
     .await
     .unwrap();
-    let seen = timeline
-        .until("the old Machines gone", |entries| {
-            first.keys().all(|old| {
-                entries
-                    .iter()
-                    .any(|e| e.change == Change::Gone && e.name == *old && e.kind == "Machine")
-            })
-        })
-        .await
-        .unwrap();
+    let old_gone = |world: &World| first.keys().all(|old| absent(world, MACHINE, old));
+    assert!(observer.reaches(old_gone, PATIENCE).await.unwrap(), "the old Machines stay");
+    let history = observer.history(&[]).await.unwrap();
+    let seen = history.turns();
     assert_eq!(most_at_once(&seen, METAL3_MACHINE), 3, "{seen:#?}");
 }
 
