@@ -1,5 +1,7 @@
 //! Hardware details fit the schema that the host's CRD has for them, whatever the machine said.
 
+use std::sync::LazyLock;
+
 use bench::crds::{Group, files};
 use host_discovery::hardware::{HardwareDetails, MOST_BYTES};
 use ironic::Inventory;
@@ -11,15 +13,15 @@ use serde_json::{Value, json};
 const MAC_PATTERN: &str = "[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}";
 
 /// The schema of `status.hardware` in the CRD that the tests run on.
-fn schema() -> Value {
+static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     let crds = files(Group::Metal3).unwrap();
     let host = crds.into_iter().find(|crd| crd.name_any() == "baremetalhosts.metal3.io").unwrap();
     let version = serde_json::to_value(&host.spec.versions[0]).unwrap();
-    let schema =
-        &version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["hardware"];
+    let status = &version["schema"]["openAPIV3Schema"]["properties"]["status"];
+    let schema = &status["properties"]["hardware"];
     assert!(schema["properties"]["nics"].is_object(), "{schema}");
     schema.clone()
-}
+});
 
 /// What an API server and a strict decoder would object to.
 fn objections(value: &Value, schema: &Value, path: &str, found: &mut Vec<String>) {
@@ -72,7 +74,7 @@ fn details(inventory: &Value) -> Value {
 
 fn objections_to(details: &Value) -> Vec<String> {
     let mut found = Vec::new();
-    objections(details, &schema(), "hardware", &mut found);
+    objections(details, &SCHEMA, "hardware", &mut found);
     found
 }
 

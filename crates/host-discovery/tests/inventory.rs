@@ -178,10 +178,10 @@ fn figures_are_counted_down_and_never_below_nothing() {
 
 #[test]
 fn a_hostile_inventory_leaves_small_facts() {
-    let interfaces: Vec<_> = (0..20_000_u32)
+    let interfaces: Vec<_> = (0..2_000_u32)
         .map(|n| {
             json!({
-                "name": "n".repeat(3000),
+                "name": "n".repeat(300),
                 "mac_address": format!("52:54:{:02x}:{:02x}:00:00", n >> 8 & 255, n & 255),
                 "ipv4_address": format!("10.1.{}.{}", n >> 8 & 255, n & 255),
             })
