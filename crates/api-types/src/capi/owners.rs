@@ -140,6 +140,12 @@ pub struct OwnerStatus {
     /// Machines there are, those being deleted among them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
+    /// Machines made from the present template; newer contract.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub up_to_date_replicas: Option<i32>,
+    /// The same in the older contract.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub updated_replicas: Option<i32>,
     /// The generation that this was said about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,

@@ -1,0 +1,181 @@
+//! What can be set, and what has to be installed.
+
+use std::time::Duration;
+
+use clap::{Args, Parser};
+use controller_kit::config::{Command, Mistakes, Settings as Common};
+use controller_kit::crd::{Field, Needed};
+use serde_json::json;
+
+/// What the chart allows, which is what `check` asks for.
+pub const RULES: &str = include_str!("../../../charts/capm3-reuse/files/rules.json");
+
+const HOSTS: &str = "baremetalhosts.metal3.io";
+const MACHINES: &str = "metal3machines.infrastructure.cluster.x-k8s.io";
+const TEMPLATES: &str = "metal3machinetemplates.infrastructure.cluster.x-k8s.io";
+/// Versions of Cluster API's contract, best first.
+const CONTRACTS: &[&str] = &["v1beta2", "v1beta1"];
+
+/// Gives every `Metal3Machine` its host, and the hosts of an owner back to its next machines
+#[derive(Debug, Parser)]
+#[command(name = "capm3-reuse", version)]
+pub struct Cli {
+    /// What all controllers share.
+    #[command(flatten)]
+    pub common: Common,
+    /// What is this controller's own.
+    #[command(flatten)]
+    pub own: Settings,
+    /// What to do; without a word it runs.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// This controller's own flags, as text: [`Settings::check`] reads them, so that all mistakes are told at once.
+#[derive(Args, Clone, Debug)]
+// The common ones are a group of the same name already.
+#[group(id = "capm3-reuse")]
+#[command(next_help_heading = "Options of capm3-reuse")]
+pub struct Settings {
+    /// With nodeReuse a machine gets only hosts that its owner had before, however long that takes: a first machine
+    /// waits until somebody reserves a host for its owner
+    #[arg(
+        long, env = "FERRITE_STRICT_REUSE", global = true, default_value = "false",
+        num_args = 0..=1, require_equals = true, default_missing_value = "true"
+    )]
+    pub strict_reuse: String,
+    /// How long a host stays reserved for an owner whose machines all have a host
+    #[arg(long, env = "FERRITE_RESERVATION_GRACE", global = true, default_value = "2m")]
+    pub reservation_grace: String,
+    /// End the reservations that CAPM3 left behind as well; only where CAPM3 does not run any more
+    #[arg(
+        long, env = "FERRITE_COLLECT_CAPM3_RESERVATIONS", global = true, default_value = "false",
+        num_args = 0..=1, require_equals = true, default_missing_value = "true"
+    )]
+    pub collect_capm3_reservations: String,
+}
+
+/// How to decide.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// With nodeReuse no free host is taken.
+    pub strict_reuse: bool,
+    /// How long a host stays reserved for an owner whose machines all have a host.
+    pub reservation_grace: Duration,
+    /// Reservations that CAPM3 wrote end like ours.
+    pub collect_capm3: bool,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            strict_reuse: false,
+            reservation_grace: Duration::from_secs(120),
+            collect_capm3: false,
+        }
+    }
+}
+
+impl Settings {
+    /// Reads all values; what is wrong goes to `mistakes`.
+    pub fn check(&self, mistakes: &mut Mistakes) -> Policy {
+        let default = Policy::default();
+        let mut switch =
+            |flag, value, default| mistakes.parse(flag, value, "true or false", default);
+        let strict_reuse = switch("--strict-reuse", &self.strict_reuse, default.strict_reuse);
+        let collect_capm3 = switch(
+            "--collect-capm3-reservations",
+            &self.collect_capm3_reservations,
+            default.collect_capm3,
+        );
+        let grace = &self.reservation_grace;
+        let reservation_grace =
+            mistakes.duration("--reservation-grace", grace, default.reservation_grace);
+        Policy { strict_reuse, reservation_grace, collect_capm3 }
+    }
+}
+
+/// CRDs and fields that must be installed before anything is done. Kinds that are needed by some machines only, as the
+/// kubeadm control plane and CAPM3's data, are not among them.
+pub fn needed() -> Vec<Needed> {
+    let of = |crd, versions| Needed { crd, versions, field: None };
+    let field = |crd, versions, path, property, kind: &str| {
+        let schema = json!({ "type": kind });
+        Needed { crd, versions, field: Some(Field { path, property, schema, replace: false }) }
+    };
+    let reuse = json!({
+        "type": "boolean",
+        "description": "Machines of the same owner get back the hosts that it freed.",
+    });
+    vec![
+        field(HOSTS, &["v1alpha1"], &["spec", "consumerRef"], "uid", "string"),
+        field(HOSTS, &["v1alpha1"], &["spec"], "automatedCleaningMode", "string"),
+        of(MACHINES, CONTRACTS),
+        Needed {
+            crd: TEMPLATES,
+            versions: CONTRACTS,
+            field: Some(Field {
+                path: &["spec"],
+                property: "nodeReuse",
+                schema: reuse,
+                replace: false,
+            }),
+        },
+        of("clusters.cluster.x-k8s.io", CONTRACTS),
+        of("machines.cluster.x-k8s.io", CONTRACTS),
+        of("machinesets.cluster.x-k8s.io", CONTRACTS),
+        of("machinedeployments.cluster.x-k8s.io", CONTRACTS),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn the_defaults_of_the_flags_are_those_of_the_policy() {
+        let cli = Cli::parse_from(["capm3-reuse"]);
+        let mut mistakes = Mistakes::default();
+        assert_eq!(cli.own.check(&mut mistakes), Policy::default());
+        assert!(mistakes.lines().is_empty(), "{mistakes:?}");
+    }
+
+    #[test]
+    fn a_switch_needs_no_value() {
+        let cli = Cli::parse_from(["capm3-reuse", "--strict-reuse", "run"]);
+        assert!(cli.own.check(&mut Mistakes::default()).strict_reuse);
+    }
+
+    #[test]
+    fn every_wrong_value_is_told_with_its_flag_and_its_variable() {
+        let cli = Cli::parse_from([
+            "capm3-reuse",
+            "--strict-reuse=maybe",
+            "--reservation-grace=soon",
+            "--collect-capm3-reservations=2",
+        ]);
+        let mut mistakes = Mistakes::default();
+        cli.own.check(&mut mistakes);
+        let told = mistakes.lines().join("\n");
+        for name in [
+            "FERRITE_STRICT_REUSE",
+            "FERRITE_RESERVATION_GRACE",
+            "FERRITE_COLLECT_CAPM3_RESERVATIONS",
+        ] {
+            assert!(told.contains(name), "{told}");
+        }
+    }
+
+    #[test]
+    fn every_crd_that_is_needed_may_be_watched() {
+        let rules: Value = serde_json::from_str(RULES).unwrap();
+        let watched: BTreeSet<&str> =
+            rules["extendCrd"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        let all = needed();
+        assert_eq!(watched, all.iter().map(|it| it.crd).collect());
+    }
+}

@@ -1,0 +1,548 @@
+//! Watches, who is concerned by a change, and one pass over one machine or kept host.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use api_types::capi::{Cluster, KubeadmControlPlane, Machine, MachineDeployment, MachineSet};
+use api_types::capm3::{Metal3Data, Metal3DataClaim, Metal3Machine, Metal3MachineTemplate};
+use api_types::metal3::CachedHost;
+use api_types::names;
+use controller_kit::backoff::{self, Class};
+use controller_kit::watch::{self, Undecodable, Watched};
+use controller_kit::{Kit, run};
+use futures_util::{Stream, StreamExt as _, stream};
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::jiff::Timestamp;
+use kube::runtime::controller::{Action, Controller};
+use kube::runtime::reflector::ObjectRef;
+use kube::runtime::watcher;
+use kube::{Api, Resource, ResourceExt as _};
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+
+use crate::act::{Outcome, Pass};
+use crate::config::Policy;
+use crate::decide::{Decision, Reason, Step, decide};
+use crate::echo::Echo;
+use crate::error::Error;
+use crate::index::Index;
+use crate::metrics::Metrics;
+use crate::observe::{Sources, Stores, observe_machine, wish};
+use crate::owner::observe_kept;
+use crate::reservation::{Kept, Owner};
+use crate::seen::{HostSeen, MachineSeen, Observed};
+use crate::served;
+
+/// A pass is a few requests; one that takes longer hangs.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// How soon to look again after somebody else wrote first, at most.
+const RETRY: Duration = Duration::from_millis(50);
+/// The cache shows our own writes long before; this is for a watch that broke just then.
+const ECHO: Duration = Duration::from_secs(2);
+/// How often gauges are set and objects that cannot be decoded are told.
+const TICK: Duration = Duration::from_secs(10);
+
+/// What every pass shares.
+pub struct Context {
+    kit: Kit,
+    policy: Policy,
+    metrics: Metrics,
+    from: Sources,
+    machines: Wakes,
+    hosts: Wakes,
+    echo: Echo,
+    /// Since when an owner needs no host more than it has, by namespace and label.
+    settled: Mutex<HashMap<(String, String), Timestamp>>,
+}
+
+/// Objects to look at, by namespace and name.
+#[derive(Clone)]
+struct Wakes(UnboundedSender<(String, String)>);
+
+impl Wakes {
+    fn new() -> (Self, UnboundedReceiver<(String, String)>) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        (Self(sender), receiver)
+    }
+
+    fn send(&self, namespace: &str, names: impl IntoIterator<Item = String>) {
+        for name in names {
+            // Nobody listens any more only when the process ends.
+            let _ = self.0.send((namespace.to_owned(), name));
+        }
+    }
+}
+
+fn woken<K>(
+    receiver: UnboundedReceiver<(String, String)>,
+    version: K::DynamicType,
+) -> impl Stream<Item = ObjectRef<K>> + Send
+where
+    K: Resource + 'static,
+    K::DynamicType: Clone + Send + 'static,
+{
+    stream::unfold((receiver, version), async |(mut receiver, version)| {
+        let (namespace, name) = receiver.recv().await?;
+        let key = ObjectRef::new_with(&name, version.clone()).within(&namespace);
+        Some((key, (receiver, version)))
+    })
+}
+
+/// Works until the process is to end. The kit is the process' own, or one that a test made in its place.
+pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
+    let metrics = Metrics::new(&kit.metrics.registry)
+        .map_err(|error| format!("Cannot set up metrics: {error}"))?;
+    let served = tokio::select! {
+        served = served::wait(&kit) => served,
+        () = kit.shutdown.requested() => return Ok(()),
+    };
+    tracing::info!(?served, "Found what the API server serves");
+    let (core, infrastructure) = (served.core, served.infrastructure);
+    let config = watcher::Config::default();
+    let hosts: Watched<CachedHost> = watch::namespaced(&kit, &config);
+    let machines: Watched<Metal3Machine> = watch::namespaced_in(&kit, &config, &infrastructure);
+    let templates: Watched<Metal3MachineTemplate> =
+        watch::namespaced_in(&kit, &config, &infrastructure);
+    let parents: Watched<Machine> = watch::namespaced_in(&kit, &config, &core);
+    let clusters: Watched<Cluster> = watch::namespaced_in(&kit, &config, &core);
+    let sets: Watched<MachineSet> = watch::namespaced_in(&kit, &config, &core);
+    let deployments: Watched<MachineDeployment> = watch::namespaced_in(&kit, &config, &core);
+    let planes: Option<Watched<KubeadmControlPlane>> =
+        served.control_plane.map(|version| watch::namespaced_in(&kit, &config, &version));
+    let claims: Option<Watched<Metal3DataClaim>> =
+        served.data.then(|| watch::namespaced_in(&kit, &config, &infrastructure));
+    let data: Option<Watched<Metal3Data>> =
+        served.data.then(|| watch::namespaced_in(&kit, &config, &infrastructure));
+    let broken = [machines.undecodable.clone(), hosts.undecodable.clone()];
+    let stores = Stores {
+        hosts: hosts.store.clone(),
+        machines: machines.store.clone(),
+        templates: templates.store.clone(),
+        broken_templates: templates.undecodable.clone(),
+        parents: parents.store.clone(),
+        clusters: clusters.store.clone(),
+        sets: sets.store.clone(),
+        deployments: deployments.store.clone(),
+        control_planes: planes.as_ref().map(|it| it.store.clone()),
+        claims: claims.as_ref().map(|it| it.store.clone()),
+        data: data.as_ref().map(|it| it.store.clone()),
+    };
+    let (wake_machines, woken_machines) = Wakes::new();
+    let (wake_hosts, woken_hosts) = Wakes::new();
+    let context = Arc::new(Context {
+        from: Sources {
+            client: kit.client.clone(),
+            served,
+            watch_filter: kit.config.watch_filter.clone(),
+            index: Mutex::new(Index::default()),
+            stores,
+        },
+        kit: kit.clone(),
+        policy,
+        metrics,
+        machines: wake_machines,
+        hosts: wake_hosts,
+        echo: Echo::default(),
+        settled: Mutex::default(),
+    });
+
+    let about_machines = {
+        let noted = context.clone();
+        let changes = machines.changes.inspect(move |change| {
+            if let Ok(machine) = change {
+                noted.machine_changed(machine);
+            }
+        });
+        let none = || Vec::<ObjectRef<Metal3Machine>>::new();
+        let shared = || context.clone();
+        let (by_parent, by_cluster, by_template) = (shared(), shared(), shared());
+        let (by_deployment, by_plane) = (shared(), shared());
+        let mut loops = Controller::for_stream_with(changes, machines.store, infrastructure)
+            .reconcile_on(woken(woken_machines, infrastructure))
+            .watches_stream_with(parents.changes, move |it| by_parent.parent_changed(&it), core)
+            .watches_stream_with(clusters.changes, move |it| by_cluster.cluster_changed(&it), core)
+            .watches_stream_with(
+                templates.changes,
+                move |it| by_template.template_changed(&it),
+                infrastructure,
+            )
+            .watches_stream_with(
+                deployments.changes,
+                move |it| {
+                    by_deployment.owner_changed(
+                        &it.metadata,
+                        "cluster.x-k8s.io",
+                        "MachineDeployment",
+                    );
+                    none()
+                },
+                core,
+            )
+            .watches_stream_with(sets.changes, move |_| none(), core);
+        if let (Some(planes), Some(version)) = (planes, served.control_plane) {
+            let of_plane = move |it: KubeadmControlPlane| {
+                by_plane.owner_changed(
+                    &it.metadata,
+                    "controlplane.cluster.x-k8s.io",
+                    "KubeadmControlPlane",
+                );
+                none()
+            };
+            loops = loops.watches_stream_with(planes.changes, of_plane, version);
+        }
+        if let (Some(claims), Some(data)) = (claims, data) {
+            let of_claim = move |it: Metal3DataClaim| {
+                [ObjectRef::new_with(&it.name_any(), infrastructure)
+                    .within(&it.namespace().unwrap_or_default())]
+            };
+            let from = context.clone();
+            loops = loops
+                .watches_stream_with(claims.changes, of_claim, infrastructure)
+                .watches_stream_with(
+                    data.changes,
+                    move |it| from.data_changed(&it),
+                    infrastructure,
+                );
+        }
+        loops
+    };
+    let about_hosts =
+        Controller::for_stream(stream::pending(), hosts.store).reconcile_on(woken(woken_hosts, ()));
+
+    let looked = context.clone();
+    let feed = hosts.changes.for_each(move |change| {
+        if let Ok(host) = change {
+            looked.host_changed(&host);
+        }
+        std::future::ready(())
+    });
+    let drive_machines =
+        run::drive(&kit, about_machines, context.clone(), DEADLINE, pass_machine, Error::class);
+    let drive_hosts =
+        run::drive(&kit, about_hosts, context.clone(), DEADLINE, pass_host, Error::class);
+    tokio::select! {
+        _ = async { tokio::join!(drive_machines, drive_hosts) } => Ok(()),
+        () = feed => Err("The watch on hosts ended".to_owned()),
+        never = tell(&context, &broken) => match never {},
+        changed = served::changes(&kit, served) => Err(changed),
+    }
+}
+
+/// Sets gauges, and tells the owners of objects that cannot be decoded.
+async fn tell(context: &Context, broken: &[Undecodable]) -> std::convert::Infallible {
+    let mut told: HashMap<String, Option<String>> = HashMap::new();
+    loop {
+        let (counts, waiters) = {
+            let index = context.from.index();
+            (index.counts(), index.waiters())
+        };
+        context.metrics.shown(counts, waiters);
+        if context.kit.may_act() {
+            for it in broken.iter().flat_map(Undecodable::all) {
+                let uid = it.object.uid.clone().unwrap_or_default();
+                let version = it.object.resource_version.clone();
+                if told.insert(uid, version.clone()) != Some(version) {
+                    let reason = Reason::Undecodable.as_str();
+                    let note = format!("It is left out until this is corrected: {}", it.problem);
+                    context.kit.events.warning(&it.object, reason, "Decode", &note).await;
+                }
+            }
+        }
+        tokio::time::sleep(TICK).await;
+    }
+}
+
+impl Context {
+    fn machine_ref(&self, namespace: &str, name: &str) -> ObjectRef<Metal3Machine> {
+        ObjectRef::new_with(name, self.from.served.infrastructure).within(namespace)
+    }
+
+    fn host_changed(&self, host: &CachedHost) {
+        let namespace = host.metadata.namespace.clone().unwrap_or_default();
+        let name = host.metadata.name.clone().unwrap_or_default();
+        let now = self.from.cached(&self.from.stores.hosts, (), &namespace, &name);
+        let kept = now.as_ref().is_some_and(|it| Kept::of(it).is_some());
+        let concerned = self.from.index().update(&namespace, &name, now, Instant::now());
+        self.machines.send(&namespace, concerned);
+        if kept {
+            self.hosts.send(&namespace, [name]);
+        }
+    }
+
+    fn machine_changed(&self, machine: &Metal3Machine) {
+        let namespace = machine.namespace().unwrap_or_default();
+        let name = machine.name_any();
+        let version = self.from.served.infrastructure;
+        let now = self.from.cached(&self.from.stores.machines, version, &namespace, &name);
+        let host = now.as_ref().and_then(|it| it.host_name().map(str::to_owned));
+        let mut index = self.from.index();
+        index.name(&namespace, &name, host.as_deref());
+        if now.is_none() {
+            index.leave(&namespace, &name);
+            let since = created(machine);
+            let freed = index.settle(&namespace, &name, since, None, Instant::now());
+            self.echo.forget(&machine_key(&namespace, &name));
+            self.machines.send(&namespace, freed);
+        }
+        // Whether it has a host decides whether its owner needs one that is kept.
+        let kept = index.kept(&namespace, None);
+        drop(index);
+        self.hosts.send(&namespace, kept);
+    }
+
+    fn parent_changed(&self, machine: &Machine) -> Vec<ObjectRef<Metal3Machine>> {
+        let namespace = machine.namespace().unwrap_or_default();
+        let labels = machine.labels();
+        let label = labels
+            .get(names::capi::DEPLOYMENT_NAME)
+            .map(|name| ("cluster.x-k8s.io", "MachineDeployment", name))
+            .or_else(|| {
+                let name = labels.get(names::capi::CONTROL_PLANE_NAME)?;
+                Some(("controlplane.cluster.x-k8s.io", "KubeadmControlPlane", name))
+            });
+        if let Some((group, kind, name)) = label {
+            self.hosts_of_owner(&namespace, group, kind, name);
+        }
+        let named = &machine.spec.infrastructure_ref;
+        let name = named.name.as_deref().filter(|_| named.kind.as_deref() == Some("Metal3Machine"));
+        name.map(|name| self.machine_ref(&namespace, name)).into_iter().collect()
+    }
+
+    fn cluster_changed(&self, cluster: &Cluster) -> Vec<ObjectRef<Metal3Machine>> {
+        let namespace = cluster.namespace().unwrap_or_default();
+        self.hosts.send(&namespace, self.from.index().kept(&namespace, None));
+        let name = cluster.name_any();
+        let of_it = self.from.stores.machines.state_filter(|it| {
+            it.metadata.namespace.as_deref() == Some(&namespace)
+                && it.label(names::capi::CLUSTER_NAME) == Some(&name)
+        });
+        of_it.iter().map(|it| self.machine_ref(&namespace, &it.name_any())).collect()
+    }
+
+    fn template_changed(&self, template: &Metal3MachineTemplate) -> Vec<ObjectRef<Metal3Machine>> {
+        let namespace = template.namespace().unwrap_or_default();
+        let index = self.from.index();
+        self.hosts.send(&namespace, index.kept(&namespace, None));
+        let waiting = index.waiting(&namespace);
+        drop(index);
+        let name = template.name_any();
+        let version = self.from.served.infrastructure;
+        let cloned = |machine: &String| {
+            self.from.cached(&self.from.stores.machines, version, &namespace, machine).is_some_and(
+                |it| it.annotation(names::capi::CLONED_FROM_NAME) == Some(name.as_str()),
+            )
+        };
+        waiting.iter().filter(|it| cloned(it)).map(|it| self.machine_ref(&namespace, it)).collect()
+    }
+
+    fn data_changed(&self, data: &Metal3Data) -> Vec<ObjectRef<Metal3Machine>> {
+        let namespace = data.namespace().unwrap_or_default();
+        let name = data.name_any();
+        let Some(claims) = &self.from.stores.claims else { return Vec::new() };
+        let of_it = claims.state_filter(|claim| {
+            claim.metadata.namespace.as_deref() == Some(&namespace)
+                && claim
+                    .status
+                    .as_ref()
+                    .and_then(|status| status.rendered_data.as_ref())
+                    .is_some_and(|it| it.name.as_deref() == Some(&name))
+        });
+        of_it.iter().map(|it| self.machine_ref(&namespace, &it.name_any())).collect()
+    }
+
+    fn owner_changed(
+        &self,
+        metadata: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
+        group: &str,
+        kind: &str,
+    ) {
+        let namespace = metadata.namespace.as_deref().unwrap_or_default();
+        self.hosts_of_owner(namespace, group, kind, metadata.name.as_deref().unwrap_or_default());
+    }
+
+    fn hosts_of_owner(&self, namespace: &str, group: &str, kind: &str, name: &str) {
+        let owner = Owner {
+            api_version: group.to_owned(),
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            uid: String::new(),
+        };
+        let kept = self.from.index().kept(namespace, Some(&owner.label()));
+        self.hosts.send(namespace, kept);
+    }
+
+    async fn publish(&self, decision: &Decision, object: &ObjectReference, action: &str) {
+        let (reason, note) = (decision.reason.as_str(), decision.message.as_str());
+        if !decision.news {
+            return;
+        }
+        if decision.reason.is_warning() {
+            self.kit.events.warning(object, reason, action, note).await;
+        } else {
+            self.kit.events.normal(object, reason, action, note).await;
+        }
+    }
+}
+
+fn created(machine: &Metal3Machine) -> Timestamp {
+    machine.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |born| born.0)
+}
+
+fn machine_key(namespace: &str, name: &str) -> String {
+    format!("machine/{namespace}/{name}")
+}
+
+fn host_key(namespace: &str, name: &str) -> String {
+    format!("host/{namespace}/{name}")
+}
+
+/// Spread, or those who met once meet again.
+fn soon() -> Action {
+    Action::requeue(RETRY.mul_f64(0.3 + 0.7 * backoff::random_unit()))
+}
+
+/// One pass over a machine. Whatever comes of it, hosts that were held back for it and not taken go to others.
+async fn pass_machine(object: Arc<Metal3Machine>, context: Arc<Context>) -> Result<Action, Error> {
+    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+    let key = machine_key(&namespace, &name);
+    if context.echo.is_behind(&key, object.metadata.resource_version.as_deref()) {
+        return Ok(Action::requeue(ECHO));
+    }
+    context.from.index().leave(&namespace, &name);
+    let mut taken = None;
+    let result = work_on_machine(&object, &context, &mut taken).await;
+    if let Err(Error::Api { source, .. }) = &result
+        && controller_kit::api_error::class(source) == Class::Invalid
+    {
+        let note = controller_kit::api_error::explain(source);
+        let reference = object.object_ref(&context.from.served.infrastructure);
+        context.kit.events.warning(&reference, "Refused", "Write", &note).await;
+    }
+    let (since, now) = (created(&object), Instant::now());
+    let offered = context.from.index().settle(&namespace, &name, since, taken.as_deref(), now);
+    context.machines.send(&namespace, offered);
+    result
+}
+
+async fn work_on_machine(
+    object: &Arc<Metal3Machine>,
+    context: &Context,
+    taken: &mut Option<String>,
+) -> Result<Action, Error> {
+    let namespace = object.namespace().unwrap_or_default();
+    let chance = backoff::random();
+    let Observed::Machine(seen) = observe_machine(&context.from, object, chance).await? else {
+        return Ok(Action::await_change());
+    };
+    if let HostSeen::Here(host) = &seen.host {
+        let key = host_key(&namespace, &host.name_any());
+        let version = host.metadata.resource_version.as_deref();
+        if !seen.live && context.echo.is_behind(&key, version) {
+            return Ok(Action::requeue(ECHO));
+        }
+    }
+    let wish = wish(&seen);
+    let since = created(&seen.machine);
+    let seen = Observed::Machine(seen);
+    let now = Timestamp::now();
+    let decision = decide(&seen, &context.policy, now);
+    context.metrics.decided(decision.reason);
+    tracing::debug!(reason = decision.reason.as_str(), steps = ?decision.steps, "Decided");
+    let Observed::Machine(seen) = &seen else { return Ok(Action::await_change()) };
+    if !carry_out(context, seen, &decision, taken, now).await? {
+        context.metrics.superseded();
+        return Ok(soon());
+    }
+    let reference = seen.machine.object_ref(&context.from.served.infrastructure);
+    context.publish(&decision, &reference, "Assign").await;
+    if let (Some(wants), Some(wish)) = (decision.wants, wish) {
+        let found = context.from.index().wait(wish, wants, since, Instant::now());
+        if found {
+            return Ok(Action::requeue(Duration::ZERO));
+        }
+    }
+    Ok(decision.again.map_or_else(Action::await_change, Action::requeue))
+}
+
+/// Carries out all steps; false if one of them was superseded.
+async fn carry_out(
+    context: &Context,
+    seen: &MachineSeen,
+    decision: &Decision,
+    taken: &mut Option<String>,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    let namespace = seen.machine.namespace().unwrap_or_default();
+    let mut pass = Pass::of_machine(context.from.client.clone(), context.from.served, seen);
+    let mut done = true;
+    for step in &decision.steps {
+        let outcome = pass.act(step).await;
+        let object = machine_key(&namespace, &seen.machine.name_any());
+        if pass.machine_written {
+            context.echo.wrote(&object, pass.machine_version.as_deref());
+        }
+        for host in &pass.hosts_written {
+            let version = pass.host_versions.get(host).and_then(Option::as_deref);
+            context.echo.wrote(&host_key(&namespace, host), version);
+        }
+        if outcome? == Outcome::Superseded {
+            done = false;
+            break;
+        }
+        if let Step::Claim { host, .. } = step
+            && decision.reason != Reason::HostAdopted
+        {
+            *taken = Some(host.clone());
+            let age = now.duration_since(created(&seen.machine)).as_secs_f64();
+            context.metrics.claimed(decision.reason == Reason::HostReused, age.max(0.0));
+        }
+    }
+    Ok(done)
+}
+
+/// One pass over a host: whether it is kept any longer.
+async fn pass_host(object: Arc<CachedHost>, context: Arc<Context>) -> Result<Action, Error> {
+    let Some(kept) = Kept::of(&object) else { return Ok(Action::await_change()) };
+    let namespace = object.metadata.namespace.clone().unwrap_or_default();
+    let name = object.metadata.name.clone().unwrap_or_default();
+    let settled = (namespace.clone(), kept.label());
+    let since = || {
+        let all = context.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(&settled).copied()
+    };
+    let now = Timestamp::now();
+    let Some(seen) = observe_kept(&context.from, &object, since()).await? else {
+        return Ok(Action::await_change());
+    };
+    let mut decision = decide(&Observed::Kept(Box::new(seen)), &context.policy, now);
+    {
+        let mut all = context.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        if decision.settled {
+            all.entry(settled.clone()).or_insert(now);
+        } else if decision.steps.is_empty() {
+            all.remove(&settled);
+        }
+    }
+    if !decision.steps.is_empty() {
+        // Before somebody's reservation is taken away, a live look.
+        let hosts: Api<api_types::metal3::BareMetalHost> =
+            Api::namespaced(context.from.client.clone(), &namespace);
+        let live = hosts.get_opt(&name).await.map_err(Error::api("get a BareMetalHost"))?;
+        let Some(live) = live else { return Ok(Action::await_change()) };
+        let Some(seen) = observe_kept(&context.from, &live, since()).await? else {
+            return Ok(Action::await_change());
+        };
+        let mut pass = Pass::of_host(context.from.client.clone(), context.from.served, &seen);
+        decision = decide(&Observed::Kept(Box::new(seen)), &context.policy, now);
+        for step in &decision.steps {
+            if pass.act(step).await? == Outcome::Superseded {
+                context.metrics.superseded();
+                return Ok(soon());
+            }
+        }
+        context.metrics.dropped(decision.reason);
+        context.publish(&decision, &live.object_ref(&()), "Keep").await;
+    }
+    context.metrics.decided(decision.reason);
+    Ok(decision.again.map_or_else(Action::await_change, Action::requeue))
+}

@@ -1,0 +1,298 @@
+//! The rules, in the order in which they apply. Pure: no client, no clock.
+//!
+//! Here are those that refuse; [`release`] has what happens to a machine that goes, [`obtain`] how a machine comes to a
+//! host, [`serve`] what is done with the host that it has, and [`collect`] when a host is kept no longer.
+
+mod collect;
+mod obtain;
+mod release;
+mod serve;
+
+use std::time::Duration;
+
+use api_types::capi::{self, Cluster};
+use api_types::names;
+use api_types::names::capm3::CONDITION_ASSOCIATED;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
+
+use crate::config::Policy;
+use crate::index::Wants;
+pub use crate::reason::Reason;
+use crate::reservation::Owner;
+use crate::seen::{HostSeen, MachineSeen, Observed, Parent};
+use crate::status::{self, Report, Said};
+
+/// Waits that end by themselves within this time of a machine's life are not worth a write.
+const YOUNG: Duration = Duration::from_secs(5);
+
+/// What to do, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// In this order; the first that is superseded ends the pass.
+    pub steps: Vec<Step>,
+    /// Why.
+    pub reason: Reason,
+    /// Why, for a person.
+    pub message: String,
+    /// Whether this is news, to be told by an event.
+    pub news: bool,
+    /// When to look again without being told.
+    pub again: Option<Duration>,
+    /// For what it waits, if for a host.
+    pub wants: Option<Wants>,
+    /// Whether a kept host's owner needs no host more than it has; the time of that is remembered.
+    pub settled: bool,
+}
+
+/// One write. Each insists on the version of the object that was observed, or that the step before it left.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// On the machine: which host it is going to take, and the finalizer. Before the host is touched.
+    Intend {
+        /// The host.
+        host: String,
+        /// The host's uid.
+        uid: String,
+    },
+    /// On the host: the machine that has it, and what to install if that is known.
+    Claim {
+        /// The host.
+        host: String,
+        /// What to install.
+        install: Option<Install>,
+    },
+    /// On the host that the machine has: what to install.
+    Install {
+        /// The host.
+        host: String,
+        /// What to install.
+        install: Install,
+    },
+    /// On the host: CAPM3's pause of a paused cluster is lifted.
+    Unpause {
+        /// The host.
+        host: String,
+    },
+    /// On the machine: it will not have the host that it was going to take.
+    GiveUp {
+        /// The host.
+        host: String,
+    },
+    /// On a host that will not be taken: only its version is moved, so that no claim of it is left on its way.
+    PassOver {
+        /// The host.
+        host: String,
+    },
+    /// Asks for rendered secrets.
+    AskForData,
+    /// Withdraws what was asked for.
+    WithdrawData,
+    /// On the machine: its provider ID, and where it stands.
+    Identify {
+        /// The provider ID.
+        provider_id: String,
+        /// The host's failure domain.
+        failure_domain: Option<String>,
+    },
+    /// On the machine's status.
+    Report(Value),
+    /// On the host: nothing to install any more, and for whom it will be kept.
+    Clear {
+        /// The host.
+        host: String,
+        /// Fields of the spec that are taken away.
+        fields: Vec<&'static str>,
+        /// Whether it is switched off.
+        switch_off: bool,
+        /// For whom it will be kept.
+        verdict: Option<Owner>,
+    },
+    /// On the host: the machine has it no longer; it is kept for an owner, or free.
+    Release {
+        /// The host.
+        host: String,
+        /// For whom it is kept.
+        keep_for: Option<Owner>,
+        /// Annotations of ours that go with it.
+        annotations: Vec<String>,
+    },
+    /// On the machine: the finalizer goes.
+    LetGo,
+    /// On a kept host: it is free.
+    Free {
+        /// The host.
+        host: String,
+    },
+}
+
+/// What a host is told to install. What the user left out is left out.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Install {
+    /// Fields of the host's spec.
+    pub fields: serde_json::Map<String, Value>,
+}
+
+impl Decision {
+    fn rest(reason: Reason) -> Self {
+        Self {
+            steps: Vec::new(),
+            reason,
+            message: String::new(),
+            news: false,
+            again: None,
+            wants: None,
+            settled: false,
+        }
+    }
+}
+
+/// Decides about a machine or a kept host.
+pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
+    match seen {
+        Observed::Nothing => Decision::rest(Reason::NotOurs),
+        Observed::Machine(seen) => about_machine(seen, policy, now),
+        Observed::Kept(seen) => collect::about_kept(seen, policy, now),
+    }
+}
+
+fn about_machine(seen: &MachineSeen, policy: &Policy, now: Timestamp) -> Decision {
+    let machine = &seen.machine;
+    if capi::is_paused(&machine.metadata) || seen.cluster.as_ref().is_some_and(Cluster::is_paused) {
+        return paused(seen, now);
+    }
+    if machine.metadata.deletion_timestamp.is_some() {
+        return release::about_leaving(seen);
+    }
+    let parent = match &seen.parent {
+        Parent::Here(parent) => parent,
+        Parent::None => {
+            return told(seen, now, Reason::WaitingForOwner, "No Machine owns this Metal3Machine");
+        }
+        Parent::Missing(name) => {
+            let text = format!("Machine {name} owns this Metal3Machine and is not there");
+            return told(seen, now, Reason::MachineMissing, &text);
+        }
+    };
+    let Some(cluster) = &seen.cluster else {
+        let text = format!("Cluster {:?} is not there", parent.spec.cluster_name);
+        return told(seen, now, Reason::ClusterMissing, &text);
+    };
+    match &seen.host {
+        HostSeen::Here(host) if crate::host::is_of(host, machine) => {
+            return serve::about_host(seen, parent, host, now);
+        }
+        // A machine that was up once must not come up a second time on another host.
+        _ if machine.is_provisioned() => return serve::about_loss(seen, now),
+        HostSeen::Here(_) | HostSeen::Gone(_) if was_associated(seen) => {
+            return serve::about_loss(seen, now);
+        }
+        _ => {}
+    }
+    if parent.metadata.deletion_timestamp.is_some() {
+        let text = "The Machine is being deleted: it gets no host any more";
+        return told(seen, now, Reason::MachineDeleting, text);
+    }
+    if !cluster.infrastructure_provisioned() {
+        let text = "The Cluster's infrastructure is not ready yet";
+        return told(seen, now, Reason::WaitingForInfrastructure, text);
+    }
+    if parent.spec.bootstrap.data_secret_name.as_deref().unwrap_or_default().is_empty() {
+        let text = "The Machine has no bootstrap data yet";
+        return told(seen, now, Reason::WaitingForBootstrapData, text);
+    }
+    obtain::about_homeless(seen, parent, policy, now)
+}
+
+/// Nothing is written but that it is so.
+fn paused(seen: &MachineSeen, now: Timestamp) -> Decision {
+    let text = "The Metal3Machine or its Cluster is paused";
+    let report = Report { paused: Some(Said::yes(Reason::Paused, text)), ..Report::default() };
+    let steps: Vec<Step> =
+        status::patch(&seen.machine, &report, now).map(Step::Report).into_iter().collect();
+    Decision {
+        news: !steps.is_empty(),
+        steps,
+        message: text.to_owned(),
+        ..Decision::rest(Reason::Paused)
+    }
+}
+
+/// Whether the machine was seen to have the host that it names.
+fn was_associated(seen: &MachineSeen) -> bool {
+    seen.machine.annotation(names::ferrite::GIVES_UP_HOST).is_none()
+        && status::reported(&seen.machine, CONDITION_ASSOCIATED)
+            .is_some_and(api_types::condition::Condition::is_true)
+}
+
+/// A machine that waits for something that is no host, and says so.
+fn told(seen: &MachineSeen, now: Timestamp, reason: Reason, text: &str) -> Decision {
+    let age = seen
+        .machine
+        .metadata
+        .creation_timestamp
+        .as_ref()
+        .map(|born| Duration::try_from(now.duration_since(born.0)).unwrap_or_default());
+    let decision = reported(seen, now, reason, text, |_| {});
+    match age {
+        Some(age) if age < YOUNG && !reason.is_warning() => {
+            Decision { again: Some(YOUNG.saturating_sub(age)), ..quiet(decision) }
+        }
+        _ => decision,
+    }
+}
+
+fn quiet(decision: Decision) -> Decision {
+    Decision { steps: Vec::new(), news: false, ..decision }
+}
+
+/// A machine without host whose conditions say why.
+fn reported(
+    seen: &MachineSeen,
+    now: Timestamp,
+    reason: Reason,
+    text: &str,
+    more: impl FnOnce(&mut Report),
+) -> Decision {
+    let mut report = Report {
+        associated: Some(Said::no(reason, text)),
+        ready: Some(Said::no(reason, text)),
+        paused: Some(not_paused()),
+        ..Report::default()
+    };
+    more(&mut report);
+    with_report(seen, now, Vec::new(), reason, text, &report)
+}
+
+fn not_paused() -> Said {
+    Said::no(Reason::NotPaused, "")
+}
+
+/// Steps, and then the report if it differs from what is there.
+fn with_report(
+    seen: &MachineSeen,
+    now: Timestamp,
+    mut steps: Vec<Step>,
+    reason: Reason,
+    text: &str,
+    report: &Report,
+) -> Decision {
+    let before = status::reported(&seen.machine, CONDITION_ASSOCIATED);
+    let ready = status::reported(&seen.machine, names::capi::CONDITION_READY);
+    let was = |condition: Option<&api_types::condition::Condition>| {
+        condition.and_then(|it| it.reason.as_deref()) == Some(reason.as_str())
+    };
+    let known = was(before) || was(ready);
+    steps.extend(status::patch(&seen.machine, report, now).map(Step::Report));
+    Decision {
+        news: !steps.is_empty() && !known,
+        steps,
+        message: text.to_owned(),
+        ..Decision::rest(reason)
+    }
+}
+
+/// Look again at once: what was read is too old for what is to be done.
+fn look_closer(reason: Reason) -> Decision {
+    Decision { again: Some(Duration::ZERO), ..Decision::rest(reason) }
+}

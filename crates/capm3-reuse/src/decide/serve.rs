@@ -1,0 +1,189 @@
+//! What is done with the host that a machine has, until the machine is up and after.
+
+use std::collections::BTreeSet;
+
+use api_types::capi::Machine;
+use api_types::metal3::BareMetalHost;
+use api_types::names;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt as _;
+use serde_json::json;
+
+use super::obtain::{give_up, install, is_same, provider_id, secrets};
+use super::{
+    CONDITION_ASSOCIATED, Decision, Install, Reason, Step, look_closer, not_paused, told,
+    with_report,
+};
+use crate::host;
+use crate::seen::{Data, HostSeen, MachineSeen};
+use crate::status::{self, Report, Said};
+
+/// What the schema of the machine's status takes.
+const ADDRESSES: usize = 32;
+
+/// A machine that has this host.
+pub(super) fn about_host(
+    seen: &MachineSeen,
+    parent: &Machine,
+    host: &BareMetalHost,
+    now: Timestamp,
+) -> Decision {
+    let machine = &seen.machine;
+    let name = host.name_any();
+    let finalizer = names::capm3::MACHINE_FINALIZER;
+    let keeps = machine.metadata.finalizers.iter().flatten().any(|it| it == finalizer);
+    let knows = machine.host_name() == Some(&name)
+        && machine.annotation(names::ferrite::GIVES_UP_HOST).is_none();
+    let uid = host.metadata.uid.clone().unwrap_or_default();
+    if !keeps || !knows || !is_same(machine, host) {
+        let steps = vec![Step::Intend { host: name.clone(), uid }];
+        return step(steps, Reason::HostAdopted, format!("Host {name} names this machine"));
+    }
+    // After a move to another cluster every uid is another.
+    let consumer = host.spec.consumer_ref.as_ref().and_then(|it| it.uid.as_deref());
+    if consumer.is_some_and(|uid| !uid.is_empty() && Some(uid) != machine.metadata.uid.as_deref()) {
+        let steps = vec![Step::Claim { host: name.clone(), install: None }];
+        return step(steps, Reason::HostAdopted, format!("Host {name} names this machine"));
+    }
+    if host.annotation(names::metal3::PAUSED) == Some(names::capm3::PAUSED_BY_CAPM3) {
+        let steps = vec![Step::Unpause { host: name.clone() }];
+        return step(steps, Reason::HostAdopted, format!("Host {name} is no longer paused"));
+    }
+    let mut steps = Vec::new();
+    let mut ready = None;
+    let mut data_ready = None;
+    if !host::is_told_what_to_install(host) && !machine.is_provisioned() {
+        match &seen.data {
+            Data::NotWanted | Data::Rendered { .. } => {
+                let install = install(machine, parent, &seen.data, host);
+                steps.push(Step::Install { host: name.clone(), install });
+            }
+            Data::NotAskedFor => {
+                steps.push(Step::AskForData);
+                ready = Some(awaits_data(parent));
+            }
+            Data::Awaited => ready = Some(awaits_data(parent)),
+            Data::Failed(why) => ready = Some(Said::no(Reason::DataFailed, why)),
+            Data::Unserved => {
+                let text = "spec.dataTemplate is set and the API server serves no Metal3DataClaim: install CAPM3's CRDs and its data controllers";
+                ready = Some(Said::no(Reason::DataFailed, text));
+            }
+        }
+        data_ready.clone_from(&ready);
+    } else {
+        let wanted = &machine.spec.automated_cleaning_mode;
+        if wanted.is_some() && *wanted != host.spec.automated_cleaning_mode {
+            let fields =
+                [("automatedCleaningMode".to_owned(), json!(wanted))].into_iter().collect();
+            steps.push(Step::Install { host: name.clone(), install: Install { fields } });
+        }
+    }
+    if seen.data != Data::NotWanted && data_ready.is_none() {
+        data_ready = Some(Said::yes(Reason::Provisioning, "The secrets are rendered"));
+    }
+    let up = host.provisioning_state().is_provisioned() && host::is_told_what_to_install(host);
+    let ready = ready.unwrap_or_else(|| {
+        if up || machine.is_provisioned() {
+            return Said::yes(Reason::Provisioned, "The host is installed");
+        }
+        match host::error(host) {
+            Some(why) => Said::no(Reason::HostFailed, &format!("Host {name}: {why}")),
+            None => Said::no(Reason::Provisioning, "The host is being installed"),
+        }
+    });
+    let mut report = Report {
+        associated: Some(associated(seen, &name)),
+        data_ready,
+        paused: Some(not_paused()),
+        ..Report::default()
+    };
+    if host::is_told_what_to_install(host) && !machine.is_provisioned() && up {
+        if !seen.live {
+            return look_closer(Reason::Provisioning);
+        }
+        if machine.spec.provider_id.as_deref().unwrap_or_default().is_empty() {
+            steps.push(Step::Identify {
+                provider_id: provider_id(machine, &name),
+                failure_domain: host::failure_domain(host)
+                    .filter(|domain| machine.spec.failure_domain.as_deref() != Some(domain))
+                    .map(str::to_owned),
+            });
+        }
+        report.provisioned = true;
+        report.addresses = addresses(host);
+        report.secrets = secrets(machine, parent, &seen.data);
+    }
+    let (reason, text) = (ready.reason, ready.message.clone());
+    report.ready = Some(ready);
+    with_report(seen, now, steps, reason, &text, &report)
+}
+
+fn step(steps: Vec<Step>, reason: Reason, message: String) -> Decision {
+    Decision {
+        steps,
+        message,
+        news: true,
+        again: Some(std::time::Duration::ZERO),
+        ..Decision::rest(reason)
+    }
+}
+
+fn awaits_data(parent: &Machine) -> Said {
+    let name = parent.metadata.name.as_deref().unwrap_or_default();
+    Said::no(
+        Reason::WaitingForData,
+        &format!("The secrets of Metal3DataClaim {name} are not rendered yet"),
+    )
+}
+
+/// How it came to its host stays as it was said first.
+fn associated(seen: &MachineSeen, host: &str) -> Said {
+    let before = status::reported(&seen.machine, CONDITION_ASSOCIATED).filter(|it| it.is_true());
+    let reused = before.is_some_and(|it| it.reason.as_deref() == Some(Reason::HostReused.as_str()));
+    let reason = if reused { Reason::HostReused } else { Reason::HostClaimed };
+    Said::yes(reason, &format!("Host {host}"))
+}
+
+/// A machine that had a host and has it no more.
+pub(super) fn about_loss(seen: &MachineSeen, now: Timestamp) -> Decision {
+    let machine = &seen.machine;
+    let text = match &seen.host {
+        HostSeen::None => "This machine was up and names no host any more".to_owned(),
+        HostSeen::Gone(name) => format!("Host {name} is gone"),
+        HostSeen::Here(host) => match &host.spec.consumer_ref {
+            None => format!("Host {} was taken from this machine and is free", host.name_any()),
+            Some(other) => format!(
+                "Host {} was taken from this machine: {} {} has it",
+                host.name_any(),
+                other.kind.as_deref().unwrap_or_default(),
+                other.name.as_deref().unwrap_or_default()
+            ),
+        },
+    };
+    let never_up = !machine.is_provisioned() && machine.spec.provider_id.is_none();
+    if let Some(name) = machine.host_name().filter(|_| never_up) {
+        if !seen.live {
+            return look_closer(Reason::HostLost);
+        }
+        return give_up(seen, name, now);
+    }
+    told(seen, now, Reason::HostLost, &format!("{text}; delete the Machine to have it replaced"))
+}
+
+/// Every address of the host, and its names, each once.
+fn addresses(host: &BareMetalHost) -> Vec<(&'static str, String)> {
+    let hardware = host.status.as_ref().and_then(|status| status.hardware.as_ref());
+    let Some(hardware) = hardware else { return Vec::new() };
+    let mut seen = BTreeSet::new();
+    let ips = hardware.nics.iter().filter_map(|nic| nic.ip.as_deref());
+    let mut all: Vec<(&'static str, String)> = ips
+        .filter(|ip| !ip.is_empty() && seen.insert(*ip))
+        .map(|ip| ("InternalIP", ip.to_owned()))
+        .collect();
+    if let Some(name) = hardware.hostname.as_deref().filter(|name| !name.is_empty()) {
+        all.truncate(ADDRESSES - 2);
+        all.extend([("Hostname", name.to_owned()), ("InternalDNS", name.to_owned())]);
+    }
+    all.truncate(ADDRESSES);
+    all
+}

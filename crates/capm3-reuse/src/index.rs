@@ -1,0 +1,529 @@
+//! Which host would do, found without looking at every host; and who waits for one.
+//!
+//! What is here is only a hint: it may be behind, and a claim is decided by its precondition. A host that is offered to
+//! one machine is held back from the others for a moment, so that they do not all try the same one.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api_types::metal3::{BareMetalHost, CachedHost};
+use k8s_openapi::jiff::Timestamp;
+
+use crate::bag::Bag;
+use crate::host;
+use crate::reservation::{self, Kept, Owner};
+use crate::selector::{Labels, Selector};
+
+/// How long a host is held back for the machine that it was offered to. Its own claim ends this earlier.
+const HOLD: Duration = Duration::from_secs(10);
+
+/// What a machine wants.
+#[derive(Clone, Debug, Default)]
+pub struct Wish {
+    /// Namespace of the machine, and so of the host.
+    pub namespace: String,
+    /// The machine.
+    pub machine: String,
+    /// Which hosts will do.
+    pub selector: Selector,
+    /// Where the host should stand, if there is a choice.
+    pub failure_domain: Option<String>,
+    /// For whom a kept host may be kept; nothing without nodeReuse.
+    pub owner: Option<Owner>,
+    /// A host that it just gave up: what is here about that one may be behind.
+    pub except: Option<String>,
+}
+
+/// What there is for a machine.
+#[derive(Clone, Debug, Default)]
+pub struct Choice {
+    /// A host kept for its owner that is ready.
+    pub kept: Option<Arc<CachedHost>>,
+    /// A healthy host kept for its owner that will be ready.
+    pub on_its_way: Option<String>,
+    /// A host kept for its owner that is no good, and why.
+    pub unfit: Option<(String, &'static str)>,
+    /// A free host that is ready.
+    pub free: Option<Arc<CachedHost>>,
+}
+
+/// For what a machine waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wants {
+    /// A free host, or one that is kept for its owner.
+    Any,
+    /// A host that is kept for its owner and known to be on its way.
+    Kept,
+    /// A host that is kept for its owner, however long that takes.
+    OnlyKept,
+}
+
+#[derive(Clone, Debug)]
+struct Waiter {
+    wish: Wish,
+    wants: Wants,
+}
+
+/// Hosts by class, for the metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Ready and nobody's.
+    pub free: usize,
+    /// Kept for an owner.
+    pub reserved: usize,
+    /// A machine's.
+    pub claimed: usize,
+    /// Everything else: not ready, unhealthy, used by others.
+    pub excluded: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Class {
+    Free,
+    /// By its label.
+    Kept(String),
+    /// By the machine, and for whom it will be kept if that is decided.
+    Claimed(String, Option<String>),
+    Excluded,
+}
+
+impl Class {
+    fn of(host: &BareMetalHost) -> Self {
+        if let Some(machine) = host::consumer_machine(host) {
+            let next = reservation::pending(host).flatten().map(|owner| owner.label());
+            return Self::Claimed(machine.to_owned(), next);
+        }
+        match Kept::of(host) {
+            Some(kept) => Self::Kept(kept.label()),
+            None if host.spec.consumer_ref.is_none() && host::is_ready(host) => Self::Free,
+            None => Self::Excluded,
+        }
+    }
+
+    /// The label of the reservation that it counts for.
+    fn label(&self) -> Option<&str> {
+        match self {
+            Self::Kept(label) | Self::Claimed(_, Some(label)) => Some(label),
+            _ => None,
+        }
+    }
+}
+
+struct Entry {
+    host: Arc<CachedHost>,
+    class: Class,
+}
+
+struct Hold {
+    machine: String,
+    until: Instant,
+    /// Whether it was offered to a waiter; otherwise the machine found it by itself.
+    offered: bool,
+}
+
+/// Hosts, and the machines that have to do with them.
+#[derive(Default)]
+pub struct Index {
+    namespaces: HashMap<String, Namespace>,
+}
+
+#[derive(Default)]
+struct Namespace {
+    entries: HashMap<Arc<str>, Entry>,
+    free: Bag,
+    /// Free hosts by label and value.
+    free_with: HashMap<(String, String), Bag>,
+    /// Hosts that are or will be kept, by the label of their owner.
+    kept: HashMap<String, BTreeSet<Arc<str>>>,
+    /// The host of a machine.
+    claimed: HashMap<String, Arc<str>>,
+    /// Which host a machine names, and the other way round.
+    named_by: HashMap<String, String>,
+    naming: HashMap<String, BTreeSet<String>>,
+    holds: HashMap<Arc<str>, Hold>,
+    /// First come, first served.
+    waiters: BTreeMap<(Timestamp, String), Waiter>,
+    since: HashMap<String, Timestamp>,
+}
+
+impl Index {
+    /// Takes note of what a host is now, or that it is gone. Returns the machines that this concerns.
+    pub fn update(
+        &mut self,
+        namespace: &str,
+        name: &str,
+        host: Option<Arc<CachedHost>>,
+        now: Instant,
+    ) -> Vec<String> {
+        let space = self.namespaces.entry(namespace.to_owned()).or_default();
+        let before = space.remove(name);
+        if let Some(host) = host {
+            space.insert(name, host);
+        }
+        let after = space.entries.get(name).map(|entry| &entry.class);
+        let mut concerned: BTreeSet<String> =
+            space.naming.get(name).into_iter().flatten().cloned().collect();
+        for class in before.iter().chain(after) {
+            if let Class::Claimed(machine, _) = class {
+                concerned.insert(machine.clone());
+            }
+        }
+        let left = before.as_ref().and_then(Class::label).map(str::to_owned);
+        if let Some(label) = left {
+            concerned.extend(space.let_down(&label));
+        }
+        // What was seen of it now counts, not what was expected of it.
+        if !space.is_ready(name) {
+            space.holds.remove(name);
+        }
+        concerned.extend(space.offer(name, None, now));
+        concerned.into_iter().collect()
+    }
+
+    /// Takes note of which host a machine names.
+    pub fn name(&mut self, namespace: &str, machine: &str, host: Option<&str>) {
+        let space = self.namespaces.entry(namespace.to_owned()).or_default();
+        if let Some(before) = space.named_by.remove(machine)
+            && let Some(all) = space.naming.get_mut(&before)
+        {
+            all.remove(machine);
+            if all.is_empty() {
+                space.naming.remove(&before);
+            }
+        }
+        if let Some(host) = host {
+            space.named_by.insert(machine.to_owned(), host.to_owned());
+            space.naming.entry(host.to_owned()).or_default().insert(machine.to_owned());
+        }
+    }
+
+    /// The host whose consumer reference names this machine.
+    pub fn host_of(&self, namespace: &str, machine: &str) -> Option<Arc<CachedHost>> {
+        let space = self.namespaces.get(namespace)?;
+        let name = space.claimed.get(machine)?;
+        space.entries.get(name).map(|entry| entry.host.clone())
+    }
+
+    /// What there is for a machine, held back from others until [`Index::settle`]. `chance` says where to begin among
+    /// free hosts.
+    pub fn choose(&mut self, wish: &Wish, chance: u64, now: Instant) -> Choice {
+        let Some(space) = self.namespaces.get_mut(&wish.namespace) else {
+            return Choice::default();
+        };
+        let mut choice = Choice::default();
+        if let Some(owner) = &wish.owner {
+            space.look_at_kept(owner, wish, now, &mut choice);
+        }
+        choice.free = space.pick_free(wish, chance, now);
+        for host in choice.kept.iter().chain(&choice.free) {
+            space.hold(
+                host.metadata.name.as_deref().unwrap_or_default(),
+                &wish.machine,
+                false,
+                now,
+            );
+        }
+        choice
+    }
+
+    /// Ends what is held back for a machine but the host that it took. Returns the machines that are offered the rest.
+    pub fn settle(
+        &mut self,
+        namespace: &str,
+        machine: &str,
+        since: Timestamp,
+        taken: Option<&str>,
+        now: Instant,
+    ) -> Vec<String> {
+        let Some(space) = self.namespaces.get_mut(namespace) else { return Vec::new() };
+        let of_it = space.holds.iter().filter(|(_, hold)| hold.machine == machine);
+        let names: Vec<Arc<str>> = of_it.map(|(name, _)| name.clone()).collect();
+        let mut offered = Vec::new();
+        for name in names.into_iter().filter(|name| Some(&**name) != taken) {
+            let hold = space.holds.remove(&name);
+            // What it was offered and refused goes to those behind it: who was before has refused already.
+            let refused = hold.is_some_and(|hold| hold.offered);
+            let behind = refused.then(|| (since, machine.to_owned()));
+            offered.extend(space.offer(&name, behind.as_ref(), now));
+        }
+        offered
+    }
+
+    /// Lets a machine wait, in the order of `since`. True if there is something for it already: look again.
+    pub fn wait(&mut self, wish: Wish, wants: Wants, since: Timestamp, now: Instant) -> bool {
+        let space = self.namespaces.entry(wish.namespace.clone()).or_default();
+        let machine = wish.machine.clone();
+        space.leave(&machine);
+        space.since.insert(machine.clone(), since);
+        let waiter = Waiter { wish, wants };
+        let found = space.first_for(&waiter, now);
+        space.waiters.insert((since, machine.clone()), waiter);
+        if let Some(host) = &found {
+            space.hold(host, &machine, true, now);
+        }
+        found.is_some()
+    }
+
+    /// The machine does not wait any more.
+    pub fn leave(&mut self, namespace: &str, machine: &str) {
+        if let Some(space) = self.namespaces.get_mut(namespace) {
+            space.leave(machine);
+        }
+    }
+
+    /// Machines that wait in a namespace.
+    pub fn waiting(&self, namespace: &str) -> Vec<String> {
+        let space = self.namespaces.get(namespace);
+        space.into_iter().flat_map(|space| space.waiters.keys()).map(|key| key.1.clone()).collect()
+    }
+
+    /// How many machines wait.
+    pub fn waiters(&self) -> usize {
+        self.namespaces.values().map(|space| space.waiters.len()).sum()
+    }
+
+    /// Hosts that are kept under a label, or all that are kept.
+    pub fn kept(&self, namespace: &str, label: Option<&str>) -> Vec<String> {
+        let Some(space) = self.namespaces.get(namespace) else { return Vec::new() };
+        let all = space.kept.iter().filter(|(it, _)| label.is_none_or(|label| label == **it));
+        all.flat_map(|(_, hosts)| hosts.iter().map(ToString::to_string)).collect()
+    }
+
+    /// Hosts by class.
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for entry in self.namespaces.values().flat_map(|space| space.entries.values()) {
+            match entry.class {
+                Class::Free => counts.free += 1,
+                Class::Kept(_) => counts.reserved += 1,
+                Class::Claimed(..) => counts.claimed += 1,
+                Class::Excluded => counts.excluded += 1,
+            }
+        }
+        counts
+    }
+}
+
+impl Namespace {
+    fn insert(&mut self, name: &str, host: Arc<CachedHost>) {
+        let name: Arc<str> = name.into();
+        let class = Class::of(&host);
+        if let Some(label) = class.label() {
+            self.kept.entry(label.to_owned()).or_default().insert(name.clone());
+        }
+        match &class {
+            Class::Free => {
+                self.free.insert(name.clone());
+                for (key, value) in host.metadata.labels.iter().flatten() {
+                    let bag = self.free_with.entry((key.clone(), value.clone())).or_default();
+                    bag.insert(name.clone());
+                }
+            }
+            Class::Claimed(machine, _) => {
+                self.claimed.insert(machine.clone(), name.clone());
+            }
+            Class::Kept(_) | Class::Excluded => {}
+        }
+        self.entries.insert(name, Entry { host, class });
+    }
+
+    fn remove(&mut self, name: &str) -> Option<Class> {
+        let Entry { host, class } = self.entries.remove(name)?;
+        if let Some(label) = class.label()
+            && let Some(all) = self.kept.get_mut(label)
+        {
+            all.remove(name);
+            if all.is_empty() {
+                self.kept.remove(label);
+            }
+        }
+        match &class {
+            Class::Free => {
+                self.free.remove(name);
+                for (key, value) in host.metadata.labels.iter().flatten() {
+                    let pair = (key.clone(), value.clone());
+                    if let Some(bag) = self.free_with.get_mut(&pair) {
+                        bag.remove(name);
+                        if bag.is_empty() {
+                            self.free_with.remove(&pair);
+                        }
+                    }
+                }
+            }
+            Class::Claimed(machine, _) => {
+                if self.claimed.get(machine).is_some_and(|it| **it == *name) {
+                    self.claimed.remove(machine);
+                }
+            }
+            Class::Kept(_) | Class::Excluded => {}
+        }
+        Some(class)
+    }
+
+    fn hold(&mut self, host: &str, machine: &str, offered: bool, now: Instant) {
+        let before = self.holds.get(host).is_some_and(|it| it.offered && it.machine == machine);
+        let (machine, offered) = (machine.to_owned(), offered || before);
+        self.holds.insert(host.into(), Hold { machine, until: now + HOLD, offered });
+    }
+
+    fn is_held(&self, host: &str, by_others_than: &str, now: Instant) -> bool {
+        self.holds.get(host).is_some_and(|hold| hold.until > now && hold.machine != by_others_than)
+    }
+
+    fn leave(&mut self, machine: &str) {
+        if let Some(since) = self.since.remove(machine) {
+            self.waiters.remove(&(since, machine.to_owned()));
+        }
+    }
+
+    fn is_ready(&self, host: &str) -> bool {
+        self.entries.get(host).is_some_and(|entry| match entry.class {
+            Class::Free => true,
+            Class::Kept(_) => host::is_ready(&entry.host),
+            Class::Claimed(..) | Class::Excluded => false,
+        })
+    }
+
+    fn look_at_kept(&self, owner: &Owner, wish: &Wish, now: Instant, choice: &mut Choice) {
+        let mut best: Option<&Arc<CachedHost>> = None;
+        for name in self.kept.get(&owner.label()).into_iter().flatten() {
+            let Some(entry) = self.entries.get(name) else { continue };
+            let host = &entry.host;
+            let next = reservation::pending(host).flatten().map(Kept::For);
+            let is_for = |kept: &Kept| kept.is_for(owner);
+            if !Kept::of(host).or(next).as_ref().is_some_and(is_for)
+                || !wish.selector.matches(host.metadata.labels.as_ref())
+                || wish.except.as_deref() == Some(name)
+            {
+                continue;
+            }
+            if matches!(entry.class, Class::Kept(_)) && host::is_ready(host) {
+                if self.is_held(name, &wish.machine, now) {
+                    continue;
+                }
+                let better = best.is_none_or(|it| !stands_in(it, wish) && stands_in(host, wish));
+                if better {
+                    best = Some(host);
+                }
+            } else if host::is_on_its_way(host) {
+                choice.on_its_way.get_or_insert_with(|| name.to_string());
+            } else {
+                let why =
+                    host::exclusion(host).map_or("is not going to be ready", |it| it.as_str());
+                choice.unfit.get_or_insert_with(|| (name.to_string(), why));
+            }
+        }
+        choice.kept = best.cloned();
+    }
+
+    fn pick_free(&self, wish: &Wish, chance: u64, now: Instant) -> Option<Arc<CachedHost>> {
+        let equals = &wish.selector.equals;
+        if let Some(domain) = &wish.failure_domain {
+            let label = api_types::names::capm3::FAILURE_DOMAIN;
+            let mut there = equals.clone();
+            if there.insert(label.to_owned(), domain.clone()).is_none_or(|it| it == *domain)
+                && let Some(host) = self.pick(&there, wish, chance, now)
+            {
+                return Some(host);
+            }
+        }
+        self.pick(equals, wish, chance, now)
+    }
+
+    /// A free host with these labels that the wish accepts, beginning anywhere.
+    fn pick(
+        &self,
+        labels: &Labels,
+        wish: &Wish,
+        chance: u64,
+        now: Instant,
+    ) -> Option<Arc<CachedHost>> {
+        let mut smallest = &self.free;
+        for (key, value) in labels {
+            let bag = self.free_with.get(&(key.clone(), value.clone()))?;
+            if bag.len() < smallest.len() {
+                smallest = bag;
+            }
+        }
+        let fits = |name: &&Arc<str>| {
+            let host = &self.entries[*name].host;
+            let has = |(key, value): (&String, &String)| host.label(key) == Some(value);
+            labels.iter().all(has)
+                && wish.selector.matches(host.metadata.labels.as_ref())
+                && wish.except.as_deref() != Some(name)
+                && !self.is_held(name, &wish.machine, now)
+        };
+        let name = smallest.from(chance).find(fits)?;
+        Some(self.entries[name].host.clone())
+    }
+
+    /// Whether a host that is ready is what a waiter waits for.
+    fn accepts(&self, waiter: &Waiter, name: &str, now: Instant) -> bool {
+        let Some(entry) = self.entries.get(name) else { return false };
+        let Waiter { wish, wants } = waiter;
+        let for_it = match &entry.class {
+            Class::Free => *wants == Wants::Any,
+            Class::Kept(_) => wish
+                .owner
+                .as_ref()
+                .is_some_and(|owner| Kept::of(&entry.host).is_some_and(|kept| kept.is_for(owner))),
+            Class::Claimed(..) | Class::Excluded => false,
+        };
+        for_it
+            && self.is_ready(name)
+            && wish.selector.matches(entry.host.metadata.labels.as_ref())
+            && !self.is_held(name, &wish.machine, now)
+    }
+
+    fn first_for(&self, waiter: &Waiter, now: Instant) -> Option<Arc<str>> {
+        let kept = waiter.wish.owner.as_ref().and_then(|owner| self.kept.get(&owner.label()));
+        let kept = kept.into_iter().flatten();
+        if let Some(name) = kept.clone().find(|name| self.accepts(waiter, name, now)) {
+            return Some(name.clone());
+        }
+        if waiter.wants != Wants::Any {
+            return None;
+        }
+        let free = self.pick(&waiter.wish.selector.equals, &waiter.wish, 0, now)?;
+        free.metadata.name.as_deref().map(Into::into)
+    }
+
+    /// Offers a host to the first who waits for one like it, of those behind a place in the queue.
+    fn offer(
+        &mut self,
+        name: &str,
+        behind: Option<&(Timestamp, String)>,
+        now: Instant,
+    ) -> Option<String> {
+        if !self.is_ready(name) || self.holds.get(name).is_some_and(|hold| hold.until > now) {
+            return None;
+        }
+        let mut waiters = self.waiters.iter().filter(|(key, _)| behind < Some(*key));
+        let machine = waiters.find(|(_, waiter)| self.accepts(waiter, name, now))?.0.1.clone();
+        self.hold(name, &machine, true, now);
+        Some(machine)
+    }
+
+    /// Those who waited for a kept host when there is none left under this label.
+    fn let_down(&self, label: &str) -> HashSet<String> {
+        let hosts = self.kept.get(label).into_iter().flatten();
+        let is_left = |name: &Arc<str>| {
+            self.entries
+                .get(name)
+                .is_some_and(|it| host::is_ready(&it.host) || host::is_on_its_way(&it.host))
+        };
+        if hosts.clone().any(is_left) {
+            return HashSet::new();
+        }
+        let waited = |waiter: &&Waiter| {
+            waiter.wants == Wants::Kept
+                && waiter.wish.owner.as_ref().is_some_and(|owner| owner.label() == label)
+        };
+        self.waiters.values().filter(waited).map(|it| it.wish.machine.clone()).collect()
+    }
+}
+
+fn stands_in(host: &BareMetalHost, wish: &Wish) -> bool {
+    wish.failure_domain.is_some() && host::failure_domain(host) == wish.failure_domain.as_deref()
+}

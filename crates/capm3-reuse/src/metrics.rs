@@ -1,0 +1,142 @@
+//! The controller's own metrics; the kit counts reconciles, requests and the rest.
+
+use prometheus::{
+    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+};
+
+use crate::index::Counts;
+use crate::reason::Reason;
+
+const SECONDS: &[f64] = &[0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0, 1800.0];
+/// Reasons for which a reservation ends.
+const DROPPED: [Reason; 5] = [
+    Reason::OwnerGone,
+    Reason::OwnerDeleting,
+    Reason::ClusterDeleting,
+    Reason::ReuseOff,
+    Reason::NotNeeded,
+];
+
+/// Counters and gauges of this controller; clones share them.
+#[derive(Clone)]
+pub struct Metrics {
+    decisions: IntCounterVec,
+    claims: IntCounterVec,
+    conflicts: IntCounter,
+    dropped: IntCounterVec,
+    hosts: IntGaugeVec,
+    waiters: IntGauge,
+    claim_seconds: Histogram,
+}
+
+impl Metrics {
+    /// Registers them, with every series from the start: a rate over one that appears late misses its first step.
+    pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let counters = |name: &str, help: &str, label: &str| {
+            IntCounterVec::new(Opts::new(name, help), &[label])
+        };
+        let metrics = Self {
+            decisions: counters(
+                "ferrite_capm3_reuse_decisions_total",
+                "Decisions by their reason",
+                "reason",
+            )?,
+            claims: counters(
+                "ferrite_capm3_reuse_claims_total",
+                "Hosts that machines got: reused ones and free ones",
+                "kind",
+            )?,
+            conflicts: IntCounter::new(
+                "ferrite_capm3_reuse_conflicts_total",
+                "Writes that were not made because somebody else wrote first",
+            )?,
+            dropped: counters(
+                "ferrite_capm3_reuse_reservations_dropped_total",
+                "Reservations that ended, by reason",
+                "reason",
+            )?,
+            hosts: IntGaugeVec::new(
+                Opts::new("ferrite_capm3_reuse_hosts", "Hosts by class"),
+                &["class"],
+            )?,
+            waiters: IntGauge::new("ferrite_capm3_reuse_waiters", "Machines that wait for a host")?,
+            claim_seconds: Histogram::with_opts(
+                HistogramOpts::new(
+                    "ferrite_capm3_reuse_claim_seconds",
+                    "Time from a machine's creation to the claim of its host",
+                )
+                .buckets(SECONDS.to_vec()),
+            )?,
+        };
+        for reason in Reason::ALL {
+            metrics.decisions.with_label_values(&[reason.as_str()]);
+        }
+        for kind in ["reused", "free"] {
+            metrics.claims.with_label_values(&[kind]);
+        }
+        for reason in DROPPED {
+            metrics.dropped.with_label_values(&[reason.as_str()]);
+        }
+        registry.register(Box::new(metrics.decisions.clone()))?;
+        registry.register(Box::new(metrics.claims.clone()))?;
+        registry.register(Box::new(metrics.conflicts.clone()))?;
+        registry.register(Box::new(metrics.dropped.clone()))?;
+        registry.register(Box::new(metrics.hosts.clone()))?;
+        registry.register(Box::new(metrics.waiters.clone()))?;
+        registry.register(Box::new(metrics.claim_seconds.clone()))?;
+        metrics.shown(Counts::default(), 0);
+        Ok(metrics)
+    }
+
+    /// A decision was taken.
+    pub(crate) fn decided(&self, reason: Reason) {
+        self.decisions.with_label_values(&[reason.as_str()]).inc();
+    }
+
+    /// A host was claimed, this long after its machine was made.
+    pub(crate) fn claimed(&self, reused: bool, seconds: f64) {
+        self.claims.with_label_values(&[if reused { "reused" } else { "free" }]).inc();
+        self.claim_seconds.observe(seconds);
+    }
+
+    /// Somebody else wrote first.
+    pub(crate) fn superseded(&self) {
+        self.conflicts.inc();
+    }
+
+    /// A reservation ended.
+    pub(crate) fn dropped(&self, reason: Reason) {
+        self.dropped.with_label_values(&[reason.as_str()]).inc();
+    }
+
+    /// How many there are just now.
+    pub(crate) fn shown(&self, hosts: Counts, waiters: usize) {
+        let set = |class: &str, count: usize| {
+            self.hosts.with_label_values(&[class]).set(i64::try_from(count).unwrap_or(i64::MAX));
+        };
+        set("free", hosts.free);
+        set("reserved", hosts.reserved);
+        set("claimed", hosts.claimed);
+        set("excluded", hosts.excluded);
+        self.waiters.set(i64::try_from(waiters).unwrap_or(i64::MAX));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_reason_has_a_series_of_its_own_from_the_start() {
+        let registry = Registry::new();
+        Metrics::new(&registry).unwrap();
+        let names: BTreeSet<&str> = Reason::ALL.iter().map(|it| it.as_str()).collect();
+        assert_eq!(names.len(), Reason::ALL.len());
+        let families = registry.gather();
+        let decisions =
+            families.iter().find(|it| it.name() == "ferrite_capm3_reuse_decisions_total").unwrap();
+        assert_eq!(decisions.get_metric().len(), names.len());
+    }
+}

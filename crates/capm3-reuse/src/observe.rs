@@ -1,0 +1,357 @@
+//! All reads. Caches are hints: what contested writes rest on is read live, the host first and its machine second.
+//!
+//! The order is part of the safety. A machine that names a host when it is read last named it when the host was read, so
+//! whatever changes the machine's mind afterwards, and moves the host's version for that, stops a claim that is on its way.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use api_types::ContractVersion;
+use api_types::capi::{Cluster, KubeadmControlPlane, Machine, MachineDeployment, MachineSet};
+use api_types::capm3::{Metal3Data, Metal3DataClaim, Metal3Machine, Metal3MachineTemplate};
+use api_types::metal3::{BareMetalHost, CachedHost};
+use api_types::names;
+use controller_kit::watch::Undecodable;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Client;
+use kube::ResourceExt as _;
+use kube::api::Api;
+use kube::runtime::reflector::{self, ObjectRef, Store};
+
+use crate::error::Error;
+use crate::host;
+use crate::index::{Index, Wish};
+use crate::owner;
+use crate::reservation;
+use crate::seen::{Data, HostSeen, MachineSeen, Observed, Parent, Reuse, Verdict};
+use crate::selector::Selector;
+use crate::served::Served;
+
+const TEMPLATE: &str = "Metal3MachineTemplate.infrastructure.cluster.x-k8s.io";
+
+/// Where to read from.
+pub struct Sources {
+    /// Live reads.
+    pub client: Client,
+    /// In which versions.
+    pub served: Served,
+    /// Cluster API's watch label, if only objects with it are ours.
+    pub watch_filter: Option<String>,
+    /// Hosts by what they are good for.
+    pub index: Mutex<Index>,
+    /// What was last seen of each kind.
+    pub stores: Stores,
+}
+
+/// What was last seen of each kind.
+pub struct Stores {
+    /// Hosts.
+    pub hosts: Store<CachedHost>,
+    /// Metal3's part of a machine.
+    pub machines: Store<Metal3Machine>,
+    /// What machines were cloned from.
+    pub templates: Store<Metal3MachineTemplate>,
+    /// Templates that cannot be decoded.
+    pub broken_templates: Undecodable,
+    /// Cluster API's part of a machine.
+    pub parents: Store<Machine>,
+    /// Clusters.
+    pub clusters: Store<Cluster>,
+    /// Machine sets.
+    pub sets: Store<MachineSet>,
+    /// Machine deployments.
+    pub deployments: Store<MachineDeployment>,
+    /// Kubeadm control planes, where the API server has them.
+    pub control_planes: Option<Store<KubeadmControlPlane>>,
+    /// What was asked of CAPM3's data controllers, where the API server has it.
+    pub claims: Option<Store<Metal3DataClaim>>,
+    /// And what they answered.
+    pub data: Option<Store<Metal3Data>>,
+}
+
+impl Sources {
+    /// The index. A panic elsewhere leaves it usable: every entry is only a hint.
+    pub fn index(&self) -> std::sync::MutexGuard<'_, Index> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether an object is left to another installation.
+    pub fn is_ours(&self, machine: &Metal3Machine) -> bool {
+        self.watch_filter
+            .as_ref()
+            .is_none_or(|wanted| machine.label(names::capi::WATCH_FILTER) == Some(wanted))
+    }
+
+    /// An object as it was last seen.
+    pub fn cached<K>(
+        &self,
+        store: &Store<K>,
+        version: K::DynamicType,
+        namespace: &str,
+        name: &str,
+    ) -> Option<std::sync::Arc<K>>
+    where
+        K: reflector::Lookup + Clone + 'static,
+        K::DynamicType: Eq + std::hash::Hash + Clone,
+    {
+        store.get(&ObjectRef::new_with(name, version).within(namespace))
+    }
+}
+
+/// Reads what a decision about a machine needs. `chance` says where to begin among free hosts.
+pub async fn observe_machine(
+    from: &Sources,
+    machine: &Metal3Machine,
+    chance: u64,
+) -> Result<Observed, Error> {
+    if !from.is_ours(machine) {
+        return Ok(Observed::Nothing);
+    }
+    let namespace = machine.namespace().unwrap_or_default();
+    let mut seen = MachineSeen { machine: machine.clone(), ..MachineSeen::default() };
+    seen.host = named_host(from, machine);
+    if needs_live(&seen) && !read_live(from, &namespace, &mut seen).await? {
+        return Ok(Observed::Nothing);
+    }
+    let machine = seen.machine.clone();
+    seen.parent = parent(from, &namespace, &machine);
+    let cluster = match &seen.parent {
+        Parent::Here(parent) => Some(parent.spec.cluster_name.clone()),
+        Parent::None | Parent::Missing(_) => {
+            machine.label(names::capi::CLUSTER_NAME).map(str::to_owned)
+        }
+    };
+    let core = from.served.core;
+    seen.cluster = cluster.and_then(|name| {
+        from.cached(&from.stores.clusters, core, &namespace, &name).map(|it| (*it).clone())
+    });
+    seen.owner = owner::of_machine(from, &namespace, &machine, &seen.parent);
+    seen.data = data(from, &namespace, &machine);
+    if machine.metadata.deletion_timestamp.is_some() {
+        let own = matches!(&seen.host, HostSeen::Here(host)
+            if host::is_of(host, &machine) && reservation::pending(host).is_none());
+        if own && seen.live {
+            seen.verdict = verdict(from, &namespace, &seen).await?;
+        }
+        return Ok(Observed::Machine(Box::new(seen)));
+    }
+    seen.reuse = reuse(from, &namespace, &machine);
+    if may_have_a_host(&seen) {
+        look_for_host(from, &namespace, &mut seen, chance).await?;
+    }
+    Ok(Observed::Machine(Box::new(seen)))
+}
+
+/// The host that the machine names or gives up, or one that names the machine.
+fn named_host(from: &Sources, machine: &Metal3Machine) -> HostSeen {
+    let namespace = machine.namespace().unwrap_or_default();
+    if let Some(name) = host_name(machine) {
+        return match from.cached(&from.stores.hosts, (), &namespace, &name) {
+            Some(host) => HostSeen::Here(Box::new((**host).clone())),
+            None => HostSeen::Gone(name),
+        };
+    }
+    match from.index().host_of(&namespace, &machine.name_any()) {
+        Some(host) if host::is_of(&host, machine) => HostSeen::Here(Box::new((**host).clone())),
+        _ => HostSeen::None,
+    }
+}
+
+fn host_name(machine: &Metal3Machine) -> Option<String> {
+    let given_up = machine.annotation(names::ferrite::GIVES_UP_HOST);
+    given_up.or_else(|| machine.host_name()).map(str::to_owned)
+}
+
+/// Whether caches are not good enough: something is taken away, or a claim is neither made nor excluded.
+fn needs_live(seen: &MachineSeen) -> bool {
+    let machine = &seen.machine;
+    let finalizer = names::capm3::MACHINE_FINALIZER;
+    if machine.metadata.deletion_timestamp.is_some() {
+        return machine.metadata.finalizers.iter().flatten().any(|it| it == finalizer);
+    }
+    match &seen.host {
+        HostSeen::None => false,
+        HostSeen::Here(host) if host::is_of(host, machine) => {
+            // The cache keeps no addresses.
+            host.provisioning_state().is_provisioned() && !machine.is_provisioned()
+        }
+        HostSeen::Here(_) | HostSeen::Gone(_) => true,
+    }
+}
+
+/// Reads the host and then the machine; false if the machine is gone.
+async fn read_live(from: &Sources, namespace: &str, seen: &mut MachineSeen) -> Result<bool, Error> {
+    let hosts: Api<BareMetalHost> = Api::namespaced(from.client.clone(), namespace);
+    let version = &from.served.infrastructure;
+    let machines: Api<Metal3Machine> =
+        Api::namespaced_with(from.client.clone(), namespace, version);
+    let name = match &seen.host {
+        HostSeen::Here(host) => Some(host.name_any()),
+        HostSeen::Gone(name) => Some(name.clone()),
+        HostSeen::None => None,
+    };
+    let host = match &name {
+        Some(name) => match hosts.get_opt(name).await.map_err(Error::api("get a BareMetalHost"))? {
+            Some(host) => HostSeen::Here(Box::new(host)),
+            None => HostSeen::Gone(name.clone()),
+        },
+        None => HostSeen::None,
+    };
+    let machine = machines.get_opt(&seen.machine.name_any()).await;
+    let machine = machine.map_err(Error::api("get a Metal3Machine"))?;
+    let Some(machine) = machine.filter(|it| it.uid() == seen.machine.uid()) else {
+        return Ok(false);
+    };
+    // It names another host by now: the cache will show that in a moment.
+    let same = host_name(&machine).is_none_or(|now| Some(now) == name);
+    seen.live = same;
+    seen.machine = machine;
+    seen.host = host;
+    Ok(true)
+}
+
+fn parent(from: &Sources, namespace: &str, machine: &Metal3Machine) -> Parent {
+    let owners = machine.metadata.owner_references.iter().flatten();
+    let is_machine = |kind: &str, api_version: &str| {
+        kind == "Machine" && api_version.split('/').next() == Some("cluster.x-k8s.io")
+    };
+    let mut machines = owners.filter(|it| is_machine(&it.kind, &it.api_version));
+    let Some(reference) = machines.next() else { return Parent::None };
+    match from.cached(&from.stores.parents, from.served.core, namespace, &reference.name) {
+        Some(parent) => Parent::Here(Box::new((*parent).clone())),
+        None => Parent::Missing(reference.name.clone()),
+    }
+}
+
+fn data(from: &Sources, namespace: &str, machine: &Metal3Machine) -> Data {
+    if machine.spec.data_template.is_none() {
+        return Data::NotWanted;
+    }
+    let (Some(claims), Some(datas)) = (&from.stores.claims, &from.stores.data) else {
+        return Data::Unserved;
+    };
+    let version = from.served.infrastructure;
+    let Some(claim) = from.cached(claims, version, namespace, &machine.name_any()) else {
+        return Data::NotAskedFor;
+    };
+    let status = claim.status.clone().unwrap_or_default();
+    if let Some(why) = status.error_message.filter(|why| !why.is_empty()) {
+        return Data::Failed(why);
+    }
+    let Some(name) = status.rendered_data.and_then(|it| it.name) else {
+        return Data::Awaited;
+    };
+    let Some(data) = from.cached(datas, version, namespace, &name) else {
+        return Data::Awaited;
+    };
+    let status = data.status.clone().unwrap_or_default();
+    match status.error_message.filter(|why| !why.is_empty()) {
+        Some(why) => Data::Failed(why),
+        None if status.ready == Some(true) => Data::Rendered {
+            meta_data: data.spec.meta_data.as_ref().and_then(|it| it.name.clone()),
+            network_data: data.spec.network_data.as_ref().and_then(|it| it.name.clone()),
+        },
+        None => Data::Awaited,
+    }
+}
+
+/// Whether the template that a machine was cloned from asks for reuse.
+fn reuse(from: &Sources, namespace: &str, machine: &Metal3Machine) -> Reuse {
+    let kind = machine.annotation(names::capi::CLONED_FROM_GROUP_KIND);
+    let name = machine.annotation(names::capi::CLONED_FROM_NAME);
+    let Some(name) = name.filter(|_| kind.is_none_or(|kind| kind == TEMPLATE)) else {
+        return Reuse::Off;
+    };
+    if let Some(broken) = from.stores.broken_templates.get(Some(namespace), name) {
+        let why = format!("Metal3MachineTemplate {name} cannot be decoded: {}", broken.problem);
+        return Reuse::Unreadable(why);
+    }
+    let version = from.served.infrastructure;
+    let template = from.cached(&from.stores.templates, version, namespace, name);
+    match template.and_then(|it| it.spec.node_reuse) {
+        Some(true) => Reuse::On,
+        Some(false) | None => Reuse::Off,
+    }
+}
+
+/// Whether all is there that a machine needs before it gets a host. What is missing is told by the rules; here it only
+/// saves looking for a host.
+fn may_have_a_host(seen: &MachineSeen) -> bool {
+    let Parent::Here(parent) = &seen.parent else { return false };
+    let homeless = match &seen.host {
+        HostSeen::Here(host) => !host::is_of(host, &seen.machine),
+        HostSeen::None | HostSeen::Gone(_) => true,
+    };
+    homeless
+        && parent.metadata.deletion_timestamp.is_none()
+        && parent.spec.bootstrap.data_secret_name.is_some()
+        && !seen.machine.is_provisioned()
+        && seen
+            .cluster
+            .as_ref()
+            .is_some_and(|cluster| cluster.infrastructure_provisioned() && !cluster.is_paused())
+        && !api_types::capi::is_paused(&seen.machine.metadata)
+}
+
+/// What the machine wants, as far as that can be understood.
+pub fn wish(seen: &MachineSeen) -> Option<Wish> {
+    let machine = &seen.machine;
+    let Parent::Here(parent) = &seen.parent else { return None };
+    let selector = machine.spec.host_selector.clone().unwrap_or_default();
+    let domain = parent.spec.failure_domain.clone().or(machine.spec.failure_domain.clone());
+    Some(Wish {
+        namespace: machine.namespace().unwrap_or_default(),
+        machine: machine.name_any(),
+        selector: Selector::read(&selector).ok()?,
+        failure_domain: domain.filter(|domain| !domain.is_empty()),
+        owner: seen.owner.clone().filter(|_| seen.reuse == Reuse::On),
+        except: machine.annotation(names::ferrite::GIVES_UP_HOST).map(str::to_owned),
+    })
+}
+
+async fn look_for_host(
+    from: &Sources,
+    namespace: &str,
+    seen: &mut MachineSeen,
+    chance: u64,
+) -> Result<(), Error> {
+    let intends = seen.machine.host_name().is_some()
+        && seen.machine.annotation(names::ferrite::GIVES_UP_HOST).is_none();
+    if !intends && let Some(wish) = wish(seen) {
+        seen.choice = from.index().choose(&wish, chance, Instant::now());
+    }
+    if !intends && seen.choice.kept.is_none() && seen.choice.free.is_none() {
+        return Ok(());
+    }
+    let Parent::Here(parent) = &seen.parent else { return Ok(()) };
+    let Some(name) = &parent.spec.bootstrap.data_secret_name else { return Ok(()) };
+    let secrets: Api<Secret> = Api::namespaced(from.client.clone(), namespace);
+    match secrets.get_metadata_opt(name).await {
+        Ok(found) => seen.bootstrap_secret = Some(found.is_some()),
+        // Without that right the operator is the first who notices.
+        Err(kube::Error::Api(status)) if status.is_forbidden() => {}
+        Err(error) => return Err(Error::api("look for the bootstrap secret")(error)),
+    }
+    Ok(())
+}
+
+/// For whom the host is to be kept, as owner and template say now.
+async fn verdict(from: &Sources, namespace: &str, seen: &MachineSeen) -> Result<Verdict, Error> {
+    let Some(wanted) = &seen.owner else {
+        return Ok(Verdict::Nobody("no control plane and no MachineDeployment owns its Machine"));
+    };
+    let cluster = seen.cluster.as_ref();
+    if cluster.is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some()) {
+        return Ok(Verdict::Nobody("its cluster is being deleted"));
+    }
+    owner::verdict(from, namespace, wanted, &seen.parent).await
+}
+
+/// The version of a kind's objects here.
+pub fn version_of(from: &Sources, group: &str) -> ContractVersion {
+    match group {
+        "infrastructure.cluster.x-k8s.io" => from.served.infrastructure,
+        "controlplane.cluster.x-k8s.io" => from.served.control_plane.unwrap_or_default(),
+        _ => from.served.core,
+    }
+}

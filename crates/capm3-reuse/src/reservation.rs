@@ -1,0 +1,243 @@
+//! For whom a freed host is kept, and how that is written on it.
+//!
+//! A host that is kept names its owner in `spec.consumerRef`; the label beside it is what CAPM3 goes by. CAPM3's own
+//! form, the label with a consumer reference to the Cluster or with none, is understood as well.
+
+use api_types::metal3::BareMetalHost;
+use api_types::names;
+use api_types::reference::ObjectRef;
+
+const CLUSTER_API: &str = "cluster.x-k8s.io";
+const CONTROL_PLANES: &str = "controlplane.cluster.x-k8s.io";
+/// What a label's value may have.
+const LABEL_BYTES: usize = 63;
+/// In the pending annotation: it was decided that the host is kept for nobody.
+const NOBODY: &str = "none";
+
+/// A control plane or a `MachineDeployment`: who makes machines and may have hosts kept for them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Owner {
+    /// Group and version.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Name.
+    pub name: String,
+    /// Uid; empty where somebody wrote the reference by hand without one.
+    pub uid: String,
+}
+
+impl Owner {
+    /// The owner that a reference names, if it is one that hosts are kept for.
+    pub fn from_reference(reference: &ObjectRef) -> Option<Self> {
+        let (group, kind) = (reference.group(), reference.kind.as_deref()?);
+        let owns = group == CONTROL_PLANES || (group == CLUSTER_API && kind == "MachineDeployment");
+        owns.then(|| Self {
+            api_version: reference.api_version.clone().unwrap_or_default(),
+            kind: kind.to_owned(),
+            name: reference.name.clone().unwrap_or_default(),
+            uid: reference.uid.clone().unwrap_or_default(),
+        })
+    }
+
+    /// The reference that is written on a host.
+    pub fn reference(&self, namespace: &str) -> ObjectRef {
+        ObjectRef {
+            api_version: Some(self.api_version.clone()),
+            kind: Some(self.kind.clone()),
+            name: Some(self.name.clone()),
+            namespace: Some(namespace.to_owned()),
+            uid: (!self.uid.is_empty()).then(|| self.uid.clone()),
+            ..ObjectRef::default()
+        }
+    }
+
+    /// Whether it is a control plane, of whatever provider.
+    pub fn is_control_plane(&self) -> bool {
+        self.group() == CONTROL_PLANES
+    }
+
+    /// Its API group.
+    pub fn group(&self) -> &str {
+        self.api_version.split('/').next().unwrap_or_default()
+    }
+
+    /// The value of the label on a host that is kept for it. A name that is too long for a label keeps its beginning,
+    /// and a hash tells it from others.
+    pub fn label(&self) -> String {
+        let prefix = if self.is_control_plane() { "cp-" } else { "md-" };
+        let whole = format!("{prefix}{}", self.name);
+        if whole.len() <= LABEL_BYTES {
+            return whole;
+        }
+        let end = format!("-{:016x}", fingerprint(&self.name));
+        let mut cut = LABEL_BYTES - end.len();
+        while !whole.is_char_boundary(cut) {
+            cut -= 1;
+        }
+        format!("{}{end}", &whole[..cut])
+    }
+}
+
+/// FNV-1a: it has to stay the same for ever, which the standard library's hashes do not promise.
+fn fingerprint(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// For whom a host is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// As we write it.
+    For(Owner),
+    /// As CAPM3 leaves it: the label alone says for whom.
+    ByLabel(String),
+}
+
+impl Kept {
+    /// For whom this host is kept; nothing if it is free or somebody has it.
+    pub fn of(host: &BareMetalHost) -> Option<Self> {
+        let label = || host.label(names::capm3::NODE_REUSE).map(str::to_owned).map(Self::ByLabel);
+        let Some(consumer) = &host.spec.consumer_ref else {
+            return label();
+        };
+        if consumer.group() == CLUSTER_API && consumer.kind.as_deref() == Some("Cluster") {
+            return label();
+        }
+        Owner::from_reference(consumer).map(Self::For)
+    }
+
+    /// The label that it has or should have: hosts kept for one owner share it.
+    pub fn label(&self) -> String {
+        match self {
+            Self::For(owner) => owner.label(),
+            Self::ByLabel(label) => label.clone(),
+        }
+    }
+
+    /// Whether it is this owner. A later owner of the same name is another one.
+    pub fn is_for(&self, owner: &Owner) -> bool {
+        match self {
+            Self::For(kept) => {
+                (kept.group(), &kept.kind, &kept.name) == (owner.group(), &owner.kind, &owner.name)
+                    && (kept.uid.is_empty() || kept.uid == owner.uid)
+            }
+            Self::ByLabel(label) => *label == owner.label(),
+        }
+    }
+}
+
+/// The verdict that stands on a host while it is cleared: `Some(None)` is "for nobody".
+#[allow(clippy::option_option, reason = "undecided and decided for nobody are two things")]
+pub fn pending(host: &BareMetalHost) -> Option<Option<Owner>> {
+    let text = host.annotation(names::ferrite::PENDING_RESERVATION)?;
+    let reference: Option<ObjectRef> = serde_json::from_str(text).ok();
+    Some(reference.as_ref().and_then(Owner::from_reference))
+}
+
+/// The verdict as it is written on a host.
+pub fn as_pending(verdict: Option<&Owner>, namespace: &str) -> String {
+    verdict
+        .and_then(|owner| serde_json::to_string(&owner.reference(namespace)).ok())
+        .unwrap_or_else(|| NOBODY.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn owner(name: &str) -> Owner {
+        Owner {
+            api_version: "cluster.x-k8s.io/v1beta2".to_owned(),
+            kind: "MachineDeployment".to_owned(),
+            name: name.to_owned(),
+            uid: "u1".to_owned(),
+        }
+    }
+
+    fn kept_for(reference: Option<ObjectRef>, label: Option<&str>) -> Option<Kept> {
+        let mut host = BareMetalHost::default();
+        host.spec.consumer_ref = reference;
+        host.metadata.labels =
+            label.map(|label| [(names::capm3::NODE_REUSE.to_owned(), label.to_owned())].into());
+        Kept::of(&host)
+    }
+
+    #[test]
+    fn a_reservation_is_read_as_it_was_written() {
+        let kept = kept_for(Some(owner("a").reference("ns")), None).unwrap();
+        assert!(kept.is_for(&owner("a")));
+        assert!(!kept.is_for(&owner("b")));
+    }
+
+    #[test]
+    fn a_later_owner_of_the_same_name_is_another_one() {
+        let kept = kept_for(Some(owner("a").reference("ns")), None).unwrap();
+        assert!(!kept.is_for(&Owner { uid: "u2".to_owned(), ..owner("a") }));
+    }
+
+    #[test]
+    fn the_version_of_an_owner_does_not_tell_it_from_itself() {
+        let kept = kept_for(Some(owner("a").reference("ns")), None).unwrap();
+        let served = Owner { api_version: "cluster.x-k8s.io/v1beta1".to_owned(), ..owner("a") };
+        assert!(kept.is_for(&served));
+    }
+
+    #[test]
+    fn a_reservation_of_capm3_is_read_with_and_without_its_reference_to_the_cluster() {
+        let cluster = ObjectRef {
+            api_version: Some("cluster.x-k8s.io/v1beta1".to_owned()),
+            kind: Some("Cluster".to_owned()),
+            name: Some("c".to_owned()),
+            ..ObjectRef::default()
+        };
+        for consumer in [None, Some(cluster)] {
+            assert!(kept_for(consumer.clone(), Some("md-a")).unwrap().is_for(&owner("a")));
+            assert_eq!(kept_for(consumer, None), None);
+        }
+    }
+
+    #[test]
+    fn a_host_that_somebody_has_is_kept_for_nobody_whatever_its_label_says() {
+        let machine = ObjectRef {
+            api_version: Some("infrastructure.cluster.x-k8s.io/v1beta2".to_owned()),
+            kind: Some("Metal3Machine".to_owned()),
+            name: Some("m".to_owned()),
+            ..ObjectRef::default()
+        };
+        assert_eq!(kept_for(Some(machine), Some("md-a")), None);
+    }
+
+    #[test]
+    fn a_verdict_is_read_as_it_was_written() {
+        for verdict in [None, Some(owner("a"))] {
+            let mut host = BareMetalHost::default();
+            assert_eq!(pending(&host), None);
+            let text = as_pending(verdict.as_ref(), "ns");
+            let key = names::ferrite::PENDING_RESERVATION.to_owned();
+            host.metadata.annotations = Some([(key, text)].into());
+            assert_eq!(pending(&host), Some(verdict));
+        }
+    }
+
+    #[test]
+    fn a_name_that_fits_is_written_as_capm3_writes_it() {
+        assert_eq!(owner("a").label(), "md-a");
+        let plane = "controlplane.cluster.x-k8s.io/v1beta2".to_owned();
+        assert_eq!(Owner { api_version: plane, ..owner("a") }.label(), "cp-a");
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_makes_a_label_that_fits_and_tells_it_from_others(
+            a in "[a-z][a-z0-9-]{0,251}[a-z0-9]", b in "[a-z][a-z0-9-]{0,251}[a-z0-9]",
+        ) {
+            let (left, right) = (owner(&a).label(), owner(&b).label());
+            prop_assert!(left.len() <= LABEL_BYTES);
+            prop_assert_eq!(left == right, a == b);
+        }
+    }
+}

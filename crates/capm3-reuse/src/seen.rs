@@ -1,0 +1,160 @@
+//! What one pass knows. [`observe`](crate::observe) fills it in, [`decide`](crate::decide) goes by it.
+
+use std::collections::BTreeSet;
+
+use api_types::capi::{Cluster, Machine};
+use api_types::capm3::Metal3Machine;
+use api_types::metal3::BareMetalHost;
+use k8s_openapi::jiff::Timestamp;
+
+use crate::index::Choice;
+use crate::reservation::{Kept, Owner};
+
+/// What one pass knows.
+#[derive(Clone, Debug)]
+pub enum Observed {
+    /// It is gone, or belongs to another installation.
+    Nothing,
+    /// A machine.
+    Machine(Box<MachineSeen>),
+    /// A host that is kept for somebody.
+    Kept(Box<KeptSeen>),
+}
+
+/// A machine and what has to do with it.
+#[derive(Clone, Debug, Default)]
+pub struct MachineSeen {
+    /// The machine.
+    pub machine: Metal3Machine,
+    /// Its Machine.
+    pub parent: Parent,
+    /// Its Cluster.
+    pub cluster: Option<Cluster>,
+    /// Who owns its Machine, if that is somebody that hosts are kept for.
+    pub owner: Option<Owner>,
+    /// Whether the template that it was cloned from asks for reuse.
+    pub reuse: Reuse,
+    /// The host that it names, gives up, or that names it.
+    pub host: HostSeen,
+    /// Whether machine and host were read live, the host first. What must not be done on old news is done only then.
+    pub live: bool,
+    /// What there is for it.
+    pub choice: Choice,
+    /// Whether the secret with its first-boot configuration is there; not looked for where nothing hangs on it.
+    pub bootstrap_secret: Option<bool>,
+    /// Its rendered secrets.
+    pub data: Data,
+    /// For whom its host is to be kept, as owner and template say now; for a machine that is being deleted.
+    pub verdict: Verdict,
+}
+
+/// The Machine behind a `Metal3Machine`.
+#[derive(Clone, Debug, Default)]
+pub enum Parent {
+    /// No Machine owns it.
+    #[default]
+    None,
+    /// A Machine owns it and is not there.
+    Missing(String),
+    /// The Machine.
+    Here(Box<Machine>),
+}
+
+/// Whether the template asks for reuse.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Reuse {
+    /// It does not, or is not there.
+    #[default]
+    Off,
+    /// It does.
+    On,
+    /// It cannot be decoded.
+    Unreadable(String),
+}
+
+/// The host that a machine names.
+#[derive(Clone, Debug, Default)]
+pub enum HostSeen {
+    /// It names none and none names it.
+    #[default]
+    None,
+    /// It names one that is not there.
+    Gone(String),
+    /// The host.
+    Here(Box<BareMetalHost>),
+}
+
+/// Secrets that CAPM3 renders from a data template.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Data {
+    /// No data template is named.
+    #[default]
+    NotWanted,
+    /// Nobody asked for them yet.
+    NotAskedFor,
+    /// They are being made.
+    Awaited,
+    /// They could not be made, and why.
+    Failed(String),
+    /// Names of the secrets: facts and network.
+    Rendered {
+        /// Secret with facts about the machine.
+        meta_data: Option<String>,
+        /// Secret with the machine's network configuration.
+        network_data: Option<String>,
+    },
+    /// The API server has no such kind.
+    Unserved,
+}
+
+/// For whom a freed host is to be kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nobody asked yet.
+    #[default]
+    Unasked,
+    /// For nobody, and why.
+    Nobody(&'static str),
+    /// For this owner.
+    For(Owner),
+    /// It cannot be said, and what to change; the host is kept for nobody.
+    Unreadable(String),
+}
+
+/// A kept host and what has to do with it.
+#[derive(Clone, Debug)]
+pub struct KeptSeen {
+    /// The host.
+    pub host: BareMetalHost,
+    /// For whom it is kept.
+    pub kept: Kept,
+    /// Its owner; nothing if there is none of that name and uid.
+    pub owner: Option<OwnerSeen>,
+    /// Since when its owner needs no host more than it has.
+    pub settled_since: Option<Timestamp>,
+}
+
+/// An owner of machines.
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, and all combinations exist"
+)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnerSeen {
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// Whether its Cluster or itself is paused.
+    pub paused: bool,
+    /// Whether its Cluster is being deleted.
+    pub cluster_deleting: bool,
+    /// How many machines it is to have.
+    pub replicas: i32,
+    /// Machines that are not being deleted.
+    pub machines: usize,
+    /// Those among them that have no host.
+    pub without_host: BTreeSet<String>,
+    /// Whether machines of an older template are still to be replaced.
+    pub rolls_out: bool,
+    /// Whether its template asks for reuse; nothing if that cannot be said.
+    pub reuse: Option<bool>,
+}

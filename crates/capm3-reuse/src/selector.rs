@@ -1,0 +1,158 @@
+//! Which hosts will do for a machine, by their labels.
+
+use std::collections::BTreeMap;
+
+use api_types::capm3::{HostSelector, Requirement};
+
+/// Labels of an object.
+pub type Labels = BTreeMap<String, String>;
+
+/// A host selector that was understood.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selector {
+    /// Labels that a host must have.
+    pub equals: Labels,
+    rules: Vec<Rule>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Rule {
+    OneOf(String, Vec<String>),
+    NoneOf(String, Vec<String>),
+    Has(String),
+    Lacks(String),
+}
+
+impl Selector {
+    /// Reads a selector; the error says which part of it to change.
+    pub fn read(selector: &HostSelector) -> Result<Self, String> {
+        for (key, value) in &selector.match_labels {
+            check_key(key, "matchLabels")?;
+            check_value(value, key)?;
+        }
+        let rules = selector.match_expressions.iter().map(rule).collect::<Result<_, _>>()?;
+        Ok(Self { equals: selector.match_labels.clone(), rules })
+    }
+
+    /// Whether an object with these labels will do.
+    pub fn matches(&self, labels: Option<&Labels>) -> bool {
+        let label = |key: &String| labels.and_then(|labels| labels.get(key));
+        self.equals.iter().all(|(key, value)| label(key) == Some(value))
+            && self.rules.iter().all(|rule| match rule {
+                Rule::OneOf(key, values) => label(key).is_some_and(|it| values.contains(it)),
+                Rule::NoneOf(key, values) => label(key).is_none_or(|it| !values.contains(it)),
+                Rule::Has(key) => label(key).is_some(),
+                Rule::Lacks(key) => label(key).is_none(),
+            })
+    }
+}
+
+fn rule(requirement: &Requirement) -> Result<Rule, String> {
+    let Requirement { key, operator, values, .. } = requirement;
+    check_key(key, "matchExpressions")?;
+    let needs_values = || {
+        if values.is_empty() {
+            return Err(format!("hostSelector: operator {operator} of {key:?} needs values"));
+        }
+        values.iter().try_for_each(|value| check_value(value, key))?;
+        Ok((key.clone(), values.clone()))
+    };
+    let takes_none = || {
+        if values.is_empty() {
+            return Ok(key.clone());
+        }
+        Err(format!("hostSelector: operator {operator} of {key:?} takes no values: empty the list"))
+    };
+    // CAPM3 takes these words in any case, and those of label selectors in text form.
+    match operator.to_ascii_lowercase().as_str() {
+        "in" | "=" | "==" => needs_values().map(|(key, values)| Rule::OneOf(key, values)),
+        "notin" | "!=" => needs_values().map(|(key, values)| Rule::NoneOf(key, values)),
+        "exists" => takes_none().map(Rule::Has),
+        "doesnotexist" | "!" => takes_none().map(Rule::Lacks),
+        _ => Err(format!(
+            "hostSelector: operator {operator:?} of {key:?} is not known: use In, NotIn, Exists or DoesNotExist"
+        )),
+    }
+}
+
+fn is_word(text: &str) -> bool {
+    let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    text.len() <= 63
+        && ends(bytes.first())
+        && ends(bytes.last())
+        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+}
+
+fn check_key(key: &str, place: &str) -> Result<(), String> {
+    let (prefix, name) =
+        key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
+    let prefix_fits =
+        prefix.is_none_or(|prefix| prefix.len() <= 253 && prefix.split('.').all(is_word));
+    if is_word(name) && prefix_fits {
+        return Ok(());
+    }
+    Err(format!("hostSelector.{place}: {key:?} is no label key"))
+}
+
+fn check_value(value: &str, key: &str) -> Result<(), String> {
+    if value.is_empty() || is_word(value) {
+        return Ok(());
+    }
+    Err(format!("hostSelector: {value:?} of {key:?} is no label value"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(key: &str, operator: &str, values: &[&str]) -> Result<Selector, String> {
+        let values = values.iter().map(|value| (*value).to_owned()).collect();
+        let requirement = Requirement {
+            key: key.to_owned(),
+            operator: operator.to_owned(),
+            values,
+            ..Requirement::default()
+        };
+        Selector::read(&HostSelector {
+            match_expressions: vec![requirement],
+            ..HostSelector::default()
+        })
+    }
+
+    fn fits(selector: &Selector, value: Option<&str>) -> bool {
+        let labels = value.map(|value| [("rack".to_owned(), value.to_owned())].into());
+        selector.matches(labels.as_ref())
+    }
+
+    #[test]
+    fn each_operator_means_what_kubernetes_means_by_it() {
+        for (operator, values, with_a, with_b, without) in [
+            ("In", &["a"][..], true, false, false),
+            ("NotIn", &["a"][..], false, true, true),
+            ("Exists", &[][..], true, true, false),
+            ("DoesNotExist", &[][..], false, false, true),
+            ("in", &["a", "b"][..], true, true, false),
+            ("!", &[][..], false, false, true),
+        ] {
+            let selector = read("rack", operator, values).unwrap();
+            let found = [Some("a"), Some("b"), None].map(|value| fits(&selector, value));
+            assert_eq!(found, [with_a, with_b, without], "{operator}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused_with_what_to_change() {
+        for (key, operator, values, told) in [
+            ("rack", "Near", &["a"][..], "use In, NotIn, Exists or DoesNotExist"),
+            ("rack", "In", &[][..], "needs values"),
+            ("rack", "Exists", &["a"][..], "takes no values"),
+            ("", "Exists", &[][..], "is no label key"),
+            ("a/b/c", "Exists", &[][..], "is no label key"),
+            ("rack", "In", &["not a value"][..], "is no label value"),
+        ] {
+            let why = read(key, operator, values).unwrap_err();
+            assert!(why.contains(told), "{why}");
+        }
+    }
+}

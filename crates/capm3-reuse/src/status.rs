@@ -1,0 +1,266 @@
+//! What is reported on a `Metal3Machine`, in the contract's version that it is served in.
+
+use api_types::capi::MachineAddress;
+use api_types::capm3::{Metal3Machine, Metal3MachineStatus};
+use api_types::condition::{self, Condition};
+use api_types::names::capi::{CONDITION_PAUSED, CONDITION_READY};
+use api_types::names::capm3::{CONDITION_ASSOCIATED, CONDITION_DATA_READY};
+use api_types::{ContractVersion, Unknown};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use crate::reason::Reason;
+
+/// One condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// Whether it holds.
+    pub holds: bool,
+    /// Why.
+    pub reason: Reason,
+    /// Why, for a person.
+    pub message: String,
+}
+
+impl Said {
+    /// It holds.
+    pub fn yes(reason: Reason, message: &str) -> Self {
+        Self { holds: true, reason, message: message.to_owned() }
+    }
+
+    /// It does not hold.
+    pub fn no(reason: Reason, message: &str) -> Self {
+        Self { holds: false, reason, message: message.to_owned() }
+    }
+}
+
+/// What is to be reported; what is `None` or empty here stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Whether it has a host.
+    pub associated: Option<Said>,
+    /// Whether its rendered secrets are there.
+    pub data_ready: Option<Said>,
+    /// Whether it is up.
+    pub ready: Option<Said>,
+    /// Whether it is paused.
+    pub paused: Option<Said>,
+    /// That it is up, once and for all.
+    pub provisioned: bool,
+    /// Addresses, as type and text.
+    pub addresses: Vec<(&'static str, String)>,
+    /// The secrets in use: first boot, facts, network.
+    pub secrets: [Option<String>; 3],
+}
+
+/// A condition of ours as it was reported.
+pub fn reported<'a>(machine: &'a Metal3Machine, kind: &str) -> Option<&'a Condition> {
+    let status = machine.status.as_ref()?;
+    condition::find(standard(status, machine.contract())?, kind)
+}
+
+fn standard(status: &Metal3MachineStatus, contract: ContractVersion) -> Option<&Vec<Condition>> {
+    match contract {
+        ContractVersion::V1Beta2 => Some(&status.conditions),
+        ContractVersion::V1Beta1 => status.v1beta2.as_ref().map(|group| &group.conditions),
+    }
+}
+
+/// The patch of the status that makes the report true; nothing if it is true already, times aside.
+pub fn patch(machine: &Metal3Machine, report: &Report, now: Timestamp) -> Option<Value> {
+    let contract = machine.contract();
+    let empty = Metal3MachineStatus::default();
+    let before = machine.status.as_ref().unwrap_or(&empty);
+    let mut status = Map::new();
+
+    let mut conditions = standard(before, contract).cloned().unwrap_or_default();
+    let generation = machine.metadata.generation;
+    let all = [
+        (CONDITION_READY, &report.ready),
+        (CONDITION_ASSOCIATED, &report.associated),
+        (CONDITION_DATA_READY, &report.data_ready),
+        (CONDITION_PAUSED, &report.paused),
+    ];
+    let mut changed = false;
+    for (kind, said) in all.iter().filter_map(|(kind, said)| Some((*kind, said.as_ref()?))) {
+        changed |= put(&mut conditions, kind, said, generation, now);
+    }
+    match contract {
+        ContractVersion::V1Beta2 if changed => {
+            status.insert("conditions".to_owned(), json!(conditions));
+        }
+        ContractVersion::V1Beta2 => {}
+        ContractVersion::V1Beta1 => {
+            if changed {
+                status.insert("v1beta2".to_owned(), json!({ "conditions": conditions }));
+            }
+            // Paused is known to the newer contract only.
+            let mut old = before.conditions.clone();
+            let mut changed = false;
+            for (kind, said) in
+                all[..3].iter().filter_map(|(kind, said)| Some((*kind, said.as_ref()?)))
+            {
+                changed |= put_old(&mut old, kind, said, now);
+            }
+            if changed {
+                status.insert("conditions".to_owned(), json!(old));
+            }
+        }
+    }
+    if report.provisioned && !machine.is_provisioned() {
+        match contract {
+            ContractVersion::V1Beta2 => {
+                status.insert("initialization".to_owned(), json!({ "provisioned": true }));
+            }
+            ContractVersion::V1Beta1 => {
+                status.insert("ready".to_owned(), json!(true));
+            }
+        }
+    }
+    let addresses: Vec<MachineAddress> = report
+        .addresses
+        .iter()
+        .map(|(kind, address)| MachineAddress {
+            r#type: (*kind).to_owned(),
+            address: address.clone(),
+            other: Unknown::new(),
+        })
+        .collect();
+    if !addresses.is_empty() && addresses != before.addresses {
+        status.insert("addresses".to_owned(), json!(addresses));
+    }
+    let known = [&before.user_data, &before.meta_data, &before.network_data];
+    for ((field, name), known) in
+        ["userData", "metaData", "networkData"].iter().zip(&report.secrets).zip(known)
+    {
+        let Some(name) = name else { continue };
+        if known.as_ref().and_then(|it| it.name.as_ref()) != Some(name) {
+            let reference = json!({ "name": name, "namespace": machine.metadata.namespace });
+            status.insert((*field).to_owned(), reference);
+        }
+    }
+    (!status.is_empty()).then_some(Value::Object(status))
+}
+
+/// Puts a condition into a list of the standard format; whether it differed. The time moves only with the status.
+fn put(
+    conditions: &mut Vec<Condition>,
+    kind: &str,
+    said: &Said,
+    generation: Option<i64>,
+    now: Timestamp,
+) -> bool {
+    let new = Condition {
+        r#type: kind.to_owned(),
+        status: if said.holds { "True" } else { "False" }.to_owned(),
+        reason: Some(said.reason.as_str().to_owned()),
+        message: Some(said.message.clone()),
+        last_transition_time: Some(Time(now)),
+        observed_generation: generation,
+        ..Condition::default()
+    };
+    replace(conditions, new)
+}
+
+/// The same in the deprecated format: a severity, and no reason for what holds.
+fn put_old(conditions: &mut Vec<Condition>, kind: &str, said: &Said, now: Timestamp) -> bool {
+    let severity = if said.reason.is_warning() { "Warning" } else { "Info" };
+    let new = Condition {
+        r#type: kind.to_owned(),
+        status: if said.holds { "True" } else { "False" }.to_owned(),
+        reason: (!said.holds).then(|| said.reason.as_str().to_owned()),
+        message: (!said.holds && !said.message.is_empty()).then(|| said.message.clone()),
+        last_transition_time: Some(Time(now)),
+        severity: (!said.holds).then(|| severity.to_owned()),
+        ..Condition::default()
+    };
+    replace(conditions, new)
+}
+
+fn replace(conditions: &mut Vec<Condition>, mut new: Condition) -> bool {
+    let Some(old) = conditions.iter_mut().find(|it| it.r#type == new.r#type) else {
+        conditions.push(new);
+        return true;
+    };
+    if old.status == new.status {
+        new.last_transition_time.clone_from(&old.last_transition_time);
+    }
+    // A new generation alone is no news: it comes with every write of ours.
+    let same = old.status == new.status
+        && old.reason == new.reason
+        && old.message.as_deref().unwrap_or_default() == new.message.as_deref().unwrap_or_default()
+        && old.severity == new.severity;
+    if !same {
+        *old = new;
+    }
+    !same
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(reason: Reason) -> Report {
+        Report {
+            associated: Some(Said::yes(Reason::HostClaimed, "h")),
+            ready: Some(Said::no(reason, "m")),
+            paused: Some(Said::no(Reason::NotPaused, "")),
+            provisioned: reason == Reason::Provisioned,
+            addresses: vec![("InternalIP", "10.0.0.1".to_owned())],
+            secrets: [Some("boot".to_owned()), None, None],
+            ..Report::default()
+        }
+    }
+
+    fn machine(version: &str) -> Metal3Machine {
+        Metal3Machine { api_version: Some(format!("g/{version}")), ..Metal3Machine::default() }
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn written(mut machine: Metal3Machine, report: &Report, now: Timestamp) -> Metal3Machine {
+        let patch = patch(&machine, report, now).unwrap();
+        let mut status = serde_json::to_value(&machine.status).unwrap();
+        if status.is_null() {
+            status = json!({});
+        }
+        status.as_object_mut().unwrap().extend(patch.as_object().unwrap().clone());
+        machine.status = serde_json::from_value(status).unwrap();
+        machine
+    }
+
+    #[test]
+    fn what_is_reported_already_is_not_written_again_in_either_contract() {
+        for version in ["v1beta1", "v1beta2"] {
+            let done = written(machine(version), &report(Reason::Provisioned), at(1));
+            assert!(done.is_provisioned(), "{version}");
+            assert_eq!(patch(&done, &report(Reason::Provisioned), at(2)), None, "{version}");
+        }
+    }
+
+    #[test]
+    fn a_time_moves_only_with_the_status_of_its_condition() {
+        let first = written(machine("v1beta2"), &report(Reason::Provisioning), at(1));
+        let second = written(first, &report(Reason::HostFailed), at(2));
+        let ready = reported(&second, CONDITION_READY).unwrap();
+        assert_eq!(ready.reason.as_deref(), Some("HostFailed"));
+        assert_eq!(ready.last_transition_time, Some(Time(at(1))));
+    }
+
+    #[test]
+    fn conditions_of_others_stay() {
+        let theirs = Condition { r#type: "Theirs".to_owned(), ..Condition::default() };
+        for version in ["v1beta1", "v1beta2"] {
+            let mut machine = machine(version);
+            machine.status = Some(Metal3MachineStatus {
+                conditions: vec![theirs.clone()],
+                ..Metal3MachineStatus::default()
+            });
+            let done = written(machine, &report(Reason::Provisioning), at(1));
+            assert!(done.status.unwrap().conditions.contains(&theirs), "{version}");
+        }
+    }
+}
