@@ -27,6 +27,18 @@ pub fn class(error: &kube::Error) -> Class {
 pub fn explain(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => explain_status(status),
+        kube::Error::Service(error) => {
+            // The outer ones only say that there was a client and that it failed.
+            let mut cause: &dyn std::error::Error = &**error;
+            while let Some(inner) = cause.source() {
+                cause = inner;
+            }
+            let why = match cause.to_string() {
+                elapsed if elapsed == "deadline has elapsed" => "no connection in time".to_owned(),
+                why => why,
+            };
+            format!("the API server does not answer: {why}")
+        }
         other => chain(other),
     }
 }

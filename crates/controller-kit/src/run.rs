@@ -29,6 +29,8 @@ use crate::{http, telemetry};
 
 /// How long work under way may go on after the process was asked to end.
 const LAST_WORK: Duration = Duration::from_millis(500);
+/// How long `extend-crd` tries: a hook that hangs holds up a whole installation.
+const EXTENDING: Duration = Duration::from_secs(60);
 /// A loop that does not turn for this long is stuck.
 const TURN: Duration = Duration::from_secs(30);
 
@@ -188,7 +190,11 @@ async fn check_all(config: &Config, needs: Needs) -> Result<ExitCode, String> {
 
 async fn extend(config: &Config, needs: &Needs, dry_run: bool) -> Result<ExitCode, String> {
     let client = plain_client(config).await?;
-    for line in crd::extend(&client, &needs.fields, dry_run).await? {
+    let extending = crd::extend(&client, &needs.fields, dry_run);
+    let lines = tokio::time::timeout(EXTENDING, extending)
+        .await
+        .map_err(|_| format!("The API server did not answer within {} s", EXTENDING.as_secs()))??;
+    for line in lines {
         println!("{line}");
     }
     Ok(ExitCode::SUCCESS)
