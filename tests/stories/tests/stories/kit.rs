@@ -22,6 +22,8 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, WatchEvent, WatchParams};
 
+use crate::kit_trial::example;
+
 /// Starting on a busy machine takes a while; nothing that is promised is measured by this.
 const PATIENCE: Duration = Duration::from_secs(30);
 const SHORT: [&str; 3] = ["--lease-duration=3s", "--renew-deadline=2s", "--retry-period=500ms"];
@@ -29,16 +31,7 @@ const LEASE: &str = "ferrite-minimal";
 
 /// The smallest controller, which is nothing but the kit.
 fn minimal() -> PathBuf {
-    // Tests are in <target>/<profile>/deps, examples beside that folder.
-    let test = std::env::current_exe().unwrap();
-    let profile = test.parent().and_then(|deps| deps.parent()).unwrap();
-    let program = profile.join("examples").join("minimal");
-    assert!(
-        program.exists(),
-        "{} is not there: run `cargo build -p controller-kit --examples` first",
-        program.display()
-    );
-    program
+    example("minimal")
 }
 
 /// One process of the controller, with a user of its own so that the audit log tells it from its neighbours.
