@@ -141,8 +141,8 @@ pub enum Reason {
     HostDeleted,
     /// A host of another machine has the same management controller.
     BmcOfAnotherHost,
-    /// A machine before it has one of its addresses.
-    AddressShared,
+    /// A machine before it has its name or one of its addresses, and is a host first.
+    AfterAnother,
     /// Nothing that it says can name it.
     NoName,
     /// Other machines have both names that it could get.
@@ -195,7 +195,7 @@ impl Reason {
             Self::TemplateInvalid => "TemplateInvalid",
             Self::HostDeleted => "HostDeleted",
             Self::BmcOfAnotherHost => "BmcOfAnotherHost",
-            Self::AddressShared => "AddressShared",
+            Self::AfterAnother => "AfterAnother",
             Self::NoName => "NoName",
             Self::NameTaken => "NameTaken",
             Self::AwaitsApproval => "AwaitsApproval",
@@ -224,12 +224,12 @@ impl Reason {
             | Self::NoUsablePort
             | Self::TemplateInvalid
             | Self::NoName => Sort::Failed,
-            Self::KnownTwice | Self::BmcOfAnotherHost | Self::AddressShared | Self::NameTaken => {
-                Sort::Conflicting
-            }
-            Self::Registered | Self::AwaitsInventory | Self::AwaitsPorts | Self::NotSelected => {
-                Sort::Unlisted
-            }
+            Self::KnownTwice | Self::BmcOfAnotherHost | Self::NameTaken => Sort::Conflicting,
+            Self::Registered
+            | Self::AwaitsInventory
+            | Self::AwaitsPorts
+            | Self::NotSelected
+            | Self::AfterAnother => Sort::Unlisted,
         }
     }
 
@@ -267,6 +267,8 @@ struct Pass<'a> {
     allowance: u32,
     made: Vec<u32>,
     names: BTreeSet<(&'a str, String)>,
+    /// Names that a dry run told.
+    told: BTreeSet<(&'a str, String)>,
     boot_macs: BTreeSet<Mac>,
     macs: BTreeSet<Mac>,
 }
@@ -286,6 +288,7 @@ impl<'a> Pass<'a> {
             allowance: seen.allowance,
             made: made.collect(),
             names: BTreeSet::new(),
+            told: BTreeSet::new(),
             boot_macs: BTreeSet::new(),
             macs: BTreeSet::new(),
         }
@@ -338,9 +341,9 @@ impl<'a> Pass<'a> {
             return verdict.because(Reason::NoName);
         };
         let namespace = resource.namespace.as_str();
-        let free = |name: &&String| {
-            !hosts.has_name(namespace, name) && !self.names.contains(&(namespace, (*name).clone()))
-        };
+        let told =
+            |name: &String| resource.dry_run && self.told.contains(&(namespace, name.clone()));
+        let free = |name: &&String| !hosts.has_name(namespace, name) && !told(name);
         verdict.name = [&named.name, &named.beside].into_iter().find(free).cloned();
         verdict.named = Some(named);
 
@@ -353,12 +356,13 @@ impl<'a> Pass<'a> {
             verdict.hosts = vec![other.clone()];
             return verdict.because(Reason::BmcOfAnotherHost);
         }
-        if self.is_taken(machine, facts) {
-            // The machine before it is a host by the next pass, and then this one is known.
-            verdict.again = Some(FIRST_LOOK);
-            return verdict.because(Reason::AddressShared);
-        }
         let Some(name) = verdict.name.clone() else { return verdict.because(Reason::NameTaken) };
+        if self.is_taken(machine, facts) || self.names.contains(&(namespace, name.clone())) {
+            // The second name is taken only where a host has the first. That a machine is about to
+            // get the first is not enough: another replica may have given it to this one.
+            verdict.again = Some(FIRST_LOOK);
+            return verdict.because(Reason::AfterAnother);
+        }
 
         // Progress, as far as it is allowed.
         if resource.approval == Approval::Manual && !approved {
@@ -372,12 +376,13 @@ impl<'a> Pass<'a> {
             return verdict.because(Reason::RateLimited);
         }
         self.made[at] += 1;
+        if resource.dry_run {
+            self.told.insert((namespace, name));
+            return verdict.because(Reason::DryRun);
+        }
         self.names.insert((namespace, name.clone()));
         self.boot_macs.insert(boot_mac);
         self.macs.extend(facts.macs.iter().chain([&boot_mac]));
-        if resource.dry_run {
-            return verdict.because(Reason::DryRun);
-        }
         self.allowance -= 1;
         verdict.step = Some(Step::Create { name, boot_mac });
         verdict.because(Reason::Created)

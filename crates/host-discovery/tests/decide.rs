@@ -267,12 +267,31 @@ fn a_name_of_another_machine_gets_the_end_of_the_address_and_two_such_names_are_
     assert_eq!(one(machine(1), &json!({}), &elsewhere).name.as_deref(), Some("n1"));
 }
 
-#[test]
-fn two_new_machines_of_one_name_get_two_names_in_one_pass() {
+/// Two machines that say that they are called `n1`.
+fn twins() -> [Machine; 2] {
     let mut twin = machine(2);
     twin.inventory =
         Reading::Facts(Box::new(world::Facts { hostname: Some("n1".into()), ..facts(2) }));
-    let found = pass(&[machine(1), twin], &[resource("racks", &json!({}))], &Index::default(), 9);
+    [machine(1), twin]
+}
+
+#[test]
+fn of_two_new_machines_of_one_name_the_second_waits_until_the_first_is_a_host() {
+    let resources = [resource("racks", &json!({}))];
+    let found = pass(&twins(), &resources, &Index::default(), 9);
+    let reasons: Vec<_> = found.verdicts.iter().map(|it| it.reason).collect();
+    assert_eq!(reasons, [Reason::Created, Reason::AfterAnother]);
+    assert_eq!(found.again, Some(Duration::from_secs(1)));
+    let first = json!({"spec": {"bootMACAddress": mac(1, 0).to_string()}});
+    let found = pass(&twins(), &resources, &with(&[host("metal", "n1", &first)]), 9);
+    let told: Vec<_> = found.verdicts.iter().map(|it| (it.reason, it.name.as_deref())).collect();
+    assert_eq!(told, [(Reason::Known, None), (Reason::Created, Some("n1-000200"))]);
+}
+
+#[test]
+fn a_dry_run_tells_both_names_of_two_machines_at_once() {
+    let resources = [resource("racks", &json!({"dryRun": true}))];
+    let found = pass(&twins(), &resources, &Index::default(), 9);
     let names: Vec<_> = found.verdicts.iter().filter_map(|it| it.name.as_deref()).collect();
     assert_eq!(names, ["n1", "n1-000200"]);
 }
@@ -284,13 +303,13 @@ fn two_nodes_of_one_machine_make_one_host() {
     let found =
         pass(&[machine(1), again.clone()], &[resource("racks", &json!({}))], &Index::default(), 9);
     let reasons: Vec<_> = found.verdicts.iter().map(|it| it.reason).collect();
-    assert_eq!(reasons, [Reason::Created, Reason::AddressShared]);
+    assert_eq!(reasons, [Reason::Created, Reason::AfterAnother]);
     assert_eq!(found.again, Some(Duration::from_secs(1)));
     // Also where the second only claims the first one's boot address.
     again.ports = vec![port(2, 0)];
     again.inventory = Reading::Facts(Box::new(world::Facts { macs: vec![mac(1, 0)], ..facts(2) }));
     let found = pass(&[machine(1), again], &[resource("racks", &json!({}))], &Index::default(), 9);
-    assert_eq!(found.verdicts[1].reason, Reason::AddressShared);
+    assert_eq!(found.verdicts[1].reason, Reason::AfterAnother);
 }
 
 #[test]

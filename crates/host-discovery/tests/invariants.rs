@@ -1,0 +1,299 @@
+//! What holds whatever happens: a small world of machines, two replicas that see hosts late and
+//! stop between any two writes, and a person who makes and deletes hosts.
+
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api_types::metal3::BareMetalHost;
+use api_types::names::ferrite::{DISCOVERED_BY, NODE_ID};
+use host_discovery::NodeId;
+use host_discovery::config::Policy;
+use host_discovery::decide::{Observed, Reason, Sort, Step, decide};
+use host_discovery::index::{HostKey, Index};
+use host_discovery::machine::{Machine, Reading};
+use host_discovery::naming::is_label;
+use host_discovery::resource::Resource;
+use k8s_openapi::jiff::{Timestamp, ToSpan};
+use proptest::prelude::*;
+use serde_json::json;
+use world::{facts, host, mac, machine, node, resource};
+
+const MACHINES: u8 = 4;
+
+#[derive(Clone, Debug)]
+enum Event {
+    /// A machine posts its inventory: it has a node from now on, a new one each time.
+    Boots(u8),
+    /// Ironic loses the machine's node.
+    Leaves(u8),
+    /// A person makes a host for a machine, under a name that a discovery might choose.
+    IsMade(u8, u8),
+    /// A person deletes a host, by its place.
+    IsDeleted(u8),
+    /// A replica looks, and stops after so many writes.
+    Pass { replica: usize, writes: usize },
+    /// A replica's watch catches up.
+    CatchesUp(usize),
+    /// The resource is suspended, or is not.
+    Suspended(bool),
+}
+
+fn events() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        4 => (0..MACHINES).prop_map(Event::Boots),
+        1 => (0..MACHINES).prop_map(Event::Leaves),
+        2 => (0..MACHINES, 0..MACHINES).prop_map(|(number, name)| Event::IsMade(number, name)),
+        2 => any::<u8>().prop_map(Event::IsDeleted),
+        6 => (0..2_usize, 0..4_usize).prop_map(|(replica, writes)| Event::Pass { replica, writes }),
+        2 => (0..2_usize).prop_map(Event::CatchesUp),
+        1 => any::<bool>().prop_map(Event::Suspended),
+    ]
+}
+
+struct World {
+    nodes: BTreeMap<u8, NodeId>,
+    next_node: u8,
+    had_host: BTreeSet<NodeId>,
+    hosts: BTreeMap<HostKey, BareMetalHost>,
+    resource: Resource,
+    replicas: [Index; 2],
+    /// Nodes whose remembered host a person deleted.
+    refused: BTreeSet<NodeId>,
+}
+
+impl World {
+    fn new(prefix: &str) -> Self {
+        let template = json!({"prefix": prefix, "hardwareDetails": "hostname"});
+        Self {
+            nodes: BTreeMap::new(),
+            next_node: 0,
+            had_host: BTreeSet::new(),
+            hosts: BTreeMap::new(),
+            resource: resource("racks", &json!({"resourceNameTemplate": template})),
+            replicas: [Index::default(), Index::default()],
+            refused: BTreeSet::new(),
+        }
+    }
+
+    /// Every machine that has a node. Two machines share each host name.
+    fn machines(&self) -> Vec<Machine> {
+        let seen = |(number, node): (&u8, &NodeId)| Machine {
+            node: *node,
+            had_host: self.had_host.contains(node),
+            inventory: Reading::Facts(Box::new(world::Facts {
+                hostname: Some(format!("n{}", number / 2).into()),
+                ..facts(*number)
+            })),
+            ..machine(*number)
+        };
+        self.nodes.iter().map(seen).collect()
+    }
+
+    fn pass(&mut self, replica: usize, writes: usize) {
+        let machines = self.machines();
+        let seen = Observed {
+            machines: &machines,
+            resources: std::slice::from_ref(&self.resource),
+            hosts: &self.replicas[replica],
+            allowance: 9,
+            complete: true,
+        };
+        let verdicts = decide(&seen, &Policy::default(), Timestamp::UNIX_EPOCH).verdicts;
+        let steps = verdicts.into_iter().filter_map(|it| Some((it.node, it.step?)));
+        for (node, step) in steps.take(writes) {
+            match step {
+                Step::Remember { .. } => {
+                    self.had_host.insert(node);
+                }
+                Step::Create { name, boot_mac } => {
+                    assert!(!self.refused.contains(&node), "{name} was made again");
+                    assert!(!self.resource.suspend);
+                    let key = HostKey::new("metal", &name);
+                    let made = json!({
+                        "metadata": {
+                            "labels": {DISCOVERED_BY: "racks"},
+                            "annotations": {NODE_ID: node.to_string()},
+                        },
+                        "spec": {"bootMACAddress": boot_mac.to_string()},
+                    });
+                    let there =
+                        self.hosts.entry(key).or_insert_with(|| host("metal", &name, &made));
+                    self.replicas[replica].apply(there);
+                }
+            }
+        }
+    }
+
+    fn catch_up(&mut self, replica: usize) {
+        let index = &mut self.replicas[replica];
+        index.listing();
+        for host in self.hosts.values() {
+            index.apply(host);
+        }
+        index.listed();
+    }
+
+    fn happens(&mut self, event: &Event) {
+        match *event {
+            Event::Boots(number) => {
+                let id = node(100 + self.next_node);
+                if let std::collections::btree_map::Entry::Vacant(place) = self.nodes.entry(number)
+                {
+                    place.insert(id);
+                    self.next_node += 1;
+                }
+            }
+            Event::Leaves(number) => {
+                self.nodes.remove(&number);
+            }
+            Event::IsMade(number, name) => {
+                let name = format!("n{}", name / 2);
+                let spec = json!({"spec": {"bootMACAddress": mac(number, 1).to_string()}});
+                self.hosts
+                    .entry(HostKey::new("metal", &name))
+                    .or_insert_with(|| host("metal", &name, &spec));
+            }
+            Event::IsDeleted(place) => {
+                let keys: Vec<_> = self.hosts.keys().cloned().collect();
+                let Some(key) = keys.get(usize::from(place) % keys.len().max(1)) else { return };
+                let gone = self.hosts.remove(key);
+                let node = gone.as_ref().and_then(|it| NodeId::parse(it.annotation(NODE_ID)?));
+                self.refused.extend(node.filter(|node| self.had_host.contains(node)));
+                // A name that becomes free is chosen again: both replicas know of it. That one of
+                // them does not is what the lease is for.
+                self.catch_up(0);
+                self.catch_up(1);
+            }
+            Event::Pass { replica, writes } => self.pass(replica, writes),
+            Event::CatchesUp(replica) => self.catch_up(replica),
+            Event::Suspended(suspend) => self.resource.suspend = suspend,
+        }
+    }
+
+    /// Machines for which a discovery made hosts, and how many.
+    fn made(&self) -> BTreeMap<String, usize> {
+        let mut made = BTreeMap::new();
+        for host in self.hosts.values().filter(|host| host.annotation(NODE_ID).is_some()) {
+            *made.entry(host.spec.boot_mac_address.clone().unwrap()).or_default() += 1;
+        }
+        made
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_machine_gets_two_hosts_and_none_is_forgotten(
+        events in prop::collection::vec(events(), 0..40), prefix in "(r-)?",
+    ) {
+        let mut world = World::new(&prefix);
+        for event in &events {
+            world.happens(event);
+            prop_assert!(world.made().values().all(|count| *count == 1), "{:?}", world.made());
+        }
+        world.resource.suspend = false;
+        for replica in [0, 1, 0] {
+            world.catch_up(replica);
+            world.pass(replica, usize::MAX);
+        }
+        let machines = world.machines();
+        let seen = Observed {
+            machines: &machines,
+            resources: std::slice::from_ref(&world.resource),
+            hosts: &world.replicas[0],
+            allowance: 9,
+            complete: true,
+        };
+        for verdict in decide(&seen, &Policy::default(), Timestamp::UNIX_EPOCH).verdicts {
+            let settled = matches!(
+                verdict.reason,
+                Reason::Known | Reason::KnownTwice | Reason::HostDeleted
+            );
+            prop_assert!(settled, "{:?}", verdict);
+            prop_assert_eq!(verdict.step, None, "at rest nothing is written");
+            let refused = world.refused.contains(&verdict.node);
+            prop_assert!(verdict.reason != Reason::HostDeleted || refused);
+        }
+    }
+
+    #[test]
+    fn every_pass_keeps_its_limits_and_gives_each_machine_one_reason(
+        kinds in prop::collection::vec((0..9_u8, 0..6_u8), 0..24),
+        specs in prop::collection::vec(0..8_u8, 0..4),
+        allowance in 0..6_u32, complete: bool, after in -1000..1000_i64,
+    ) {
+        let machines: Vec<_> = kinds.iter().map(|(kind, number)| odd(*kind, *number)).collect();
+        let resources: Vec<_> = specs.iter().zip(0_u8..).map(|(spec, at)| varied(*spec, at)).collect();
+        let mut hosts = Index::default();
+        hosts.apply(&host("metal", "n1", &json!({})));
+        hosts.apply(&host("metal", "x", &json!({"spec": {"bootMACAddress": mac(2, 0).to_string()}})));
+        let seen = Observed { machines: &machines, resources: &resources, hosts: &hosts, allowance, complete };
+        let now = Timestamp::UNIX_EPOCH + after.seconds();
+        let found = decide(&seen, &Policy::default(), now);
+        prop_assert_eq!(&found, &decide(&seen, &Policy::default(), now));
+        prop_assert_eq!(found.verdicts.len(), machines.len());
+
+        let mut names = BTreeSet::new();
+        let mut addresses = BTreeSet::new();
+        let mut per_resource = BTreeMap::new();
+        for (verdict, machine) in found.verdicts.iter().zip(&machines) {
+            prop_assert_eq!(verdict.node, machine.node);
+            let creates = matches!(verdict.step, Some(Step::Create { .. }));
+            prop_assert_eq!(creates, verdict.reason == Reason::Created);
+            if verdict.reason.sort() != Sort::Known {
+                prop_assert!(verdict.reason != Reason::KnownTwice || verdict.hosts.len() > 1);
+            }
+            let Some(Step::Create { name, boot_mac }) = &verdict.step else { continue };
+            let at = verdict.resource.unwrap();
+            let resource = &resources[at];
+            prop_assert!(is_label(name) && !hosts.has_name(&resource.namespace, name));
+            prop_assert!(names.insert((resource.namespace.clone(), name.clone())), "{} twice", name);
+            prop_assert!(addresses.insert(*boot_mac), "{} twice", boot_mac);
+            prop_assert!(machine.ports.iter().any(|port| port.mac == *boot_mac));
+            prop_assert!(machine.name.is_none() && machine.enrolled);
+            prop_assert!(!resource.suspend && !resource.dry_run && resource.template.is_ok());
+            *per_resource.entry(at).or_insert(0) += 1;
+        }
+        prop_assert!(u32::try_from(names.len()).unwrap() <= allowance);
+        for (at, made) in per_resource {
+            prop_assert!(resources[at].max_hosts.is_none_or(|most| made <= most));
+        }
+    }
+}
+
+/// A machine with something odd about it.
+fn odd(kind: u8, number: u8) -> Machine {
+    let mut it = machine(number);
+    it.node = node(number * 16 + kind);
+    match kind {
+        1 => it.inventory = Reading::None,
+        2 => it.inventory = Reading::TooLarge,
+        3 => it.ports.clear(),
+        4 => it.name = Some("metal~x".to_owned()),
+        5 => it.had_host = true,
+        6 => it.last_error = Some("failed".to_owned()),
+        7 => it.enrolled = false,
+        8 => it.inventory = Reading::Facts(Box::default()),
+        _ => {}
+    }
+    it
+}
+
+/// A resource with something odd about it.
+fn varied(kind: u8, at: u8) -> Resource {
+    let spec = match kind {
+        1 => json!({"suspend": true}),
+        2 => json!({"dryRun": true}),
+        3 => json!({"maxHosts": 1}),
+        4 => json!({"approval": "Manual"}),
+        5 => json!({"selector": {"products": ["other"]}}),
+        6 => json!({"resourceNameTemplate": {"prefix": "-", "hardwareDetails": "ip"}}),
+        7 => json!({"rediscover": true, "includeAllNodes": true}),
+        _ => json!({}),
+    };
+    let mut it = resource(&format!("r{at}"), &spec);
+    it.created = Some(Timestamp::UNIX_EPOCH + i64::from(kind ^ at).seconds());
+    it
+}
