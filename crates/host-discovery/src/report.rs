@@ -1,0 +1,109 @@
+//! What a resource's status says about machines.
+
+use api_types::metal3::{BareMetalHostDiscoveryStatus, DiscoveryCounts, ListedHost};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+
+use crate::decide::{Decision, Sort, Verdict};
+use crate::inventory::Facts;
+use crate::machine::{Machine, Reading};
+
+/// Machines that one list holds; the counts say how many there are.
+pub const LONGEST_LIST: usize = 100;
+
+/// Addresses that are told of one machine.
+const MOST_MACS: usize = 32;
+
+/// Counts and lists of the resource at this place. `known` is how many nodes of Ironic are hosts
+/// and `made` how many of them this resource made.
+///
+/// A machine that was listed before keeps its time, so that a status which says the same is the
+/// same and need not be written. What else the status has stays as it is.
+pub fn report(
+    at: usize,
+    decision: &Decision,
+    machines: &[Machine],
+    known: u32,
+    made: u32,
+    before: &BareMetalHostDiscoveryStatus,
+    now: Timestamp,
+) -> BareMetalHostDiscoveryStatus {
+    let mut status = BareMetalHostDiscoveryStatus {
+        pending: Vec::new(),
+        failures: Vec::new(),
+        conflicts: Vec::new(),
+        ..before.clone()
+    };
+    let mut counts =
+        DiscoveryCounts { known: count(known), created: count(made), ..DiscoveryCounts::default() };
+    for (verdict, machine) in decision.verdicts.iter().zip(machines) {
+        if verdict.resource != Some(at) {
+            continue;
+        }
+        let (number, list, listed) = match verdict.reason.sort() {
+            Sort::Pending => (&mut counts.pending, &mut status.pending, &before.pending),
+            Sort::Failed => (&mut counts.failed, &mut status.failures, &before.failures),
+            Sort::Conflicting => {
+                (&mut counts.conflicting, &mut status.conflicts, &before.conflicts)
+            }
+            Sort::Known | Sort::Created | Sort::Unlisted => continue,
+        };
+        *number += 1;
+        if list.len() < LONGEST_LIST {
+            list.push(entry(verdict, machine, listed, now));
+        }
+    }
+    status.counts = Some(counts);
+    status
+}
+
+fn count(number: u32) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+fn entry(
+    verdict: &Verdict,
+    machine: &Machine,
+    listed: &[ListedHost],
+    now: Timestamp,
+) -> ListedHost {
+    let facts: Option<&Facts> = match &machine.inventory {
+        Reading::Facts(facts) => Some(facts),
+        Reading::None | Reading::TooLarge | Reading::Unreadable => None,
+    };
+    let mut macs: Vec<_> = machine.ports.iter().map(|port| port.mac).collect();
+    macs.sort_unstable();
+    macs.truncate(MOST_MACS);
+    let node_id = verdict.node.to_string();
+    let reason = verdict.reason.as_str();
+    // The reason may have changed: the time says since when it is this one.
+    let same = |it: &&ListedHost| {
+        it.node_id == node_id && it.reason.as_deref().is_some_and(|text| word(text) == reason)
+    };
+    let since = listed.iter().find(same).and_then(|it| it.since.clone());
+    ListedHost {
+        proposed_name: verdict.name.clone(),
+        macs: macs.iter().map(ToString::to_string).collect(),
+        manufacturer: facts.and_then(|it| it.manufacturer.as_deref()).map(str::to_owned),
+        product: facts.and_then(|it| it.product.as_deref()).map(str::to_owned),
+        reason: Some(match told(verdict) {
+            Some(text) => format!("{reason}: {text}"),
+            None => reason.to_owned(),
+        }),
+        since: since.or(Some(Time(now))),
+        node_id,
+    }
+}
+
+fn word(reason: &str) -> &str {
+    reason.split(':').next().unwrap_or_default()
+}
+
+/// What stands behind the reason: Ironic's own words, or the hosts in the way.
+fn told(verdict: &Verdict) -> Option<String> {
+    if let Some(note) = &verdict.note {
+        return Some(note.clone());
+    }
+    let hosts: Vec<_> = verdict.hosts.iter().map(ToString::to_string).collect();
+    (!hosts.is_empty()).then(|| hosts.join(", "))
+}

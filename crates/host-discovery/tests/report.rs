@@ -1,0 +1,99 @@
+//! What a person reads in the status.
+
+mod world;
+
+use api_types::metal3::BareMetalHostDiscoveryStatus;
+use host_discovery::config::Policy;
+use host_discovery::decide::{Decision, Observed, decide};
+use host_discovery::index::Index;
+use host_discovery::machine::{Machine, Reading};
+use host_discovery::report::{LONGEST_LIST, report};
+use host_discovery::resource::Resource;
+use k8s_openapi::jiff::{Timestamp, ToSpan};
+use serde_json::{Value, json};
+use world::{host, machine, node, resource};
+
+fn decided(machines: &[Machine], resources: &[Resource], hosts: &Index) -> Decision {
+    let seen = Observed { machines, resources, hosts, allowance: 0, complete: true };
+    decide(&seen, &Policy::default(), Timestamp::UNIX_EPOCH)
+}
+
+fn written(status: &BareMetalHostDiscoveryStatus) -> Value {
+    serde_json::to_value(status).unwrap()
+}
+
+fn small_world() -> (Vec<Machine>, Vec<Resource>, Index) {
+    let mut ghost = machine(2);
+    ghost.inventory = Reading::None;
+    ghost.last_error = Some("agent: no disk".to_owned());
+    let mut twin = machine(3);
+    twin.inventory =
+        Reading::Facts(Box::new(world::Facts { bmc: "192.0.2.1".parse().ok(), ..world::facts(3) }));
+    let mut hosts = Index::default();
+    let bmc = json!({"spec": {"bmc": {"address": "192.0.2.1", "credentialsName": "s"}}});
+    hosts.apply(&host("metal", "typed", &bmc));
+    let racks = resource("racks", &json!({"approval": "Manual"}));
+    (vec![machine(1), ghost, twin], vec![racks], hosts)
+}
+
+#[test]
+fn every_machine_that_is_no_host_is_listed_with_what_a_person_needs_to_judge_it() {
+    let (machines, resources, hosts) = small_world();
+    let decision = decided(&machines, &resources, &hosts);
+    let before = BareMetalHostDiscoveryStatus::default();
+    let status = report(0, &decision, &machines, 7, 3, &before, Timestamp::UNIX_EPOCH);
+    let written = written(&status);
+    assert_eq!(
+        written["counts"],
+        json!({"known": 7, "created": 3, "pending": 1, "failed": 1, "conflicting": 1})
+    );
+    assert_eq!(
+        written["pending"],
+        json!([{
+            "nodeID": node(1).to_string(), "proposedName": "n1", "product": "Anvil 3",
+            "macs": ["52:54:00:00:01:00", "52:54:00:00:01:01"], "reason": "AwaitsApproval",
+            "since": "1970-01-01T00:00:00Z",
+        }])
+    );
+    assert_eq!(written["failures"][0]["reason"], "InspectionFailed: agent: no disk");
+    assert_eq!(written["conflicts"][0]["reason"], "BmcOfAnotherHost: metal/typed");
+}
+
+#[test]
+fn a_status_that_says_the_same_is_the_same_and_a_new_reason_has_a_new_time() {
+    let (mut machines, resources, hosts) = small_world();
+    let before = BareMetalHostDiscoveryStatus::default();
+    let start = Timestamp::UNIX_EPOCH;
+    let decision = decided(&machines, &resources, &hosts);
+    let first = report(0, &decision, &machines, 7, 3, &before, start);
+    let later = report(0, &decision, &machines, 7, 3, &first, start + 9.seconds());
+    assert_eq!(first, later);
+    machines[1].last_error = None;
+    machines[1].inventory = Reading::TooLarge;
+    let decision = decided(&machines, &resources, &hosts);
+    let later = report(0, &decision, &machines, 7, 3, &first, start + 9.seconds());
+    assert_eq!(written(&later)["failures"][0]["since"], "1970-01-01T00:00:09Z");
+    assert_eq!(first.pending, later.pending);
+}
+
+#[test]
+fn lists_are_bounded_and_counts_are_not() {
+    let machines: Vec<_> = (0..150).map(machine).collect();
+    let resources = [resource("racks", &json!({"suspend": true}))];
+    let decision = decided(&machines, &resources, &Index::default());
+    let before = BareMetalHostDiscoveryStatus::default();
+    let status = report(0, &decision, &machines, 0, 0, &before, Timestamp::UNIX_EPOCH);
+    assert_eq!((status.pending.len(), status.counts.unwrap().pending), (LONGEST_LIST, 150));
+}
+
+#[test]
+fn a_resource_does_not_tell_of_the_machines_of_another() {
+    let (machines, _, hosts) = small_world();
+    let mut first = resource("a", &json!({"suspend": true}));
+    first.created = Some(Timestamp::UNIX_EPOCH);
+    let resources = [first, resource("b", &json!({}))];
+    let decision = decided(&machines, &resources, &hosts);
+    let before = BareMetalHostDiscoveryStatus::default();
+    let status = report(1, &decision, &machines, 0, 0, &before, Timestamp::UNIX_EPOCH);
+    assert_eq!(status.counts.unwrap(), api_types::metal3::DiscoveryCounts::default());
+}
