@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 pub mod agent;
 pub mod audit;
 pub mod bmc;
+pub mod bmo;
 pub mod cache;
 pub mod certs;
 pub mod chart;

@@ -40,6 +40,19 @@ pub async fn shared() -> &'static ControlPlane {
     &started.await.expect("Cluster API's managers start").1
 }
 
+/// Installs Cluster API's CRDs without its managers: for stories that make Machines by hand. Nobody converts between
+/// versions then but for the apiVersion.
+///
+/// # Errors
+/// When the CRDs cannot be had, or the API server has them already.
+pub async fn install_crds(client: &kube::Client) -> anyhow::Result<()> {
+    let sources = tokio::task::spawn_blocking(manager::sources).await??;
+    for manager in manager::ALL {
+        manager::install_crds(client, &sources, manager).await?;
+    }
+    Ok(())
+}
+
 /// The three managers on one management API server. They end when it is dropped.
 #[derive(Debug)]
 pub struct ClusterApi {
