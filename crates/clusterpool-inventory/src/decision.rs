@@ -1,0 +1,316 @@
+//! What a pass decides on, as plain data.
+
+use std::time::Duration;
+
+use crate::observe::{Part, Status};
+
+/// What to do about a pool, and why.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Decision {
+    /// Pieces of work, the most urgent first. They do not depend on each other.
+    pub work: Vec<Work>,
+    /// The status to store, if it is another than the stored one. It insists on the pool's
+    /// resourceVersion: the attempts in it must not be counted twice.
+    pub status: Option<Status>,
+    /// What came about.
+    pub events: Vec<Event>,
+    /// When to look again without being told.
+    pub again: Option<Duration>,
+}
+
+/// Writes that follow on each other: the first that is refused or fails ends the piece, and what is
+/// left of it is found again by the next pass.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Work {
+    /// Why.
+    pub reason: Reason,
+    /// In this order.
+    pub steps: Vec<Step>,
+}
+
+/// One write. `at` is the resourceVersion that it insists on; where an earlier step of the same
+/// piece wrote the same object, it is the one that write returned.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// Puts our finalizer on the pool.
+    KeepPool {
+        /// Version of the pool.
+        at: String,
+    },
+    /// Takes it off again: nothing of the pool is left.
+    LetPoolGo {
+        /// Version of the pool.
+        at: String,
+    },
+    /// Writes on a claim which cluster it gets.
+    Assign {
+        /// The claim.
+        claim: String,
+        /// The cluster.
+        cluster: String,
+        /// Version of the claim.
+        at: String,
+    },
+    /// Takes back a cluster that the claim cannot have.
+    Unassign {
+        /// The claim.
+        claim: String,
+        /// Version of the claim.
+        at: String,
+    },
+    /// Writes on a cluster whose claim it has, and lets it run.
+    Claim {
+        /// The cluster.
+        cluster: String,
+        /// The claim.
+        claim: String,
+        /// Version of the cluster.
+        at: String,
+    },
+    /// Says on a claim why it is pending.
+    Tell {
+        /// The claim.
+        claim: String,
+        /// `NoClusters` or `ClusterAssigned`.
+        pending: &'static str,
+        /// Version of the claim.
+        at: String,
+    },
+    /// Puts our finalizer on a customization, before its first lease.
+    KeepEntry {
+        /// The customization.
+        entry: String,
+        /// Version of it.
+        at: String,
+    },
+    /// Takes it off again.
+    FreeEntry {
+        /// The customization.
+        entry: String,
+        /// Version of it.
+        at: String,
+    },
+    /// Leases a customization: condition, cluster and pool in one write of its status.
+    Lease {
+        /// The customization.
+        entry: String,
+        /// The cluster.
+        cluster: String,
+        /// Whether the API server must first show that the cluster is there and is not being
+        /// deleted, asked after the customization was read: what is being deleted has given its
+        /// lease back and did not lose it.
+        prove_living: bool,
+        /// Version of the customization.
+        at: String,
+    },
+    /// Says on a lease whose cluster is missing that it is about to be released. Whoever is still
+    /// creating that cluster sees it when he verifies the lease.
+    Announce {
+        /// The customization.
+        entry: String,
+        /// Version of it.
+        at: String,
+    },
+    /// Takes that back: the cluster is there.
+    Retract {
+        /// The customization.
+        entry: String,
+        /// Version of it.
+        at: String,
+    },
+    /// Releases a lease.
+    Release {
+        /// The customization.
+        entry: String,
+        /// The cluster that must have it.
+        cluster: Option<String>,
+        /// Whether the API server must first say that there is no such cluster, asked after the
+        /// announcement was read.
+        prove_absent: bool,
+        /// Version of the customization.
+        at: String,
+    },
+    /// Makes something that a cluster needs. It may be there already, if it is this cluster's.
+    Make {
+        /// The cluster.
+        cluster: String,
+        /// What.
+        part: Part,
+        /// The customization whose patches or copy it holds.
+        entry: Option<Version>,
+    },
+    /// Creates a cluster: with an entry, our finalizer on it and paused. One of that name may be
+    /// there already, if it is of this pool and entry.
+    Create {
+        /// The cluster.
+        cluster: String,
+        /// The entry that it is made from.
+        entry: Option<Version>,
+        /// Whether it is to run once it is installed; left open where the platform cannot hibernate.
+        run: Option<bool>,
+    },
+    /// Asks the API server whether the lease is the cluster's and not about to be released; if so,
+    /// ends the cluster's pause.
+    Verify {
+        /// The cluster.
+        cluster: String,
+        /// The customization.
+        entry: String,
+        /// Version of the cluster; none for the one that the step before created.
+        at: Option<String>,
+    },
+    /// Puts our finalizer on a cluster that another controller created.
+    Adopt {
+        /// The cluster.
+        cluster: String,
+        /// Version of it.
+        at: String,
+    },
+    /// Lets a cluster run or hibernate.
+    Power {
+        /// The cluster.
+        cluster: String,
+        /// Whether it should run.
+        run: bool,
+        /// Version of it.
+        at: String,
+    },
+    /// Asks for a cluster's deletion.
+    Delete {
+        /// The cluster.
+        cluster: String,
+        /// Its uid.
+        uid: String,
+        /// Version of it: one that was claimed since must stay.
+        at: String,
+    },
+    /// Takes our finalizer off a cluster, if it is still the last and the API server, asked now,
+    /// shows its entry without a lease for it: what was read may be older than the lease.
+    LetGo {
+        /// The cluster.
+        cluster: String,
+        /// Its entry.
+        entry: Option<String>,
+        /// Version of it.
+        at: String,
+    },
+    /// Deletes a namespace without a cluster.
+    RemoveNamespace {
+        /// The namespace.
+        name: String,
+        /// Its uid.
+        uid: String,
+    },
+}
+
+/// A customization and what was in it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Version {
+    /// Its name.
+    pub name: String,
+    /// Generation and uid.
+    pub version: String,
+}
+
+/// Something that came about, for the pool's events.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Event {
+    /// Why.
+    pub reason: Reason,
+    /// About what, and what to do.
+    pub note: String,
+}
+
+/// Why; closed, so that it can label a metric. Conditions and events use the same words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reason {
+    /// The pool is new to us.
+    PoolAdopted,
+    /// The deleted pool has nothing left.
+    PoolGone,
+    /// A claim gets a cluster.
+    Claimed,
+    /// A claim points at a cluster that it cannot have.
+    AssignmentConflict,
+    /// A claim finds no cluster.
+    NoClusters,
+    /// A claim has a cluster that is not its own yet in every respect.
+    ClusterAssigned,
+    /// A deleted cluster gives its entry back.
+    Released,
+    /// A living cluster's lease was lost.
+    LeaseRepaired,
+    /// A lease stands for nothing.
+    LeaseAbandoned,
+    /// A lease whose cluster is not there yet is completed.
+    RolledForward,
+    /// A new cluster's lease is looked at once more.
+    Verified,
+    /// An entry is in two clusters.
+    DoubleUse,
+    /// A cluster of another controller is taken over.
+    ClusterAdopted,
+    /// Another cluster is wanted.
+    Added,
+    /// The claim is gone.
+    ClaimGone,
+    /// The entry is not listed any more.
+    EntryRemoved,
+    /// The cluster is broken.
+    ClusterBroken,
+    /// There are more clusters than wanted.
+    TooMany,
+    /// The cluster is made from what the pool or the entry was before.
+    Stale,
+    /// Running and hibernating clusters.
+    Power,
+    /// Something is left of a cluster that is gone.
+    LeftOver,
+    /// Nobody needs our finalizer on a customization.
+    EntryFreed,
+    /// The pool is being deleted.
+    PoolDeleted,
+    /// An entry's patches cannot be applied.
+    BrokenByConfiguration,
+    /// An entry's clusters failed too often.
+    BrokenByCloud,
+    /// There is no such customization.
+    EntryMissing,
+    /// A cluster could not be installed.
+    ProvisionStopped,
+}
+
+impl Reason {
+    /// As a label, a condition's and an event's reason.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::PoolAdopted => "PoolAdopted",
+            Self::PoolGone => "PoolGone",
+            Self::Claimed => "Claimed",
+            Self::AssignmentConflict => "AssignmentConflict",
+            Self::NoClusters => "NoClusters",
+            Self::ClusterAssigned => "ClusterAssigned",
+            Self::Released => "Released",
+            Self::LeaseRepaired => "LeaseRepaired",
+            Self::LeaseAbandoned => "LeaseAbandoned",
+            Self::RolledForward => "RolledForward",
+            Self::Verified => "Verified",
+            Self::DoubleUse => "DoubleUse",
+            Self::ClusterAdopted => "ClusterAdopted",
+            Self::Added => "Added",
+            Self::ClaimGone => "ClaimGone",
+            Self::EntryRemoved => "EntryRemoved",
+            Self::ClusterBroken => "ClusterBroken",
+            Self::TooMany => "TooMany",
+            Self::Stale => "Stale",
+            Self::Power => "Power",
+            Self::LeftOver => "LeftOver",
+            Self::EntryFreed => "EntryFreed",
+            Self::PoolDeleted => "PoolDeleted",
+            Self::BrokenByConfiguration => "BrokenByConfiguration",
+            Self::BrokenByCloud => "BrokenByCloud",
+            Self::EntryMissing => "EntryMissing",
+            Self::ProvisionStopped => "ProvisionStopped",
+        }
+    }
+}

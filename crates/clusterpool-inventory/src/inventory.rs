@@ -1,0 +1,231 @@
+//! The life of an entry, as one pool sees it.
+//!
+//! The status is derived from what is there each time and never trusted by itself. What cannot be
+//! derived is kept in the pool's status: which version was last seen, how many failed provisions
+//! are left, and which cluster's failure was counted last.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api_types::hive::{ClusterPoolSpec, EntryState, EntryStatus, LastFailure};
+use api_types::reference::NamedRef;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+
+use crate::observe::{Cluster, Customization};
+
+/// What a pool's spec says of an inventory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Listed {
+    /// Nothing: clusters are made without entries.
+    #[default]
+    Nothing,
+    /// A list without entries, which is a mistake: it is neither a wish for clusters without
+    /// entries nor one to delete all that are there.
+    Empty,
+    /// The entries in the order of the list, each once.
+    Entries(Vec<String>),
+}
+
+impl Listed {
+    /// Reads the inventory, in whichever of its spellings.
+    pub fn of(spec: &ClusterPoolSpec) -> Self {
+        let Some(inventory) = &spec.inventory else { return Self::Nothing };
+        let mut seen = BTreeSet::new();
+        let names: Vec<String> = inventory
+            .entries()
+            .map(|entry| entry.name.clone())
+            .filter(|name| !name.is_empty() && seen.insert(name.clone()))
+            .collect();
+        if names.is_empty() { Self::Empty } else { Self::Entries(names) }
+    }
+
+    /// The names.
+    pub fn names(&self) -> &[String] {
+        match self {
+            Self::Entries(names) => names,
+            Self::Nothing | Self::Empty => &[],
+        }
+    }
+}
+
+/// An entry in the pool's status.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Entry {
+    /// The version that it was last seen at, or that the cluster using it was made from.
+    pub version: Option<String>,
+    /// How it is.
+    pub status: EntryStatus,
+    /// Failed provisions left; none where nothing is known of it yet.
+    pub attempts: Option<u32>,
+    /// The pool's cluster that uses it.
+    pub cluster: Option<String>,
+    /// What went wrong last.
+    pub failure: Option<Failure>,
+}
+
+/// What went wrong with an entry.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    /// The cluster, which is counted once; none for a bad patch.
+    pub cluster: Option<String>,
+    /// One word.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+    /// When it was noticed.
+    pub time: Option<Timestamp>,
+}
+
+/// The reason of a failure that cost an attempt.
+pub const PROVISION_STOPPED: &str = "ProvisionStopped";
+/// The reason of a failure to apply the patches.
+pub const BAD_PATCH: &str = "BadPatch";
+
+/// What an entry's status is derived from.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// Whether the pool lists it.
+    pub listed: bool,
+    /// The customization, if it is there.
+    pub customization: Option<&'a Customization>,
+    /// The pool's cluster that has or is getting it.
+    pub user: Option<&'a str>,
+    /// That cluster, if it is there.
+    pub cluster: Option<&'a Cluster>,
+    /// Whether it is in use outside of the pool.
+    pub taken: bool,
+    /// What the status said before.
+    pub before: Option<&'a Entry>,
+    /// Failed provisions that it may have from the beginning.
+    pub attempts: u32,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// An entry as it is, or nothing if it is neither listed nor used.
+pub fn entry(facts: &Facts<'_>) -> Option<Entry> {
+    match facts.user {
+        Some(user) => Some(used(facts, user)),
+        None if facts.listed => Some(unused(facts)),
+        None => None,
+    }
+}
+
+fn used(facts: &Facts<'_>, user: &str) -> Entry {
+    let before = facts.before.cloned().unwrap_or_default();
+    let present = facts.customization.filter(|it| !it.deleting).map(|it| it.version.clone());
+    // A lease is taken and its cluster made at one version, which the cluster notes. A cluster
+    // that another controller made has none: what was seen first counts as that.
+    let same_user = before.cluster.as_deref() == Some(user);
+    let noted = facts.cluster.and_then(|it| it.entry_version.clone());
+    let version = noted.or(if same_user { before.version.clone() } else { None });
+    let version = match facts.cluster {
+        Some(_) => version.or_else(|| present.clone()),
+        None => present.clone().or(version),
+    };
+    let status = if !facts.listed {
+        EntryStatus::ToBeDeleted
+    } else if present.is_none() || present == version {
+        EntryStatus::Reserved
+    } else {
+        EntryStatus::ToBeUpdated
+    };
+    let renewed = version.is_some() && before.version.is_some() && before.version != version;
+    let mut attempts = before.attempts.filter(|_| !renewed).unwrap_or(facts.attempts);
+    let mut failure = before.failure.filter(|_| !renewed);
+    if let Some(cluster) = facts.cluster {
+        let counted = failure.as_ref().and_then(|it| it.cluster.as_deref()) == Some(user);
+        if cluster.installed {
+            attempts = facts.attempts;
+            failure = None;
+        } else if let (Some(why), false) = (&cluster.stopped, counted) {
+            attempts = attempts.saturating_sub(1);
+            failure = Some(Failure {
+                cluster: Some(user.to_owned()),
+                reason: PROVISION_STOPPED.to_owned(),
+                message: why.clone(),
+                time: Some(facts.now),
+            });
+        }
+    }
+    Entry { version, status, attempts: Some(attempts), cluster: Some(user.to_owned()), failure }
+}
+
+fn unused(facts: &Facts<'_>) -> Entry {
+    let before = facts.before.cloned().unwrap_or_default();
+    let Some(customization) = facts.customization.filter(|it| !it.deleting) else {
+        // What is known is kept: the same object may be seen again, and another has another uid.
+        return Entry { status: EntryStatus::Missing, cluster: None, ..before };
+    };
+    let version = Some(customization.version.clone());
+    let is_new = before.version != version;
+    let attempts = before.attempts.filter(|_| !is_new).unwrap_or(facts.attempts);
+    let failed = before.failure.filter(|it| !is_new && it.cluster.is_some());
+    let (status, failure) = if facts.taken {
+        (EntryStatus::Unavailable, failed)
+    } else if let Some(why) = &customization.refused {
+        let known = facts.before.and_then(|it| it.failure.as_ref());
+        let known = known.filter(|it| it.reason == BAD_PATCH && it.message == *why).cloned();
+        let failure = known.unwrap_or_else(|| Failure {
+            cluster: None,
+            reason: BAD_PATCH.to_owned(),
+            message: why.clone(),
+            time: Some(facts.now),
+        });
+        (EntryStatus::BrokenByConfiguration, Some(failure))
+    } else if attempts == 0 {
+        (EntryStatus::BrokenByCloud, failed)
+    } else {
+        (EntryStatus::Available, failed)
+    };
+    Entry { version, status, attempts: Some(attempts), cluster: None, failure }
+}
+
+/// Whether a cluster's failure is in the status already, so that the cluster may go.
+pub fn is_counted(entries: &BTreeMap<String, Entry>, cluster: &Cluster) -> bool {
+    let Some(entry) = cluster.entry.as_ref().and_then(|name| entries.get(name)) else {
+        return false;
+    };
+    entry.failure.as_ref().and_then(|it| it.cluster.as_ref()) == Some(&cluster.name)
+}
+
+impl From<&EntryState> for Entry {
+    fn from(state: &EntryState) -> Self {
+        Self {
+            version: state.version.clone(),
+            status: state.status.clone(),
+            attempts: state.attempts.map(|it| u32::try_from(it).unwrap_or(0)),
+            cluster: state.cluster_deployment_ref.as_ref().and_then(|it| it.name.clone()),
+            failure: state.last_failure.as_ref().map(|it| Failure {
+                cluster: it.cluster_deployment.clone(),
+                reason: it.reason.clone().unwrap_or_default(),
+                message: it.message.clone().unwrap_or_default(),
+                time: it.time.as_ref().map(|time| time.0),
+            }),
+        }
+    }
+}
+
+impl From<&Entry> for EntryState {
+    fn from(entry: &Entry) -> Self {
+        Self {
+            version: entry.version.clone(),
+            status: entry.status.clone(),
+            attempts: entry.attempts.map(|it| i32::try_from(it).unwrap_or(i32::MAX)),
+            // A cluster stands in the namespace of its name.
+            cluster_deployment_ref: entry.cluster.as_ref().map(|name| NamedRef {
+                name: Some(name.clone()),
+                namespace: Some(name.clone()),
+                ..NamedRef::default()
+            }),
+            last_failure: entry.failure.as_ref().map(|it| LastFailure {
+                cluster_deployment: it.cluster.clone(),
+                reason: Some(it.reason.clone()),
+                message: Some(it.message.clone()),
+                time: it.time.map(Time),
+                ..LastFailure::default()
+            }),
+            ..Self::default()
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Who has a customization.
+//!
+//! A lease is one conditional write of the customization's status that already names cluster and
+//! pool. Until that cluster is there, the lease is either completed under the same name or
+//! released in two writes: the first announces it, and the second is made only when the API
+//! server, asked after the announcement, does not know the cluster. A cluster begins paused, and
+//! its pause ends only when the API server, asked after its creation, shows the lease without such
+//! an announcement. Of two that are at it at the same time, at least one sees the other.
+//!
+//! The lease of a cluster that is there is released only when nobody else keeps that cluster any
+//! more, and before our own finalizer goes.
+
+use std::collections::BTreeMap;
+
+use crate::observe::{Cluster, Customization};
+
+/// Who has a customization, from one pool's point of view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held<'a> {
+    /// Nobody.
+    Free,
+    /// A cluster of this pool that was made from it.
+    Ours(&'a Cluster),
+    /// This pool, for a cluster that is not there.
+    Half(&'a str),
+    /// This pool, for a cluster that was made from something else.
+    Mistaken(&'a str),
+    /// Nobody can tell: in use, without a name.
+    Torn,
+    /// A pool that is gone, for a cluster that is gone as well as can be seen.
+    Orphaned(&'a str),
+    /// Another pool.
+    Others,
+}
+
+/// Reads a lease.
+pub fn held<'a>(
+    customization: &'a Customization,
+    pool: &str,
+    clusters: &BTreeMap<&str, &'a Cluster>,
+) -> Held<'a> {
+    let Some(lease) = &customization.lease else { return Held::Free };
+    let Some(name) = lease.cluster.as_deref() else { return Held::Torn };
+    let cluster = clusters.get(name);
+    let ours = match lease.pool.as_deref() {
+        Some(holder) => holder == pool,
+        None => cluster.is_some(),
+    };
+    match cluster {
+        _ if !ours => {
+            let gone = !lease.pool_exists && !customization.others.iter().any(|it| it == name);
+            if gone { Held::Orphaned(name) } else { Held::Others }
+        }
+        None => Held::Half(name),
+        Some(cluster) if cluster.entry.as_ref() == Some(&customization.name) => Held::Ours(cluster),
+        Some(_) => Held::Mistaken(name),
+    }
+}
+
+impl Customization {
+    /// Whether somebody announced to release it.
+    pub fn is_announced(&self) -> bool {
+        self.lease.as_ref().is_some_and(|it| it.releasing)
+    }
+}

@@ -1,0 +1,238 @@
+//! A pool's state in the terms in which it is decided about, and the plan as it grows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use api_types::hive::EntryStatus;
+use k8s_openapi::jiff::Timestamp;
+
+use crate::decision::{Event, Reason, Step, Version, Work};
+use crate::inventory::{self, Entry, Facts};
+use crate::lease::{Held, held};
+use crate::observe::{Cluster, Customization, Observed};
+
+/// What the administrator of the controller decides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Failed provisions that an entry may have, unless its pool says otherwise.
+    pub provision_attempts: u32,
+    /// How long a namespace may stand without its cluster before it counts as left over.
+    pub namespace_grace: Duration,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self { provision_attempts: 3, namespace_grace: Duration::from_mins(5) }
+    }
+}
+
+/// The plan as it grows: each rule sees what those before it decided.
+pub(crate) struct Plan<'a> {
+    pub(crate) seen: &'a Observed,
+    pub(crate) policy: &'a Policy,
+    pub(crate) now: Timestamp,
+    pub(crate) clusters: BTreeMap<&'a str, &'a Cluster>,
+    /// The customizations by name, and who has them.
+    pub(crate) entries: BTreeMap<&'a str, (&'a Customization, Held<'a>)>,
+    /// The clusters that are there and were made from an entry, by entry, oldest first.
+    pub(crate) users: BTreeMap<&'a str, Vec<&'a Cluster>>,
+    pub(crate) listed: BTreeSet<&'a str>,
+    /// The entries of the new status.
+    pub(crate) inventory: BTreeMap<String, Entry>,
+    pub(crate) work: Vec<Work>,
+    pub(crate) events: Vec<Event>,
+    /// Claims without a cluster that get one in this pass.
+    pub(crate) served: usize,
+    /// Clusters that this pass gives to a claim.
+    pub(crate) given: BTreeSet<&'a str>,
+    /// Clusters that this pass deletes.
+    pub(crate) gone: BTreeSet<&'a str>,
+    /// How many more clusters may be installed or removed at the same time.
+    pub(crate) budget: usize,
+    pub(crate) again: Option<Duration>,
+}
+
+impl<'a> Plan<'a> {
+    pub(crate) fn new(seen: &'a Observed, policy: &'a Policy, now: Timestamp) -> Self {
+        let clusters: BTreeMap<&str, &Cluster> =
+            seen.clusters.iter().map(|it| (it.name.as_str(), it)).collect();
+        let entries: BTreeMap<_, _> = seen
+            .customizations
+            .iter()
+            .map(|it| (it.name.as_str(), (it, held(it, &seen.pool.name, &clusters))))
+            .collect();
+        let mut users: BTreeMap<&str, Vec<&Cluster>> = BTreeMap::new();
+        for cluster in &seen.clusters {
+            if let Some(entry) = &cluster.entry {
+                users.entry(entry).or_default().push(cluster);
+            }
+        }
+        for users in users.values_mut() {
+            users.sort_by_key(|it| (it.unverified, it.created, it.name.as_str()));
+        }
+        let mut plan = Self {
+            seen,
+            policy,
+            now,
+            clusters,
+            entries,
+            users,
+            listed: seen.pool.listed.names().iter().map(String::as_str).collect(),
+            inventory: BTreeMap::new(),
+            work: Vec::new(),
+            events: Vec::new(),
+            served: 0,
+            given: BTreeSet::new(),
+            gone: BTreeSet::new(),
+            budget: 0,
+            again: None,
+        };
+        let busy = seen.clusters.iter().filter(|it| it.deleting || it.is_installing()).count();
+        let most = seen.pool.max_concurrent.unwrap_or(usize::MAX);
+        plan.budget = most.saturating_sub(busy + plan.halves().count());
+        plan.inventory = plan.inventory_now();
+        plan
+    }
+
+    /// Leases of this pool whose clusters are not there, with their names.
+    pub(crate) fn halves(&self) -> impl Iterator<Item = (&'a Customization, &'a str)> {
+        self.entries.values().filter_map(|(customization, held)| match held {
+            Held::Half(cluster) => Some((*customization, *cluster)),
+            _ => None,
+        })
+    }
+
+    /// The entry's clusters of this pool that are there to stay.
+    pub(crate) fn living(&self, entry: &str) -> Vec<&'a Cluster> {
+        let users = self.users.get(entry).map(Vec::as_slice).unwrap_or_default();
+        users.iter().copied().filter(|it| !it.deleting).collect()
+    }
+
+    fn inventory_now(&self) -> BTreeMap<String, Entry> {
+        let before = &self.seen.pool.status.inventory;
+        let mut names: BTreeSet<&str> = self.listed.clone();
+        names.extend(before.keys().map(String::as_str));
+        names.extend(self.users.keys());
+        names.extend(self.entries.iter().filter_map(|(name, (_, held))| {
+            matches!(held, Held::Ours(_) | Held::Half(_)).then_some(*name)
+        }));
+        // An empty list is a mistake, so nothing counts as taken off it.
+        let is_empty = self.seen.pool.listed == inventory::Listed::Empty;
+        let facts = |name: &str| {
+            let found = self.entries.get(name);
+            let first = || {
+                let users = self.users.get(name).into_iter().flatten();
+                users.copied().find(|it| it.is_live())
+            };
+            let (user, cluster) = match found.map(|it| it.1) {
+                Some(Held::Ours(cluster)) => (Some(cluster.name.as_str()), Some(cluster)),
+                Some(Held::Half(cluster)) => (Some(cluster), None),
+                _ => first().map_or((None, None), |it| (Some(it.name.as_str()), Some(it))),
+            };
+            let entry = inventory::entry(&Facts {
+                listed: self.listed.contains(name) || is_empty && before.contains_key(name),
+                customization: found.map(|it| it.0),
+                user,
+                cluster,
+                taken: found.is_some_and(|(it, held)| *held != Held::Free || !it.others.is_empty()),
+                before: before.get(name),
+                attempts: self.seen.pool.attempts.unwrap_or(self.policy.provision_attempts),
+                now: self.now,
+            })?;
+            Some((name.to_owned(), entry))
+        };
+        names.into_iter().filter_map(facts).collect()
+    }
+
+    /// Whether the entry may be leased in this pass.
+    pub(crate) fn is_usable(&self, name: &str) -> bool {
+        let available =
+            self.inventory.get(name).is_some_and(|it| it.status == EntryStatus::Available);
+        available && self.users.get(name).is_none_or(|users| !users.iter().any(|it| it.is_live()))
+    }
+
+    pub(crate) fn push(&mut self, reason: Reason, steps: impl IntoIterator<Item = Step>) {
+        self.work.push(Work { reason, steps: steps.into_iter().collect() });
+    }
+
+    /// Deletes a cluster, unless somebody forbade it or it happens already. An installing cluster
+    /// only changes from one place of the budget to another.
+    pub(crate) fn delete(&mut self, cluster: &'a Cluster, reason: Reason) -> bool {
+        let price = usize::from(!cluster.is_installing());
+        if cluster.deleting
+            || cluster.protected
+            || self.gone.contains(cluster.name.as_str())
+            || self.budget < price
+        {
+            return false;
+        }
+        self.budget -= price;
+        self.delete_at_once(cluster, reason);
+        true
+    }
+
+    /// Deletes a cluster whatever else is under way: it must not be.
+    pub(crate) fn delete_at_once(&mut self, cluster: &'a Cluster, reason: Reason) {
+        if self.gone.insert(&cluster.name) {
+            let (name, uid, at) = (cluster.name.clone(), cluster.uid.clone(), cluster.at.clone());
+            self.push(reason, [Step::Delete { cluster: name, uid, at }]);
+        }
+    }
+
+    /// The steps that make a cluster, from the namespace to the end of its pause.
+    pub(crate) fn creation(&self, cluster: &str, entry: Option<&Customization>) -> Vec<Step> {
+        let version =
+            entry.map(|it| Version { name: it.name.clone(), version: it.version.clone() });
+        let pool = &self.seen.pool;
+        let made = pool.parts.iter().map(|part| Step::Make {
+            cluster: cluster.to_owned(),
+            part: *part,
+            entry: version.clone(),
+        });
+        let mut steps: Vec<Step> = made.collect();
+        let runs = self.seen.clusters.iter().filter(|it| it.is_unclaimed()).count() < pool.running;
+        steps.push(Step::Create {
+            cluster: cluster.to_owned(),
+            entry: version,
+            run: pool.hibernates.then_some(runs),
+        });
+        if let Some(entry) = entry {
+            let entry = entry.name.clone();
+            steps.push(Step::Verify { cluster: cluster.to_owned(), entry, at: None });
+        }
+        steps
+    }
+
+    /// The steps that lease an entry, with our finalizer first if it lacks that.
+    pub(crate) fn leasing(entry: &Customization, cluster: &str, prove_living: bool) -> Vec<Step> {
+        let (name, at) = (&entry.name, &entry.at);
+        let keep = Step::KeepEntry { entry: name.clone(), at: at.clone() };
+        let lease = Step::Lease {
+            entry: name.clone(),
+            cluster: cluster.to_owned(),
+            prove_living,
+            at: at.clone(),
+        };
+        if entry.kept { vec![lease] } else { vec![keep, lease] }
+    }
+
+    /// The steps that release a lease whose cluster is missing.
+    pub(crate) fn abandoning(&self, entry: &Customization, cluster: &str) -> Vec<Step> {
+        let (name, at) = (&entry.name, &entry.at);
+        let mut steps = Vec::new();
+        if !entry.is_announced() {
+            steps.push(Step::Announce { entry: name.clone(), at: at.clone() });
+        }
+        steps.push(Step::Release {
+            entry: name.clone(),
+            cluster: Some(cluster.to_owned()),
+            prove_absent: true,
+            at: at.clone(),
+        });
+        let left = self.seen.namespaces.iter().find(|it| it.name == cluster && !it.deleting);
+        steps.extend(
+            left.map(|it| Step::RemoveNamespace { name: it.name.clone(), uid: it.uid.clone() }),
+        );
+        steps
+    }
+}
