@@ -1,5 +1,10 @@
 //! The rules, one by one.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "all of this is test code, also what stands outside of a test function"
+)]
+
 mod world;
 
 use std::time::Duration;

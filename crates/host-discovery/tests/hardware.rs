@@ -1,5 +1,11 @@
 //! Hardware details fit the schema that the host's CRD has for them, whatever the machine said.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "all of this is test code, also what stands outside of a test function"
+)]
+
 use std::sync::LazyLock;
 
 use bench::crds::{Group, files};

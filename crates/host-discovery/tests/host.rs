@@ -1,6 +1,11 @@
 //! The host that is made for a machine: complete, in the operator's schema, and nothing in it that
 //! a stranger could decide.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "all of this is test code, also what stands outside of a test function"
+)]
+
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
 use host_discovery::host::new_host;
 use host_discovery::index::Index;

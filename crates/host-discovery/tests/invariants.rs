@@ -1,6 +1,11 @@
 //! What holds whatever happens: a small world of machines, two replicas that see hosts late and
 //! stop between any two writes, and a person who makes and deletes hosts.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "all of this is test code, also what stands outside of a test function"
+)]
+
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,11 @@
 //! Facts of an inventory: which interface a machine boots from, and what of a stranger's word is
 //! believed.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "all of this is test code, also what stands outside of a test function"
+)]
+
 use host_discovery::inventory::{Facts, LONGEST_TEXT, Port};
 use host_discovery::{Mac, NodeId};
 use ironic::Inventory;

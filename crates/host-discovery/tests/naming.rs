@@ -1,5 +1,10 @@
 //! What may name a host, and what may not.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "all of this is test code, also what stands outside of a test function"
+)]
+
 use api_types::metal3::HardwareDetail::{
     self, BootMac, Hostname, Ip, ProvisioningId, SerialNumber,
 };

@@ -1,5 +1,10 @@
 //! What a person reads in the status.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "all of this is test code, also what stands outside of a test function"
+)]
+
 mod world;
 
 use api_types::metal3::BareMetalHostDiscoveryStatus;

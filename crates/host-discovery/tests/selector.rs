@@ -1,5 +1,10 @@
 //! Which machines a discovery takes, and which of several takes one.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "all of this is test code, also what stands outside of a test function"
+)]
+
 use api_types::metal3::{BareMetalHostDiscovery, HostSelector};
 use host_discovery::Mac;
 use host_discovery::inventory::{Facts, Port};

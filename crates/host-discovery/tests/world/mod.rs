@@ -1,6 +1,8 @@
 //! Machines, resources and hosts of a small world: machine n is called `nN`, has node N and two
 //! interfaces with addresses of its own.
 
+#![allow(dead_code, reason = "each test program uses its part")]
+
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
 pub use host_discovery::inventory::Facts;
 use host_discovery::inventory::Port;
