@@ -282,7 +282,7 @@ fn with_report(
     let was = |condition: Option<&api_types::condition::Condition>| {
         condition.and_then(|it| it.reason.as_deref()) == Some(reason.as_str())
     };
-    let known = was(before) || was(ready);
+    let known = was(before) || was(ready) || is_everyday(reason);
     steps.extend(status::patch(&seen.machine, report, now).map(Step::Report));
     Decision {
         news: !steps.is_empty() && !known,
@@ -292,7 +292,15 @@ fn with_report(
     }
 }
 
+/// What happens to every machine is in its conditions; an event of it would only be one more write.
+fn is_everyday(reason: Reason) -> bool {
+    matches!(reason, Reason::HostClaimed | Reason::Provisioning | Reason::Provisioned)
+}
+
 /// Look again at once: what was read is too old for what is to be done.
 fn look_closer(reason: Reason) -> Decision {
     Decision { again: Some(Duration::ZERO), ..Decision::rest(reason) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -123,6 +123,7 @@ fn choose(
         first.push(intend(host));
         let mut decision = take(seen, parent, host, now, first);
         if reuses && decision.reason == Reason::HostClaimed {
+            decision.news = true;
             decision.message = format!("{}: none is kept for {owner}{unfit}", decision.message);
         }
         return decision;

@@ -1,0 +1,589 @@
+//! Every rule and every refusal, on objects as they are read.
+
+use std::sync::Arc;
+
+use api_types::capi::{Cluster, Machine};
+use api_types::capm3::{HostSelector, Metal3Machine, Requirement};
+use api_types::metal3::{BareMetalHost, CachedHost};
+use api_types::names;
+use api_types::reference::{NamedRef, ObjectRef};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::config::Policy;
+use crate::reservation;
+use crate::seen::{Data, KeptSeen, OwnerSeen, Reuse, Verdict};
+
+fn now() -> Timestamp {
+    Timestamp::from_second(1_000_000).unwrap()
+}
+
+pub(super) fn owner() -> Owner {
+    Owner {
+        api_version: "cluster.x-k8s.io/v1beta2".to_owned(),
+        kind: "MachineDeployment".to_owned(),
+        name: "md".to_owned(),
+        uid: "md-uid".to_owned(),
+    }
+}
+
+fn host(name: &str, state: &str) -> BareMetalHost {
+    serde_json::from_value(json!({
+        "metadata": {"name": name, "namespace": "ns", "uid": format!("{name}-uid"), "resourceVersion": "5"},
+        "spec": {"online": false},
+        "status": {"provisioning": {"state": state}, "operationalStatus": "OK"},
+    }))
+    .unwrap()
+}
+
+fn with(host: &BareMetalHost, patch: &Value) -> BareMetalHost {
+    let mut value = serde_json::to_value(host).unwrap();
+    merge(&mut value, patch);
+    serde_json::from_value(value).unwrap()
+}
+
+fn merge(into: &mut Value, patch: &Value) {
+    match patch.as_object() {
+        Some(fields) => {
+            if !into.is_object() {
+                *into = json!({});
+            }
+            for (name, value) in fields {
+                merge(&mut into[name], value);
+            }
+        }
+        None => *into = patch.clone(),
+    }
+}
+
+fn consumer(name: &str, uid: &str) -> Value {
+    json!({"spec": {"consumerRef": {
+        "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "Metal3Machine",
+        "name": name, "namespace": "ns", "uid": uid,
+    }}})
+}
+
+fn kept_for(owner: &Owner) -> Value {
+    json!({"spec": {"consumerRef": owner.reference("ns")}})
+}
+
+fn cached(host: &BareMetalHost) -> Option<Arc<CachedHost>> {
+    Some(Arc::new(CachedHost::from(host.clone())))
+}
+
+/// A machine that lacks nothing but a host.
+fn seen() -> MachineSeen {
+    let machine: Metal3Machine = serde_json::from_value(json!({
+        "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2",
+        "metadata": {"name": "m", "namespace": "ns", "uid": "m-uid", "resourceVersion": "7"},
+        "spec": {"image": {"url": "http://a/b", "checksum": "c"}},
+    }))
+    .unwrap();
+    let parent: Machine = serde_json::from_value(json!({
+        "metadata": {"name": "m", "namespace": "ns"},
+        "spec": {"clusterName": "c", "bootstrap": {"dataSecretName": "boot"}},
+    }))
+    .unwrap();
+    let cluster: Cluster = serde_json::from_value(json!({
+        "metadata": {"name": "c", "namespace": "ns"},
+        "status": {"initialization": {"infrastructureProvisioned": true}},
+    }))
+    .unwrap();
+    MachineSeen {
+        machine,
+        parent: Parent::Here(Box::new(parent)),
+        cluster: Some(cluster),
+        owner: Some(owner()),
+        live: true,
+        ..MachineSeen::default()
+    }
+}
+
+fn annotate(machine: &mut Metal3Machine, key: &str, value: &str) {
+    machine.metadata.annotations.get_or_insert_default().insert(key.to_owned(), value.to_owned());
+}
+
+/// The machine names this host and was seen to have it.
+fn having(host: &BareMetalHost) -> MachineSeen {
+    let mut seen = seen();
+    let name = host.metadata.name.clone().unwrap();
+    annotate(&mut seen.machine, names::metal3::HOST, &format!("ns/{name}"));
+    annotate(&mut seen.machine, names::ferrite::HOST_UID, &format!("{name}-uid"));
+    seen.machine.metadata.finalizers = Some(vec![names::capm3::MACHINE_FINALIZER.to_owned()]);
+    seen.machine.status = Some(
+        serde_json::from_value(json!({"conditions": [
+            {"type": CONDITION_ASSOCIATED, "status": "True", "reason": "HostClaimed", "message": format!("Host {name}")},
+        ]}))
+        .unwrap(),
+    );
+    seen.host = HostSeen::Here(Box::new(host.clone()));
+    seen
+}
+
+fn leaving(mut seen: MachineSeen) -> MachineSeen {
+    seen.machine.metadata.deletion_timestamp = Some(Time(now()));
+    seen
+}
+
+fn decided(seen: &MachineSeen) -> Decision {
+    decided_by(seen, &Policy::default())
+}
+
+fn decided_by(seen: &MachineSeen, policy: &Policy) -> Decision {
+    decide(&Observed::Machine(Box::new(seen.clone())), policy, now())
+}
+
+/// The kinds of steps, for short.
+fn kinds(decision: &Decision) -> Vec<&'static str> {
+    let kind = |step: &Step| match step {
+        Step::Intend { .. } => "intend",
+        Step::Claim { .. } => "claim",
+        Step::Install { .. } => "install",
+        Step::Unpause { .. } => "unpause",
+        Step::GiveUp { .. } => "give up",
+        Step::PassOver { .. } => "pass over",
+        Step::AskForData => "ask",
+        Step::WithdrawData => "withdraw",
+        Step::Identify { .. } => "identify",
+        Step::Report(_) => "report",
+        Step::Clear { .. } => "clear",
+        Step::Release { .. } => "release",
+        Step::LetGo => "let go",
+        Step::Free { .. } => "free",
+    };
+    decision.steps.iter().map(kind).collect()
+}
+
+#[test]
+fn a_refusal_writes_nothing_but_its_condition() {
+    type Change = fn(&mut MachineSeen);
+    let changes: [(Change, Reason); 12] = [
+        (|it| annotate(&mut it.machine, names::capi::PAUSED, ""), Reason::Paused),
+        (|it| it.cluster.as_mut().unwrap().spec.paused = Some(true), Reason::Paused),
+        (|it| it.parent = Parent::None, Reason::WaitingForOwner),
+        (|it| it.parent = Parent::Missing("m".to_owned()), Reason::MachineMissing),
+        (|it| it.cluster = None, Reason::ClusterMissing),
+        (|it| it.cluster.as_mut().unwrap().status = None, Reason::WaitingForInfrastructure),
+        (
+            |it| {
+                if let Parent::Here(parent) = &mut it.parent {
+                    parent.metadata.deletion_timestamp = Some(Time(now()));
+                }
+            },
+            Reason::MachineDeleting,
+        ),
+        (
+            |it| {
+                if let Parent::Here(parent) = &mut it.parent {
+                    parent.spec.bootstrap.data_secret_name = None;
+                }
+            },
+            Reason::WaitingForBootstrapData,
+        ),
+        (|it| it.bootstrap_secret = Some(false), Reason::BootstrapSecretMissing),
+        (|it| it.machine.spec.image = None, Reason::ImageInvalid),
+        (|it| it.reuse = Reuse::Unreadable("t".to_owned()), Reason::TemplateInvalid),
+        (
+            |it| {
+                it.machine.spec.host_selector = Some(HostSelector {
+                    match_expressions: vec![Requirement {
+                        key: "a".to_owned(),
+                        operator: "Near".to_owned(),
+                        ..Requirement::default()
+                    }],
+                    ..HostSelector::default()
+                });
+            },
+            Reason::SelectorInvalid,
+        ),
+    ];
+    for (change, reason) in changes {
+        let mut seen = seen();
+        seen.choice.free = cached(&host("h", "available"));
+        change(&mut seen);
+        let decision = decided(&seen);
+        assert_eq!(decision.reason, reason);
+        assert_eq!(kinds(&decision), ["report"], "{reason:?}");
+    }
+}
+
+#[test]
+fn what_is_told_already_is_not_told_again() {
+    let mut seen = seen();
+    let first = decided(&seen);
+    let [Step::Report(status)] = &first.steps[..] else { panic!("{first:?}") };
+    assert!(first.news);
+    seen.machine.status = Some(serde_json::from_value(status.clone()).unwrap());
+    let second = decided(&seen);
+    assert_eq!((second.reason, second.steps.len(), second.news), (first.reason, 0, false));
+}
+
+#[test]
+fn a_wait_that_is_young_is_not_told_yet() {
+    let mut seen = seen();
+    seen.parent = Parent::None;
+    seen.machine.metadata.creation_timestamp = Some(Time(now()));
+    let decision = decided(&seen);
+    assert_eq!((decision.steps.len(), decision.again), (0, Some(YOUNG)));
+}
+
+#[test]
+fn an_image_needs_a_checksum_but_where_nothing_is_to_be_checked() {
+    for (image, refused) in [
+        (json!({"url": "http://a/b", "checksum": "c"}), false),
+        (json!({"url": "http://a/b"}), true),
+        (json!({"url": "http://a/b", "checksum": ""}), true),
+        (json!({"url": "http://a/b", "diskFormat": "live-iso"}), false),
+        (json!({"url": "http://a/b", "format": "live-iso"}), false),
+        (json!({"url": "oci://a/b"}), false),
+        (json!({"url": "oci://a/b", "checksum": "c"}), true),
+        (json!({"url": "nowhere"}), true),
+    ] {
+        let mut seen = seen();
+        seen.machine.spec.image = Some(serde_json::from_value(image.clone()).unwrap());
+        let is_refused = decided(&seen).reason == Reason::ImageInvalid;
+        assert_eq!(is_refused, refused, "{image}");
+    }
+    let mut seen = seen();
+    seen.machine.spec.image = None;
+    seen.machine.spec.custom_deploy =
+        Some(serde_json::from_value(json!({"method": "mine"})).unwrap());
+    assert_eq!(decided(&seen).reason, Reason::NoHostAvailable);
+}
+
+#[test]
+fn secrets_of_another_namespace_are_refused() {
+    let foreign = NamedRef { namespace: Some("other".to_owned()), ..NamedRef::default() };
+    let mut seen = seen();
+    seen.machine.spec.network_data = Some(foreign);
+    let decision = decided(&seen);
+    assert_eq!(decision.reason, Reason::ForeignNamespace);
+    assert!(decision.message.contains("spec.networkData.namespace"), "{}", decision.message);
+    let mut seen = self::seen();
+    let template = ObjectRef { namespace: Some("other".to_owned()), ..ObjectRef::default() };
+    seen.machine.spec.data_template = Some(template);
+    assert_eq!(decided(&seen).reason, Reason::ForeignNamespace);
+}
+
+#[test]
+fn the_choice_is_written_on_the_machine_before_the_host_is_claimed_with_all_that_it_needs() {
+    let mut seen = seen();
+    seen.choice.free = cached(&host("h", "available"));
+    let decision = decided(&seen);
+    assert_eq!(kinds(&decision), ["intend", "claim", "report"]);
+    let Step::Claim { install: Some(install), .. } = &decision.steps[1] else { panic!() };
+    let told = json!({
+        "image": {"url": "http://a/b", "checksum": "c"},
+        "userData": {"name": "boot", "namespace": "ns"},
+        "online": true,
+    });
+    assert_eq!(Value::Object(install.fields.clone()), told);
+    assert!(!decision.news, "a claim that nobody wondered about is no event");
+}
+
+#[test]
+fn which_host_it_gets_depends_on_reuse_and_on_what_there_is() {
+    let kept = with(&host("kept", "available"), &kept_for(&owner()));
+    let free = host("free", "available");
+    let all = |reuse: Reuse, kept_ready: bool, on_its_way: bool, is_free: bool, strict: bool| {
+        let mut seen = seen();
+        seen.reuse = reuse;
+        seen.choice.kept = cached(&kept).filter(|_| kept_ready);
+        seen.choice.on_its_way = on_its_way.then(|| "late".to_owned());
+        seen.choice.free = cached(&free).filter(|_| is_free);
+        let policy = Policy { strict_reuse: strict, ..Policy::default() };
+        let decision = decided_by(&seen, &policy);
+        let took = decision.steps.iter().find_map(|step| match step {
+            Step::Claim { host, .. } => Some(host.clone()),
+            _ => None,
+        });
+        (decision.reason, took.unwrap_or_default(), decision.wants)
+    };
+    let kept_one = (Reason::HostReused, "kept".to_owned(), None);
+    let free_one = (Reason::HostClaimed, "free".to_owned(), None);
+    let none = String::new();
+    assert_eq!(all(Reuse::On, true, true, true, false), kept_one);
+    assert_eq!(
+        all(Reuse::On, false, true, true, false),
+        (Reason::WaitingForKeptHost, none.clone(), Some(Wants::Kept))
+    );
+    assert_eq!(all(Reuse::On, false, false, true, false), free_one);
+    assert_eq!(
+        all(Reuse::On, false, false, true, true),
+        (Reason::NoKeptHost, none.clone(), Some(Wants::OnlyKept))
+    );
+    assert_eq!(all(Reuse::On, true, false, true, true), kept_one);
+    assert_eq!(all(Reuse::Off, false, true, true, true), free_one);
+    assert_eq!(
+        all(Reuse::Off, false, false, false, false),
+        (Reason::NoHostAvailable, none, Some(Wants::Any))
+    );
+}
+
+#[test]
+fn an_intent_is_followed_by_a_claim_only_of_that_very_host_read_live() {
+    let free = host("h", "available");
+    let mut seen = having(&free);
+    seen.machine.status = None;
+    assert_eq!(kinds(&decided(&seen)), ["claim", "report"]);
+    seen.live = false;
+    let closer = decided(&seen);
+    assert_eq!((closer.steps.len(), closer.again), (0, Some(Duration::ZERO)));
+    seen.live = true;
+    // The same name, another host.
+    annotate(&mut seen.machine, names::ferrite::HOST_UID, "older");
+    assert_eq!(kinds(&decided(&seen)), ["give up"]);
+}
+
+#[test]
+fn an_intent_is_given_up_when_the_host_is_not_to_be_had_any_more() {
+    let unfit = [
+        consumer("other", "other-uid"),
+        kept_for(&Owner { uid: "later".to_owned(), ..owner() }),
+        json!({"metadata": {"annotations": {names::capm3::UNHEALTHY: ""}}}),
+        json!({"metadata": {"annotations": {names::metal3::PAUSED: ""}}}),
+        json!({"metadata": {"annotations": {names::metal3::DETACHED: ""}}}),
+        json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+        json!({"status": {"errorMessage": "broken"}}),
+        json!({"status": {"provisioning": {"state": "inspecting"}}}),
+        json!({"spec": {"image": {"url": "http://somebody/else"}}}),
+    ];
+    for patch in unfit {
+        let mut seen = having(&with(&host("h", "available"), &patch));
+        seen.machine.status = None;
+        assert_eq!(kinds(&decided(&seen)), ["give up"], "{patch}");
+    }
+    let mut seen = having(&host("h", "available"));
+    seen.machine.status = None;
+    seen.host = HostSeen::Gone("h".to_owned());
+    assert_eq!(kinds(&decided(&seen)), ["give up"]);
+}
+
+#[test]
+fn a_host_that_was_given_up_is_taken_after_all_or_passed_over_before_another_is_taken() {
+    let given_up = |host: &BareMetalHost| {
+        let mut seen = having(host);
+        seen.machine.status = None;
+        seen.machine.metadata.annotations = None;
+        annotate(&mut seen.machine, names::ferrite::GIVES_UP_HOST, "h");
+        seen.choice.free = cached(&self::host("other", "available"));
+        seen
+    };
+    let free = host("h", "available");
+    assert_eq!(kinds(&decided(&given_up(&free))), ["intend", "claim", "report"]);
+    // It looks claimable to another process and is none for us.
+    let kept = with(&free, &kept_for(&owner()));
+    let decision = decided(&given_up(&kept));
+    assert_eq!(kinds(&decision), ["pass over", "intend", "claim", "report"]);
+    assert!(matches!(&decision.steps[0], Step::PassOver { host } if host == "h"));
+    let taken = with(&free, &consumer("other", "x"));
+    assert_eq!(kinds(&decided(&given_up(&taken))), ["intend", "claim", "report"]);
+    // The claim of another process got through.
+    let ours = with(&free, &consumer("m", "m-uid"));
+    assert_eq!(kinds(&decided(&given_up(&ours))), ["intend"]);
+}
+
+#[test]
+fn a_machine_is_up_when_its_host_is_provisioned_and_its_image_is_on_it() {
+    let installed = json!({"spec": {"image": {"url": "http://a/b"}, "online": true}});
+    let mut ours = with(&host("h", "provisioned"), &consumer("m", "m-uid"));
+    assert_eq!(decided(&having(&ours)).reason, Reason::Provisioning);
+    ours = with(&ours, &installed);
+    let mut seen = having(&ours);
+    let decision = decided(&seen);
+    assert_eq!(decision.reason, Reason::Provisioned);
+    assert_eq!(kinds(&decision), ["identify", "report"]);
+    assert!(
+        matches!(&decision.steps[0], Step::Identify { provider_id, .. } if provider_id == "metal3://ns/h/m")
+    );
+    // Addresses are only in what is read live.
+    seen.live = false;
+    assert_eq!(kinds(&decided(&seen)), [""; 0]);
+}
+
+#[test]
+fn a_host_that_was_taken_away_is_never_taken_back_and_an_unborn_machine_looks_for_another() {
+    let theirs = with(&host("h", "available"), &consumer("other", "x"));
+    let mut seen = having(&theirs);
+    assert_eq!(kinds(&decided(&seen)), ["give up", "report"]);
+    seen.machine.spec.provider_id = Some("metal3://ns/h/m".to_owned());
+    let lost = decided(&seen);
+    assert_eq!((lost.reason, kinds(&lost)), (Reason::HostLost, vec!["report"]));
+    seen.host = HostSeen::Gone("h".to_owned());
+    assert_eq!(decided(&seen).reason, Reason::HostLost);
+    // Up once, and nothing that it names: no second life on another host.
+    let mut seen = self::seen();
+    seen.machine.status =
+        Some(serde_json::from_value(json!({"initialization": {"provisioned": true}})).unwrap());
+    seen.choice.free = cached(&host("free", "available"));
+    assert_eq!((decided(&seen).reason, kinds(&decided(&seen))), (Reason::HostLost, vec!["report"]));
+}
+
+#[test]
+fn after_a_move_to_another_cluster_machine_and_host_know_each_other_by_name() {
+    let moved = with(&host("h", "provisioned"), &consumer("m", "uid-of-before"));
+    let mut seen = having(&moved);
+    assert_eq!(kinds(&decided(&seen)), ["claim"]);
+    // A later machine of the same name that does not name the host has nothing to do with it.
+    seen.machine.metadata.annotations = None;
+    seen.machine.status = None;
+    assert_ne!(decided(&seen).reason, Reason::HostAdopted);
+}
+
+#[test]
+fn rendered_secrets_are_asked_for_awaited_and_written_with_the_image() {
+    let ours = with(&host("h", "available"), &consumer("m", "m-uid"));
+    let mut seen = having(&ours);
+    seen.machine.spec.data_template = Some(ObjectRef::default());
+    for (data, reason, steps) in [
+        (Data::NotAskedFor, Reason::WaitingForData, vec!["ask", "report"]),
+        (Data::Awaited, Reason::WaitingForData, vec!["report"]),
+        (Data::Failed("no index".to_owned()), Reason::DataFailed, vec!["report"]),
+        (Data::Unserved, Reason::DataFailed, vec!["report"]),
+    ] {
+        seen.data = data;
+        let decision = decided(&seen);
+        assert_eq!((decision.reason, kinds(&decision)), (reason, steps));
+    }
+    let name = |text: &str| Some(text.to_owned());
+    seen.data = Data::Rendered { meta_data: name("meta"), network_data: name("net") };
+    let decision = decided(&seen);
+    let Step::Install { install, .. } = &decision.steps[0] else { panic!("{decision:?}") };
+    assert_eq!(install.fields["metaData"]["name"], "meta");
+    assert_eq!(install.fields["networkData"]["name"], "net");
+    assert_eq!(install.fields["image"]["url"], "http://a/b");
+}
+
+#[test]
+fn the_verdict_goes_with_the_write_that_clears_the_image() {
+    let ours = with(
+        &with(&host("h", "provisioned"), &consumer("m", "m-uid")),
+        &json!({"spec": {
+            "image": {"url": "x"}, "userData": {"name": "boot"}, "networkData": {"name": "its own"}, "online": true,
+        }}),
+    );
+    for (verdict, wanted) in [
+        (Verdict::For(owner()), Some(owner())),
+        (Verdict::Nobody("why"), None),
+        (Verdict::Unreadable("why".to_owned()), None),
+    ] {
+        let mut seen = leaving(having(&ours));
+        seen.verdict = verdict;
+        let decision = decided(&seen);
+        let [Step::Clear { fields, switch_off: true, verdict, .. }] = &decision.steps[..] else {
+            panic!("{decision:?}")
+        };
+        assert_eq!(*verdict, wanted);
+        // What the machine did not bring stays.
+        assert_eq!(fields, &["image", "userData"]);
+    }
+}
+
+#[test]
+fn a_host_is_given_back_only_when_nothing_is_on_it_and_named_for_its_owner_while_it_is_cleared() {
+    let pending = |verdict: Option<&Owner>| {
+        json!({"metadata": {"annotations": {
+            names::ferrite::PENDING_RESERVATION: reservation::as_pending(verdict, "ns"),
+            "reboot.metal3.io/metal3-remediation-1": "",
+            "reboot.metal3.io/admin": "",
+        }}})
+    };
+    let at = |state: &str, verdict: Option<&Owner>| {
+        let ours = with(&with(&host("h", state), &consumer("m", "m-uid")), &pending(verdict));
+        decided(&leaving(having(&ours)))
+    };
+    for state in ["provisioned", "provisioning", "preparing", "deleting", "a state to come"] {
+        assert_eq!(kinds(&at(state, Some(&owner()))), [""; 0], "{state}");
+    }
+    assert_eq!(kinds(&at("deprovisioning", None)), [""; 0]);
+    assert_eq!(kinds(&at("deprovisioning", Some(&owner()))), ["release"]);
+    for state in ["available", "ready", "inspecting", ""] {
+        let decision = at(state, Some(&owner()));
+        assert_eq!(kinds(&decision), ["release", "let go"], "{state}");
+        let Step::Release { keep_for, annotations, .. } = &decision.steps[0] else { panic!() };
+        assert_eq!(*keep_for, Some(owner()));
+        // A person's hold on the host's power is not the machine's.
+        let gone =
+            ["ferrite.metal3.io/pending-reservation", "reboot.metal3.io/metal3-remediation-1"];
+        assert_eq!(annotations, &gone);
+    }
+    let free = at("available", None);
+    assert!(matches!(&free.steps[0], Step::Release { keep_for: None, .. }));
+}
+
+#[test]
+fn a_machine_goes_when_its_host_is_another_s_or_gone_but_not_while_its_own_disks_are_cleared() {
+    let kept = with(&host("h", "deprovisioning"), &kept_for(&owner()));
+    assert_eq!(decided(&leaving(having(&kept))).reason, Reason::Deprovisioning);
+    let kept = with(&host("h", "available"), &kept_for(&owner()));
+    assert_eq!(kinds(&decided(&leaving(having(&kept)))), ["let go"]);
+    let theirs = with(&host("h", "provisioned"), &consumer("other", "x"));
+    assert_eq!(kinds(&decided(&leaving(having(&theirs)))), ["let go"]);
+    let mut gone = leaving(having(&theirs));
+    gone.host = HostSeen::Gone("h".to_owned());
+    assert_eq!(kinds(&decided(&gone)), ["let go"]);
+    // Deletion needs neither Machine nor Cluster.
+    gone.parent = Parent::Missing("m".to_owned());
+    gone.cluster = None;
+    assert_eq!(kinds(&decided(&gone)), ["let go"]);
+    let mut others = leaving(having(&theirs));
+    others.machine.metadata.finalizers = Some(vec!["others".to_owned()]);
+    assert_eq!(kinds(&decided(&others)), [""; 0]);
+}
+
+#[test]
+fn a_machine_that_was_never_seen_to_have_its_host_stops_a_claim_that_may_be_on_its_way_before_it_goes()
+ {
+    let mut seen = leaving(having(&host("h", "available")));
+    seen.machine.status = None;
+    assert_eq!(kinds(&decided(&seen)), ["pass over", "let go"]);
+}
+
+fn kept_seen(owner: Option<OwnerSeen>, since: Option<i64>) -> KeptSeen {
+    let host = with(&host("h", "available"), &kept_for(&self::owner()));
+    let kept = crate::reservation::Kept::of(&host).unwrap();
+    let settled_since = since.map(|ago| Timestamp::from_second(1_000_000 - ago).unwrap());
+    KeptSeen { host, kept, owner, settled_since }
+}
+
+#[test]
+fn a_reservation_ends_for_these_reasons_and_for_no_other() {
+    let settled = OwnerSeen { replicas: 2, machines: 2, reuse: Some(true), ..OwnerSeen::default() };
+    let needed = OwnerSeen { machines: 1, ..settled.clone() };
+    let policy = Policy::default();
+    let told = |seen: KeptSeen| {
+        let decision = decide(&Observed::Kept(Box::new(seen)), &policy, now());
+        (decision.reason, !decision.steps.is_empty())
+    };
+    assert_eq!(told(kept_seen(None, None)), (Reason::OwnerGone, true));
+    for (change, wanted) in [
+        (OwnerSeen { deleting: true, ..needed.clone() }, (Reason::OwnerDeleting, true)),
+        (OwnerSeen { cluster_deleting: true, ..needed.clone() }, (Reason::ClusterDeleting, true)),
+        (OwnerSeen { reuse: Some(false), ..needed.clone() }, (Reason::ReuseOff, true)),
+        (OwnerSeen { reuse: None, ..needed.clone() }, (Reason::Kept, false)),
+        (OwnerSeen { paused: true, deleting: true, ..needed.clone() }, (Reason::Paused, false)),
+        (needed.clone(), (Reason::Kept, false)),
+        (OwnerSeen { rolls_out: true, ..settled.clone() }, (Reason::Kept, false)),
+        (
+            OwnerSeen { without_host: ["m".to_owned()].into(), ..settled.clone() },
+            (Reason::Kept, false),
+        ),
+        (settled.clone(), (Reason::NotNeeded, true)),
+    ] {
+        assert_eq!(told(kept_seen(Some(change.clone()), Some(120))), wanted, "{change:?}");
+    }
+    assert_eq!(told(kept_seen(Some(settled.clone()), Some(119))), (Reason::Kept, false));
+    assert_eq!(told(kept_seen(Some(settled), None)), (Reason::Kept, false));
+}
+
+#[test]
+fn what_capm3_keeps_is_left_alone_unless_asked() {
+    let mut seen = kept_seen(None, None);
+    seen.kept = crate::reservation::Kept::ByLabel("md-md".to_owned());
+    let asked = Policy { collect_capm3: true, ..Policy::default() };
+    for (policy, reason) in [(Policy::default(), Reason::KeptByCapm3), (asked, Reason::OwnerGone)] {
+        let decision = decide(&Observed::Kept(Box::new(seen.clone())), &policy, now());
+        assert_eq!(decision.reason, reason);
+    }
+}
