@@ -44,12 +44,22 @@ pub(crate) fn run(name: Option<&str>) -> anyhow::Result<()> {
         Ok(())
     })?;
     let mut tests = cargo();
-    tests.args(["test", "--workspace", "--locked", "--no-fail-fast", "--"]);
+    // The time of each test is told only under this variable, which must not reach the compiler.
+    tests.args(["--config", "target.'cfg(unix)'.runner=['env','RUSTC_BOOTSTRAP=1']"]);
+    tests.args(["test", "--workspace", "--locked", "--no-fail-fast", "--lib", "--bins", "--tests"]);
+    tests.args(["--", "-Zunstable-options", "--report-time"]);
+    // Most of a story is waiting for somebody else's timer, so more of them go on than there are processors.
+    let processors = std::thread::available_parallelism().map_or(2, usize::from);
+    tests.arg(format!("--test-threads={}", 2 * processors));
     if let Some(name) = name {
         tests.arg(name);
     }
-    let tally = follow(&mut tests)?;
+    let mut tally = follow(&mut tests)?;
     cache::sweep();
+    println!("\nthe slowest:");
+    for (seconds, test) in tally.slowest() {
+        println!("{seconds:>7.1} s  {test}");
+    }
     println!("\nall of it took {:.0} s", started.elapsed().as_secs_f64());
     println!("{} passed, {} failed", tally.passed, tally.failed);
     if tally.failed > 0 || !tally.succeeded {
@@ -67,12 +77,19 @@ struct Tally {
     passed: u64,
     failed: u64,
     succeeded: bool,
+    times: Vec<(f64, String)>,
 }
 
 impl Tally {
-    /// Adds a line such as `test result: ok. 3 passed; 0 failed; …`.
+    /// Adds a line such as `test result: ok. 3 passed; 0 failed; …` or `test a::b ... ok <0.123s>`.
     fn read(&mut self, line: &str) {
         let Some(counts) = line.strip_prefix("test result: ") else {
+            let timed = line.strip_prefix("test ").and_then(|test| test.strip_suffix("s>"));
+            if let Some((test, seconds)) = timed.and_then(|test| test.rsplit_once(" <"))
+                && let Ok(seconds) = seconds.parse()
+            {
+                self.times.push((seconds, test.replace(" ... ", " ")));
+            }
             return;
         };
         for part in counts.split([';', '.']) {
@@ -87,6 +104,14 @@ impl Tally {
                 }
             }
         }
+    }
+}
+
+impl Tally {
+    /// What to look at first when the tests take too long.
+    fn slowest(&mut self) -> &[(f64, String)] {
+        self.times.sort_by(|one, other| other.0.total_cmp(&one.0));
+        &self.times[..self.times.len().min(10)]
     }
 }
 
@@ -125,6 +150,20 @@ mod tests {
         ] {
             tally.read(line);
         }
-        assert_eq!(tally, Tally { passed: 4, failed: 2, succeeded: false });
+        assert_eq!(tally, Tally { passed: 4, failed: 2, ..Tally::default() });
+    }
+
+    #[test]
+    fn the_slowest_tests_are_told_slowest_first() {
+        let mut tally = Tally::default();
+        for line in [
+            "test fast::one ... ok <0.013s>",
+            "test slow::one ... FAILED <95.084s>",
+            "test slow::one has been running for over 60 seconds",
+        ] {
+            tally.read(line);
+        }
+        let told = [(95.084, "slow::one FAILED".to_owned()), (0.013, "fast::one ok".to_owned())];
+        assert_eq!(tally.slowest(), told);
     }
 }
