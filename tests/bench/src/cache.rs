@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use sha2::{Digest, Sha256};
@@ -93,8 +94,18 @@ pub fn sweep() {
         let name = folder.file_name();
         let pid = name.to_string_lossy();
         let pid = pid.split('-').next().unwrap_or_default();
-        if !Path::new("/proc").join(pid).exists() {
-            let _ = fs::remove_dir_all(folder.path());
+        // One that has ended and that nobody waited for is as good as gone.
+        let stat = fs::read_to_string(Path::new("/proc").join(pid).join("stat"));
+        if stat.is_ok_and(|stat| !stat.contains(") Z ")) {
+            continue;
+        }
+        // What it started ends a moment later, and may write until then.
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while fs::remove_dir_all(folder.path()).is_err()
+            && folder.path().exists()
+            && Instant::now() < deadline
+        {
+            std::thread::sleep(Duration::from_millis(20));
         }
     }
 }
@@ -155,6 +166,28 @@ mod tests {
         .unwrap_err()
         .to_string();
         assert!(failed.contains("the disk is full. Free"), "{failed}");
+    }
+
+    #[test]
+    fn the_folder_of_a_process_that_has_ended_goes_also_while_its_children_still_write() {
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        // Not waited for yet: a zombie, as everything is whose parent is busy.
+        let dir = runs().join(format!("{}-0-ended", ended.id()));
+        fs::create_dir_all(&dir).unwrap();
+        let kept = runs().join(format!("{}-0-living", std::process::id()));
+        fs::create_dir_all(&kept).unwrap();
+        let script =
+            format!("i=0; while [ $i -lt 300 ]; do i=$((i+1)); echo > {}/$i; done", dir.display());
+        let mut child = std::process::Command::new("sh").args(["-c", &script]).spawn().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while dir.exists() && Instant::now() < deadline {
+            sweep();
+        }
+        assert!(!dir.exists());
+        assert!(kept.exists());
+        fs::remove_dir_all(kept).unwrap();
+        child.wait().unwrap();
+        ended.wait().unwrap();
     }
 
     #[test]
