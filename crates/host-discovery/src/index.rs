@@ -164,7 +164,7 @@ impl Index {
     }
 
     /// Takes notice that a host is gone. A later host of the same name stays.
-    pub fn delete(&mut self, host: &BareMetalHost) {
+    pub fn remove(&mut self, host: &BareMetalHost) {
         let Some(id) = key_of(host).and_then(|key| self.by_key.get(&key).copied()) else { return };
         let held = self.hosts.get(&id).and_then(|entry| entry.uid.as_deref());
         if held.is_none() || held == host.metadata.uid.as_deref() {

@@ -262,7 +262,7 @@ fn value(detail: HardwareDetail, text: Option<&str>) -> Result<String, Unusable>
         HardwareDetail::Ip => address(text),
         HardwareDetail::SerialNumber => serial_number(text),
         HardwareDetail::BootMac => Mac::parse_usable(text)
-            .map(|mac| mac.to_string().replace(':', "-"))
+            .map(|mac| mac.octets().map(|byte| format!("{byte:02x}")).join("-"))
             .ok_or_else(|| Unusable::NotAMac(quotable(text))),
         HardwareDetail::ProvisioningId => NodeId::parse(text)
             .map(|node| node.to_string())
@@ -294,7 +294,7 @@ fn address(text: &str) -> Result<String, Unusable> {
         return Err(Unusable::NotGlobal(ip));
     }
     Ok(match ip {
-        IpAddr::V4(v4) => v4.to_string().replace('.', "-"),
+        IpAddr::V4(v4) => v4.octets().map(|byte| byte.to_string()).join("-"),
         // All digits: the short form can begin or end with a separator.
         IpAddr::V6(v6) => v6.segments().map(|part| format!("{part:04x}")).join("-"),
     })

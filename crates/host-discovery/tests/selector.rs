@@ -57,6 +57,8 @@ fn each_rule_takes_and_refuses() {
         (json!({"subnets": ["10.7.0.0/24"]}), true),
         (json!({"subnets": ["10.7.0.4/32"]}), true),
         (json!({"subnets": ["10.7.0.5/32"]}), false),
+        (json!({"subnets": ["10.7.0.0/29"]}), true),
+        (json!({"subnets": ["10.7.0.0/30"]}), false),
         (json!({"subnets": ["10.8.0.0/13"]}), false),
         (json!({"subnets": ["0.0.0.0/0"]}), true),
         (json!({"subnets": ["2001:db8::/32"]}), true),
