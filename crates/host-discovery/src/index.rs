@@ -1,8 +1,8 @@
 //! Which machines are hosts already.
 //!
-//! Every `BareMetalHost` of every namespace is in it, but only what identifies a machine: some
-//! hundred bytes instead of tens of kilobytes. It follows the watch, and a look-up costs the same
-//! with ten hosts as with ten thousand.
+//! Every `BareMetalHost` of every namespace is in it, but only what identifies a machine: about a
+//! kilobyte instead of tens. It follows the watch, and a look-up costs the same with ten hosts as
+//! with ten thousand.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
