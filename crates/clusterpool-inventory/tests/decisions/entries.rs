@@ -1,0 +1,170 @@
+//! Entries that fail, are edited, removed or run out.
+
+use std::time::Duration;
+
+use clusterpool_inventory::decision::Reason;
+use clusterpool_inventory::inventory::Listed;
+use clusterpool_inventory::observe::Cluster;
+
+use crate::world::{
+    cluster, decided, deleted, entry, failed, full, installing, lease, leased, reasons, status_of,
+    stored,
+};
+
+#[test]
+fn a_failure_is_counted_and_stored_before_the_cluster_goes() {
+    let mut seen = full(1, &["a"]);
+    seen.clusters[0] = failed("ca", Some("a"));
+    assert_eq!(deleted(&seen), [""; 0]);
+    assert_eq!(decided(&seen).again, Some(Duration::ZERO));
+    let counted = entry(&seen, "a");
+    assert_eq!(counted.attempts, Some(2));
+    assert_eq!(counted.failure.unwrap().cluster.as_deref(), Some("ca"));
+    let seen = stored(&seen);
+    assert_eq!(deleted(&seen), ["ca"]);
+    assert_eq!(entry(&seen, "a").attempts, Some(2));
+}
+
+#[test]
+fn a_failed_cluster_that_a_person_deletes_is_counted_before_it_goes() {
+    let mut seen = full(1, &["a"]);
+    seen.clusters[0] = Cluster { deleting: true, kept_by_others: false, ..failed("ca", Some("a")) };
+    assert_eq!(reasons(&seen), []);
+    assert_eq!(reasons(&stored(&seen)), [Reason::Released]);
+}
+
+#[test]
+fn the_last_failure_breaks_the_entry_until_it_is_edited() {
+    let mut seen = full(1, &["a", "b"]);
+    seen.clusters.truncate(1);
+    seen.customizations[1].lease = None;
+    seen.pool.attempts = Some(1);
+    seen.clusters[0] = failed("ca", Some("a"));
+    let mut seen = stored(&seen);
+    assert_eq!(entry(&seen, "a").attempts, Some(0));
+    seen.clusters.clear();
+    seen.customizations[0].lease = None;
+    seen.customizations[0].at = "9".to_owned();
+    let mut seen = stored(&seen);
+    assert_eq!(status_of(&seen, "a"), "Broken by cloud");
+    assert_eq!(leased(&seen), ["b"]);
+    seen.customizations[0].version = "2-u".to_owned();
+    assert_eq!(status_of(&seen, "a"), "Available");
+    assert_eq!(entry(&seen, "a").attempts, Some(1));
+    assert_eq!(entry(&seen, "a").failure, None);
+}
+
+#[test]
+fn a_success_gives_all_attempts_back() {
+    let mut seen = full(1, &["a"]);
+    seen.clusters[0] = failed("ca", Some("a"));
+    let mut seen = stored(&seen);
+    seen.clusters[0] = cluster("ca2", Some("a"), 1);
+    seen.customizations[0].lease = lease("ca2");
+    assert_eq!(entry(&seen, "a").attempts, Some(3));
+}
+
+#[test]
+fn a_cluster_that_was_installed_once_costs_no_attempt() {
+    let mut seen = full(1, &["a"]);
+    seen.clusters[0].stopped = Some("later".to_owned());
+    assert_eq!(entry(&seen, "a").attempts, Some(3));
+    assert_eq!(deleted(&seen), ["ca"]);
+}
+
+#[test]
+fn a_removed_entrys_unclaimed_cluster_is_deleted_now_and_a_claimed_one_stays() {
+    let mut seen = full(1, &["a", "b"]);
+    seen.pool.listed = Listed::Entries(vec!["a".to_owned()]);
+    assert_eq!(deleted(&seen), ["cb"]);
+    assert_eq!(status_of(&seen, "b"), "To Be Deleted");
+    seen.clusters[1].claim = Some("someone".to_owned());
+    assert_eq!(deleted(&seen), [""; 0]);
+    assert_eq!(status_of(&seen, "b"), "To Be Deleted");
+    seen.clusters.truncate(1);
+    seen.customizations[1].lease = None;
+    assert_eq!(status_of(&seen, "b"), "absent");
+}
+
+#[test]
+fn an_edited_entrys_cluster_is_replaced_and_a_claimed_one_stays() {
+    let mut seen = full(1, &["a"]);
+    seen.customizations[0].version = "2-u".to_owned();
+    assert_eq!(deleted(&seen), ["ca"]);
+    seen.clusters[0].claim = Some("someone".to_owned());
+    seen.pool.size = 0;
+    assert_eq!(deleted(&seen), [""; 0]);
+    assert_eq!(status_of(&seen, "a"), "To Be Updated");
+}
+
+#[test]
+fn stale_clusters_are_replaced_one_by_one_also_where_no_entry_is_spare() {
+    let mut seen = full(3, &["a", "b", "c"]);
+    seen.pool.version.own = "w".to_owned();
+    assert_eq!(deleted(&seen), ["ca"]);
+    // A claimed one makes the pool lack a cluster that it has no entry for.
+    seen.clusters[0].claim = Some("someone".to_owned());
+    assert_eq!(deleted(&seen), ["cb"]);
+    seen.clusters[1].deleting = true;
+    assert_eq!(deleted(&seen), [""; 0]);
+}
+
+#[test]
+fn no_stale_cluster_goes_while_another_is_being_installed() {
+    let mut seen = full(2, &["a", "b"]);
+    seen.pool.version.own = "w".to_owned();
+    seen.clusters[1] = installing("cb", Some("b"), 1);
+    assert_eq!(deleted(&seen), [""; 0]);
+}
+
+#[test]
+fn deleting_the_inventory_replaces_the_clusters_gradually() {
+    let mut seen = full(2, &["a", "b"]);
+    seen.pool.listed = Listed::Nothing;
+    seen.pool.version.own = "w".to_owned();
+    assert_eq!(deleted(&seen), ["ca"]);
+    assert_eq!(status_of(&seen, "b"), "To Be Deleted");
+}
+
+#[test]
+fn an_empty_inventory_is_a_mistake_and_changes_nothing() {
+    let mut seen = stored(&full(2, &["a", "b"]));
+    seen.pool.listed = Listed::Empty;
+    seen.pool.size = 5;
+    seen.pool.version.own = "w".to_owned();
+    assert_eq!(reasons(&seen), []);
+    let status = stored(&seen).pool.status;
+    assert_eq!(status.conditions["InventoryValid"].reason, "Empty");
+    assert_eq!(status.inventory["a"].status.as_str(), "Reserved");
+}
+
+#[test]
+fn a_broken_cluster_is_replaced_although_no_entry_is_free() {
+    let mut seen = full(3, &["a", "b"]);
+    seen.clusters[1] = failed("cb", Some("b"));
+    assert_eq!(deleted(&stored(&seen)), ["cb"]);
+}
+
+#[test]
+fn adding_removing_and_replacing_share_one_budget() {
+    let mut seen = full(3, &["a", "b", "c", "d", "e"]);
+    seen.pool.listed = Listed::Entries(["a", "c", "d", "e"].map(str::to_owned).to_vec());
+    seen.clusters.truncate(3);
+    for free in [3, 4] {
+        seen.customizations[free].lease = None;
+    }
+    seen.clusters[0].claim = Some("x".to_owned());
+    seen.clusters[0].marked = true;
+    seen.clusters[2].stuck = true;
+    let all = [
+        Reason::ClaimGone,
+        Reason::EntryRemoved,
+        Reason::Added,
+        Reason::Added,
+        Reason::ClusterBroken,
+    ];
+    for most in 0..=5 {
+        seen.pool.max_concurrent = Some(most);
+        assert_eq!(reasons(&seen), all[..most]);
+    }
+}

@@ -1,0 +1,155 @@
+//! Leases: whose they are, and what becomes of them.
+
+use clusterpool_inventory::decision::{Reason, Step};
+use clusterpool_inventory::observe::{Lease, Namespace};
+
+use crate::world::{cluster, decided, deleted, full, lease, leased, now, pool, reasons, status_of};
+
+#[test]
+fn another_pools_entry_is_not_touched() {
+    for others in [vec![], vec!["other-1".to_owned()]] {
+        let mut seen = pool(1, &["a"]);
+        let theirs = Lease { pool: Some("other".to_owned()), ..lease("other-1").unwrap() };
+        seen.customizations[0].lease = Some(theirs);
+        seen.customizations[0].others = others;
+        assert_eq!(reasons(&seen), []);
+        assert_eq!(status_of(&seen, "a"), "Unavailable");
+    }
+}
+
+#[test]
+fn an_entry_whose_lease_another_pools_cluster_lost_is_not_taken() {
+    let mut seen = pool(1, &["a"]);
+    seen.customizations[0].others = vec!["other-1".to_owned()];
+    assert_eq!(leased(&seen), [""; 0]);
+}
+
+#[test]
+fn a_lease_without_a_cluster_is_rolled_forward_under_the_same_name() {
+    let mut seen = pool(1, &["a"]);
+    seen.customizations[0].lease = lease("pool-x");
+    let work = decided(&seen).work;
+    let [piece] = &work[..] else { panic!("{work:?}") };
+    assert_eq!(piece.reason, Reason::RolledForward);
+    assert!(matches!(&piece.steps[..],
+        [Step::Make { .. }, Step::Create { cluster, .. }, Step::Verify { .. }] if cluster == "pool-x"));
+    assert_eq!(status_of(&seen, "a"), "Reserved");
+}
+
+#[test]
+fn a_lease_without_a_cluster_that_nobody_wants_is_announced_then_released_with_its_namespace() {
+    let mut seen = pool(0, &["a"]);
+    seen.customizations[0].lease = lease("pool-x");
+    let left = Namespace {
+        name: "pool-x".to_owned(),
+        uid: "n".to_owned(),
+        created: now(),
+        deleting: false,
+    };
+    seen.namespaces.push(left);
+    let work = decided(&seen).work;
+    let [piece] = &work[..] else { panic!("{work:?}") };
+    assert!(matches!(
+        &piece.steps[..],
+        [
+            Step::Announce { .. },
+            Step::Release { prove_absent: true, .. },
+            Step::RemoveNamespace { .. }
+        ]
+    ));
+    seen.customizations[0].lease.as_mut().unwrap().releasing = true;
+    assert!(matches!(
+        &decided(&seen).work[0].steps[..],
+        [Step::Release { prove_absent: true, .. }, Step::RemoveNamespace { .. }]
+    ));
+}
+
+#[test]
+fn a_lease_of_an_entry_that_was_edited_to_be_broken_is_given_up() {
+    let mut seen = pool(1, &["a", "b"]);
+    seen.customizations[0].lease = lease("pool-x");
+    seen.customizations[0].refused = Some("no".to_owned());
+    assert_eq!(reasons(&seen), [Reason::LeaseAbandoned, Reason::Added]);
+}
+
+#[test]
+fn an_announcement_is_taken_back_when_the_cluster_is_there_and_it_is_not_verified_before() {
+    let mut seen = full(1, &["a"]);
+    seen.clusters[0].unverified = true;
+    seen.customizations[0].lease.as_mut().unwrap().releasing = true;
+    assert_eq!(reasons(&seen), [Reason::LeaseRepaired]);
+    seen.customizations[0].lease.as_mut().unwrap().releasing = false;
+    assert_eq!(reasons(&seen), [Reason::Verified]);
+}
+
+#[test]
+fn a_lost_lease_is_taken_again_after_a_look_at_the_cluster() {
+    let mut seen = full(1, &["a"]);
+    for torn in
+        [None, Some(Lease { cluster: None, pool: None, pool_exists: false, releasing: false })]
+    {
+        seen.customizations[0].lease = torn;
+        let work = decided(&seen).work;
+        assert!(matches!(&work[0].steps[..], [Step::Lease { prove_living: true, .. }]), "{work:?}");
+    }
+}
+
+#[test]
+fn a_torn_lease_of_nothing_and_one_of_a_vanished_pool_are_released() {
+    let mut seen = pool(0, &["a"]);
+    seen.customizations[0].lease = Some(Lease::default());
+    assert!(matches!(&decided(&seen).work[0].steps[..], [Step::Release { cluster: None, .. }]));
+    let theirs =
+        Lease { pool: Some("gone".to_owned()), pool_exists: false, ..lease("gone-1").unwrap() };
+    seen.customizations[0].lease = Some(theirs);
+    assert!(matches!(
+        &decided(&seen).work[0].steps[..],
+        [Step::Announce { .. }, Step::Release { .. }]
+    ));
+    seen.customizations[0].others.push("gone-1".to_owned());
+    assert_eq!(reasons(&seen), []);
+}
+
+#[test]
+fn release_waits_until_our_finalizer_is_the_last_and_comes_before_it_goes() {
+    let mut seen = full(0, &["a"]);
+    seen.clusters[0].deleting = true;
+    assert_eq!(reasons(&seen), []);
+    seen.clusters[0].kept_by_others = false;
+    let work = decided(&seen).work;
+    assert!(matches!(&work[0].steps[..],
+        [Step::Release { cluster: Some(c), prove_absent: false, .. }, Step::LetGo { .. }] if c == "ca"));
+}
+
+#[test]
+fn a_lease_that_is_another_clusters_is_not_released() {
+    let mut seen = full(0, &["a"]);
+    seen.clusters[0].deleting = true;
+    seen.clusters[0].kept_by_others = false;
+    for held in [
+        None,
+        lease("another"),
+        Some(Lease { pool: Some("other".to_owned()), ..lease("ca").unwrap() }),
+    ] {
+        seen.customizations[0].lease = held;
+        let work = decided(&seen).work;
+        assert!(matches!(&work[0].steps[..], [Step::LetGo { .. }]), "{work:?}");
+    }
+}
+
+#[test]
+fn of_two_clusters_in_one_entry_the_one_without_the_lease_goes_unless_it_is_claimed() {
+    let mut seen = full(2, &["a"]);
+    seen.clusters.push(cluster("second", Some("a"), 5));
+    assert_eq!(deleted(&seen), ["second"]);
+    seen.clusters[1].claim = Some("someone".to_owned());
+    assert_eq!(deleted(&seen), [""; 0]);
+    assert!(decided(&seen).events.iter().any(|it| it.reason == Reason::DoubleUse));
+}
+
+#[test]
+fn a_cluster_of_another_controller_gets_our_finalizer() {
+    let mut seen = full(1, &["a"]);
+    seen.clusters[0].kept = false;
+    assert_eq!(reasons(&seen), [Reason::ClusterAdopted]);
+}

@@ -1,0 +1,9 @@
+//! The rules about whole pools, one by one.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on panics")]
+
+mod balance;
+mod entries;
+mod leases;
+mod making;
+mod world;

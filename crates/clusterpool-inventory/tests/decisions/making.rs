@@ -1,0 +1,125 @@
+//! New clusters, and how entries are told.
+
+use clusterpool_inventory::decision::{Decision, Reason, Step};
+use clusterpool_inventory::inventory::Entry;
+use clusterpool_inventory::observe::{Lease, Part};
+
+use crate::world::{cluster, customization, decided, full, lease, leased, pool, status_of, stored};
+
+#[test]
+fn a_new_pool_is_kept_before_anything_is_made_for_it() {
+    let mut seen = pool(1, &["a"]);
+    seen.pool.kept = false;
+    assert_eq!(decided(&seen).work.len(), 1);
+    assert!(matches!(&decided(&seen).work[0].steps[..], [Step::KeepPool { at }] if at == "1"));
+}
+
+#[test]
+fn a_missing_cluster_is_made_from_the_first_entry_lease_first() {
+    let mut seen = pool(1, &["a", "b"]);
+    seen.customizations[0].kept = false;
+    let work = decided(&seen).work;
+    let [piece] = &work[..] else { panic!("{work:?}") };
+    let [
+        Step::KeepEntry { .. },
+        Step::Lease { entry, cluster, at, prove_living: false },
+        Step::Make { part: Part::Namespace, .. },
+        Step::Create { cluster: created, entry: Some(version), .. },
+        Step::Verify { cluster: verified, at: None, .. },
+    ] = &piece.steps[..]
+    else {
+        panic!("{piece:?}")
+    };
+    assert_eq!((entry.as_str(), at.as_str(), version.version.as_str()), ("a", "5", "1-u"));
+    assert!(cluster == created && cluster == verified && cluster.starts_with("pool-"));
+}
+
+#[test]
+fn one_state_gives_one_name_so_that_two_replicas_collide() {
+    let seen = pool(2, &[]);
+    assert_eq!(decided(&seen), decided(&seen));
+    let mut later = pool(2, &["a"]);
+    let before = decided(&later);
+    later.customizations[0].at = "6".to_owned();
+    assert_ne!(before.work, decided(&later).work);
+}
+
+#[test]
+fn a_pool_without_an_inventory_makes_clusters_without_entries() {
+    let work = decided(&pool(3, &[])).work;
+    assert_eq!(work.len(), 3);
+    for piece in work {
+        assert!(matches!(
+            &piece.steps[..],
+            [Step::Make { entry: None, .. }, Step::Create { entry: None, .. }]
+        ));
+    }
+}
+
+#[test]
+fn at_rest_nothing_is_written() {
+    let seen = stored(&full(2, &["a", "b"]));
+    assert_eq!(decided(&seen), Decision::default());
+}
+
+#[test]
+fn a_broken_patch_is_seen_before_a_cluster_is_wanted_and_the_next_entry_is_used() {
+    let mut seen = pool(0, &["a", "b"]);
+    seen.customizations[0].refused = Some("operation 0".to_owned());
+    assert_eq!(status_of(&seen, "a"), "Broken by configuration");
+    seen.pool.size = 1;
+    assert_eq!(leased(&seen), ["b"]);
+    let events: Vec<Reason> = decided(&seen).events.iter().map(|it| it.reason).collect();
+    assert_eq!(events, [Reason::BrokenByConfiguration]);
+    assert!(decided(&stored(&seen)).events.is_empty());
+}
+
+#[test]
+fn the_eight_statuses_are_told_from_what_is_there() {
+    let mut seen = pool(0, &["free", "leased", "patch", "cloud", "missing", "taken", "edited"]);
+    seen.pool.size = 3;
+    seen.customizations.retain(|it| it.name != "missing");
+    seen.customizations.push(customization("removed"));
+    for it in &mut seen.customizations {
+        match it.name.as_str() {
+            "leased" | "edited" | "removed" => it.lease = lease(&format!("c-{}", it.name)),
+            "patch" => it.refused = Some("no".to_owned()),
+            "taken" => {
+                it.lease = Some(Lease { pool: Some("other".to_owned()), ..lease("x").unwrap() });
+            }
+            _ => {}
+        }
+        if it.name == "edited" {
+            it.version = "2-u".to_owned();
+        }
+    }
+    for name in ["leased", "edited", "removed"] {
+        seen.clusters.push(cluster(&format!("c-{name}"), Some(name), 1));
+    }
+    let gone = Entry { version: Some("1-u".to_owned()), attempts: Some(0), ..Entry::default() };
+    seen.pool.status.inventory.insert("cloud".to_owned(), gone);
+    let table = [
+        ("free", "Available"),
+        ("leased", "Reserved"),
+        ("patch", "Broken by configuration"),
+        ("cloud", "Broken by cloud"),
+        ("missing", "Missing"),
+        ("taken", "Unavailable"),
+        ("edited", "To Be Updated"),
+        ("removed", "To Be Deleted"),
+    ];
+    for (name, status) in table {
+        assert_eq!(status_of(&seen, name), status, "{name}");
+    }
+}
+
+#[test]
+fn an_entry_that_is_being_deleted_is_missing_once_it_is_free_and_not_leased() {
+    let mut seen = full(1, &["a"]);
+    seen.customizations[0].deleting = true;
+    assert_eq!(status_of(&seen, "a"), "Reserved");
+    let mut seen = pool(1, &["a"]);
+    seen.customizations[0].deleting = true;
+    assert_eq!(status_of(&seen, "a"), "Missing");
+    assert_eq!(leased(&seen), [""; 0]);
+}

@@ -1,0 +1,160 @@
+//! Pools as the tests begin with.
+
+use clusterpool_inventory::Policy;
+use clusterpool_inventory::decide::decide;
+use clusterpool_inventory::decision::{Decision, Reason, Step};
+use clusterpool_inventory::inventory::{Entry, Listed};
+use clusterpool_inventory::observe::{Claim, Cluster, Customization, Lease, Observed, Part, Pool};
+use clusterpool_inventory::pool_version::PoolVersion;
+use k8s_openapi::jiff::Timestamp;
+
+pub(crate) fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+pub(crate) fn now() -> Timestamp {
+    at(1_000_000)
+}
+
+pub(crate) fn pool(size: usize, entries: &[&str]) -> Observed {
+    let names: Vec<String> = entries.iter().map(|it| (*it).to_owned()).collect();
+    Observed {
+        pool: Pool {
+            namespace: "ns".to_owned(),
+            name: "pool".to_owned(),
+            uid: "uid".to_owned(),
+            at: "1".to_owned(),
+            kept: true,
+            listed: if names.is_empty() { Listed::Nothing } else { Listed::Entries(names) },
+            size,
+            version: PoolVersion { own: "v".to_owned(), hive: None },
+            parts: vec![Part::Namespace],
+            ..Pool::default()
+        },
+        customizations: entries.iter().map(|it| customization(it)).collect(),
+        ..Observed::default()
+    }
+}
+
+pub(crate) fn customization(name: &str) -> Customization {
+    Customization {
+        name: name.to_owned(),
+        at: "5".to_owned(),
+        version: "1-u".to_owned(),
+        deleting: false,
+        kept: true,
+        lease: None,
+        others: Vec::new(),
+        listed_elsewhere: false,
+        refused: None,
+    }
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "as the field wants it")]
+pub(crate) fn lease(cluster: &str) -> Option<Lease> {
+    Some(Lease {
+        cluster: Some(cluster.to_owned()),
+        pool: Some("pool".to_owned()),
+        pool_exists: true,
+        releasing: false,
+    })
+}
+
+/// An installed cluster that runs, made at `second`.
+pub(crate) fn cluster(name: &str, entry: Option<&str>, second: i64) -> Cluster {
+    Cluster {
+        name: name.to_owned(),
+        uid: format!("uid-{name}"),
+        at: "7".to_owned(),
+        created: at(second),
+        deleting: false,
+        kept: entry.is_some(),
+        kept_by_others: true,
+        entry: entry.map(str::to_owned),
+        entry_version: entry.map(|_| "1-u".to_owned()),
+        pool_version: Some("v".to_owned()),
+        claim: None,
+        marked: false,
+        protected: false,
+        unverified: false,
+        installed: true,
+        stopped: None,
+        stuck: false,
+        running: true,
+        asked_to_run: None,
+    }
+}
+
+pub(crate) fn installing(name: &str, entry: Option<&str>, second: i64) -> Cluster {
+    Cluster { installed: false, running: false, ..cluster(name, entry, second) }
+}
+
+pub(crate) fn failed(name: &str, entry: Option<&str>) -> Cluster {
+    Cluster { stopped: Some("no quota".to_owned()), ..installing(name, entry, 1) }
+}
+
+/// A pool whose entries are leased by a cluster each, of the entry's name with a `c` before it.
+pub(crate) fn full(size: usize, entries: &[&str]) -> Observed {
+    let mut seen = pool(size, entries);
+    for (second, entry) in (0..).zip(&mut seen.customizations) {
+        let name = format!("c{}", entry.name);
+        entry.lease = lease(&name);
+        seen.clusters.push(cluster(&name, Some(&entry.name), second));
+    }
+    seen
+}
+
+pub(crate) fn claim(name: &str, second: i64) -> Claim {
+    Claim {
+        name: name.to_owned(),
+        at: "3".to_owned(),
+        created: at(second),
+        deleting: false,
+        cluster: None,
+        pending: None,
+    }
+}
+
+pub(crate) fn decided(seen: &Observed) -> Decision {
+    decide(seen, &Policy::default(), now())
+}
+
+pub(crate) fn reasons(seen: &Observed) -> Vec<Reason> {
+    decided(seen).work.iter().map(|it| it.reason).collect()
+}
+
+pub(crate) fn deleted(seen: &Observed) -> Vec<String> {
+    let work = decided(seen).work;
+    let names = work.into_iter().flat_map(|it| it.steps).filter_map(|it| match it {
+        Step::Delete { cluster, .. } => Some(cluster),
+        _ => None,
+    });
+    names.collect()
+}
+
+pub(crate) fn leased(seen: &Observed) -> Vec<String> {
+    let work = decided(seen).work;
+    let names = work.into_iter().flat_map(|it| it.steps).filter_map(|it| match it {
+        Step::Lease { entry, .. } => Some(entry),
+        _ => None,
+    });
+    names.collect()
+}
+
+/// The entries once the status was stored.
+pub(crate) fn stored(seen: &Observed) -> Observed {
+    let mut seen = seen.clone();
+    if let Some(status) = decided(&seen).status {
+        seen.pool.status = status;
+    }
+    seen
+}
+
+pub(crate) fn status_of(seen: &Observed, entry: &str) -> String {
+    let seen = stored(seen);
+    seen.pool.status.inventory.get(entry).map_or("absent", |it| it.status.as_str()).to_owned()
+}
+
+pub(crate) fn entry(seen: &Observed, name: &str) -> Entry {
+    stored(seen).pool.status.inventory[name].clone()
+}
