@@ -16,6 +16,6 @@ pub struct Policy {
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { create_rate: NonZeroU32::MIN.saturating_add(49), give_up: Duration::from_mins(10) }
+        Self { create_rate: NonZeroU32::MIN.saturating_add(49), give_up: Duration::from_secs(600) }
     }
 }

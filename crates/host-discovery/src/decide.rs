@@ -20,7 +20,7 @@ use crate::resource::Resource;
 
 /// The first look at a machine that is not complete, and the longest time between two.
 const FIRST_LOOK: Duration = Duration::from_secs(1);
-const LONGEST_LOOK: Duration = Duration::from_mins(1);
+const LONGEST_LOOK: Duration = Duration::from_secs(60);
 
 /// Characters of an error of Ironic's that are passed on: part of it is the machine's own text.
 const LONGEST_NOTE: usize = 256;
