@@ -154,7 +154,8 @@ impl<'a> Plan<'a> {
         }
         for cluster in seen.clusters.iter().filter(|it| !it.deleting) {
             let Some(entry) = &cluster.entry else { continue };
-            if cluster.unverified && !self.entries.contains_key(entry.as_str()) {
+            let lost = cluster.unverified && !self.entries.contains_key(entry.as_str());
+            if lost && cluster.claim.is_none() && !cluster.protected {
                 // Its lease can never be verified, and nothing of it was installed.
                 self.delete_at_once(cluster, Reason::EntryMissing);
             } else if !cluster.kept {
@@ -199,7 +200,11 @@ impl<'a> Plan<'a> {
             let found = self.clusters.get(name).copied();
             match found {
                 Some(it) if it.claim.as_ref() == Some(&claim.name) => {}
-                Some(it) if it.is_unclaimed() && self.given.insert(&it.name) => {
+                Some(it)
+                    if it.is_unclaimed()
+                        && !self.gone.contains(name)
+                        && self.given.insert(&it.name) =>
+                {
                     self.push(Reason::Claimed, [claim_step(it, &claim.name)]);
                 }
                 _ => {

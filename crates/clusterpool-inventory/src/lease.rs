@@ -40,7 +40,10 @@ pub fn held<'a>(
     clusters: &BTreeMap<&str, &'a Cluster>,
 ) -> Held<'a> {
     let Some(lease) = &customization.lease else { return Held::Free };
-    let Some(name) = lease.cluster.as_deref() else { return Held::Torn };
+    let Some(name) = lease.cluster.as_deref() else {
+        let theirs = lease.pool_exists && lease.pool.as_deref().is_some_and(|it| it != pool);
+        return if theirs { Held::Others } else { Held::Torn };
+    };
     let cluster = clusters.get(name);
     let ours = match lease.pool.as_deref() {
         Some(holder) => holder == pool,

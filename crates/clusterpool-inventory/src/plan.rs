@@ -130,7 +130,7 @@ impl<'a> Plan<'a> {
                 _ => first().map_or((None, None), |it| (Some(it.name.as_str()), Some(it))),
             };
             let entry = inventory::entry(&Facts {
-                listed: self.listed.contains(name) || is_empty && before.contains_key(name),
+                listed: self.listed.contains(name) || is_empty,
                 customization: found.map(|it| it.0),
                 user,
                 cluster,

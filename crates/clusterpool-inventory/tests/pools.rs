@@ -1,0 +1,368 @@
+//! What holds for every pool, however it came to be as it is.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use std::collections::BTreeSet;
+
+use clusterpool_inventory::Policy;
+use clusterpool_inventory::decide::decide;
+use clusterpool_inventory::decision::{Decision, Step};
+use clusterpool_inventory::inventory::{Entry, Failure, Listed};
+use clusterpool_inventory::observe::{
+    Claim, Cluster, Customization, Lease, Namespace, Observed, Part, Pool, Status,
+};
+use clusterpool_inventory::pool_version::PoolVersion;
+use k8s_openapi::jiff::Timestamp;
+use proptest::prelude::*;
+
+fn name(letter: &'static str) -> impl Strategy<Value = String> {
+    (0..4).prop_map(move |it| format!("{letter}{it}"))
+}
+
+fn moment() -> impl Strategy<Value = Timestamp> {
+    (0..5i64).prop_map(|it| Timestamp::from_second(it * 100).unwrap())
+}
+
+fn cluster() -> impl Strategy<Value = Cluster> {
+    let names = (name("c"), prop::option::of(name("e")), prop::option::of(name("k")), moment());
+    let flags = prop::array::uniform9(any::<bool>());
+    let words = (
+        prop::option::of(prop::sample::select(vec!["v", "w", ""])),
+        prop::option::of(prop::sample::select(vec!["1", "2"])),
+        prop::option::of(Just("no quota")),
+        prop::option::of(any::<bool>()),
+    );
+    (names, flags, words).prop_map(|((name, entry, claim, created), flags, words)| {
+        let [deleting, kept, others, marked, protected, unverified, installed, stuck, running] =
+            flags;
+        Cluster {
+            uid: format!("u-{name}"),
+            at: format!("at-{name}"),
+            name,
+            created,
+            deleting,
+            kept,
+            kept_by_others: others,
+            entry,
+            entry_version: words.1.map(str::to_owned),
+            pool_version: words.0.map(str::to_owned),
+            claim,
+            marked,
+            protected,
+            unverified,
+            installed,
+            stopped: words.2.map(str::to_owned),
+            stuck,
+            running,
+            asked_to_run: words.3,
+        }
+    })
+}
+
+fn customization() -> impl Strategy<Value = Customization> {
+    let lease = prop::option::of(
+        (
+            prop::option::of(name("c")),
+            prop::option::of(prop::sample::select(vec!["pool", "other"])),
+            any::<(bool, bool)>(),
+        )
+            .prop_map(|(cluster, pool, (pool_exists, releasing))| Lease {
+                cluster,
+                pool: pool.map(str::to_owned),
+                pool_exists,
+                releasing,
+            }),
+    );
+    let others = prop::collection::vec(name("o"), 0..2);
+    let version = prop::sample::select(vec!["1", "2"]);
+    (name("e"), version, lease, others, any::<(bool, bool, bool, bool)>()).prop_map(
+        |(name, version, lease, others, (deleting, kept, listed_elsewhere, refused))| {
+            Customization {
+                at: format!("at-{name}"),
+                name,
+                version: version.to_owned(),
+                deleting,
+                kept,
+                lease,
+                others,
+                listed_elsewhere,
+                refused: refused.then(|| "bad".to_owned()),
+            }
+        },
+    )
+}
+
+fn entry() -> impl Strategy<Value = Entry> {
+    let version = prop::option::of(prop::sample::select(vec!["1", "2"]));
+    (version, prop::option::of(0..4u32), prop::option::of(name("c"))).prop_map(
+        |(version, attempts, failed)| Entry {
+            version: version.map(str::to_owned),
+            attempts,
+            failure: failed.map(|it| Failure {
+                cluster: Some(it),
+                reason: "ProvisionStopped".to_owned(),
+                message: "no quota".to_owned(),
+                time: None,
+            }),
+            ..Entry::default()
+        },
+    )
+}
+
+fn claim() -> impl Strategy<Value = Claim> {
+    (name("k"), moment(), any::<bool>(), prop::option::of(name("c"))).prop_map(
+        |(name, created, deleting, cluster)| Claim {
+            at: format!("at-{name}"),
+            name,
+            created,
+            deleting,
+            cluster,
+            pending: None,
+        },
+    )
+}
+
+fn listed() -> impl Strategy<Value = Listed> {
+    prop_oneof![
+        1 => Just(Listed::Nothing),
+        1 => Just(Listed::Empty),
+        6 => prop::collection::btree_set(name("e"), 1..5)
+            .prop_map(|it| Listed::Entries(it.into_iter().collect())),
+    ]
+}
+
+fn pool() -> impl Strategy<Value = Pool> {
+    let limits = (0..5usize, 0..3usize, prop::option::of(0..6usize), prop::option::of(0..4usize));
+    let inventory = prop::collection::btree_map(name("e"), entry(), 0..4);
+    (limits, listed(), inventory, any::<(bool, bool, bool)>()).prop_map(
+        |(
+            (size, running, max_size, max_concurrent),
+            listed,
+            inventory,
+            (kept, deleting, hibernates),
+        )| {
+            Pool {
+                name: "pool".to_owned(),
+                uid: "uid".to_owned(),
+                at: "at-pool".to_owned(),
+                deleting,
+                kept,
+                listed,
+                size,
+                running,
+                max_size,
+                max_concurrent,
+                hibernates,
+                version: PoolVersion { own: "v".to_owned(), hive: None },
+                parts: vec![Part::Namespace],
+                status: Status { inventory, ..Status::default() },
+                ..Pool::default()
+            }
+        },
+    )
+}
+
+fn observed() -> impl Strategy<Value = Observed> {
+    let namespace = (name("c"), moment(), any::<bool>()).prop_map(|(name, created, deleting)| {
+        Namespace { uid: format!("u-{name}"), name, created, deleting }
+    });
+    (
+        pool(),
+        prop::collection::vec(cluster(), 0..5),
+        prop::collection::vec(customization(), 0..5),
+        prop::collection::vec(claim(), 0..4),
+        prop::collection::vec(namespace, 0..3),
+        prop::bool::weighted(0.1),
+    )
+        .prop_map(
+            |(pool, mut clusters, mut customizations, mut claims, mut namespaces, missing)| {
+                let mut seen = BTreeSet::new();
+                clusters.retain(|it| seen.insert(it.name.clone()));
+                seen.clear();
+                customizations.retain(|it| seen.insert(it.name.clone()));
+                seen.clear();
+                claims.retain(|it| seen.insert(it.name.clone()));
+                seen.clear();
+                namespaces.retain(|it| seen.insert(it.name.clone()));
+                let missing = if missing { vec!["secret".to_owned()] } else { Vec::new() };
+                Observed { pool, clusters, customizations, claims, namespaces, missing }
+            },
+        )
+}
+
+fn steps(decision: &Decision) -> impl Iterator<Item = &Step> {
+    decision.work.iter().flat_map(|it| &it.steps)
+}
+
+fn decided(seen: &Observed) -> Decision {
+    decide(seen, &Policy::default(), Timestamp::from_second(10_000).unwrap())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 500, failure_persistence: None, ..ProptestConfig::default()
+    })]
+
+    /// A claimed cluster is its user's until the claim is gone, and a protected one is nobody's.
+    #[test]
+    fn only_clusters_that_may_go_are_deleted(seen in observed()) {
+        let decision = decided(&seen);
+        let mut deleted = BTreeSet::new();
+        for step in steps(&decision) {
+            if let Step::Delete { cluster, uid, at } = step {
+                let it = seen.clusters.iter().find(|it| it.name == *cluster).unwrap();
+                prop_assert!(it.claim.is_none() || it.marked);
+                prop_assert!(!it.protected && !it.deleting);
+                prop_assert!(*uid == it.uid && *at == it.at && deleted.insert(cluster.clone()));
+            }
+            // What a claim gets in this pass does not go in this pass.
+            if let Step::Claim { cluster, .. } = step {
+                prop_assert!(!deleted.contains(cluster));
+            }
+        }
+    }
+
+    /// An entry is leased only where it is free or its state torn, by at most one piece of work, at
+    /// the version at which it was seen, and not into the hands of a second live cluster.
+    #[test]
+    fn only_what_nobody_has_is_leased(seen in observed()) {
+        let mut leased = BTreeSet::new();
+        for step in steps(&decided(&seen)) {
+            if let Step::Lease { entry, cluster, at, prove_living } = step {
+                let it = seen.customizations.iter().find(|it| it.name == *entry).unwrap();
+                prop_assert!(it.lease.as_ref().is_none_or(|it| it.cluster.is_none()));
+                prop_assert!(it.others.is_empty() && !it.deleting && *at == it.at);
+                prop_assert!(leased.insert(entry.clone()));
+                let live = |it: &&Cluster| it.entry.as_ref() == Some(entry) && it.is_live();
+                prop_assert!(seen.clusters.iter().filter(live).all(|it| it.name == *cluster));
+                // A new use of an entry wants it whole in this pool.
+                if !prove_living {
+                    prop_assert!(seen.pool.listed.names().contains(entry) && it.refused.is_none());
+                    let before = seen.pool.status.inventory.get(entry);
+                    let same = before.filter(|old| old.version.as_ref() == Some(&it.version));
+                    prop_assert!(same.and_then(|old| old.attempts) != Some(0));
+                    prop_assert!(!seen.pool.deleting && seen.missing.is_empty());
+                }
+            }
+        }
+    }
+
+    /// A lease goes when its cluster waits for nothing else, or after the cluster was proven absent.
+    #[test]
+    fn only_leases_of_our_own_or_of_nobody_are_released(seen in observed()) {
+        for work in decided(&seen).work {
+            for step in &work.steps {
+                let Step::Release { entry, cluster, prove_absent, at } = step else { continue };
+                let it = seen.customizations.iter().find(|it| it.name == *entry).unwrap();
+                let lease = it.lease.as_ref().unwrap();
+                prop_assert!(*at == it.at && lease.cluster == *cluster);
+                prop_assert!(lease.pool.as_deref() != Some("other") || !lease.pool_exists);
+                let holder = seen.clusters.iter().find(|it| Some(&it.name) == cluster.as_ref());
+                match holder {
+                    Some(holder) if holder.entry.as_ref() == Some(entry) && !prove_absent => {
+                        prop_assert!(holder.deleting && !holder.kept_by_others);
+                        let last = matches!(work.steps.last(), Some(Step::LetGo { .. }));
+                        prop_assert!(last);
+                    }
+                    Some(_) => {}
+                    None => prop_assert!(*prove_absent || cluster.is_none()),
+                }
+                if *prove_absent {
+                    let announced = matches!(work.steps[0], Step::Announce { .. });
+                    prop_assert!(lease.releasing || announced);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn both_limits_hold(seen in observed()) {
+        let decision = decided(&seen);
+        let has = |it: &Customization, ours: bool| {
+            let lease = it.lease.as_ref()?;
+            let cluster = lease.cluster.as_ref()?;
+            let there = seen.clusters.iter().any(|it| it.name == *cluster);
+            (ours == (lease.pool.as_deref() == Some("pool")) && !there).then_some(())
+        };
+        let halves = seen.customizations.iter().filter(|it| has(it, true).is_some()).count();
+        let added = decision.work.iter().filter(|it| it.reason.as_str() == "Added").count();
+        if let Some(most) = seen.pool.max_size {
+            let all = seen.clusters.len() + added;
+            prop_assert!(added == 0 || all <= most);
+        }
+        if let Some(most) = seen.pool.max_concurrent {
+            let busy = |it: &&Cluster| it.deleting || it.is_installing();
+            let busy = seen.clusters.iter().filter(busy).count();
+            let began = decision.work.iter().filter(|it| match &it.steps[..] {
+                // Urgent ones, and a pool that goes: these are not held up.
+                [Step::Delete { cluster, .. }] => {
+                    let it = seen.clusters.iter().find(|it| it.name == *cluster);
+                    !it.is_some_and(Cluster::is_installing)
+                        && !["DoubleUse", "PoolDeleted", "EntryMissing"].contains(&it_reason(&decision, cluster))
+                }
+                _ => it.reason.as_str() == "Added",
+            });
+            let began = began.count();
+            prop_assert!(began == 0 || busy + halves + began <= most, "{began} {busy} {halves}");
+        }
+    }
+
+    /// Attempts fall by one for a cluster that failed and was not counted, and rise on a new version
+    /// or a success.
+    #[test]
+    fn attempts_change_for_a_reason(seen in observed()) {
+        let Some(status) = decided(&seen).status else { return Ok(()) };
+        for (name, before) in &seen.pool.status.inventory {
+            let (Some(after), Some(had)) = (status.inventory.get(name), before.attempts) else {
+                continue;
+            };
+            let has = after.attempts.unwrap();
+            let holder = seen.clusters.iter().find(|it| after.cluster.as_ref() == Some(&it.name));
+            if has < had && before.version == after.version {
+                let counted = before.failure.as_ref().and_then(|it| it.cluster.clone());
+                prop_assert!(has + 1 == had && counted != after.cluster || holder.is_some_and(|it| it.installed));
+            } else if has > had {
+                let renewed = before.version != after.version;
+                prop_assert!(renewed || holder.is_some_and(|it| it.installed));
+            }
+        }
+    }
+
+    /// Once it is stored, the same state says the same: nothing is counted twice or written again.
+    #[test]
+    fn a_stored_status_is_not_written_again(seen in observed()) {
+        let mut seen = seen;
+        if let Some(status) = decided(&seen).status {
+            seen.pool.status = status;
+        }
+        let again = decided(&seen);
+        prop_assert_eq!(again.status, None);
+        let told = again.events.iter().all(|it| it.reason.as_str() == "DoubleUse");
+        prop_assert!(told, "{:?}", again.events);
+    }
+
+    /// Nothing of a pool that is being deleted goes before its clusters do.
+    #[test]
+    fn a_pool_goes_last(seen in observed()) {
+        let decision = decided(&seen);
+        if steps(&decision).any(|it| matches!(it, Step::LetPoolGo { .. })) {
+            prop_assert!(seen.pool.deleting && seen.clusters.is_empty() && decision.work.len() == 1);
+        }
+        for step in steps(&decision) {
+            if let Step::FreeEntry { entry, .. } = step {
+                let it = seen.customizations.iter().find(|it| it.name == *entry).unwrap();
+                let used = |it: &Cluster| it.entry.as_ref() == Some(entry) && it.is_live();
+                prop_assert!(it.lease.is_none() && it.others.is_empty());
+                prop_assert!(!seen.clusters.iter().any(used));
+            }
+        }
+    }
+}
+
+fn it_reason<'a>(decision: &'a Decision, name: &str) -> &'a str {
+    let found = decision
+        .work
+        .iter()
+        .find(|it| matches!(&it.steps[..], [Step::Delete { cluster, .. }] if cluster == name));
+    found.map_or("", |it| it.reason.as_str())
+}
