@@ -22,7 +22,7 @@ pub struct Policy {
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { provision_attempts: 3, namespace_grace: Duration::from_mins(5) }
+        Self { provision_attempts: 3, namespace_grace: Duration::from_secs(300) }
     }
 }
 

@@ -182,7 +182,7 @@ fn a_namespace_to_which_no_cluster_came_goes_after_a_while() {
         Namespace { name: "n".to_owned(), uid: "u".to_owned(), created: now(), deleting: false };
     seen.namespaces.push(namespace);
     assert_eq!(reasons(&seen), []);
-    assert_eq!(decided(&seen).again, Some(Duration::from_mins(5)));
+    assert_eq!(decided(&seen).again, Some(Duration::from_secs(300)));
     seen.namespaces[0].created = at(999_000);
     assert_eq!(reasons(&seen), [Reason::LeftOver]);
     seen.clusters.push(cluster("n", Some("a"), 1));

@@ -308,7 +308,7 @@ fn two_replicas_of_one_pool_live_through_one_disturbance() {
 #[test]
 #[ignore = "takes minutes: run with --ignored, optimised"]
 fn two_pools_and_two_replicas_share_an_entry_through_one_disturbance() {
-    let time = std::time::Duration::from_mins(20);
+    let time = std::time::Duration::from_secs(1200);
     let bounds = Bounds { time, states: 20_000_000, ..Bounds::default() };
     explored(&World::new(2, 1, 2, 1), bounds);
 }

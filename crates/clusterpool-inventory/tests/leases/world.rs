@@ -188,7 +188,7 @@ impl World {
             })
         };
         let mut version = observe::Pool::default().version;
-        version.own = "v".to_owned();
+        "v".clone_into(&mut version.own);
         let numbered = || clusters.iter().enumerate();
         Observed {
             pool: observe::Pool {
