@@ -153,3 +153,11 @@ fn a_cluster_of_another_controller_gets_our_finalizer() {
     seen.clusters[0].kept = false;
     assert_eq!(reasons(&seen), [Reason::ClusterAdopted]);
 }
+
+#[test]
+fn what_was_announced_is_released_although_a_cluster_is_wanted_again() {
+    let mut seen = pool(1, &["a"]);
+    seen.customizations[0].lease = lease("pool-x");
+    seen.customizations[0].lease.as_mut().unwrap().releasing = true;
+    assert_eq!(reasons(&seen), [Reason::LeaseAbandoned]);
+}
