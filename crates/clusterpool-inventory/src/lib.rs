@@ -3,8 +3,8 @@
 //! A pool lists customizations; each of its clusters leases one of them, and no customization is
 //! ever in two live clusters. So far this crate holds what is pure: reading and patching install
 //! configs ([`yaml`], [`patch`]), the version of a pool's spec ([`pool_version`]), the life of an
-//! entry ([`inventory`]), and the plan for a whole pool from what was seen
-//! ([`observe`]).
+//! entry ([`inventory`]), who has it ([`lease`]), and the rules about a whole pool ([`mod@decide`]):
+//! from what was seen ([`observe`]) to what is to be written ([`decision`]).
 
 pub mod decide;
 pub mod decision;

@@ -169,14 +169,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Explicit keys win over merged ones, and of a key that stands twice the last one, as for the
-    /// installer.
+    /// What stands later wins, as for the installer: also a merge over keys that stand before it,
+    /// where YAML itself would let those win. Of a list that is merged the first wins.
     fn mapping(&mut self, depth: usize) -> Result<Map<String, Value>, ReadError> {
         let mut map = Map::new();
-        let mut merged = Vec::new();
         loop {
             let key = match self.event()? {
-                Event::MappingEnd => break,
+                Event::MappingEnd => return Ok(map),
                 Event::Scalar(text, style, anchor, tag) => {
                     self.weigh(text.len())?;
                     self.key(&text, style, anchor, tag.as_deref())?
@@ -189,23 +188,21 @@ impl<'a> Reader<'a> {
             };
             let event = self.event()?;
             let value = self.node(event, depth + 1)?;
-            match (key, value) {
+            let sources = match (key, value) {
                 (Key::Named(key), value) => {
                     map.insert(key, value);
+                    continue;
                 }
-                (Key::Merge, Value::Array(sources)) => merged.extend(sources),
-                (Key::Merge, source) => merged.push(source),
-            }
-        }
-        for source in merged {
-            let Value::Object(source) = source else {
-                return self.unusable("`<<` can only merge mappings");
+                (Key::Merge, Value::Array(sources)) => sources,
+                (Key::Merge, source) => vec![source],
             };
-            for (key, value) in source {
-                map.entry(key).or_insert(value);
+            for source in sources.into_iter().rev() {
+                let Value::Object(source) = source else {
+                    return self.unusable("`<<` can only merge mappings");
+                };
+                map.extend(source);
             }
         }
-        Ok(map)
     }
 
     fn key(

@@ -120,7 +120,7 @@ fn of_a_key_that_stands_twice_the_last_one_counts() {
 }
 
 #[test]
-fn merge_keys_are_merged_and_explicit_keys_win() {
+fn merge_keys_are_merged_and_what_stands_later_wins() {
     let text = "
 base: &base {replicas: 3, name: worker}
 more: &more {name: other, arch: arm64}
@@ -136,7 +136,7 @@ inline:
     let read = read(text).unwrap();
     assert_eq!(read["one"], json!({"replicas": 3, "name": "mine"}));
     assert_eq!(read["list"], json!({"replicas": 3, "name": "worker", "arch": "arm64"}));
-    assert_eq!(read["inline"], json!({"name": "mine", "x": true}));
+    assert_eq!(read["inline"], json!({"name": "theirs", "x": true}));
 }
 
 #[test]
