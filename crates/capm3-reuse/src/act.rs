@@ -112,6 +112,13 @@ impl Pass {
                 });
                 self.write_machine(json!({ "metadata": { "annotations": annotations } })).await
             }
+            Step::Forget => {
+                let annotations = json!({
+                    names::ferrite::GIVES_UP_HOST: null,
+                    names::ferrite::HOST_UID: null,
+                });
+                self.write_machine(json!({ "metadata": { "annotations": annotations } })).await
+            }
             Step::Identify { provider_id, failure_domain } => {
                 let mut spec = json!({ "providerID": provider_id });
                 if let Some(domain) = failure_domain {

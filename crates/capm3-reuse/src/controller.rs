@@ -276,7 +276,7 @@ impl Context {
         let now = self.from.cached(&self.from.stores.machines, version, &namespace, &name);
         let host = now.as_ref().and_then(|it| it.host_name().map(str::to_owned));
         let mut index = self.from.index();
-        index.name(&namespace, &name, host.as_deref());
+        let news = index.name(&namespace, &name, host.as_deref());
         if now.is_none() {
             index.leave(&namespace, &name);
             let since = created(machine);
@@ -285,7 +285,7 @@ impl Context {
             self.machines.send(&namespace, freed);
         }
         // Whether it has a host decides whether its owner needs one that is kept.
-        let kept = index.kept(&namespace, None);
+        let kept = if news { index.kept(&namespace, None) } else { Vec::new() };
         drop(index);
         self.hosts.send(&namespace, kept);
     }

@@ -79,6 +79,8 @@ pub enum Step {
         /// The host.
         host: String,
     },
+    /// On the machine: the host that it gave up was read since, and no claim of it can succeed any more.
+    Forget,
     /// On a host that will not be taken: only its version is moved, so that no claim of it is left on its way.
     PassOver {
         /// The host.
@@ -302,5 +304,7 @@ fn look_closer(reason: Reason) -> Decision {
     Decision { again: Some(Duration::ZERO), ..Decision::rest(reason) }
 }
 
+#[cfg(test)]
+mod properties;
 #[cfg(test)]
 mod tests;

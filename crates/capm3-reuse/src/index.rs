@@ -181,9 +181,12 @@ impl Index {
         concerned.into_iter().collect()
     }
 
-    /// Takes note of which host a machine names.
-    pub fn name(&mut self, namespace: &str, machine: &str, host: Option<&str>) {
+    /// Takes note of which host a machine names. True if that is news.
+    pub fn name(&mut self, namespace: &str, machine: &str, host: Option<&str>) -> bool {
         let space = self.namespaces.entry(namespace.to_owned()).or_default();
+        if space.named_by.get(machine).map(String::as_str) == host {
+            return false;
+        }
         if let Some(before) = space.named_by.remove(machine)
             && let Some(all) = space.naming.get_mut(&before)
         {
@@ -196,6 +199,7 @@ impl Index {
             space.named_by.insert(machine.to_owned(), host.to_owned());
             space.naming.entry(host.to_owned()).or_default().insert(machine.to_owned());
         }
+        true
     }
 
     /// The host whose consumer reference names this machine.

@@ -142,6 +142,10 @@ fn waits(
     text: &str,
     wants: Wants,
 ) -> Decision {
+    let mut first = first;
+    if seen.machine.annotation(names::ferrite::GIVES_UP_HOST).is_some() {
+        first.push(Step::Forget);
+    }
     let mut decision = reported(seen, now, reason, text, |_| {});
     decision.steps.splice(0..0, first);
     Decision { wants: Some(wants), again: Some(RESYNC), ..decision }

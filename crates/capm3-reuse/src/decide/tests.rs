@@ -15,7 +15,7 @@ use crate::config::Policy;
 use crate::reservation;
 use crate::seen::{Data, KeptSeen, OwnerSeen, Reuse, Verdict};
 
-fn now() -> Timestamp {
+pub(super) fn now() -> Timestamp {
     Timestamp::from_second(1_000_000).unwrap()
 }
 
@@ -28,7 +28,7 @@ pub(super) fn owner() -> Owner {
     }
 }
 
-fn host(name: &str, state: &str) -> BareMetalHost {
+pub(super) fn host(name: &str, state: &str) -> BareMetalHost {
     serde_json::from_value(json!({
         "metadata": {"name": name, "namespace": "ns", "uid": format!("{name}-uid"), "resourceVersion": "5"},
         "spec": {"online": false},
@@ -37,7 +37,7 @@ fn host(name: &str, state: &str) -> BareMetalHost {
     .unwrap()
 }
 
-fn with(host: &BareMetalHost, patch: &Value) -> BareMetalHost {
+pub(super) fn with(host: &BareMetalHost, patch: &Value) -> BareMetalHost {
     let mut value = serde_json::to_value(host).unwrap();
     merge(&mut value, patch);
     serde_json::from_value(value).unwrap()
@@ -57,23 +57,23 @@ fn merge(into: &mut Value, patch: &Value) {
     }
 }
 
-fn consumer(name: &str, uid: &str) -> Value {
+pub(super) fn consumer(name: &str, uid: &str) -> Value {
     json!({"spec": {"consumerRef": {
         "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "Metal3Machine",
         "name": name, "namespace": "ns", "uid": uid,
     }}})
 }
 
-fn kept_for(owner: &Owner) -> Value {
+pub(super) fn kept_for(owner: &Owner) -> Value {
     json!({"spec": {"consumerRef": owner.reference("ns")}})
 }
 
-fn cached(host: &BareMetalHost) -> Option<Arc<CachedHost>> {
+pub(super) fn cached(host: &BareMetalHost) -> Option<Arc<CachedHost>> {
     Some(Arc::new(CachedHost::from(host.clone())))
 }
 
 /// A machine that lacks nothing but a host.
-fn seen() -> MachineSeen {
+pub(super) fn seen() -> MachineSeen {
     let machine: Metal3Machine = serde_json::from_value(json!({
         "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2",
         "metadata": {"name": "m", "namespace": "ns", "uid": "m-uid", "resourceVersion": "7"},
@@ -100,7 +100,7 @@ fn seen() -> MachineSeen {
     }
 }
 
-fn annotate(machine: &mut Metal3Machine, key: &str, value: &str) {
+pub(super) fn annotate(machine: &mut Metal3Machine, key: &str, value: &str) {
     machine.metadata.annotations.get_or_insert_default().insert(key.to_owned(), value.to_owned());
 }
 
@@ -143,6 +143,7 @@ fn kinds(decision: &Decision) -> Vec<&'static str> {
         Step::Unpause { .. } => "unpause",
         Step::GiveUp { .. } => "give up",
         Step::PassOver { .. } => "pass over",
+        Step::Forget => "forget",
         Step::AskForData => "ask",
         Step::WithdrawData => "withdraw",
         Step::Identify { .. } => "identify",
@@ -379,6 +380,10 @@ fn a_host_that_was_given_up_is_taken_after_all_or_passed_over_before_another_is_
     assert!(matches!(&decision.steps[0], Step::PassOver { host } if host == "h"));
     let taken = with(&free, &consumer("other", "x"));
     assert_eq!(kinds(&decided(&given_up(&taken))), ["intend", "claim", "report"]);
+    // With no other to take it is forgotten, or it would be passed over again and again.
+    let mut alone = given_up(&kept);
+    alone.choice.free = None;
+    assert_eq!(kinds(&decided(&alone)), ["pass over", "forget", "report"]);
     // The claim of another process got through.
     let ours = with(&free, &consumer("m", "m-uid"));
     assert_eq!(kinds(&decided(&given_up(&ours))), ["intend"]);

@@ -33,7 +33,7 @@ const STATIC_PODS: &[&str] = &["kube-apiserver", "kube-controller-manager", "kub
 pub enum Provider {
     /// Nobody runs: the stand-in marks Metal3 objects as provisioned, and holds them with a finalizer of its own.
     Played,
-    /// A provider runs. The stand-in waits for its `providerID` and plays the hosts only.
+    /// A provider of machines runs. The stand-in waits for its `providerID` and plays the hosts only.
     Runs,
 }
 

@@ -7,6 +7,7 @@
     reason = "a story that cannot go on fails, in its own functions too"
 )]
 
+mod capm3_reuse;
 mod chart;
 mod cluster_api;
 mod control_plane;

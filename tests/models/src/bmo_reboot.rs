@@ -1,0 +1,543 @@
+//! `bmo-reboot`'s world: a host, its machine behind Ironic, clients that add, change and remove requests, and replicas
+//! that act on what they read some time ago.
+//!
+//! Times are told apart only as far as decisions do: which stamp is later, and whether a step is fresh, old, or older
+//! than all patience. Versions are not counted: a replica remembers whether the host changed since its last write.
+
+use std::time::Duration;
+
+use api_types::metal3::{ErrorType, ProvisioningState};
+use bench::model::{Progress, explore};
+use bmo_reboot::config::Policy;
+use bmo_reboot::decide::decide;
+use bmo_reboot::decision::{Again, Answer, Call, Change, Decision};
+use bmo_reboot::observe::{Host, Node, NodeSeen, Observed, Pause, Target, Trouble};
+use bmo_reboot::record::{Managed, Reason, Record};
+use bmo_reboot::requests::Requests;
+use bmo_reboot::settle::settle;
+use ironic::Power;
+use k8s_openapi::jiff::Timestamp;
+use stateright::{Model, Property};
+
+use crate::World;
+
+const NOW: i64 = 1_000_000;
+const KEYS: [&str; 3] = ["reboot.metal3.io", "reboot.metal3.io/a", "reboot.metal3.io/b"];
+/// Seconds for which a step has lasted: just now, longer than a slice, longer than all slices.
+const AGES: [i64; 3] = [0, 61, 400];
+
+/// How large a world is, and how much may go wrong in it.
+#[derive(Clone, Copy)]
+pub struct Size {
+    /// Replicas without a lease.
+    pub replicas: u8,
+    /// Clients: the first makes the plain request, the others hold.
+    pub clients: u8,
+    /// Requests made, changed or withdrawn in all.
+    pub changes: u8,
+    /// Stops, refusals of the machine, and calls of which the answer is lost, in all.
+    pub mishaps: u8,
+}
+
+#[derive(Clone)]
+struct Rack {
+    size: Size,
+    policy: Policy,
+}
+
+/// A request: not there, soft or hard.
+type Ask = u8;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Stamps {
+    None,
+    Accepted,
+    Done,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Told {
+    rebooting: bool,
+    reason: Reason,
+    hard: bool,
+    age: u8,
+}
+
+/// What the API server has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Stored {
+    asks: [Ask; 3],
+    stamps: Stamps,
+    powered_on: bool,
+    told: Option<Told>,
+    failed: bool,
+}
+
+/// What Ironic has; the machine does what Ironic believes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Machine {
+    on: bool,
+    target: Option<(Target, bool)>,
+    error: bool,
+}
+
+/// What a replica is about to do.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Stage {
+    Idle,
+    Annotate(Box<Plan>),
+    Write(Box<Plan>),
+    Call(Box<Plan>),
+    Settle(Box<Plan>, Answer),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Plan {
+    removes: Vec<usize>,
+    status: Change,
+    call: Option<Call>,
+    /// The host as this replica knows it, its own writes included.
+    host: Stored,
+    node: Machine,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Replica {
+    stage: Stage,
+    /// Whether somebody else wrote since.
+    old: bool,
+    /// Whether it has read the machine as off before, and long enough ago.
+    off_before: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct State {
+    host: Stored,
+    machine: Machine,
+    replicas: Vec<Replica>,
+    changes: u8,
+    mishaps: u8,
+    /// Whether the power was cut, or asked to be, for the request that was accepted last.
+    cut: bool,
+    /// Rules that were seen broken, where the moment counts.
+    broken: Option<&'static str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    Ask(u8, Ask),
+    Read(u8),
+    Go(u8),
+    Lose(u8),
+    Stop(u8),
+    Obey,
+    Refuse,
+    Age,
+}
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(NOW + seconds).unwrap_or_default()
+}
+
+fn view(stored: &Stored) -> Host {
+    let asks = KEYS.iter().zip(stored.asks).filter(|(_, ask)| *ask > 0);
+    let value = |ask| if ask == 2 { r#"{"mode":"hard"}"# } else { "" };
+    let (pending, last) = match stored.stamps {
+        Stamps::None => (None, None),
+        Stamps::Accepted => (Some(at(-5_000)), Some(at(-9_000))),
+        Stamps::Done => (Some(at(-9_000)), Some(at(-5_000))),
+    };
+    let told = stored.told.map(|told| {
+        let message = Record::wording(told.hard, "x");
+        let Told { rebooting, reason, hard, age } = told;
+        let since = at(-AGES[usize::from(age)]);
+        Record { rebooting, reason, since, hard, message }.condition(1)
+    });
+    let managed = Managed {
+        managed: true,
+        reason: Reason::Managed,
+        message: "spec.online and reboot requests are carried out".to_owned(),
+    };
+    Host {
+        namespace: "n".to_owned(),
+        name: "h".to_owned(),
+        uid: "u".to_owned(),
+        version: String::new(),
+        generation: 1,
+        selected: true,
+        paused: Pause::No,
+        detached: false,
+        deleting: false,
+        state: ProvisioningState::Provisioned,
+        credentials: true,
+        online: true,
+        disable_power_off: false,
+        needs_operator: false,
+        node: "node".to_owned(),
+        shared_with: None,
+        requests: Requests::of(asks.map(|(key, ask)| (*key, value(ask)))),
+        powered_on: stored.powered_on,
+        pending,
+        last,
+        trouble: Trouble {
+            kind: stored.failed.then_some(ErrorType::PowerManagement),
+            count: i64::from(stored.failed),
+            message: String::new(),
+        },
+        conditions: told.into_iter().chain([managed.condition(at(-9_000), 1)]).collect(),
+    }
+}
+
+fn seen(machine: &Machine, off_before: bool) -> NodeSeen {
+    let off = !machine.on && machine.target.is_none();
+    NodeSeen::Seen(Node {
+        power: if machine.on { Power::On } else { Power::Off },
+        target: machine.target.map(|(target, _)| target),
+        engaged: None,
+        last_error: machine.error.then(|| "it broke".to_owned()),
+        disable_power_off: false,
+        changed: None,
+        off_since: off.then(|| at(if off_before { -100 } else { 0 })),
+    })
+}
+
+fn apply(stored: &mut Stored, change: &Change) {
+    if let Some(on) = change.powered_on {
+        stored.powered_on = on;
+    }
+    if change.pending.is_some() {
+        stored.stamps = Stamps::Accepted;
+    }
+    if change.last.is_some() {
+        stored.stamps = Stamps::Done;
+    }
+    if let Some(record) = &change.record {
+        let known = stored.told.filter(|told| told.reason == record.reason);
+        let age = known.filter(|told| record.since == at(-AGES[usize::from(told.age)]));
+        let (rebooting, reason, hard) = (record.rebooting, record.reason, record.hard);
+        stored.told = Some(Told { rebooting, reason, hard, age: age.map_or(0, |told| told.age) });
+    }
+    if let Some(trouble) = &change.trouble {
+        stored.failed = trouble.is_some();
+    }
+}
+
+/// The first thing that a plan has to do.
+fn staged(plan: Plan) -> Stage {
+    if !plan.removes.is_empty() {
+        Stage::Annotate(Box::new(plan))
+    } else if !plan.status.is_empty() {
+        Stage::Write(Box::new(plan))
+    } else if plan.call.is_some() {
+        Stage::Call(Box::new(plan))
+    } else {
+        Stage::Idle
+    }
+}
+
+impl Rack {
+    fn plan(decision: Decision, host: Stored, node: Machine) -> Stage {
+        let Decision { annotations, mut status, call, .. } = decision;
+        let removes = KEYS.iter().enumerate().filter(|(_, key)| annotations.contains_key(**key));
+        // Its text is of no consequence here, and would only make states differ.
+        if let Some(record) = &mut status.record {
+            record.message = Record::wording(record.hard, "x");
+        }
+        status.managed = None;
+        if let Some(Some(trouble)) = &mut status.trouble {
+            trouble.count = 1;
+        }
+        staged(Plan { removes: removes.map(|(index, _)| index).collect(), status, call, host, node })
+    }
+}
+
+impl State {
+    fn stored(&mut self, by: Option<u8>, change: impl FnOnce(&mut Stored)) {
+        let before = self.host;
+        change(&mut self.host);
+        for (index, replica) in (0..).zip(&mut self.replicas) {
+            if Some(index) != by && self.host != before && replica.stage != Stage::Idle {
+                replica.old = true;
+            }
+        }
+    }
+
+    fn breaks(&mut self, rule: &'static str, is_broken: bool) {
+        if is_broken {
+            self.broken = self.broken.or(Some(rule));
+        }
+    }
+
+    /// Ironic takes a call, or does not.
+    fn call(&mut self, call: Call) -> Answer {
+        if self.machine.target.is_some() {
+            return Answer::Busy(String::new());
+        }
+        let (target, soft) = match call {
+            Call::On => (Target::On, false),
+            Call::SoftOff(_) | Call::SoftReset(_) => (Target::Off, true),
+            Call::HardOff | Call::Reset => (Target::Off, false),
+        };
+        self.machine.error = false;
+        if self.machine.on != (target == Target::On) {
+            self.machine.target = Some((target, soft));
+        }
+        Answer::Accepted
+    }
+
+    /// The next step of a replica's pass; nothing if it cannot be made.
+    fn go(&mut self, rack: &Rack, index: u8, lose: bool) {
+        let replica = &mut self.replicas[usize::from(index)];
+        let old = replica.old;
+        let stage = std::mem::replace(&mut replica.stage, Stage::Idle);
+        let next = match stage {
+            Stage::Idle => Stage::Idle,
+            Stage::Annotate(_) | Stage::Write(_) | Stage::Settle(..) if old => Stage::Idle,
+            Stage::Annotate(mut plan) => {
+                let on = self.machine.on;
+                self.breaks("a request goes only when the machine is off", on);
+                for remove in std::mem::take(&mut plan.removes) {
+                    self.breaks("nobody's hold is removed", remove != 0);
+                    plan.host.asks[remove] = 0;
+                    self.stored(Some(index), |host| host.asks[remove] = 0);
+                }
+                staged(*plan)
+            }
+            Stage::Write(mut plan) => {
+                let status = std::mem::take(&mut plan.status);
+                let held = self.host.asks.iter().any(|ask| *ask > 0);
+                self.breaks("power returns to a host that nobody holds", status.last.is_some() && held);
+                let off = status.powered_on == Some(false);
+                self.breaks("off is said only of a machine that is off", off && self.machine.on);
+                if status.pending.is_some() {
+                    self.cut = false;
+                }
+                apply(&mut plan.host, &status);
+                self.stored(Some(index), |host| apply(host, &status));
+                staged(*plan)
+            }
+            Stage::Call(plan) => {
+                let Some(call) = plan.call else { return };
+                if matches!(call, Call::SoftOff(_)) && self.machine.target.is_none() {
+                    let cut = self.cut && self.host.stamps == Stamps::Accepted && self.machine.on;
+                    self.breaks("soft never follows hard", cut && rack.size.replicas == 1);
+                }
+                let answer = self.call(call);
+                self.cut |= call == Call::HardOff && answer == Answer::Accepted;
+                Stage::Settle(plan, if lose { Answer::Unknown } else { answer })
+            }
+            Stage::Settle(plan, answer) => {
+                let Some(call) = plan.call else { return };
+                let (host, node) = (view(&plan.host), seen(&plan.node, false));
+                let done = settle(&host, &node, (call, &answer), &rack.policy, at(0));
+                let Stage::Write(after) = Rack::plan(done, plan.host, plan.node) else { return };
+                self.stored(Some(index), |host| apply(host, &after.status));
+                Stage::Idle
+            }
+        };
+        let replica = &mut self.replicas[usize::from(index)];
+        if next == Stage::Idle {
+            replica.old = false;
+        }
+        replica.stage = next;
+    }
+}
+
+impl Model for Rack {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let replica = Replica { stage: Stage::Idle, old: false, off_before: false };
+        vec![State {
+            host: Stored {
+                asks: [0; 3],
+                stamps: Stamps::None,
+                powered_on: true,
+                told: None,
+                failed: false,
+            },
+            machine: Machine { on: true, target: None, error: false },
+            replicas: vec![replica; usize::from(self.size.replicas)],
+            changes: 0,
+            mishaps: 0,
+            cut: false,
+            broken: None,
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        if state.changes < self.size.changes {
+            for client in 0..self.size.clients {
+                let now = state.host.asks[usize::from(client)];
+                actions.extend((0..=2).filter(|ask| *ask != now).map(|ask| Action::Ask(client, ask)));
+            }
+        } else {
+            // In the end everybody lets go.
+            let held = (1..self.size.clients).filter(|it| state.host.asks[usize::from(*it)] > 0);
+            actions.extend(held.map(|client| Action::Ask(client, 0)));
+        }
+        let mishap = state.mishaps < self.size.mishaps;
+        for (index, replica) in (0..).zip(&state.replicas) {
+            match replica.stage {
+                Stage::Idle => actions.push(Action::Read(index)),
+                _ => {
+                    actions.push(Action::Go(index));
+                    if mishap {
+                        actions.push(Action::Stop(index));
+                    }
+                    if mishap && matches!(replica.stage, Stage::Call(_)) {
+                        actions.push(Action::Lose(index));
+                    }
+                }
+            }
+        }
+        if state.machine.target.is_some() {
+            actions.push(Action::Obey);
+            if mishap {
+                actions.push(Action::Refuse);
+            }
+        }
+        actions.push(Action::Age);
+    }
+
+    fn next_state(&self, before: &State, action: Action) -> Option<State> {
+        let mut state = before.clone();
+        match action {
+            Action::Ask(client, ask) => {
+                state.stored(None, |host| host.asks[usize::from(client)] = ask);
+                state.changes = (state.changes + 1).min(self.size.changes);
+            }
+            Action::Read(index) => {
+                let (host, machine) = (before.host, before.machine);
+                let off = !machine.on && machine.target.is_none();
+                let replica = &mut state.replicas[usize::from(index)];
+                let node = seen(&machine, replica.off_before);
+                let observed = Observed { host: Some(view(&host)), node, soft_free: true };
+                let decision = decide(&observed, &self.policy, at(0));
+                replica.off_before = off && (replica.off_before || matches!(decision.again, Again::After(_)));
+                replica.stage = Self::plan(decision, host, machine);
+                replica.old = false;
+            }
+            Action::Go(index) => state.go(self, index, false),
+            Action::Lose(index) => {
+                state.mishaps += 1;
+                state.go(self, index, true);
+            }
+            Action::Stop(index) => {
+                state.mishaps += 1;
+                let stage = Stage::Idle;
+                state.replicas[usize::from(index)] = Replica { stage, old: false, off_before: false };
+            }
+            Action::Obey => {
+                let (target, _) = before.machine.target?;
+                let on = target == Target::On;
+                state.machine = Machine { on, target: None, error: false };
+            }
+            Action::Refuse => {
+                state.mishaps += 1;
+                state.machine = Machine { target: None, error: true, ..before.machine };
+            }
+            Action::Age => {
+                let told = state.host.told.as_mut()?;
+                told.age = (told.age + 1).min(2);
+                // Time passes for whoever read it, too: only the age of what is stored moves.
+            }
+        }
+        (state != *before).then_some(state)
+    }
+
+    fn format_action(&self, action: &Action) -> String {
+        let mode = |ask: &u8| ["nothing", "soft", "hard"][usize::from(*ask)];
+        match action {
+            Action::Ask(client, ask) => format!("client     {}: {}", KEYS[usize::from(*client)], mode(ask)),
+            Action::Read(replica) => format!("replica-{replica}  reads and decides"),
+            Action::Go(replica) => format!("replica-{replica}  goes on"),
+            Action::Lose(replica) => format!("replica-{replica}  calls, and the answer is lost"),
+            Action::Stop(replica) => format!("replica-{replica}  is stopped and started"),
+            Action::Obey => "machine    obeys".to_owned(),
+            Action::Refuse => "machine    refuses".to_owned(),
+            Action::Age => "time       passes".to_owned(),
+        }
+    }
+
+    fn format_step(&self, before: &State, action: Action) -> Option<String> {
+        let after = self.next_state(before, action)?;
+        let told = after.host.told.map_or("nothing", |told| told.reason.as_str());
+        let stage = |replica: &Replica| match &replica.stage {
+            Stage::Idle => "idle".to_owned(),
+            Stage::Annotate(_) => "to annotate".to_owned(),
+            Stage::Write(plan) => format!("to write, {:?}", plan.call),
+            Stage::Call(plan) => format!("to call {:?}", plan.call),
+            Stage::Settle(_, answer) => format!("to settle {answer:?}"),
+        };
+        let stages: Vec<String> = after.replicas.iter().map(stage).collect();
+        Some(format!(
+            "asks {:?}, {:?}, {told}, shown on {}, on {}, target {:?}; {}",
+            after.host.asks,
+            after.host.stamps,
+            after.host.powered_on,
+            after.machine.on,
+            after.machine.target,
+            stages.join("; ")
+        ))
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("no rule of the moment is broken", |_, state: &State| state.broken.is_none()),
+            Property::always("a host that is shown off in a cycle is off", |rack: &Rack, state: &State| {
+                // A second replica that was held for a while can switch a host on once more than was asked for.
+                rack.size.replicas > 1
+                    || state.host.powered_on
+                    || state.host.stamps != Stamps::Accepted
+                    || !state.machine.on
+            }),
+            Property::sometimes("a host is held off", |_, state: &State| {
+                state.host.told.is_some_and(|told| told.reason == Reason::HeldOff)
+            }),
+            Property::sometimes("a reboot is completed", |_, state: &State| {
+                state.host.told.is_some_and(|told| told.reason == Reason::Completed)
+            }),
+        ]
+    }
+}
+
+/// On, nobody asks for anything, and no reboot is under way.
+fn in_order(_: &Rack, state: &State) -> bool {
+    let held = state.host.asks[1..].iter().any(|ask| *ask > 0);
+    let ended = state.host.asks[0] == 0
+        && state.host.stamps != Stamps::Accepted
+        && state.host.powered_on
+        && state.machine.on;
+    held || ended
+}
+
+/// A world of this size.
+pub fn world(size: Size) -> World {
+    let explored = move |bounds| {
+        let own = |action: &Action| {
+            matches!(action, Action::Read(_) | Action::Go(_) | Action::Obey | Action::Age)
+        };
+        let name = "power returns once nobody holds the host";
+        let progress = [Progress { name, goal: in_order, own }];
+        let soft = Duration::from_secs(60);
+        let policy = Policy { soft_slice: soft, soft_timeout: soft * 3, ..Policy::default() };
+        explore(&Rack { size, policy }, &progress, bounds)
+    };
+    let Size { replicas, clients, changes, mishaps } = size;
+    let name = format!("{replicas} replicas, {clients} clients, {changes} changes, {mishaps} mishaps");
+    World { name, explore: Box::new(explored) }
+}
+
+/// What a test has time for.
+pub fn small() -> Vec<World> {
+    let size = |replicas, clients, changes, mishaps| Size { replicas, clients, changes, mishaps };
+    [size(1, 2, 3, 1), size(1, 3, 2, 1), size(2, 2, 1, 0)].map(world).into()
+}
+
+/// More than a test has time for.
+pub fn large() -> Vec<World> {
+    let size = |replicas, clients, changes, mishaps| Size { replicas, clients, changes, mishaps };
+    [size(1, 3, 4, 2), size(2, 3, 2, 1), size(2, 3, 3, 2)].map(world).into()
+}

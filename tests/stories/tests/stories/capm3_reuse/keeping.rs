@@ -1,0 +1,180 @@
+//! For whom a freed host is kept, and until when.
+
+use std::time::Duration;
+
+use bench::cluster_api::objects::{
+    MACHINE, MACHINE_DEPLOYMENT, METAL3_MACHINE, METAL3_MACHINE_TEMPLATE,
+};
+use capm3_reuse::config::Policy;
+use kube::ResourceExt;
+use serde_json::json;
+
+use super::ground::{plane, start};
+use super::scene::{Scene, condition, consumer, state};
+
+/// A reservation that nobody needs is kept for long enough not to meet a story.
+fn patient() -> Policy {
+    Policy { reservation_grace: Duration::from_hours(1), ..Policy::default() }
+}
+
+#[tokio::test]
+async fn while_it_is_deprovisioning_the_consumer_of_a_host_becomes_the_deployment_and_its_next_machine_gets_it()
+ {
+    let scene = Scene::new(plane().await, "again").await;
+    scene.hosts(&["h1", "h2", "h3"]).await;
+    scene.template("t", true).await;
+    scene.deployment("md", "t", 1).await;
+    let (_running, _) = start(plane().await, &scene.namespace, patient()).await;
+    scene.machine("m1", "md", "t").await;
+    let host = scene.up("m1").await;
+
+    scene.operator().keep(&scene.namespace, &host);
+    scene.delete(METAL3_MACHINE, "m1").await;
+    scene.host_is(&host, "told to forget", |it| it.data["spec"]["image"].is_null()).await;
+    let deprovisioning = json!({"status": {"provisioning": {"state": "deprovisioning"}}});
+    scene.patch_host_status(&host, deprovisioning).await;
+    let seen = scene.host_is(&host, "kept", |it| consumer(it) == "MachineDeployment/md").await;
+    assert_eq!(state(&seen), "deprovisioning");
+    assert_eq!(seen.labels()["infrastructure.cluster.x-k8s.io/node-reuse"], "md-md");
+    assert!(seen.annotations().is_empty(), "{:?}", seen.annotations());
+    let deployments = MACHINE_DEPLOYMENT.api(&scene.client, &scene.namespace);
+    let uid = deployments.get("md").await.unwrap().uid();
+    assert_eq!(seen.data["spec"]["consumerRef"]["uid"], json!(uid));
+    // The machine stays until its disks are its own no more.
+    let machines = METAL3_MACHINE.api(&scene.client, &scene.namespace);
+    assert!(machines.get_opt("m1").await.unwrap().is_some());
+
+    scene.machine("m2", "md", "t").await;
+    let waiting = scene.says("m2", "WaitingForKeptHost").await;
+    let message = condition(&waiting, "AssociateBareMetalHost").unwrap()["message"].clone();
+    assert!(message.as_str().unwrap().contains(&host), "{message}");
+    scene.operator().go_on(&scene.namespace, &host).await.unwrap();
+    assert_eq!(scene.up("m2").await, host);
+    scene.gone(METAL3_MACHINE, "m1").await;
+    let seen = scene.get_host(&host).await;
+    assert!(!seen.labels().contains_key("infrastructure.cluster.x-k8s.io/node-reuse"));
+    assert_eq!(consumer(&seen), "Metal3Machine/m2");
+}
+
+#[tokio::test]
+async fn without_node_reuse_a_freed_host_is_kept_for_nobody_and_the_next_machine_looks_among_free_hosts_only()
+ {
+    let scene = Scene::new(plane().await, "off").await;
+    scene.hosts(&["h1"]).await;
+    scene.template("on", true).await;
+    scene.template("off", false).await;
+    scene.deployment("md", "off", 1).await;
+    scene.deployment("other", "on", 1).await;
+    let (_running, _) = start(plane().await, &scene.namespace, patient()).await;
+    scene.machine("m1", "md", "off").await;
+    scene.up("m1").await;
+    scene.remove("m1").await;
+    assert_eq!(scene.consumer("h1").await, "");
+
+    // Kept for another: not for a machine of this deployment.
+    scene.machine("o1", "other", "on").await;
+    scene.up("o1").await;
+    scene.remove("o1").await;
+    assert_eq!(scene.consumer("h1").await, "MachineDeployment/other");
+    scene.machine("m2", "md", "off").await;
+    scene.says("m2", "NoHostAvailable").await;
+    scene.hosts(&["h2"]).await;
+    assert_eq!(scene.up("m2").await, "h2");
+}
+
+#[tokio::test]
+async fn the_first_machine_of_an_owner_takes_a_free_host_or_waits_if_it_must_be_strict() {
+    let scene = Scene::new(plane().await, "first").await;
+    scene.hosts(&["h1"]).await;
+    scene.template("t", true).await;
+    scene.deployment("md", "t", 1).await;
+    let strict = Policy { strict_reuse: true, ..patient() };
+    let (running, _) = start(plane().await, &scene.namespace, strict.clone()).await;
+    scene.machine("m1", "md", "t").await;
+    scene.says("m1", "NoKeptHost").await;
+    drop(running);
+    let (running, _) = start(plane().await, &scene.namespace, patient()).await;
+    assert_eq!(scene.up("m1").await, "h1");
+    drop(running);
+    // And strictly it gets its own host again.
+    let (_running, _) = start(plane().await, &scene.namespace, strict).await;
+    scene.hosts(&["h2"]).await;
+    scene.remove("m1").await;
+    scene.machine("m2", "md", "t").await;
+    assert_eq!(scene.up("m2").await, "h1");
+}
+
+#[tokio::test]
+async fn an_unhealthy_kept_host_neither_is_taken_nor_blocks() {
+    let scene = Scene::new(plane().await, "sick").await;
+    scene.hosts(&["h1"]).await;
+    scene.template("t", true).await;
+    scene.deployment("md", "t", 1).await;
+    let (_running, _) = start(plane().await, &scene.namespace, patient()).await;
+    scene.machine("m1", "md", "t").await;
+    scene.up("m1").await;
+    let sick =
+        json!({"metadata": {"annotations": {"capi.metal3.io/unhealthy": "capm3/UnhealthyNode"}}});
+    scene.patch_host("h1", sick).await;
+    scene.remove("m1").await;
+    assert_eq!(scene.consumer("h1").await, "MachineDeployment/md");
+    scene.hosts(&["h2"]).await;
+    scene.machine("m2", "md", "t").await;
+    assert_eq!(scene.up("m2").await, "h2");
+    let machine = METAL3_MACHINE.api(&scene.client, &scene.namespace).get("m2").await.unwrap();
+    assert_eq!(condition(&machine, "AssociateBareMetalHost").unwrap()["reason"], "HostClaimed");
+}
+
+#[tokio::test]
+async fn the_verdict_outlives_template_and_deployment_and_a_reservation_without_owner_ends() {
+    let scene = Scene::new(plane().await, "verdict").await;
+    scene.hosts(&["h1"]).await;
+    scene.template("t", true).await;
+    scene.deployment("md", "t", 1).await;
+    let (_running, _) = start(plane().await, &scene.namespace, patient()).await;
+    scene.machine("m1", "md", "t").await;
+    scene.up("m1").await;
+    scene.operator().keep(&scene.namespace, "h1");
+    scene.delete(METAL3_MACHINE, "m1").await;
+    scene
+        .host_is("h1", "told for whom", |it| {
+            it.annotations().contains_key("ferrite.metal3.io/pending-reservation")
+        })
+        .await;
+    scene.delete(METAL3_MACHINE_TEMPLATE, "t").await;
+    scene.operator().go_on(&scene.namespace, "h1").await.unwrap();
+    scene.host_is("h1", "kept", |it| consumer(it) == "MachineDeployment/md").await;
+    scene.gone(METAL3_MACHINE, "m1").await;
+    scene.delete(MACHINE, "m1").await;
+    scene.delete(MACHINE_DEPLOYMENT, "md").await;
+    scene.host_is("h1", "free", |it| consumer(it).is_empty()).await;
+    let freed = scene.get_host("h1").await;
+    assert!(!freed.labels().contains_key("infrastructure.cluster.x-k8s.io/node-reuse"));
+}
+
+#[tokio::test]
+async fn a_reservation_ends_when_reuse_is_switched_off_and_when_nobody_will_come_for_it() {
+    let scene = Scene::new(plane().await, "ends").await;
+    scene.hosts(&["h1", "h2"]).await;
+    scene.template("t", true).await;
+    scene.deployment("md", "t", 2).await;
+    let quick = Policy { reservation_grace: Duration::from_secs(1), ..Policy::default() };
+    let (_running, _) = start(plane().await, &scene.namespace, quick).await;
+    scene.machine("m1", "md", "t").await;
+    scene.machine("m2", "md", "t").await;
+    let (first, second) = (scene.up("m1").await, scene.up("m2").await);
+    // One machine of two is missing: somebody will come.
+    scene.remove("m1").await;
+    scene.host_is(&first, "kept", |it| consumer(it) == "MachineDeployment/md").await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(scene.consumer(&first).await, "MachineDeployment/md");
+    // Scaled down: nobody will.
+    scene.patch(MACHINE_DEPLOYMENT, "md", json!({"spec": {"replicas": 1}})).await;
+    scene.is_current("md", 1).await;
+    scene.host_is(&first, "free", |it| consumer(it).is_empty()).await;
+
+    scene.remove("m2").await;
+    scene.host_is(&second, "kept", |it| consumer(it) == "MachineDeployment/md").await;
+    scene.patch(METAL3_MACHINE_TEMPLATE, "t", json!({"spec": {"nodeReuse": false}})).await;
+    scene.host_is(&second, "free", |it| consumer(it).is_empty()).await;
+}
