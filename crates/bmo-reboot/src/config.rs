@@ -227,7 +227,7 @@ pub fn needs(settings: Option<ironic::Settings>) -> Needs {
     Needs {
         crds: "",
         fields: fields(),
-        rules: include_str!("../rules.json"),
+        rules: include_str!("../../../charts/bmo-reboot/files/rules.json"),
         checks: checks.collect(),
     }
 }

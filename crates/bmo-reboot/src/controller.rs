@@ -42,8 +42,6 @@ pub struct Context {
     pub metrics: Metrics,
     /// Hosts by node.
     pub index: Index,
-    /// Hosts as last seen by the watch.
-    pub hosts: Store<CachedHost>,
     memory: Mutex<HashMap<Name, Memory>>,
     triggers: mpsc::UnboundedSender<ObjectRef<CachedHost>>,
 }
@@ -56,6 +54,8 @@ struct Memory {
     rests: Option<(String, Option<Instant>)>,
     off_since: Option<Timestamp>,
     told: BTreeSet<(String, u64)>,
+    /// Somebody wants it looked at, whatever the cache says.
+    asked: bool,
     watching: bool,
     node: String,
     seen: Option<poll::Digest>,
@@ -84,9 +84,11 @@ impl Context {
 
     /// Has a host looked at, whatever is remembered of it.
     pub fn look_at(&self, host: &Name) {
-        if let Some(known) = self.memory().get_mut(host) {
-            known.rests = None;
-        }
+        let mut memory = self.memory();
+        let known = memory.entry(host.clone()).or_default();
+        known.rests = None;
+        known.asked = true;
+        drop(memory);
         let reference = ObjectRef::new(&host.1).within(&host.0);
         // Nobody listens any more only when the process ends.
         let _ = self.triggers.send(reference);
@@ -124,7 +126,6 @@ pub async fn work(kit: Kit, policy: Policy, settings: ironic::Settings) -> Resul
         ironic: Ironic::new(client, &policy),
         metrics,
         index: Index::default(),
-        hosts: watched.store.clone(),
         memory: Mutex::default(),
         triggers,
         policy,
@@ -172,6 +173,9 @@ pub async fn reconcile(host: Arc<CachedHost>, context: Arc<Context>) -> Result<A
     if let Some(left) = resting(&context, &name, &cached.version) {
         return Ok(left);
     }
+    if is_settled(&context, &name, &host) {
+        return Ok(Action::await_change());
+    }
     // Somebody who writes at the same time is no reason to let a hard request wait.
     for _ in 0..3 {
         match pass(&context, &name, &cached).await {
@@ -196,6 +200,46 @@ fn resting(context: &Context, name: &Name, version: &str) -> Option<Action> {
             (!left.is_zero()).then(|| Action::requeue(left))
         }
     }
+}
+
+/// Whether nothing would be to do if the node were as the status says. Then nothing is read: whether it is so, the poll
+/// finds out for all hosts by one list.
+fn is_settled(context: &Context, name: &Name, host: &CachedHost) -> bool {
+    let host = context.view(host);
+    let power = if host.powered_on { ironic::Power::On } else { ironic::Power::Off };
+    let node = NodeSeen::Seen(Node {
+        power,
+        target: None,
+        engaged: None,
+        last_error: None,
+        disable_power_off: false,
+        changed: None,
+        off_since: Some(Timestamp::UNIX_EPOCH),
+    });
+    let mut memory = context.memory();
+    if memory.get(name).is_some_and(|known| known.asked) {
+        return false;
+    }
+    let seen = Observed { host: Some(host), node, soft_free: true };
+    let decision = decide(&seen, &context.policy, Timestamp::now());
+    let Some(host) = seen.host else { return false };
+    let settled = decision.again == Again::OnChange
+        && decision.call.is_none()
+        && decision.annotations.is_empty()
+        && decision.status.is_empty();
+    if settled {
+        let known = memory.entry(name.clone()).or_default();
+        if known.uid != host.uid {
+            *known = Memory { uid: host.uid.clone(), ..Memory::default() };
+        }
+        known.watching = false;
+        let another = known.seen.is_none() || known.node != host.node;
+        if host.needs_node(&context.policy) && another {
+            known.seen = Some(poll::Digest::new(power, None, None));
+            known.node = host.node;
+        }
+    }
+    settled
 }
 
 async fn pass(context: &Context, name: &Name, cached: &Host) -> Result<Action, Error> {
@@ -268,6 +312,7 @@ fn remember(context: &Context, name: &Name, host: &Host, node: &mut NodeSeen, no
         host.requests.odd().map(|(key, value)| (key.to_owned(), value)).collect();
     known.told.retain(|told| odd.contains(told));
     known.rests = None;
+    known.asked = false;
     known.node = if matches!(node, NodeSeen::NotAsked) { String::new() } else { host.node.clone() };
     known.seen = None;
     if let NodeSeen::Seen(Node { power, target, last_error, off_since, .. }) = node {

@@ -284,14 +284,14 @@ fn shared_node(case: &Case<'_>) -> Option<Decision> {
 fn ironic_silent(case: &Case<'_>) -> Option<Decision> {
     let (lasting, problem) = match case.seen {
         NodeSeen::Seen(_) => return None,
-        NodeSeen::NotAsked => return Some(Draft::untouched(case, Reason::AtRest, Again::Now)),
+        NodeSeen::NotAsked => {
+            return Some(Draft::untouched(case, Reason::AtRest, Again::After(BUSY)));
+        }
         NodeSeen::Missing => {
             let node = &case.host.node;
             let message =
                 format!("Ironic has no node {node}: the operator has to register it again");
-            let mut decision = case.refused(Reason::NodeNotFound, &message);
-            decision.again = Again::After(Duration::from_secs(30));
-            return Some(decision);
+            return Some(case.refused(Reason::NodeNotFound, &message));
         }
         NodeSeen::Unanswered { lasting, problem } => (*lasting, problem),
     };
@@ -307,7 +307,9 @@ fn ironic_silent(case: &Case<'_>) -> Option<Decision> {
     if lasting && waits && !tells {
         draft.waiting(Reason::IronicUnreachable, problem);
     }
-    Some(draft.finish(Reason::IronicUnreachable, Again::After(BUSY)))
+    // Who does not wait is told by the poll, once Ironic is back.
+    let again = if waits { Again::After(BUSY) } else { Again::OnChange };
+    Some(draft.finish(Reason::IronicUnreachable, again))
 }
 
 fn take_over(case: &Case<'_>) -> Option<Decision> {

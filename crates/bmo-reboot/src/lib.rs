@@ -14,7 +14,7 @@
 //! * Never: removes somebody's hold from a provisioned host, changes any other field, acts on what a cache says,
 //!   switches a host on without a write that proves that nobody holds it, or takes silence for off.
 //!
-//! The rights for this are in `rules.json`.
+//! The rights for this are in the chart's `files/rules.json`.
 
 pub mod act;
 pub mod config;

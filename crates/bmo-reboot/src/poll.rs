@@ -50,7 +50,12 @@ pub async fn poll(context: &Context) -> Infallible {
     let mut checked = false;
     loop {
         let acts = context.kit.may_act();
-        let result = if checked && acts { look(context).await } else { check(context).await };
+        let mut result = if checked { Ok(()) } else { check(context).await };
+        if result.is_ok() && acts {
+            result = look(context).await;
+        } else if checked {
+            result = check(context).await;
+        }
         context.metrics.ironic_reachable.set(i64::from(result.is_ok()));
         match &result {
             Ok(()) => readiness.ready(CONDITION),

@@ -1,1 +1,77 @@
+//! The patch of a status: exactly what changes, and nothing of others.
 
+use api_types::metal3::BareMetalHost;
+
+use super::*;
+use crate::config::Policy;
+use crate::observe::Trouble;
+use crate::record::Record;
+
+fn host() -> Host {
+    let host = json!({
+        "metadata": { "name": "h", "namespace": "n", "uid": "u", "resourceVersion": "7", "generation": 3 },
+        "spec": { "online": true },
+        "status": {
+            "poweredOn": true,
+            "provisioning": { "state": "provisioned", "ID": "node" },
+            "conditions": [{
+                "type": "Ready", "status": "True", "reason": "Fine", "message": "m",
+                "lastTransitionTime": "2026-01-01T00:00:00Z", "unheard": "of",
+            }],
+        },
+    });
+    let host: BareMetalHost = serde_json::from_value(host).unwrap();
+    Host::of(&host, &Policy::default())
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+#[test]
+fn a_patch_names_the_version_and_only_what_changes() {
+    let change = Change { powered_on: Some(false), ..Change::default() };
+    let patch = status_patch(&host(), &change, at(0));
+    let status = json!({ "lastUpdated": "1970-01-01T00:00:00Z", "poweredOn": false });
+    assert_eq!(patch, json!({ "metadata": { "resourceVersion": "7" }, "status": status }));
+}
+
+#[test]
+fn conditions_of_others_are_written_back_as_they_were() {
+    let (since, message) = (at(60), "x".to_owned());
+    let record = Record { rebooting: true, reason: Reason::HeldOff, since, hard: false, message };
+    let change = Change { record: Some(record), ..Change::default() };
+    let patch = status_patch(&host(), &change, at(61));
+    let conditions = patch["status"]["conditions"].as_array().unwrap();
+    assert_eq!(conditions.len(), 2);
+    assert_eq!(
+        (&conditions[0]["type"], &conditions[0]["unheard"]),
+        (&json!("Ready"), &json!("of"))
+    );
+    assert_eq!(conditions[1]["lastTransitionTime"], "1970-01-01T00:01:00Z");
+}
+
+#[test]
+fn stamps_are_whole_seconds_and_go_by_null() {
+    let change = Change { pending: Some(at(1)), last: Some(at(2)), ..Change::default() };
+    let stamps = &status_patch(&host(), &change, at(0))["status"]["provisioning"];
+    let wanted = json!({ "pendingRebootSince": "1970-01-01T00:00:01Z", "lastPoweredOn": "1970-01-01T00:00:02Z" });
+    assert_eq!(*stamps, wanted);
+    let change = Change { clear_stamps: true, ..Change::default() };
+    let stamps = &status_patch(&host(), &change, at(0))["status"]["provisioning"];
+    assert_eq!(*stamps, json!({ "pendingRebootSince": null, "lastPoweredOn": null }));
+}
+
+#[test]
+fn a_failure_is_shown_as_the_operator_shows_it_and_cleared_by_null() {
+    let trouble = Trouble { kind: None, count: 2, message: "it broke".to_owned() };
+    let change = Change { trouble: Some(Some(trouble)), ..Change::default() };
+    let status = &status_patch(&host(), &change, at(0))["status"];
+    assert_eq!(
+        (&status["errorType"], &status["errorCount"]),
+        (&json!("power management error"), &json!(2))
+    );
+    let change = Change { trouble: Some(None), ..Change::default() };
+    let status = &status_patch(&host(), &change, at(0))["status"];
+    assert_eq!((&status["errorType"], &status["operationalStatus"]), (&Value::Null, &json!("OK")));
+}

@@ -1,1 +1,481 @@
+//! The rules one by one; the page's invariants are in `properties`.
 
+use api_types::metal3::{ErrorType, ProvisioningState};
+
+use super::*;
+use crate::decision::{Answer, Change};
+use crate::observe::Trouble;
+use crate::record::Managed;
+use crate::requests::Requests;
+
+mod properties;
+
+const PLAIN: &str = REBOOT;
+const HARD: &str = r#"{"mode":"hard"}"#;
+const HOLD: &str = "reboot.metal3.io/a";
+
+/// Half a second past a whole one, as the clock mostly is.
+fn now() -> Timestamp {
+    at(1_000_000).checked_add(500.milliseconds()).unwrap()
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+/// A running host of ours that is as it should be.
+fn host() -> Host {
+    let mut host = Host {
+        namespace: "n".to_owned(),
+        name: "h".to_owned(),
+        uid: "u".to_owned(),
+        version: "1".to_owned(),
+        generation: 1,
+        selected: true,
+        paused: Pause::No,
+        detached: false,
+        deleting: false,
+        state: ProvisioningState::Provisioned,
+        credentials: true,
+        online: true,
+        disable_power_off: false,
+        needs_operator: false,
+        node: "node".to_owned(),
+        shared_with: None,
+        requests: Requests::default(),
+        powered_on: true,
+        pending: None,
+        last: None,
+        trouble: Trouble::default(),
+        conditions: Vec::new(),
+    };
+    let first = decide(
+        &Observed { host: Some(host.clone()), node: node(Power::On), soft_free: true },
+        &Policy::default(),
+        now(),
+    );
+    let managed = first.status.managed.unwrap();
+    host.conditions.push(managed.condition(now(), 1));
+    host
+}
+
+fn with(keys: &[(&str, &str)]) -> Host {
+    Host { requests: Requests::of(keys.iter().copied()), ..host() }
+}
+
+/// A host in a cycle that has come so far, some seconds ago.
+fn cycling(keys: &[(&str, &str)], reason: Reason, hard: bool, ago: i64) -> Host {
+    let mut host = Host { pending: Some(at(999_000)), ..with(keys) };
+    record(&mut host, reason, hard, ago);
+    host
+}
+
+fn record(host: &mut Host, reason: Reason, hard: bool, ago: i64) {
+    let message = Record::wording(hard, "x");
+    let since = at(1_000_000 - ago);
+    host.conditions.retain(|it| it.r#type != "Rebooting");
+    host.conditions
+        .push(Record { rebooting: host.in_cycle(), reason, since, hard, message }.condition(1));
+}
+
+fn node(power: Power) -> NodeSeen {
+    NodeSeen::Seen(Node {
+        power,
+        target: None,
+        engaged: None,
+        last_error: None,
+        disable_power_off: false,
+        changed: None,
+        off_since: (power == Power::Off).then(|| at(999_990)),
+    })
+}
+
+fn failed(power: Power) -> NodeSeen {
+    change(node(power), |node| node.last_error = Some("it broke".to_owned()))
+}
+
+fn heading(power: Power, target: Target) -> NodeSeen {
+    change(node(power), |node| node.target = Some(target))
+}
+
+fn change(seen: NodeSeen, change: impl FnOnce(&mut Node)) -> NodeSeen {
+    let NodeSeen::Seen(mut node) = seen else { panic!("not seen") };
+    change(&mut node);
+    NodeSeen::Seen(node)
+}
+
+fn decided(host: &Host, node: &NodeSeen) -> Decision {
+    decided_by(&Policy::default(), host, node)
+}
+
+fn decided_by(policy: &Policy, host: &Host, node: &NodeSeen) -> Decision {
+    let seen = Observed { host: Some(host.clone()), node: node.clone(), soft_free: true };
+    decide(&seen, policy, now())
+}
+
+fn reason_written(decision: &Decision) -> Option<Reason> {
+    decision.status.record.as_ref().map(|record| record.reason)
+}
+
+#[test]
+fn a_host_that_is_as_it_should_be_is_left_alone() {
+    let done = decided(&host(), &node(Power::On));
+    assert_eq!(done, Decision::rest(Reason::AtRest));
+}
+
+#[test]
+fn what_is_not_ours_is_refused_with_a_reason_and_never_called_about() {
+    type Make = fn(&mut Host);
+    let cases: [(Reason, Make); 9] = [
+        (Reason::NotLookedAt, |host| host.state = ProvisioningState::None),
+        (Reason::NotSelected, |host| host.selected = false),
+        (Reason::Deleting, |host| host.deleting = true),
+        (Reason::Paused, |host| host.paused = Pause::ByOthers),
+        (Reason::Detached, |host| host.detached = true),
+        (Reason::NoCredentials, |host| host.credentials = false),
+        (Reason::NodeShared, |host| host.shared_with = Some("n/other".to_owned())),
+        (Reason::NotProvisioned, |host| {
+            host.state = ProvisioningState::Available;
+            host.conditions.clear();
+        }),
+        (Reason::NodeNotFound, |_| {}),
+    ];
+    for (reason, change) in cases {
+        let mut host = with(&[(PLAIN, HARD), (HOLD, "")]);
+        change(&mut host);
+        let seen = if reason == Reason::NodeNotFound { NodeSeen::Missing } else { node(Power::On) };
+        let done = decided(&host, &seen);
+        assert_eq!(done.reason, reason);
+        assert_eq!((done.call, done.annotations.len()), (None, 0), "{reason:?}");
+        let Change { managed, powered_on, pending, .. } = done.status;
+        assert_eq!((powered_on, pending), (None, None), "{reason:?}");
+        let told = managed.is_some_and(|it| !it.managed && it.reason == reason);
+        assert_eq!(told, reason != Reason::NotLookedAt, "{reason:?}");
+    }
+}
+
+#[test]
+fn a_request_is_stamped_after_the_last_power_on_and_carried_out_in_the_same_pass() {
+    let done = decided(&with(&[(PLAIN, "")]), &node(Power::On));
+    // Rounded up: the request was made before this time.
+    assert_eq!(done.status.pending, Some(at(1_000_001)));
+    assert_eq!(done.call, Some(Call::SoftOff(seconds(60))));
+    assert_eq!(reason_written(&done), Some(Reason::SoftPowerOff));
+    let later = Host { pending: Some(at(5)), last: Some(at(2_000_000)), ..with(&[(HOLD, HARD)]) };
+    let done = decided(&later, &node(Power::On));
+    assert_eq!(done.status.pending, Some(at(2_000_001)), "order counts, not the clock");
+    assert_eq!(done.call, Some(Call::HardOff));
+    let equal = Host { pending: Some(at(5)), last: Some(at(5)), ..with(&[(HOLD, "")]) };
+    assert!(decided(&equal, &node(Power::On)).status.pending.is_some(), "equality is healed");
+}
+
+#[test]
+fn a_cycle_goes_on_after_the_request_is_withdrawn_and_whatever_online_says() {
+    for online in [true, false] {
+        let host = Host { online, ..cycling(&[], Reason::RequestAccepted, false, 1) };
+        let done = decided(&host, &node(Power::On));
+        assert_eq!(done.call, Some(Call::SoftOff(seconds(60))), "{online}");
+    }
+}
+
+#[test]
+fn nothing_is_asked_while_ironic_shows_a_target() {
+    for target in [Target::On, Target::Off] {
+        let host = cycling(&[(PLAIN, HARD)], Reason::SoftPowerOff, false, 10);
+        let done = decided(&host, &heading(Power::On, target));
+        assert_eq!((done.call, done.again), (None, Again::Watch));
+    }
+}
+
+#[test]
+fn a_soft_attempt_is_sent_in_slices_until_its_time_is_over() {
+    let sent = |ago, seen: &NodeSeen| {
+        decided(&cycling(&[(PLAIN, "")], Reason::SoftPowerOff, false, ago), seen).call
+    };
+    assert_eq!(sent(61, &failed(Power::On)), Some(Call::SoftOff(seconds(60))));
+    assert_eq!(
+        sent(150, &failed(Power::On)),
+        Some(Call::SoftOff(seconds(29) + Duration::from_millis(500)))
+    );
+    assert_eq!(sent(181, &failed(Power::On)), Some(Call::HardOff));
+    assert_eq!(sent(5, &failed(Power::On)), Some(Call::HardOff), "it failed before its time");
+    assert_eq!(
+        sent(5, &node(Power::On)),
+        Some(Call::SoftOff(Duration::from_millis(54_500 + 5_500)))
+    );
+}
+
+#[test]
+fn hard_goes_before_soft_and_stays() {
+    let host = cycling(&[(PLAIN, ""), (HOLD, HARD)], Reason::SoftPowerOff, false, 61);
+    assert_eq!(decided(&host, &failed(Power::On)).call, Some(Call::HardOff));
+    let since = cycling(&[(PLAIN, "")], Reason::NodeBusy, true, 4);
+    assert_eq!(decided(&since, &node(Power::On)).call, Some(Call::HardOff), "hard was decided");
+}
+
+#[test]
+fn a_hard_power_off_that_failed_is_tried_again_within_half_a_minute() {
+    let host = cycling(&[(PLAIN, HARD)], Reason::HardPowerOff, true, 5);
+    let done = decided(&host, &failed(Power::On));
+    assert_eq!((done.call, reason_written(&done)), (None, Some(Reason::PowerFailed)));
+    let trouble = done.status.trouble.unwrap().unwrap();
+    assert_eq!((trouble.count, trouble.message.as_str()), (1, "it broke"));
+    for count in 1..20 {
+        let mut host = cycling(&[(PLAIN, HARD)], Reason::PowerFailed, true, 0);
+        host.trouble =
+            Trouble { kind: Some(ErrorType::PowerManagement), count, message: String::new() };
+        let Again::After(wait) = decided(&host, &failed(Power::On)).again else {
+            panic!("{count}")
+        };
+        assert!(wait <= seconds(30));
+        record(&mut host, Reason::PowerFailed, true, 30);
+        assert_eq!(decided(&host, &failed(Power::On)).call, Some(Call::HardOff));
+    }
+}
+
+#[test]
+fn a_soft_off_is_believed_at_its_second_reading() {
+    let host = cycling(&[(HOLD, "")], Reason::SoftPowerOff, false, 5);
+    let first = change(node(Power::Off), |node| node.off_since = Some(now()));
+    let done = decided(&host, &first);
+    assert_eq!((done.status.powered_on, done.again), (None, Again::After(CONFIRM)));
+    let done = decided(&host, &node(Power::Off));
+    assert_eq!(
+        (done.status.powered_on, reason_written(&done)),
+        (Some(false), Some(Reason::HeldOff))
+    );
+}
+
+#[test]
+fn off_with_a_failure_newer_than_our_call_is_asked_for_again() {
+    let host = cycling(&[(HOLD, "")], Reason::HardPowerOff, true, 5);
+    let done = decided(&host, &failed(Power::Off));
+    assert_eq!((done.status.powered_on, reason_written(&done)), (None, Some(Reason::PowerFailed)));
+}
+
+#[test]
+fn off_is_shown_before_the_plain_request_goes_and_power_returns() {
+    let mut host = cycling(&[(PLAIN, "")], Reason::HardPowerOff, true, 5);
+    let done = decided(&host, &node(Power::Off));
+    assert_eq!((done.status.powered_on, done.annotations.len(), done.call), (Some(false), 0, None));
+    assert_eq!(done.again, Again::Now);
+    host.powered_on = false;
+    record(&mut host, Reason::PoweredOff, false, 1);
+    let done = decided(&host, &node(Power::Off));
+    assert_eq!(done.annotations, [(PLAIN.to_owned(), None)].into());
+    assert_eq!((done.status.last, done.call), (Some(at(1_000_000)), Some(Call::On)));
+    assert_eq!(reason_written(&done), Some(Reason::PoweringOn));
+}
+
+#[test]
+fn power_does_not_return_in_the_second_of_the_request() {
+    let mut host = cycling(&[], Reason::PoweredOff, false, 0);
+    (host.powered_on, host.pending) = (false, Some(at(1_000_001)));
+    let done = decided(&host, &node(Power::Off));
+    assert_eq!((done.call, done.again), (None, Again::After(Duration::from_millis(1_500))));
+    host.pending = Some(at(2_000_000));
+    let done = decided(&host, &node(Power::Off));
+    assert_eq!(done.status.last, Some(at(2_000_001)), "a clock that was ahead is not waited for");
+    assert_eq!(done.call, Some(Call::On));
+}
+
+#[test]
+fn a_hold_keeps_the_host_off_and_only_the_plain_request_is_consumed() {
+    let mut host = cycling(&[(PLAIN, ""), (HOLD, "")], Reason::PoweredOff, false, 1);
+    host.powered_on = false;
+    let done = decided(&host, &node(Power::Off));
+    assert_eq!(done.annotations, [(PLAIN.to_owned(), None)].into());
+    assert_eq!((done.call, done.status.last), (None, None));
+    host.online = false;
+    let done = decided(&host, &node(Power::Off));
+    assert_eq!(done.annotations.len(), 0, "with online false it is kept");
+}
+
+#[test]
+fn a_host_that_is_off_already_is_not_cycled() {
+    let mut host = with(&[(PLAIN, "")]);
+    host.powered_on = false;
+    let done = decided(&host, &node(Power::Off));
+    assert_eq!(done.annotations, [(PLAIN.to_owned(), None)].into());
+    assert_eq!((done.call, done.status.pending), (Some(Call::On), None));
+    host.online = false;
+    assert_eq!(decided(&host, &node(Power::Off)), Decision::rest(Reason::AtRest));
+}
+
+#[test]
+fn without_requests_power_follows_online() {
+    let off = Host { online: false, ..host() };
+    let done = decided(&off, &node(Power::On));
+    assert_eq!((done.call, done.status.pending), (Some(Call::SoftOff(seconds(60))), None));
+    let on = Host { powered_on: false, ..host() };
+    let done = decided(&on, &node(Power::Off));
+    assert_eq!((done.call, done.status.last), (Some(Call::On), Some(at(1_000_000))));
+}
+
+#[test]
+fn unknown_power_and_silence_change_nothing_that_is_known() {
+    let done = decided(&host(), &node(Power::Unknown));
+    assert_eq!(done, Decision::rest(Reason::PowerUnknown));
+    let mut off = Host { powered_on: false, ..with(&[(HOLD, "")]) };
+    record(&mut off, Reason::HeldOff, false, 5);
+    for lasting in [false, true] {
+        let silence = NodeSeen::Unanswered { lasting, problem: "no connection".to_owned() };
+        for host in [&host(), &off] {
+            let done = decided(host, &silence);
+            assert!(done.status.is_empty() && done.call.is_none(), "{done:?}");
+        }
+        let waiting = cycling(&[(PLAIN, "")], Reason::RequestAccepted, false, 1);
+        let done = decided(&waiting, &silence);
+        let told = reason_written(&done) == Some(Reason::IronicUnreachable);
+        assert_eq!(told, lasting, "one lost answer is no news");
+    }
+}
+
+#[test]
+fn a_deprovisioned_host_loses_all_requests_and_both_stamps() {
+    for state in [ProvisioningState::Deprovisioning, ProvisioningState::Available] {
+        let mut host =
+            Host { state, ..cycling(&[(PLAIN, ""), (HOLD, "")], Reason::HeldOff, false, 9) };
+        let done = decided(&host, &NodeSeen::NotAsked);
+        assert_eq!(done.annotations, [(PLAIN.to_owned(), None), (HOLD.to_owned(), None)].into());
+        assert!(done.status.clear_stamps);
+        host.requests = Requests::default();
+        (host.pending, host.last) = (None, None);
+        record(&mut host, Reason::Deprovisioned, false, 0);
+        let managed = Managed {
+            managed: false,
+            reason: Reason::NotProvisioned,
+            message: NOT_PROVISIONED.to_owned(),
+        };
+        host.conditions[0] = managed.condition(now(), 1);
+        assert_eq!(decided(&host, &NodeSeen::NotAsked), Decision::rest(Reason::NotProvisioned));
+    }
+}
+
+#[test]
+fn requests_of_a_host_that_never_was_ours_are_not_touched() {
+    let mut host = Host { state: ProvisioningState::Available, ..with(&[(PLAIN, ""), (HOLD, "")]) };
+    host.conditions.clear();
+    let done = decided(&host, &NodeSeen::NotAsked);
+    assert_eq!((done.reason, done.annotations.len()), (Reason::NotProvisioned, 0));
+}
+
+#[test]
+fn a_machine_that_must_stay_on_is_reset_once_for_a_stamp() {
+    let mut host = Host { disable_power_off: true, ..with(&[(PLAIN, HARD)]) };
+    let before = change(node(Power::On), |node| node.changed = Some("1".to_owned()));
+    let done = decided(&host, &before);
+    assert_eq!(done.call, Some(Call::Reset));
+    let record = done.status.record.unwrap();
+    assert_eq!(record.reason, Reason::Restarting);
+    host.pending = done.status.pending;
+    host.conditions.push(record.condition(1));
+    assert_eq!(decided(&host, &before).call, Some(Call::Reset), "Ironic never took it");
+    let after = change(node(Power::On), |node| node.changed = Some("2".to_owned()));
+    let done = decided(&host, &after);
+    assert_eq!((done.call, done.annotations.len()), (None, 1));
+    assert!(done.status.last > host.pending);
+}
+
+#[test]
+fn a_hold_of_a_machine_that_must_stay_on_is_refused_and_not_repeated() {
+    let mut host = Host { disable_power_off: true, ..with(&[(HOLD, HARD)]) };
+    let done = decided(&host, &node(Power::On));
+    let begun = done.status.record.unwrap();
+    host.pending = done.status.pending;
+    host.conditions.push(begun.condition(1));
+    let answer = (Call::Reset, &Answer::Accepted);
+    let done = crate::settle::settle(&host, &node(Power::On), answer, &Policy::default(), now());
+    let record = done.status.record.unwrap();
+    assert_eq!(record.reason, Reason::HoldUnsupported);
+    host.last = done.status.last;
+    host.conditions.pop();
+    host.conditions.push(record.condition(1));
+    assert!(decided(&host, &node(Power::On)).status.is_empty(), "it is refused for good");
+    host.requests = Requests::of([(HOLD, HARD), ("reboot.metal3.io/b", "")].into_iter());
+    assert_eq!(decided(&host, &node(Power::On)).call, Some(Call::Reset), "somebody else asks");
+    host.requests = Requests::default();
+    assert_eq!(reason_written(&decided(&host, &node(Power::On))), Some(Reason::Completed));
+}
+
+#[test]
+fn an_available_host_follows_online_only_when_that_is_wanted_and_never_a_request() {
+    let policy = Policy { manage_available: true, ..Policy::default() };
+    let mut host = with(&[(PLAIN, HARD)]);
+    host.state = ProvisioningState::Available;
+    host.conditions.clear();
+    let done = decided_by(&policy, &host, &node(Power::On));
+    assert_eq!((done.call, done.status.pending), (None, None));
+    (host.online, host.powered_on) = (true, false);
+    let done = decided_by(&policy, &host, &node(Power::Off));
+    assert_eq!((done.call, done.status.last, done.annotations.len()), (Some(Call::On), None, 0));
+}
+
+#[test]
+fn a_host_is_taken_over_before_its_power_is_touched_and_given_back_between_cycles() {
+    let policy = Policy { takeover: true, ..Policy::default() };
+    let done = decided_by(&policy, &with(&[(PLAIN, HARD)]), &node(Power::On));
+    assert_eq!((done.reason, done.call), (Reason::TakenOver, None));
+    type Make = fn(&mut Host);
+    let wants: [Make; 4] = [
+        |host| host.needs_operator = true,
+        |host| host.detached = true,
+        |host| host.selected = false,
+        |host| host.deleting = true,
+    ];
+    for (number, change) in wants.into_iter().enumerate() {
+        let mut resting = Host { paused: Pause::ByUs, ..host() };
+        change(&mut resting);
+        let done = decided_by(&policy, &resting, &node(Power::On));
+        assert_eq!(done.reason, Reason::HandedBack, "{number}");
+        assert_eq!(done.annotations, [(PAUSED.to_owned(), None)].into());
+        let mut cycling = cycling(&[(PLAIN, HARD)], Reason::HardPowerOff, true, 2);
+        cycling.paused = Pause::ByUs;
+        change(&mut cycling);
+        let done = decided_by(&policy, &cycling, &heading(Power::On, Target::Off));
+        assert_eq!(done.annotations.len(), 0, "{number}: in the middle of a cycle");
+    }
+}
+
+#[test]
+fn what_ironic_is_too_busy_for_is_nobodys_failure() {
+    let host = cycling(&[(PLAIN, HARD)], Reason::HardPowerOff, true, 0);
+    for (answer, reason) in [
+        (Answer::Busy("locked".to_owned()), Some(Reason::NodeBusy)),
+        (Answer::Unreachable("no connection".to_owned()), Some(Reason::IronicUnreachable)),
+        (Answer::Unknown, None),
+    ] {
+        let call = (Call::HardOff, &answer);
+        let done = crate::settle::settle(&host, &node(Power::On), call, &Policy::default(), now());
+        assert_eq!(reason_written(&done), reason);
+        assert_eq!((done.status.trouble, done.annotations.len()), (None, 0));
+        assert!(done.status.record.is_none_or(|record| record.hard), "hard is remembered");
+    }
+}
+
+#[test]
+fn a_driver_without_soft_power_off_is_cut_at_once() {
+    let host = cycling(&[(PLAIN, "")], Reason::SoftPowerOff, false, 0);
+    let call = (Call::SoftOff(seconds(60)), &Answer::Unsupported);
+    let done = crate::settle::settle(&host, &node(Power::On), call, &Policy::default(), now());
+    assert_eq!(done.again, Again::Now);
+    let record = done.status.record.unwrap();
+    assert!(record.hard);
+    let mut next = host;
+    next.conditions.pop();
+    next.conditions.push(record.condition(1));
+    assert_eq!(decided(&next, &failed(Power::On)).call, Some(Call::HardOff));
+}
+
+#[test]
+fn a_value_that_is_not_understood_is_warned_about_and_soft() {
+    let done = decided(&with(&[(PLAIN, "HARD")]), &node(Power::On));
+    assert_eq!(done.call, Some(Call::SoftOff(seconds(60))));
+    assert!(
+        done.notes.iter().any(|note| note.reason == Reason::InvalidRequest && note.once.is_some())
+    );
+}

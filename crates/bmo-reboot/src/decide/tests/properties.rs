@@ -1,0 +1,273 @@
+//! Invariants of every decision about every host and node, however odd.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const REASONS: [Reason; 14] = [
+    Reason::RequestAccepted,
+    Reason::SoftPowerOff,
+    Reason::HardPowerOff,
+    Reason::Restarting,
+    Reason::PowerFailed,
+    Reason::NodeBusy,
+    Reason::IronicUnreachable,
+    Reason::PoweredOff,
+    Reason::HeldOff,
+    Reason::Offline,
+    Reason::PoweringOn,
+    Reason::HoldUnsupported,
+    Reason::Completed,
+    Reason::Deprovisioned,
+];
+
+fn any_host() -> impl Strategy<Value = Host> {
+    let stamp = || prop::option::of((999_990_i64..1_000_010).prop_map(at));
+    let keys = prop::collection::btree_map(
+        prop::sample::select(vec![PLAIN, HOLD, "reboot.metal3.io/b"]),
+        prop::sample::select(vec!["", HARD, "nonsense"]),
+        0..4,
+    );
+    let record =
+        prop::option::of((prop::sample::select(&REASONS[..]), 0_i64..400, any::<[bool; 2]>()));
+    let states = vec![
+        ProvisioningState::Provisioned,
+        ProvisioningState::Provisioned,
+        ProvisioningState::Provisioned,
+        ProvisioningState::ExternallyProvisioned,
+        ProvisioningState::Deprovisioning,
+        ProvisioningState::Available,
+    ];
+    let pauses = vec![Pause::No, Pause::No, Pause::ByUs, Pause::ByOthers];
+    let trouble = prop::option::of((any::<bool>(), 0_i64..9));
+    let rest =
+        (prop::sample::select(states), prop::sample::select(pauses), any::<[bool; 8]>(), trouble);
+    (stamp(), stamp(), keys, record, rest).prop_map(|(pending, last, keys, told, rest)| {
+        let (state, paused, flags, trouble) = rest;
+        let [online, powered_on, disable, rarely, a, b, c, d] = flags;
+        let mut host = Host {
+            pending,
+            last,
+            requests: Requests::of(keys.into_iter()),
+            state,
+            paused,
+            online,
+            powered_on,
+            disable_power_off: disable && rarely,
+            selected: !(rarely && a),
+            detached: rarely && b && !a,
+            deleting: rarely && c && !b,
+            needs_operator: rarely && d,
+            trouble: trouble.map_or(Trouble::default(), |(ours, count)| Trouble {
+                kind: Some(if ours { ErrorType::PowerManagement } else { ErrorType::Provisioning }),
+                count,
+                message: "before".to_owned(),
+            }),
+            ..host()
+        };
+        if let Some((reason, ago, [rebooting, hard])) = told {
+            super::record(&mut host, reason, hard, ago);
+            host.conditions.last_mut().unwrap().status =
+                if rebooting { "True" } else { "False" }.to_owned();
+        }
+        host
+    })
+}
+
+fn any_node() -> impl Strategy<Value = NodeSeen> {
+    let powers = vec![Power::On, Power::On, Power::Off, Power::Off, Power::Unknown];
+    let targets = vec![None, None, Some(Target::On), Some(Target::Off)];
+    let seen = (prop::sample::select(powers), prop::sample::select(targets), any::<[bool; 4]>())
+        .prop_map(|(power, target, [error, engaged, confirmed, disabled])| {
+            NodeSeen::Seen(Node {
+                power,
+                target,
+                engaged: (engaged && confirmed && disabled).then(|| "it is cleaning".to_owned()),
+                last_error: error.then(|| "it broke".to_owned()),
+                disable_power_off: disabled && engaged,
+                changed: None,
+                off_since: (power == Power::Off && target.is_none())
+                    .then(|| if confirmed { at(999_900) } else { now() }),
+            })
+        });
+    prop_oneof![
+        9 => seen,
+        1 => any::<bool>().prop_map(|lasting| NodeSeen::Unanswered { lasting, problem: "no".to_owned() }),
+        1 => Just(NodeSeen::Missing),
+    ]
+}
+
+fn any_policy() -> impl Strategy<Value = Policy> {
+    any::<[bool; 2]>().prop_map(|[takeover, manage_available]| Policy {
+        takeover,
+        manage_available,
+        ..Policy::default()
+    })
+}
+
+fn is_off(seen: &NodeSeen) -> bool {
+    matches!(seen, NodeSeen::Seen(node) if node.power == Power::Off && node.target.is_none())
+}
+
+/// The host as it is after the decision's writes.
+fn applied(host: &Host, decision: &Decision) -> Host {
+    let mut host = host.clone();
+    let left: Vec<(String, String)> = host
+        .requests
+        .iter()
+        .filter(|request| !decision.annotations.contains_key(&request.key))
+        .map(|request| {
+            let value = if request.is_hard() { HARD } else { "" };
+            (request.key.clone(), value.to_owned())
+        })
+        .collect();
+    host.requests = Requests::of(left.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+    if let Some(pause) = decision.annotations.get(PAUSED) {
+        host.paused = if pause.is_some() { Pause::ByUs } else { Pause::No };
+    }
+    let change = &decision.status;
+    if let Some(on) = change.powered_on {
+        host.powered_on = on;
+    }
+    if change.clear_stamps {
+        (host.pending, host.last) = (None, None);
+    }
+    host.pending = change.pending.or(host.pending);
+    host.last = change.last.or(host.last);
+    if let Some(trouble) = &change.trouble {
+        host.trouble = trouble.clone().unwrap_or_default();
+    }
+    let mut put = |new: api_types::condition::Condition| {
+        host.conditions.retain(|it| it.r#type != new.r#type);
+        host.conditions.push(new);
+    };
+    if let Some(record) = &change.record {
+        put(record.condition(1));
+    }
+    if let Some(managed) = &change.managed {
+        put(managed.condition(now(), 1));
+    }
+    host
+}
+
+fn may_stay_on(host: &Host, seen: &NodeSeen) -> bool {
+    host.disable_power_off || matches!(seen, NodeSeen::Seen(node) if node.disable_power_off)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+    #[test]
+    fn every_decision_keeps_the_invariants(host in any_host(), seen in any_node(), policy in any_policy(), soft_free: bool) {
+        let observed = Observed { host: Some(host.clone()), node: seen.clone(), soft_free };
+        let done = decide(&observed, &policy, now());
+        let status = &done.status;
+        let holds = host.requests.holds().next().is_some();
+        let after = applied(&host, &done);
+        let online_only = policy.manage_available && host.state.is_available();
+
+        // Power returns only to a host that nobody holds, that is wanted on, and that was seen off.
+        if done.call == Some(Call::On) {
+            prop_assert!(host.online && is_off(&seen) && !host.powered_on);
+            prop_assert!(!host.deleting && host.paused != Pause::ByOthers && host.credentials);
+            // A cycle that was begun before somebody wanted the host detached is ended first.
+            prop_assert!(!host.detached || host.paused == Pause::ByUs);
+            if !online_only {
+                prop_assert!(!holds && after.requests.is_empty());
+                prop_assert!(status.last.is_some() && !after.in_cycle(), "the write proves that nobody holds it");
+            }
+        }
+        // Only the plain request is ever removed from a provisioned host, and only at off.
+        if host.state.is_provisioned() {
+            for (key, value) in &done.annotations {
+                prop_assert!(key == PLAIN || key == PAUSED, "{key}");
+                if key == PLAIN {
+                    prop_assert!(value.is_none());
+                    prop_assert!(is_off(&seen) && host.online || may_stay_on(&host, &seen));
+                }
+            }
+            prop_assert!(!status.clear_stamps);
+        }
+        // Stamps only grow, and one is later than the other when it is written.
+        if let Some(pending) = status.pending {
+            prop_assert!(host.pending <= Some(pending) || host.pending <= host.last);
+            prop_assert!(host.last < Some(pending) && !host.requests.is_empty());
+        }
+        if let Some(last) = status.last {
+            prop_assert!(host.last <= Some(last) && host.pending < Some(last));
+            prop_assert!(is_off(&seen) || may_stay_on(&host, &seen));
+        }
+        // Off is asked for by a stamp or by online, and never of what must stay on.
+        if matches!(done.call, Some(Call::HardOff | Call::SoftOff(_))) {
+            prop_assert!(after.in_cycle() || !host.online || is_off(&seen));
+            prop_assert!(!may_stay_on(&host, &seen));
+        }
+        if matches!(done.call, Some(Call::Reset | Call::SoftReset(_))) {
+            prop_assert!(may_stay_on(&host, &seen) && after.in_cycle());
+        }
+        // Off is what was seen, never what was not.
+        match status.powered_on {
+            Some(false) => prop_assert!(is_off(&seen)),
+            Some(true) => prop_assert!(matches!(&seen, NodeSeen::Seen(node) if node.power == Power::On)),
+            None => {}
+        }
+        // Hard goes before soft, for good.
+        let record = host.record();
+        let was_hard = record.as_ref().is_some_and(|it| it.hard && it.reason.is_phase()) && status.pending.is_none();
+        let is_hard = host.requests.iter().any(Request::is_hard) && !online_only;
+        if matches!(done.call, Some(Call::SoftOff(_))) {
+            prop_assert!(!was_hard && !(is_hard && after.in_cycle()));
+        }
+        // One call at a time, and none without knowing the node.
+        if done.call.is_some() {
+            prop_assert!(matches!(&seen, NodeSeen::Seen(node) if node.target.is_none()));
+        }
+        // Whoever waits for off is looked at again within half a minute.
+        let ours = status.managed.as_ref().is_none_or(|it| it.managed) && host.state.is_provisioned()
+            && host.selected && !host.deleting && !host.detached && host.paused != Pause::ByOthers;
+        if ours && host.in_cycle() && !is_off(&seen) && seen != NodeSeen::Missing {
+            let soon = match done.again {
+                Again::OnChange => false,
+                Again::After(wait) => wait <= Duration::from_secs(30),
+                Again::Now | Again::Watch => true,
+            };
+            prop_assert!(soon, "{:?}", done.again);
+        }
+        // Failures of others are theirs.
+        if status.trouble.is_some() {
+            let kind = host.trouble.kind.clone();
+            prop_assert!(kind.is_none() || kind == Some(ErrorType::PowerManagement));
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_not_written_again(host in any_host(), seen in any_node(), policy in any_policy()) {
+        let observed = Observed { host: Some(host.clone()), node: seen.clone(), soft_free: true };
+        let mut done = decide(&observed, &policy, now());
+        let mut host = host;
+        // Writes that lead to the next pass at once come to an end.
+        for _ in 0..6 {
+            if done.call.is_some() {
+                return Ok(());
+            }
+            host = applied(&host, &done);
+            let observed = Observed { host: Some(host.clone()), node: seen.clone(), soft_free: true };
+            done = decide(&observed, &policy, now());
+        }
+        if done.call.is_none() {
+            prop_assert!(done.status.is_empty() && done.annotations.is_empty(), "{done:#?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_was_no_refusal_marks_nothing_as_failed(host in any_host(), seen in any_node(), number in 0..4_usize, which in 0..5_usize) {
+        let call = [Call::On, Call::HardOff, Call::SoftOff(seconds(9)), Call::Reset, Call::SoftReset(seconds(9))][which];
+        let no = || "no".to_owned();
+        let answer = &[Answer::Busy(no()), Answer::Unreachable(no()), Answer::Unknown, Answer::NoRoom][number];
+        let done = crate::settle::settle(&host, &seen, (call, answer), &Policy::default(), now());
+        prop_assert!(done.status.trouble.is_none() && done.annotations.is_empty() && done.call.is_none());
+        prop_assert!(done.status.pending.is_none() && done.status.last.is_none() && done.status.powered_on.is_none());
+        let hard = host.record().is_some_and(|it| it.hard && it.reason.is_phase());
+        prop_assert!(done.status.record.is_none_or(|it| it.hard == hard));
+    }
+}
