@@ -11,6 +11,7 @@ mod capm3_reuse;
 mod chart;
 mod cluster_api;
 mod control_plane;
+mod crd_fields;
 mod crds;
 mod faults;
 mod ironic;
