@@ -247,7 +247,13 @@ impl Rack {
         if let Some(Some(trouble)) = &mut status.trouble {
             trouble.count = 1;
         }
-        staged(Plan { removes: removes.map(|(index, _)| index).collect(), status, call, host, node })
+        staged(Plan {
+            removes: removes.map(|(index, _)| index).collect(),
+            status,
+            call,
+            host,
+            node,
+        })
     }
 }
 
@@ -306,7 +312,10 @@ impl State {
             Stage::Write(mut plan) => {
                 let status = std::mem::take(&mut plan.status);
                 let held = self.host.asks.iter().any(|ask| *ask > 0);
-                self.breaks("power returns to a host that nobody holds", status.last.is_some() && held);
+                self.breaks(
+                    "power returns to a host that nobody holds",
+                    status.last.is_some() && held,
+                );
                 let off = status.powered_on == Some(false);
                 self.breaks("off is said only of a machine that is off", off && self.machine.on);
                 if status.pending.is_some() {
@@ -370,7 +379,8 @@ impl Model for Rack {
         if state.changes < self.size.changes {
             for client in 0..self.size.clients {
                 let now = state.host.asks[usize::from(client)];
-                actions.extend((0..=2).filter(|ask| *ask != now).map(|ask| Action::Ask(client, ask)));
+                actions
+                    .extend((0..=2).filter(|ask| *ask != now).map(|ask| Action::Ask(client, ask)));
             }
         } else {
             // In the end everybody lets go.
@@ -415,7 +425,8 @@ impl Model for Rack {
                 let node = seen(&machine, replica.off_before);
                 let observed = Observed { host: Some(view(&host)), node, soft_free: true };
                 let decision = decide(&observed, &self.policy, at(0));
-                replica.off_before = off && (replica.off_before || matches!(decision.again, Again::After(_)));
+                replica.off_before =
+                    off && (replica.off_before || matches!(decision.again, Again::After(_)));
                 replica.stage = Self::plan(decision, host, machine);
                 replica.old = false;
             }
@@ -427,7 +438,8 @@ impl Model for Rack {
             Action::Stop(index) => {
                 state.mishaps += 1;
                 let stage = Stage::Idle;
-                state.replicas[usize::from(index)] = Replica { stage, old: false, off_before: false };
+                state.replicas[usize::from(index)] =
+                    Replica { stage, old: false, off_before: false };
             }
             Action::Obey => {
                 let (target, _) = before.machine.target?;
@@ -450,7 +462,9 @@ impl Model for Rack {
     fn format_action(&self, action: &Action) -> String {
         let mode = |ask: &u8| ["nothing", "soft", "hard"][usize::from(*ask)];
         match action {
-            Action::Ask(client, ask) => format!("client     {}: {}", KEYS[usize::from(*client)], mode(ask)),
+            Action::Ask(client, ask) => {
+                format!("client     {}: {}", KEYS[usize::from(*client)], mode(ask))
+            }
             Action::Read(replica) => format!("replica-{replica}  reads and decides"),
             Action::Go(replica) => format!("replica-{replica}  goes on"),
             Action::Lose(replica) => format!("replica-{replica}  calls, and the answer is lost"),
@@ -485,14 +499,19 @@ impl Model for Rack {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("no rule of the moment is broken", |_, state: &State| state.broken.is_none()),
-            Property::always("a host that is shown off in a cycle is off", |rack: &Rack, state: &State| {
-                // A second replica that was held for a while can switch a host on once more than was asked for.
-                rack.size.replicas > 1
-                    || state.host.powered_on
-                    || state.host.stamps != Stamps::Accepted
-                    || !state.machine.on
+            Property::always("no rule of the moment is broken", |_, state: &State| {
+                state.broken.is_none()
             }),
+            Property::always(
+                "a host that is shown off in a cycle is off",
+                |rack: &Rack, state: &State| {
+                    // A second replica that was held for a while can switch a host on once more than was asked for.
+                    rack.size.replicas > 1
+                        || state.host.powered_on
+                        || state.host.stamps != Stamps::Accepted
+                        || !state.machine.on
+                },
+            ),
             Property::sometimes("a host is held off", |_, state: &State| {
                 state.host.told.is_some_and(|told| told.reason == Reason::HeldOff)
             }),
@@ -526,7 +545,8 @@ pub fn world(size: Size) -> World {
         explore(&Rack { size, policy }, &progress, bounds)
     };
     let Size { replicas, clients, changes, mishaps } = size;
-    let name = format!("{replicas} replicas, {clients} clients, {changes} changes, {mishaps} mishaps");
+    let name =
+        format!("{replicas} replicas, {clients} clients, {changes} changes, {mishaps} mishaps");
     World { name, explore: Box::new(explored) }
 }
 

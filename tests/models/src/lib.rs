@@ -1,6 +1,7 @@
 //! A small world for each controller, in which its very `decide` is explored: the tests visit the small ones,
 //! `cargo xtask model` the large ones.
 
+pub mod bmo_reboot;
 pub mod capm3_reuse;
 pub mod sample;
 

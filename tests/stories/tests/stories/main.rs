@@ -7,6 +7,7 @@
     reason = "a story that cannot go on fails, in its own functions too"
 )]
 
+mod bmo_reboot;
 mod capm3_reuse;
 mod chart;
 mod cluster_api;

@@ -1,0 +1,290 @@
+//! `bmo-reboot` with a real API server, a real Ironic and virtual Redfish BMCs.
+
+mod cycle;
+mod disturbed;
+mod model;
+mod ours;
+mod rest;
+mod takeover;
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use bench::bmc::{self, Machine};
+use bench::chart;
+use bench::control_plane::ControlPlane;
+use bench::crds::{Group, install};
+use bench::faults::{self, Handle, Plan};
+use bench::ironic::{self, Ironic};
+use bmo_reboot::config::{Policy, fields};
+use controller_kit::Kit;
+use controller_kit::config::{Config, LogFormat};
+use controller_kit::crd;
+use controller_kit::metrics::Metrics;
+use controller_kit::shutdown::Shutdown;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::ApiResource;
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+use tokio::task::JoinHandle;
+
+/// Long enough for a busy machine; nothing that is promised is measured by it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+/// The annotation without a key of its own.
+pub(crate) const PLAIN: &str = "reboot.metal3.io";
+pub(crate) const HARD: &str = r#"{"mode":"hard"}"#;
+
+/// An API server whose CRD has the stamps. The shared one stays as stock for others.
+pub(crate) async fn plane() -> &'static ControlPlane {
+    static PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
+    let start = async {
+        let plane = ControlPlane::start("bmo-reboot").await?;
+        let admin = plane.admin().await;
+        install(&admin, &[Group::Metal3]).await?;
+        crd::extend(&admin, &fields(), false).await.map_err(anyhow::Error::msg)?;
+        Ok::<_, anyhow::Error>(plane)
+    };
+    PLANE.get_or_try_init(|| start).await.expect("the API server of these stories starts")
+}
+
+pub(crate) fn kind() -> ApiResource {
+    ApiResource {
+        group: "metal3.io".into(),
+        version: "v1alpha1".into(),
+        api_version: "metal3.io/v1alpha1".into(),
+        kind: "BareMetalHost".into(),
+        plural: "baremetalhosts".into(),
+    }
+}
+
+/// One namespace with its hosts, and an account with the rights of the chart.
+pub(crate) struct Site {
+    pub(crate) plane: &'static ControlPlane,
+    pub(crate) admin: Client,
+    pub(crate) namespace: String,
+    pub(crate) account: kube::Config,
+    pub(crate) user: String,
+}
+
+/// A controller in this process, until it is dropped.
+pub(crate) struct Running {
+    pub(crate) handle: Handle,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Short soft attempts, so that nobody waits for minutes.
+pub(crate) fn quick() -> Policy {
+    Policy {
+        soft_slice: Duration::from_secs(4),
+        soft_timeout: Duration::from_secs(8),
+        poll_interval: Duration::from_secs(5),
+        ..Policy::default()
+    }
+}
+
+/// The controller as its process would run it, in one namespace, with somebody else's client and without a lease.
+pub(crate) async fn run(client: Client, namespace: String, policy: Policy, endpoint: String) {
+    let config = Config {
+        controller: "bmo-reboot",
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        namespaces: vec![namespace],
+        watch_filter: None,
+        lease: None,
+        concurrency: 32,
+        log_format: LogFormat::Text,
+        log: "info".to_owned(),
+        kubeconfig: None,
+    };
+    let metrics = Metrics::new(config.controller).unwrap();
+    let kit = Kit::new(config, client, metrics, Shutdown::default());
+    bmo_reboot::controller::work(kit, policy, settings(&endpoint)).await.unwrap();
+}
+
+fn settings(endpoint: &str) -> ::ironic::Settings {
+    let lookup = |name: &str| (name == "METAL3_AUTH_ROOT_DIR").then(|| "/nonexistent".to_owned());
+    ::ironic::Settings::from_lookup(Some(endpoint), lookup).unwrap()
+}
+
+impl Site {
+    pub(crate) async fn new(name: &str) -> Self {
+        let plane = plane().await;
+        let admin = plane.admin().await;
+        let namespace = plane.namespace(name).await;
+        let objects =
+            chart::render(&chart::dir("bmo-reboot"), "bmo-reboot", &namespace, &values()).unwrap();
+        chart::install_permissions(&admin, &objects, &namespace).await.unwrap();
+        let account = chart::service_account_config(plane, &namespace, "bmo-reboot").await.unwrap();
+        let user = format!("system:serviceaccount:{namespace}:bmo-reboot");
+        Self { plane, admin, namespace, account, user }
+    }
+
+    /// The same account, to be used in another namespace.
+    pub(crate) fn like(&self) -> Self {
+        Self {
+            plane: self.plane,
+            admin: self.admin.clone(),
+            namespace: self.namespace.clone(),
+            account: self.account.clone(),
+            user: self.user.clone(),
+        }
+    }
+
+    pub(crate) fn api(&self) -> Api<DynamicObject> {
+        Api::namespaced_with(self.admin.clone(), &self.namespace, &kind())
+    }
+
+    /// A controller that speaks to this Ironic, or to a proxy in front of it.
+    pub(crate) fn start(&self, endpoint: &str, policy: Policy) -> Running {
+        self.start_disturbed(endpoint, policy, Plan::none("bmo-reboot"))
+    }
+
+    pub(crate) fn start_disturbed(&self, endpoint: &str, policy: Policy, plan: Plan) -> Running {
+        let (client, handle) = faults::client(self.account.clone(), plan).unwrap();
+        let task = run(client, self.namespace.clone(), policy, endpoint.to_owned());
+        Running { handle, task: tokio::spawn(task) }
+    }
+
+    /// A provisioned host that is ours, running. `more` is merged into it.
+    pub(crate) async fn host(&self, name: &str, node: &str, more: Value) {
+        let mut host = json!({
+            "apiVersion": "metal3.io/v1alpha1",
+            "kind": "BareMetalHost",
+            "metadata": { "name": name, "labels": { "ferrite.metal3.io/power": "managed" } },
+            "spec": {
+                "online": true,
+                "bmc": { "address": "redfish://bmc", "credentialsName": "secret" },
+                "image": { "url": "http://images/one" },
+            },
+            "status": {
+                "poweredOn": true,
+                "operationalStatus": "OK",
+                "errorMessage": "",
+                "errorCount": 0,
+                "provisioningFailCount": 0,
+                "provisioning": {
+                    "ID": node,
+                    "state": "provisioned",
+                    "image": { "url": "http://images/one" },
+                },
+            },
+        });
+        merge(&mut host, more);
+        let status = host.as_object_mut().unwrap().remove("status").unwrap();
+        let host: DynamicObject = serde_json::from_value(host).unwrap();
+        self.api().create(&PostParams::default(), &host).await.unwrap();
+        self.status(name, json!({ "status": status })).await;
+    }
+
+    pub(crate) async fn status(&self, name: &str, patch: Value) {
+        let patch = Patch::Merge(patch);
+        self.api().patch_status(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    pub(crate) async fn patch(&self, name: &str, patch: Value) {
+        let patch = Patch::Merge(patch);
+        self.api().patch(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// Sets annotations, or removes those that are null.
+    pub(crate) async fn annotate(&self, name: &str, annotations: Value) {
+        self.patch(name, json!({ "metadata": { "annotations": annotations } })).await;
+    }
+
+    pub(crate) async fn get(&self, name: &str) -> Value {
+        serde_json::to_value(self.api().get(name).await.unwrap()).unwrap()
+    }
+
+    /// Looks at the host until it is as wanted.
+    pub(crate) async fn wait(
+        &self,
+        name: &str,
+        wanted: &str,
+        check: impl Fn(&Value) -> bool,
+    ) -> Value {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let seen = self.get(name).await;
+            if check(&seen) {
+                return seen;
+            }
+            assert!(Instant::now() < deadline, "{name} was never {wanted}: {seen:#}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Waits until the host was switched off and on again after a stamp, with nobody asking any more.
+    pub(crate) async fn cycled(&self, name: &str) -> Value {
+        let done = |host: &Value| {
+            stamps(host).1 > stamps(host).0
+                && host["status"]["poweredOn"] == true
+                && record(host).0 == "Completed"
+                && keys(host).is_empty()
+        };
+        self.wait(name, "rebooted", done).await
+    }
+}
+
+/// What the chart needs to be rendered.
+pub(crate) fn values() -> Value {
+    json!({ "ironic": { "endpoint": "http://ironic:6385" } })
+}
+
+pub(crate) fn merge(into: &mut Value, more: Value) {
+    match (into, more) {
+        (Value::Object(into), Value::Object(more)) => {
+            for (key, value) in more {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, more) => *into = more,
+    }
+}
+
+/// `pendingRebootSince` and `lastPoweredOn`.
+pub(crate) fn stamps(host: &Value) -> (Option<Timestamp>, Option<Timestamp>) {
+    let stamp = |name: &str| host["status"]["provisioning"][name].as_str()?.parse().ok();
+    (stamp("pendingRebootSince"), stamp("lastPoweredOn"))
+}
+
+/// Reason and message of a condition.
+pub(crate) fn condition(host: &Value, kind: &str) -> (String, String) {
+    let found =
+        host["status"]["conditions"].as_array().into_iter().flatten().find(|it| it["type"] == kind);
+    let text = |name: &str| found.and_then(|it| it[name].as_str()).unwrap_or_default().to_owned();
+    (text("reason"), text("message"))
+}
+
+pub(crate) fn record(host: &Value) -> (String, String) {
+    condition(host, "Rebooting")
+}
+
+/// All reboot requests of a host.
+pub(crate) fn keys(host: &Value) -> Vec<String> {
+    let annotations = host["metadata"]["annotations"].as_object();
+    let keys = annotations.into_iter().flat_map(|it| it.keys());
+    keys.filter(|key| *key == PLAIN || key.starts_with("reboot.metal3.io/")).cloned().collect()
+}
+
+/// A machine that runs, with its node in the shared Ironic. Gives what happened to it before the story began.
+pub(crate) async fn machine(name: &str) -> (&'static Ironic, Machine, String) {
+    let ironic = ironic::shared().await;
+    let machine = bmc::spare().await.unwrap();
+    let node = ironic.enroll(name, &machine).await.unwrap();
+    switch(ironic, &node, "power on").await;
+    (ironic, machine, node)
+}
+
+pub(crate) async fn switch(ironic: &Ironic, node: &str, target: &str) {
+    ironic.power(node, target, None).await.unwrap();
+    let settled =
+        |node: &Value| node["target_power_state"].is_null() && node["power_state"] == target;
+    ironic.wait(node, target, settled).await.unwrap();
+}
