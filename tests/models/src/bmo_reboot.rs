@@ -317,7 +317,12 @@ impl State {
                     status.last.is_some() && held,
                 );
                 let off = status.powered_on == Some(false);
-                self.breaks("off is said only of a machine that is off", off && self.machine.on);
+                // What Ironic said is as old as the reading. One that acts alone changes nothing in between.
+                let alone = rack.size.replicas == 1;
+                self.breaks(
+                    "off is said only of a machine that is off",
+                    off && self.machine.on && alone,
+                );
                 if status.pending.is_some() {
                     self.cut = false;
                 }

@@ -31,7 +31,7 @@ use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 
 /// Long enough for a busy machine; nothing that is promised is measured by it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 /// The annotation without a key of its own.
 pub(crate) const PLAIN: &str = "reboot.metal3.io";
 pub(crate) const HARD: &str = r#"{"mode":"hard"}"#;
@@ -85,7 +85,7 @@ pub(crate) fn quick() -> Policy {
     Policy {
         soft_slice: Duration::from_secs(4),
         soft_timeout: Duration::from_secs(8),
-        poll_interval: Duration::from_secs(5),
+        poll_interval: Duration::from_secs(30),
         ..Policy::default()
     }
 }
