@@ -51,7 +51,7 @@ pub struct Context {
     machines: Wakes,
     hosts: Wakes,
     echo: Echo,
-    /// Since when an owner needs no host more than it has, by namespace and label.
+    /// Since when the owner of a kept host needs none more than it has, by namespace and host.
     settled: Mutex<HashMap<(String, String), Timestamp>>,
 }
 
@@ -253,6 +253,10 @@ async fn tell(context: &Context, broken: &[Undecodable]) -> std::convert::Infall
 }
 
 impl Context {
+    fn settled(&self) -> std::sync::MutexGuard<'_, HashMap<(String, String), Timestamp>> {
+        self.settled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn machine_ref(&self, namespace: &str, name: &str) -> ObjectRef<Metal3Machine> {
         ObjectRef::new_with(name, self.from.served.infrastructure).within(namespace)
     }
@@ -266,6 +270,9 @@ impl Context {
         self.machines.send(&namespace, concerned);
         if kept {
             self.hosts.send(&namespace, [name]);
+        } else {
+            // Its next reservation has its own time.
+            self.settled().remove(&(namespace, name));
         }
     }
 
@@ -502,26 +509,19 @@ async fn carry_out(
 
 /// One pass over a host: whether it is kept any longer.
 async fn pass_host(object: Arc<CachedHost>, context: Arc<Context>) -> Result<Action, Error> {
-    let Some(kept) = Kept::of(&object) else { return Ok(Action::await_change()) };
     let namespace = object.metadata.namespace.clone().unwrap_or_default();
     let name = object.metadata.name.clone().unwrap_or_default();
-    let settled = (namespace.clone(), kept.label());
-    let since = || {
-        let all = context.settled.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get(&settled).copied()
-    };
+    let key = (namespace.clone(), name.clone());
+    let since = || context.settled().get(&key).copied();
     let now = Timestamp::now();
     let Some(seen) = observe_kept(&context.from, &object, since()).await? else {
         return Ok(Action::await_change());
     };
     let mut decision = decide(&Observed::Kept(Box::new(seen)), &context.policy, now);
-    {
-        let mut all = context.settled.lock().unwrap_or_else(PoisonError::into_inner);
-        if decision.settled {
-            all.entry(settled.clone()).or_insert(now);
-        } else if decision.steps.is_empty() {
-            all.remove(&settled);
-        }
+    if decision.settled {
+        context.settled().entry(key.clone()).or_insert(now);
+    } else if decision.steps.is_empty() {
+        context.settled().remove(&key);
     }
     if !decision.steps.is_empty() {
         // Before somebody's reservation is taken away, a live look.
@@ -540,8 +540,10 @@ async fn pass_host(object: Arc<CachedHost>, context: Arc<Context>) -> Result<Act
                 return Ok(soon());
             }
         }
-        context.metrics.dropped(decision.reason);
-        context.publish(&decision, &live.object_ref(&()), "Keep").await;
+        if !decision.steps.is_empty() {
+            context.metrics.dropped(decision.reason);
+            context.publish(&decision, &live.object_ref(&()), "Keep").await;
+        }
     }
     context.metrics.decided(decision.reason);
     Ok(decision.again.map_or_else(Action::await_change, Action::requeue))

@@ -329,7 +329,7 @@ fn unknown(owner: &Owner) -> Common {
     }
 }
 
-/// Machines of an owner that are not being deleted, and those among them that name no host.
+/// Machines of an owner that are not being deleted, and those among them that name no host or give theirs back.
 fn machines_of(from: &Sources, namespace: &str, owner: &Owner) -> (usize, BTreeSet<String>) {
     let label = if owner.is_control_plane() {
         names::capi::CONTROL_PLANE_NAME
@@ -347,7 +347,7 @@ fn machines_of(from: &Sources, namespace: &str, owner: &Owner) -> (usize, BTreeS
         let name = it.spec.infrastructure_ref.name.as_deref().unwrap_or_default();
         let version = from.served.infrastructure;
         from.cached(&from.stores.machines, version, namespace, name)
-            .is_some_and(|it| it.host_name().is_some())
+            .is_some_and(|it| it.host_name().is_some() && it.metadata.deletion_timestamp.is_none())
     };
     let without = machines.iter().filter(|it| !has_host(it)).map(|it| it.name_any()).collect();
     (machines.len(), without)

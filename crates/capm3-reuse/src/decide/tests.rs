@@ -68,8 +68,8 @@ pub(super) fn kept_for(owner: &Owner) -> Value {
     json!({"spec": {"consumerRef": owner.reference("ns")}})
 }
 
-pub(super) fn cached(host: &BareMetalHost) -> Option<Arc<CachedHost>> {
-    Some(Arc::new(CachedHost::from(host.clone())))
+pub(super) fn cached(host: &BareMetalHost) -> Arc<CachedHost> {
+    Arc::new(CachedHost::from(host.clone()))
 }
 
 /// A machine that lacks nothing but a host.
@@ -201,7 +201,7 @@ fn a_refusal_writes_nothing_but_its_condition() {
     ];
     for (change, reason) in changes {
         let mut seen = seen();
-        seen.choice.free = cached(&host("h", "available"));
+        seen.choice.free = Some(cached(&host("h", "available")));
         change(&mut seen);
         let decision = decided(&seen);
         assert_eq!(decision.reason, reason);
@@ -270,7 +270,7 @@ fn secrets_of_another_namespace_are_refused() {
 #[test]
 fn the_choice_is_written_on_the_machine_before_the_host_is_claimed_with_all_that_it_needs() {
     let mut seen = seen();
-    seen.choice.free = cached(&host("h", "available"));
+    seen.choice.free = Some(cached(&host("h", "available")));
     let decision = decided(&seen);
     assert_eq!(kinds(&decision), ["intend", "claim", "report"]);
     let Step::Claim { install: Some(install), .. } = &decision.steps[1] else { panic!() };
@@ -290,9 +290,9 @@ fn which_host_it_gets_depends_on_reuse_and_on_what_there_is() {
     let all = |reuse: Reuse, kept_ready: bool, on_its_way: bool, is_free: bool, strict: bool| {
         let mut seen = seen();
         seen.reuse = reuse;
-        seen.choice.kept = cached(&kept).filter(|_| kept_ready);
+        seen.choice.kept = kept_ready.then(|| cached(&kept));
         seen.choice.on_its_way = on_its_way.then(|| "late".to_owned());
-        seen.choice.free = cached(&free).filter(|_| is_free);
+        seen.choice.free = is_free.then(|| cached(&free));
         let policy = Policy { strict_reuse: strict, ..Policy::default() };
         let decision = decided_by(&seen, &policy);
         let took = decision.steps.iter().find_map(|step| match step {
@@ -368,7 +368,7 @@ fn a_host_that_was_given_up_is_taken_after_all_or_passed_over_before_another_is_
         seen.machine.status = None;
         seen.machine.metadata.annotations = None;
         annotate(&mut seen.machine, names::ferrite::GIVES_UP_HOST, "h");
-        seen.choice.free = cached(&self::host("other", "available"));
+        seen.choice.free = Some(cached(&self::host("other", "available")));
         seen
     };
     let free = host("h", "available");
@@ -421,7 +421,7 @@ fn a_host_that_was_taken_away_is_never_taken_back_and_an_unborn_machine_looks_fo
     let mut seen = self::seen();
     seen.machine.status =
         Some(serde_json::from_value(json!({"initialization": {"provisioned": true}})).unwrap());
-    seen.choice.free = cached(&host("free", "available"));
+    seen.choice.free = Some(cached(&host("free", "available")));
     assert_eq!((decided(&seen).reason, kinds(&decided(&seen))), (Reason::HostLost, vec!["report"]));
 }
 

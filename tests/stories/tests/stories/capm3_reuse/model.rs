@@ -5,10 +5,12 @@ use models::capm3_reuse::world;
 
 #[test]
 fn every_rule_holds_in_every_state_of_a_small_world() {
-    // Two machines of one owner for one host, two for two, and machines of two owners for one host.
-    for (owner_of, hosts, mischief, fewest) in
-        [(&[0, 0][..], 1, 1, 10_000), (&[0][..], 2, 1, 10_000), (&[0, 1][..], 1, 1, 10_000)]
-    {
+    for (owner_of, hosts, mischief, fewest) in [
+        (&[0][..], 1, 0, 100),
+        (&[0][..], 1, 1, 100),
+        (&[0][..], 2, 0, 100),
+        (&[0, 0][..], 1, 0, 100),
+    ] {
         let world = world(owner_of, hosts, mischief);
         let report = (world.explore)(Bounds::default());
         println!("{}: {report}", world.name);

@@ -1,0 +1,180 @@
+//! What holds for every machine and every host, however they came to be as they are.
+
+use api_types::metal3::BareMetalHost;
+use api_types::names;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::tests::{annotate, cached, consumer, host, kept_for, now, owner, seen, with};
+use super::{Step, decide};
+use crate::config::Policy;
+use crate::host as judge;
+use crate::reservation::{self, Kept, Owner};
+use crate::seen::{Data, HostSeen, MachineSeen, Observed, Parent, Reuse, Verdict};
+
+fn any_host(name: &'static str) -> impl Strategy<Value = BareMetalHost> {
+    let states = [
+        "",
+        "ready",
+        "available",
+        "provisioning",
+        "provisioned",
+        "deprovisioning",
+        "preparing",
+        "inspecting",
+        "unmanaged",
+        "externally provisioned",
+        "deleting",
+        "a state to come",
+    ];
+    let other = Owner { name: "other".to_owned(), uid: "other".to_owned(), ..owner() };
+    let consumers = [
+        json!({}),
+        consumer("m", "m-uid"),
+        consumer("m", "an-older-uid"),
+        consumer("other", "other-uid"),
+        kept_for(&owner()),
+        kept_for(&other),
+        json!({"spec": {"consumerRef": {"apiVersion": "v1", "kind": "ConfigMap", "name": "x"}}}),
+    ];
+    let pending = [
+        json!({}),
+        json!({"metadata": {"annotations": {names::ferrite::PENDING_RESERVATION: reservation::as_pending(None, "ns")}}}),
+        json!({"metadata": {"annotations": {names::ferrite::PENDING_RESERVATION: reservation::as_pending(Some(&owner()), "ns")}}}),
+    ];
+    let marks = [
+        json!({}),
+        json!({"metadata": {"annotations": {names::capm3::UNHEALTHY: ""}}}),
+        json!({"metadata": {"annotations": {names::metal3::PAUSED: ""}}}),
+        json!({"status": {"errorMessage": "broken"}}),
+        json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+    ];
+    let images = [json!({}), json!({"spec": {"image": {"url": "http://a/b"}}})];
+    let one = |all: &[serde_json::Value]| prop::sample::select(all.to_vec());
+    (
+        prop::sample::select(states.to_vec()),
+        one(&consumers),
+        one(&pending),
+        one(&marks),
+        one(&images),
+    )
+        .prop_map(move |(state, consumer, pending, mark, image)| {
+            [consumer, pending, mark, image]
+                .iter()
+                .fold(host(name, state), |host, patch| with(&host, patch))
+        })
+}
+
+fn any_seen() -> impl Strategy<Value = (MachineSeen, Policy)> {
+    let names = prop::sample::select(vec!["", "names", "gives up"]);
+    let reuse = prop::sample::select(vec![Reuse::On, Reuse::Off]);
+    let verdict = prop::sample::select(vec![Verdict::For(owner()), Verdict::Nobody("why")]);
+    let data = prop::sample::select(vec![Data::NotWanted, Data::NotAskedFor, Data::Awaited]);
+    let flags = prop::collection::vec(any::<bool>(), 10);
+    (names, reuse, verdict, data, flags, any_host("h"), any_host("kept"), any_host("free"))
+        .prop_map(|(names, reuse, verdict, data, flags, host, kept, free)| {
+            let mut seen = seen();
+            (seen.reuse, seen.verdict, seen.data) = (reuse, verdict, data);
+            let machine = &mut seen.machine;
+            match names {
+                "names" => annotate(machine, names::metal3::HOST, "ns/h"),
+                "gives up" => annotate(machine, names::ferrite::GIVES_UP_HOST, "h"),
+                _ => {}
+            }
+            if flags[0] {
+                machine.metadata.deletion_timestamp = Some(Time(now()));
+            }
+            if flags[1] {
+                machine.metadata.finalizers =
+                    Some(vec![names::capm3::MACHINE_FINALIZER.to_owned()]);
+            }
+            let status = if flags[2] { "True" } else { "False" };
+            let mut said =
+                json!({"conditions": [{"type": super::CONDITION_ASSOCIATED, "status": status}]});
+            if flags[3] {
+                said["initialization"] = json!({"provisioned": true});
+            }
+            machine.status = serde_json::from_value(said).ok();
+            seen.live = flags[4];
+            if flags[5] {
+                annotate(&mut seen.machine, names::capi::PAUSED, "");
+            }
+            if flags[6] {
+                seen.parent = Parent::None;
+            }
+            seen.host = if names.is_empty() && !judge::is_of(&host, &seen.machine) {
+                HostSeen::None
+            } else if flags[7] {
+                HostSeen::Gone("h".to_owned())
+            } else {
+                HostSeen::Here(Box::new(host))
+            };
+            // The index offers only what is good.
+            let is_kept = Kept::of(&kept).is_some_and(|it| it.is_for(&owner()));
+            seen.choice.kept = (is_kept && judge::is_ready(&kept)).then(|| cached(&kept));
+            let is_free = free.spec.consumer_ref.is_none() && judge::is_ready(&free);
+            seen.choice.free = is_free.then(|| cached(&free));
+            let strict_reuse = flags[8];
+            (seen, Policy { strict_reuse, ..Policy::default() })
+        })
+}
+
+fn named<'a>(seen: &'a MachineSeen, name: &str) -> Option<&'a BareMetalHost> {
+    match (&seen.host, name) {
+        (HostSeen::Here(host), "h") => Some(host),
+        (_, "kept") => seen.choice.kept.as_deref().map(|it| &**it),
+        (_, "free") => seen.choice.free.as_deref().map(|it| &**it),
+        _ => None,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn no_decision_breaks_a_rule((seen, policy) in any_seen()) {
+        let decision = decide(&Observed::Machine(Box::new(seen.clone())), &policy, now());
+        let machine = &seen.machine;
+        let leaving = machine.metadata.deletion_timestamp.is_some();
+        let mut taken_away = 0;
+        for step in &decision.steps {
+            match step {
+                Step::Claim { host, .. } => {
+                    let host = named(&seen, host).expect("only a host that was seen is claimed");
+                    let own = judge::is_of(host, machine);
+                    prop_assert!(!leaving);
+                    // A machine that was up once comes up on no other host.
+                    prop_assert!(own || !machine.is_provisioned());
+                    prop_assert!(own || judge::exclusion(host).is_none());
+                    prop_assert!(own || judge::looks_claimable(host));
+                    if let Some(kept) = Kept::of(host) {
+                        prop_assert!(seen.reuse == Reuse::On && kept.is_for(&owner()));
+                    } else if !own {
+                        prop_assert!(!(policy.strict_reuse && seen.reuse == Reuse::On));
+                    }
+                }
+                Step::Install { host, .. } | Step::Unpause { host } => {
+                    let host = named(&seen, host).expect("only a host that was seen is written");
+                    prop_assert!(judge::is_of(host, machine));
+                }
+                Step::Clear { host, .. } | Step::Release { host, .. } => {
+                    taken_away += 1;
+                    let host = named(&seen, host).expect("only a host that was seen is written");
+                    prop_assert!(leaving && seen.live && judge::is_of(host, machine));
+                    if matches!(step, Step::Release { .. }) {
+                        prop_assert!(!judge::is_told_what_to_install(host));
+                        prop_assert!(!["provisioned", "provisioning"].contains(&host.provisioning_state().as_str()));
+                    }
+                }
+                Step::LetGo => prop_assert!(leaving && seen.live),
+                Step::GiveUp { .. } | Step::PassOver { .. } => prop_assert!(seen.live),
+                _ => {}
+            }
+        }
+        prop_assert!(taken_away <= 1);
+        if machine.annotation(names::capi::PAUSED).is_some() {
+            prop_assert!(decision.steps.iter().all(|step| matches!(step, Step::Report(_))));
+        }
+    }
+}
