@@ -16,10 +16,13 @@ use crate::files::{Material, cause};
 use crate::settings::Settings;
 use crate::version::{Feature, Version};
 
-/// Connections to one Ironic. It resets those that exceed some 25, and others speak to it too.
+/// Most connections to one Ironic. It resets those that exceed some 25, and others speak to it too.
 pub const CONNECTIONS: usize = 8;
-/// How many of them may be busy with reading, so that a power request always finds one soon.
-const READING: usize = 6;
+/// How many requests are under way at once. A connection whose answer was read needs a moment until it can be used
+/// again; whoever asks in that moment gets a new one, and the two that are left over are for these.
+const AT_ONCE: usize = 6;
+/// How many of them may be reading, so that a power request always finds room soon.
+const READING: usize = 4;
 /// Largest answer that is read: a full page of detailed nodes has less than a fifth of it.
 pub(crate) const MAX_ANSWER: usize = 16 << 20;
 /// Largest error that is read. What is longer is no message for people.
@@ -166,7 +169,7 @@ impl Client {
         Ok(Self {
             inner: Arc::new(Inner {
                 settings,
-                all: Semaphore::new(CONNECTIONS),
+                all: Semaphore::new(AT_ONCE),
                 reading: Semaphore::new(READING),
                 connected: Mutex::new(Connected {
                     http,
@@ -345,6 +348,9 @@ impl Client {
                 body.extend_from_slice(&chunk);
             }
         }
+        drop(response);
+        // Lets the connection go back before somebody else takes our place.
+        tokio::task::yield_now().await;
         if !status.is_success() {
             return Err(Error::of_answer(status.as_u16(), &body).without(&secrets));
         }
