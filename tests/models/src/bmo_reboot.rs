@@ -188,7 +188,7 @@ fn view(stored: &Stored) -> Host {
     }
 }
 
-fn seen(machine: &Machine, off_before: bool) -> NodeSeen {
+fn seen(machine: Machine, off_before: bool) -> NodeSeen {
     let off = !machine.on && machine.target.is_none();
     NodeSeen::Seen(Node {
         power: if machine.on { Power::On } else { Power::Off },
@@ -342,7 +342,7 @@ impl State {
             }
             Stage::Settle(plan, answer) => {
                 let Some(call) = plan.call else { return };
-                let (host, node) = (view(&plan.host), seen(&plan.node, false));
+                let (host, node) = (view(&plan.host), seen(plan.node, false));
                 let done = settle(&host, &node, (call, &answer), &rack.policy, at(0));
                 let Stage::Write(after) = Rack::plan(done, plan.host, plan.node) else { return };
                 self.stored(Some(index), |host| apply(host, &after.status));
@@ -394,17 +394,16 @@ impl Model for Rack {
         }
         let mishap = state.mishaps < self.size.mishaps;
         for (index, replica) in (0..).zip(&state.replicas) {
-            match replica.stage {
-                Stage::Idle => actions.push(Action::Read(index)),
-                _ => {
-                    actions.push(Action::Go(index));
-                    if mishap {
-                        actions.push(Action::Stop(index));
-                    }
-                    if mishap && matches!(replica.stage, Stage::Call(_)) {
-                        actions.push(Action::Lose(index));
-                    }
-                }
+            if replica.stage == Stage::Idle {
+                actions.push(Action::Read(index));
+                continue;
+            }
+            actions.push(Action::Go(index));
+            if mishap {
+                actions.push(Action::Stop(index));
+            }
+            if mishap && matches!(replica.stage, Stage::Call(_)) {
+                actions.push(Action::Lose(index));
             }
         }
         if state.machine.target.is_some() {
@@ -427,7 +426,7 @@ impl Model for Rack {
                 let (host, machine) = (before.host, before.machine);
                 let off = !machine.on && machine.target.is_none();
                 let replica = &mut state.replicas[usize::from(index)];
-                let node = seen(&machine, replica.off_before);
+                let node = seen(machine, replica.off_before);
                 let observed = Observed { host: Some(view(&host)), node, soft_free: true };
                 let decision = decide(&observed, &self.policy, at(0));
                 replica.off_before =
@@ -442,9 +441,8 @@ impl Model for Rack {
             }
             Action::Stop(index) => {
                 state.mishaps += 1;
-                let stage = Stage::Idle;
                 state.replicas[usize::from(index)] =
-                    Replica { stage, old: false, off_before: false };
+                    Replica { stage: Stage::Idle, old: false, off_before: false };
             }
             Action::Obey => {
                 let (target, _) = before.machine.target?;

@@ -150,13 +150,13 @@ async fn swept(kind: &str, more_cycles: usize) -> Report {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_at_any_write_costs_no_request_and_adds_no_cycle() {
-    let report = swept("crash", 0).await;
+    let report = Box::pin(swept("crash", 0)).await;
     assert!(report.points > 15, "{report}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_replica_at_any_write_breaks_no_hold() {
-    swept("replicas", 1).await;
+    Box::pin(swept("replicas", 1)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -175,9 +175,14 @@ async fn a_machine_that_must_stay_on_is_reset_once_and_a_hold_is_refused() {
     site.annotate("h", json!({ HOLD: HARD })).await;
     let host = site.wait("h", "refused", |host| record(host).0 == "HoldUnsupported").await;
     assert_eq!((keys(&host).len(), &host["status"]["poweredOn"]), (1, &json!(true)));
-    // A second look, which the poll would cause, changes nothing.
+    // Accepted is not done yet.
+    let settled = |node: &Value| node["target_power_state"].is_null();
+    ironic.wait(&node, "settled", settled).await.unwrap();
+    assert_eq!(resets(&machine.seen().await.unwrap()), 2);
+    // A second look changes nothing; the other host shows that there was one.
     site.annotate("h", json!({ "tests/look": "again" })).await;
     site.host("later", "no-such-node", json!({})).await;
     site.wait("later", "looked at", |host| !condition(host, "PowerManaged").0.is_empty()).await;
+    ironic.wait(&node, "settled", settled).await.unwrap();
     assert_eq!(resets(&machine.seen().await.unwrap()), 2);
 }
