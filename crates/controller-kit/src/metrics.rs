@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use axum::http::{Request, Response};
 use kube::client::Body;
-use prometheus::core::Collector;
+use prometheus::core::{Collector, Desc};
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
     Encoder as _, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec,
@@ -119,6 +119,15 @@ impl Metrics {
         let mut text = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
         Ok(text)
+    }
+
+    /// The kit's own metrics, for the reference: some have no series before something happens, and so do not show.
+    pub fn described(&self) -> Vec<Desc> {
+        let counters = [&self.reconciles, &self.errors, &self.timeouts, &self.requests];
+        let gauges = [&self.active, &self.most_active, &self.master, &self.undecodable];
+        let counters = counters.into_iter().flat_map(Collector::desc);
+        let all = counters.chain(gauges.into_iter().flat_map(Collector::desc));
+        all.chain(self.seconds.desc()).cloned().collect()
     }
 
     pub(crate) fn working(&self, controller: &str) -> Working {

@@ -6,7 +6,7 @@ use anyhow::bail;
 use bench::cache;
 use bench::steps::step;
 
-use crate::{cargo, tidy};
+use crate::{cargo, generate, tidy};
 
 /// Runs every check and stops at the first that fails.
 ///
@@ -15,6 +15,7 @@ use crate::{cargo, tidy};
 pub(crate) fn run() -> anyhow::Result<()> {
     step("formatting", || show(cargo().args(["fmt", "--all", "--check"])))?;
     step("the house's rules", tidy::run)?;
+    step("generated files", generate::check)?;
     step("clippy", || {
         show(cargo().args([
             "clippy",

@@ -1,9 +1,13 @@
 //! The project's own commands: `cargo xtask --help`.
 
 mod check_upstream;
+mod controllers;
 mod demo;
+mod generate;
 mod lint;
 mod measure;
+mod model;
+mod reference;
 mod test;
 mod tidy;
 
@@ -35,13 +39,43 @@ enum Task {
         #[arg(long, hide = true)]
         serve: bool,
     },
-    /// Measures what the API server takes by itself, and prints a table.
+    /// Measures what the API server takes by itself and what the controllers reach on it, with what they cost.
+    ///
+    /// Builds static release programs first, which takes minutes the first time.
     Bench {
+        /// Only controllers whose name contains this.
+        #[arg(default_value = "")]
+        controller: String,
         /// Writes the figures to this file as well.
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
+        /// Puts another program to a controller's work: `<controller>=<path>`. It is told by its environment where the
+        /// API server is (KUBECONFIG), where to serve /readyz (FERRITE_LISTEN) and in which namespace to keep a lease
+        /// (FERRITE_LEASE_NAMESPACE); a script of two lines can turn that into flags.
+        #[arg(long = "peer", value_name = "CONTROLLER=PATH")]
+        peers: Vec<String>,
     },
-    /// Formatting, clippy, links in the documentation, the house's rules, licences where cargo-deny is installed.
+    /// Explores the worlds of a controller's model that are too large for a test.
+    Model {
+        /// Which model: the controller's name.
+        name: String,
+        /// Only worlds whose name contains this.
+        #[arg(long, default_value = "")]
+        world: String,
+        /// Different states, at most.
+        #[arg(long, default_value = "20000000")]
+        states: usize,
+        /// Steps from the beginning, at most.
+        #[arg(long, default_value = "10000")]
+        depth: usize,
+        /// Seconds for each world, at most.
+        #[arg(long, default_value = "1800")]
+        seconds: u64,
+    },
+    /// Makes CRDs, manifests, the values' schemas and the reference anew from what they are made from.
+    Crdgen,
+    /// Formatting, clippy, links in the documentation, the house's rules, generated files, licences where cargo-deny is
+    /// installed.
     Lint,
     /// Holds the house to its own rules: file sizes, which module may do what, where names live.
     Tidy,
@@ -58,7 +92,14 @@ fn main() -> ExitCode {
         Task::Demo { down: true, .. } => demo::down(),
         Task::Demo { serve: true, .. } => demo::serve(),
         Task::Demo { .. } => demo::up(),
-        Task::Bench { json } => measure::run(json.as_deref()),
+        Task::Bench { controller, json, peers } => {
+            measure::run(json.as_deref(), &peers, &controller)
+        }
+        Task::Model { name, world, states, depth, seconds } => {
+            let time = std::time::Duration::from_secs(seconds);
+            model::run(&name, &world, bench::model::Bounds { states, depth, time })
+        }
+        Task::Crdgen => generate::run(),
         Task::Lint => lint::run(),
         Task::Tidy => tidy::run(),
         Task::CheckUpstream { folder } => check_upstream::run(&folder),

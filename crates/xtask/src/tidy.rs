@@ -130,7 +130,7 @@ fn is_controller(path: &str) -> bool {
 
 /// The folders of all controllers: crates that can be started. What has no main.rs yet is still being written, piece by
 /// piece. The sample is one of them: it is the one to copy.
-fn controllers(root: &Path) -> Vec<PathBuf> {
+pub(crate) fn controllers(root: &Path) -> Vec<PathBuf> {
     let crates =
         fs::read_dir(root.join("crates")).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut found: Vec<PathBuf> = crates

@@ -14,3 +14,15 @@ pub struct World {
     /// Visits every state up to the bounds.
     pub explore: Box<dyn Fn(Bounds) -> Report>,
 }
+
+/// Makes the worlds of a controller.
+pub type Worlds = fn() -> Vec<World>;
+
+/// All models by name: one line for each controller.
+pub const ALL: &[(&str, Worlds)] = &[
+    ("bmo-reboot", bmo_reboot::large),
+    ("capm3-reuse", capm3_reuse::large),
+    ("sample", sample::large),
+    // To see what a counterexample looks like.
+    ("sample-flawed", sample::flawed),
+];

@@ -1,0 +1,42 @@
+//! What the reference says of each controller comes from its code: a new controller is a new entry here.
+
+use clap::{Args, CommandFactory, Subcommand};
+use controller_kit::config as kit;
+use kube::runtime::reflector;
+use prometheus::Registry;
+
+/// A controller, as far as its reference is concerned.
+pub(crate) struct Controller {
+    /// Crate and binary.
+    pub(crate) name: &'static str,
+    /// Its command line.
+    pub(crate) command: fn() -> clap::Command,
+    /// Registers its own metrics, all series of them.
+    pub(crate) metrics: fn(&Registry) -> Result<(), prometheus::Error>,
+}
+
+/// All of them. The sample is among them: it is the one to copy.
+pub(crate) const ALL: &[Controller] = &[
+    Controller {
+        name: "bmo-reboot",
+        command: || {
+            let own = bmo_reboot::config::Options::augment_args(clap::Command::new("bmo-reboot"));
+            kit::Command::augment_subcommands(kit::Settings::augment_args(own))
+                .about("Switches hosts off and on: spec.online and reboot requests of many clients")
+        },
+        metrics: |registry| {
+            let (hosts, _) = reflector::store();
+            bmo_reboot::metrics::Metrics::new(registry, hosts).map(drop)
+        },
+    },
+    Controller {
+        name: "capm3-reuse",
+        command: capm3_reuse::config::Cli::command,
+        metrics: |registry| capm3_reuse::metrics::Metrics::new(registry).map(drop),
+    },
+    Controller {
+        name: "sample",
+        command: sample::config::Cli::command,
+        metrics: |registry| sample::metrics::Metrics::new(registry).map(drop),
+    },
+];

@@ -1,0 +1,188 @@
+//! `cargo xtask crdgen`: everything in the project that is made from something else in it. `lint` asks whether it was
+//! made anew after the last change.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use bench::cache::{self, RunDir};
+use bench::chart;
+use kube::ResourceExt;
+
+use crate::{reference, root, tidy};
+
+/// In these folders everything is generated: what nobody makes any more goes.
+const FOLDERS: &[&str] = &["deploy/crds", "deploy/manifests", "docs/reference"];
+
+const HEADER: &str =
+    "# Made by `cargo xtask crdgen`. Change what it is made from, not this file.\n";
+
+/// Paths below the checkout, and what is to stand there.
+type Files = BTreeMap<PathBuf, String>;
+
+/// Writes all of it.
+///
+/// # Errors
+/// When a chart cannot be rendered or a file cannot be written.
+pub(crate) fn run() -> anyhow::Result<()> {
+    // Manifests are rendered from the charts as they stand on the disk, so those come first.
+    let mut changed = write(&of_charts()?)?;
+    let rest = of_everything_else()?;
+    changed += write(&rest)?;
+    for stray in strays(&rest) {
+        fs::remove_file(root().join(&stray))?;
+        println!("removed {}", stray.display());
+        changed += 1;
+    }
+    println!("{changed} files changed");
+    Ok(())
+}
+
+/// Whether all of it is up to date.
+///
+/// # Errors
+/// With the files that are not.
+pub(crate) fn check() -> anyhow::Result<()> {
+    let mut old = stale(&of_charts()?);
+    let rest = of_everything_else()?;
+    old.extend(stale(&rest));
+    old.extend(strays(&rest));
+    if old.is_empty() {
+        return Ok(());
+    }
+    let lines: Vec<String> = old.iter().map(|path| path.display().to_string()).collect();
+    bail!("not up to date, `cargo xtask crdgen` makes them anew:\n  {}", lines.join("\n  "))
+}
+
+fn write(files: &Files) -> anyhow::Result<usize> {
+    let stale = stale(files);
+    for path in &stale {
+        let target = root().join(path);
+        if let Some(folder) = target.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        fs::write(&target, &files[path])
+            .with_context(|| format!("cannot write {}", target.display()))?;
+        println!("wrote {}", path.display());
+    }
+    Ok(stale.len())
+}
+
+fn stale(files: &Files) -> Vec<PathBuf> {
+    let differs = |(path, text): &(&PathBuf, &String)| {
+        fs::read_to_string(root().join(path)).ok().as_ref() != Some(*text)
+    };
+    files.iter().filter(differs).map(|(path, _)| path.clone()).collect()
+}
+
+/// Files in our folders that are not ours.
+fn strays(files: &Files) -> Vec<PathBuf> {
+    let there = FOLDERS.iter().flat_map(|folder| {
+        let entries = fs::read_dir(root().join(folder)).into_iter().flatten().flatten();
+        entries.map(move |entry| Path::new(folder).join(entry.file_name()))
+    });
+    there.filter(|path| !files.contains_key(path)).collect()
+}
+
+/// The charts' parts: the values' schema of each, and our CRDs in the one chart that ships them.
+fn of_charts() -> anyhow::Result<Files> {
+    let mut files = Files::new();
+    for folder in charts() {
+        let schema = chart::schema(&root().join(&folder))?;
+        files.insert(folder.join("values.schema.json"), format!("{schema:#}\n"));
+    }
+    for (controller, name, text) in crds()? {
+        let folder = Path::new("charts").join(controller);
+        if root().join(&folder).join("Chart.yaml").exists() {
+            files.insert(folder.join("files/crds").join(name), text);
+        }
+    }
+    Ok(files)
+}
+
+fn of_everything_else() -> anyhow::Result<Files> {
+    let mut files = Files::new();
+    for (_, name, text) in crds()? {
+        files.insert(Path::new("deploy/crds").join(name), text);
+    }
+    for controller in tidy::controllers(root()) {
+        let name = controller.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let folder = root().join("charts").join(&name);
+        if folder.join("Chart.yaml").exists() {
+            let text = manifest(&name, &folder)?;
+            files.insert(Path::new("deploy/manifests").join(format!("{name}.yaml")), text);
+        }
+    }
+    for (name, text) in reference::pages()? {
+        files.insert(Path::new("docs/reference").join(name), text);
+    }
+    Ok(files)
+}
+
+/// Folders of the charts, without the library, which cannot be installed.
+fn charts() -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join("charts")).into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> = entries
+        .map(|entry| Path::new("charts").join(entry.file_name()))
+        .filter(|folder| !folder.ends_with("ferrite-library"))
+        .chain([PathBuf::from("tests/sample/chart")])
+        .filter(|folder| root().join(folder).join("Chart.yaml").exists())
+        .collect();
+    found.sort();
+    found
+}
+
+/// Our own CRDs: whose, the file's name, its text.
+fn crds() -> anyhow::Result<Vec<(&'static str, String, String)>> {
+    let crds = api_types::own_crds().into_iter();
+    crds.map(|(controller, crd)| {
+        let text = serde_saphyr::to_string(&crd).context("a CRD cannot be written as YAML")?;
+        Ok((controller, format!("{}.yaml", crd.name_any()), format!("{HEADER}{text}")))
+    })
+    .collect()
+}
+
+/// What `kubectl apply` needs where there is no helm: the chart with the values of `deploy/values/<controller>.yaml`.
+fn manifest(name: &str, chart: &Path) -> anyhow::Result<String> {
+    let home = RunDir::new("helm")?;
+    let mut helm = chart::helm(home.path())?;
+    helm.args(["template", name, "--namespace", "ferrite-system", "--skip-tests"]);
+    let values = root().join("deploy/values").join(format!("{name}.yaml"));
+    if values.exists() {
+        helm.arg("--values").arg(values);
+    }
+    Ok(format!("{HEADER}{}", cache::run(helm.arg(chart))?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_holds_what_the_chart_makes() {
+        let text = manifest("sample", &root().join("tests/sample/chart")).unwrap();
+        for kind in ["ServiceAccount", "ClusterRole", "Deployment"] {
+            assert!(text.contains(&format!("\nkind: {kind}\n")), "no {kind} in:\n{text}");
+        }
+        assert!(!text.contains("helm.sh/hook: test"), "{text}");
+    }
+
+    #[test]
+    fn a_crd_that_is_written_reads_as_it_was() {
+        for ((_, name, text), (_, crd)) in crds().unwrap().iter().zip(api_types::own_crds()) {
+            let read: serde_json::Value = serde_saphyr::from_str(text).unwrap();
+            assert_eq!(read, serde_json::to_value(&crd).unwrap(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_was_changed_by_hand_is_stale() {
+        let path = PathBuf::from("Cargo.toml");
+        let there = fs::read_to_string(root().join(&path)).unwrap();
+        let as_is = Files::from([(path.clone(), there.clone())]);
+        assert!(stale(&as_is).is_empty());
+        let changed = Files::from([(path.clone(), there + "#")]);
+        assert_eq!(stale(&changed), [path]);
+    }
+}

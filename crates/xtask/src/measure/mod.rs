@@ -1,0 +1,355 @@
+//! `cargo xtask bench`: what the API server takes by itself, what a controller reaches on the same server in the same
+//! run, and what the controller costs. Rates of machines differ and drift; their ratios are what can be compared.
+//!
+//! A controller adds one file with its [`Work`], and one line to [`WORKS`].
+
+mod api_server;
+mod minimal;
+mod program;
+mod sample;
+mod table;
+
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use bench::audit::Audit;
+use bench::chart;
+use bench::control_plane::ControlPlane;
+use bench::load::{self, Rate};
+use bench::steps::{step, step_async};
+use serde::Serialize;
+
+use program::{Account, Running};
+
+/// What is measured, one line for each controller.
+const WORKS: &[Work] = &[minimal::WORK, sample::WORK];
+
+/// How often a start is measured.
+const STARTS: usize = 5;
+/// How long a controller that has nothing to do is watched.
+const REST: Duration = Duration::from_secs(10);
+/// Requests at a time: the controllers' own default.
+const AT_ONCE: usize = 32;
+const BARE_REQUESTS: u64 = 1_000;
+
+/// Something that a step of the work does, some time.
+type Later<'a, T> = Pin<Box<dyn Future<Output = anyhow::Result<T>> + Send + 'a>>;
+
+/// What is measured of one controller.
+struct Work {
+    controller: &'static str,
+    /// Its package and its program below the folder of release builds.
+    package: &'static str,
+    program: &'static str,
+    /// Folder of its chart, whose account it runs under; without one it runs as admin.
+    chart: Option<&'static str>,
+    limits: Limits,
+    operation: Option<Operation>,
+}
+
+/// What must not be exceeded.
+struct Limits {
+    megabytes: f64,
+    ready_ms: f64,
+    resident_megabytes: f64,
+    /// Share of what the API server takes.
+    share: f64,
+}
+
+/// Something that a controller does many times.
+struct Operation {
+    /// In a few words.
+    name: &'static str,
+    count: u32,
+    /// Size of an object that is written to, for the bare requests beside it.
+    bytes: usize,
+    /// Makes the objects, before the controller is started.
+    prepare: for<'a> fn(&'a Ground, u32) -> Later<'a, ()>,
+    /// Returns when all is done.
+    done: for<'a> fn(&'a Ground, u32) -> Later<'a, ()>,
+}
+
+/// Where it takes place.
+struct Ground {
+    plane: ControlPlane,
+    admin: kube::Client,
+    audit: Audit,
+}
+
+/// What was measured of one program.
+#[derive(Debug, Serialize)]
+struct Row {
+    controller: String,
+    /// The file, where it is not the project's own.
+    peer: Option<PathBuf>,
+    megabytes: f64,
+    /// The middle one and the slowest of a few starts.
+    ready_ms: f64,
+    slowest_ready_ms: f64,
+    resident_megabytes: f64,
+    /// By the API server's audit log, renewals of the lease left out.
+    writes_at_rest: u64,
+    requests_at_rest: u64,
+    operation: Option<Reached>,
+}
+
+/// What an operation reached.
+#[derive(Debug, Serialize)]
+struct Reached {
+    name: String,
+    count: u32,
+    per_second: f64,
+    writes_each: f64,
+    requests_each: f64,
+    bare_patches_per_second: f64,
+    /// Writes per second, as a share of the bare ones.
+    share: f64,
+    resident_megabytes: f64,
+}
+
+/// Measures, prints two tables, and writes the figures as JSON where asked to. A peer is `controller=path`: a program
+/// that is put to that controller's work.
+///
+/// # Errors
+/// When the bench cannot be started, the API server refuses a request, or a controller exceeds a limit.
+pub(crate) fn run(json: Option<&Path>, peers: &[String], only: &str) -> anyhow::Result<()> {
+    let works: Vec<&Work> = WORKS.iter().filter(|it| it.controller.contains(only)).collect();
+    ensure!(!works.is_empty(), "no controller's name contains {only:?}");
+    let peers = peers.iter().map(|text| peer(text, &works)).collect::<anyhow::Result<Vec<_>>>()?;
+    step("the programs", || {
+        for name in ["etcd", "kube-apiserver", "helm"] {
+            bench::go::program(name)?;
+        }
+        Ok(())
+    })?;
+    let packages: Vec<&str> = works.iter().map(|it| it.package).collect();
+    let folder =
+        step("static release builds (minutes, the first time)", || program::build(&packages))?;
+    let (rates, rows) =
+        tokio::runtime::Runtime::new()?.block_on(measure(&works, &folder, &peers))?;
+    table::rates(&rates);
+    table::rows(&rows);
+    if let Some(path) = json {
+        let figures = serde_json::json!({ "api_server": rates, "controllers": rows });
+        std::fs::write(path, format!("{figures:#}\n"))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let exceeded = exceeded(&works, &rows);
+    if !exceeded.is_empty() {
+        bail!("over the limit:\n  {}", exceeded.join("\n  "));
+    }
+    Ok(())
+}
+
+fn peer<'a>(text: &str, works: &[&'a Work]) -> anyhow::Result<(&'a Work, PathBuf)> {
+    let names: Vec<&str> = works.iter().map(|it| it.controller).collect();
+    let wanted = || {
+        let names = names.join(", ");
+        format!(
+            "--peer {text}: expected <controller>=<path of a program>, the controller one of {names}"
+        )
+    };
+    let (name, path) = text.split_once('=').with_context(wanted)?;
+    let work = works.iter().find(|it| it.controller == name).with_context(wanted)?;
+    let path = std::path::absolute(path)?;
+    ensure!(path.is_file(), "--peer {text}: {} is no file", path.display());
+    Ok((work, path))
+}
+
+async fn measure(
+    works: &[&Work],
+    folder: &Path,
+    peers: &[(&Work, PathBuf)],
+) -> anyhow::Result<(Vec<Rate>, Vec<Row>)> {
+    let plane = step_async("an API server of its own", ControlPlane::start("load")).await?;
+    let admin = plane.admin().await;
+    let audit = Audit::new(plane.audit_log(), admin.clone());
+    let ground = Ground { plane, admin, audit };
+    let own = works.iter().map(|work| (*work, folder.join(work.program), None));
+    let others = peers.iter().map(|(work, path)| (*work, path.clone(), Some(path.clone())));
+    let programs: Vec<_> = own.chain(others).collect();
+    // While the server is empty: what others have left there would be in a cache.
+    let mut rows = Vec::new();
+    for (work, path, peer) in &programs {
+        let what = format!(
+            "{}: starts, memory, {} s at rest",
+            shown(work, peer.as_deref()),
+            REST.as_secs()
+        );
+        rows.push(step_async(&what, idle(&ground, work, path, peer.clone())).await?);
+    }
+    let rates = api_server::measure(&ground).await?;
+    for ((work, path, peer), row) in programs.iter().zip(&mut rows) {
+        if let Some(operation) = &work.operation {
+            let what =
+                format!("{}: {} {}", shown(work, peer.as_deref()), operation.count, operation.name);
+            let reached = step_async(&what, busy(&ground, work, path, peer.is_some(), operation));
+            row.operation = Some(reached.await?);
+        }
+    }
+    Ok((rates, rows))
+}
+
+fn shown(work: &Work, peer: Option<&Path>) -> String {
+    peer.map_or(work.controller.to_owned(), |path| {
+        format!("{} ({})", work.controller, path.file_name().unwrap_or_default().to_string_lossy())
+    })
+}
+
+/// Under the account of its chart; a peer's rights are its own business.
+async fn account(ground: &Ground, work: &Work, is_peer: bool) -> anyhow::Result<Account> {
+    let namespace = ground.plane.namespace("bench").await;
+    let Some(chart) = work.chart.filter(|_| !is_peer) else {
+        let kubeconfig = ground.plane.kubeconfig(&namespace, &["system:masters"])?;
+        return Ok(Account { user: namespace.clone(), namespace, kubeconfig });
+    };
+    let objects = chart::render(&chart::dir(chart), chart, &namespace, &serde_json::json!({}))?;
+    chart::install_permissions(&ground.admin, &objects, &namespace).await?;
+    let name = chart::find(&objects, "ServiceAccount")?["metadata"]["name"].as_str();
+    let name = name.context("the account has a name")?;
+    let kubeconfig = chart::service_account_kubeconfig(&ground.plane, &namespace, name).await?;
+    Ok(Account { user: format!("system:serviceaccount:{namespace}:{name}"), namespace, kubeconfig })
+}
+
+async fn idle(
+    ground: &Ground,
+    work: &Work,
+    program: &Path,
+    peer: Option<PathBuf>,
+) -> anyhow::Result<Row> {
+    let account = account(ground, work, peer.is_some()).await?;
+    let mut ready = Vec::new();
+    for _ in 1..STARTS {
+        let running = Running::start(ground, program, &account).await?;
+        ready.push(running.ready_ms);
+        running.stop().await?;
+    }
+    let running = Running::start(ground, program, &account).await?;
+    ready.push(running.ready_ms);
+    ready.sort_by(f64::total_cmp);
+    // It takes the lease and looks at everything once.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let mark = ground.audit.mark().await?;
+    tokio::time::sleep(REST).await;
+    let counts = ground.audit.since(mark).await?;
+    let renewals = counts.of(&account.user, "patch", "leases")
+        + counts.of(&account.user, "update", "leases")
+        + counts.of(&account.user, "get", "leases");
+    Ok(Row {
+        controller: work.controller.to_owned(),
+        peer,
+        megabytes: program::megabytes(std::fs::metadata(program)?.len()),
+        ready_ms: ready[ready.len() / 2],
+        slowest_ready_ms: ready[ready.len() - 1],
+        resident_megabytes: running.resident_megabytes()?,
+        writes_at_rest: counts.writes(&account.user, &["leases"]),
+        requests_at_rest: counts.requests(&account.user) - renewals,
+        operation: None,
+    })
+}
+
+async fn busy(
+    ground: &Ground,
+    work: &Work,
+    program: &Path,
+    is_peer: bool,
+    operation: &Operation,
+) -> anyhow::Result<Reached> {
+    let Operation { name, count, bytes, prepare, done } = operation;
+    let bare = ground.plane.namespace("bare").await;
+    load::posts(&ground.admin, &bare, *bytes, AT_ONCE, BARE_REQUESTS).await?;
+    let rate = load::patches(&ground.admin, &bare, *bytes, AT_ONCE, BARE_REQUESTS).await?;
+    prepare(ground, *count).await?;
+    let account = account(ground, work, is_peer).await?;
+    let mark = ground.audit.mark().await?;
+    let running = Running::start(ground, program, &account).await?;
+    let began = Instant::now();
+    done(ground, *count).await?;
+    let seconds = began.elapsed().as_secs_f64();
+    let counts = ground.audit.since(mark).await?;
+    let each = |requests: u64| requests as f64 / f64::from(*count);
+    let writes_each = each(counts.writes(&account.user, &["leases"]));
+    let per_second = f64::from(*count) / seconds;
+    Ok(Reached {
+        name: (*name).to_owned(),
+        count: *count,
+        per_second,
+        writes_each,
+        requests_each: each(counts.requests(&account.user)),
+        bare_patches_per_second: rate.per_second,
+        share: per_second * writes_each / rate.per_second,
+        resident_megabytes: running.resident_megabytes()?,
+    })
+}
+
+/// One line for each limit that one of our own does not keep.
+fn exceeded(works: &[&Work], rows: &[Row]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for row in rows.iter().filter(|row| row.peer.is_none()) {
+        let Some(work) = works.iter().find(|work| work.controller == row.controller) else {
+            continue;
+        };
+        let Limits { megabytes, ready_ms, resident_megabytes, share } = work.limits;
+        let mut hold = |what: &str, value: f64, limit: f64| {
+            if value > limit {
+                lines.push(format!("{}: {what} {value:.1}, at most {limit:.1}", row.controller));
+            }
+        };
+        hold("megabytes of the program", row.megabytes, megabytes);
+        hold("milliseconds to ready", row.ready_ms, ready_ms);
+        hold("megabytes resident", row.resident_megabytes, resident_megabytes);
+        hold("writes at rest", row.writes_at_rest as f64, 0.0);
+        if let Some(reached) = row.operation.as_ref().filter(|reached| reached.share < share) {
+            lines.push(format!(
+                "{}: {:.0} % of what the API server takes, at least {:.0} %",
+                row.controller,
+                reached.share * 100.0,
+                share * 100.0
+            ));
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(resident_megabytes: f64, writes_at_rest: u64) -> Row {
+        Row {
+            controller: "minimal".to_owned(),
+            peer: None,
+            megabytes: 1.0,
+            ready_ms: 1.0,
+            slowest_ready_ms: 1_000.0,
+            resident_megabytes,
+            writes_at_rest,
+            requests_at_rest: 0,
+            operation: None,
+        }
+    }
+
+    #[test]
+    fn a_controller_that_writes_at_rest_or_takes_too_much_memory_is_named_and_a_peer_is_not() {
+        let works = [&minimal::WORK];
+        assert_eq!(exceeded(&works, &[row(1.0, 0)]), Vec::<String>::new());
+        let lines = exceeded(&works, &[row(50.0, 2)]);
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[0].starts_with("minimal: megabytes resident 50.0, at most"), "{lines:?}");
+        let peer = Row { peer: Some("/bin/true".into()), ..row(50.0, 2) };
+        assert_eq!(exceeded(&works, &[peer]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_peer_is_a_controller_and_a_program_that_is_there() {
+        let works = [&sample::WORK];
+        let (work, path) = peer("sample=/bin/sh", &works).unwrap();
+        assert_eq!((work.controller, path.as_path()), ("sample", Path::new("/bin/sh")));
+        for wrong in ["sample", "other=/bin/sh", "sample=/bin/none"] {
+            let error = peer(wrong, &works).err().unwrap().to_string();
+            assert!(error.starts_with(&format!("--peer {wrong}: ")), "{error}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Release builds, and how one of them is started and looked at from outside.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use bench::process::{Service, free_port};
+
+use super::Ground;
+use crate::cargo;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Builds programs as the image has them: one static file each. Gives the folder where they are.
+///
+/// # Errors
+/// When one does not compile.
+pub(super) fn build(packages: &[&str]) -> anyhow::Result<PathBuf> {
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let mut cargo = cargo();
+    // With a target named, the flag is not for build scripts and procedural macros, which cannot be static.
+    cargo
+        .env("RUSTFLAGS", "-C target-feature=+crt-static")
+        .args(["build", "--quiet", "--release", "--locked", "--bins", "--examples"])
+        .args(["--target", &target]);
+    for package in packages {
+        cargo.args(["--package", package]);
+    }
+    if !cargo.status()?.success() {
+        bail!("`{}` failed", bench::cache::shown(&cargo));
+    }
+    // This program is <target folder>/debug/xtask.
+    let own = std::env::current_exe()?;
+    let folder = own.ancestors().nth(2).context("this program is in cargo's target folder")?;
+    Ok(folder.join(target).join("release"))
+}
+
+/// As whom a program runs.
+pub(super) struct Account {
+    pub(super) user: String,
+    pub(super) namespace: String,
+    pub(super) kubeconfig: PathBuf,
+}
+
+/// A program that is ready; it ends when this is dropped.
+pub(super) struct Running {
+    pub(super) ready_ms: f64,
+    address: String,
+    service: Service,
+}
+
+impl Running {
+    /// Starts it and waits until it says that it is ready. All that it is told stands in its environment, so that a
+    /// script of two lines can tell it to a foreign controller in that one's own words.
+    pub(super) async fn start(
+        ground: &Ground,
+        program: &Path,
+        account: &Account,
+    ) -> anyhow::Result<Self> {
+        let address = format!("127.0.0.1:{}", free_port());
+        let mut command = Command::new(program);
+        command
+            .env("FERRITE_LISTEN", &address)
+            .env("FERRITE_LEASE_NAMESPACE", &account.namespace)
+            .env("KUBECONFIG", &account.kubeconfig);
+        let name = format!("measured-{address}").replace(':', "-");
+        let folder = ground.plane.dir().to_owned();
+        let starting = tokio::task::spawn_blocking(move || {
+            let began = Instant::now();
+            let mut service = Service::start(&name, command, &folder)?;
+            while !ready(&address) {
+                if !service.alive() || began.elapsed() > PATIENCE {
+                    bail!("it is not ready:\n{}", service.log_tail());
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let ready_ms = began.elapsed().as_secs_f64() * 1000.0;
+            Ok(Self { ready_ms, address, service })
+        });
+        starting.await?.with_context(|| format!("cannot measure {}", program.display()))
+    }
+
+    /// Ends it as a cluster would, so that it gives its lease back.
+    pub(super) async fn stop(mut self) -> anyhow::Result<()> {
+        tokio::task::spawn_blocking(move || self.service.stop(PATIENCE)).await??;
+        Ok(())
+    }
+
+    /// What it has in memory. The largest of the processes that got the address: beside it there are the shells that
+    /// guard it or prepared its flags.
+    pub(super) fn resident_megabytes(&self) -> anyhow::Result<f64> {
+        let mark = format!("FERRITE_LISTEN={}", self.address);
+        let mut most = None;
+        for entry in fs::read_dir("/proc")?.flatten() {
+            let marked = fs::read(entry.path().join("environ")).is_ok_and(|environment| {
+                environment.split(|byte| *byte == 0).any(|it| it == mark.as_bytes())
+            });
+            if marked {
+                let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
+                most = most.max(resident(&status));
+            }
+        }
+        Ok(megabytes(most.context("the program has ended")? * 1024))
+    }
+}
+
+/// Kilobytes, by the kernel's word.
+fn resident(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse().ok()
+}
+
+pub(super) fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}
+
+fn ready(address: &str) -> bool {
+    let ask = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+        stream
+            .write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    ask().is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_word_is_read_in_kilobytes() {
+        let status = "Name:\tminimal\nVmHWM:\t   12000 kB\nVmRSS:\t   10240 kB\nThreads:\t3\n";
+        assert_eq!(resident(status), Some(10_240));
+        assert_eq!(resident("Name:\tkworker\n"), None);
+    }
+}

@@ -1,0 +1,66 @@
+//! The sample: pairs of a guest and a seat, each in a namespace of its own, so that nobody waits for anybody.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use ::sample::{GUEST, RESULT, ROLE, SEAT};
+use anyhow::{Context, bail};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::PostParams;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, ResourceExt};
+
+use super::{AT_ONCE, Ground, Limits, Operation, Work};
+
+/// It lists and reads before each write, for the sake of an example: there is no share that it has to reach.
+pub(super) const WORK: Work = Work {
+    controller: "sample",
+    package: "sample",
+    program: "sample",
+    chart: Some("sample"),
+    limits: Limits { megabytes: 15.0, ready_ms: 300.0, resident_megabytes: 15.0, share: 0.0 },
+    operation: Some(Operation {
+        name: "guests seated",
+        count: 200,
+        bytes: 500,
+        prepare: |ground, count| Box::pin(prepare(ground, count)),
+        done: |ground, count| Box::pin(done(ground, count)),
+    }),
+};
+
+async fn prepare(ground: &Ground, count: u32) -> anyhow::Result<()> {
+    let pair = async |_| {
+        let namespace = ground.plane.namespace("pair").await;
+        let api: Api<ConfigMap> = Api::namespaced(ground.admin.clone(), &namespace);
+        for (name, role) in [("s", SEAT), ("g", GUEST)] {
+            let object = serde_json::json!({"metadata": {"name": name, "labels": {ROLE: role}}});
+            api.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
+        }
+        anyhow::Ok(())
+    };
+    stream::iter(0..count).map(pair).buffer_unordered(AT_ONCE).try_collect().await
+}
+
+/// All guests that were there when it was called are seated.
+async fn done(ground: &Ground, count: u32) -> anyhow::Result<()> {
+    let api: Api<ConfigMap> = Api::all(ground.admin.clone());
+    let guests = watcher::Config::default().labels(&format!("{ROLE}={GUEST}"));
+    let waiting = async {
+        let mut seated = BTreeSet::new();
+        let mut seen = std::pin::pin!(watcher(api, guests).default_backoff().applied_objects());
+        while let Some(guest) = seen.try_next().await? {
+            if guest.annotations().contains_key(RESULT) {
+                seated.extend(guest.uid());
+            }
+            if seated.len() >= usize::try_from(count)? {
+                return Ok(());
+            }
+        }
+        bail!("the watch on the guests ended")
+    };
+    let patience = Duration::from_secs(300);
+    tokio::time::timeout(patience, waiting)
+        .await
+        .context("the guests are not seated after 300 s")?
+}

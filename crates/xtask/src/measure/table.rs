@@ -1,0 +1,69 @@
+//! The tables for people.
+
+use bench::load::Rate;
+
+use super::Row;
+
+pub(super) fn rates(rates: &[Rate]) {
+    println!(
+        "\n{:<6} {:>8} {:>12} {:>12} {:>9} {:>9}",
+        "verb", "bytes", "concurrency", "per second", "p50 ms", "p99 ms"
+    );
+    for rate in rates {
+        println!(
+            "{:<6} {:>8} {:>12} {:>12.0} {:>9.1} {:>9.1}",
+            rate.verb, rate.bytes, rate.concurrency, rate.per_second, rate.p50_ms, rate.p99_ms
+        );
+    }
+}
+
+pub(super) fn rows(rows: &[Row]) {
+    println!(
+        "\n{:<28} {:>6} {:>9} {:>11} {:>8} {:>12} {:>14}",
+        "controller", "MB", "ready ms", "slowest ms", "idle MB", "rest writes", "rest requests"
+    );
+    for row in rows {
+        println!(
+            "{:<28} {:>6.1} {:>9.0} {:>11.0} {:>8.1} {:>12} {:>14}",
+            name(row),
+            row.megabytes,
+            row.ready_ms,
+            row.slowest_ready_ms,
+            row.resident_megabytes,
+            row.writes_at_rest,
+            row.requests_at_rest
+        );
+    }
+    println!(
+        "\n{:<28} {:<22} {:>10} {:>12} {:>14} {:>11} {:>7} {:>8}",
+        "controller",
+        "operation",
+        "per second",
+        "writes each",
+        "requests each",
+        "bare PATCH",
+        "share",
+        "busy MB"
+    );
+    for row in rows {
+        let Some(reached) = &row.operation else { continue };
+        println!(
+            "{:<28} {:<22} {:>10.1} {:>12.2} {:>14.2} {:>9.0}/s {:>6.0}% {:>8.1}",
+            name(row),
+            format!("{} {}", reached.count, reached.name),
+            reached.per_second,
+            reached.writes_each,
+            reached.requests_each,
+            reached.bare_patches_per_second,
+            reached.share * 100.0,
+            reached.resident_megabytes
+        );
+    }
+}
+
+fn name(row: &Row) -> String {
+    let peer = row.peer.as_ref().and_then(|path| path.file_name());
+    peer.map_or(row.controller.clone(), |file| {
+        format!("{} ({})", row.controller, file.to_string_lossy())
+    })
+}

@@ -1,0 +1,204 @@
+//! The pages of `docs/reference`, made from the code that they describe.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use anyhow::{Context, anyhow};
+use controller_kit::metrics::Metrics;
+use kube::ResourceExt;
+use serde_json::Value;
+
+use crate::controllers::{self, Controller};
+
+const NOTE: &str = "Made from the code by `cargo xtask crdgen`.\n";
+
+/// Names of the pages and their text.
+///
+/// # Errors
+/// When a controller's metrics cannot be registered, or a CRD cannot be read.
+pub(crate) fn pages() -> anyhow::Result<BTreeMap<String, String>> {
+    let mut pages = BTreeMap::new();
+    let mut index = format!("# Reference\n\n{NOTE}\n");
+    for controller in controllers::ALL {
+        let page = format!("{}.md", controller.name);
+        let _ = writeln!(index, "* [{}]({page}): commands, flags, metrics", controller.name);
+        pages.insert(page, controller_page(controller)?);
+    }
+    index.push_str("* [CRDs](crds.md): the kinds that are ours\n");
+    pages.insert("crds.md".to_owned(), crds()?);
+    pages.insert("README.md".to_owned(), index);
+    Ok(pages)
+}
+
+fn controller_page(controller: &Controller) -> anyhow::Result<String> {
+    let command = (controller.command)();
+    let mut text = format!("# {}\n\n{NOTE}\n", controller.name);
+    if let Some(about) = command.get_about() {
+        let _ = writeln!(text, "{about}.\n");
+    }
+    text.push_str("## Commands\n\n| command | does |\n|---|---|\n");
+    for command in command.get_subcommands() {
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        let _ = writeln!(text, "| `{}` | {} |", command.get_name(), cell(&about));
+    }
+    text.push_str("\n## Flags\n\n| flag | variable | default | |\n|---|---|---|---|\n");
+    for flag in command.get_arguments() {
+        let Some(name) = flag.get_long() else { continue };
+        let default: Vec<_> =
+            flag.get_default_values().iter().map(|it| it.to_string_lossy()).collect();
+        let default = default.join(",");
+        let default = if default.is_empty() { default } else { format!("`{default}`") };
+        let help = flag.get_long_help().or(flag.get_help());
+        let help = help.map(ToString::to_string).unwrap_or_default();
+        let variable = flag.get_env().map(|it| format!("`{}`", it.to_string_lossy()));
+        let variable = variable.unwrap_or_default();
+        let _ = writeln!(text, "| `--{name}` | {variable} | {default} | {} |", cell(&help));
+    }
+    text.push_str("\n## Metrics\n\n| metric | type | labels | |\n|---|---|---|---|\n");
+    for (name, row) in metrics(controller)? {
+        let _ =
+            writeln!(text, "| `{name}` | {} | {} | {} |", row.kind, row.labels, cell(&row.help));
+    }
+    Ok(text)
+}
+
+struct Row {
+    kind: String,
+    labels: String,
+    help: String,
+}
+
+/// What the registry shows, and those of the kit's own metrics that have no series before something happens.
+fn metrics(controller: &Controller) -> anyhow::Result<BTreeMap<String, Row>> {
+    let wrong = |error| anyhow!("the metrics of {}: {error}", controller.name);
+    let metrics = Metrics::new(controller.name).map_err(wrong)?;
+    (controller.metrics)(&metrics.registry).map_err(wrong)?;
+    let quoted = |labels: Vec<&str>| {
+        let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
+        labels.join(", ")
+    };
+    let mut rows = BTreeMap::new();
+    for described in metrics.described() {
+        let kind = if described.fq_name.ends_with("_total") { "counter" } else { "gauge" };
+        let labels = quoted(described.variable_labels.iter().map(String::as_str).collect());
+        let row = Row { kind: kind.to_owned(), labels, help: described.help };
+        rows.insert(described.fq_name, row);
+    }
+    for family in metrics.registry.gather() {
+        let series = family.get_metric().first();
+        let labels = series.map(|it| it.get_label().iter().map(|label| label.name()).collect());
+        let row = Row {
+            kind: format!("{:?}", family.get_field_type()).to_lowercase(),
+            labels: quoted(labels.unwrap_or_default()),
+            help: family.help().to_owned(),
+        };
+        rows.insert(family.name().to_owned(), row);
+    }
+    Ok(rows)
+}
+
+fn crds() -> anyhow::Result<String> {
+    let mut text = format!("# The kinds that are ours\n\n{NOTE}");
+    for (controller, crd) in api_types::own_crds() {
+        let version = crd.spec.versions.first().with_context(|| crd.name_any())?;
+        let kind = &crd.spec.names.kind;
+        let scope = crd.spec.scope.to_lowercase();
+        let _ = write!(
+            text,
+            "\n## {kind}\n\n`{}/{}`, {scope}, shipped by the chart of {controller}.\n\n| field | type | |\n|---|---|---|\n",
+            crd.spec.group, version.name
+        );
+        let schema = serde_json::to_value(&version.schema)?;
+        let schema = &schema["openAPIV3Schema"];
+        for part in ["spec", "status"] {
+            fields(&schema["properties"][part], part, &mut text);
+        }
+    }
+    Ok(text)
+}
+
+/// One row for each property below, in the order of their names.
+fn fields(schema: &Value, path: &str, text: &mut String) {
+    let required: Vec<&str> =
+        schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        let path = format!("{path}.{name}");
+        let mut kind = kind(field);
+        if required.contains(&name.as_str()) {
+            kind.push_str(", required");
+        }
+        let about = field["description"].as_str().unwrap_or_default();
+        let _ = writeln!(text, "| `{path}` | {kind} | {} |", cell(about));
+        fields(field, &path, text);
+        fields(&field["items"], &format!("{path}[]"), text);
+        fields(&field["additionalProperties"], &format!("{path}.*"), text);
+    }
+}
+
+fn kind(field: &Value) -> String {
+    if let Some(words) = field["enum"].as_array() {
+        let word = |it: &Value| it.as_str().map_or_else(|| it.to_string(), str::to_owned);
+        let words: Vec<String> = words.iter().map(|it| format!("`{}`", word(it))).collect();
+        return format!("one of {}", words.join(", "));
+    }
+    match field["type"].as_str() {
+        Some("array") => format!("list of {}", kind(&field["items"])),
+        Some("object") if field["additionalProperties"].is_object() => {
+            format!("map of {}", kind(&field["additionalProperties"]))
+        }
+        Some(name) => {
+            field["format"].as_str().map_or(name.to_owned(), |it| format!("{name} ({it})"))
+        }
+        None if field["x-kubernetes-int-or-string"] == true => "integer or string".to_owned(),
+        None => "anything".to_owned(),
+    }
+}
+
+/// Text that fits into a cell of a table. Between backquotes nothing is a tag.
+fn cell(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|");
+    let parts = line.split('`').enumerate().map(|(number, part)| {
+        if number % 2 == 0 { part.replace('<', "\\<") } else { part.to_owned() }
+    });
+    parts.collect::<Vec<_>>().join("`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flag_has_its_variable_and_every_metric_its_help() {
+        let sample = controllers::ALL.iter().find(|it| it.name == "sample").unwrap();
+        let page = controller_page(sample).unwrap();
+        for word in ["`--listen`", "`FERRITE_LISTEN`", "`--retry`", "`20ms`"] {
+            assert!(page.contains(word), "{word} is not in:\n{page}");
+        }
+        let rows = metrics(sample).unwrap();
+        for (name, kind, labels) in [
+            ("controller_runtime_reconcile_time_seconds", "histogram", "`controller`"),
+            ("ferrite_sample_decisions_total", "counter", "`reason`"),
+            ("rest_client_requests_total", "counter", "`code`, `method`"),
+            ("leader_election_master_status", "gauge", "`name`"),
+        ] {
+            let row = &rows[name];
+            assert_eq!((row.kind.as_str(), row.labels.as_str()), (kind, labels), "{name}");
+        }
+        assert!(rows.values().all(|row| !row.help.is_empty()));
+    }
+
+    #[test]
+    fn a_field_says_its_type_and_whether_it_is_required() {
+        let schema = serde_json::json!({"required": ["a"], "properties": {
+            "a": {"type": "array", "items": {"type": "object", "properties": {
+                "b": {"enum": ["x", "y"], "description": "One | two"},
+            }}},
+        }});
+        let mut text = String::new();
+        fields(&schema, "spec", &mut text);
+        let wanted = "| `spec.a` | list of object, required |  |\n\
+                      | `spec.a[].b` | one of `x`, `y` | One \\| two |\n";
+        assert_eq!(text, wanted);
+        assert_eq!(cell("<a> or `<b>`"), "\\<a> or `<b>`");
+    }
+}
