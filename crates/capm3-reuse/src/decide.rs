@@ -11,6 +11,7 @@ mod serve;
 use std::time::Duration;
 
 use api_types::capi::{self, Cluster};
+use api_types::capm3::Metal3Machine;
 use api_types::names;
 use api_types::names::capm3::CONDITION_ASSOCIATED;
 use k8s_openapi::jiff::Timestamp;
@@ -186,7 +187,7 @@ fn about_machine(seen: &MachineSeen, policy: &Policy, now: Timestamp) -> Decisio
         }
         // A machine that was up once must not come up a second time on another host.
         _ if machine.is_provisioned() => return serve::about_loss(seen, now),
-        HostSeen::Here(_) | HostSeen::Gone(_) if was_associated(seen) => {
+        HostSeen::Here(_) | HostSeen::Gone(_) if was_associated(machine) => {
             return serve::about_loss(seen, now);
         }
         _ => {}
@@ -221,9 +222,9 @@ fn paused(seen: &MachineSeen, now: Timestamp) -> Decision {
 }
 
 /// Whether the machine was seen to have the host that it names.
-fn was_associated(seen: &MachineSeen) -> bool {
-    seen.machine.annotation(names::ferrite::GIVES_UP_HOST).is_none()
-        && status::reported(&seen.machine, CONDITION_ASSOCIATED)
+pub(crate) fn was_associated(machine: &Metal3Machine) -> bool {
+    machine.annotation(names::ferrite::GIVES_UP_HOST).is_none()
+        && status::reported(machine, CONDITION_ASSOCIATED)
             .is_some_and(api_types::condition::Condition::is_true)
 }
 

@@ -18,6 +18,7 @@ use kube::ResourceExt as _;
 use kube::api::Api;
 use kube::runtime::reflector::{self, ObjectRef, Store};
 
+use crate::decide::was_associated;
 use crate::error::Error;
 use crate::host;
 use crate::index::{Index, Wish};
@@ -179,7 +180,8 @@ fn needs_live(seen: &MachineSeen) -> bool {
     }
 }
 
-/// Reads the host and then the machine; false if the machine is gone.
+/// Reads the host and then the machine, and where the machine says that it had the host, the host once more. False if
+/// the machine is gone.
 async fn read_live(from: &Sources, namespace: &str, seen: &mut MachineSeen) -> Result<bool, Error> {
     let hosts: Api<BareMetalHost> = Api::namespaced(from.client.clone(), namespace);
     let version = &from.served.infrastructure;
@@ -190,24 +192,29 @@ async fn read_live(from: &Sources, namespace: &str, seen: &mut MachineSeen) -> R
         HostSeen::Gone(name) => Some(name.clone()),
         HostSeen::None => None,
     };
-    let host = match &name {
-        Some(name) => match hosts.get_opt(name).await.map_err(Error::api("get a BareMetalHost"))? {
-            Some(host) => HostSeen::Here(Box::new(host)),
-            None => HostSeen::Gone(name.clone()),
-        },
-        None => HostSeen::None,
-    };
+    let mut host = live_host(&hosts, name.as_deref()).await?;
     let machine = machines.get_opt(&seen.machine.name_any()).await;
     let machine = machine.map_err(Error::api("get a Metal3Machine"))?;
     let Some(machine) = machine.filter(|it| it.uid() == seen.machine.uid()) else {
         return Ok(false);
     };
+    // Whoever says that a machine has lost its host, or goes without one, must have looked at the host last: what was
+    // read before the machine may be from before its claim.
+    if machine.metadata.deletion_timestamp.is_some() || was_associated(&machine) {
+        host = live_host(&hosts, name.as_deref()).await?;
+    }
     // It names another host by now: the cache will show that in a moment.
     let same = host_name(&machine).is_none_or(|now| Some(now) == name);
     seen.live = same;
     seen.machine = machine;
     seen.host = host;
     Ok(true)
+}
+
+async fn live_host(hosts: &Api<BareMetalHost>, name: Option<&str>) -> Result<HostSeen, Error> {
+    let Some(name) = name else { return Ok(HostSeen::None) };
+    let host = hosts.get_opt(name).await.map_err(Error::api("get a BareMetalHost"))?;
+    Ok(host.map_or_else(|| HostSeen::Gone(name.to_owned()), |it| HostSeen::Here(Box::new(it))))
 }
 
 fn parent(from: &Sources, namespace: &str, machine: &Metal3Machine) -> Parent {

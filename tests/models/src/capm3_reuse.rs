@@ -170,7 +170,11 @@ impl Model for Hall {
                     }
                     _ => false,
                 };
+                let again = self.read_again(before, replica);
                 let it = &mut state.replicas[usize::from(replica)];
+                if let Some(host) = again {
+                    it.old_hosts &= !(1 << host);
+                }
                 if steps.is_empty() {
                     *it = Replica::default();
                 } else {

@@ -209,7 +209,7 @@ pub(super) fn give_up(seen: &MachineSeen, host: &str, now: Timestamp) -> Decisio
     let steps = vec![Step::GiveUp { host: host.to_owned() }];
     let associated = Some(Said::no(Reason::HostGivenUp, &text));
     // An undisturbed second try needs no word of this.
-    let report = if super::was_associated(seen) {
+    let report = if super::was_associated(&seen.machine) {
         Report { associated, ..Report::default() }
     } else {
         Report::default()

@@ -34,7 +34,7 @@ pub(super) fn about_leaving(seen: &MachineSeen) -> Decision {
     if !is_same(machine, host) {
         return let_go(seen, Vec::new());
     }
-    if was_associated(seen) {
+    if was_associated(machine) {
         return match host.provisioning_state() {
             ProvisioningState::Deprovisioning => waits(host),
             _ => let_go(seen, Vec::new()),

@@ -119,9 +119,14 @@ impl Hall {
 
     /// The decision about what was read, as moves.
     pub(super) fn decided(&self, state: &State, replica: u8) -> Vec<Move> {
-        let Some((subject, hosts, cached)) = &state.replicas[usize::from(replica)].read else {
+        let Some((subject, read, cached)) = &state.replicas[usize::from(replica)].read else {
             return Vec::new();
         };
+        let mut hosts = read.clone();
+        if let Some(again) = self.read_again(state, replica) {
+            hosts[usize::from(again)] = at(&state.hosts, again);
+        }
+        let hosts = &hosts;
         let (person, live) = match subject {
             Subject::Host(_) => (None, false),
             Subject::Machine(index) => self.second_read(state, *index, hosts, *cached),
@@ -177,6 +182,16 @@ impl Hall {
             }
             Visit::Outside | Visit::Gone => (None, false),
         }
+    }
+
+    /// The host that is read once more after its machine, which says that it had it or that it goes.
+    pub(super) fn read_again(&self, state: &State, replica: u8) -> Option<u8> {
+        let (subject, hosts, cached) = state.replicas[usize::from(replica)].read.as_ref()?;
+        let Subject::Machine(index) = subject else { return None };
+        let (person, live) = self.second_read(state, *index, hosts, *cached);
+        let person = person.filter(|_| live)?;
+        let again = person.deleting || (person.associated && person.gives_up.is_none());
+        person.gives_up.or(person.names).filter(|_| again)
     }
 
     pub(super) fn about_machine(

@@ -20,7 +20,7 @@ use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 
 /// An API server with all kinds and none of their controllers.
-pub async fn plane() -> &'static ControlPlane {
+pub(super) async fn plane() -> &'static ControlPlane {
     static PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
     PLANE
         .get_or_init(|| async {
@@ -35,7 +35,7 @@ pub async fn plane() -> &'static ControlPlane {
 
 /// An account that may do what the chart's rules say and no more, and its name. Each has a name of its own, so that the
 /// audit log tells them apart.
-pub async fn account(plane: &ControlPlane, name: &str) -> (kube::Config, String) {
+pub(super) async fn account(plane: &ControlPlane, name: &str) -> (kube::Config, String) {
     let client = plane.admin().await;
     let namespace = plane.namespace(&format!("{name}-account")).await;
     let all: Value = serde_json::from_str(RULES).unwrap();
@@ -73,7 +73,7 @@ pub async fn account(plane: &ControlPlane, name: &str) -> (kube::Config, String)
 
 /// What the process would make by itself: the controller in one namespace of this process, with somebody else's client.
 /// No lease: the sweeps show that safety does not rest on it.
-pub async fn run(client: Client, namespace: String, policy: Policy) {
+pub(super) async fn run(client: Client, namespace: String, policy: Policy) {
     let config = Config {
         controller: "capm3-reuse",
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -91,7 +91,7 @@ pub async fn run(client: Client, namespace: String, policy: Policy) {
 }
 
 /// A controller that runs until this is dropped.
-pub struct Running(JoinHandle<()>);
+pub(super) struct Running(JoinHandle<()>);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -100,7 +100,11 @@ impl Drop for Running {
 }
 
 /// Starts the controller for one namespace, under an account of its own. Returns the account's name.
-pub async fn start(plane: &ControlPlane, namespace: &str, policy: Policy) -> (Running, String) {
+pub(super) async fn start(
+    plane: &ControlPlane,
+    namespace: &str,
+    policy: Policy,
+) -> (Running, String) {
     let (config, user) = account(plane, namespace).await;
     let client = Client::try_from(config).unwrap();
     let task = tokio::spawn(run(client, namespace.to_owned(), policy));

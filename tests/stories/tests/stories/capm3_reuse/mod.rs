@@ -3,10 +3,12 @@
 mod ground;
 mod scene;
 
+mod bad_input;
 mod claims;
 mod keeping;
 mod model;
 mod process;
 mod rollouts;
+mod shapes;
 mod sweeps;
 mod waiting;

@@ -13,14 +13,14 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 /// The name of the one cluster.
-pub const NAME: &str = "metal";
+pub(super) const NAME: &str = "metal";
 /// The secret with the bootstrap data of every Machine.
-pub const BOOT: &str = "boot";
+pub(super) const BOOT: &str = "boot";
 
 /// One namespace with one cluster.
-pub struct Scene {
-    pub client: Client,
-    pub namespace: String,
+pub(super) struct Scene {
+    pub(super) client: Client,
+    pub(super) namespace: String,
     /// The stand-in that plays for its hosts.
     played_by: String,
     operator: Option<bmo::StandIn>,
@@ -28,7 +28,7 @@ pub struct Scene {
 
 impl Scene {
     /// A cluster whose infrastructure is ready, and the bootstrap secret.
-    pub async fn new(plane: &ControlPlane, name: &str) -> Self {
+    pub(super) async fn new(plane: &ControlPlane, name: &str) -> Self {
         let namespace = plane.namespace(name).await;
         let client = plane.admin().await;
         let operator = bmo::StandIn::start(&client, &namespace);
@@ -38,7 +38,7 @@ impl Scene {
     }
 
     /// The same in a namespace that is there, with a stand-in that plays elsewhere.
-    pub async fn prepare(client: Client, namespace: &str, played_by: &str) -> Self {
+    pub(super) async fn prepare(client: Client, namespace: &str, played_by: &str) -> Self {
         let scene = Self::at(client, namespace, played_by);
         let spec = json!({
             "controlPlaneEndpoint": {"host": "127.0.0.1", "port": 6443},
@@ -52,17 +52,17 @@ impl Scene {
     }
 
     /// A scene that was prepared before.
-    pub fn at(client: Client, namespace: &str, played_by: &str) -> Self {
+    pub(super) fn at(client: Client, namespace: &str, played_by: &str) -> Self {
         let (namespace, played_by) = (namespace.to_owned(), played_by.to_owned());
         Self { client, namespace, played_by, operator: None }
     }
 
     /// The stand-in for the bare metal operator.
-    pub fn operator(&self) -> &bmo::StandIn {
+    pub(super) fn operator(&self) -> &bmo::StandIn {
         self.operator.as_ref().expect("this scene has a stand-in of its own")
     }
 
-    pub async fn boot_secret(&self) {
+    pub(super) async fn boot_secret(&self) {
         let secret: Secret = serde_json::from_value(
             json!({"metadata": {"name": BOOT}, "stringData": {"value": "x"}}),
         )
@@ -71,61 +71,61 @@ impl Scene {
         secrets.create(&PostParams::default(), &secret).await.unwrap();
     }
 
-    pub async fn create(&self, kind: Kind, object: Value) -> DynamicObject {
+    pub(super) async fn create(&self, kind: Kind, object: Value) -> DynamicObject {
         kind.create(&self.client, &self.namespace, object).await.unwrap()
     }
 
-    pub async fn patch(&self, kind: Kind, name: &str, patch: Value) {
+    pub(super) async fn patch(&self, kind: Kind, name: &str, patch: Value) {
         let api = kind.api(&self.client, &self.namespace);
         api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
 
-    pub async fn patch_status(&self, kind: Kind, name: &str, patch: Value) {
+    pub(super) async fn patch_status(&self, kind: Kind, name: &str, patch: Value) {
         let api = kind.api(&self.client, &self.namespace);
         api.patch_status(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
 
-    pub async fn delete(&self, kind: Kind, name: &str) {
+    pub(super) async fn delete(&self, kind: Kind, name: &str) {
         let api = kind.api(&self.client, &self.namespace);
         api.delete(name, &DeleteParams::default()).await.unwrap();
     }
 
     /// Hosts that are available.
-    pub async fn hosts(&self, names: &[&str]) {
+    pub(super) async fn hosts(&self, names: &[&str]) {
         for name in names {
             self.host(name, json!({})).await;
         }
     }
 
-    pub async fn host(&self, name: &str, labels: Value) {
+    pub(super) async fn host(&self, name: &str, labels: Value) {
         bmo::make_host(&self.client, &self.namespace, name, &self.played_by, &labels)
             .await
             .unwrap();
     }
 
-    pub async fn patch_host(&self, name: &str, patch: Value) {
+    pub(super) async fn patch_host(&self, name: &str, patch: Value) {
         let api = bmo::api(&self.client, &self.namespace);
         api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
 
-    pub async fn patch_host_status(&self, name: &str, patch: Value) {
+    pub(super) async fn patch_host_status(&self, name: &str, patch: Value) {
         let api = bmo::api(&self.client, &self.namespace);
         api.patch_status(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
 
-    pub async fn get_host(&self, name: &str) -> DynamicObject {
+    pub(super) async fn get_host(&self, name: &str) -> DynamicObject {
         bmo::api(&self.client, &self.namespace).get(name).await.unwrap()
     }
 
     /// A template of machines.
-    pub async fn template(&self, name: &str, reuse: bool) {
+    pub(super) async fn template(&self, name: &str, reuse: bool) {
         let mut template = bench::cluster_api::objects::metal3_machine_template(name);
         template["spec"]["nodeReuse"] = json!(reuse);
         self.create(METAL3_MACHINE_TEMPLATE, template).await;
     }
 
     /// A deployment of machines with one machine set of the same name.
-    pub async fn deployment(&self, name: &str, template: &str, replicas: u32) {
+    pub(super) async fn deployment(&self, name: &str, template: &str, replicas: u32) {
         let object =
             bench::cluster_api::objects::machine_deployment(name, NAME, replicas, template, "none");
         let made = self.create(MACHINE_DEPLOYMENT, object).await;
@@ -145,7 +145,7 @@ impl Scene {
     }
 
     /// Says that all machines of a deployment are made from its present template.
-    pub async fn is_current(&self, deployment: &str, replicas: u32) {
+    pub(super) async fn is_current(&self, deployment: &str, replicas: u32) {
         let api = MACHINE_DEPLOYMENT.api(&self.client, &self.namespace);
         let generation = api.get(deployment).await.unwrap().metadata.generation;
         let status = json!({"status": {
@@ -155,12 +155,18 @@ impl Scene {
     }
 
     /// A Machine of a deployment and its Metal3Machine, which is cloned from this template.
-    pub async fn machine(&self, name: &str, deployment: &str, template: &str) {
+    pub(super) async fn machine(&self, name: &str, deployment: &str, template: &str) {
         self.machine_with(name, deployment, template, json!({})).await;
     }
 
     /// The same with something more in the Metal3Machine's spec.
-    pub async fn machine_with(&self, name: &str, deployment: &str, template: &str, more: Value) {
+    pub(super) async fn machine_with(
+        &self,
+        name: &str,
+        deployment: &str,
+        template: &str,
+        more: Value,
+    ) {
         let set = MACHINE_SET.api(&self.client, &self.namespace).get(deployment).await.unwrap();
         let labels = json!({
             "cluster.x-k8s.io/cluster-name": NAME,
@@ -192,13 +198,13 @@ impl Scene {
     }
 
     /// Deletes a machine as Cluster API does: the Metal3Machine first.
-    pub async fn remove(&self, name: &str) {
+    pub(super) async fn remove(&self, name: &str) {
         self.delete(METAL3_MACHINE, name).await;
         self.gone(METAL3_MACHINE, name).await;
         self.delete(MACHINE, name).await;
     }
 
-    pub async fn gone(&self, kind: Kind, name: &str) {
+    pub(super) async fn gone(&self, kind: Kind, name: &str) {
         let api = kind.api(&self.client, &self.namespace);
         let which =
             kube::runtime::watcher::Config::default().fields(&format!("metadata.name={name}"));
@@ -209,7 +215,7 @@ impl Scene {
     }
 
     /// Waits until a Metal3Machine is up; returns its host.
-    pub async fn up(&self, name: &str) -> String {
+    pub(super) async fn up(&self, name: &str) -> String {
         let seen = self
             .until(name, "up", |it| {
                 it.data["status"]["initialization"]["provisioned"] == true
@@ -220,14 +226,14 @@ impl Scene {
     }
 
     /// Waits until a Metal3Machine is not ready for this reason.
-    pub async fn says(&self, name: &str, reason: &str) -> DynamicObject {
+    pub(super) async fn says(&self, name: &str, reason: &str) -> DynamicObject {
         self.until(name, reason, |it| {
             condition(it, "Ready").is_some_and(|it| it["reason"] == reason)
         })
         .await
     }
 
-    pub async fn until(
+    pub(super) async fn until(
         &self,
         name: &str,
         what: &str,
@@ -238,7 +244,7 @@ impl Scene {
     }
 
     /// Waits until a host is like this.
-    pub async fn host_is(
+    pub(super) async fn host_is(
         &self,
         name: &str,
         what: &str,
@@ -249,13 +255,13 @@ impl Scene {
     }
 
     /// Kind and name of whom a host names as its consumer.
-    pub async fn consumer(&self, host: &str) -> String {
+    pub(super) async fn consumer(&self, host: &str) -> String {
         consumer(&self.get_host(host).await)
     }
 }
 
 /// `Kind/name` of a host's consumer, or nothing.
-pub fn consumer(host: &DynamicObject) -> String {
+pub(super) fn consumer(host: &DynamicObject) -> String {
     let consumer = &host.data["spec"]["consumerRef"];
     match (consumer["kind"].as_str(), consumer["name"].as_str()) {
         (Some(kind), Some(name)) => format!("{kind}/{name}"),
@@ -263,16 +269,16 @@ pub fn consumer(host: &DynamicObject) -> String {
     }
 }
 
-pub fn state(host: &DynamicObject) -> &str {
+pub(super) fn state(host: &DynamicObject) -> &str {
     host.data["status"]["provisioning"]["state"].as_str().unwrap_or_default()
 }
 
-pub fn condition<'a>(object: &'a DynamicObject, kind: &str) -> Option<&'a Value> {
+pub(super) fn condition<'a>(object: &'a DynamicObject, kind: &str) -> Option<&'a Value> {
     object.data["status"]["conditions"].as_array()?.iter().find(|it| it["type"] == kind)
 }
 
 /// The host that a Metal3Machine names.
-pub fn host_of(machine: &DynamicObject) -> String {
+pub(super) fn host_of(machine: &DynamicObject) -> String {
     let named = machine.annotations().get("metal3.io/BareMetalHost").cloned().unwrap_or_default();
     named.split_once('/').map(|(_, name)| name.to_owned()).unwrap_or_default()
 }

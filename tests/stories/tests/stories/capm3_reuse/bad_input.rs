@@ -1,0 +1,77 @@
+//! What is wrong is told with what to change, and the neighbours are served.
+
+use bench::cluster_api::objects::METAL3_MACHINE;
+use capm3_reuse::config::Policy;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use super::ground::{plane, start};
+use super::scene::{Scene, condition};
+
+#[tokio::test]
+async fn each_mistake_has_a_condition_that_says_what_to_change_and_a_neighbour_comes_up() {
+    let scene = Scene::new(plane().await, "wrong").await;
+    scene.hosts(&["h1", "h2"]).await;
+    scene.template("t", false).await;
+    scene.deployment("md", "t", 1).await;
+    let (_running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
+    let wrong = [
+        (
+            "selector",
+            json!({"hostSelector": {"matchExpressions": [{"key": "rack", "operator": "Near", "values": ["a"]}]}}),
+            "SelectorInvalid",
+            "use In, NotIn, Exists or DoesNotExist",
+        ),
+        (
+            "image",
+            json!({"image": {"url": "http://127.0.0.1/i"}}),
+            "ImageInvalid",
+            "spec.image.checksum is missing",
+        ),
+        (
+            "secret",
+            json!({"networkData": {"name": "n", "namespace": "kube-system"}}),
+            "ForeignNamespace",
+            "spec.networkData.namespace",
+        ),
+    ];
+    for (name, more, _, _) in &wrong {
+        scene.machine_with(name, "md", "t", more.clone()).await;
+    }
+    scene.machine("right", "md", "t").await;
+    for (name, _, reason, told) in &wrong {
+        let machine = scene.says(name, reason).await;
+        let message = condition(&machine, "Ready").unwrap()["message"].clone();
+        assert!(message.as_str().unwrap().contains(told), "{message}");
+    }
+    let host = scene.up("right").await;
+    // Corrected, it is served like the others.
+    let patch = json!({"spec": {"networkData": null}});
+    scene.patch(METAL3_MACHINE, "secret", patch).await;
+    assert_ne!(scene.up("secret").await, host);
+}
+
+#[tokio::test]
+async fn a_host_annotation_that_names_an_absent_or_foreign_host_is_replaced_by_a_choice() {
+    let scene = Scene::new(plane().await, "named").await;
+    scene.hosts(&["h1"]).await;
+    scene.template("t", false).await;
+    scene.deployment("md", "t", 1).await;
+    let (running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
+    scene.machine("m1", "md", "t").await;
+    assert_eq!(scene.up("m1").await, "h1");
+    drop(running);
+    scene.hosts(&["h2", "h3"]).await;
+    let machines = METAL3_MACHINE.api(&scene.client, &scene.namespace);
+    for (name, named) in [("absent", "nowhere"), ("foreign", "h1")] {
+        scene.machine(name, "md", "t").await;
+        let value = format!("{}/{named}", scene.namespace);
+        let patch = json!({"metadata": {"annotations": {"metal3.io/BareMetalHost": value}}});
+        machines.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+    let (_running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
+    let mut hosts = [scene.up("absent").await, scene.up("foreign").await];
+    hosts.sort();
+    assert_eq!(hosts, ["h2", "h3"]);
+    assert_eq!(scene.consumer("h1").await, "Metal3Machine/m1");
+}
