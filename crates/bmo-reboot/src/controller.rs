@@ -291,7 +291,11 @@ async fn pass(context: &Context, name: &Name, cached: &Host) -> Result<Action, E
     };
     if let Some(known) = context.memory().get_mut(name) {
         known.watching = watching;
-        known.rests = Some((done.version, wait.map(|wait| Instant::now() + wait)));
+        // What was written may be what another rule waited for, so its echo is looked at; a rest that was decided on
+        // after a look that changed nothing is one.
+        let wrote = done.version != host.version;
+        let rests = !wrote || wait.is_some();
+        known.rests = rests.then(|| (done.version, wait.map(|wait| Instant::now() + wait)));
     }
     Ok(wait.map_or_else(Action::await_change, Action::requeue))
 }

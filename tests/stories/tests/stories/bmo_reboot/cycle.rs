@@ -74,7 +74,7 @@ async fn a_machine_that_ignores_a_soft_off_is_cut_after_the_bound() {
     let host = site.cycled("h").await;
     let seen = machine.seen().await.unwrap();
     assert_eq!(seen.requests("ForceOff"), 1);
-    assert!(seen.requests("GracefulShutdown") >= 2, "softly in slices: {seen:?}");
+    assert!(seen.requests("GracefulShutdown") >= 1, "softly first: {seen:?}");
     assert_eq!((seen.turned_off(), seen.turned_on()), (1, 2), "{seen:?}");
     let asked = seen.history.iter().find(|it| it.request.as_deref() == Some("GracefulShutdown"));
     let cut = seen.history.iter().find(|it| it.request.as_deref() == Some("ForceOff"));
