@@ -56,7 +56,7 @@ impl Model for Hall {
             match visit {
                 // A machine comes only of an owner that is there.
                 Visit::Outside if at(&state.owners, self.owner(index)) => {
-                    actions.push(Action::Arrive(index))
+                    actions.push(Action::Arrive(index));
                 }
                 Visit::Here(person) if !person.deleting => actions.push(Action::Delete(index)),
                 Visit::Outside | Visit::Here(_) | Visit::Gone => {}
@@ -165,12 +165,12 @@ impl Model for Hall {
                 let steps = self.decided(before, replica);
                 let live = match &before.replicas[usize::from(replica)].read {
                     Some((Subject::Machine(it), hosts, cached)) => {
-                        let (_, live) = self.second_read(before, *it, hosts, *cached);
+                        let (_, live) = Self::second_read(before, *it, hosts, *cached);
                         live
                     }
                     _ => false,
                 };
-                let again = self.read_again(before, replica);
+                let again = Self::read_again(before, replica);
                 let it = &mut state.replicas[usize::from(replica)];
                 if let Some(host) = again {
                     it.old_hosts &= !(1 << host);

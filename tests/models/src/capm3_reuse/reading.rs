@@ -4,8 +4,10 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use api_types::capi::{Cluster, Machine};
-use api_types::capm3::{MachineImage, Metal3Machine};
-use api_types::metal3::{BareMetalHost, BareMetalHostStatus, CachedHost, Image, ProvisioningState};
+use api_types::capm3::{MachineImage, Metal3Machine, Metal3MachineSpec};
+use api_types::metal3::{
+    BareMetalHost, BareMetalHostSpec, BareMetalHostStatus, CachedHost, Image, ProvisioningState,
+};
 use api_types::names;
 use capm3_reuse::config::Policy;
 use capm3_reuse::decide::{Step, decide};
@@ -33,13 +35,13 @@ fn owner(index: u8) -> Owner {
     }
 }
 
-fn owner_number(owner: &Option<Owner>) -> Option<u8> {
-    owner.as_ref().map(|owner| number(&owner.name))
+fn owner_number(owner: Option<&Owner>) -> Option<u8> {
+    owner.map(|owner| number(&owner.name))
 }
 
 /// A host as the controller reads it.
 fn as_host(index: u8, host: Host) -> BareMetalHost {
-    let mut read = BareMetalHost::new("ns", &format!("h{index}"), Default::default());
+    let mut read = BareMetalHost::new("ns", &format!("h{index}"), BareMetalHostSpec::default());
     read.metadata.uid = Some(format!("h{index}"));
     read.metadata.resource_version = Some("1".to_owned());
     let mut annotations = std::collections::BTreeMap::new();
@@ -82,7 +84,7 @@ fn as_host(index: u8, host: Host) -> BareMetalHost {
 
 /// A machine as the controller reads it.
 fn as_machine(index: u8, person: Person) -> Metal3Machine {
-    let mut read = Metal3Machine::new("ns", &format!("m{index}"), Default::default());
+    let mut read = Metal3Machine::new("ns", &format!("m{index}"), Metal3MachineSpec::default());
     read.metadata.uid = Some(format!("m{index}"));
     read.metadata.resource_version = Some("1".to_owned());
     read.spec.image = Some(MachineImage {
@@ -123,13 +125,13 @@ impl Hall {
             return Vec::new();
         };
         let mut hosts = read.clone();
-        if let Some(again) = self.read_again(state, replica) {
+        if let Some(again) = Self::read_again(state, replica) {
             hosts[usize::from(again)] = at(&state.hosts, again);
         }
         let hosts = &hosts;
         let (person, live) = match subject {
             Subject::Host(_) => (None, false),
-            Subject::Machine(index) => self.second_read(state, *index, hosts, *cached),
+            Subject::Machine(index) => Self::second_read(state, *index, hosts, *cached),
         };
         let key =
             (*subject, hosts.clone(), person, live, state.machines.clone(), state.owners.clone());
@@ -150,7 +152,6 @@ impl Hall {
 
     /// The machine that is decided about, and whether it was read live after its host.
     pub(super) fn second_read(
-        &self,
         state: &State,
         index: u8,
         hosts: &[Host],
@@ -185,10 +186,10 @@ impl Hall {
     }
 
     /// The host that is read once more after its machine, which says that it had it or that it goes.
-    pub(super) fn read_again(&self, state: &State, replica: u8) -> Option<u8> {
+    pub(super) fn read_again(state: &State, replica: u8) -> Option<u8> {
         let (subject, hosts, cached) = state.replicas[usize::from(replica)].read.as_ref()?;
         let Subject::Machine(index) = subject else { return None };
-        let (person, live) = self.second_read(state, *index, hosts, *cached);
+        let (person, live) = Self::second_read(state, *index, hosts, *cached);
         let person = person.filter(|_| live)?;
         let again = person.deleting || (person.associated && person.gives_up.is_none());
         person.gives_up.or(person.names).filter(|_| again)
@@ -211,10 +212,10 @@ impl Hall {
         let host = (0_u8..).zip(hosts).find(its);
         let mut parent = Machine::default();
         parent.spec.bootstrap.data_secret_name = Some("boot".to_owned());
-        let mut cluster = Cluster::default();
-        cluster.status =
+        let status =
             serde_json::from_value(json!({"initialization": {"infrastructureProvisioned": true}}))
                 .ok();
+        let cluster = Cluster { status, ..Cluster::default() };
         let mut index_of_hosts = Index::default();
         let now = Instant::now();
         for (number, host) in (0_u8..).zip(hosts) {
@@ -304,8 +305,12 @@ fn as_move(step: &Step, person: Person) -> Option<Move> {
             }
             Move::Told { associated, provisioned }
         }
-        Step::Clear { host, verdict, .. } => Move::Clear(number(host), owner_number(verdict)),
-        Step::Release { host, keep_for, .. } => Move::Release(number(host), owner_number(keep_for)),
+        Step::Clear { host, verdict, .. } => {
+            Move::Clear(number(host), owner_number(verdict.as_ref()))
+        }
+        Step::Release { host, keep_for, .. } => {
+            Move::Release(number(host), owner_number(keep_for.as_ref()))
+        }
         Step::LetGo => Move::LetGo,
         Step::Free { host } => Move::Free(number(host)),
         // Nothing in this world asks for these.

@@ -39,6 +39,8 @@ pub(super) struct Host {
     pub(super) unhealthy: bool,
 }
 
+/// A machine.
+#[allow(clippy::struct_excessive_bools, reason = "each is a mark of its own on the object")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Person {
     pub(super) deleting: bool,
@@ -191,7 +193,7 @@ impl State {
             return false;
         }
         if let Some(host) = step.host() {
-            self.fouls |= self.foul(hall, machine, at(&self.hosts, host), step);
+            self.fouls |= Self::foul(hall, machine, at(&self.hosts, host), step);
         }
         let by = Some(by);
         match step {
@@ -237,7 +239,7 @@ impl State {
     }
 
     /// Which rules this write on a host breaks.
-    pub(super) fn foul(&self, hall: &Hall, machine: u8, host: Host, step: Move) -> u8 {
+    fn foul(hall: &Hall, machine: u8, host: Host, step: Move) -> u8 {
         let mine = Consumer::Machine(machine);
         let mut fouls = 0;
         match step {

@@ -17,7 +17,7 @@ use kube::runtime::watcher;
 use serde_json::{Value, json};
 
 use super::ground::{Running, start};
-use super::scene::{condition, consumer, host_of, state};
+use super::scene::{condition, consumer, host_of};
 
 /// A cluster with real managers, this controller, and hosts that a stand-in installs.
 struct Stage {
@@ -101,23 +101,15 @@ impl Stage {
         found.into_iter().map(|(name, it)| (name, host_of(&it))).collect()
     }
 
-    /// Hosts that are available again still name a machine: then nobody knew in time for whom they are kept.
-    async fn never_available_without_owner(&self) {
+    /// From the moment that it is cleared a host is its owner's or a machine's, and never free for others.
+    async fn never_free_once_installed(&self) {
         let history = self.observer.history(&[]).await.unwrap();
         let kept = bench::observer::Invariant::new(
-            "a host that was cleared names its owner before it is available",
+            "a host that was installed is never free",
             |world: &World| {
-                let forgotten = world.values().find(|it| {
-                    state(it) == "available"
-                        && it.data["spec"]["image"].is_null()
-                        && consumer(it).starts_with("Metal3Machine/")
-                });
-                match forgotten {
-                    Some(host) => Err(format!(
-                        "{:?} is available and has {}",
-                        host.metadata.name,
-                        consumer(host)
-                    )),
+                let installed = |it: &&DynamicObject| !it.data["status"]["hardware"].is_null();
+                match world.values().filter(installed).find(|it| consumer(it).is_empty()) {
+                    Some(host) => Err(format!("{:?} is free", host.metadata.name)),
                     None => Ok(()),
                 }
             },
@@ -143,7 +135,7 @@ async fn a_deployment_that_rolls_without_surge_gets_its_own_hosts_back() {
     let second = stage.available(2, "image-2").await;
     assert!(first.keys().all(|old| !second.contains_key(old)), "every machine was replaced");
     assert_eq!(set(&first), set(&second));
-    stage.never_available_without_owner().await;
+    stage.never_free_once_installed().await;
 }
 
 #[tokio::test]
@@ -184,5 +176,5 @@ async fn a_control_plane_that_rolls_gets_its_own_hosts_back_one_by_one() {
     stage.next_template(KUBEADM_CONTROL_PLANE, &stage.workload.cluster, next).await;
     let second = stage.available(3, "image-2").await;
     assert_eq!(set(&first), set(&second));
-    stage.never_available_without_owner().await;
+    stage.never_free_once_installed().await;
 }
