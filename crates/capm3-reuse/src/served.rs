@@ -108,7 +108,8 @@ async fn has(
         Ok(list) => {
             Ok(resources.iter().all(|wanted| list.resources.iter().any(|it| it.name == *wanted)))
         }
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(false),
+        // A version that is not served is answered in plain text, which has no reason.
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
         Err(error) => Err(format!(
             "the API server does not say what it serves of {version}: {}",
             api_error::explain(&error)

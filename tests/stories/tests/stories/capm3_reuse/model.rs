@@ -5,6 +5,7 @@ use models::capm3_reuse::world;
 
 #[test]
 fn every_rule_holds_in_every_state_of_a_small_world() {
+    // One machine and one host, without and with a person who meddles; larger worlds take minutes.
     for (owner_of, hosts, mischief, fewest) in [
         (&[0][..], 1, 0, 100),
         (&[0][..], 1, 1, 100),

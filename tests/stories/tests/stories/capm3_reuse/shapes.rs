@@ -30,8 +30,10 @@ async fn older() -> (ControlPlane, Client) {
     for mut crd in api.list(&ListParams::default()).await.unwrap() {
         let versions = &mut crd.spec.versions;
         if versions.iter().any(|it| it.name == "v1beta1" && it.served) {
-            for version in versions.iter_mut().filter(|it| it.name != "v1beta1") {
-                version.served = false;
+            for version in versions.iter_mut() {
+                let old = version.name == "v1beta1";
+                // Stored as it is served: nobody converts here.
+                (version.served, version.storage) = (old, old);
             }
             let patch = json!({"spec": {"versions": versions}});
             let name = crd.name_any();
