@@ -23,4 +23,5 @@ mod kit;
 mod kit_trial;
 mod model;
 mod sample;
+mod smallness;
 mod sweeps;
