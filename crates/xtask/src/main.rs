@@ -50,8 +50,8 @@ enum Task {
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
         /// Puts another program to a controller's work: `<controller>=<path>`. It is told by its environment where the
-        /// API server is (KUBECONFIG), where to serve /readyz (FERRITE_LISTEN) and in which namespace to keep a lease
-        /// (FERRITE_LEASE_NAMESPACE); a script of two lines can turn that into flags.
+        /// API server is (`KUBECONFIG`), where to serve /readyz (`FERRITE_LISTEN`) and in which namespace to keep a
+        /// lease (`FERRITE_LEASE_NAMESPACE`); a script of two lines can turn that into flags.
         #[arg(long = "peer", value_name = "CONTROLLER=PATH")]
         peers: Vec<String>,
     },

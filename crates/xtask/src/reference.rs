@@ -6,6 +6,7 @@ use std::fmt::Write;
 use anyhow::{Context, anyhow};
 use controller_kit::metrics::Metrics;
 use kube::ResourceExt;
+use prometheus::proto::LabelPair;
 use serde_json::Value;
 
 use crate::controllers::{self, Controller};
@@ -86,7 +87,7 @@ fn metrics(controller: &Controller) -> anyhow::Result<BTreeMap<String, Row>> {
     }
     for family in metrics.registry.gather() {
         let series = family.get_metric().first();
-        let labels = series.map(|it| it.get_label().iter().map(|label| label.name()).collect());
+        let labels = series.map(|it| it.get_label().iter().map(LabelPair::name).collect());
         let row = Row {
             kind: format!("{:?}", family.get_field_type()).to_lowercase(),
             labels: quoted(labels.unwrap_or_default()),

@@ -5,7 +5,7 @@ use super::{Limits, Work};
 /// It does nothing, so there is nothing to count.
 pub(super) const WORK: Work = Work {
     controller: "minimal",
-    package: "controller-kit",
+    build: &["--package=controller-kit", "--example=minimal"],
     program: "examples/minimal",
     chart: None,
     limits: Limits { megabytes: 12.0, ready_ms: 300.0, resident_megabytes: 12.0, share: 0.0 },

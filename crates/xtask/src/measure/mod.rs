@@ -40,8 +40,9 @@ type Later<'a, T> = Pin<Box<dyn Future<Output = anyhow::Result<T>> + Send + 'a>>
 /// What is measured of one controller.
 struct Work {
     controller: &'static str,
-    /// Its package and its program below the folder of release builds.
-    package: &'static str,
+    /// What cargo is told to build.
+    build: &'static [&'static str],
+    /// Its program below the folder of release builds.
     program: &'static str,
     /// Folder of its chart, whose account it runs under; without one it runs as admin.
     chart: Option<&'static str>,
@@ -124,9 +125,9 @@ pub(crate) fn run(json: Option<&Path>, peers: &[String], only: &str) -> anyhow::
         }
         Ok(())
     })?;
-    let packages: Vec<&str> = works.iter().map(|it| it.package).collect();
+    let builds: Vec<&str> = works.iter().flat_map(|it| it.build).copied().collect();
     let folder =
-        step("static release builds (minutes, the first time)", || program::build(&packages))?;
+        step("static release builds (minutes, the first time)", || program::build(&builds))?;
     let (rates, rows) =
         tokio::runtime::Runtime::new()?.block_on(measure(&works, &folder, &peers))?;
     table::rates(&rates);

@@ -15,21 +15,19 @@ use crate::cargo;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Builds programs as the image has them: one static file each. Gives the folder where they are.
+/// Builds programs as the image has them: one static file each. `what` are cargo's words for them. Gives the folder
+/// where they are.
 ///
 /// # Errors
 /// When one does not compile.
-pub(super) fn build(packages: &[&str]) -> anyhow::Result<PathBuf> {
+pub(super) fn build(what: &[&str]) -> anyhow::Result<PathBuf> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let mut cargo = cargo();
     // With a target named, the flag is not for build scripts and procedural macros, which cannot be static.
     cargo
         .env("RUSTFLAGS", "-C target-feature=+crt-static")
-        .args(["build", "--quiet", "--release", "--locked", "--bins", "--examples"])
-        .args(["--target", &target]);
-    for package in packages {
-        cargo.args(["--package", package]);
-    }
+        .args(["build", "--quiet", "--release", "--locked", "--target", &target])
+        .args(what);
     if !cargo.status()?.success() {
         bail!("`{}` failed", bench::cache::shown(&cargo));
     }

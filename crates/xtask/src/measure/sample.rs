@@ -16,7 +16,7 @@ use super::{AT_ONCE, Ground, Limits, Operation, Work};
 /// It lists and reads before each write, for the sake of an example: there is no share that it has to reach.
 pub(super) const WORK: Work = Work {
     controller: "sample",
-    package: "sample",
+    build: &["--package=sample", "--bin=sample"],
     program: "sample",
     chart: Some("sample"),
     limits: Limits { megabytes: 15.0, ready_ms: 300.0, resident_megabytes: 15.0, share: 0.0 },

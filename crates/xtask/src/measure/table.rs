@@ -34,6 +34,9 @@ pub(super) fn rows(rows: &[Row]) {
             row.requests_at_rest
         );
     }
+    if rows.iter().all(|row| row.operation.is_none()) {
+        return;
+    }
     println!(
         "\n{:<28} {:<22} {:>10} {:>12} {:>14} {:>11} {:>7} {:>8}",
         "controller",
