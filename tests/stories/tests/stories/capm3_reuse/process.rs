@@ -93,8 +93,8 @@ async fn check_says_what_an_api_server_has_and_lacks_and_the_process_waits_for_i
     let path = format!(
         "/spec/versions/{index}/schema/openAPIV3Schema/properties/spec/properties/nodeReuse"
     );
-    let patch = serde_json::from_value(json!([{"op": "remove", "path": path}])).unwrap();
-    api.patch(name, &PatchParams::default(), &Patch::Json::<()>(patch)).await.unwrap();
+    let removal = serde_json::from_value(json!([{"op": "remove", "path": path}])).unwrap();
+    api.patch(name, &PatchParams::default(), &Patch::Json::<()>(removal)).await.unwrap();
     says(port, "/readyz", "field spec.nodeReuse is missing").await;
     let extended = run(&bare, &["extend-crd"]);
     assert!(!extended.status.success(), "Cluster API is not there yet: {}", text(&extended));
