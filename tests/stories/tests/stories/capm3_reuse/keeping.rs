@@ -14,7 +14,7 @@ use super::scene::{Scene, condition, consumer, state};
 
 /// A reservation that nobody needs is kept for long enough not to meet a story.
 fn patient() -> Policy {
-    Policy { reservation_grace: Duration::from_hours(1), ..Policy::default() }
+    Policy { reservation_grace: Duration::from_secs(3600), ..Policy::default() }
 }
 
 #[tokio::test]

@@ -154,12 +154,12 @@ impl Scene {
         self.patch_status(MACHINE_DEPLOYMENT, deployment, status).await;
     }
 
-    /// A Machine of a deployment and its Metal3Machine, which is cloned from this template.
+    /// A Machine of a deployment and its `Metal3Machine`, which is cloned from this template.
     pub(super) async fn machine(&self, name: &str, deployment: &str, template: &str) {
         self.machine_with(name, deployment, template, json!({})).await;
     }
 
-    /// The same with something more in the Metal3Machine's spec.
+    /// The same with something more in the `Metal3Machine`'s spec.
     pub(super) async fn machine_with(
         &self,
         name: &str,
@@ -197,7 +197,7 @@ impl Scene {
         self.create(METAL3_MACHINE, metal).await;
     }
 
-    /// Deletes a machine as Cluster API does: the Metal3Machine first.
+    /// Deletes a machine as Cluster API does: the `Metal3Machine` first.
     pub(super) async fn remove(&self, name: &str) {
         self.delete(METAL3_MACHINE, name).await;
         self.gone(METAL3_MACHINE, name).await;
@@ -214,7 +214,7 @@ impl Scene {
             .unwrap();
     }
 
-    /// Waits until a Metal3Machine is up; returns its host.
+    /// Waits until a `Metal3Machine` is up; returns its host.
     pub(super) async fn up(&self, name: &str) -> String {
         let seen = self
             .until(name, "up", |it| {
@@ -225,7 +225,7 @@ impl Scene {
         host_of(&seen)
     }
 
-    /// Waits until a Metal3Machine is not ready for this reason.
+    /// Waits until a `Metal3Machine` is not ready for this reason.
     pub(super) async fn says(&self, name: &str, reason: &str) -> DynamicObject {
         self.until(name, reason, |it| {
             condition(it, "Ready").is_some_and(|it| it["reason"] == reason)
@@ -277,7 +277,7 @@ pub(super) fn condition<'a>(object: &'a DynamicObject, kind: &str) -> Option<&'a
     object.data["status"]["conditions"].as_array()?.iter().find(|it| it["type"] == kind)
 }
 
-/// The host that a Metal3Machine names.
+/// The host that a `Metal3Machine` names.
 pub(super) fn host_of(machine: &DynamicObject) -> String {
     let named = machine.annotations().get("metal3.io/BareMetalHost").cloned().unwrap_or_default();
     named.split_once('/').map(|(_, name)| name.to_owned()).unwrap_or_default()

@@ -182,7 +182,7 @@ fn scenario() -> Scenario {
             Box::pin(run(
                 client,
                 namespace,
-                Policy { reservation_grace: Duration::from_hours(1), ..Policy::default() },
+                Policy { reservation_grace: Duration::from_secs(3600), ..Policy::default() },
             ))
         }),
         invariants: invariants(),
