@@ -4,7 +4,7 @@
 #![allow(dead_code, reason = "each test program uses its part")]
 
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
-pub use host_discovery::inventory::Facts;
+pub(crate) use host_discovery::inventory::Facts;
 use host_discovery::inventory::Port;
 use host_discovery::machine::{Machine, Reading};
 use host_discovery::resource::Resource;
@@ -12,19 +12,19 @@ use host_discovery::{Mac, NodeId};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-pub fn node(number: u8) -> NodeId {
+pub(crate) fn node(number: u8) -> NodeId {
     NodeId::from(u128::from(number))
 }
 
-pub fn mac(number: u8, nic: u8) -> Mac {
+pub(crate) fn mac(number: u8, nic: u8) -> Mac {
     Mac::parse(&format!("52:54:00:00:{number:02x}:{nic:02x}")).unwrap()
 }
 
-pub fn port(number: u8, nic: u8) -> Port {
+pub(crate) fn port(number: u8, nic: u8) -> Port {
     Port { mac: mac(number, nic), pxe: nic == 0 }
 }
 
-pub fn facts(number: u8) -> Facts {
+pub(crate) fn facts(number: u8) -> Facts {
     Facts {
         auto_discovered: true,
         hostname: Some(format!("n{number}").into()),
@@ -36,7 +36,7 @@ pub fn facts(number: u8) -> Facts {
     }
 }
 
-pub fn machine(number: u8) -> Machine {
+pub(crate) fn machine(number: u8) -> Machine {
     Machine {
         node: node(number),
         name: None,
@@ -66,7 +66,7 @@ fn merged(mut object: Value, given: &Value, into: Option<&str>) -> Value {
     object
 }
 
-pub fn resource(name: &str, spec: &Value) -> Resource {
+pub(crate) fn resource(name: &str, spec: &Value) -> Resource {
     let object = json!({
         "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHostDiscovery",
         "metadata": {"namespace": "metal", "name": name},
@@ -77,7 +77,7 @@ pub fn resource(name: &str, spec: &Value) -> Resource {
     Resource::read(&read)
 }
 
-pub fn host(namespace: &str, name: &str, body: &Value) -> BareMetalHost {
+pub(crate) fn host(namespace: &str, name: &str, body: &Value) -> BareMetalHost {
     let object = json!({
         "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost",
         "metadata": {"namespace": namespace, "name": name},
