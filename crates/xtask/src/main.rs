@@ -30,8 +30,11 @@ enum Task {
         /// Part of a test's name.
         name: Option<String>,
     },
-    /// Starts the bench with two virtual servers and leaves it running to play with.
+    /// Starts the controllers on a local control plane with virtual servers, shows what they do, and leaves it running.
     Demo {
+        /// Only this part of the tour.
+        #[arg(long)]
+        chapter: Option<demo::Chapter>,
         /// Ends it.
         #[arg(long)]
         down: bool,
@@ -91,7 +94,7 @@ fn main() -> ExitCode {
         Task::Test { name } => test::run(name.as_deref()),
         Task::Demo { down: true, .. } => demo::down(),
         Task::Demo { serve: true, .. } => demo::serve(),
-        Task::Demo { .. } => demo::up(),
+        Task::Demo { chapter, .. } => demo::up(chapter),
         Task::Bench { controller, json, peers } => {
             measure::run(json.as_deref(), &peers, &controller)
         }

@@ -132,11 +132,7 @@ impl Rack {
         let mut command = Command::new(environment.join("bin/python"));
         command.arg(program).arg(port.to_string()).arg(count.to_string());
         let mut service = Service::start("bmcs", command, dir.path())?;
-        let http = reqwest::Client::builder()
-            .no_proxy()
-            .pool_max_idle_per_host(0)
-            .timeout(Duration::from_secs(30))
-            .build()?;
+        let http = http()?;
         let address = format!("http://127.0.0.1:{port}");
         let deadline = Instant::now() + Duration::from_secs(60);
         let listed: Listed = loop {
@@ -180,6 +176,11 @@ impl Rack {
     }
 }
 
+fn http() -> anyhow::Result<reqwest::Client> {
+    let builder = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0);
+    Ok(builder.timeout(Duration::from_secs(30)).build()?)
+}
+
 /// One machine with its BMC.
 #[derive(Clone, Debug)]
 pub struct Machine {
@@ -189,6 +190,16 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// A machine of an emulator that another process keeps, by [`Self::address`] and [`Self::system_path`].
+    ///
+    /// # Errors
+    /// When no HTTP client can be made.
+    pub fn at(address: &str, system_path: &str) -> anyhow::Result<Self> {
+        certs::install_provider();
+        let id = system_path.rsplit('/').next().unwrap_or_default().to_owned();
+        Ok(Self { address: address.to_owned(), id, http: http()? })
+    }
+
     /// The BMC's address, `http://127.0.0.1:<port>`.
     pub fn address(&self) -> &str {
         &self.address

@@ -167,6 +167,14 @@ impl Drop for Service {
     }
 }
 
+/// Whether something answers at this URL with success. No answer within two seconds is none.
+pub async fn answers(url: &str) -> bool {
+    crate::certs::install_provider();
+    let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(2)).build();
+    let Ok(client) = client else { return false };
+    client.get(url).send().await.is_ok_and(|answer| answer.status().is_success())
+}
+
 /// A port of 127.0.0.1 that nobody listens on. It is only free until somebody takes it, so take it soon.
 pub fn free_port() -> u16 {
     // Handed out once per process, so that two services started together do not get the same one.

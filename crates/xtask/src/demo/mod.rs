@@ -13,44 +13,62 @@ use bench::crds::{self, Group};
 use bench::ironic::{Ironic, Options, Release};
 use bench::steps::{step, step_async};
 use bench::{cache, go};
-use serde::{Deserialize, Serialize};
+use clap::ValueEnum;
+use serde_json::json;
 
+use self::stage::{Controller, Server, Stage};
+
+mod bmo_reboot;
+mod stage;
+mod table;
+
+const CONTROLLERS: [&str; 1] = ["bmo-reboot"];
+const SERVERS: usize = 2;
 /// How long the start may take once everything is built.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What runs, for `demo` to print and for `demo --down` to end.
-#[derive(Debug, Deserialize, Serialize)]
-struct Running {
-    pid: u32,
-    kubeconfig: PathBuf,
-    kubectl: PathBuf,
-    ironic: String,
-    servers: Vec<Server>,
+/// A part of the tour: one mission, played on the servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Chapter {
+    /// One server is held off by two clients and comes back when the second lets go.
+    BmoReboot,
 }
 
-/// A virtual server.
-#[derive(Debug, Deserialize, Serialize)]
-struct Server {
-    name: String,
-    node: String,
-    redfish: String,
-}
-
-/// Builds what is missing, starts the bench behind its own back, and says what to try.
+/// Starts the bench with the controllers unless it runs, plays one chapter or all, and says what to try.
 ///
 /// # Errors
-/// When a demo runs already, or a part does not start.
-pub(crate) fn up() -> anyhow::Result<()> {
-    if let Some(running) = running() {
-        eprintln!("The demo is running already.");
-        explain(&running);
-        return Ok(());
-    }
+/// When a part does not start, or a chapter does not come to its end.
+pub(crate) fn up(chapter: Option<Chapter>) -> anyhow::Result<()> {
+    let stage = match running() {
+        Some(stage) => stage,
+        None => start()?,
+    };
+    let chapters = chapter.as_ref().map_or(Chapter::value_variants(), std::slice::from_ref);
+    tokio::runtime::Runtime::new()?.block_on(async {
+        for chapter in chapters {
+            match chapter {
+                Chapter::BmoReboot => bmo_reboot::play(&stage).await?,
+            }
+        }
+        anyhow::Ok(())
+    })?;
+    explain(&stage);
+    Ok(())
+}
+
+fn start() -> anyhow::Result<Stage> {
     eprintln!("real parts (kept in {})", cache::root().display());
     for program in ["etcd", "kube-apiserver", "kubectl"] {
         go::program(program)?;
     }
     tokio::runtime::Runtime::new()?.block_on(bench::ironic::environment(Release::Current))?;
+    step("the controllers", || {
+        let mut build = crate::cargo();
+        build.args(["build", "--locked", "--quiet"]);
+        build.args(CONTROLLERS.iter().flat_map(|name| ["-p", name]));
+        anyhow::ensure!(build.status()?.success(), "the controllers could not be built");
+        Ok(())
+    })?;
     let log = cache::root().join("demo.log");
     let output = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
     let mut keeper = Command::new(std::env::current_exe()?)
@@ -61,11 +79,11 @@ pub(crate) fn up() -> anyhow::Result<()> {
         // Ctrl-C in this terminal is not for it.
         .process_group(0)
         .spawn()?;
-    let running = step("starting them", || {
+    step("starting them", || {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            if let Some(running) = running() {
-                return Ok(running);
+            if let Some(stage) = running() {
+                return Ok(stage);
             }
             if keeper.try_wait()?.is_some() || Instant::now() > deadline {
                 let _ = keeper.kill();
@@ -73,9 +91,7 @@ pub(crate) fn up() -> anyhow::Result<()> {
             }
             std::thread::sleep(Duration::from_millis(100));
         }
-    })?;
-    explain(&running);
-    Ok(())
+    })
 }
 
 /// Ends the demo and waits until it is gone.
@@ -120,24 +136,34 @@ pub(crate) fn serve() -> anyhow::Result<()> {
         )
         .await?;
         let ironic = step_async("Ironic", Ironic::start(Options::default())).await?;
-        let rack = step_async("two virtual servers", Rack::start(2)).await?;
+        let rack = step_async("virtual servers", Rack::start(SERVERS)).await?;
         let mut servers = Vec::new();
         for (number, machine) in rack.machines.iter().enumerate() {
             let name = format!("server-{number}");
             let node =
                 step_async(&format!("{name} in Ironic"), ironic.enroll(&name, machine)).await?;
-            servers.push(Server {
-                name,
-                node,
-                redfish: format!("{}{}", machine.address(), machine.system_path()),
-            });
+            servers.push(Server::new(name, node, machine));
         }
-        let running = Running {
+        let mut services = Vec::new();
+        let mut controllers = Vec::new();
+        let folder = std::env::current_exe()?;
+        let folder = folder.parent().context("xtask runs from no folder")?;
+        for name in CONTROLLERS {
+            let values = json!({ "ironic": { "endpoint": ironic.endpoint } });
+            let arguments = [format!("--ironic-endpoint={}", ironic.endpoint)];
+            let program = folder.join(name);
+            let starting = stage::start_controller(&plane, &program, name, &values, &arguments);
+            let (service, controller) = step_async(name, starting).await?;
+            services.push(service);
+            controllers.push(controller);
+        }
+        let running = Stage {
             pid: std::process::id(),
             kubeconfig: plane.kubeconfig("admin", &["system:masters"])?,
             kubectl: go::program("kubectl")?,
             ironic: ironic.endpoint.clone(),
             servers,
+            controllers,
         };
         // Written beside and renamed: whoever waits for the file reads it whole.
         let new = state_file().with_extension("new");
@@ -154,8 +180,8 @@ fn state_file() -> PathBuf {
 }
 
 /// The demo that runs, if one does.
-fn running() -> Option<Running> {
-    let running: Running = serde_json::from_slice(&fs::read(state_file()).ok()?).ok()?;
+fn running() -> Option<Stage> {
+    let running: Stage = serde_json::from_slice(&fs::read(state_file()).ok()?).ok()?;
     alive(running.pid).then_some(running)
 }
 
@@ -165,23 +191,21 @@ fn alive(pid: u32) -> bool {
         .is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-fn explain(running: &Running) {
-    println!("\nIt runs until `cargo xtask demo --down`.\n");
-    println!("  Kubernetes  export KUBECONFIG={}", running.kubeconfig.display());
-    println!("  kubectl     {}", running.kubectl.display());
-    println!("  Ironic      {}", running.ironic);
-    for server in &running.servers {
-        println!("  {}    node {}, BMC {}", server.name, server.node, server.redfish);
+fn explain(stage: &Stage) {
+    println!("\nEverything runs until `cargo xtask demo --down`.\n");
+    println!("  Kubernetes  export KUBECONFIG={}", stage.kubeconfig.display());
+    println!("  kubectl     {}", stage.kubectl.display());
+    println!("  Ironic      {}", stage.ironic);
+    for server in &stage.servers {
+        println!("  {}    node {}, BMC {}", server.name, server.node, server.url());
     }
+    for controller in &stage.controllers {
+        let Controller { name, address, log } = controller;
+        println!("  {name}  http://{address}/metrics, log {}", log.display());
+    }
+    let kubectl = stage.kubectl.display();
     println!("\nTry:");
-    println!("  {} get crds", running.kubectl.display());
-    println!("  curl {}/v1/nodes", running.ironic);
-    if let Some(server) = running.servers.first() {
-        println!(
-            "  curl -X PUT -H 'Content-Type: application/json' -H 'X-OpenStack-Ironic-API-Version: 1.81' \\\n    \
-             -d '{{\"target\": \"power on\"}}' {}/v1/nodes/{}/states/power",
-            running.ironic, server.node
-        );
-        println!("  curl {}", server.redfish);
-    }
+    println!("  {kubectl} get baremetalhosts --all-namespaces");
+    println!("  {kubectl} -n demo-power annotate baremetalhost server-0 reboot.metal3.io=");
+    println!("  {kubectl} -n demo-power describe baremetalhost server-0");
 }
