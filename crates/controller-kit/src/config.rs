@@ -178,12 +178,11 @@ impl Mistakes {
     }
 }
 
-/// The environment variable of a flag. Three have a name that others made known.
+/// The environment variable of a flag. Two have a name that others made known.
 fn variable(flag: &str) -> String {
     match flag {
         "--log" => "RUST_LOG".to_owned(),
         "--kubeconfig" => "KUBECONFIG".to_owned(),
-        "--ironic-endpoint" => "IRONIC_ENDPOINT".to_owned(),
         _ => format!("FERRITE_{}", flag.trim_start_matches('-').replace('-', "_").to_uppercase()),
     }
 }
