@@ -67,9 +67,16 @@ struct Operation {
     /// Size of an object that is written to, for the bare requests beside it.
     bytes: usize,
     /// Makes the objects, before the controller is started.
-    prepare: for<'a> fn(&'a Ground, u32) -> Later<'a, ()>,
-    /// Returns when all is done.
-    done: for<'a> fn(&'a Ground, u32) -> Later<'a, ()>,
+    prepare: for<'a> fn(&'a Ground, Round) -> Later<'a, ()>,
+    /// Returns when all of this round is done.
+    done: for<'a> fn(&'a Ground, Round) -> Later<'a, ()>,
+}
+
+/// One program's turn at an operation. What was made for the programs before it is still there, and done.
+#[derive(Clone, Copy)]
+struct Round {
+    number: usize,
+    count: u32,
 }
 
 /// Where it takes place.
@@ -182,11 +189,12 @@ async fn measure(
         rows.push(step_async(&what, idle(&ground, work, path, peer.clone())).await?);
     }
     let rates = api_server::measure(&ground).await?;
-    for ((work, path, peer), row) in programs.iter().zip(&mut rows) {
+    for (number, ((work, path, peer), row)) in programs.iter().zip(&mut rows).enumerate() {
         if let Some(operation) = &work.operation {
             let what =
                 format!("{}: {} {}", shown(work, peer.as_deref()), operation.count, operation.name);
-            let reached = step_async(&what, busy(&ground, work, path, peer.is_some(), operation));
+            let reached =
+                step_async(&what, busy(&ground, work, path, peer.is_some(), operation, number));
             row.operation = Some(reached.await?);
         }
     }
@@ -257,17 +265,19 @@ async fn busy(
     program: &Path,
     is_peer: bool,
     operation: &Operation,
+    number: usize,
 ) -> anyhow::Result<Reached> {
     let Operation { name, count, bytes, prepare, done } = operation;
     let bare = ground.plane.namespace("bare").await;
     load::posts(&ground.admin, &bare, *bytes, AT_ONCE, BARE_REQUESTS).await?;
     let rate = load::patches(&ground.admin, &bare, *bytes, AT_ONCE, BARE_REQUESTS).await?;
-    prepare(ground, *count).await?;
+    let round = Round { number, count: *count };
+    prepare(ground, round).await?;
     let account = account(ground, work, is_peer).await?;
     let mark = ground.audit.mark().await?;
     let running = Running::start(ground, program, &account).await?;
     let began = Instant::now();
-    done(ground, *count).await?;
+    done(ground, round).await?;
     let seconds = began.elapsed().as_secs_f64();
     let counts = ground.audit.since(mark).await?;
     let each = |requests: u64| requests as f64 / f64::from(*count);

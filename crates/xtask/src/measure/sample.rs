@@ -11,7 +11,7 @@ use kube::api::PostParams;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 
-use super::{AT_ONCE, Ground, Limits, Operation, Work};
+use super::{AT_ONCE, Ground, Limits, Operation, Round, Work};
 
 /// It lists and reads before each write, for the sake of an example: there is no share that it has to reach.
 pub(super) const WORK: Work = Work {
@@ -24,28 +24,34 @@ pub(super) const WORK: Work = Work {
         name: "guests seated",
         count: 200,
         bytes: 500,
-        prepare: |ground, count| Box::pin(prepare(ground, count)),
-        done: |ground, count| Box::pin(done(ground, count)),
+        prepare: |ground, round| Box::pin(prepare(ground, round)),
+        done: |ground, round| Box::pin(done(ground, round)),
     }),
 };
 
-async fn prepare(ground: &Ground, count: u32) -> anyhow::Result<()> {
+/// In which round a pair was made.
+const ROUND: &str = "ferrite.test/round";
+
+async fn prepare(ground: &Ground, round: Round) -> anyhow::Result<()> {
     let pair = async |_| {
         let namespace = ground.plane.namespace("pair").await;
         let api: Api<ConfigMap> = Api::namespaced(ground.admin.clone(), &namespace);
         for (name, role) in [("s", SEAT), ("g", GUEST)] {
-            let object = serde_json::json!({"metadata": {"name": name, "labels": {ROLE: role}}});
+            let object = serde_json::json!({
+                "metadata": {"name": name, "labels": {ROLE: role, ROUND: round.number.to_string()}},
+            });
             api.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
         }
         anyhow::Ok(())
     };
-    stream::iter(0..count).map(pair).buffer_unordered(AT_ONCE).try_collect().await
+    stream::iter(0..round.count).map(pair).buffer_unordered(AT_ONCE).try_collect().await
 }
 
-/// All guests that were there when it was called are seated.
-async fn done(ground: &Ground, count: u32) -> anyhow::Result<()> {
+/// All guests of the round are seated.
+async fn done(ground: &Ground, round: Round) -> anyhow::Result<()> {
     let api: Api<ConfigMap> = Api::all(ground.admin.clone());
-    let guests = watcher::Config::default().labels(&format!("{ROLE}={GUEST}"));
+    let guests =
+        watcher::Config::default().labels(&format!("{ROLE}={GUEST},{ROUND}={}", round.number));
     let waiting = async {
         let mut seated = BTreeSet::new();
         let mut seen = std::pin::pin!(watcher(api, guests).default_backoff().applied_objects());
@@ -53,7 +59,7 @@ async fn done(ground: &Ground, count: u32) -> anyhow::Result<()> {
             if guest.annotations().contains_key(RESULT) {
                 seated.extend(guest.uid());
             }
-            if seated.len() >= usize::try_from(count)? {
+            if seated.len() >= usize::try_from(round.count)? {
                 return Ok(());
             }
         }
