@@ -1,7 +1,7 @@
 //! The rules, in the order in which they apply. Pure: no client, no clock.
 //!
-//! Here are those that refuse; [`release`] has what happens to a machine that goes, [`obtain`] how a machine comes to a
-//! host, [`serve`] what is done with the host that it has, and [`collect`] when a host is kept no longer.
+//! Here are those that refuse; `release` has what happens to a machine that goes, `obtain` how a machine comes to a
+//! host, `serve` what is done with the host that it has, and `collect` when a host is kept no longer.
 
 mod collect;
 mod obtain;
