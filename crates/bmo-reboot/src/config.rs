@@ -5,9 +5,9 @@ use std::time::Duration;
 use api_types::extensions;
 use api_types::metal3::BareMetalHost;
 use api_types::names::capi::WATCH_FILTER;
-use clap::Args;
+use clap::{Args, Parser};
 use controller_kit::check::{Check, Row};
-use controller_kit::config::{Command, Config, Mistakes};
+use controller_kit::config::{Command, Config, Mistakes, Settings as Common};
 use controller_kit::crd::{Field, Needed};
 use controller_kit::run::Needs;
 use kube::core::{Expression, Selector, SelectorExt as _};
@@ -18,9 +18,27 @@ const SELECTOR_VARIABLE: &str = "FERRITE_HOST_SELECTOR";
 const SELECTOR_HELP: &str = "Labels of the hosts whose power is ours; given as empty (--host-selector=): all hosts \
     [env: FERRITE_HOST_SELECTOR, where empty counts as not given] [default: ferrite.metal3.io/power=managed]";
 
-/// Flags of this controller. All values are text, so that every mistake is reported at once.
+/// Switches hosts off and on: spec.online and reboot requests of many clients, through Ironic
+#[derive(Debug, Parser)]
+#[command(name = NAME, version)]
+pub struct Cli {
+    /// What all controllers share.
+    #[command(flatten)]
+    pub common: Common,
+    /// What is this controller's own.
+    #[command(flatten)]
+    pub own: Settings,
+    /// What to do; without a word it runs.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// This controller's own flags, as text: [`Settings::check`] reads them, so that all mistakes are told at once.
 #[derive(Args, Clone, Debug)]
-pub struct Options {
+// The common ones are a group of the same name already.
+#[group(id = "bmo-reboot")]
+#[command(next_help_heading = "Options of bmo-reboot")]
+pub struct Settings {
     /// Labels of the hosts whose power is ours
     #[arg(long, global = true, help = SELECTOR_HELP)]
     pub host_selector: Option<String>,
@@ -111,7 +129,7 @@ impl Policy {
     }
 }
 
-impl Options {
+impl Settings {
     /// Reads all values; what is wrong goes to `mistakes`.
     pub fn check(&self, config: &Config, mistakes: &mut Mistakes) -> Policy {
         let default = Policy::default();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use api_types::metal3::{BareMetalHost, CachedHost};
-use controller_kit::{Kit, backoff, run, watch};
+use controller_kit::{Kit, backoff, watch};
 use futures_util::StreamExt as _;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -115,7 +115,7 @@ impl Context {
 }
 
 /// Runs the controller until the process ends.
-pub async fn work(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result<(), String> {
+pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result<(), String> {
     let client = ironic::Client::new(settings).map_err(|error| error.to_string())?;
     // All hosts, also those that are nobody's: a host that is taken away from us has to be given back.
     let watched = watch::namespaced::<CachedHost>(&kit, &watcher::Config::default());
@@ -141,7 +141,14 @@ pub async fn work(kit: Kit, policy: Policy, settings: ironic::Settings) -> Resul
         triggered.recv().await.map(|host| (host, triggered))
     });
     let controller = Controller::for_stream(changes, watched.store).reconcile_on(triggered);
-    let driving = run::drive(&kit, controller, context.clone(), DEADLINE, reconcile, Error::class);
+    let driving = controller_kit::run::drive(
+        &kit,
+        controller,
+        context.clone(),
+        DEADLINE,
+        reconcile,
+        Error::class,
+    );
     tokio::select! {
         () = driving => {}
         never = poll::poll(&context) => match never {},

@@ -1,7 +1,6 @@
 //! What the reference says of each controller comes from its code: a new controller is a new entry here.
 
-use clap::{Args, CommandFactory, Subcommand};
-use controller_kit::config as kit;
+use clap::CommandFactory;
 use kube::runtime::reflector;
 use prometheus::Registry;
 
@@ -19,11 +18,7 @@ pub(crate) struct Controller {
 pub(crate) const ALL: &[Controller] = &[
     Controller {
         name: "bmo-reboot",
-        command: || {
-            let own = bmo_reboot::config::Options::augment_args(clap::Command::new("bmo-reboot"));
-            kit::Command::augment_subcommands(kit::Settings::augment_args(own))
-                .about("Switches hosts off and on: spec.online and reboot requests of many clients")
-        },
+        command: bmo_reboot::config::Cli::command,
         metrics: |registry| {
             let (hosts, _) = reflector::store();
             bmo_reboot::metrics::Metrics::new(registry, hosts).map(drop)

@@ -105,7 +105,7 @@ pub(crate) async fn run(client: Client, namespace: String, policy: Policy, endpo
     };
     let metrics = Metrics::new(config.controller).unwrap();
     let kit = Kit::new(config, client, metrics, Shutdown::default());
-    bmo_reboot::controller::work(kit, policy, settings(&endpoint)).await.unwrap();
+    bmo_reboot::controller::run(kit, policy, settings(&endpoint)).await.unwrap();
 }
 
 fn settings(endpoint: &str) -> ::ironic::Settings {
