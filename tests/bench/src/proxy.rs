@@ -77,8 +77,8 @@ pub struct Recorded {
     pub status: Option<StatusCode>,
     /// The status that Ironic gave, `None` where it was not asked or has not answered.
     pub upstream: Option<StatusCode>,
-    /// Size of its body.
-    pub request_bytes: usize,
+    /// Its body, empty while it was not forwarded.
+    pub body: Bytes,
     /// Size of the answer's body.
     pub response_bytes: usize,
     /// When it arrived.
@@ -218,6 +218,24 @@ impl Proxy {
         book.requests.iter().filter(|r| wanted(r)).count()
     }
 
+    /// The power states that Ironic agreed to bring this node to, in order, repetitions left out.
+    pub fn powered(&self, node: &str) -> Vec<String> {
+        let path = format!("/v1/nodes/{node}/states/power");
+        let book = self.shared.book();
+        let agreed = book.requests.iter().filter(|r| {
+            r.method == Method::PUT
+                && r.path == path
+                && r.upstream.is_some_and(|status| status.is_success())
+        });
+        let targets = agreed.filter_map(|r| {
+            let body: serde_json::Value = serde_json::from_slice(&r.body).ok()?;
+            body["target"].as_str().map(ToOwned::to_owned)
+        });
+        let mut targets: Vec<_> = targets.collect();
+        targets.dedup();
+        targets
+    }
+
     /// The most connections that were open at the same time.
     pub fn most_connections(&self) -> usize {
         self.shared.most_connections.load(Ordering::SeqCst)
@@ -293,7 +311,7 @@ fn judge(book: &mut Book, method: &Method, path: &str) -> (usize, Verdict) {
         path: path.to_owned(),
         status: None,
         upstream: None,
-        request_bytes: 0,
+        body: Bytes::new(),
         response_bytes: 0,
         at: Instant::now(),
         took: None,
@@ -388,7 +406,7 @@ async fn forward(
 ) -> anyhow::Result<Response<Bytes>> {
     let (head, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();
-    shared.book().requests[number].request_bytes = body.len();
+    shared.book().requests[number].body = body.clone();
     let mut headers = head.headers;
     for hop in [HOST, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING] {
         headers.remove(hop);
