@@ -57,6 +57,9 @@ enum Task {
         /// lease (`FERRITE_LEASE_NAMESPACE`); a script of two lines can turn that into flags.
         #[arg(long = "peer", value_name = "CONTROLLER=PATH")]
         peers: Vec<String>,
+        /// How many hosts a large installation has. Making them is most of the time that this takes.
+        #[arg(long, default_value = "10000")]
+        hosts: u32,
     },
     /// Explores the worlds of a controller's model that are too large for a test.
     Model {
@@ -95,8 +98,8 @@ fn main() -> ExitCode {
         Task::Demo { down: true, .. } => demo::down(),
         Task::Demo { serve: true, .. } => demo::serve(),
         Task::Demo { chapter, .. } => demo::up(chapter),
-        Task::Bench { controller, json, peers } => {
-            measure::run(json.as_deref(), &peers, &controller)
+        Task::Bench { controller, json, peers, hosts } => {
+            measure::run(json.as_deref(), &peers, &controller, hosts)
         }
         Task::Model { name, world, states, depth, seconds } => {
             let time = std::time::Duration::from_secs(seconds);

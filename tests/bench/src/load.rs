@@ -134,12 +134,13 @@ where
 }
 
 /// The time that `percent` of the requests stayed within; the list is sorted.
-fn quantile(took: &[Duration], percent: usize) -> Duration {
+pub fn quantile(took: &[Duration], percent: usize) -> Duration {
     let rank = (took.len() * percent).div_ceil(100).saturating_sub(1);
     took.get(rank).copied().unwrap_or_default()
 }
 
-fn millis(time: Duration) -> f64 {
+/// In milliseconds.
+pub fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }
 

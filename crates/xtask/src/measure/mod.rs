@@ -4,6 +4,9 @@
 //! A controller adds one file with its [`Work`], and one line to [`WORKS`].
 
 mod api_server;
+mod bmo_reboot;
+mod capm3_reuse;
+mod fleet;
 mod minimal;
 mod program;
 mod sample;
@@ -17,14 +20,16 @@ use anyhow::{Context, bail, ensure};
 use bench::audit::Audit;
 use bench::chart;
 use bench::control_plane::ControlPlane;
-use bench::load::{self, Rate};
+use bench::load::Rate;
+use bench::proxy::Proxy;
 use bench::steps::{step, step_async};
 use serde::Serialize;
+use tokio::sync::OnceCell;
 
 use program::{Account, Running};
 
 /// What is measured, one line for each controller.
-const WORKS: &[Work] = &[minimal::WORK, sample::WORK];
+const WORKS: &[Work] = &[minimal::WORK, sample::WORK, bmo_reboot::WORK, capm3_reuse::WORK];
 
 /// How often a start is measured.
 const STARTS: usize = 5;
@@ -32,10 +37,15 @@ const STARTS: usize = 5;
 const REST: Duration = Duration::from_secs(10);
 /// Requests at a time: the controllers' own default.
 const AT_ONCE: usize = 32;
-const BARE_REQUESTS: u64 = 1_000;
 
 /// Something that a step of the work does, some time.
 type Later<'a, T> = Pin<Box<dyn Future<Output = anyhow::Result<T>> + Send + 'a>>;
+
+/// What a program is told beside what all are told, as environment.
+type Environment = Vec<(&'static str, String)>;
+
+/// Measures what only one controller is asked for.
+type Further = for<'a> fn(&'a Ground, &'a Program<'a>) -> Later<'a, Vec<Figure>>;
 
 /// What is measured of one controller.
 struct Work {
@@ -46,8 +56,50 @@ struct Work {
     program: &'static str,
     /// Folder of its chart, whose account it runs under; without one it runs as admin.
     chart: Option<&'static str>,
+    /// What the chart must be told, as JSON.
+    values: &'static str,
+    /// Makes what it needs to be ready, and gives what names it.
+    neighbours: for<'a> fn(&'a Ground) -> Later<'a, Environment>,
     limits: Limits,
     operation: Option<Operation>,
+    /// What nobody else is asked for.
+    further: Option<Further>,
+}
+
+/// Nothing is needed.
+fn none(_: &Ground) -> Later<'_, Environment> {
+    Box::pin(async { Ok(Environment::new()) })
+}
+
+/// A program that is put to a controller's work.
+struct Program<'a> {
+    work: &'a Work,
+    path: PathBuf,
+    /// It is not the project's own.
+    is_peer: bool,
+    environment: Environment,
+}
+
+impl Program<'_> {
+    fn peer(&self) -> Option<PathBuf> {
+        self.is_peer.then(|| self.path.clone())
+    }
+
+    fn shown(&self) -> String {
+        let name = self.work.controller.to_owned();
+        self.peer().map_or(name, |path| {
+            let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            format!("{} ({file})", self.work.controller)
+        })
+    }
+}
+
+/// One measured figure.
+#[derive(Debug, Serialize)]
+struct Figure {
+    what: String,
+    value: f64,
+    at_most: Option<f64>,
 }
 
 /// What must not be exceeded.
@@ -63,9 +115,10 @@ struct Limits {
 struct Operation {
     /// In a few words.
     name: &'static str,
-    count: u32,
-    /// Size of an object that is written to, for the bare requests beside it.
-    bytes: usize,
+    /// How many times in an installation of so many hosts.
+    count: fn(u32) -> u32,
+    /// How many such writes a second the server takes when nobody thinks about them, 32 at a time.
+    bare: for<'a> fn(&'a Ground, Round) -> Later<'a, f64>,
     /// Makes the objects, before the controller is started.
     prepare: for<'a> fn(&'a Ground, Round) -> Later<'a, ()>,
     /// Returns when all of this round is done.
@@ -84,6 +137,10 @@ struct Ground {
     plane: ControlPlane,
     admin: kube::Client,
     audit: Audit,
+    /// How large a large installation is.
+    hosts: u32,
+    fleet: OnceCell<()>,
+    ironic: OnceCell<Proxy>,
 }
 
 /// What was measured of one program.
@@ -101,6 +158,7 @@ struct Row {
     writes_at_rest: u64,
     requests_at_rest: u64,
     operation: Option<Reached>,
+    figures: Vec<Figure>,
 }
 
 /// What an operation reached.
@@ -111,7 +169,7 @@ struct Reached {
     per_second: f64,
     writes_each: f64,
     requests_each: f64,
-    bare_patches_per_second: f64,
+    bare_writes_per_second: f64,
     /// Writes per second, as a share of the bare ones.
     share: f64,
     resident_megabytes: f64,
@@ -122,7 +180,12 @@ struct Reached {
 ///
 /// # Errors
 /// When the bench cannot be started, the API server refuses a request, or a controller exceeds a limit.
-pub(crate) fn run(json: Option<&Path>, peers: &[String], only: &str) -> anyhow::Result<()> {
+pub(crate) fn run(
+    json: Option<&Path>,
+    peers: &[String],
+    only: &str,
+    hosts: u32,
+) -> anyhow::Result<()> {
     let works: Vec<&Work> = WORKS.iter().filter(|it| it.controller.contains(only)).collect();
     ensure!(!works.is_empty(), "no controller's name contains {only:?}");
     let peers = peers.iter().map(|text| peer(text, &works)).collect::<anyhow::Result<Vec<_>>>()?;
@@ -136,7 +199,7 @@ pub(crate) fn run(json: Option<&Path>, peers: &[String], only: &str) -> anyhow::
     let folder =
         step("static release builds (minutes, the first time)", || program::build(&builds))?;
     let (rates, rows) =
-        tokio::runtime::Runtime::new()?.block_on(measure(&works, &folder, &peers))?;
+        tokio::runtime::Runtime::new()?.block_on(measure(&works, &folder, &peers, hosts))?;
     table::rates(&rates);
     table::rows(&rows);
     if let Some(path) = json {
@@ -170,51 +233,50 @@ async fn measure(
     works: &[&Work],
     folder: &Path,
     peers: &[(&Work, PathBuf)],
+    hosts: u32,
 ) -> anyhow::Result<(Vec<Rate>, Vec<Row>)> {
     let plane = step_async("an API server of its own", ControlPlane::start("load")).await?;
     let admin = plane.admin().await;
     let audit = Audit::new(plane.audit_log(), admin.clone());
-    let ground = Ground { plane, admin, audit };
-    let own = works.iter().map(|work| (*work, folder.join(work.program), None));
-    let others = peers.iter().map(|(work, path)| (*work, path.clone(), Some(path.clone())));
-    let programs: Vec<_> = own.chain(others).collect();
+    let (fleet, ironic) = (OnceCell::new(), OnceCell::new());
+    let ground = Ground { plane, admin, audit, hosts, fleet, ironic };
+    let own = works.iter().map(|work| (*work, folder.join(work.program), false));
+    let others = peers.iter().map(|(work, path)| (*work, path.clone(), true));
+    let mut programs = Vec::new();
     // While the server is empty: what others have left there would be in a cache.
     let mut rows = Vec::new();
-    for (work, path, peer) in &programs {
-        let what = format!(
-            "{}: starts, memory, {} s at rest",
-            shown(work, peer.as_deref()),
-            REST.as_secs()
-        );
-        rows.push(step_async(&what, idle(&ground, work, path, peer.clone())).await?);
+    for (work, path, is_peer) in own.chain(others) {
+        let environment = (work.neighbours)(&ground).await?;
+        let program = Program { work, path, is_peer, environment };
+        let what = format!("{}: starts, memory, {} s at rest", program.shown(), REST.as_secs());
+        rows.push(step_async(&what, idle(&ground, &program)).await?);
+        programs.push(program);
     }
     let rates = api_server::measure(&ground).await?;
-    for (number, ((work, path, peer), row)) in programs.iter().zip(&mut rows).enumerate() {
-        if let Some(operation) = &work.operation {
-            let what =
-                format!("{}: {} {}", shown(work, peer.as_deref()), operation.count, operation.name);
-            let reached =
-                step_async(&what, busy(&ground, work, path, peer.is_some(), operation, number));
+    for (number, (program, row)) in programs.iter().zip(&mut rows).enumerate() {
+        if let Some(operation) = &program.work.operation {
+            let round = Round { number, count: (operation.count)(hosts) };
+            let what = format!("{}: {} {}", program.shown(), round.count, operation.name);
+            let reached = step_async(&what, busy(&ground, program, operation, round));
             row.operation = Some(reached.await?);
+        }
+        if let Some(further) = program.work.further {
+            let what = format!("{}: its own figures", program.shown());
+            row.figures = step_async(&what, further(&ground, program)).await?;
         }
     }
     Ok((rates, rows))
 }
 
-fn shown(work: &Work, peer: Option<&Path>) -> String {
-    peer.map_or(work.controller.to_owned(), |path| {
-        format!("{} ({})", work.controller, path.file_name().unwrap_or_default().to_string_lossy())
-    })
-}
-
 /// Under the account of its chart; a peer's rights are its own business.
-async fn account(ground: &Ground, work: &Work, is_peer: bool) -> anyhow::Result<Account> {
+async fn account(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Account> {
     let namespace = ground.plane.namespace("bench").await;
-    let Some(chart) = work.chart.filter(|_| !is_peer) else {
+    let Some(chart) = program.work.chart.filter(|_| !program.is_peer) else {
         let kubeconfig = ground.plane.kubeconfig(&namespace, &["system:masters"])?;
         return Ok(Account { user: namespace.clone(), namespace, kubeconfig });
     };
-    let objects = chart::render(&chart::dir(chart), chart, &namespace, &serde_json::json!({}))?;
+    let values = serde_json::from_str(program.work.values)?;
+    let objects = chart::render(&chart::dir(chart), chart, &namespace, &values)?;
     chart::install_permissions(&ground.admin, &objects, &namespace).await?;
     let name = chart::find(&objects, "ServiceAccount")?["metadata"]["name"].as_str();
     let name = name.context("the account has a name")?;
@@ -222,13 +284,8 @@ async fn account(ground: &Ground, work: &Work, is_peer: bool) -> anyhow::Result<
     Ok(Account { user: format!("system:serviceaccount:{namespace}:{name}"), namespace, kubeconfig })
 }
 
-async fn idle(
-    ground: &Ground,
-    work: &Work,
-    program: &Path,
-    peer: Option<PathBuf>,
-) -> anyhow::Result<Row> {
-    let account = account(ground, work, peer.is_some()).await?;
+async fn idle(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Row> {
+    let account = account(ground, program).await?;
     let mut ready = Vec::new();
     for _ in 1..STARTS {
         let running = Running::start(ground, program, &account).await?;
@@ -246,53 +303,54 @@ async fn idle(
     let renewals = counts.of(&account.user, "patch", "leases")
         + counts.of(&account.user, "update", "leases")
         + counts.of(&account.user, "get", "leases");
-    Ok(Row {
-        controller: work.controller.to_owned(),
-        peer,
-        megabytes: program::megabytes(std::fs::metadata(program)?.len()),
+    let row = Row {
+        controller: program.work.controller.to_owned(),
+        peer: program.peer(),
+        megabytes: program::megabytes(std::fs::metadata(&program.path)?.len()),
         ready_ms: ready[ready.len() / 2],
         slowest_ready_ms: ready[ready.len() - 1],
         resident_megabytes: running.resident_megabytes()?,
         writes_at_rest: counts.writes(&account.user, &["leases"]),
         requests_at_rest: counts.requests(&account.user) - renewals,
         operation: None,
-    })
+        figures: Vec::new(),
+    };
+    running.stop().await?;
+    Ok(row)
 }
 
 async fn busy(
     ground: &Ground,
-    work: &Work,
-    program: &Path,
-    is_peer: bool,
+    program: &Program<'_>,
     operation: &Operation,
-    number: usize,
+    round: Round,
 ) -> anyhow::Result<Reached> {
-    let Operation { name, count, bytes, prepare, done } = operation;
-    let bare = ground.plane.namespace("bare").await;
-    load::posts(&ground.admin, &bare, *bytes, AT_ONCE, BARE_REQUESTS).await?;
-    let rate = load::patches(&ground.admin, &bare, *bytes, AT_ONCE, BARE_REQUESTS).await?;
-    let round = Round { number, count: *count };
+    let Operation { name, bare, prepare, done, .. } = operation;
+    let rate = bare(ground, round).await?;
     prepare(ground, round).await?;
-    let account = account(ground, work, is_peer).await?;
+    let account = account(ground, program).await?;
     let mark = ground.audit.mark().await?;
-    let running = Running::start(ground, program, &account).await?;
+    // Its start is part of the time: it does not wait with the work until somebody sees that it is ready.
     let began = Instant::now();
+    let running = Running::start(ground, program, &account).await?;
     done(ground, round).await?;
     let seconds = began.elapsed().as_secs_f64();
     let counts = ground.audit.since(mark).await?;
-    let each = |requests: u64| requests as f64 / f64::from(*count);
+    let each = |requests: u64| requests as f64 / f64::from(round.count);
     let writes_each = each(counts.writes(&account.user, &["leases"]));
-    let per_second = f64::from(*count) / seconds;
-    Ok(Reached {
+    let per_second = f64::from(round.count) / seconds;
+    let reached = Reached {
         name: (*name).to_owned(),
-        count: *count,
+        count: round.count,
         per_second,
         writes_each,
         requests_each: each(counts.requests(&account.user)),
-        bare_patches_per_second: rate.per_second,
-        share: per_second * writes_each / rate.per_second,
+        bare_writes_per_second: rate,
+        share: per_second * writes_each / rate,
         resident_megabytes: running.resident_megabytes()?,
-    })
+    };
+    running.stop().await?;
+    Ok(reached)
 }
 
 /// One line for each limit that one of our own does not keep.
@@ -312,6 +370,11 @@ fn exceeded(works: &[&Work], rows: &[Row]) -> Vec<String> {
         hold("milliseconds to ready", row.ready_ms, ready_ms);
         hold("megabytes resident", row.resident_megabytes, resident_megabytes);
         hold("writes at rest", row.writes_at_rest as f64, 0.0);
+        for figure in &row.figures {
+            if let Some(limit) = figure.at_most {
+                hold(&figure.what, figure.value, limit);
+            }
+        }
         if let Some(reached) = row.operation.as_ref().filter(|reached| reached.share < share) {
             lines.push(format!(
                 "{}: {:.0} % of what the API server takes, at least {:.0} %",
@@ -339,6 +402,7 @@ mod tests {
             writes_at_rest,
             requests_at_rest: 0,
             operation: None,
+            figures: Vec::new(),
         }
     }
 

@@ -3,14 +3,14 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use bench::process::{Service, free_port};
 
-use super::Ground;
+use super::{Ground, Program};
 use crate::cargo;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -56,15 +56,16 @@ impl Running {
     /// script of two lines can tell it to a foreign controller in that one's own words.
     pub(super) async fn start(
         ground: &Ground,
-        program: &Path,
+        program: &Program<'_>,
         account: &Account,
     ) -> anyhow::Result<Self> {
         let address = format!("127.0.0.1:{}", free_port());
-        let mut command = Command::new(program);
+        let mut command = Command::new(&program.path);
         command
             .env("FERRITE_LISTEN", &address)
             .env("FERRITE_LEASE_NAMESPACE", &account.namespace)
-            .env("KUBECONFIG", &account.kubeconfig);
+            .env("KUBECONFIG", &account.kubeconfig)
+            .envs(program.environment.iter().map(|(name, value)| (name, value)));
         let name = format!("measured-{address}").replace(':', "-");
         let folder = ground.plane.dir().to_owned();
         let starting = tokio::task::spawn_blocking(move || {
@@ -79,7 +80,7 @@ impl Running {
             let ready_ms = began.elapsed().as_secs_f64() * 1000.0;
             Ok(Self { ready_ms, address, service })
         });
-        starting.await?.with_context(|| format!("cannot measure {}", program.display()))
+        starting.await?.with_context(|| format!("cannot measure {}", program.path.display()))
     }
 
     /// Ends it as a cluster would, so that it gives its lease back.

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use ::sample::{GUEST, RESULT, ROLE, SEAT};
 use anyhow::{Context, bail};
+use bench::load;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::PostParams;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 
-use super::{AT_ONCE, Ground, Limits, Operation, Round, Work};
+use super::{AT_ONCE, Ground, Limits, Operation, Round, Work, none};
 
 /// It lists and reads before each write, for the sake of an example: there is no share that it has to reach.
 pub(super) const WORK: Work = Work {
@@ -19,15 +20,28 @@ pub(super) const WORK: Work = Work {
     build: &["--package=sample", "--bin=sample"],
     program: "sample",
     chart: Some("sample"),
+    values: "{}",
+    neighbours: none,
     limits: Limits { megabytes: 15.0, ready_ms: 300.0, resident_megabytes: 15.0, share: 0.0 },
     operation: Some(Operation {
         name: "guests seated",
-        count: 200,
-        bytes: 500,
+        count: |_| 200,
+        bare: |ground, _| Box::pin(bare(ground)),
         prepare: |ground, round| Box::pin(prepare(ground, round)),
         done: |ground, round| Box::pin(done(ground, round)),
     }),
+    further: None,
 };
+
+const BARE_REQUESTS: u64 = 1_000;
+
+/// Small objects of the kind that it writes to.
+async fn bare(ground: &Ground) -> anyhow::Result<f64> {
+    let namespace = ground.plane.namespace("bare").await;
+    load::posts(&ground.admin, &namespace, 500, AT_ONCE, BARE_REQUESTS).await?;
+    let rate = load::patches(&ground.admin, &namespace, 500, AT_ONCE, BARE_REQUESTS).await?;
+    Ok(rate.per_second)
+}
 
 /// In which round a pair was made.
 const ROUND: &str = "ferrite.test/round";

@@ -34,33 +34,51 @@ pub(super) fn rows(rows: &[Row]) {
             row.requests_at_rest
         );
     }
+    operations(rows);
+    figures(rows);
+}
+
+fn operations(rows: &[Row]) {
     if rows.iter().all(|row| row.operation.is_none()) {
         return;
     }
     println!(
-        "\n{:<28} {:<22} {:>10} {:>12} {:>14} {:>11} {:>7} {:>8}",
+        "\n{:<28} {:<30} {:>10} {:>12} {:>14} {:>11} {:>7} {:>8}",
         "controller",
         "operation",
         "per second",
         "writes each",
         "requests each",
-        "bare PATCH",
+        "bare",
         "share",
         "busy MB"
     );
     for row in rows {
         let Some(reached) = &row.operation else { continue };
         println!(
-            "{:<28} {:<22} {:>10.1} {:>12.2} {:>14.2} {:>9.0}/s {:>6.0}% {:>8.1}",
+            "{:<28} {:<30} {:>10.1} {:>12.2} {:>14.2} {:>9.0}/s {:>6.0}% {:>8.1}",
             name(row),
             format!("{} {}", reached.count, reached.name),
             reached.per_second,
             reached.writes_each,
             reached.requests_each,
-            reached.bare_patches_per_second,
+            reached.bare_writes_per_second,
             reached.share * 100.0,
             reached.resident_megabytes
         );
+    }
+}
+
+fn figures(rows: &[Row]) {
+    if rows.iter().all(|row| row.figures.is_empty()) {
+        return;
+    }
+    println!("\n{:<28} {:<62} {:>9} {:>9}", "controller", "figure", "measured", "at most");
+    for row in rows {
+        for figure in &row.figures {
+            let limit = figure.at_most.map_or_else(String::new, |it| format!("{it:.2}"));
+            println!("{:<28} {:<62} {:>9.2} {:>9}", name(row), figure.what, figure.value, limit);
+        }
     }
 }
 

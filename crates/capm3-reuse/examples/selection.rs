@@ -1,0 +1,48 @@
+//! Prints how many microseconds it takes to choose a host among so many: `selection 10000`.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use api_types::metal3::CachedHost;
+use capm3_reuse::index::{Index, Wish};
+use capm3_reuse::selector::Selector;
+use k8s_openapi::jiff::Timestamp;
+
+const RACKS: usize = 10;
+/// Enough that one slow moment of the machine does not count.
+const CHOICES: usize = 20_000;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let hosts: usize = std::env::args().nth(1).ok_or("usage: selection <hosts>")?.parse()?;
+    let now = Instant::now();
+    let mut index = Index::default();
+    for number in 0..hosts {
+        let name = format!("host-{number}");
+        let host: CachedHost = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": name, "namespace": "fleet", "labels": {"rack": format!("r{}", number % RACKS)}},
+            "spec": {"online": false},
+            "status": {"provisioning": {"state": "available"}, "operationalStatus": "OK"},
+        }))?;
+        index.update("fleet", &name, Some(Arc::new(host)), now);
+    }
+    let mut found = 0;
+    let began = Instant::now();
+    for number in 0..CHOICES {
+        let mut selector = Selector::default();
+        selector.equals.insert("rack".to_owned(), format!("r{}", number % RACKS));
+        let wish = Wish {
+            namespace: "fleet".to_owned(),
+            machine: "machine".to_owned(),
+            selector,
+            ..Wish::default()
+        };
+        found += usize::from(index.choose(&wish, number as u64, now).free.is_some());
+        index.settle("fleet", "machine", Timestamp::UNIX_EPOCH, None, now);
+    }
+    let micros = began.elapsed().as_secs_f64() * 1e6 / CHOICES as f64;
+    if found < CHOICES {
+        return Err("not every machine found a host".into());
+    }
+    println!("{micros}");
+    Ok(())
+}

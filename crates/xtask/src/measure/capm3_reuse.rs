@@ -1,0 +1,274 @@
+//! capm3-reuse: machines that come all at once to a large installation, and hosts that become free one by one.
+
+use std::path::Path;
+use std::pin::pin;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use bench::cluster_api::objects::{CLUSTER, Kind, MACHINE, METAL3_MACHINE, VERSION};
+use bench::{bmo, cluster_api, crds, load};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+
+use super::fleet::{self, NAMESPACE, RACKS, fleet};
+use super::program::Running;
+use super::{
+    AT_ONCE, Environment, Figure, Ground, Limits, Operation, Program, Round, Work, account,
+};
+
+pub(super) const WORK: Work = Work {
+    controller: "capm3-reuse",
+    build: &["--package=capm3-reuse", "--bin=capm3-reuse", "--example=selection"],
+    program: "capm3-reuse",
+    chart: Some("capm3-reuse"),
+    values: "{}",
+    neighbours: |ground| Box::pin(neighbours(ground)),
+    limits: Limits { megabytes: 15.0, ready_ms: 300.0, resident_megabytes: 15.0, share: 0.8 },
+    operation: Some(Operation {
+        name: "machines given a host",
+        count: |hosts| hosts / 10,
+        bare: |ground, round| Box::pin(bare(ground, round)),
+        prepare: |ground, round| Box::pin(prepare(ground, round)),
+        done: |ground, round| Box::pin(done(ground, round)),
+    }),
+    further: Some(|ground, program| Box::pin(further(ground, program))),
+};
+
+const CLUSTER_NAME: &str = "metal";
+/// In which round a machine was made.
+const ROUND: &str = "ferrite.test/round";
+/// Hosts that become free one after the other.
+const FREED: u32 = 100;
+
+async fn neighbours(ground: &Ground) -> anyhow::Result<Environment> {
+    crds::install(&ground.admin, &[crds::Group::Metal3, crds::Group::Capm3]).await?;
+    cluster_api::install_crds(&ground.admin).await?;
+    Ok(Environment::new())
+}
+
+/// What a machine needs, written by somebody who need not think: the host once and the machine twice.
+async fn bare(ground: &Ground, round: Round) -> anyhow::Result<f64> {
+    fleet(ground).await?;
+    let machines = format!("bare-{}", round.number);
+    fleet::namespace(ground, &machines).await?;
+    let count = round.count.min(300);
+    let machine = async |n: u32| {
+        let name = format!("m-{n}");
+        let object = METAL3_MACHINE.object(&name, &metal3_machine(None));
+        METAL3_MACHINE.create(&ground.admin, &machines, object).await.map(drop)
+    };
+    stream::iter(0..count).map(machine).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+    let hosts = bmo::api(&ground.admin, NAMESPACE);
+    let machines = METAL3_MACHINE.api(&ground.admin, &machines);
+    let began = Instant::now();
+    let writes = async |n: u32| {
+        let patch = |turn: u32| {
+            Patch::Merge(
+                json!({ "metadata": { "annotations": { "ferrite.test/turn": format!("{n}-{turn}") } } }),
+            )
+        };
+        // The last ones of the fleet, which the machines hardly come to.
+        let host = format!("host-{}", ground.hosts - 1 - n);
+        hosts.patch(&host, &PatchParams::default(), &patch(0)).await?;
+        for turn in [1, 2] {
+            machines.patch(&format!("m-{n}"), &PatchParams::default(), &patch(turn)).await?;
+        }
+        anyhow::Ok(())
+    };
+    stream::iter(0..count).map(writes).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+    Ok(f64::from(3 * count) / began.elapsed().as_secs_f64())
+}
+
+fn metal3_machine(rack: Option<u32>) -> Value {
+    let mut spec = json!({ "image": {
+        "url": "http://127.0.0.1/image.qcow2",
+        "checksum": "http://127.0.0.1/image.qcow2.sha256sum",
+        "checksumType": "sha256",
+        "diskFormat": "qcow2",
+    } });
+    if let Some(rack) = rack {
+        spec["hostSelector"] = json!({ "matchLabels": { "rack": format!("r{rack}") } });
+    }
+    spec
+}
+
+/// A cluster whose infrastructure is ready, and the bootstrap data of its machines.
+async fn cluster(ground: &Ground, namespace: &str) -> anyhow::Result<()> {
+    fleet::namespace(ground, namespace).await?;
+    let object = cluster_api::objects::cluster(CLUSTER_NAME, "127.0.0.1", 6443, false);
+    if let Err(error) = CLUSTER.create(&ground.admin, namespace, object).await {
+        let exists = matches!(
+            error.downcast_ref::<kube::Error>(),
+            Some(kube::Error::Api(status)) if status.is_already_exists()
+        );
+        return if exists { Ok(()) } else { Err(error) };
+    }
+    let ready =
+        Patch::Merge(json!({"status": {"initialization": {"infrastructureProvisioned": true}}}));
+    let api = CLUSTER.api(&ground.admin, namespace);
+    api.patch_status(CLUSTER_NAME, &PatchParams::default(), &ready).await?;
+    let secret = json!({ "metadata": { "name": "boot" }, "stringData": { "value": "x" } });
+    let secrets: Api<Secret> = Api::namespaced(ground.admin.clone(), namespace);
+    secrets.create(&PostParams::default(), &serde_json::from_value(secret)?).await?;
+    Ok(())
+}
+
+/// A Machine and its `Metal3Machine`.
+async fn machine(
+    ground: &Ground,
+    namespace: &str,
+    name: &str,
+    round: &str,
+    rack: Option<u32>,
+) -> anyhow::Result<()> {
+    let labels = json!({ "cluster.x-k8s.io/cluster-name": CLUSTER_NAME, ROUND: round });
+    let labelled = |kind: Kind, spec: &Value| {
+        let mut object = kind.object(name, spec);
+        object["metadata"]["labels"] = labels.clone();
+        object
+    };
+    let spec = json!({
+        "clusterName": CLUSTER_NAME,
+        "version": VERSION,
+        "bootstrap": { "dataSecretName": "boot" },
+        "infrastructureRef": METAL3_MACHINE.reference(name),
+    });
+    let made = MACHINE.create(&ground.admin, namespace, labelled(MACHINE, &spec)).await?;
+    let mut metal = labelled(METAL3_MACHINE, &metal3_machine(rack));
+    metal["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": MACHINE.api_version, "kind": MACHINE.kind, "name": name, "uid": made.uid(), "controller": true,
+    }]);
+    METAL3_MACHINE.create(&ground.admin, namespace, metal).await.map(drop)
+}
+
+async fn prepare(ground: &Ground, round: Round) -> anyhow::Result<()> {
+    cluster(ground, NAMESPACE).await?;
+    let mark = round.number.to_string();
+    let machine = async |n: u32| {
+        let name = format!("machine-{mark}-{n}");
+        machine(ground, NAMESPACE, &name, &mark, Some(n % RACKS)).await
+    };
+    stream::iter(0..round.count).map(machine).buffer_unordered(AT_ONCE).try_collect().await
+}
+
+/// Every machine of the round names its host, which the controller writes after it has claimed the host and told it
+/// its image.
+async fn done(ground: &Ground, round: Round) -> anyhow::Result<()> {
+    let api = METAL3_MACHINE.api(&ground.admin, NAMESPACE);
+    let which = watcher::Config::default().labels(&format!("{ROUND}={}", round.number));
+    let waiting = async {
+        let mut hosts = std::collections::BTreeMap::new();
+        let mut seen = pin!(watcher(api, which).default_backoff().applied_objects());
+        while let Some(machine) = seen.try_next().await? {
+            if let Some(host) = machine.annotations().get("metal3.io/BareMetalHost") {
+                hosts.insert(machine.name_any(), host.clone());
+            }
+            if hosts.len() >= usize::try_from(round.count)? {
+                return Ok(hosts);
+            }
+        }
+        bail!("the watch on the machines ended")
+    };
+    let patience = Duration::from_secs(1800);
+    let hosts = tokio::time::timeout(patience, waiting)
+        .await
+        .context("the machines have no hosts after half an hour")??;
+    let different: std::collections::BTreeSet<&String> = hosts.values().collect();
+    ensure!(different.len() == hosts.len(), "two machines got one host");
+    Ok(())
+}
+
+async fn further(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<Figure>> {
+    let mut figures = vec![freed(ground, program).await?];
+    if !program.is_peer {
+        figures.extend(selection(&program.path, ground.hosts).await?);
+    }
+    Ok(figures)
+}
+
+/// How long a host that became free waits for the machine that waits for it.
+async fn freed(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Figure> {
+    let account = account(ground, program).await?;
+    let namespace = ground.plane.namespace("freed").await;
+    cluster(ground, &namespace).await?;
+    let busy = json!({
+        "poweredOn": false, "operationalStatus": "OK", "errorMessage": "", "errorCount": 0,
+        "provisioningFailCount": 0, "provisioning": { "state": "deprovisioning", "ID": "freed" },
+    });
+    let names: Vec<String> = (0..FREED).map(|n| format!("freed-{n}")).collect();
+    for name in &names {
+        fleet::host(ground, &namespace, name, &json!({}), json!({}), busy.clone()).await?;
+        machine(ground, &namespace, name, "freed", None).await?;
+    }
+    let running = Running::start(ground, program, &account).await?;
+    let machines = METAL3_MACHINE.api(&ground.admin, &namespace);
+    let mut waiting =
+        pin!(watcher(machines, watcher::Config::default()).default_backoff().applied_objects());
+    let mut told = std::collections::BTreeSet::new();
+    let patience = Duration::from_secs(300);
+    let all_wait = async {
+        while told.len() < names.len() {
+            let machine = waiting.try_next().await?.context("the watch on the machines ended")?;
+            if machine.data["status"]["conditions"].is_array() {
+                told.insert(machine.name_any());
+            }
+        }
+        anyhow::Ok(())
+    };
+    tokio::time::timeout(patience, all_wait)
+        .await
+        .context("the machines do not say that they wait")??;
+    let hosts = bmo::api(&ground.admin, &namespace);
+    let mut seen = pin!(
+        watcher(hosts.clone(), watcher::Config::default()).default_backoff().applied_objects()
+    );
+    let mut took = Vec::new();
+    for name in &names {
+        let patch = Patch::Merge(json!({ "status": { "provisioning": { "state": "available" } } }));
+        hosts.patch_status(name, &PatchParams::default(), &patch).await?;
+        let freed = Instant::now();
+        let claimed = |host: &DynamicObject| {
+            host.name_any() == *name && !host.data["spec"]["consumerRef"].is_null()
+        };
+        let claim = async {
+            while let Some(host) = seen.try_next().await? {
+                if claimed(&host) {
+                    return anyhow::Ok(());
+                }
+            }
+            bail!("the watch on the hosts ended")
+        };
+        tokio::time::timeout(patience, claim).await.context("a free host is not taken")??;
+        took.push(freed.elapsed());
+    }
+    running.stop().await?;
+    took.sort_unstable();
+    Ok(Figure {
+        what: "ms from a host that is free to its claim, p99".to_owned(),
+        value: load::millis(load::quantile(&took, 99)),
+        at_most: Some(50.0),
+    })
+}
+
+/// What choosing a host costs by itself, by the release build of an example.
+async fn selection(program: &Path, hosts: u32) -> anyhow::Result<Vec<Figure>> {
+    let folder = program.parent().context("the program is in a folder")?.join("examples/selection");
+    let measure = move |hosts: u32| -> anyhow::Result<f64> {
+        let output = Command::new(&folder).arg(hosts.to_string()).output()?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8(output.stdout)?.trim().parse()?)
+    };
+    let (few, many) =
+        tokio::task::spawn_blocking(move || anyhow::Ok((measure(hosts / 10)?, measure(hosts)?)))
+            .await??;
+    let figure = |what: String, value, limit| Figure { what, value, at_most: Some(limit) };
+    Ok(vec![
+        figure(format!("µs to choose a host among {hosts}"), many, 50.0),
+        figure(format!("times the cost among {}", hosts / 10), many / few, 1.2),
+    ])
+}
