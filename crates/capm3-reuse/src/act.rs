@@ -172,11 +172,14 @@ impl Pass {
                 let metadata = json!({ "annotations": { names::ferrite::PASSED_OVER_BY: by } });
                 self.write_host(host, metadata, json!({})).await
             }
-            Step::Clear { host, fields, switch_off, verdict } => {
+            Step::Clear { host, fields, switch_off, cleaning, verdict } => {
                 let mut spec: Map<String, Value> =
                     fields.iter().map(|field| ((*field).to_owned(), Value::Null)).collect();
                 if *switch_off {
                     spec.insert("online".to_owned(), json!(false));
+                }
+                if let Some(mode) = cleaning {
+                    spec.insert("automatedCleaningMode".to_owned(), json!(mode));
                 }
                 let pending = reservation::as_pending(verdict.as_ref(), &self.namespace);
                 let key = names::ferrite::PENDING_RESERVATION;

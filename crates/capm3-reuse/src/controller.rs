@@ -326,20 +326,16 @@ impl Context {
         of_it.iter().map(|it| self.machine_ref(&namespace, &it.name_any())).collect()
     }
 
+    /// All machines that were cloned from it: it may say something else about reuse, or about wiping disks.
     fn template_changed(&self, template: &Metal3MachineTemplate) -> Vec<ObjectRef<Metal3Machine>> {
         let namespace = template.namespace().unwrap_or_default();
-        let index = self.from.index();
-        self.hosts.send(&namespace, index.kept(&namespace, None));
-        let waiting = index.waiting(&namespace);
-        drop(index);
+        self.hosts.send(&namespace, self.from.index().kept(&namespace, None));
         let name = template.name_any();
-        let version = self.from.served.infrastructure;
-        let cloned = |machine: &String| {
-            self.from.cached(&self.from.stores.machines, version, &namespace, machine).is_some_and(
-                |it| it.annotation(names::capi::CLONED_FROM_NAME) == Some(name.as_str()),
-            )
-        };
-        waiting.iter().filter(|it| cloned(it)).map(|it| self.machine_ref(&namespace, it)).collect()
+        let cloned = self.from.stores.machines.state_filter(|it| {
+            it.metadata.namespace.as_deref() == Some(&namespace)
+                && it.annotation(names::capi::CLONED_FROM_NAME) == Some(name.as_str())
+        });
+        cloned.iter().map(|it| self.machine_ref(&namespace, &it.name_any())).collect()
     }
 
     fn data_changed(&self, data: &Metal3Data) -> Vec<ObjectRef<Metal3Machine>> {

@@ -108,6 +108,8 @@ pub enum Step {
         fields: Vec<&'static str>,
         /// Whether it is switched off.
         switch_off: bool,
+        /// Whether its disks are wiped, if that has changed.
+        cleaning: Option<String>,
         /// For whom it will be kept.
         verdict: Option<Owner>,
     },

@@ -276,12 +276,6 @@ impl Index {
         }
     }
 
-    /// Machines that wait in a namespace.
-    pub fn waiting(&self, namespace: &str) -> Vec<String> {
-        let space = self.namespaces.get(namespace);
-        space.into_iter().flat_map(|space| space.waiters.keys()).map(|key| key.1.clone()).collect()
-    }
-
     /// How many machines wait.
     pub fn waiters(&self) -> usize {
         self.namespaces.values().map(|space| space.waiters.len()).sum()

@@ -114,6 +114,9 @@ pub async fn observe_machine(
     if needs_live(&seen) && !read_live(from, &namespace, &mut seen).await? {
         return Ok(Observed::Nothing);
     }
+    if let Some(mode) = cleaning_mode(from, &namespace, &seen.machine) {
+        seen.machine.spec.automated_cleaning_mode = Some(mode);
+    }
     let machine = seen.machine.clone();
     seen.parent = parent(from, &namespace, &machine);
     let cluster = match &seen.parent {
@@ -262,13 +265,16 @@ fn data(from: &Sources, namespace: &str, machine: &Metal3Machine) -> Data {
     }
 }
 
-/// Whether the template that a machine was cloned from asks for reuse.
-fn reuse(from: &Sources, namespace: &str, machine: &Metal3Machine) -> Reuse {
+/// The template that a machine was cloned from.
+fn template_name(machine: &Metal3Machine) -> Option<&str> {
     let kind = machine.annotation(names::capi::CLONED_FROM_GROUP_KIND);
     let name = machine.annotation(names::capi::CLONED_FROM_NAME);
-    let Some(name) = name.filter(|_| kind.is_none_or(|kind| kind == TEMPLATE)) else {
-        return Reuse::Off;
-    };
+    name.filter(|_| kind.is_none_or(|kind| kind == TEMPLATE))
+}
+
+/// Whether the template that a machine was cloned from asks for reuse.
+fn reuse(from: &Sources, namespace: &str, machine: &Metal3Machine) -> Reuse {
+    let Some(name) = template_name(machine) else { return Reuse::Off };
     if let Some(broken) = from.stores.broken_templates.get(Some(namespace), name) {
         let why = format!("Metal3MachineTemplate {name} cannot be decoded: {}", broken.problem);
         return Reuse::Unreadable(why);
@@ -279,6 +285,15 @@ fn reuse(from: &Sources, namespace: &str, machine: &Metal3Machine) -> Reuse {
         Some(true) => Reuse::On,
         Some(false) | None => Reuse::Off,
     }
+}
+
+/// Whether disks are wiped, by the template that a machine was cloned from. As with CAPM3 the template has the last word
+/// for all of its machines, so that it can be changed just before a rollout.
+fn cleaning_mode(from: &Sources, namespace: &str, machine: &Metal3Machine) -> Option<String> {
+    let name = template_name(machine)?;
+    let version = from.served.infrastructure;
+    let template = from.cached(&from.stores.templates, version, namespace, name)?;
+    template.spec.template.spec.automated_cleaning_mode.clone()
 }
 
 /// Whether all is there that a machine needs before it gets a host. What is missing is told by the rules; here it only

@@ -68,7 +68,10 @@ fn about_own(seen: &MachineSeen, host: &BareMetalHost) -> Decision {
             _ => kept_for(verdict.as_ref()),
         };
         let switch_off = host.spec.online && host.spec.disable_power_off != Some(true);
-        let steps = vec![Step::Clear { host: name.clone(), fields, switch_off, verdict }];
+        // Whether disks are wiped is read when the host is cleared, so the last word must be there by then.
+        let cleaning = seen.machine.spec.automated_cleaning_mode.clone();
+        let cleaning = cleaning.filter(|it| Some(it) != host.spec.automated_cleaning_mode.as_ref());
+        let steps = vec![Step::Clear { host: name.clone(), fields, switch_off, cleaning, verdict }];
         return step(steps, Reason::Releasing, format!("Host {name} is being cleared; {why}"));
     }
     let release = |keep_for: Option<Owner>| Step::Release {

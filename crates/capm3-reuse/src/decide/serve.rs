@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use api_types::capi::Machine;
+use api_types::capm3::Metal3Machine;
 use api_types::metal3::BareMetalHost;
 use api_types::names;
 use k8s_openapi::jiff::Timestamp;
@@ -60,9 +61,9 @@ pub(super) fn about_host(
             }
             Data::NotAskedFor => {
                 steps.push(Step::AskForData);
-                ready = Some(awaits_data(parent));
+                ready = Some(awaits_data(machine));
             }
-            Data::Awaited => ready = Some(awaits_data(parent)),
+            Data::Awaited => ready = Some(awaits_data(machine)),
             Data::Failed(why) => ready = Some(Said::no(Reason::DataFailed, why)),
             Data::Unserved => {
                 let text = "spec.dataTemplate is set and the API server serves no Metal3DataClaim: install CAPM3's CRDs and its data controllers";
@@ -128,8 +129,8 @@ fn step(steps: Vec<Step>, reason: Reason, message: String) -> Decision {
     }
 }
 
-fn awaits_data(parent: &Machine) -> Said {
-    let name = parent.metadata.name.as_deref().unwrap_or_default();
+fn awaits_data(machine: &Metal3Machine) -> Said {
+    let name = machine.metadata.name.as_deref().unwrap_or_default();
     Said::no(
         Reason::WaitingForData,
         &format!("The secrets of Metal3DataClaim {name} are not rendered yet"),

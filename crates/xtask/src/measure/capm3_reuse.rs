@@ -184,7 +184,7 @@ async fn done(ground: &Ground, round: Round) -> anyhow::Result<()> {
 }
 
 async fn further(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<Figure>> {
-    let mut figures = vec![freed(ground, program).await?];
+    let mut figures = freed(ground, program).await?;
     if !program.is_peer {
         figures.extend(selection(&program.path, ground.hosts).await?);
     }
@@ -192,7 +192,7 @@ async fn further(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<F
 }
 
 /// How long a host that became free waits for the machine that waits for it.
-async fn freed(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Figure> {
+async fn freed(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<Figure>> {
     let account = account(ground, program).await?;
     let namespace = ground.plane.namespace("freed").await;
     cluster(ground, &namespace).await?;
@@ -248,11 +248,12 @@ async fn freed(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Figure>
     }
     running.stop().await?;
     took.sort_unstable();
-    Ok(Figure {
-        what: "ms from a host that is free to its claim, p99".to_owned(),
-        value: load::millis(load::quantile(&took, 99)),
-        at_most: Some(50.0),
-    })
+    let figure = |percent: usize, at_most| Figure {
+        what: format!("ms from a host that is free to its claim, p{percent}"),
+        value: load::millis(load::quantile(&took, percent)),
+        at_most,
+    };
+    Ok(vec![figure(50, None), figure(99, Some(50.0))])
 }
 
 /// What choosing a host costs by itself, by the release build of an example.

@@ -7,6 +7,7 @@ mod bad_input;
 mod claims;
 mod keeping;
 mod model;
+mod neighbours;
 mod process;
 mod rollouts;
 mod shapes;

@@ -4,13 +4,16 @@ use bench::audit::Audit;
 use bench::cluster_api::objects::METAL3_MACHINE;
 use bench::cluster_api::until;
 use capm3_reuse::config::Policy;
+use futures_util::{StreamExt, stream};
 use kube::runtime::watcher;
 use serde_json::json;
 
 use super::ground::{plane, start};
 use super::scene::{Scene, condition, host_of};
 
-const WAITERS: usize = 60;
+const WAITERS: usize = 500;
+/// Machines that are made at a time.
+const AT_ONCE: usize = 16;
 
 #[tokio::test]
 async fn one_freed_host_wakes_the_first_who_waits_and_costs_the_others_nothing() {
@@ -19,9 +22,9 @@ async fn one_freed_host_wakes_the_first_who_waits_and_costs_the_others_nothing()
     scene.template("t", false).await;
     scene.deployment("md", "t", 1).await;
     let (_running, user) = start(plane, &scene.namespace, Policy::default()).await;
-    for number in 0..WAITERS {
-        scene.machine(&format!("m{number:02}"), "md", "t").await;
-    }
+    let name = |number: usize| format!("m{number:03}");
+    let make = async |number: usize| scene.machine(&name(number), "md", "t").await;
+    stream::iter(0..WAITERS).map(make).buffer_unordered(AT_ONCE).collect::<()>().await;
     let machines = METAL3_MACHINE.api(&scene.client, &scene.namespace);
     until(&machines, &watcher::Config::default(), "all wait", |all| {
         all.len() == WAITERS

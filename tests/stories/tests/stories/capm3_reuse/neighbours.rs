@@ -1,0 +1,260 @@
+//! What others do meanwhile: hosts that vanish and come again, clusters that are paused, templates that change, CAPM3's
+//! own controllers and its own reservations.
+
+use bench::audit::Audit;
+use bench::bmo;
+use bench::cluster_api::objects::{CLUSTER, Kind, METAL3_MACHINE, METAL3_MACHINE_TEMPLATE};
+use capm3_reuse::config::Policy;
+use kube::ResourceExt;
+use kube::api::DeleteParams;
+use serde_json::{Value, json};
+
+use super::ground::{plane, start};
+use super::scene::{NAME, Scene, condition, consumer, host_of, state};
+
+const CLAIM: Kind = Kind { api_version: METAL3_MACHINE.api_version, kind: "Metal3DataClaim" };
+const DATA: Kind = Kind { api_version: METAL3_MACHINE.api_version, kind: "Metal3Data" };
+
+async fn remove_host(scene: &Scene, name: &str) {
+    let api = bmo::api(&scene.client, &scene.namespace);
+    api.delete(name, &DeleteParams::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_host_made_anew_under_the_name_of_one_that_is_lost_is_another_host() {
+    let scene = Scene::new(plane().await, "anew").await;
+    scene.hosts(&["h1"]).await;
+    scene.template("t", false).await;
+    scene.deployment("md", "t", 1).await;
+    let (_running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
+    scene.machine("m1", "md", "t").await;
+    assert_eq!(scene.up("m1").await, "h1");
+    remove_host(&scene, "h1").await;
+    let lost = scene.says("m1", "HostLost").await;
+    let told = condition(&lost, "Ready").unwrap()["message"].clone();
+    assert!(told.as_str().unwrap().contains("delete the Machine"), "{told}");
+    scene.hosts(&["h1"]).await;
+    scene.machine("m2", "md", "t").await;
+    assert_eq!(scene.up("m2").await, "h1");
+    // The one that lost it goes without touching its successor.
+    scene.remove("m1").await;
+    assert_eq!(scene.consumer("h1").await, "Metal3Machine/m2");
+    assert_eq!(state(&scene.get_host("h1").await), "provisioned");
+}
+
+#[tokio::test]
+async fn a_machine_whose_host_vanishes_before_it_is_up_gets_another() {
+    let scene = Scene::new(plane().await, "vanishes").await;
+    scene.hosts(&["h1"]).await;
+    scene.operator().keep(&scene.namespace, "h1");
+    scene.template("t", false).await;
+    scene.deployment("md", "t", 1).await;
+    let (_running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
+    scene.machine("m1", "md", "t").await;
+    scene.host_is("h1", "claimed", |it| consumer(it) == "Metal3Machine/m1").await;
+    scene.hosts(&["h2"]).await;
+    remove_host(&scene, "h1").await;
+    assert_eq!(scene.up("m1").await, "h2");
+}
+
+#[tokio::test]
+async fn a_paused_cluster_stops_everything_at_every_step_and_nothing_is_stuck_afterwards() {
+    let plane = plane().await;
+    let scene = Scene::new(plane, "pause").await;
+    scene.hosts(&["h1"]).await;
+    scene.template("t", true).await;
+    scene.deployment("md", "t", 1).await;
+    let (_running, user) = start(plane, &scene.namespace, Policy::default()).await;
+    let audit = Audit::new(plane.audit_log(), scene.client.clone());
+    let pause = async |paused: bool| {
+        scene.patch(CLUSTER, NAME, json!({"spec": {"paused": paused}})).await;
+    };
+    // Whatever is done by others meanwhile, nothing is written but that it is paused.
+    let still = async |name: &str, disturb: Value| {
+        scene
+            .until(name, "paused", |it| {
+                condition(it, "Paused").is_some_and(|it| it["status"] == "True")
+            })
+            .await;
+        let mark = audit.mark().await.unwrap();
+        scene.patch_host("h1", disturb).await;
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        let counts = audit.since(mark).await.unwrap();
+        assert_eq!(counts.writes(&user, &[]), 0, "{counts}");
+    };
+    let noted = |turn: &str| json!({"metadata": {"annotations": {"turn": turn}}});
+
+    pause(true).await;
+    scene.machine("m1", "md", "t").await;
+    still("m1", noted("before the claim")).await;
+    scene.operator().keep(&scene.namespace, "h1");
+    pause(false).await;
+    scene.host_is("h1", "claimed", |it| consumer(it) == "Metal3Machine/m1").await;
+    pause(true).await;
+    scene.operator().go_on(&scene.namespace, "h1").await.unwrap();
+    scene.host_is("h1", "provisioned", |it| state(it) == "provisioned").await;
+    still("m1", noted("provisioned")).await;
+    pause(false).await;
+    assert_eq!(scene.up("m1").await, "h1");
+
+    pause(true).await;
+    still("m1", noted("up")).await;
+    scene.delete(METAL3_MACHINE, "m1").await;
+    still("m1", noted("deleted")).await;
+    scene.operator().keep(&scene.namespace, "h1");
+    pause(false).await;
+    scene.host_is("h1", "told to forget", |it| it.data["spec"]["image"].is_null()).await;
+    pause(true).await;
+    scene.operator().go_on(&scene.namespace, "h1").await.unwrap();
+    scene.host_is("h1", "cleared", |it| state(it) == "available").await;
+    still("m1", noted("cleared")).await;
+    assert_eq!(scene.consumer("h1").await, "Metal3Machine/m1");
+    pause(false).await;
+    scene.gone(METAL3_MACHINE, "m1").await;
+    assert_eq!(scene.consumer("h1").await, "MachineDeployment/md");
+}
+
+#[tokio::test]
+async fn the_template_has_the_last_word_about_wiping_disks_until_a_host_is_cleared() {
+    let scene = Scene::new(plane().await, "wiping").await;
+    scene.hosts(&["h1"]).await;
+    scene.template("t", true).await;
+    let wipe =
+        |mode: &str| json!({"spec": {"template": {"spec": {"automatedCleaningMode": mode}}}});
+    scene.patch(METAL3_MACHINE_TEMPLATE, "t", wipe("metadata")).await;
+    scene.deployment("md", "t", 1).await;
+    let (running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
+    scene.machine("m1", "md", "t").await;
+    scene.up("m1").await;
+    let mode = |wanted: &'static str| {
+        move |host: &kube::api::DynamicObject| host.data["spec"]["automatedCleaningMode"] == wanted
+    };
+    scene.host_is("h1", "wiped", mode("metadata")).await;
+    scene.patch(METAL3_MACHINE_TEMPLATE, "t", wipe("disabled")).await;
+    scene.host_is("h1", "not wiped", mode("disabled")).await;
+    // Changed while nobody looks, and the machine deleted at once: the first write that clears the host tells it too.
+    drop(running);
+    scene.patch(METAL3_MACHINE_TEMPLATE, "t", wipe("metadata")).await;
+    scene.operator().keep(&scene.namespace, "h1");
+    scene.delete(METAL3_MACHINE, "m1").await;
+    let (_running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
+    let cleared =
+        scene.host_is("h1", "told to forget", |it| it.data["spec"]["image"].is_null()).await;
+    assert_eq!(cleared.data["spec"]["automatedCleaningMode"], "metadata");
+    scene.operator().go_on(&scene.namespace, "h1").await.unwrap();
+    scene.gone(METAL3_MACHINE, "m1").await;
+}
+
+#[tokio::test]
+async fn a_reservation_of_capm3_is_for_its_owner_and_for_nobody_else() {
+    let scene = Scene::new(plane().await, "capm3s").await;
+    let kept =
+        |owner: &str| json!({"infrastructure.cluster.x-k8s.io/node-reuse": format!("md-{owner}")});
+    scene.host("of-a", kept("a")).await;
+    scene.host("of-b", kept("b")).await;
+    for (template, reuse) in [("on", true), ("off", false)] {
+        scene.template(template, reuse).await;
+    }
+    for (deployment, template) in [("a", "on"), ("b", "on"), ("c", "on"), ("d", "off")] {
+        scene.deployment(deployment, template, 1).await;
+    }
+    let (_running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
+    for (deployment, template) in [("c", "on"), ("d", "off")] {
+        scene.machine(&format!("m-{deployment}"), deployment, template).await;
+        scene.says(&format!("m-{deployment}"), "NoHostAvailable").await;
+    }
+    for owner in ["b", "a"] {
+        scene.machine(&format!("m-{owner}"), owner, "on").await;
+        assert_eq!(scene.up(&format!("m-{owner}")).await, format!("of-{owner}"));
+        let host = scene.get_host(&format!("of-{owner}")).await;
+        assert!(!host.labels().contains_key("infrastructure.cluster.x-k8s.io/node-reuse"));
+    }
+}
+
+#[tokio::test]
+async fn names_too_long_for_a_provider_id_are_told_and_long_ones_are_served() {
+    let scene = Scene::new(plane().await, "long").await;
+    let long = |letter: &str| letter.repeat(253);
+    scene.hosts(&[&long("h")]).await;
+    scene.template("t", false).await;
+    scene.deployment("md", "t", 1).await;
+    let (_running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
+    scene.machine(&long("m"), "md", "t").await;
+    let told = scene.says(&long("m"), "NameTooLong").await;
+    let message = condition(&told, "Ready").unwrap()["message"].clone();
+    assert!(message.as_str().unwrap().contains("use shorter names"), "{message}");
+    let fitting = "n".repeat(200);
+    scene.machine(&fitting, "md", "t").await;
+    assert_eq!(scene.up(&fitting).await, long("h"));
+}
+
+#[tokio::test]
+async fn rendered_secrets_are_asked_for_awaited_installed_and_withdrawn() {
+    let scene = Scene::new(plane().await, "rendered").await;
+    scene.hosts(&["h1"]).await;
+    scene.template("t", false).await;
+    scene.deployment("md", "t", 1).await;
+    let (_running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
+    scene.machine_with("m1", "md", "t", json!({"dataTemplate": {"name": "facts"}})).await;
+    scene.says("m1", "WaitingForData").await;
+    let host = scene.host_is("h1", "claimed", |it| consumer(it) == "Metal3Machine/m1").await;
+    assert!(
+        host.data["spec"]["image"].is_null(),
+        "nothing is installed before the secrets are there"
+    );
+    let claim = CLAIM.api(&scene.client, &scene.namespace).get("m1").await.unwrap();
+    assert_eq!(claim.data["spec"]["template"]["name"], "facts");
+
+    // CAPM3's own controllers render them.
+    let spec = json!({
+        "index": 0, "claim": {"name": "m1"}, "template": {"name": "facts"},
+        "metaData": {"name": "m1-metadata"}, "networkData": {"name": "m1-networkdata"},
+    });
+    scene.create(DATA, DATA.object("facts-0", &spec)).await;
+    scene.patch_status(CLAIM, "m1", json!({"status": {"renderedData": {"name": "facts-0"}}})).await;
+    scene.patch_status(DATA, "facts-0", json!({"status": {"ready": true}})).await;
+    assert_eq!(scene.up("m1").await, "h1");
+    let host = scene.get_host("h1").await;
+    for (field, secret) in [("metaData", "m1-metadata"), ("networkData", "m1-networkdata")] {
+        assert_eq!(host.data["spec"][field]["name"], secret);
+    }
+    scene.remove("m1").await;
+    let host = scene.get_host("h1").await;
+    assert!(host.data["spec"]["metaData"].is_null() && host.data["spec"]["networkData"].is_null());
+    assert!(CLAIM.api(&scene.client, &scene.namespace).get_opt("m1").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn twenty_machines_with_ten_selectors_and_two_failure_domains_get_twenty_hosts_that_fit() {
+    let scene = Scene::new(plane().await, "twenty").await;
+    scene.template("t", false).await;
+    scene.deployment("md", "t", 20).await;
+    let domain = |n: usize| if n.is_multiple_of(2) { "east" } else { "west" };
+    for n in 0..20 {
+        let labels = json!({
+            "rack": format!("r{}", n / 2),
+            "infrastructure.cluster.x-k8s.io/failure-domain": domain(n),
+        });
+        scene.host(&format!("h{n:02}"), labels).await;
+    }
+    let (_running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
+    for n in 0..20 {
+        let more = json!({
+            "hostSelector": {"matchLabels": {"rack": format!("r{}", n / 2)}},
+            "failureDomain": domain(n),
+        });
+        scene.machine_with(&format!("m{n:02}"), "md", "t", more).await;
+    }
+    let mut taken = std::collections::BTreeSet::new();
+    for n in 0..20 {
+        let machine = format!("m{n:02}");
+        let host = scene.up(&machine).await;
+        let labels = scene.get_host(&host).await.labels().clone();
+        assert_eq!(labels["rack"], format!("r{}", n / 2), "{machine} on {host}");
+        let there = &labels["infrastructure.cluster.x-k8s.io/failure-domain"];
+        assert_eq!(there, domain(n), "{machine} on {host}");
+        assert!(taken.insert(host.clone()), "{host} has two machines");
+        let seen = METAL3_MACHINE.api(&scene.client, &scene.namespace).get(&machine).await.unwrap();
+        assert_eq!(host_of(&seen), host);
+    }
+}
