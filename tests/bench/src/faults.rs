@@ -223,7 +223,7 @@ impl Handle {
         wait_for(&self.shared.held).await;
     }
 
-    /// Waits until the server has answered a held request.
+    /// Waits until the server has answered a held request, or its process has given it up: a pass has a deadline.
     pub async fn answered(&self) {
         wait_for(&self.shared.answered).await;
     }
@@ -320,6 +320,15 @@ where
     }
 }
 
+/// A held request, until it is answered or nobody waits for its answer any more.
+struct Held(Arc<Shared>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.answered.send_replace(true);
+    }
+}
+
 async fn disturbed(
     shared: Arc<Shared>,
     number: u32,
@@ -329,12 +338,14 @@ async fn disturbed(
     if fault.is_some() {
         shared.fired.send_replace(true);
     }
+    let mut held = None;
     match fault {
         Some(Fault::Fail(status)) => return refusal(status),
         Some(Fault::Delay(time)) => tokio::time::sleep(time).await,
         Some(Fault::DropRequest) => return Err("the connection broke before the request".into()),
         Some(Fault::CrashBefore) => shared.crash().await,
         Some(Fault::Hold) => {
+            held = Some(Held(Arc::clone(&shared)));
             shared.held.send_replace(true);
             wait_for(&shared.released).await;
         }
@@ -346,7 +357,7 @@ async fn disturbed(
     let answer = recorded(&shared, number, answer.await?).await?;
     match fault {
         Some(Fault::Hold) => {
-            shared.answered.send_replace(true);
+            drop(held);
             Ok(answer)
         }
         Some(Fault::DropAnswer) => Err("the connection broke before the answer".into()),

@@ -135,6 +135,18 @@ async fn a_crashed_client_asks_for_nothing_and_hears_nothing_any_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn nobody_waits_for_the_answer_to_a_held_write_that_was_given_up() {
+    let plane = shared().await;
+    let namespace = plane.namespace("faults").await;
+    let plan = Plan::one("held", At::Write(1), Fault::Hold);
+    let (api, handle) = disturbed(plane, &namespace, "held", plan).await;
+    let patient = tokio::time::timeout(Duration::from_millis(200), create(&api, "a"));
+    assert!(patient.await.is_err(), "it is held");
+    tokio::time::timeout(PATIENCE, handle.answered()).await.expect("its end is seen");
+    assert!(names(plane, &namespace).await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_held_write_reaches_the_server_when_it_is_released_and_holds_up_nothing_else() {
     let plane = shared().await;
     let namespace = plane.namespace("faults").await;
