@@ -1,5 +1,7 @@
 //! The rules, in the order in which they apply. Pure: no client, no clock.
 //!
+//! A pool that another controller works on is left to it. Otherwise:
+//!
 //! 1. What is being deleted gives its entry back.
 //! 2. Leases are put right.
 //! 3. Claims are served, before anything slow.
@@ -18,19 +20,23 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
+use crate::config::Policy;
 use crate::decision::{Decision, Reason, Step};
 use crate::inventory::{Listed, is_counted};
 use crate::lease::Held;
 use crate::naming::cluster_name;
-use crate::observe::{Cluster, Observed};
-use crate::plan::{Plan, Policy};
+use crate::plan::Plan;
+use crate::seen::{Cluster, Observed};
 use crate::status;
 
 /// Decides about a pool.
 pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
     let mut plan = Plan::new(seen, policy, now);
     let pool = &seen.pool;
-    if pool.deleting {
+    if pool.rival.is_some() {
+        // Two that decide about one pool undo each other's work.
+        return refused(seen);
+    } else if pool.deleting {
         plan.release();
         plan.put_leases_right();
         plan.leave();
@@ -52,6 +58,19 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
         status: (status != pool.status).then_some(status),
         events: plan.events,
         again: plan.again,
+    }
+}
+
+/// Nothing is done, and the pool says why.
+fn refused(seen: &Observed) -> Decision {
+    let status = status::refused(seen);
+    let news = status != seen.pool.status;
+    let note = seen.pool.rival.clone().unwrap_or_default();
+    let event = crate::decision::Event { reason: Reason::Contested, note };
+    Decision {
+        status: news.then_some(status),
+        events: if news { vec![event] } else { Vec::new() },
+        ..Decision::default()
     }
 }
 
@@ -245,7 +264,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn tell(&mut self, claim: &crate::observe::Claim, why: Reason) {
+    fn tell(&mut self, claim: &crate::seen::Claim, why: Reason) {
         let step =
             Step::Tell { claim: claim.name.clone(), pending: why.as_str(), at: claim.at.clone() };
         self.push(why, [step]);

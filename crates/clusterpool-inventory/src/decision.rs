@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::observe::{Part, Status};
+use crate::seen::{Part, Status};
 
 /// What to do about a pool, and why.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -224,6 +224,8 @@ pub struct Event {
 /// Why; closed, so that it can label a metric. Conditions and events use the same words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
+    /// Hive's own controller works on the pool too.
+    Contested,
     /// The pool is new to us.
     PoolAdopted,
     /// The deleted pool has nothing left.
@@ -281,9 +283,42 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// All of them.
+    pub const ALL: [Self; 28] = [
+        Self::Contested,
+        Self::PoolAdopted,
+        Self::PoolGone,
+        Self::Claimed,
+        Self::AssignmentConflict,
+        Self::NoClusters,
+        Self::ClusterAssigned,
+        Self::Released,
+        Self::LeaseRepaired,
+        Self::LeaseAbandoned,
+        Self::RolledForward,
+        Self::Verified,
+        Self::DoubleUse,
+        Self::ClusterAdopted,
+        Self::Added,
+        Self::ClaimGone,
+        Self::EntryRemoved,
+        Self::ClusterBroken,
+        Self::TooMany,
+        Self::Stale,
+        Self::Power,
+        Self::LeftOver,
+        Self::EntryFreed,
+        Self::PoolDeleted,
+        Self::BrokenByConfiguration,
+        Self::BrokenByCloud,
+        Self::EntryMissing,
+        Self::ProvisionStopped,
+    ];
+
     /// As a label, a condition's and an event's reason.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Contested => "HiveControllerActive",
             Self::PoolAdopted => "PoolAdopted",
             Self::PoolGone => "PoolGone",
             Self::Claimed => "Claimed",

@@ -11,7 +11,7 @@ use api_types::reference::NamedRef;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::observe::{Cluster, Customization};
+use crate::seen::{Cluster, Customization};
 
 /// What a pool's spec says of an inventory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::observe::{Cluster, Customization};
+use crate::seen::{Cluster, Customization};
 
 /// Who has a customization, from one pool's point of view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,21 +1,42 @@
 //! Pools of clusters whose names, addresses and hosts exist once.
 //!
-//! A pool lists customizations; each of its clusters leases one of them, and no customization is
-//! ever in two live clusters. So far this crate holds what is pure: reading and patching install
-//! configs ([`yaml`], [`patch`]), the version of a pool's spec ([`pool_version`]), the life of an
-//! entry ([`inventory`]), who has it ([`lease`]), and the rules about a whole pool ([`mod@decide`]):
-//! from what was seen ([`observe`]) to what is to be written ([`decision`]).
+//! It is the controller of `ClusterPool`, with and without an inventory. One controller of that kind only: where this
+//! runs, Hive's own `clusterpool` controller is switched off, and Hive's others install, hibernate and deprovision what is
+//! created here.
+//!
+//! * Watches: `ClusterPool`, `ClusterDeploymentCustomization` and `ClusterClaim` in the namespaces of its pools,
+//!   `ClusterDeployment` everywhere, the namespaces of clusters, role bindings.
+//! * Reads live: the pool before anything is done for it; a lease before its cluster may be installed and before the last
+//!   finalizer goes off a cluster; the cluster before a lease is given up or restored; secrets and image set by name.
+//! * Writes: a new cluster with its namespace, secrets, machine pool and copies of customizations; claim, power and finalizer of a
+//!   cluster; who has a customization, and the finalizer on it; which cluster a claim gets; a pool's finalizer and
+//!   status; bindings of a pool's administrators in the namespaces of its clusters; events. Every write of something that
+//!   others write too insists on the version that it was decided on.
+//! * Never: leases a customization that somebody has; lets Hive install a cluster whose lease was not verified; releases a
+//!   lease while its cluster may exist; deletes a claimed cluster that is not marked; looks at pools of another namespace
+//!   when it speaks of customizations, whatever their names.
 
+pub mod access;
+pub mod act;
+pub mod config;
+pub mod controller;
 pub mod decide;
 pub mod decision;
+pub mod echo;
+pub mod error;
+pub mod index;
 pub mod inventory;
 pub mod lease;
+pub mod make;
+pub mod metrics;
 pub mod naming;
 pub mod observe;
 pub mod patch;
 mod plan;
+pub mod platform;
 pub mod pool_version;
+pub mod seen;
 mod status;
 pub mod yaml;
 
-pub use plan::Policy;
+pub use config::Policy;

@@ -6,25 +6,11 @@ use std::time::Duration;
 use api_types::hive::EntryStatus;
 use k8s_openapi::jiff::Timestamp;
 
+use crate::config::Policy;
 use crate::decision::{Event, Reason, Step, Version, Work};
 use crate::inventory::{self, Entry, Facts};
 use crate::lease::{Held, held};
-use crate::observe::{Cluster, Customization, Observed};
-
-/// What the administrator of the controller decides.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Policy {
-    /// Failed provisions that an entry may have, unless its pool says otherwise.
-    pub provision_attempts: u32,
-    /// How long a namespace may stand without its cluster before it counts as left over.
-    pub namespace_grace: Duration,
-}
-
-impl Default for Policy {
-    fn default() -> Self {
-        Self { provision_attempts: 3, namespace_grace: Duration::from_secs(300) }
-    }
-}
+use crate::seen::{Cluster, Customization, Observed};
 
 /// The plan as it grows: each rule sees what those before it decided.
 pub(crate) struct Plan<'a> {
@@ -196,7 +182,7 @@ impl<'a> Plan<'a> {
             entry: version,
             run: pool.hibernates.then_some(runs),
         });
-        if let Some(entry) = entry {
+        if let Some(entry) = entry.filter(|_| self.policy.verify_lease) {
             let entry = entry.name.clone();
             steps.push(Step::Verify { cluster: cluster.to_owned(), entry, at: None });
         }

@@ -2,18 +2,25 @@
 
 use std::collections::BTreeMap;
 
-use api_types::hive::EntryStatus;
+use api_types::condition::Condition as ForeignCondition;
+use api_types::hive::{ClusterPoolStatus, EntryState, EntryStatus};
+use api_types::names::ferrite::CONDITION_SOLE_CONTROLLER;
 use api_types::names::hive as names;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
 
 use crate::decision::Reason;
 use crate::inventory::Listed;
-use crate::observe::{Cluster, Condition, Status};
 use crate::plan::Plan;
+use crate::seen::{Cluster, Condition, Observed, Status};
 
 /// The status that the pool should have.
 pub(crate) fn of(plan: &Plan<'_>) -> Status {
     let unclaimed = || plan.seen.clusters.iter().filter(|it| it.is_unclaimed());
     let mut conditions = plan.seen.pool.status.conditions.clone();
+    conditions.remove(CONDITION_SOLE_CONTROLLER);
     let mut say = |kind: &str, status: &str, reason: &str, message: String| {
         let condition = Condition { status: status.to_owned(), reason: reason.to_owned(), message };
         conditions.insert(kind.to_owned(), condition);
@@ -78,9 +85,99 @@ pub(crate) fn of(plan: &Plan<'_>) -> Status {
     }
 }
 
+/// The status of a pool that is left alone because another controller works on it.
+pub(crate) fn refused(seen: &Observed) -> Status {
+    let mut status = seen.pool.status.clone();
+    let condition = Condition {
+        status: "False".to_owned(),
+        reason: Reason::Contested.as_str().to_owned(),
+        message: seen.pool.rival.clone().unwrap_or_default(),
+    };
+    status.conditions.insert(CONDITION_SOLE_CONTROLLER.to_owned(), condition);
+    status
+}
+
 fn is_standby(cluster: &Cluster) -> bool {
     cluster.installed && !cluster.is_broken() && !cluster.is_ready()
 }
+
+/// Puts a condition into a list. Where nothing but the time would change, nothing does.
+#[allow(clippy::too_many_arguments, reason = "a condition has as many fields")]
+pub(crate) fn say(
+    conditions: &mut Vec<ForeignCondition>,
+    kind: &str,
+    status: &str,
+    reason: &str,
+    message: &str,
+    now: Timestamp,
+    probed: bool,
+) {
+    let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    let known = conditions.iter().position(|it| it.r#type == kind);
+    let mut condition = known.map(|it| conditions[it].clone()).unwrap_or_default();
+    let same = condition.status == status
+        && condition.reason.as_deref() == Some(reason)
+        && condition.message.as_deref() == Some(message);
+    if known.is_some() && same {
+        return;
+    }
+    if condition.status != status {
+        condition.last_transition_time = Some(Time(now));
+    }
+    kind.clone_into(&mut condition.r#type);
+    status.clone_into(&mut condition.status);
+    condition.reason = Some(reason.to_owned());
+    condition.message = Some(message.to_owned());
+    if probed {
+        // Hive's own format.
+        condition.other.insert("lastProbeTime".to_owned(), json!(Time(now)));
+    }
+    match known {
+        Some(place) => conditions[place] = condition,
+        None => conditions.push(condition),
+    }
+}
+
+/// The merge patch that makes a stored status the wanted one; what we do not know stays.
+pub(crate) fn patch(stored: Option<&ClusterPoolStatus>, wanted: &Status, now: Timestamp) -> Value {
+    let before = stored.cloned().unwrap_or_default();
+    let mut after = before.clone();
+    let number = |it: usize| i32::try_from(it).unwrap_or(i32::MAX);
+    after.size = number(wanted.size);
+    after.ready = number(wanted.ready);
+    after.standby = Some(number(wanted.standby));
+    after.conditions.retain(|it| wanted.conditions.contains_key(&it.r#type));
+    for (kind, it) in &wanted.conditions {
+        say(&mut after.conditions, kind, &it.status, &it.reason, &it.message, now, true);
+    }
+    after.inventory = wanted
+        .inventory
+        .iter()
+        .map(|(name, entry)| (name.clone(), EntryState::from(entry)))
+        .collect();
+    let json = |status: &ClusterPoolStatus| serde_json::to_value(status).unwrap_or_default();
+    let mut patch = difference(&json(&before), &json(&after));
+    // Both are required, and absent as long as there is no status.
+    patch["size"] = json!(after.size);
+    patch["ready"] = json!(after.ready);
+    patch
+}
+
+/// The merge patch from one object to another.
+fn difference(before: &Value, after: &Value) -> Value {
+    let (Value::Object(old), Value::Object(new)) = (before, after) else { return after.clone() };
+    let gone = old.keys().filter(|key| !new.contains_key(*key)).map(|key| (key, Value::Null));
+    let changed =
+        new.iter().filter(|(key, value)| old.get(*key) != Some(value)).map(|(key, value)| {
+            let nothing = Value::Object(serde_json::Map::new());
+            let old = old.get(key).filter(|it| it.is_object()).unwrap_or(&nothing);
+            (key, difference(old, value))
+        });
+    Value::Object(gone.chain(changed).map(|(key, value)| (key.clone(), value)).collect())
+}
+
+/// Entries of which a message says what is wrong with them.
+const MOST_TOLD: usize = 3;
 
 /// Names in a message, not more than one reads.
 fn some(names: &[&str]) -> String {
@@ -127,6 +224,12 @@ fn inventory(plan: &Plan<'_>) -> Option<(&'static str, &'static str, String)> {
     for status in bad.into_iter().chain(["Unavailable", "To Be Updated", "To Be Deleted"]) {
         if let Some(names) = by_status.get(status) {
             message = format!("{message}; {status}: {}", some(names));
+        }
+    }
+    for name in by_status.get("Broken by configuration").into_iter().flatten().take(MOST_TOLD) {
+        let failure = plan.inventory.get(*name).and_then(|it| it.failure.as_ref());
+        if let Some(failure) = failure {
+            message = format!("{message}; {name}: {}", failure.message);
         }
     }
     if bad.iter().any(|status| by_status.contains_key(status)) {

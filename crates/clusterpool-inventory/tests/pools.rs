@@ -8,10 +8,10 @@ use clusterpool_inventory::Policy;
 use clusterpool_inventory::decide::decide;
 use clusterpool_inventory::decision::{Decision, Step};
 use clusterpool_inventory::inventory::{Entry, Failure, Listed};
-use clusterpool_inventory::observe::{
+use clusterpool_inventory::pool_version::PoolVersion;
+use clusterpool_inventory::seen::{
     Claim, Cluster, Customization, Lease, Namespace, Observed, Part, Pool, Status,
 };
-use clusterpool_inventory::pool_version::PoolVersion;
 use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;
 

@@ -84,8 +84,23 @@ where
         + 'static,
 {
     let one = |namespace: &str| Api::namespaced(kit.client.clone(), namespace);
-    let apis = everywhere(kit, one, || Api::all(kit.client.clone()));
-    watched(kit, apis, config, &())
+    let apis = of_each(kit, one, || Api::all(kit.client.clone()));
+    watched(kit, apis, &kit.config.namespaces, config, &())
+}
+
+/// Watches a namespaced kind in all namespaces, whatever `--namespaces` says: for what is made for objects of those
+/// namespaces and stands elsewhere.
+pub fn everywhere<K>(kit: &Kit, config: &watcher::Config) -> Watched<K>
+where
+    K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Send
+        + Sync
+        + 'static,
+{
+    watched(kit, vec![Api::all(kit.client.clone())], &[], config, &())
 }
 
 /// Watches a namespaced kind in the version that the API server serves, where that differs between clusters.
@@ -101,11 +116,11 @@ where
     V: Version,
 {
     let one = |namespace: &str| Api::namespaced_with(kit.client.clone(), namespace, version);
-    let apis = everywhere(kit, one, || Api::all_with(kit.client.clone(), version));
-    watched(kit, apis, config, version)
+    let apis = of_each(kit, one, || Api::all_with(kit.client.clone(), version));
+    watched(kit, apis, &kit.config.namespaces, config, version)
 }
 
-fn everywhere<A>(kit: &Kit, one: impl Fn(&str) -> A, all: impl Fn() -> A) -> Vec<A> {
+fn of_each<A>(kit: &Kit, one: impl Fn(&str) -> A, all: impl Fn() -> A) -> Vec<A> {
     if kit.config.namespaces.is_empty() {
         return vec![all()];
     }
@@ -128,12 +143,14 @@ where
         + Sync
         + 'static,
 {
-    watched(kit, vec![Api::all(kit.client.clone())], config, &())
+    watched(kit, vec![Api::all(kit.client.clone())], &[], config, &())
 }
 
+/// `namespaces` are those of the `apis`, in the same order; empty where there is one for all.
 fn watched<K, V>(
     kit: &Kit,
     apis: Vec<Api<Guarded<K>>>,
+    namespaces: &[String],
     config: &watcher::Config,
     version: &V,
 ) -> Watched<K>
@@ -149,6 +166,7 @@ where
     let undecodable = Undecodable::default();
     let feed = Feed {
         kit: kit.clone(),
+        namespaces: namespaces.to_vec(),
         version: version.clone(),
         kind,
         condition,
@@ -189,6 +207,7 @@ where
     K: Resource<DynamicType: Eq + Hash + Clone> + Clone + 'static,
 {
     kit: Kit,
+    namespaces: Vec<String>,
     version: K::DynamicType,
     kind: String,
     condition: String,
@@ -287,7 +306,7 @@ where
 
     fn listed(&mut self, index: usize) -> Vec<K> {
         let seen = self.relisting[index].take().unwrap_or_default();
-        let namespace = self.kit.config.namespaces.get(index).cloned();
+        let namespace = self.namespaces.get(index).cloned();
         let covered = |object: &K| namespace.is_none() || object.meta().namespace == namespace;
         let mut gone: HashSet<ObjectRef<K>> = HashSet::new();
         for object in self.store.state() {

@@ -14,6 +14,7 @@ pub mod control_plane;
 pub mod crds;
 pub mod faults;
 pub mod go;
+pub mod hive;
 pub mod ironic;
 pub mod load;
 pub mod model;

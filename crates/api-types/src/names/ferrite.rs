@@ -34,6 +34,22 @@ pub const REMEDIATION_HISTORY: &str = "ferrite.metal3.io/remediation-history";
 /// read by `clusterpool-inventory`.
 pub const PROVISION_ATTEMPTS: &str = "ferrite.metal3.io/provision-attempts";
 
+/// Annotation on a `ClusterDeployment`: its lease was not verified yet, so that the pause beside it is ours and
+/// nothing of the cluster exists. Written at creation and removed by `clusterpool-inventory`.
+pub const LEASE_UNVERIFIED: &str = "ferrite.metal3.io/lease-unverified";
+/// Annotation on a `ClusterDeployment`: generation and uid of the customization that it was made from. Written and
+/// read by `clusterpool-inventory`.
+pub const CUSTOMIZATION_VERSION: &str = "ferrite.metal3.io/customization-version";
+/// Annotation on a `ClusterDeployment`: name in its install config, where a customization gave it another one than
+/// the object's. Written by `clusterpool-inventory`, read by people.
+pub const INSTALLED_NAME: &str = "ferrite.metal3.io/installed-name";
+/// Annotation on a cluster's namespace and on what is made in it: namespace, name and uid of the pool. Written and read
+/// by `clusterpool-inventory`: what does not have it is somebody else's.
+pub const POOL_OWNER: &str = "ferrite.metal3.io/pool";
+/// Annotation on a cluster's install config: generations of pool and customization that it was made from, so that a
+/// process that is late does not write an older one over it. Written and read by `clusterpool-inventory`.
+pub const MADE_FROM: &str = "ferrite.metal3.io/made-from";
+
 /// Annotation on a host: for whom it stays reserved once it is cleared. Written by `capm3-reuse`
 /// with the write that clears the image, so that the verdict outlives template and owner.
 pub const PENDING_RESERVATION: &str = "ferrite.metal3.io/pending-reservation";
@@ -62,3 +78,6 @@ pub const CONDITION_POWER_MANAGED: &str = "PowerManaged";
 pub const CONDITION_IRONIC_REACHABLE: &str = "IronicReachable";
 /// Condition of a `Metal3Remediation`: the node is ready again. Written by `remediation`.
 pub const CONDITION_SUCCEEDED: &str = "Succeeded";
+/// Condition of a `ClusterPool`: whether another controller of pools works on it too. Written by
+/// `clusterpool-inventory` while one does.
+pub const CONDITION_SOLE_CONTROLLER: &str = "SoleController";

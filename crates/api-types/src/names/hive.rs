@@ -46,6 +46,11 @@ pub const CLUSTERPOOL_NAMESPACE: &str = "hive.openshift.io/clusterpool-namespace
 pub const CONDITION_AVAILABLE: &str = "Available";
 /// Reason of [`CONDITION_AVAILABLE`] while a cluster uses the customization.
 pub const REASON_IN_USE: &str = "ClusterDeploymentCustomizationInUse";
+/// Reason of [`CONDITION_AVAILABLE`] while the cluster is missing and the lease is about to be released. Who is still
+/// creating that cluster sees it and stops.
+pub const REASON_RELEASING: &str = "LeaseReleasing";
+/// Reason of [`CONDITION_AVAILABLE`] while nobody uses the customization.
+pub const REASON_AVAILABLE: &str = "Available";
 /// Condition of a customization: whether its patches could be applied. Written by Hive and
 /// `clusterpool-inventory`.
 pub const CONDITION_APPLY_SUCCEEDED: &str = "ApplySucceeded";
@@ -76,3 +81,13 @@ pub const CONDITION_HIBERNATING: &str = "Hibernating";
 /// Condition of a `ClusterClaim`: it has no cluster yet. Written by `clusterpool-inventory` and
 /// Hive.
 pub const CONDITION_PENDING: &str = "Pending";
+
+/// Field manager of Hive's own controller of pools, which must not run beside ours.
+pub const POOL_CONTROLLER: &str = "hive1-clusterpool";
+/// `ClusterRole` whose subjects in a pool's namespace administrate the pool's clusters. Read by
+/// `clusterpool-inventory`, which binds them in the clusters' namespaces.
+pub const POOL_ADMIN_ROLE: &str = "hive-cluster-pool-admin";
+/// The `RoleBinding` that it makes there.
+pub const POOL_ADMIN_BINDING: &str = "hive-cluster-pool-admin-binding";
+/// Reason of a cluster's [`CONDITION_HIBERNATING`] on its way back.
+pub const REASON_RESUMING: &str = "ResumingOrRunning";

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clusterpool_inventory::decision::{Reason, Step};
 use clusterpool_inventory::inventory::Listed;
-use clusterpool_inventory::observe::{Claim, Cluster, Namespace};
+use clusterpool_inventory::seen::{Claim, Cluster, Namespace};
 
 use crate::world::{
     at, claim, cluster, customization, decided, deleted, full, installing, lease, leased, now,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clusterpool_inventory::decision::Reason;
 use clusterpool_inventory::inventory::Listed;
-use clusterpool_inventory::observe::Cluster;
+use clusterpool_inventory::seen::Cluster;
 
 use crate::world::{
     cluster, decided, deleted, entry, failed, full, installing, lease, leased, reasons, status_of,

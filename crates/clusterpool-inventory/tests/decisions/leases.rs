@@ -1,7 +1,7 @@
 //! Leases: whose they are, and what becomes of them.
 
 use clusterpool_inventory::decision::{Reason, Step};
-use clusterpool_inventory::observe::{Lease, Namespace};
+use clusterpool_inventory::seen::{Lease, Namespace};
 
 use crate::world::{cluster, decided, deleted, full, lease, leased, now, pool, reasons, status_of};
 

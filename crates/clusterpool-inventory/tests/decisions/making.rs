@@ -2,7 +2,7 @@
 
 use clusterpool_inventory::decision::{Decision, Reason, Step};
 use clusterpool_inventory::inventory::Entry;
-use clusterpool_inventory::observe::{Lease, Part};
+use clusterpool_inventory::seen::{Lease, Part};
 
 use crate::world::{cluster, customization, decided, full, lease, leased, pool, status_of, stored};
 

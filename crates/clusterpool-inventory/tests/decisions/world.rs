@@ -4,8 +4,8 @@ use clusterpool_inventory::Policy;
 use clusterpool_inventory::decide::decide;
 use clusterpool_inventory::decision::{Decision, Reason, Step};
 use clusterpool_inventory::inventory::{Entry, Listed};
-use clusterpool_inventory::observe::{Claim, Cluster, Customization, Lease, Observed, Part, Pool};
 use clusterpool_inventory::pool_version::PoolVersion;
+use clusterpool_inventory::seen::{Claim, Cluster, Customization, Lease, Observed, Part, Pool};
 use k8s_openapi::jiff::Timestamp;
 
 pub(crate) fn at(second: i64) -> Timestamp {

@@ -8,7 +8,7 @@ use clusterpool_inventory::decide::decide;
 use clusterpool_inventory::decision::{Step, Work};
 use clusterpool_inventory::inventory::Listed;
 use clusterpool_inventory::naming::cluster_name;
-use clusterpool_inventory::observe::{self, Observed};
+use clusterpool_inventory::seen::{self, Observed};
 use k8s_openapi::jiff::Timestamp;
 
 #[derive(Clone)]
@@ -165,7 +165,7 @@ impl World {
         let exists = |pool: u8| state.pools[usize::from(pool)] != Pool::Gone;
         let cluster = |(number, it): (usize, &Option<Cluster>)| {
             let it = (*it)?;
-            Some(observe::Cluster {
+            Some(seen::Cluster {
                 name: self.names[number].clone(),
                 uid: "u".to_owned(),
                 at: String::new(),
@@ -187,11 +187,11 @@ impl World {
                 asked_to_run: None,
             })
         };
-        let mut version = observe::Pool::default().version;
+        let mut version = seen::Pool::default().version;
         "v".clone_into(&mut version.own);
         let numbered = || clusters.iter().enumerate();
         Observed {
-            pool: observe::Pool {
+            pool: seen::Pool {
                 name: pool_name(pool),
                 uid: pool_name(pool),
                 deleting: matches!(how, Pool::Deleting | Pool::Gone),
@@ -199,7 +199,7 @@ impl World {
                 listed: Listed::Entries(listed),
                 size: usize::from(how == Pool::Wants),
                 version,
-                ..observe::Pool::default()
+                ..seen::Pool::default()
             },
             clusters: numbered()
                 .filter(|(number, _)| self.pool_of(*number) == pool)
@@ -207,13 +207,13 @@ impl World {
                 .collect(),
             customizations: (0..)
                 .zip(entries)
-                .map(|(number, entry)| observe::Customization {
+                .map(|(number, entry)| seen::Customization {
                     name: entry_name(number),
                     at: text(entry.released),
                     version: entry_name(number),
                     deleting: false,
                     kept: entry.kept,
-                    lease: entry.lease.map(|it| observe::Lease {
+                    lease: entry.lease.map(|it| seen::Lease {
                         cluster: Some(self.names[usize::from(it.cluster)].clone()),
                         pool: Some(pool_name(it.pool)),
                         pool_exists: exists(it.pool),
@@ -222,7 +222,7 @@ impl World {
                     others: numbered()
                         .filter(|(it, _)| self.pool_of(*it) != pool && self.entry_of(*it) == number)
                         .filter_map(cluster)
-                        .filter(observe::Cluster::is_live)
+                        .filter(seen::Cluster::is_live)
                         .map(|it| it.name)
                         .collect(),
                     listed_elsewhere: (0..self.pools).any(|it| {

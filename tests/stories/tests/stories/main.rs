@@ -11,6 +11,7 @@ mod bmo_reboot;
 mod capm3_reuse;
 mod chart;
 mod cluster_api;
+mod clusterpool_inventory;
 mod control_plane;
 mod crd_fields;
 mod crds;

@@ -1,0 +1,296 @@
+//! A new cluster, from its namespace to the end of its pause. What is there already is taken if it is this cluster's.
+
+use std::sync::Arc;
+
+use api_types::hive::{ClusterDeploymentCustomization, ClusterPool};
+use api_types::names;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Resource, ResourceExt as _};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::{Outcome, Pass, Piece, decoded, is_terminating, unless_superseded};
+use crate::decision::Version;
+use crate::echo::Object;
+use crate::error::Error;
+use crate::observe::{self, cached};
+use crate::platform::Platform;
+use crate::pool_version::pool_version;
+use crate::seen::Part;
+use crate::{make, patch};
+
+impl Pass<'_> {
+    /// The customization that a cluster is made from, if it is still what was decided on.
+    pub(super) fn source(
+        &self,
+        entry: Option<&Version>,
+    ) -> Result<Option<Arc<ClusterDeploymentCustomization>>, Outcome> {
+        let Some(entry) = entry else { return Ok(None) };
+        let key = (self.key.0.clone(), entry.name.clone());
+        let found = cached(&self.stores.customizations, &key)
+            .filter(|it| observe::version(it) == entry.version);
+        found.map(Some).ok_or(Outcome::Superseded)
+    }
+
+    pub(super) fn install_config(
+        &self,
+        pool: &ClusterPool,
+        cluster: &str,
+        entry: Option<&ClusterDeploymentCustomization>,
+    ) -> Option<patch::InstallConfig> {
+        let config = self.materials.config.as_ref()?;
+        let patches = entry.map(|it| it.spec.install_config_patches.as_slice()).unwrap_or_default();
+        // What is refused here was usable when it was decided on: look again.
+        patch::install_config(config, cluster, &pool.spec.base_domain, patches, self.policy.rules)
+            .ok()
+    }
+
+    pub(super) async fn make(
+        &self,
+        cluster: &str,
+        part: Part,
+        entry: Option<&Version>,
+        piece: &mut Piece,
+    ) -> Result<Outcome, Error> {
+        let Some(pool) = self.pool else { return Ok(Outcome::Superseded) };
+        let Some(platform) = Platform::of(&pool.spec) else { return Ok(Outcome::Superseded) };
+        let source = match self.source(entry) {
+            Ok(source) => source,
+            Err(outcome) => return Ok(outcome),
+        };
+        let source = source.as_deref();
+        let made_from = make::made_from(pool, source);
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), cluster);
+        let copy = |secret: &Option<make::Secret>| {
+            let name = make::secret_name(cluster, part, platform.name);
+            secret.as_ref().map(|secret| make::copy(pool, cluster, &name, secret))
+        };
+        let object = match part {
+            Part::Namespace => return self.make_namespace(pool, cluster).await,
+            Part::InstallConfig => {
+                let Some(config) = self.install_config(pool, cluster, source) else {
+                    return Ok(Outcome::Superseded);
+                };
+                let secret = make::install_config(pool, cluster, &config.text, &made_from);
+                return self.put(&secrets, cluster, &secret, "make an install config").await;
+            }
+            Part::Customization | Part::PoolCustomization => {
+                let of_pool = match (part, &pool.spec.customization_ref) {
+                    (Part::PoolCustomization, Some(reference)) => {
+                        let name = reference.name.clone().unwrap_or_default();
+                        cached(&self.stores.customizations, &(self.key.0.clone(), name))
+                    }
+                    _ => None,
+                };
+                let found = if part == Part::Customization { source } else { of_pool.as_deref() };
+                let Some(found) = found else { return Ok(Outcome::Superseded) };
+                let copy = make::customization(pool, cluster, found, &made_from);
+                let api = self.customizations(cluster);
+                return self.put(&api, cluster, &copy, "copy a customization").await;
+            }
+            Part::PullSecret => copy(&self.materials.pull_secret),
+            Part::Credentials => copy(&self.materials.credentials),
+            Part::Certificates => copy(&self.materials.certificates),
+            Part::MachinePool => {
+                let _ = piece;
+                return self.make_workers(pool, platform, cluster, source).await;
+            }
+        };
+        let Some(object) = object else { return Ok(Outcome::Superseded) };
+        created(create(&secrets, &object, "copy a secret").await)
+    }
+
+    pub(super) async fn make_workers(
+        &self,
+        pool: &ClusterPool,
+        platform: Platform<'_>,
+        cluster: &str,
+        entry: Option<&ClusterDeploymentCustomization>,
+    ) -> Result<Outcome, Error> {
+        let config = self.install_config(pool, cluster, entry);
+        let config = config.and_then(|it| serde_json::from_str(&it.text).ok());
+        let Some(spec) = platform.workers(cluster, &config.unwrap_or_default()) else {
+            return Ok(Outcome::Done);
+        };
+        let kind = GroupVersionKind::gvk("hive.openshift.io", "v1", "MachinePool");
+        let kind = ApiResource::from_gvk(&kind);
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), cluster, &kind);
+        let workers = make::machine_pool(pool, cluster, &spec);
+        created(create(&api, &workers, "make a machine pool").await)
+    }
+
+    pub(super) async fn make_namespace(
+        &self,
+        pool: &ClusterPool,
+        cluster: &str,
+    ) -> Result<Outcome, Error> {
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        let object = make::namespace(pool, cluster);
+        match create(&api, &object, "make a namespace").await? {
+            Made::New(_) => Ok(Outcome::Done),
+            Made::NotYet => Ok(Outcome::NotYet),
+            Made::There => {
+                let found = api.get_opt(cluster).await.map_err(Error::api("get a namespace"))?;
+                let Some(found) = found else { return Ok(Outcome::Superseded) };
+                if found.metadata.deletion_timestamp.is_some() {
+                    return Ok(Outcome::NotYet);
+                }
+                // One without an owner that has the pool's label is what a controller of Hive left; the lease, which
+                // names it, says whose.
+                let labelled = found.labels().get(names::hive::POOL_NAME);
+                let ours = match found.annotations().get(names::ferrite::POOL_OWNER) {
+                    Some(owner) => *owner == make::owner(pool),
+                    None => labelled.is_some_and(|it| *it == make::label(&self.key.1)),
+                };
+                if ours { Ok(Outcome::Done) } else { Err(Error::Foreign(cluster.to_owned())) }
+            }
+        }
+    }
+
+    /// Makes an object anew where one from something older stands, as long as no cluster uses it.
+    pub(super) async fn put<K>(
+        &self,
+        api: &Api<K>,
+        cluster: &str,
+        object: &Value,
+        what: &'static str,
+    ) -> Result<Outcome, Error>
+    where
+        K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Serialize,
+    {
+        match create(api, object, what).await? {
+            Made::New(_) => return Ok(Outcome::Done),
+            Made::NotYet => return Ok(Outcome::NotYet),
+            Made::There => {}
+        }
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let found = api.get_metadata_opt(name).await.map_err(Error::api(what))?;
+        let Some(found) = found else { return Ok(Outcome::Superseded) };
+        let new = object["metadata"]["annotations"][names::ferrite::MADE_FROM].as_str();
+        let new = new.unwrap_or_default();
+        let annotations = found.annotations();
+        let old = annotations.get(names::ferrite::MADE_FROM).map_or("", String::as_str);
+        if old == new {
+            return Ok(Outcome::Done);
+        }
+        if !make::is_newer(new, old) || self.live_cluster(cluster).await?.is_some() {
+            return Ok(Outcome::Superseded);
+        }
+        let mut patch = object.clone();
+        patch["metadata"]["resourceVersion"] = json!(found.metadata.resource_version);
+        let written = api.patch_metadata(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        let written = unless_superseded(written, what)?;
+        Ok(if written.is_some() { Outcome::Done } else { Outcome::Superseded })
+    }
+
+    pub(super) async fn create_cluster(
+        &self,
+        name: &str,
+        entry: Option<&Version>,
+        run: Option<bool>,
+        piece: &mut Piece,
+    ) -> Result<Outcome, Error> {
+        let Some(pool) = self.pool else { return Ok(Outcome::Superseded) };
+        let Some(platform) = Platform::of(&pool.spec) else { return Ok(Outcome::Superseded) };
+        let source = match self.source(entry) {
+            Ok(source) => source,
+            Err(outcome) => return Ok(outcome),
+        };
+        let config = self.install_config(pool, name, source.as_deref());
+        let wanted = make::Wanted {
+            cluster: name,
+            pool_version: &pool_version(&pool.spec).own,
+            entry: entry.map(|it| (it.name.as_str(), it.version.as_str())),
+            installed_name: config.as_ref().map(|it| it.name.as_str()),
+            run,
+            paused: entry.is_some() && self.policy.verify_lease,
+        };
+        let object = make::cluster(pool, platform, &wanted);
+        let api = self.clusters(name);
+        let found = match create(&api, &object, "create a cluster").await? {
+            Made::New(made) => made,
+            Made::NotYet => return Ok(Outcome::NotYet),
+            Made::There => {
+                let found = api.get_opt(name).await.map_err(Error::api("get a cluster"))?;
+                let Some(found) = found else { return Ok(Outcome::Superseded) };
+                let of = found.spec.cluster_pool_ref.as_ref();
+                let same_entry =
+                    of.and_then(|it| it.customization_name()) == entry.map(|it| it.name.as_str());
+                if observe::pool_key(&found).as_ref() != Some(self.key) || !same_entry {
+                    return Err(Error::Foreign(name.to_owned()));
+                }
+                if found.metadata.deletion_timestamp.is_some() {
+                    return Ok(Outcome::NotYet);
+                }
+                found
+            }
+        };
+        piece.unpaused = found.annotation(names::ferrite::LEASE_UNVERIFIED).is_none();
+        let version = found.resource_version().unwrap_or_default();
+        let key = (name.to_owned(), name.to_owned());
+        piece.note(Object::Cluster(key), Some(&version), false);
+        piece.clusters.insert(name.to_owned(), version);
+        Ok(Outcome::Done)
+    }
+
+    pub(super) async fn verify(
+        &self,
+        cluster: &str,
+        entry: &str,
+        at: Option<&str>,
+        piece: &mut Piece,
+    ) -> Result<Outcome, Error> {
+        if piece.unpaused {
+            return Ok(Outcome::Done);
+        }
+        let live = self.customizations(&self.key.0).get_opt(entry).await;
+        let live = live.map_err(Error::api("get a customization"))?;
+        let holds = live.is_some_and(|it| {
+            it.leased_by() == Some(cluster)
+                && observe::leasing_pool(&it) == Some(self.key.1.as_str())
+                && !observe::is_releasing(&it)
+        });
+        if !holds {
+            return Ok(Outcome::Superseded);
+        }
+        let annotations = json!({
+            names::hive::RECONCILE_PAUSE: null,
+            names::ferrite::LEASE_UNVERIFIED: null,
+        });
+        let patch = json!({ "metadata": { "annotations": annotations } });
+        self.cluster(cluster, patch, at.unwrap_or_default(), piece).await
+    }
+}
+
+/// What came of a creation.
+enum Made<K> {
+    New(K),
+    There,
+    /// The namespace is on its way out.
+    NotYet,
+}
+
+async fn create<K>(api: &Api<K>, object: &Value, what: &'static str) -> Result<Made<K>, Error>
+where
+    K: Clone + std::fmt::Debug + DeserializeOwned + Serialize,
+{
+    let object: K = decoded(object, what)?;
+    match api.create(&PostParams::default(), &object).await {
+        Ok(made) => Ok(Made::New(made)),
+        Err(error) if is_terminating(&error) => Ok(Made::NotYet),
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(Made::There),
+        // The namespace went in between.
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Made::NotYet),
+        Err(error) => Err(Error::api(what)(error)),
+    }
+}
+
+fn created<K>(made: Result<Made<K>, Error>) -> Result<Outcome, Error> {
+    Ok(match made? {
+        Made::New(_) | Made::There => Outcome::Done,
+        Made::NotYet => Outcome::NotYet,
+    })
+}

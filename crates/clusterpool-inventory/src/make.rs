@@ -1,0 +1,293 @@
+//! The objects that make a cluster. Pure: from what the pool says to what is sent.
+
+use std::collections::BTreeMap;
+
+use api_types::hive::{ClusterDeploymentCustomization, ClusterPool};
+use api_types::names;
+use k8s_openapi::ByteString;
+use kube::ResourceExt as _;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::platform::Platform;
+use crate::seen::Part;
+
+/// What a label may be long.
+const LABEL: usize = 63;
+
+/// A secret of the pool, to be copied.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Secret {
+    /// Its type.
+    pub kind: Option<String>,
+    /// Its contents.
+    pub data: BTreeMap<String, ByteString>,
+}
+
+/// Namespace, name and uid of a pool: whose a cluster's namespace is.
+pub fn owner(pool: &ClusterPool) -> String {
+    let uid = pool.uid().unwrap_or_default();
+    format!("{}/{}/{uid}", pool.namespace().unwrap_or_default(), pool.name_any())
+}
+
+/// Namespace and name in what [`owner`] wrote.
+pub fn pool_of(owner: &str) -> Option<(&str, &str)> {
+    let mut parts = owner.split('/');
+    Some((parts.next()?, parts.next()?))
+}
+
+/// A name as the value of a label: names may be longer.
+pub fn label(name: &str) -> String {
+    if name.len() <= LABEL {
+        return name.to_owned();
+    }
+    let hash = Sha256::digest(name.as_bytes());
+    let hash: String = hash.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let start: String = name.chars().take(LABEL - 9).collect();
+    format!("{}-{hash}", start.trim_end_matches(['-', '.']))
+}
+
+/// Name of a cluster's copy of a secret.
+pub fn secret_name(cluster: &str, part: Part, platform: &str) -> String {
+    match part {
+        Part::InstallConfig => format!("{cluster}-install-config"),
+        Part::PullSecret => format!("{cluster}-pull-secret"),
+        Part::Certificates => format!("{cluster}-{platform}-certs"),
+        _ => format!("{cluster}-{platform}-creds"),
+    }
+}
+
+/// A cluster's namespace.
+pub fn namespace(pool: &ClusterPool, cluster: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {
+            "name": cluster,
+            "labels": { names::hive::POOL_NAME: label(&pool.name_any()) },
+            "annotations": { names::ferrite::POOL_OWNER: owner(pool) },
+        },
+    })
+}
+
+/// The secret with a cluster's install config.
+pub fn install_config(pool: &ClusterPool, cluster: &str, text: &str, made_from: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": secret_name(cluster, Part::InstallConfig, ""),
+            "namespace": cluster,
+            "annotations": {
+                names::ferrite::POOL_OWNER: owner(pool),
+                names::ferrite::MADE_FROM: made_from,
+            },
+        },
+        "type": "Opaque",
+        "data": { "install-config.yaml": ByteString(text.as_bytes().to_vec()) },
+    })
+}
+
+/// A cluster's copy of one of the pool's secrets.
+pub fn copy(pool: &ClusterPool, cluster: &str, name: &str, secret: &Secret) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": name,
+            "namespace": cluster,
+            "annotations": { names::ferrite::POOL_OWNER: owner(pool) },
+        },
+        "type": secret.kind.as_deref().unwrap_or("Opaque"),
+        "data": secret.data,
+    })
+}
+
+/// A cluster's copy of a customization: without one Hive does not begin.
+pub fn customization(
+    pool: &ClusterPool,
+    cluster: &str,
+    entry: &ClusterDeploymentCustomization,
+    made_from: &str,
+) -> Value {
+    let mut annotations = entry.annotations().clone();
+    annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+    annotations.insert(names::ferrite::POOL_OWNER.to_owned(), owner(pool));
+    annotations.insert(names::ferrite::MADE_FROM.to_owned(), made_from.to_owned());
+    json!({
+        "apiVersion": "hive.openshift.io/v1",
+        "kind": "ClusterDeploymentCustomization",
+        "metadata": {
+            "name": entry.name_any(),
+            "namespace": cluster,
+            "labels": entry.labels(),
+            "annotations": annotations,
+        },
+        "spec": entry.spec,
+    })
+}
+
+/// The generations of pool and customization that something is made from.
+pub fn made_from(pool: &ClusterPool, entry: Option<&ClusterDeploymentCustomization>) -> String {
+    let of_entry = entry.and_then(|it| it.metadata.generation).unwrap_or(0);
+    format!("{}.{of_entry}", pool.metadata.generation.unwrap_or(0))
+}
+
+/// Whether something made from `old` may be made anew from `new`: in no respect from something older.
+pub fn is_newer(new: &str, old: &str) -> bool {
+    let read = |text: &str| -> (i64, i64) {
+        let (pool, entry) = text.split_once('.').unwrap_or_default();
+        (pool.parse().unwrap_or(0), entry.parse().unwrap_or(0))
+    };
+    let (new, old) = (read(new), read(old));
+    new != old && new.0 >= old.0 && new.1 >= old.1
+}
+
+/// The workers of a cluster.
+pub fn machine_pool(pool: &ClusterPool, cluster: &str, spec: &Value) -> Value {
+    json!({
+        "apiVersion": "hive.openshift.io/v1",
+        "kind": "MachinePool",
+        "metadata": {
+            "name": format!("{cluster}-worker"),
+            "namespace": cluster,
+            "annotations": { names::ferrite::POOL_OWNER: owner(pool) },
+        },
+        "spec": spec,
+    })
+}
+
+/// What a new cluster differs in from the pool's others.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted<'a> {
+    /// Its name.
+    pub cluster: &'a str,
+    /// The version of the pool's spec.
+    pub pool_version: &'a str,
+    /// The entry and its version.
+    pub entry: Option<(&'a str, &'a str)>,
+    /// Its name in the install config.
+    pub installed_name: Option<&'a str>,
+    /// Whether it is to run.
+    pub run: Option<bool>,
+    /// Whether it begins paused.
+    pub paused: bool,
+}
+
+/// A cluster.
+pub fn cluster(pool: &ClusterPool, platform: Platform<'_>, wanted: &Wanted<'_>) -> Value {
+    let (spec, name) = (&pool.spec, wanted.cluster);
+    let mut annotations: Map<String, Value> =
+        spec.annotations.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
+    let mut note = |key: &str, value: &str| annotations.insert(key.to_owned(), json!(value));
+    note(names::hive::POOL_SPEC_HASH, wanted.pool_version);
+    if let Some((_, version)) = wanted.entry {
+        note(names::ferrite::CUSTOMIZATION_VERSION, version);
+    }
+    if let Some(installed) = wanted.installed_name.filter(|it| *it != name) {
+        note(names::ferrite::INSTALLED_NAME, installed);
+    }
+    if wanted.paused {
+        note(names::hive::RECONCILE_PAUSE, "true");
+        note(names::ferrite::LEASE_UNVERIFIED, "true");
+    }
+    let pool_name = pool.name_any();
+    let pool_namespace = pool.namespace().unwrap_or_default();
+    let mut labels = spec.labels.clone();
+    labels.insert(names::hive::CLUSTERPOOL_NAME.to_owned(), label(&pool_name));
+    labels.insert(names::hive::CLUSTERPOOL_NAMESPACE.to_owned(), pool_namespace.clone());
+    let mut reference = json!({ "namespace": pool_namespace, "poolName": pool_name });
+    if let Some((entry, _)) = wanted.entry {
+        reference["clusterDeploymentCustomization"] = json!({ "name": entry });
+        // A stock CRD drops this spelling, which is the design's.
+        reference["clusterDeploymentCustomizationRef"] = json!({ "name": entry });
+    }
+    let mut provisioning = json!({
+        "imageSetRef": spec.image_set_ref,
+        "installConfigSecretRef": { "name": secret_name(name, Part::InstallConfig, "") },
+    });
+    if !spec.installer_env.is_empty() {
+        provisioning["installerEnv"] = json!(spec.installer_env);
+    }
+    if let Some(reference) = &spec.customization_ref {
+        provisioning["customizationRef"] = json!(reference);
+    }
+    let mut cluster = json!({
+        "apiVersion": "hive.openshift.io/v1",
+        "kind": "ClusterDeployment",
+        "metadata": {
+            "name": name,
+            "namespace": name,
+            "labels": labels,
+            "annotations": annotations,
+        },
+        "spec": {
+            "clusterName": name,
+            "baseDomain": spec.base_domain,
+            "platform": platform.for_cluster(
+                &secret_name(name, Part::Credentials, platform.name),
+                &secret_name(name, Part::Certificates, platform.name),
+            ),
+            "provisioning": provisioning,
+            "clusterPoolRef": reference,
+        },
+    });
+    if wanted.entry.is_some() {
+        cluster["metadata"]["finalizers"] = json!([names::hive::INVENTORY_FINALIZER]);
+    }
+    let fields = &mut cluster["spec"];
+    if spec.pull_secret_ref.is_some() {
+        fields["pullSecretRef"] = json!({ "name": secret_name(name, Part::PullSecret, "") });
+    }
+    if let Some(limit) = spec.install_attempts_limit {
+        fields["installAttemptsLimit"] = json!(limit);
+    }
+    if let Some(after) = &spec.hibernate_after {
+        fields["hibernateAfter"] = json!(after);
+    }
+    if let Some(run) = wanted.run {
+        fields["powerState"] = json!(if run { "Running" } else { "Hibernating" });
+    }
+    cluster
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_made_from_something_older_does_not_replace_what_is_newer() {
+        assert!(is_newer("2.1", "1.1") && is_newer("1.2", "1.1") && is_newer("1.1", ""));
+        assert!(!is_newer("1.1", "1.1") && !is_newer("1.1", "1.2") && !is_newer("2.1", "1.2"));
+    }
+
+    #[test]
+    fn a_name_that_is_too_long_for_a_label_is_cut_and_stays_its_own() {
+        let long = "a".repeat(253);
+        let other = format!("{}b", "a".repeat(252));
+        assert!(label(&long).len() <= 63 && label(&long) != label(&other));
+        assert_eq!(label("short"), "short");
+    }
+
+    #[test]
+    fn an_owner_names_its_pool() {
+        assert_eq!(pool_of("ns/pool/uid"), Some(("ns", "pool")));
+        assert_eq!(pool_of(""), None);
+    }
+
+    #[test]
+    fn a_cluster_with_an_entry_waits_for_its_lease_to_be_verified() {
+        let mut pool = ClusterPool::new("ns", "pool", api_types::hive::ClusterPoolSpec::default());
+        pool.spec.platform.insert("none".to_owned(), json!({}));
+        let platform = Platform::of(&pool.spec).unwrap();
+        let wanted =
+            Wanted { cluster: "c", entry: Some(("e", "1-u")), paused: true, ..Wanted::default() };
+        let made = cluster(&pool, platform, &wanted);
+        assert_eq!(made["metadata"]["annotations"][names::hive::RECONCILE_PAUSE], "true");
+        assert_eq!(made["metadata"]["finalizers"], json!([names::hive::INVENTORY_FINALIZER]));
+        let reference = &made["spec"]["clusterPoolRef"];
+        assert_eq!(reference["clusterDeploymentCustomization"]["name"], "e");
+        let free = cluster(&pool, platform, &Wanted { cluster: "c", ..Wanted::default() });
+        assert!(free["metadata"].get("finalizers").is_none());
+    }
+}

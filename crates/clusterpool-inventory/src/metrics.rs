@@ -1,0 +1,200 @@
+//! The controller's own metrics; the kit counts reconciles, requests and the rest.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use api_types::hive::EntryStatus;
+use prometheus::{
+    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+};
+
+use crate::decision::Reason;
+use crate::index::Key;
+use crate::seen::Observed;
+
+const SECONDS: &[f64] = &[0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0, 3600.0];
+const STATES: [&str; 6] = ["installing", "ready", "standby", "broken", "claimed", "deleting"];
+
+/// Counters and gauges of this controller; clones share them.
+#[derive(Clone)]
+pub struct Metrics {
+    work: IntCounterVec,
+    conflicts: IntCounter,
+    entries: IntGaugeVec,
+    clusters: IntGaugeVec,
+    waiting: IntGauge,
+    lacking: IntGauge,
+    rivals: IntGauge,
+    claim_seconds: Histogram,
+    pools: Arc<Mutex<HashMap<Key, Counts>>>,
+}
+
+/// What one pool adds to the gauges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    entries: [i64; 8],
+    clusters: [i64; 6],
+    waiting: i64,
+    lacking: i64,
+    rival: i64,
+}
+
+impl Metrics {
+    /// Registers them, with every series from the start: a rate over one that appears late misses its first step.
+    pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let gauges =
+            |name: &str, help: &str, label: &str| IntGaugeVec::new(Opts::new(name, help), &[label]);
+        let metrics = Self {
+            work: IntCounterVec::new(
+                Opts::new(
+                    "ferrite_clusterpool_inventory_work_total",
+                    "Pieces of work that were carried out, by their reason",
+                ),
+                &["reason"],
+            )?,
+            conflicts: IntCounter::new(
+                "ferrite_clusterpool_inventory_conflicts_total",
+                "Pieces of work that ended because somebody else wrote first",
+            )?,
+            entries: gauges(
+                "ferrite_clusterpool_inventory_entries",
+                "Entries of all pools by their status",
+                "status",
+            )?,
+            clusters: gauges(
+                "ferrite_clusterpool_inventory_clusters",
+                "Clusters of all pools by state",
+                "state",
+            )?,
+            waiting: IntGauge::new(
+                "ferrite_clusterpool_inventory_claims_waiting",
+                "Claims without a cluster",
+            )?,
+            lacking: IntGauge::new(
+                "ferrite_clusterpool_inventory_pools_lacking",
+                "Pools that refer to something that is missing",
+            )?,
+            rivals: IntGauge::new(
+                "ferrite_clusterpool_inventory_pools_contested",
+                "Pools that Hive's own controller writes to as well, so that nothing is done",
+            )?,
+            claim_seconds: Histogram::with_opts(
+                HistogramOpts::new(
+                    "ferrite_clusterpool_inventory_claim_seconds",
+                    "Time from a claim's creation to its cluster",
+                )
+                .buckets(SECONDS.to_vec()),
+            )?,
+            pools: Arc::default(),
+        };
+        for reason in Reason::ALL {
+            metrics.work.with_label_values(&[reason.as_str()]);
+        }
+        registry.register(Box::new(metrics.work.clone()))?;
+        registry.register(Box::new(metrics.conflicts.clone()))?;
+        registry.register(Box::new(metrics.entries.clone()))?;
+        registry.register(Box::new(metrics.clusters.clone()))?;
+        registry.register(Box::new(metrics.waiting.clone()))?;
+        registry.register(Box::new(metrics.lacking.clone()))?;
+        registry.register(Box::new(metrics.rivals.clone()))?;
+        registry.register(Box::new(metrics.claim_seconds.clone()))?;
+        metrics.show(&HashMap::new());
+        Ok(metrics)
+    }
+
+    /// A piece of work was carried out.
+    pub(crate) fn worked(&self, reason: Reason) {
+        self.work.with_label_values(&[reason.as_str()]).inc();
+    }
+
+    /// Somebody else wrote first.
+    pub(crate) fn superseded(&self) {
+        self.conflicts.inc();
+    }
+
+    /// A claim got its cluster.
+    pub(crate) fn claimed(&self, seconds: f64) {
+        self.claim_seconds.observe(seconds.max(0.0));
+    }
+
+    /// A pool was looked at.
+    pub(crate) fn seen(&self, key: &Key, seen: &Observed) {
+        let mut counts = Counts::default();
+        for entry in seen.pool.status.inventory.values() {
+            let place = EntryStatus::KNOWN.iter().position(|it| *it == entry.status);
+            if let Some(count) = place.and_then(|it| counts.entries.get_mut(it)) {
+                *count += 1;
+            }
+        }
+        for it in &seen.clusters {
+            let place = if it.deleting {
+                5
+            } else if it.claim.is_some() {
+                4
+            } else if it.is_broken() {
+                3
+            } else if it.is_ready() {
+                1
+            } else if it.installed {
+                2
+            } else {
+                0
+            };
+            counts.clusters[place] += 1;
+        }
+        let waiting = seen.claims.iter().filter(|it| !it.deleting && it.cluster.is_none()).count();
+        counts.waiting = i64::try_from(waiting).unwrap_or(i64::MAX);
+        counts.lacking = i64::from(!seen.missing.is_empty());
+        counts.rival = i64::from(seen.pool.rival.is_some());
+        self.put(key, Some(counts));
+    }
+
+    /// A pool is gone.
+    pub(crate) fn gone(&self, key: &Key) {
+        self.put(key, None);
+    }
+
+    fn put(&self, key: &Key, counts: Option<Counts>) {
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = match counts {
+            Some(counts) => pools.insert(key.clone(), counts),
+            None => pools.remove(key),
+        };
+        if before != counts {
+            self.show(&pools);
+        }
+    }
+
+    fn show(&self, pools: &HashMap<Key, Counts>) {
+        let sum = |of: fn(&Counts) -> i64| pools.values().map(of).sum::<i64>();
+        for (place, status) in EntryStatus::KNOWN.iter().enumerate() {
+            let all = pools.values().map(|it| it.entries[place]).sum();
+            self.entries.with_label_values(&[status.as_str()]).set(all);
+        }
+        for (place, state) in STATES.iter().enumerate() {
+            let all = pools.values().map(|it| it.clusters[place]).sum();
+            self.clusters.with_label_values(&[*state]).set(all);
+        }
+        self.waiting.set(sum(|it| it.waiting));
+        self.lacking.set(sum(|it| it.lacking));
+        self.rivals.set(sum(|it| it.rival));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_reason_has_a_series_of_its_own_from_the_start() {
+        let registry = Registry::new();
+        Metrics::new(&registry).unwrap();
+        let names: BTreeSet<&str> = Reason::ALL.iter().map(|it| it.as_str()).collect();
+        assert_eq!(names.len(), Reason::ALL.len());
+        let families = registry.gather();
+        let work = families.iter().find(|it| it.name().ends_with("_work_total")).unwrap();
+        assert_eq!(work.get_metric().len(), names.len());
+    }
+}

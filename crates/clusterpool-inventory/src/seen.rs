@@ -1,0 +1,262 @@
+//! What one pass over a pool knows: plain data, read before anything is decided.
+//!
+//! Every object comes with the resourceVersion at which it was read, since every write insists on
+//! it. The objects may come from caches of different age; the rules in [`mod@crate::decide`] do not
+//! rely on their being of one moment.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::inventory::{Entry, Listed};
+use crate::pool_version::PoolVersion;
+
+/// A pool and everything that concerns it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Observed {
+    /// The pool.
+    pub pool: Pool,
+    /// Its clusters, also those that are being deleted.
+    pub clusters: Vec<Cluster>,
+    /// The customizations of its namespace, listed by it or not.
+    pub customizations: Vec<Customization>,
+    /// The claims on it.
+    pub claims: Vec<Claim>,
+    /// The namespaces that were made for its clusters.
+    pub namespaces: Vec<Namespace>,
+    /// What it refers to and is not there or not usable, in words for its condition.
+    pub missing: Vec<String>,
+}
+
+/// The pool.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Pool {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// Its resourceVersion.
+    pub at: String,
+    /// Whether its deletion was asked for.
+    pub deleting: bool,
+    /// Whether it has our finalizer.
+    pub kept: bool,
+    /// Its inventory.
+    pub listed: Listed,
+    /// Unclaimed clusters to keep.
+    pub size: usize,
+    /// How many of them run.
+    pub running: usize,
+    /// Clusters at most.
+    pub max_size: Option<usize>,
+    /// Clusters being installed or removed at most.
+    pub max_concurrent: Option<usize>,
+    /// Whether its platform can hibernate; where it cannot, every cluster runs.
+    pub hibernates: bool,
+    /// The values that mark a cluster as made from its present spec.
+    pub version: PoolVersion,
+    /// Failed provisions that an entry may have, if the pool says so itself.
+    pub attempts: Option<u32>,
+    /// What a cluster needs beside itself.
+    pub parts: Vec<Part>,
+    /// Its status as it is stored.
+    pub status: Status,
+    /// Why another controller is known to work on it, in words for its condition.
+    pub rival: Option<String>,
+}
+
+/// What a pool's status says, times left out.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Status {
+    /// Unclaimed clusters.
+    pub size: usize,
+    /// Unclaimed clusters that run.
+    pub ready: usize,
+    /// Unclaimed clusters that are installed and do not run.
+    pub standby: usize,
+    /// The entries by name.
+    pub inventory: BTreeMap<String, Entry>,
+    /// Conditions by type.
+    pub conditions: BTreeMap<String, Condition>,
+}
+
+/// A condition without its times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// Why, as one word.
+    pub reason: String,
+    /// Why, for people.
+    pub message: String,
+}
+
+/// Something that is made for a cluster before the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// Its namespace; always the first.
+    Namespace,
+    /// The secret with the install config.
+    InstallConfig,
+    /// A copy of the pool's pull secret.
+    PullSecret,
+    /// A copy of the pool's credentials.
+    Credentials,
+    /// A copy of the pool's certificates.
+    Certificates,
+    /// A copy of the customization: Hive waits for one in the cluster's namespace.
+    Customization,
+    /// A copy of the pool-wide customization.
+    PoolCustomization,
+    /// A pool of workers.
+    MachinePool,
+}
+
+/// A cluster of the pool.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+pub struct Cluster {
+    /// Its name, which is its namespace's too.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// Its resourceVersion.
+    pub at: String,
+    /// When it was created.
+    pub created: Timestamp,
+    /// Whether its deletion was asked for.
+    pub deleting: bool,
+    /// Whether it waits for us to give its lease back.
+    pub kept: bool,
+    /// Whether it waits for somebody else, who may still be taking it down.
+    pub kept_by_others: bool,
+    /// The entry that it was made from.
+    pub entry: Option<String>,
+    /// The version of that entry, if it was noted.
+    pub entry_version: Option<String>,
+    /// The version of the pool's spec that it was made from.
+    pub pool_version: Option<String>,
+    /// The claim that it is given to.
+    pub claim: Option<String>,
+    /// Whether its claim is gone and it may be deleted.
+    pub marked: bool,
+    /// Whether a person forbade to delete it.
+    pub protected: bool,
+    /// Whether it is paused by us until its lease is verified.
+    pub unverified: bool,
+    /// Whether it was ever installed.
+    pub installed: bool,
+    /// Why Hive gave up installing it.
+    pub stopped: Option<String>,
+    /// Whether it should have resumed long ago.
+    pub stuck: bool,
+    /// Whether it runs.
+    pub running: bool,
+    /// Whether it is asked to run.
+    pub asked_to_run: Option<bool>,
+}
+
+/// A customization.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Customization {
+    /// Its name.
+    pub name: String,
+    /// Its resourceVersion.
+    pub at: String,
+    /// Generation and uid: what patches are in it.
+    pub version: String,
+    /// Whether its deletion was asked for.
+    pub deleting: bool,
+    /// Whether it has our finalizer.
+    pub kept: bool,
+    /// Its lease, if it is not free.
+    pub lease: Option<Lease>,
+    /// Live clusters of other pools that were made from it.
+    pub others: Vec<String>,
+    /// Whether a pool beside this one lists it.
+    pub listed_elsewhere: bool,
+    /// Why its patches cannot be used in this pool, if they cannot.
+    pub refused: Option<String>,
+}
+
+/// Who has a customization.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Lease {
+    /// The cluster; none if a foreign controller was stopped between two writes.
+    pub cluster: Option<String>,
+    /// The pool.
+    pub pool: Option<String>,
+    /// Whether that pool is there.
+    pub pool_exists: bool,
+    /// Whether somebody is about to release it since the cluster is missing.
+    pub releasing: bool,
+}
+
+/// A claim on the pool.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Claim {
+    /// Its name.
+    pub name: String,
+    /// Its resourceVersion.
+    pub at: String,
+    /// When it was created.
+    pub created: Timestamp,
+    /// Whether its deletion was asked for.
+    pub deleting: bool,
+    /// The cluster that it was given.
+    pub cluster: Option<String>,
+    /// Why it is pending, as its condition says.
+    pub pending: Option<String>,
+}
+
+/// A namespace that was made for one of the pool's clusters, and has its name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Namespace {
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// When it was created.
+    pub created: Timestamp,
+    /// Whether its deletion was asked for.
+    pub deleting: bool,
+}
+
+impl Cluster {
+    /// Whether it may occupy what its entry stands for: it is not being deleted, or somebody is
+    /// still at it.
+    pub fn is_live(&self) -> bool {
+        !self.deleting || self.kept_by_others
+    }
+
+    /// Whether it will never be of use without having been installed.
+    pub fn has_failed(&self) -> bool {
+        self.stopped.is_some() && !self.installed
+    }
+
+    /// Whether it is no use.
+    pub fn is_broken(&self) -> bool {
+        self.stopped.is_some() || self.stuck
+    }
+
+    /// Whether nobody has it and nobody is removing it.
+    pub fn is_unclaimed(&self) -> bool {
+        self.claim.is_none() && !self.deleting && !self.marked
+    }
+
+    /// Whether it is on its way to be of use.
+    pub fn is_installing(&self) -> bool {
+        self.is_unclaimed() && !self.installed && !self.is_broken()
+    }
+
+    /// Whether a claim can have it.
+    pub fn is_ready(&self) -> bool {
+        self.is_unclaimed()
+            && self.installed
+            && self.running
+            && !self.is_broken()
+            && !self.unverified
+    }
+}

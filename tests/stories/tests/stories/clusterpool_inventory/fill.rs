@@ -1,0 +1,152 @@
+//! A pool fills: what is made, in which order, with how many writes.
+
+use bench::audit::Audit;
+use clusterpool_inventory::config::Policy;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::api::Api;
+use serde_json::{Value, json};
+
+use super::ground::{plane, start};
+use super::scene::{Scene, condition, entry_of, name};
+
+#[tokio::test]
+async fn a_pool_fills_from_its_entries_and_each_cluster_has_all_that_hive_waits_for() {
+    let (scene, _hive) = Scene::new("fill").await;
+    let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
+    scene.entries(&["a", "b", "c"]).await;
+    scene.pool("pool", 2, &["a", "b", "c"], json!({})).await;
+    let view = scene
+        .wait("two clusters run", |it| {
+            it.ready("pool") == 2 && it.pool("pool")["status"]["ready"] == 2
+        })
+        .await;
+    assert_eq!(view.clusters.len(), 2);
+    // Reserved in the order of the list; the last one is left.
+    assert_eq!(
+        ["a", "b", "c"].map(|it| view.word("pool", it)),
+        ["Reserved", "Reserved", "Available"]
+    );
+    assert_eq!(condition(view.pool("pool"), "InventoryValid").0, "True");
+    assert_eq!(condition(view.pool("pool"), "AllClustersCurrent").0, "True");
+    for cluster in &view.clusters {
+        let (cluster_name, entry) = (name(cluster), entry_of(cluster));
+        assert_eq!(cluster["metadata"]["namespace"], cluster_name);
+        let annotations = &cluster["metadata"]["annotations"];
+        assert!(annotations["hive.openshift.io/reconcile-pause"].is_null(), "{annotations}");
+        assert!(annotations["ferrite.metal3.io/lease-unverified"].is_null(), "{annotations}");
+        assert_eq!(annotations["ferrite.metal3.io/installed-name"], entry);
+        let finalizers = cluster["metadata"]["finalizers"].to_string();
+        assert!(finalizers.contains("hive.openshift.io/clusterpool-inventory"), "{finalizers}");
+        // The lease.
+        let status = &view.entry(entry)["status"];
+        assert_eq!(
+            status["clusterDeploymentRef"],
+            json!({ "name": cluster_name, "namespace": cluster_name })
+        );
+        assert_eq!(status["clusterPoolRef"]["name"], "pool");
+        let available = condition(view.entry(entry), "Available");
+        assert_eq!(available.0, "False");
+        assert_eq!(available.1, "ClusterDeploymentCustomizationInUse");
+        assert_eq!(
+            available.2,
+            format!("Currently in use by cluster deployment {cluster_name} of clusterpool pool")
+        );
+        let state = &view.pool("pool")["status"]["inventory"][entry];
+        assert_eq!(state["clusterDeploymentRef"]["name"], cluster_name);
+        assert_eq!(state["attempts"], 3);
+        // What stands in its namespace.
+        let spaces: Api<Namespace> = Api::all(scene.client.clone());
+        let space = spaces.get(cluster_name).await.unwrap();
+        let labels = space.metadata.labels.unwrap_or_default();
+        assert_eq!(labels["hive.openshift.io/cluster-pool-name"], "pool");
+        let secrets: Api<Secret> = Api::namespaced(scene.client.clone(), cluster_name);
+        let config = secrets.get(&format!("{cluster_name}-install-config")).await.unwrap();
+        let text = config.data.unwrap_or_default()["install-config.yaml"].clone();
+        let config: Value = serde_json::from_slice(&text.0).unwrap();
+        assert_eq!(config["metadata"]["name"], entry);
+        assert_eq!(config["baseDomain"], "example.com");
+        // As the installer's reader takes it.
+        assert_eq!(config["fips"], false);
+        assert_eq!(config["platform"]["openstack"]["cloud"], "here");
+        for secret in ["pull-secret", "openstack-creds"] {
+            secrets.get(&format!("{cluster_name}-{secret}")).await.unwrap();
+        }
+        let copies =
+            bench::hive::api(&scene.client, cluster_name, "ClusterDeploymentCustomization");
+        let copy = copies.get(entry).await.unwrap();
+        assert_eq!(copy.data["spec"], view.entry(entry)["spec"]);
+        let spec = &cluster["spec"];
+        assert_eq!(spec["pullSecretRef"]["name"], format!("{cluster_name}-pull-secret"));
+        let credentials = &spec["platform"]["openstack"]["credentialsSecretRef"]["name"];
+        assert_eq!(*credentials, format!("{cluster_name}-openstack-creds"));
+        assert_eq!(spec["provisioning"]["imageSetRef"]["name"], "release");
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_costs_eight_writes_and_a_pool_one_for_its_status_each_pass() {
+    let (scene, _hive) = Scene::new("writes").await;
+    let plane = plane().await;
+    let names: Vec<String> = (0..8).map(|it| format!("e{it}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    scene.entries(&names).await;
+    let running = start(plane, &[&scene.namespace], Policy::default()).await;
+    let audit = Audit::new(plane.audit_log(), plane.admin().await);
+    let begin = audit.mark().await.unwrap();
+    scene.pool("pool", 8, &names, json!({})).await;
+    scene
+        .wait("eight clusters run", |it| {
+            it.ready("pool") == 8 && it.pool("pool")["status"]["ready"] == 8
+        })
+        .await;
+    let counts = audit.since(begin).await.unwrap();
+    let user = &running.user;
+    // Finalizer on the entry, lease, namespace, three secrets, copy, cluster, end of its pause.
+    let of_clusters = counts.of(user, "create", "namespaces")
+        + counts.of(user, "create", "secrets")
+        + counts.of(user, "create", "clusterdeployments")
+        + counts.of(user, "patch", "clusterdeployments")
+        + counts.of(user, "create", "clusterdeploymentcustomizations")
+        + counts.of(user, "patch", "clusterdeploymentcustomizations");
+    println!("{of_clusters} writes for 8 clusters\n{counts}");
+    // Eight each, and the finalizer on an entry that was never used before.
+    assert_eq!(of_clusters, 8 * 9, "{counts}");
+}
+
+#[tokio::test]
+async fn a_pool_without_an_inventory_fills_and_no_customization_is_touched() {
+    let (scene, _hive) = Scene::new("plain").await;
+    let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
+    scene.entries(&["a"]).await;
+    scene.pool("pool", 2, &[], json!({ "skipMachinePools": false })).await;
+    let view = scene.wait("two clusters run", |it| it.ready("pool") == 2).await;
+    assert_eq!(view.clusters.len(), 2);
+    assert!(view.entry("a")["status"].is_null());
+    assert!(view.pool("pool")["status"]["inventory"].is_null());
+    for cluster in &view.clusters {
+        let workers = bench::hive::api(&scene.client, name(cluster), "MachinePool");
+        let workers = workers.get(&format!("{}-worker", name(cluster))).await.unwrap();
+        assert_eq!(workers.data["spec"]["replicas"], 2);
+    }
+}
+
+#[tokio::test]
+async fn what_a_pool_refers_to_and_is_missing_is_told_and_waited_for() {
+    let (scene, _hive) = Scene::new("lacks").await;
+    let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
+    scene.entries(&["a"]).await;
+    let more = json!({ "pullSecretRef": { "name": "later" }, "imageSetRef": { "name": "none" } });
+    scene.pool("pool", 1, &["a"], more).await;
+    let view = scene
+        .wait("the pool says what it lacks", |it| {
+            condition(it.pool("pool"), "MissingDependencies").0 == "True"
+        })
+        .await;
+    let told = condition(view.pool("pool"), "MissingDependencies").2;
+    assert!(told.contains("Secret later") && told.contains("ClusterImageSet none"), "{told}");
+    assert!(view.clusters.is_empty());
+    let more = json!({ "pullSecretRef": { "name": "pull" }, "imageSetRef": { "name": "release" } });
+    scene.patch("ClusterPool", "pool", json!({ "spec": more })).await;
+    let view = scene.wait("the cluster runs", |it| it.ready("pool") == 1).await;
+    assert_eq!(condition(view.pool("pool"), "MissingDependencies").0, "False");
+}

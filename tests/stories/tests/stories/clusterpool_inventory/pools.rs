@@ -1,0 +1,154 @@
+//! Whole pools: their deletion, their neighbours, and another controller beside us.
+
+use std::time::Duration;
+
+use clusterpool_inventory::config::Policy;
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::rbac::v1::{ClusterRole, RoleBinding};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use serde_json::json;
+
+use super::ground::{plane, start};
+use super::scene::{Scene, condition, name};
+
+#[tokio::test]
+async fn a_deleted_pool_leaves_no_cluster_namespace_lease_or_finalizer() {
+    let (scene, _hive) = Scene::new("gone").await;
+    let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
+    scene.entries(&["a", "b"]).await;
+    // A running count other than the size must not keep it.
+    scene.pool("pool", 2, &["a", "b"], json!({ "runningCount": 1, "maxConcurrent": 1 })).await;
+    let view = scene.wait("both run", |it| it.ready("pool") == 2).await;
+    let names: Vec<String> = view.clusters.iter().map(|it| name(it).to_owned()).collect();
+    scene.delete("ClusterPool", "pool").await;
+    let spaces: Api<Namespace> = Api::all(scene.client.clone());
+    scene
+        .until("nothing is left", async |it| {
+            let all = spaces.list(&ListParams::default()).await.unwrap().items;
+            let left = all.iter().filter(|it| {
+                names.contains(it.metadata.name.as_ref().unwrap())
+                    && it.metadata.deletion_timestamp.is_none()
+            });
+            it.pools.is_empty()
+                && left.count() == 0
+                && scene.clusters("pool").await.is_empty()
+                && it.entries.iter().all(|it| {
+                    it["metadata"]["finalizers"].is_null()
+                        && it["status"]["clusterDeploymentRef"].is_null()
+                        && condition(it, "Available").0 == "True"
+                })
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn pools_of_one_name_in_two_namespaces_share_nothing() {
+    let (one, _hive) = Scene::new("same-one").await;
+    let (two, _other) = Scene::new("same-two").await;
+    let _running = start(plane().await, &[&one.namespace, &two.namespace], Policy::default()).await;
+    for scene in [&one, &two] {
+        scene.entries(&["a"]).await;
+        scene.pool("pool", 1, &["a"], json!({})).await;
+    }
+    let first = one.wait("the first runs", |it| it.ready("pool") == 1).await;
+    let second = two.wait("the second runs", |it| it.ready("pool") == 1).await;
+    assert_ne!(name(&first.clusters[0]), name(&second.clusters[0]));
+    for (view, word) in [(&first, "first"), (&second, "second")] {
+        assert_eq!(view.holder("a"), name(&view.clusters[0]), "{word}");
+    }
+    // Who administrates the one does not administrate the other.
+    let role: ClusterRole = serde_json::from_value(json!({
+        "metadata": { "name": "hive-cluster-pool-admin" },
+        "rules": [{ "apiGroups": [""], "resources": ["secrets"], "verbs": ["get"] }],
+    }))
+    .unwrap();
+    let roles: Api<ClusterRole> = Api::all(one.client.clone());
+    let _ = roles.create(&PostParams::default(), &role).await;
+    let binding: RoleBinding = serde_json::from_value(json!({
+        "metadata": { "name": "friends" },
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": "hive-cluster-pool-admin",
+        },
+        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jo" }],
+    }))
+    .unwrap();
+    let bindings: Api<RoleBinding> = Api::namespaced(one.client.clone(), &one.namespace);
+    bindings.create(&PostParams::default(), &binding).await.unwrap();
+    let bound = |cluster: String| {
+        let api: Api<RoleBinding> = Api::namespaced(one.client.clone(), &cluster);
+        async move { api.get_opt("hive-cluster-pool-admin-binding").await.unwrap() }
+    };
+    let cluster = name(&first.clusters[0]).to_owned();
+    one.until("its administrators are let in", async |_| {
+        bound(cluster.clone()).await.is_some_and(|it| it.subjects.unwrap()[0].name == "jo")
+    })
+    .await;
+    assert!(bound(name(&second.clusters[0]).to_owned()).await.is_none());
+    one.delete("ClusterPool", "pool").await;
+    one.wait("the first is gone", |it| it.pools.is_empty()).await;
+    let second = two.view().await;
+    assert_eq!((second.ready("pool"), second.holder("a")), (1, name(&second.clusters[0])));
+}
+
+#[tokio::test]
+async fn a_pool_that_hives_own_controller_writes_to_is_left_to_it() {
+    let (scene, _hive) = Scene::new("rival").await;
+    scene.entries(&["a"]).await;
+    scene.pool("pool", 0, &["a"], json!({})).await;
+    let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
+    scene.wait("it is ours", |it| it.word("pool", "a") == "Available").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let pools: Api<DynamicObject> = scene.api("ClusterPool");
+    let theirs =
+        PatchParams { field_manager: Some("hive1-clusterpool".into()), ..PatchParams::default() };
+    let patch = json!({ "metadata": { "annotations": { "by": "hive" } } });
+    pools.patch("pool", &theirs, &Patch::Merge(patch)).await.unwrap();
+    scene.patch("ClusterPool", "pool", json!({ "spec": { "size": 1 } })).await;
+    let view = scene
+        .wait("it says why nothing is done", |it| {
+            condition(it.pool("pool"), "SoleController").0 == "False"
+        })
+        .await;
+    let told = condition(view.pool("pool"), "SoleController").2;
+    assert!(told.contains("disabledControllers"), "{told}");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(scene.view().await.clusters.is_empty());
+}
+
+#[tokio::test]
+async fn with_pools_inventory_a_pool_without_one_is_left_alone() {
+    let (scene, _hive) = Scene::new("alone").await;
+    let policy = Policy { all_pools: false, ..Policy::default() };
+    let _running = start(plane().await, &[&scene.namespace], policy).await;
+    scene.pool("plain", 1, &[], json!({})).await;
+    scene.entries(&["a"]).await;
+    scene.pool("ours", 1, &["a"], json!({})).await;
+    let view = scene.wait("ours runs", |it| it.ready("ours") == 1).await;
+    assert!(view.of("plain").is_empty());
+    assert!(view.pool("plain")["metadata"]["finalizers"].is_null());
+}
+
+#[tokio::test]
+async fn an_empty_inventory_is_refused_by_the_crd_and_a_list_is_read_as_an_object_is() {
+    let (scene, _hive) = Scene::new("empty").await;
+    let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
+    scene.entries(&["a"]).await;
+    let list = json!({ "inventory": [{ "name": "a" }, { "name": "a" }] });
+    scene.pool("pool", 1, &[], list).await;
+    scene.wait("it runs", |it| it.ready("pool") == 1).await;
+    let empty = Patch::Merge(json!({ "spec": { "inventory": [] } }));
+    let pools = scene.api("ClusterPool");
+    let refused = pools.patch("pool", &PatchParams::default(), &empty).await;
+    assert!(refused.is_err(), "an empty list is refused");
+    // An object with an empty list passes the schema; nothing is made and nothing is removed.
+    let spec = json!({ "inventory": null });
+    scene.patch("ClusterPool", "pool", json!({ "spec": spec })).await;
+    let spec = json!({ "inventory": { "ClusterDeploymentCustomizations": [] } });
+    scene.patch("ClusterPool", "pool", json!({ "spec": spec })).await;
+    let view = scene
+        .wait("the pool says so", |it| condition(it.pool("pool"), "InventoryValid").1 == "Empty")
+        .await;
+    assert!(!view.clusters.is_empty());
+}
