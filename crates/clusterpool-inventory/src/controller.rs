@@ -197,9 +197,11 @@ impl Context {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has these pools looked at, also those that are gone.
+    /// Has these pools looked at, also those that are gone. Clusters are seen everywhere: a pool of another process'
+    /// namespaces is not gone because it is not seen here.
     fn wake(&self, pools: impl IntoIterator<Item = Key>) {
-        for key in pools {
+        let ours = &self.kit.config.namespaces;
+        for key in pools.into_iter().filter(|it| ours.is_empty() || ours.contains(&it.0)) {
             let reference = ObjectRef::new(&key.1).within(&key.0);
             if self.pools.get(&reference).is_none() {
                 let stub = ClusterPool::new(&key.0, &key.1, ClusterPoolSpec::default());
@@ -322,7 +324,6 @@ impl Context {
 
     /// Whether a pool is ours to decide about.
     fn is_ours(&self, key: &Key, pool: &ClusterPool) -> bool {
-        let in_scope = |namespaces: &[String]| namespaces.is_empty() || namespaces.contains(&key.0);
         let used =
             || {
                 let index = self.index();
@@ -330,11 +331,10 @@ impl Context {
                     |it| it.finalizers().iter().any(|it| it == names::hive::INVENTORY_FINALIZER),
                 )
             };
-        in_scope(&self.kit.config.namespaces)
-            && (self.policy.all_pools
-                || Listed::of(&pool.spec) != Listed::Nothing
-                || pool.status.as_ref().is_some_and(|it| !it.inventory.is_empty())
-                || used())
+        self.policy.all_pools
+            || Listed::of(&pool.spec) != Listed::Nothing
+            || pool.status.as_ref().is_some_and(|it| !it.inventory.is_empty())
+            || used()
     }
 
     fn is_behind(&self, key: &Key) -> bool {

@@ -30,6 +30,11 @@ pub(crate) const ALL: &[Controller] = &[
         metrics: |registry| capm3_reuse::metrics::Metrics::new(registry).map(drop),
     },
     Controller {
+        name: "clusterpool-inventory",
+        command: clusterpool_inventory::config::Cli::command,
+        metrics: |registry| clusterpool_inventory::metrics::Metrics::new(registry).map(drop),
+    },
+    Controller {
         name: "sample",
         command: sample::config::Cli::command,
         metrics: |registry| sample::metrics::Metrics::new(registry).map(drop),

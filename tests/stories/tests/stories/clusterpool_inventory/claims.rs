@@ -62,12 +62,18 @@ async fn on_a_cloud_with_hibernation_as_many_run_as_wanted_and_a_claim_wakes_one
         .await;
     scene.claim("mine", "pool").await;
     let view = scene
-        .wait("one is woken and given", |it| !it.claim("mine")["spec"]["namespace"].is_null())
+        .wait("one is woken and given", |it| {
+            it.clusters.iter().any(|it| {
+                it["spec"]["clusterPoolRef"]["claimName"] == "mine"
+                    && it["status"]["powerState"] == "Running"
+            })
+        })
         .await;
     let given = view.claim("mine")["spec"]["namespace"].as_str().unwrap();
     let cluster = view.clusters.iter().find(|it| name(it) == given).unwrap();
     assert!(["a", "b"].contains(&entry_of(cluster)));
-    assert_eq!(cluster["status"]["powerState"], "Running");
+    // The pool wants two asleep again, and has no third entry.
+    assert_eq!(view.of("pool").len(), 2);
 }
 
 #[tokio::test]

@@ -107,7 +107,8 @@ async fn a_cluster_costs_eight_writes_and_a_pool_one_for_its_status_each_pass() 
         + counts.of(user, "create", "clusterdeployments")
         + counts.of(user, "patch", "clusterdeployments")
         + counts.of(user, "create", "clusterdeploymentcustomizations")
-        + counts.of(user, "patch", "clusterdeploymentcustomizations");
+        + counts.of(user, "patch", "clusterdeploymentcustomizations")
+        + counts.of(user, "patch", "clusterdeploymentcustomizations/status");
     println!("{of_clusters} writes for 8 clusters\n{counts}");
     // Eight each, and the finalizer on an entry that was never used before.
     assert_eq!(of_clusters, 8 * 9, "{counts}");

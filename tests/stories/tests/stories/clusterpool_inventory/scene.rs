@@ -132,11 +132,6 @@ impl Scene {
         self.patch("ClusterPool", pool, json!({ "spec": { "inventory": inventory } })).await;
     }
 
-    pub(super) async fn see(&self, kind: &str, name: &str) -> Option<Value> {
-        let found = self.api(kind).get_opt(name).await.unwrap();
-        found.map(|it| serde_json::to_value(it).unwrap())
-    }
-
     /// The clusters of a pool of this namespace, oldest first.
     pub(super) async fn clusters(&self, pool: &str) -> Vec<Value> {
         let all: Api<DynamicObject> =
