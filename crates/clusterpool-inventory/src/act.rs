@@ -25,7 +25,8 @@ use crate::decision::{Step, Work};
 use crate::echo::{Object, Wrote};
 use crate::error::Error;
 use crate::index::Key;
-use crate::observe::{self, Materials, Stores, cached};
+use crate::materials::Materials;
+use crate::observe::{self, Stores, cached};
 use crate::seen::Status;
 use crate::status;
 

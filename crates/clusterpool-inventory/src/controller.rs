@@ -1,6 +1,6 @@
-//! Watches, who is concerned by a change, and one pass over one pool.
+//! Watches, and who is concerned by a change.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -8,81 +8,65 @@ use api_types::hive::{
     ClusterClaim, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, ClusterPoolSpec,
 };
 use api_types::names;
-use controller_kit::backoff::{self, Class};
 use controller_kit::watch::{self, Undecodable, Watched};
-use controller_kit::{Kit, api_error, run};
+use controller_kit::{Kit, run};
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
-use k8s_openapi::api::core::v1::{Namespace, ObjectReference};
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::jiff::Timestamp;
-use kube::runtime::controller::{Action, Controller};
+use kube::ResourceExt as _;
+use kube::runtime::controller::Controller;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher;
-use kube::{Resource as _, ResourceExt as _};
 use tokio::sync::mpsc::{self, UnboundedSender};
 
-use crate::act::{Outcome, Pass, Piece};
 use crate::config::Policy;
-use crate::decide::decide;
-use crate::decision::{Decision, Event, Reason, Step, Work};
+use crate::decision::Reason;
 use crate::echo::{Echo, Object};
 use crate::error::Error;
 use crate::index::{Index, Key, all_in};
 use crate::inventory::Listed;
+use crate::materials::{Materials, materials};
 use crate::metrics::Metrics;
-use crate::observe::{
-    Known, Live, Materials, Stores, Trial, cached, is_one, leasing_pool, live_pool, materials,
-    observe, pool_key,
-};
-use crate::seen::Observed;
+use crate::observe::{Stores, Trial, cached, is_one, leasing_pool, live_pool, pool_key};
+use crate::pass::pass;
 use crate::{access, make};
 
 /// A pass makes a handful of clusters; one that takes longer hangs.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// How soon to look again after somebody else wrote first, at most.
-const RETRY: Duration = Duration::from_millis(50);
-/// How soon to look again when a namespace of before is still on its way out.
-const LATER: Duration = Duration::from_secs(1);
-/// The cache shows our own writes long before; its change wakes the pool.
-const ECHO: Duration = Duration::from_millis(500);
 /// For how long secrets and image sets count as just looked at.
 const FRESH: Duration = Duration::from_secs(5);
-/// How often a pool that lacks something is looked at, and one at rest.
-const LACKING: Duration = Duration::from_secs(10);
-const AT_REST: Duration = Duration::from_secs(300);
 /// A pool that Hive's controller wrote to within this time is left to it.
 const CONTESTED: Duration = Duration::from_secs(300);
-/// Clusters that one pass begins: a claim that comes meanwhile waits for one pass.
-const AT_ONCE: usize = 16;
 /// How often objects that cannot be decoded are told.
 const TICK: Duration = Duration::from_secs(10);
 
 /// What every pass shares.
 pub struct Context {
-    kit: Kit,
-    policy: Policy,
-    metrics: Metrics,
-    stores: Stores,
+    pub(crate) kit: Kit,
+    pub(crate) policy: Policy,
+    pub(crate) metrics: Metrics,
+    pub(crate) stores: Stores,
     index: Mutex<Index>,
     /// Every pool that there is or was, as long as something is left of it.
     known: Mutex<Writer<ClusterPool>>,
     pools: Store<ClusterPool>,
     wakes: UnboundedSender<Key>,
-    echo: Echo,
+    pub(crate) echo: Echo,
     memory: Mutex<HashMap<Key, Memory>>,
     started: Timestamp,
 }
 
 /// What this process remembers of a pool. All of it can be forgotten: it saves requests.
 #[derive(Clone, Default)]
-struct Memory {
+pub(crate) struct Memory {
     looked: Option<(Instant, ClusterPoolSpec)>,
-    materials: Arc<Materials>,
-    rival: Option<Timestamp>,
-    trials: HashMap<String, Trial>,
-    told: BTreeSet<(Reason, String)>,
+    pub(crate) materials: Arc<Materials>,
+    pub(crate) rival: Option<Timestamp>,
+    pub(crate) trials: BTreeMap<String, Trial>,
+    pub(crate) told: BTreeSet<(Reason, String)>,
 }
 
 /// Works until the process is to end. The kit is the process' own, or one that a test made in its place.
@@ -183,17 +167,17 @@ async fn tell(context: &Context, broken: &[Undecodable]) -> std::convert::Infall
     }
 }
 
-fn key_of(object: &impl kube::Resource) -> Key {
+pub(crate) fn key_of(object: &impl kube::Resource) -> Key {
     let meta = object.meta();
     (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
 }
 
 impl Context {
-    fn index(&self) -> MutexGuard<'_, Index> {
+    pub(crate) fn index(&self) -> MutexGuard<'_, Index> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn memory(&self) -> MutexGuard<'_, HashMap<Key, Memory>> {
+    pub(crate) fn memory(&self) -> MutexGuard<'_, HashMap<Key, Memory>> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -212,7 +196,7 @@ impl Context {
         }
     }
 
-    fn forget(&self, key: &Key) {
+    pub(crate) fn forget(&self, key: &Key) {
         let stub = ClusterPool::new(&key.0, &key.1, ClusterPoolSpec::default());
         self.change_known(&watcher::Event::Delete(stub));
         self.memory().remove(key);
@@ -323,7 +307,7 @@ impl Context {
     }
 
     /// Whether a pool is ours to decide about.
-    fn is_ours(&self, key: &Key, pool: &ClusterPool) -> bool {
+    pub(crate) fn is_ours(&self, key: &Key, pool: &ClusterPool) -> bool {
         let used =
             || {
                 let index = self.index();
@@ -337,7 +321,7 @@ impl Context {
             || used()
     }
 
-    fn is_behind(&self, key: &Key) -> bool {
+    pub(crate) fn is_behind(&self, key: &Key) -> bool {
         fn version<K>(store: &Store<K>, key: &Key) -> Option<u64>
         where
             K: kube::Resource<DynamicType = ()> + Clone + 'static,
@@ -353,7 +337,7 @@ impl Context {
     }
 
     /// Looks at what the pool refers to, unless that was just done.
-    async fn look(&self, key: &Key, pool: &ClusterPool) -> Result<(), Error> {
+    pub(crate) async fn look(&self, key: &Key, pool: &ClusterPool) -> Result<(), Error> {
         let fresh = self.memory().get(key).is_some_and(|it| {
             it.looked
                 .as_ref()
@@ -374,7 +358,11 @@ impl Context {
     }
 
     /// Why Hive's controller counts as working on the pool, and for how long that will be so.
-    fn rival(&self, since: Option<Timestamp>, now: Timestamp) -> Option<(String, Duration)> {
+    pub(crate) fn rival(
+        &self,
+        since: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Option<(String, Duration)> {
         let since = since.filter(|it| *it >= self.started)?;
         let passed = Duration::try_from(now.duration_since(since)).unwrap_or_default();
         let left = CONTESTED.checked_sub(passed).filter(|it| !it.is_zero())?;
@@ -385,295 +373,4 @@ impl Context {
         );
         Some((note, left))
     }
-}
-
-/// Spread, or those who met once meet again.
-fn soon(wait: Duration) -> Action {
-    Action::requeue(wait.mul_f64(0.3 + 0.7 * backoff::random_unit()))
-}
-
-/// One pass over a pool, which may be gone.
-async fn pass(stub: Arc<ClusterPool>, context: Arc<Context>) -> Result<Action, Error> {
-    let key = key_of(&*stub);
-    if context.stores.broken_pools.get(Some(&key.0), &key.1).is_some() {
-        return Ok(Action::await_change());
-    }
-    if context.is_behind(&key) {
-        return Ok(Action::requeue(ECHO));
-    }
-    let pool = cached(&context.stores.pools, &key);
-    if let Some(pool) = &pool {
-        if !context.is_ours(&key, pool) {
-            return Ok(Action::await_change());
-        }
-        context.look(&key, pool).await?;
-    }
-    let now = Timestamp::now();
-    let remembered = context.memory().get(&key).cloned().unwrap_or_default();
-    let rival = context.rival(remembered.rival, now);
-    let mut trials = remembered.trials.clone();
-    let known = Known {
-        policy: &context.policy,
-        materials: &remembered.materials,
-        rival: rival.as_ref().map(|(note, _)| note.clone()),
-        now,
-    };
-    let (seen, due) = observe(&context.stores, &context.index(), &key, &known, &mut trials);
-    let decision = decide(&seen, &context.policy, now);
-    if pool.is_some() {
-        context.metrics.seen(&key, &seen);
-        if let Some(memory) = context.memory().get_mut(&key) {
-            memory.trials.clone_from(&trials);
-        }
-    } else if decision.work.is_empty() && is_nothing(&seen, &key) {
-        context.forget(&key);
-        return Ok(Action::await_change());
-    }
-    tracing::debug!(
-        object.namespace = key.0,
-        object.name = key.1,
-        work = ?decision.work,
-        "Decided"
-    );
-    let acting = Acting { context: &context, key: &key, pool: pool.as_deref(), seen: &seen };
-    let mut outcome = acting.carry_out(&decision, &remembered, now).await?;
-    let rest = if seen.missing.is_empty() { AT_REST } else { LACKING };
-    let waits = [decision.again, due, rival.map(|(_, left)| left)];
-    let wait = waits.into_iter().flatten().min();
-    if pool.is_some() {
-        outcome.wait = outcome.wait.or(Some(rest));
-    }
-    let wait = [outcome.wait, wait].into_iter().flatten().min();
-    if outcome.superseded {
-        context.metrics.superseded();
-        return Ok(soon(if outcome.not_yet { LATER } else { RETRY }));
-    }
-    Ok(wait.map_or_else(Action::await_change, Action::requeue))
-}
-
-/// Whether nothing is left of a pool that is gone.
-fn is_nothing(seen: &Observed, key: &Key) -> bool {
-    let leased = seen.customizations.iter().any(|it| {
-        it.lease.as_ref().is_some_and(|lease| lease.pool.as_deref() == Some(key.1.as_str()))
-    });
-    seen.clusters.is_empty() && seen.namespaces.is_empty() && !leased
-}
-
-#[derive(Default)]
-struct Carried {
-    superseded: bool,
-    not_yet: bool,
-    wait: Option<Duration>,
-}
-
-struct Acting<'a> {
-    context: &'a Context,
-    key: &'a Key,
-    pool: Option<&'a ClusterPool>,
-    seen: &'a Observed,
-}
-
-impl Acting<'_> {
-    async fn carry_out(
-        &self,
-        decision: &Decision,
-        remembered: &Memory,
-        now: Timestamp,
-    ) -> Result<Carried, Error> {
-        let context = self.context;
-        let mut carried = Carried::default();
-        let bindings = self.bindings();
-        if decision.work.is_empty() && decision.status.is_none() && bindings.is_empty() {
-            self.publish(&decision.events).await;
-            return Ok(carried);
-        }
-        if !decision.work.is_empty() && !self.is_as_seen(&mut carried).await? {
-            return Ok(carried);
-        }
-        let pass = Pass {
-            client: context.kit.client.clone(),
-            stores: &context.stores,
-            key: self.key,
-            pool: self.pool,
-            materials: &remembered.materials,
-            policy: &context.policy,
-        };
-        let pass = &pass;
-        let work = first_of(&decision.work, &mut carried);
-        let pieces: Vec<_> = work.into_iter().map(|work| piece_of(pass, work)).collect();
-        let mut pieces = std::pin::pin!(stream::iter(pieces).buffered(AT_ONCE));
-        let mut failed = None;
-        while let Some((work, result, piece)) = pieces.next().await {
-            context.echo.wrote(self.key, piece.wrote);
-            match result {
-                Ok(Outcome::Done) => self.done(work, now),
-                Ok(other) => {
-                    tracing::debug!(work = ?work, "Superseded");
-                    carried.superseded = true;
-                    carried.not_yet |= other == Outcome::NotYet;
-                }
-                Err(error) => failed = failed.or(Some(error)),
-            }
-        }
-        for (cluster, change) in &bindings {
-            carried.superseded |= pass.bind(cluster, change).await? == Outcome::Superseded;
-        }
-        if let Some(status) = &decision.status
-            && !pool_was_written(&decision.work)
-        {
-            let mut piece = Piece::default();
-            if pass.store(status, &mut piece).await? == Outcome::Done {
-                context.echo.wrote(self.key, piece.wrote);
-                self.publish(&decision.events).await;
-                self.publish_notes(status, remembered).await;
-            } else {
-                carried.superseded = true;
-            }
-        } else if decision.status.is_none() {
-            self.publish(&decision.events).await;
-        }
-        match failed {
-            None => Ok(carried),
-            Some(error) => {
-                if error.class() == Class::Invalid
-                    && let (Some(pool), Error::Api { source, .. }) = (self.pool, &error)
-                {
-                    let note = api_error::explain(source);
-                    let reference = pool.object_ref(&());
-                    context.kit.events.warning(&reference, "Refused", "Write", &note).await;
-                }
-                Err(error)
-            }
-        }
-    }
-
-    /// A last look before anything is written: the pool is the one that was decided about, and nobody else's.
-    async fn is_as_seen(&self, carried: &mut Carried) -> Result<bool, Error> {
-        let context = self.context;
-        let live = live_pool(&context.kit.client, self.key).await?;
-        let seen = Live {
-            uid: self.pool.and_then(|it| it.uid()),
-            deleting: self.pool.is_some_and(|it| it.metadata.deletion_timestamp.is_some()),
-            rival: live.rival,
-        };
-        if live != seen {
-            carried.superseded = true;
-            return Ok(false);
-        }
-        if context.rival(live.rival, Timestamp::now()).is_some() {
-            if let Some(memory) = context.memory().get_mut(self.key) {
-                memory.rival = live.rival;
-            }
-            carried.wait = Some(Duration::ZERO);
-            return Ok(false);
-        }
-        Ok(true)
-    }
-
-    fn done(&self, work: &Work, now: Timestamp) {
-        let metrics = &self.context.metrics;
-        metrics.worked(work.reason);
-        for step in &work.steps {
-            if let Step::Assign { claim, .. } = step
-                && let Some(claim) = self.seen.claims.iter().find(|it| it.name == *claim)
-            {
-                metrics.claimed(now.duration_since(claim.created).as_secs_f64());
-            }
-        }
-    }
-
-    /// What the pool's administrators may do in the namespaces of its clusters.
-    fn bindings(&self) -> Vec<(String, access::Change)> {
-        if self.pool.is_none() || self.seen.pool.rival.is_some() {
-            return Vec::new();
-        }
-        let stores = &self.context.stores;
-        let index = self.context.index();
-        let of_pool: Vec<_> = index
-            .admins
-            .of(&all_in(&self.key.0))
-            .filter_map(|it| cached(&stores.bindings, it))
-            .collect();
-        drop(index);
-        let wanted = access::subjects(of_pool.iter().map(|it| &**it));
-        let clusters = self.seen.clusters.iter().filter(|it| !it.deleting);
-        clusters
-            .filter_map(|it| {
-                let key = (it.name.clone(), names::hive::POOL_ADMIN_BINDING.to_owned());
-                let change = access::change(&wanted, cached(&stores.bindings, &key).as_deref())?;
-                Some((it.name.clone(), change))
-            })
-            .collect()
-    }
-
-    async fn publish(&self, events: &[Event]) {
-        let Some(pool) = self.pool else { return };
-        let now: BTreeSet<(Reason, String)> =
-            events.iter().map(|it| (it.reason, it.note.clone())).collect();
-        let news: Vec<(Reason, String)> = {
-            let mut memory = self.context.memory();
-            let Some(known) = memory.get_mut(self.key) else { return };
-            let news = now.difference(&known.told).cloned().collect();
-            known.told = now;
-            news
-        };
-        for (reason, note) in news {
-            let reference = pool.object_ref(&());
-            self.context.kit.events.warning(&reference, reason.as_str(), "Decide", &note).await;
-        }
-    }
-
-    /// Patches that were accepted and mean something else than their author may think, once for each version of them.
-    /// On the customization, since a pool's events of one reason would be taken for one.
-    async fn publish_notes(&self, status: &crate::seen::Status, remembered: &Memory) {
-        let before = &self.seen.pool.status.inventory;
-        let trials = {
-            let memory = self.context.memory();
-            memory.get(self.key).map(|it| it.trials.clone())
-        };
-        let trials = trials.unwrap_or_else(|| remembered.trials.clone());
-        for (name, entry) in &status.inventory {
-            let same = before.get(name).is_some_and(|it| it.version == entry.version);
-            let Some(trial) = trials.get(name).filter(|it| !same && !it.notes.is_empty()) else {
-                continue;
-            };
-            let key = (self.key.0.clone(), name.clone());
-            let Some(found) = cached(&self.context.stores.customizations, &key) else { continue };
-            let reference: ObjectReference = found.object_ref(&());
-            let note = format!("In pool {}: {}", self.key.1, trial.notes.join("; "));
-            self.context.kit.events.warning(&reference, "PatchAdjusted", "Patch", &note).await;
-        }
-    }
-}
-
-async fn piece_of<'a>(
-    pass: &Pass<'_>,
-    work: &'a Work,
-) -> (&'a Work, Result<Outcome, Error>, Piece) {
-    let mut piece = Piece::default();
-    let result = pass.carry_out(work, &mut piece).await;
-    (work, result, piece)
-}
-
-/// A write to the pool moves its version, which the status insists on; the next pass stores it.
-fn pool_was_written(work: &[Work]) -> bool {
-    work.iter()
-        .flat_map(|it| &it.steps)
-        .any(|it| matches!(it, Step::KeepPool { .. } | Step::LetPoolGo { .. }))
-}
-
-/// The work of one pass: all of it, but not more new clusters than one pass makes.
-fn first_of<'a>(work: &'a [Work], carried: &mut Carried) -> Vec<&'a Work> {
-    let mut begun = 0;
-    let mut taken = Vec::new();
-    for it in work {
-        let makes = it.steps.iter().any(|step| matches!(step, Step::Create { .. }));
-        begun += usize::from(makes);
-        if makes && begun > AT_ONCE {
-            carried.wait = Some(Duration::ZERO);
-            continue;
-        }
-        taken.push(it);
-    }
-    taken
 }

@@ -42,9 +42,9 @@ pub fn label(name: &str) -> String {
         return name.to_owned();
     }
     let hash = Sha256::digest(name.as_bytes());
-    let hash: String = hash.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let hash = hash.iter().take(4).fold(0, |hash: u32, byte| hash << 8 | u32::from(*byte));
     let start: String = name.chars().take(LABEL - 9).collect();
-    format!("{}-{hash}", start.trim_end_matches(['-', '.']))
+    format!("{}-{hash:08x}", start.trim_end_matches(['-', '.']))
 }
 
 /// Name of a cluster's copy of a secret.

@@ -170,13 +170,13 @@ impl<'a> Platform<'a> {
 mod tests {
     use super::*;
 
-    fn spec(platform: Value) -> ClusterPoolSpec {
+    fn spec(platform: &Value) -> ClusterPoolSpec {
         serde_json::from_value(json!({ "platform": platform })).unwrap()
     }
 
     #[test]
     fn a_clusters_platform_names_the_copies_of_the_secrets() {
-        let spec = spec(json!({ "openstack": {
+        let spec = spec(&json!({ "openstack": {
             "cloud": "c", "credentialsSecretRef": { "name": "creds" },
             "certificatesSecretRef": { "name": "" },
         }}));
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn workers_are_as_the_install_config_wants_them() {
-        let spec = spec(json!({ "openstack": {} }));
+        let spec = spec(&json!({ "openstack": {} }));
         let config = json!({ "compute": [
             { "replicas": 0, "platform": { "openstack": { "type": "big" } } },
         ]});
@@ -202,10 +202,10 @@ mod tests {
 
     #[test]
     fn a_platform_that_cannot_be_guessed_wants_a_template() {
-        let bare = spec(json!({ "baremetal": {} }));
+        let bare = spec(&json!({ "baremetal": {} }));
         let told = Platform::of(&bare).unwrap().install_config(&[]).unwrap_err();
         assert!(told.contains("spec.installConfigSecretTemplateRef"), "{told}");
-        let vsphere = spec(json!({ "vsphere": { "vCenter": "v" } }));
+        let vsphere = spec(&json!({ "vsphere": { "vCenter": "v" } }));
         let secret = [("username".to_owned(), "u\n".to_owned())];
         let config = Platform::of(&vsphere).unwrap().install_config(&secret).unwrap();
         assert_eq!(config["platform"]["vsphere"], json!({ "vCenter": "v", "username": "u" }));

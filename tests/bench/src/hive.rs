@@ -50,7 +50,8 @@ enum Wish {
 #[derive(Clone)]
 struct Shared {
     client: Client,
-    name: String,
+    selector: String,
+    prefix: String,
     wishes: Arc<Mutex<BTreeSet<(Wish, String)>>>,
 }
 
@@ -71,13 +72,25 @@ impl Drop for StandIn {
 impl StandIn {
     /// Begins to play for all clusters and claims, of every namespace, that have the label [`PLAYED_BY`] with this value.
     pub fn start(client: &Client, name: &str) -> Self {
-        let shared =
-            Shared { client: client.clone(), name: name.to_owned(), wishes: Arc::default() };
+        Self::play(client, &format!("{PLAYED_BY}={name}"), String::new())
+    }
+
+    /// The same for all values that begin with this, so that one plays for many runs.
+    pub fn for_all(client: &Client, prefix: &str) -> Self {
+        Self::play(client, PLAYED_BY, prefix.to_owned())
+    }
+
+    fn play(client: &Client, selector: &str, prefix: String) -> Self {
+        let shared = Shared {
+            client: client.clone(),
+            selector: selector.to_owned(),
+            prefix,
+            wishes: Arc::default(),
+        };
         let tasks = ["ClusterDeployment", "ClusterClaim"].map(|of| {
             let shared = shared.clone();
             tokio::spawn(async move {
-                let which =
-                    watcher::Config::default().labels(&format!("{PLAYED_BY}={}", shared.name));
+                let which = watcher::Config::default().labels(&shared.selector);
                 let all: Api<DynamicObject> = Api::all_with(shared.client.clone(), &kind(of));
                 let mut changes =
                     std::pin::pin!(watcher(all, which).default_backoff().applied_objects());
@@ -118,7 +131,7 @@ impl StandIn {
         self.wishes().retain(|(_, name)| name != entry);
         let api: Api<DynamicObject> =
             Api::all_with(self.shared.client.clone(), &kind("ClusterDeployment"));
-        let which = ListParams::default().labels(&format!("{PLAYED_BY}={}", self.shared.name));
+        let which = ListParams::default().labels(&self.shared.selector);
         for cluster in api.list(&which).await?.items {
             self.shared.look_at("ClusterDeployment", &cluster).await;
         }
@@ -134,6 +147,10 @@ impl Shared {
 
     /// Does what is due. A write that meets another is left to the watch, which shows both.
     async fn look_at(&self, of: &str, object: &DynamicObject) {
+        let ours = object.labels().get(PLAYED_BY).is_some_and(|it| it.starts_with(&self.prefix));
+        if !ours {
+            return;
+        }
         for _ in 0..20 {
             let done = match of {
                 "ClusterClaim" => self.claim(object).await,

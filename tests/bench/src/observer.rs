@@ -86,9 +86,26 @@ struct Log {
     broken: Option<String>,
 }
 
+/// A kind that is observed, and of which objects.
+#[derive(Clone)]
+struct Watched {
+    api: Api<DynamicObject>,
+    kind: ApiResource,
+    /// What their name or namespace begins with.
+    prefix: Option<String>,
+}
+
+impl Watched {
+    fn concerns(&self, object: &DynamicObject) -> bool {
+        let Some(prefix) = &self.prefix else { return true };
+        let begins = |text: Option<&String>| text.is_some_and(|it| it.starts_with(prefix.as_str()));
+        begins(object.metadata.namespace.as_ref().or(object.metadata.name.as_ref()))
+    }
+}
+
 /// Watches from its start until it is dropped.
 pub struct Observer {
-    kinds: Vec<(Api<DynamicObject>, ApiResource)>,
+    kinds: Vec<Watched>,
     log: Arc<Mutex<Log>>,
     changed: watch::Sender<u64>,
     began: Instant,
@@ -118,10 +135,27 @@ impl Observer {
         namespace: Option<&str>,
         kinds: &[ApiResource],
     ) -> anyhow::Result<Self> {
+        Self::start_beyond(client, namespace, kinds, &[]).await
+    }
+
+    /// The same, and these kinds everywhere: of those only objects whose name or namespace begins with the first
+    /// namespace's name.
+    ///
+    /// # Errors
+    ///
+    /// If a kind cannot be listed or watched.
+    pub async fn start_beyond(
+        client: &kube::Client,
+        namespace: Option<&str>,
+        kinds: &[ApiResource],
+        beyond: &[ApiResource],
+    ) -> anyhow::Result<Self> {
         let mut log = Log::default();
-        let mut apis: Vec<(Api<DynamicObject>, ApiResource)> = Vec::new();
+        let mut apis: Vec<Watched> = Vec::new();
         let mut from: Option<String> = None;
-        for kind in kinds {
+        let kinds = kinds.iter().map(|kind| (kind, namespace, None));
+        let beyond = beyond.iter().map(|kind| (kind, None, namespace.map(str::to_owned)));
+        for (kind, namespace, prefix) in kinds.chain(beyond) {
             let api = match namespace {
                 Some(namespace) => Api::namespaced_with(client.clone(), namespace, kind),
                 None => Api::all_with(client.clone(), kind),
@@ -139,10 +173,11 @@ impl Observer {
             if from.is_none() {
                 from = listed.metadata.resource_version;
             }
-            for object in listed.items {
+            let watched = Watched { api, kind: kind.clone(), prefix };
+            for object in listed.items.into_iter().filter(|it| watched.concerns(it)) {
                 log.start.insert(key_of(kind, &object), object);
             }
-            apis.push((api, kind.clone()));
+            apis.push(watched);
         }
         log.now = log.start.clone();
         let from = from.context("name at least one kind to observe")?;
@@ -150,12 +185,12 @@ impl Observer {
         let changed = watch::Sender::new(0);
         let tasks = apis
             .iter()
-            .map(|(api, kind)| {
-                let (api, kind, from) = (api.clone(), kind.clone(), from.clone());
+            .map(|watched| {
+                let (watched, from) = (watched.clone(), from.clone());
                 let (log, changed) = (Arc::clone(&log), changed.clone());
                 tokio::spawn(async move {
-                    if let Err(error) = follow(&api, &kind, from, &log, &changed).await {
-                        locked(&log).broken = Some(format!("{}: {error:#}", kind.plural));
+                    if let Err(error) = follow(&watched, from, &log, &changed).await {
+                        locked(&log).broken = Some(format!("{}: {error:#}", watched.kind.plural));
                         changed.send_modify(|count| *count += 1);
                     }
                 })
@@ -213,7 +248,8 @@ impl Observer {
     ///
     /// If a watch broke or does not catch up.
     pub async fn history(&self, actors: &[Handle]) -> anyhow::Result<History> {
-        for (api, kind) in &self.kinds {
+        for watched in &self.kinds {
+            let Watched { api, kind, .. } = watched;
             let listed = api
                 .list(&ListParams::default())
                 .await
@@ -221,6 +257,7 @@ impl Observer {
             let wanted: BTreeMap<Key, u64> = listed
                 .items
                 .iter()
+                .filter(|object| watched.concerns(object))
                 .map(|object| (key_of(kind, object), version_of(object)))
                 .collect();
             let listed_at = listed.metadata.resource_version.unwrap_or_default();
@@ -249,16 +286,16 @@ impl Observer {
 }
 
 async fn follow(
-    api: &Api<DynamicObject>,
-    kind: &ApiResource,
+    watched: &Watched,
     mut from: String,
     log: &Mutex<Log>,
     changed: &watch::Sender<u64>,
 ) -> anyhow::Result<()> {
+    let Watched { api, kind, .. } = watched;
     let mut broken_since = None;
     loop {
-        let watched = api.watch(&WatchParams::default(), &from).await;
-        let mut stream = match watched {
+        let opened = api.watch(&WatchParams::default(), &from).await;
+        let mut stream = match opened {
             Ok(stream) => stream.boxed(),
             Err(error) => futures_util::stream::once(async { Err(error) }).boxed(),
         };
@@ -288,6 +325,9 @@ async fn follow(
                 }
             };
             from = object.metadata.resource_version.clone().unwrap_or(from);
+            if !watched.concerns(&object) {
+                continue;
+            }
             let key = key_of(kind, &object);
             let mut log = locked(log);
             if gone {

@@ -63,6 +63,8 @@ pub struct Scenario {
     pub name: String,
     /// Namespaced kinds to observe.
     pub kinds: Vec<ApiResource>,
+    /// Kinds to observe everywhere: of those, objects whose name or namespace begins with that of the run's namespace.
+    pub beyond: Vec<ApiResource>,
     /// In this order, each when the goal of the one before is reached.
     pub phases: Vec<Phase>,
     /// The process: given a client and the namespace, runs until it is dropped.
@@ -321,7 +323,8 @@ impl Stage<'_> {
 async fn run(ground: &Ground, scenario: &Scenario, point: Point) -> anyhow::Result<Outcome> {
     let (client, by_client) = faults::client(ground.admin.clone(), Plan::none("client"))?;
     let namespace = fresh_namespace(&client, &scenario.name).await?;
-    let observer = Observer::start(&client, Some(&namespace), &scenario.kinds).await?;
+    let (kinds, beyond) = (&scenario.kinds, &scenario.beyond);
+    let observer = Observer::start_beyond(&client, Some(&namespace), kinds, beyond).await?;
     let mut stage = Stage {
         scenario,
         controller: &ground.controller,

@@ -44,7 +44,7 @@ impl Pass<'_> {
         });
         let api = self.customizations(&self.key.0);
         let written = api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
-        Ok(self.entry_written(name, written, !keep, piece)?)
+        self.entry_written(name, written, !keep, piece)
     }
 
     pub(super) async fn reason(
@@ -80,20 +80,16 @@ impl Pass<'_> {
         piece: &mut Piece,
     ) -> Result<Outcome, Error> {
         let Some(found) = self.entry_at(name, at, piece) else { return Ok(Outcome::Superseded) };
-        match cluster {
-            Some(cluster) => {
-                let references = json!({
-                    "clusterDeploymentRef": { "name": cluster, "namespace": cluster },
-                    "clusterPoolRef": { "name": self.key.1 },
-                });
-                let message = self.in_use(cluster);
-                self.entry_status(&found, "False", reason, &message, references, piece).await
-            }
-            None => {
-                let references = json!({ "clusterDeploymentRef": null, "clusterPoolRef": null });
-                self.entry_status(&found, "True", reason, "Free", references, piece).await
-            }
-        }
+        let Some(cluster) = cluster else {
+            let references = json!({ "clusterDeploymentRef": null, "clusterPoolRef": null });
+            return self.entry_status(&found, "True", reason, "Free", references, piece).await;
+        };
+        let references = json!({
+            "clusterDeploymentRef": { "name": cluster, "namespace": cluster },
+            "clusterPoolRef": { "name": self.key.1 },
+        });
+        let message = self.in_use(cluster);
+        self.entry_status(&found, "False", reason, &message, references, piece).await
     }
 
     pub(super) async fn entry_status(
@@ -117,7 +113,7 @@ impl Pass<'_> {
         let name = found.name_any();
         let api = self.customizations(&self.key.0);
         let written = api.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
-        Ok(self.entry_written(&name, written, false, piece)?)
+        self.entry_written(&name, written, false, piece)
     }
 
     pub(super) fn entry_written(

@@ -182,6 +182,7 @@ fn scenario(flaw: Flaw) -> Scenario {
     Scenario {
         name: "sample".to_owned(),
         kinds: vec![ApiResource::erase::<ConfigMap>(&())],
+        beyond: Vec::new(),
         phases: vec![arrive, leave],
         run: Arc::new(move |client, namespace| Box::pin(run(client, namespace, flaw))),
         invariants: invariants(),

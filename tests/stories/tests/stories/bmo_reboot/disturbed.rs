@@ -78,6 +78,7 @@ fn scenario(site: &Arc<Site>, proxy: &Arc<Proxy>, nodes: &Nodes) -> Scenario {
     Scenario {
         name: "bmo-reboot".to_owned(),
         kinds: vec![kind()],
+        beyond: Vec::new(),
         phases: vec![reboot, hold, release],
         run: Arc::new(run),
         invariants: invariants(),

@@ -177,6 +177,7 @@ fn scenario() -> Scenario {
     Scenario {
         name: "reuse".to_owned(),
         kinds: vec![bmo::hosts(), metal3_machines()],
+        beyond: Vec::new(),
         phases,
         run: Arc::new(|client, namespace| {
             Box::pin(run(

@@ -9,3 +9,4 @@ mod fill;
 mod mission;
 mod pools;
 mod rest;
+mod sweeps;

@@ -1,0 +1,157 @@
+//! What a pool refers to: read live and by name, since secrets are not watched.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use api_types::hive::{ClusterDeploymentCustomization, ClusterPool};
+use k8s_openapi::api::core::v1::Secret as KubeSecret;
+use kube::api::Api;
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::runtime::reflector::Store;
+use kube::{Client, ResourceExt as _};
+use serde_json::Value;
+
+use crate::error::Error;
+use crate::make::Secret;
+use crate::observe::cached;
+use crate::platform::Platform;
+use crate::yaml;
+
+/// What a pool's clusters are made of, beside the pool itself.
+#[derive(Clone, Debug, Default)]
+pub struct Materials {
+    /// What is not there or not usable, and what to do.
+    pub missing: Vec<String>,
+    /// The install config that patches are applied to.
+    pub config: Option<Value>,
+    /// Tells it from another one.
+    pub config_hash: u64,
+    /// The pool's pull secret.
+    pub pull_secret: Option<Secret>,
+    /// Its credentials.
+    pub credentials: Option<Secret>,
+    /// Its certificates.
+    pub certificates: Option<Secret>,
+}
+
+/// Asks for everything that the pool refers to.
+pub async fn materials(
+    client: &Client,
+    pool: &ClusterPool,
+    customizations: &Store<ClusterDeploymentCustomization>,
+) -> Result<Materials, Error> {
+    let spec = &pool.spec;
+    let namespace = pool.namespace().unwrap_or_default();
+    let platform = Platform::of(spec);
+    let name_of = |reference: &Option<api_types::reference::NamedRef>| {
+        reference.as_ref().and_then(|it| it.name.clone()).filter(|it| !it.is_empty())
+    };
+    let template_name = name_of(&spec.install_config_secret_template_ref);
+    let owned = |it: Option<(&str, &str)>| it.map(|(_, name)| name.to_owned());
+    let secret = |name: Option<String>| get_secret(client, &namespace, name);
+    let image_set = spec.image_set_ref.name.clone().unwrap_or_default();
+    let (has_image_set, pull_secret, template, credentials, certificates) = tokio::try_join!(
+        has_image_set(client, &image_set),
+        secret(name_of(&spec.pull_secret_ref)),
+        secret(template_name.clone()),
+        secret(owned(platform.and_then(|it| it.credentials()))),
+        secret(owned(platform.and_then(|it| it.certificates()))),
+    )?;
+    let mut found = Materials::default();
+    let mut lacks = |text: String| found.missing.push(text);
+    if !has_image_set {
+        lacks(format!("ClusterImageSet {image_set} of spec.imageSetRef is not there; create it"));
+    }
+    let mut take = |secret: Sought, field: &str, key: Option<&str>| match secret {
+        Sought::Nothing => None,
+        Sought::Missing(name) => {
+            lacks(format!("Secret {name} of {field} is not there; create it in {namespace}"));
+            None
+        }
+        Sought::Found(name, secret) => {
+            if let Some(key) = key.filter(|key| !secret.data.contains_key(*key)) {
+                lacks(format!("Secret {name} of {field} has no key {key}; add it"));
+            }
+            Some(secret)
+        }
+    };
+    let pull_secret = take(pull_secret, "spec.pullSecretRef", Some(".dockerconfigjson"));
+    let template =
+        take(template, "spec.installConfigSecretTemplateRef", Some("install-config.yaml"));
+    let credentials = take(credentials, "spec.platform", None);
+    let certificates = take(certificates, "spec.platform", None);
+    if let Some(name) = name_of(&spec.customization_ref)
+        && cached(customizations, &(namespace.clone(), name.clone())).is_none()
+    {
+        lacks(format!(
+            "ClusterDeploymentCustomization {name} of spec.customizationRef is not there; create it"
+        ));
+    }
+    let texts: Vec<(String, String)> = credentials
+        .iter()
+        .flat_map(|it| &it.data)
+        .map(|(key, value)| (key.clone(), String::from_utf8_lossy(&value.0).into_owned()))
+        .collect();
+    let text = template.as_ref().and_then(|it| it.data.get("install-config.yaml"));
+    let config = match (text, &template_name, platform) {
+        (Some(text), Some(name), _) => std::str::from_utf8(&text.0)
+            .map_err(|_| "it is not text in UTF-8".to_owned())
+            .and_then(|text| yaml::read(text).map_err(|error| error.to_string()))
+            .map_err(|why| {
+                format!("install-config.yaml in secret {name} cannot be used: {why}; correct it")
+            }),
+        // Said already.
+        (None, Some(_), _) => Err(String::new()),
+        (_, None, Some(platform)) => platform.install_config(&texts),
+        (_, None, None) => Err("spec.platform names no platform; name one".to_owned()),
+    };
+    match config {
+        Ok(config) => {
+            let mut hasher = DefaultHasher::new();
+            config.to_string().hash(&mut hasher);
+            spec.base_domain.hash(&mut hasher);
+            found.config_hash = hasher.finish();
+            found.config = Some(config);
+        }
+        Err(why) if why.is_empty() => {}
+        Err(why) => found.missing.push(why),
+    }
+    if platform.is_none() && template_name.is_some() {
+        found.missing.push("spec.platform names no platform; name one".to_owned());
+    }
+    (found.pull_secret, found.credentials, found.certificates) =
+        (pull_secret, credentials, certificates);
+    Ok(found)
+}
+
+enum Sought {
+    Nothing,
+    Missing(String),
+    Found(String, Secret),
+}
+
+async fn get_secret(
+    client: &Client,
+    namespace: &str,
+    name: Option<String>,
+) -> Result<Sought, Error> {
+    let Some(name) = name else { return Ok(Sought::Nothing) };
+    let api: Api<KubeSecret> = Api::namespaced(client.clone(), namespace);
+    let found = api.get_opt(&name).await.map_err(Error::api("get a Secret of the pool"))?;
+    Ok(match found {
+        None => Sought::Missing(name),
+        Some(secret) => {
+            let secret = Secret { kind: secret.type_, data: secret.data.unwrap_or_default() };
+            Sought::Found(name, secret)
+        }
+    })
+}
+
+async fn has_image_set(client: &Client, name: &str) -> Result<bool, Error> {
+    if name.is_empty() {
+        return Ok(false);
+    }
+    let kind = GroupVersionKind::gvk("hive.openshift.io", "v1", "ClusterImageSet");
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
+    let found = api.get_metadata_opt(name).await.map_err(Error::api("get a ClusterImageSet"))?;
+    Ok(found.is_some())
+}
