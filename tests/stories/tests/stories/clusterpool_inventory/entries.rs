@@ -271,6 +271,9 @@ async fn a_deleted_customization_goes_when_its_cluster_has_gone() {
     let view = scene.view().await;
     assert!(view.entry("a")["metadata"]["deletionTimestamp"].is_string(), "it is leased");
     scene.patch("ClusterPool", "pool", json!({ "spec": { "size": 0 } })).await;
-    let view = scene.wait("it is gone", |it| *it.entry("a") == Value::Null).await;
-    assert_eq!(view.word("pool", "a"), "Missing");
+    scene
+        .wait("it is gone and missing", |it| {
+            *it.entry("a") == Value::Null && it.word("pool", "a") == "Missing"
+        })
+        .await;
 }
