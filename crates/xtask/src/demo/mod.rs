@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use bench::bmc::Rack;
+use bench::bmo;
+use bench::cluster_api::{ClusterApi, Masters, Provider, Workload};
 use bench::control_plane::ControlPlane;
 use bench::crds::{self, Group};
 use bench::ironic::{Ironic, Options, Release};
@@ -16,14 +18,27 @@ use bench::{cache, go};
 use clap::ValueEnum;
 use serde_json::json;
 
-use self::stage::{Controller, Server, Stage};
+use self::stage::{Cluster, Controller, Server, Stage};
 
 mod bmo_reboot;
+mod capm3_reuse;
 mod stage;
 mod table;
 
-const CONTROLLERS: [&str; 1] = ["bmo-reboot"];
-const SERVERS: usize = 2;
+/// The controllers, and whether they speak to Ironic.
+const CONTROLLERS: [(&str, bool); 2] = [("bmo-reboot", true), ("capm3-reuse", false)];
+const PROGRAMS: [&str; 8] = [
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "capi-core",
+    "capi-bootstrap",
+    "capi-kcp",
+    "helm",
+    "kubectl",
+];
+/// The first is for the chapter of power, the others for machines.
+const SERVERS: usize = 5;
 /// How long the start may take once everything is built.
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -32,6 +47,8 @@ const PATIENCE: Duration = Duration::from_secs(300);
 pub(crate) enum Chapter {
     /// One server is held off by two clients and comes back when the second lets go.
     BmoReboot,
+    /// A deployment of three machines rolls over, and each new machine gets a server of the old ones.
+    Capm3Reuse,
 }
 
 /// Starts the bench with the controllers unless it runs, plays one chapter or all, and says what to try.
@@ -48,6 +65,7 @@ pub(crate) fn up(chapter: Option<Chapter>) -> anyhow::Result<()> {
         for chapter in chapters {
             match chapter {
                 Chapter::BmoReboot => bmo_reboot::play(&stage).await?,
+                Chapter::Capm3Reuse => capm3_reuse::play(&stage).await?,
             }
         }
         anyhow::Ok(())
@@ -58,14 +76,14 @@ pub(crate) fn up(chapter: Option<Chapter>) -> anyhow::Result<()> {
 
 fn start() -> anyhow::Result<Stage> {
     eprintln!("real parts (kept in {})", cache::root().display());
-    for program in ["etcd", "kube-apiserver", "kubectl"] {
+    for program in PROGRAMS {
         go::program(program)?;
     }
     tokio::runtime::Runtime::new()?.block_on(bench::ironic::environment(Release::Current))?;
     step("the controllers", || {
         let mut build = crate::cargo();
         build.args(["build", "--locked", "--quiet"]);
-        build.args(CONTROLLERS.iter().flat_map(|name| ["-p", name]));
+        build.args(CONTROLLERS.iter().flat_map(|(name, _)| ["-p", name]));
         anyhow::ensure!(build.status()?.success(), "the controllers could not be built");
         Ok(())
     })?;
@@ -135,24 +153,36 @@ pub(crate) fn serve() -> anyhow::Result<()> {
             crds::install(&plane.admin().await, &Group::ALL),
         )
         .await?;
+        // What is deleted takes its own with it, as in a cluster.
+        plane.start_controllers(&["garbage-collector-controller", "namespace-controller"]).await?;
         let ironic = step_async("Ironic", Ironic::start(Options::default())).await?;
         let rack = step_async("virtual servers", Rack::start(SERVERS)).await?;
-        let mut servers = Vec::new();
-        for (number, machine) in rack.machines.iter().enumerate() {
-            let name = format!("server-{number}");
-            let node =
-                step_async(&format!("{name} in Ironic"), ironic.enroll(&name, machine)).await?;
-            servers.push(Server::new(name, node, machine));
-        }
+        let servers = step_async("the servers in Ironic", async {
+            let enrolled = rack.machines.iter().enumerate().map(async |(number, machine)| {
+                let name = format!("server-{number}");
+                let node = ironic.enroll(&name, machine).await?;
+                Ok::<_, anyhow::Error>(Server::new(name, node, machine))
+            });
+            futures_util::future::try_join_all(enrolled).await
+        })
+        .await?;
+        // Its managers come first: they look for their CRDs when they start.
+        let _managers = ClusterApi::start(&plane).await?;
+        let workload = Workload::start(&plane, "metal", Masters::Given, Provider::Runs).await?;
+        let _operator = bmo::StandIn::start(&plane.admin().await, &workload.namespace);
+        let cluster =
+            Cluster { namespace: workload.namespace.clone(), name: workload.cluster.clone() };
         let mut services = Vec::new();
         let mut controllers = Vec::new();
         let folder = std::env::current_exe()?;
         let folder = folder.parent().context("xtask runs from no folder")?;
-        for name in CONTROLLERS {
-            let values = json!({ "ironic": { "endpoint": ironic.endpoint } });
-            let arguments = [format!("--ironic-endpoint={}", ironic.endpoint)];
+        for (name, speaks_to_ironic) in CONTROLLERS {
+            let endpoint = Some(ironic.endpoint.as_str()).filter(|_| speaks_to_ironic);
+            let values = endpoint.map_or(json!({}), |it| json!({ "ironic": { "endpoint": it } }));
+            let environment: Vec<_> =
+                endpoint.map(|it| ("IRONIC_ENDPOINT", it)).into_iter().collect();
             let program = folder.join(name);
-            let starting = stage::start_controller(&plane, &program, name, &values, &arguments);
+            let starting = stage::start_controller(&plane, &program, name, &values, &environment);
             let (service, controller) = step_async(name, starting).await?;
             services.push(service);
             controllers.push(controller);
@@ -163,6 +193,7 @@ pub(crate) fn serve() -> anyhow::Result<()> {
             kubectl: go::program("kubectl")?,
             ironic: ironic.endpoint.clone(),
             servers,
+            cluster,
             controllers,
         };
         // Written beside and renamed: whoever waits for the file reads it whole.
@@ -208,4 +239,7 @@ fn explain(stage: &Stage) {
     println!("  {kubectl} get baremetalhosts --all-namespaces");
     println!("  {kubectl} -n demo-power annotate baremetalhost server-0 reboot.metal3.io=");
     println!("  {kubectl} -n demo-power describe baremetalhost server-0");
+    let namespace = &stage.cluster.namespace;
+    println!("  {kubectl} -n {namespace} get machines,metal3machines,baremetalhosts");
+    println!("  {kubectl} -n {namespace} delete machine <one of them>");
 }

@@ -24,6 +24,7 @@ pub(crate) struct Stage {
     pub(crate) kubectl: PathBuf,
     pub(crate) ironic: String,
     pub(crate) servers: Vec<Server>,
+    pub(crate) cluster: Cluster,
     pub(crate) controllers: Vec<Controller>,
 }
 
@@ -35,6 +36,13 @@ pub(crate) struct Server {
     pub(crate) node: String,
     address: String,
     system: String,
+}
+
+/// The cluster that Cluster API's managers drive.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Cluster {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
 }
 
 /// A controller that runs.
@@ -88,7 +96,7 @@ pub(crate) async fn start_controller(
     program: &std::path::Path,
     name: &str,
     values: &Value,
-    arguments: &[String],
+    environment: &[(&str, &str)],
 ) -> anyhow::Result<(Service, Controller)> {
     let namespace_name = "ferrite-system";
     let admin = plane.admin().await;
@@ -107,7 +115,7 @@ pub(crate) async fn start_controller(
         .env("FERRITE_LISTEN", &address)
         .env("FERRITE_LEASE_NAMESPACE", namespace_name)
         .env("FERRITE_LOG_FORMAT", "text")
-        .args(arguments);
+        .envs(environment.iter().copied());
     let mut service = Service::start(name, command, folder)?;
     let ready = format!("http://{address}/readyz");
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -127,7 +135,7 @@ pub(crate) async fn until(
     what: &str,
     mut look: impl AsyncFnMut() -> anyhow::Result<bool>,
 ) -> anyhow::Result<()> {
-    let deadline = Instant::now() + Duration::from_secs(120);
+    let deadline = Instant::now() + Duration::from_secs(300);
     while !look().await.with_context(|| what.to_owned())? {
         ensure!(Instant::now() < deadline, "gave up waiting: {what}");
         tokio::time::sleep(Duration::from_millis(100)).await;
