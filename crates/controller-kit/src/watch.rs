@@ -146,6 +146,117 @@ where
     watched(kit, vec![Api::all(kit.client.clone())], &[], config, &())
 }
 
+/// What a watch without a store tells.
+#[derive(Clone, Debug)]
+pub enum Told<K> {
+    /// A list begins: what is not told until [`Told::Listed`] is gone.
+    Listing,
+    /// It appeared or changed.
+    Applied(K),
+    /// The same, but only its metadata can be read.
+    Undecodable(ObjectMeta),
+    /// It is gone; of one that cannot be decoded, the metadata are all that is told.
+    Gone(ObjectMeta),
+    /// The list is complete.
+    Listed,
+}
+
+/// Watches a namespaced kind in all namespaces, whatever `--namespaces` says, and keeps nothing: for kinds of which an
+/// index of one's own is enough.
+pub fn told_everywhere<K>(kit: &Kit) -> impl Stream<Item = Told<K>> + Send + use<K>
+where
+    K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Send
+        + Sync
+        + 'static,
+{
+    let kind = K::kind(&()).into_owned();
+    let condition = format!("watch/{kind}");
+    kit.readiness.require(&condition, &format!("{kind} is not listed yet"));
+    let api: Api<Guarded<K>> = Api::all(kit.client.clone());
+    let events = watcher(api, watcher::Config::default().page_size(200)).default_backoff();
+    let (kit, mut listed, mut failing) = (kit.clone(), false, false);
+    let mut broken: HashMap<String, Option<String>> = HashMap::new();
+    events.filter_map(move |event| {
+        let told = match event {
+            Ok(event) => {
+                failing = false;
+                Some(match event {
+                    watcher::Event::Init => Told::Listing,
+                    watcher::Event::InitDone => {
+                        listed = true;
+                        kit.readiness.ready(&condition);
+                        Told::Listed
+                    }
+                    watcher::Event::Apply(object) | watcher::Event::InitApply(object) => {
+                        note_broken(&kit, &kind, &mut broken, &object);
+                        match object.0 {
+                            Ok(object) => Told::Applied(object),
+                            Err((meta, _)) => Told::Undecodable(meta),
+                        }
+                    }
+                    watcher::Event::Delete(object) => {
+                        broken.remove(&key(object.meta().namespace.as_deref(), &object.name_any()));
+                        count_broken(&kit, &kind, broken.len());
+                        Told::Gone(object.meta().clone())
+                    }
+                })
+            }
+            Err(error) => {
+                let problem = api_error::explain_watch(&error);
+                if !failing {
+                    tracing::warn!(object.kind = kind, error = problem, "Watch failed, trying again");
+                }
+                failing = true;
+                if !listed {
+                    kit.readiness.not_ready(&condition, &unlisted(&kind, &problem));
+                }
+                None
+            }
+        };
+        std::future::ready(told)
+    })
+}
+
+fn note_broken<K: Resource<DynamicType = ()>>(
+    kit: &Kit,
+    kind: &str,
+    broken: &mut HashMap<String, Option<String>>,
+    object: &Guarded<K>,
+) {
+    let key = key(object.meta().namespace.as_deref(), &object.name_any());
+    match &object.0 {
+        Ok(_) if broken.is_empty() => return,
+        Ok(_) => drop(broken.remove(&key)),
+        Err((meta, problem)) => {
+            let version = meta.resource_version.clone();
+            if broken.insert(key.clone(), version.clone()) != Some(version) {
+                tracing::warn!(
+                    object.kind = kind,
+                    object.name = key,
+                    error = problem,
+                    "Only the metadata of an object can be decoded"
+                );
+            }
+        }
+    }
+    count_broken(kit, kind, broken.len());
+}
+
+fn count_broken(kit: &Kit, kind: &str, count: usize) {
+    let count = i64::try_from(count).unwrap_or(i64::MAX);
+    kit.metrics.undecodable.with_label_values(&[kind]).set(count);
+}
+
+fn unlisted(kind: &str, problem: &str) -> String {
+    format!(
+        "{kind} cannot be listed, which needs the CRD and permission to list and watch it: {problem}"
+    )
+}
+
 /// `namespaces` are those of the `apis`, in the same order; empty where there is one for all.
 fn watched<K, V>(
     kit: &Kit,
@@ -342,11 +453,7 @@ where
         }
         self.failing[index] = true;
         if !self.listed[index] {
-            let kind = &self.kind;
-            let lacking = format!(
-                "{kind} cannot be listed, which needs the CRD and permission to list and watch it: {problem}"
-            );
-            self.kit.readiness.not_ready(&self.condition, &lacking);
+            self.kit.readiness.not_ready(&self.condition, &unlisted(&self.kind, &problem));
         }
     }
 

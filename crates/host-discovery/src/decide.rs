@@ -304,7 +304,10 @@ impl<'a> Pass<'a> {
 
         // It is somebody's already.
         let known = hosts.known(machine.node, name, &machine.ports, facts);
-        if let Some(verdict) = settled(machine, &known) {
+        if let Some(mut verdict) = settled(machine, &known) {
+            if verdict.reason == Reason::KnownTwice {
+                verdict.resource = self.complained_to();
+            }
             return verdict;
         }
         if machine.name.is_some() || !machine.enrolled {

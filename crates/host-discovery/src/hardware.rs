@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use ironic::{Disk, Interface, Inventory};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::inventory::{LONGEST_TEXT, boots, printable};
 use crate::mac::Mac;
@@ -21,6 +21,15 @@ pub const MOST_BYTES: usize = 64 * 1024;
 const MOST_ENTRIES: usize = 512;
 /// VLANs of one interface.
 const MOST_VLANS: usize = 128;
+
+/// Hardware details as text: a machine that waits for a person keeps them so, in a third of the memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encoded {
+    /// JSON in the operator's schema.
+    pub text: Box<str>,
+    /// Whether something was left out because there was too much of it.
+    pub cut: bool,
+}
 
 /// Hardware details, in the operator's schema.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -203,6 +212,11 @@ impl HardwareDetails {
     /// Whether something was left out because there was too much of it.
     pub fn is_cut(&self) -> bool {
         self.cut
+    }
+
+    /// The form in which they stand on a host.
+    pub fn encoded(&self) -> Encoded {
+        Encoded { text: json!(self).to_string().into(), cut: self.cut }
     }
 
     /// Halves the list that takes most.

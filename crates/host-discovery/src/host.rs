@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use api_types::metal3::{BareMetalHost, BareMetalHostSpec, BootMode, CleaningMode, HardwareLabel};
 use api_types::names::{ferrite, metal3};
-use ironic::Inventory;
 use serde_json::json;
 
-use crate::hardware::HardwareDetails;
+use crate::hardware::Encoded;
 use crate::inventory::Facts;
 use crate::labels;
 use crate::mac::Mac;
@@ -35,10 +34,9 @@ pub fn new_host(
     node: NodeId,
     boot_mac: Mac,
     facts: &Facts,
-    inventory: &Inventory,
+    details: &Encoded,
 ) -> NewHost {
     let defaults = &resource.host_defaults;
-    let details = HardwareDetails::read(inventory);
     let spec = BareMetalHostSpec {
         // The machine runs: it has just told about itself.
         online: defaults.online.unwrap_or(true),
@@ -52,14 +50,14 @@ pub fn new_host(
     };
     let mut object = BareMetalHost::new(&resource.namespace, name, spec);
     object.metadata.labels = Some(host_labels(resource, facts));
-    object.metadata.annotations = Some(annotations(node, &details));
-    NewHost { object, cut: details.is_cut() }
+    object.metadata.annotations = Some(annotations(node, &details.text));
+    NewHost { object, cut: details.cut }
 }
 
 /// The annotations that the operator takes over. Both hold the hardware: the first is the one that
 /// skips inspection, the second the only one that can hold the identifier, by which the operator
 /// finds the node and, when the host is deleted, removes it.
-fn annotations(node: NodeId, details: &HardwareDetails) -> BTreeMap<String, String> {
+fn annotations(node: NodeId, details: &str) -> BTreeMap<String, String> {
     let status = json!({
         "operationalStatus": "discovered",
         "errorMessage": "",
@@ -67,13 +65,16 @@ fn annotations(node: NodeId, details: &HardwareDetails) -> BTreeMap<String, Stri
         "poweredOn": true,
         "provisioningFailCount": 0,
         "provisioning": {"state": "unmanaged", "ID": node.to_string()},
-        "hardware": details,
     });
-    let hardware = json!(details);
+    let mut status = status.to_string();
+    status.truncate(status.len() - 1);
+    status.push_str(",\"hardware\":");
+    status.push_str(details);
+    status.push('}');
     let pairs = [
         (metal3::INSPECT, NO_INSPECTION.to_owned()),
-        (metal3::HARDWARE_DETAILS, hardware.to_string()),
-        (metal3::STATUS, status.to_string()),
+        (metal3::HARDWARE_DETAILS, details.to_owned()),
+        (metal3::STATUS, status),
         (ferrite::NODE_ID, node.to_string()),
     ];
     pairs.map(|(key, value)| (key.to_owned(), value)).into()

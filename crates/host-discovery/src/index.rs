@@ -10,6 +10,7 @@ use std::net::IpAddr;
 
 use api_types::metal3::BareMetalHost;
 use api_types::names;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
 use crate::inventory::{Facts, Port};
@@ -88,6 +89,23 @@ struct Entry {
     listing: u32,
 }
 
+impl Entry {
+    fn is(&self, seen: &Seen) -> bool {
+        *self.marks == *seen.marks && self.made_by == seen.made_by && self.made_for == seen.made_for
+    }
+}
+
+/// What a host that was taken notice of means for machines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Nothing.
+    None,
+    /// A machine may be a host now.
+    More,
+    /// A machine may no longer be this host.
+    Less(HostKey),
+}
+
 /// The hosts that have a mark: nearly always one.
 #[derive(Clone, Debug)]
 enum Holders {
@@ -136,14 +154,22 @@ pub struct Known {
 impl Index {
     /// Takes a host as it is now. Also for one that was just made: the watch tells of it later
     /// than the next look at the machine may be.
-    pub fn apply(&mut self, host: &BareMetalHost) {
-        let Some(key) = key_of(host) else { return };
-        let id = match self.by_key.get(&key) {
-            Some(id) => *id,
-            None => self.next_id(),
+    pub fn apply(&mut self, host: &BareMetalHost) -> Change {
+        let Some(key) = key_of(host) else { return Change::None };
+        let known = self.by_key.get(&key).copied();
+        let id = known.unwrap_or_else(|| self.next_id());
+        let seen = Seen::read(host);
+        let change = match self.hosts.get_mut(&id).filter(|_| known.is_some()) {
+            None => Change::More,
+            Some(entry) if entry.is(&seen) => {
+                entry.uid = host.metadata.uid.as_deref().map(Into::into);
+                entry.listing = self.listing;
+                return Change::None;
+            }
+            Some(entry) if entry.marks.iter().all(|mark| seen.marks.contains(mark)) => Change::More,
+            Some(_) => Change::Less(key.clone()),
         };
         self.forget(id);
-        let seen = Seen::read(host);
         for mark in &seen.marks {
             self.by_mark.entry(*mark).and_modify(|it| it.add(id)).or_insert(Holders::One(id));
         }
@@ -161,15 +187,20 @@ impl Index {
             listing: self.listing,
         };
         self.hosts.insert(id, entry);
+        change
     }
 
     /// Takes notice that a host is gone. A later host of the same name stays.
-    pub fn remove(&mut self, host: &BareMetalHost) {
-        let Some(id) = key_of(host).and_then(|key| self.by_key.get(&key).copied()) else { return };
+    pub fn remove(&mut self, host: &ObjectMeta) -> Change {
+        let key = key_of_meta(host);
+        let found = key.and_then(|key| Some((*self.by_key.get(&key)?, key)));
+        let Some((id, key)) = found else { return Change::None };
         let held = self.hosts.get(&id).and_then(|entry| entry.uid.as_deref());
-        if held.is_none() || held == host.metadata.uid.as_deref() {
-            self.forget(id);
+        if held.is_some() && held != host.uid.as_deref() {
+            return Change::None;
         }
+        self.forget(id);
+        Change::Less(key)
     }
 
     /// A watch begins anew: what is not applied from here to [`Index::listed`] is gone. Until then
@@ -178,17 +209,20 @@ impl Index {
         self.listing = self.listing.wrapping_add(1);
     }
 
-    /// The listing is complete.
-    pub fn listed(&mut self) {
+    /// The listing is complete. What it no longer shows is told.
+    pub fn listed(&mut self) -> Vec<HostKey> {
         let gone: Vec<_> = self
             .hosts
             .iter()
             .filter(|(_, entry)| entry.listing != self.listing)
             .map(|(id, _)| *id)
             .collect();
+        let keys = gone.iter().filter_map(|id| self.hosts.get(id)).map(|entry| entry.key.clone());
+        let keys = keys.collect();
         for id in gone {
             self.forget(id);
         }
+        keys
     }
 
     /// How many hosts there are.
@@ -199,6 +233,11 @@ impl Index {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.hosts.is_empty()
+    }
+
+    /// Whether a host is there.
+    pub fn has(&self, host: &HostKey) -> bool {
+        self.by_key.contains_key(host)
     }
 
     /// Whether a name is taken.
@@ -295,7 +334,10 @@ impl Index {
 }
 
 fn key_of(host: &BareMetalHost) -> Option<HostKey> {
-    let metadata = &host.metadata;
+    key_of_meta(&host.metadata)
+}
+
+fn key_of_meta(metadata: &ObjectMeta) -> Option<HostKey> {
     Some(HostKey::new(metadata.namespace.as_deref()?, metadata.name.as_deref()?))
 }
 

@@ -1,24 +1,27 @@
 //! Which of the machines that Ironic discovered become hosts, and under what name.
 //!
-//! So far these are the parts without I/O: what is read of an inventory ([`inventory`],
-//! [`hardware`]), of a host ([`index`]) and of a resource ([`resource`], [`selector`],
-//! [`labels`]), how a host is called ([`naming`]), what is decided ([`decide`]) and what comes of
-//! it: the host ([`host`]) and the resource's status ([`report`]).
+//! People rack servers and switch them on; Ironic discovers them; each becomes a `BareMetalHost`, as a
+//! `BareMetalHostDiscovery` says.
 //!
-//! The contract that they are made for:
+//! * Watches: `BareMetalHostDiscovery`s where `--namespaces` says; the `BareMetalHost`s of all namespaces, of which only
+//!   what identifies a machine is kept. Ironic's list of nodes, polled.
+//! * Reads: of nodes that nobody registered, the ports and the inventory, each once.
+//! * Writes: new `BareMetalHost`s in the namespace of their resource; the resource's status and its annotation of
+//!   approvals. In Ironic a mark on each node that had a host, and with `--adopt-driver` a node's driver. Events.
+//! * Never: changes or deletes a host, makes a second host of a machine, or makes one of a machine that somebody
+//!   registered.
+//! * Trusts nothing that comes out of an inventory: anybody on the provisioning network can post one.
 //!
-//! * It watches `BareMetalHostDiscovery` and, of all namespaces, `BareMetalHost`; it asks Ironic
-//!   for nodes, ports and inventories.
-//! * It creates `BareMetalHost`s in the namespace of the resource, and writes the status and the
-//!   approval annotation of the resource.
-//! * It never changes or deletes a host, never makes a second host of a machine, and never makes
-//!   one of a machine that somebody registered.
-//! * It trusts nothing that comes out of an inventory: anybody on the provisioning network can
-//!   post one.
+//! The rights for this are in the chart's `files/rules.json`.
 
+pub mod act;
 pub mod allowance;
 pub mod config;
+pub mod controller;
 pub mod decide;
+pub mod driver;
+pub mod errand;
+pub mod error;
 pub mod hardware;
 pub mod host;
 pub mod index;
@@ -26,11 +29,16 @@ pub mod inventory;
 pub mod labels;
 pub mod mac;
 pub mod machine;
+pub mod metrics;
 pub mod naming;
 pub mod node_id;
+pub mod nodes;
+pub mod observe;
+pub mod pass;
 pub mod report;
 pub mod resource;
 pub mod selector;
+pub mod status;
 
 pub use mac::Mac;
 pub use node_id::NodeId;

@@ -12,6 +12,7 @@ mod world;
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
 use bench::control_plane::shared;
 use bench::crds::{Group, install};
+use host_discovery::hardware::HardwareDetails;
 use host_discovery::host::new_host;
 use host_discovery::resource::Resource;
 use ironic::Inventory;
@@ -115,7 +116,7 @@ async fn the_api_server_keeps_every_field_of_a_new_host() {
             &json!({"labels": {"site": "x"}, "hostDefaults": {"description": "d"}}),
         )
     };
-    let made = new_host(&racks, "n1", node(1), mac(1, 0), &facts(1), &Inventory::default()).object;
+    let made = new_host(&racks, "n1", node(1), mac(1, 0), &facts(1), &HardwareDetails::read(&Inventory::default()).encoded()).object;
     let api: Api<BareMetalHost> = Api::namespaced(client, &namespace);
     let stored = api.create(&PostParams::default(), &made).await.unwrap();
     let mut kept = stored.spec.clone();

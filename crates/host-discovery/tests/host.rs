@@ -7,6 +7,7 @@
 )]
 
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
+use host_discovery::hardware::HardwareDetails;
 use host_discovery::host::new_host;
 use host_discovery::index::Index;
 use host_discovery::inventory::{Facts, Port};
@@ -51,7 +52,7 @@ fn made(spec: &Value, inventory: &Inventory) -> BareMetalHost {
     let mac = Mac::parse("52:54:00:00:07:01").unwrap();
     let facts = Facts::read(inventory, &[Port { mac, pxe: true }]);
     let node = NodeId::parse(NODE).unwrap();
-    new_host(&resource(spec), "n1", node, mac, &facts, inventory).object
+    new_host(&resource(spec), "n1", node, mac, &facts, &HardwareDetails::read(inventory).encoded()).object
 }
 
 fn annotation(host: &BareMetalHost, key: &str) -> Value {

@@ -148,8 +148,8 @@ fn two_hosts_of_one_machine_are_both_told_in_the_order_of_their_names() {
     let spec = json!({"spec": {"bootMACAddress": "52:54:00:aa:00:01"}});
     let mut index = index(&[host("b", "x", &spec), host("a", "y", &spec), host("a", "x", &spec)]);
     assert_eq!(by_port(&index, "52:54:00:aa:00:01"), ["a/x", "a/y", "b/x"]);
-    index.remove(&host("a", "y", &spec));
-    index.remove(&host("b", "x", &spec));
+    index.remove(&host("a", "y", &spec).metadata);
+    index.remove(&host("b", "x", &spec).metadata);
     assert_eq!(by_port(&index, "52:54:00:aa:00:01"), ["a/x"]);
 }
 
@@ -168,7 +168,7 @@ fn news_of_a_deletion_do_not_reach_the_next_host_of_that_name() {
     let old = host("a", "x", &json!({"metadata": {"uid": "old"}}));
     let new = host("a", "x", &json!({"metadata": {"uid": "new"}}));
     let mut index = index(&[new]);
-    index.remove(&old);
+    index.remove(&old.metadata);
     assert!(index.has_name("a", "x"));
 }
 
@@ -197,7 +197,7 @@ fn hosts_are_counted_for_the_discovery_of_their_namespace_that_made_them() {
     index.apply(&host("a", "x", &made));
     assert_eq!(index.made_by("a", "racks"), 2);
     index.apply(&host("a", "y", &json!({})));
-    index.remove(&host("a", "x", &made));
+    index.remove(&host("a", "x", &made).metadata);
     assert_eq!((index.made_by("a", "racks"), index.made_by("a", "other")), (0, 0));
 }
 
@@ -322,7 +322,7 @@ proptest! {
                 }
                 Event::Delete { name } => {
                     if let Some(host) = world.remove(&name) {
-                        index.remove(&host);
+                        index.remove(&host.metadata);
                     }
                 }
                 Event::Relist { names } => {

@@ -196,6 +196,11 @@ impl Client {
         }
     }
 
+    /// The highest version that the server offered when it was last asked.
+    pub fn offered(&self) -> Option<Version> {
+        lock(&self.inner.spoken).map(|spoken| spoken.offered)
+    }
+
     /// Asks the server anew which versions it offers. Needs no credentials.
     pub async fn ping(&self) -> Result<Version> {
         let call = Call::get("");

@@ -1,0 +1,195 @@
+//! All writes to the API server: new hosts, approvals that are settled, and the status.
+
+use std::collections::BTreeMap;
+
+use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
+use api_types::names::ferrite;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use crate::controller::Context;
+use crate::decide::{Approvals, Verdict};
+use crate::error::{Error, asked};
+use crate::hardware::Encoded;
+use crate::host::new_host;
+use crate::mac::Mac;
+use crate::machine::{Machine, Reading};
+use crate::observe;
+use crate::resource::Resource;
+
+/// What came of making a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Made {
+    /// It is there.
+    Created,
+    /// Somebody has the name: the host that has it is in the index now.
+    Exists,
+    /// The API server does not want it, and says why.
+    Refused(String),
+    /// Nobody knows; the next pass looks.
+    Unknown,
+    /// The machine is no longer what was decided about.
+    Stale,
+}
+
+/// One host to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct Order<'a> {
+    /// The resource whose machine it is.
+    pub resource: &'a Resource,
+    /// The machine.
+    pub machine: &'a Machine,
+    /// What was decided.
+    pub verdict: &'a Verdict,
+    /// The host's name.
+    pub name: &'a str,
+    /// The interface that the machine boots from.
+    pub boot_mac: Mac,
+    /// Its hardware; read again where it had no room.
+    pub details: Option<&'a Encoded>,
+}
+
+/// Makes a host. It is in the index before this returns, so that the next pass knows it.
+pub async fn create(context: &Context, order: Order<'_>) -> Made {
+    let Order { resource, machine, name, boot_mac, .. } = order;
+    let Reading::Facts(facts) = &machine.inventory else { return Made::Stale };
+    let read;
+    let details = match order.details {
+        Some(details) => details,
+        None => match observe::details(&context.ironic, machine.node).await {
+            Ok(details) => {
+                read = details;
+                &read
+            }
+            Err(_) => return Made::Stale,
+        },
+    };
+    let host = new_host(resource, name, machine.node, boot_mac, facts, details);
+    if !context.kit.may_act() {
+        return Made::Stale;
+    }
+    let client = context.kit.client.clone();
+    let api: Api<BareMetalHost> = Api::namespaced(client, &resource.namespace);
+    let posted = asked("create a host", api.create(&PostParams::default(), &host.object)).await;
+    match posted {
+        Ok(made) => {
+            context.index().apply(&made);
+            context.metrics.created.inc();
+            tracing::info!(
+                object.namespace = resource.namespace,
+                object.name = name,
+                node.id = %machine.node,
+                discovery = resource.name,
+                mac = %boot_mac,
+                "Made a host"
+            );
+            tell_of(context, order, &made, host.cut).await;
+            Made::Created
+        }
+        // The answer to a name that is taken, as to a lost race.
+        Err(Error::Superseded) => match asked("read a host", api.get_opt(name)).await {
+            Ok(Some(there)) => {
+                context.index().apply(&there);
+                Made::Exists
+            }
+            _ => Made::Unknown,
+        },
+        Err(Error::Kube { source, .. }) => match *source {
+            kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 429 => {
+                context.metrics.refused.inc();
+                Made::Refused(format!("{}/{name}: {}", resource.namespace, status.message))
+            }
+            error => {
+                let why = controller_kit::api_error::explain(&error);
+                tracing::warn!(object.name = name, error = why, "Could not make a host");
+                Made::Unknown
+            }
+        },
+        Err(Error::Silent(_)) => Made::Unknown,
+    }
+}
+
+/// Events of a new host are sent beside the work: a person reads some of them, and a flood must not be slowed down and
+/// double its cost by telling of itself.
+async fn tell_of(context: &Context, order: Order<'_>, made: &BareMetalHost, cut: bool) {
+    let Order { resource, machine, verdict, name, .. } = order;
+    let passed_over = verdict.named.as_ref().map(|named| named.passed_over.as_slice());
+    let fell_back: Vec<String> = passed_over
+        .unwrap_or_default()
+        .iter()
+        .map(|(detail, why)| format!("{}: {why}", json!(detail).as_str().unwrap_or_default()))
+        .collect();
+    let mut text = format!("Made the host {name} of node {}", machine.node);
+    if !fell_back.is_empty() {
+        text = format!("{text}; not named by {}", fell_back.join("; "));
+    }
+    if cut {
+        text.push_str("; it told more about its hardware than a host can hold, the rest is left out");
+    }
+    let reason = if fell_back.is_empty() { "HostCreated" } else { "HostNamedByFallback" };
+    let host = ObjectReference {
+        api_version: Some("metal3.io/v1alpha1".to_owned()),
+        kind: Some("BareMetalHost".to_owned()),
+        namespace: made.metadata.namespace.clone(),
+        name: made.metadata.name.clone(),
+        uid: made.metadata.uid.clone(),
+        ..ObjectReference::default()
+    };
+    let by = format!("{text}, for the discovery {}/{}", resource.namespace, resource.name);
+    context.tell(host, false, reason, "Discover", by);
+}
+
+/// Takes settled approvals off a resource.
+pub async fn settle_approvals(
+    context: &Context,
+    object: &BareMetalHostDiscovery,
+    approvals: &Approvals,
+) -> Result<(), Error> {
+    let keep: Vec<String> = approvals.keep.iter().map(ToString::to_string).collect();
+    let value = if keep.is_empty() { Value::Null } else { keep.join(",").into() };
+    let annotations = BTreeMap::from([(ferrite::APPROVE, value)]);
+    let version = &object.metadata.resource_version;
+    let patch = json!({ "metadata": { "resourceVersion": version, "annotations": annotations } });
+    let ((api, name), params) = (resource_api(context, object), PatchParams::default());
+    asked("settle approvals", api.patch(&name, &params, &Patch::Merge(patch))).await?;
+    for entry in &approvals.unknown {
+        let text = format!(
+            "The approval of {entry} was taken away: it names no machine that this resource could make a host of"
+        );
+        context.tell(reference(object), true, "ApprovalUnknown", entry, text);
+    }
+    Ok(())
+}
+
+/// Writes the status on the version that was decided upon; gives the object as it is then.
+pub async fn write_status(
+    context: &Context,
+    object: &BareMetalHostDiscovery,
+    patch: Value,
+) -> Result<BareMetalHostDiscovery, Error> {
+    let ((api, name), params) = (resource_api(context, object), PatchParams::default());
+    asked("write the status", api.patch_status(&name, &params, &Patch::Merge(patch))).await
+}
+
+fn resource_api(
+    context: &Context,
+    object: &BareMetalHostDiscovery,
+) -> (Api<BareMetalHostDiscovery>, String) {
+    let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
+    let name = object.metadata.name.clone().unwrap_or_default();
+    (Api::namespaced(context.kit.client.clone(), namespace), name)
+}
+
+/// A resource, for events.
+pub fn reference(object: &BareMetalHostDiscovery) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("metal3.io/v1alpha1".to_owned()),
+        kind: Some("BareMetalHostDiscovery".to_owned()),
+        namespace: object.metadata.namespace.clone(),
+        name: object.metadata.name.clone(),
+        uid: object.metadata.uid.clone(),
+        ..ObjectReference::default()
+    }
+}

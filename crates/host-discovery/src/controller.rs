@@ -1,0 +1,309 @@
+//! Watches, the loop, and one pass over all machines.
+//!
+//! There is one pass for all resources, not one for each: whose machine it is, and which of two machines gets a name, can
+//! only be decided about all of them together.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
+use api_types::names::capi::WATCH_FILTER;
+use controller_kit::backoff::{self, Failures};
+use controller_kit::watch::{self, Told, Undecodable};
+use controller_kit::{Kit, run};
+use futures_util::StreamExt as _;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::runtime::controller::Action;
+use kube::runtime::reflector::Store;
+use kube::runtime::watcher;
+use kube::ResourceExt as _;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{self, Sender, UnboundedSender};
+
+use crate::config::Policy;
+use crate::errand::{self, Errand};
+use crate::error::Error;
+use crate::index::{Change, HostKey, Index};
+use crate::metrics::Metrics;
+use crate::node_id::NodeId;
+use crate::pass::State;
+
+/// A pass reads for ten seconds at most and writes for some more.
+const DEADLINE: Duration = Duration::from_secs(120);
+/// How soon the loop turns again at the earliest: what comes in between is looked at together.
+const BREATH: Duration = Duration::from_millis(20);
+/// The longest rest; a turn that finds nothing to do costs nothing.
+const REST: Duration = Duration::from_secs(60);
+/// How soon a pass that failed is repeated at first.
+const FIRST: Duration = Duration::from_millis(500);
+/// Events that wait to be sent. What has no room is not told: the status and the log have it.
+const MOST_EVENTS: usize = 128;
+/// Events in a row, and in a second after those.
+const EVENTS_AT_ONCE: u32 = 50;
+const EVENTS_PER_SECOND: u32 = 2;
+/// How often objects that cannot be decoded are told.
+const TICK: Duration = Duration::from_secs(10);
+
+/// What the parts of the process share.
+pub struct Context {
+    /// Handles of the process.
+    pub kit: Kit,
+    /// How decisions are made.
+    pub policy: Policy,
+    /// Ironic.
+    pub ironic: ironic::Client,
+    /// What is counted.
+    pub metrics: Metrics,
+    resources: Store<BareMetalHostDiscovery>,
+    index: Mutex<Index>,
+    news: Mutex<News>,
+    wake: Notify,
+    errands: UnboundedSender<Errand>,
+    events: Sender<Event>,
+}
+
+/// What happened since the last pass.
+#[derive(Debug, Default)]
+pub struct News {
+    /// Something that decisions are made of changed.
+    pub changed: bool,
+    /// Hosts that went, or are no longer known by what they were known by.
+    pub gone: Vec<HostKey>,
+    /// Nodes that bear the mark now.
+    pub marked: Vec<NodeId>,
+}
+
+struct Event {
+    object: ObjectReference,
+    warning: bool,
+    reason: String,
+    action: String,
+    text: String,
+}
+
+impl Context {
+    /// Which machines are hosts.
+    pub fn index(&self) -> MutexGuard<'_, Index> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn news(&self) -> MutexGuard<'_, News> {
+        self.news.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What happened since this was last asked.
+    pub fn take_news(&self) -> News {
+        std::mem::take(&mut *self.news())
+    }
+
+    /// Every resource, in no order. The watch filter leaves out those of others.
+    pub fn resources(&self) -> Vec<Arc<BareMetalHostDiscovery>> {
+        let mut all = self.resources.state();
+        if let Some(wanted) = &self.kit.config.watch_filter {
+            all.retain(|it| it.labels().get(WATCH_FILTER) == Some(wanted));
+        }
+        all
+    }
+
+    fn changed(&self) {
+        self.news().changed = true;
+        self.wake.notify_one();
+    }
+
+    fn host_changed(&self, change: Change) {
+        match change {
+            Change::None => {}
+            Change::More => self.changed(),
+            Change::Less(host) => {
+                self.news().gone.push(host);
+                self.changed();
+            }
+        }
+    }
+
+    /// A node bears the mark now.
+    pub fn marked(&self, node: NodeId) {
+        self.news().marked.push(node);
+    }
+
+    /// Has something written to Ironic, some time.
+    pub fn send(&self, errand: Errand) {
+        // Nobody listens any more only when the process ends.
+        let _ = self.errands.send(errand);
+    }
+
+    /// Has an event published, some time, unless too many wait already.
+    pub fn tell(
+        &self,
+        object: ObjectReference,
+        warning: bool,
+        reason: &str,
+        action: &str,
+        text: String,
+    ) {
+        let (reason, action) = (reason.to_owned(), action.to_owned());
+        let _ = self.events.try_send(Event { object, warning, reason, action, text });
+    }
+}
+
+/// Runs the controller until the process ends.
+pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result<(), String> {
+    let client = ironic::Client::new(settings).map_err(|error| error.to_string())?;
+    let metrics = Metrics::new(&kit.metrics.registry)
+        .map_err(|error| format!("Cannot set up metrics: {error}"))?;
+    let hosts = watch::told_everywhere::<BareMetalHost>(&kit);
+    let watched =
+        watch::namespaced::<BareMetalHostDiscovery>(&kit, &watcher::Config::default());
+    let (errands, to_do) = mpsc::unbounded_channel();
+    let (events, to_tell) = mpsc::channel(MOST_EVENTS);
+    let context = Arc::new(Context {
+        kit: kit.clone(),
+        policy,
+        ironic: client,
+        metrics,
+        resources: watched.store,
+        index: Mutex::default(),
+        news: Mutex::default(),
+        wake: Notify::new(),
+        errands,
+        events,
+    });
+    let following = follow(&context, hosts);
+    let resources = watched.changes.for_each(|_| {
+        context.changed();
+        std::future::ready(())
+    });
+    let awake = kit.allowed().for_each(|()| {
+        context.changed();
+        std::future::ready(())
+    });
+    tokio::select! {
+        () = kit.shutdown.requested() => Ok(()),
+        never = turn(&context) => match never {},
+        never = errand::run(&context, to_do) => match never {},
+        () = publish(&context, to_tell) => Ok(()),
+        never = tell_undecodable(&context, &watched.undecodable) => match never {},
+        () = following => Err("The watch on hosts ended".to_owned()),
+        () = resources => Err("The watch on discoveries ended".to_owned()),
+        () = awake => Err("Nobody says any more whether to act".to_owned()),
+    }
+}
+
+/// Keeps the index as the hosts are.
+async fn follow(
+    context: &Context,
+    hosts: impl futures_util::Stream<Item = Told<BareMetalHost>>,
+) {
+    let mut hosts = std::pin::pin!(hosts);
+    while let Some(told) = hosts.next().await {
+        match told {
+            Told::Listing => context.index().listing(),
+            Told::Applied(host) => {
+                let change = context.index().apply(&host);
+                if context.policy.adopt_driver
+                    && let Some(errand) = Errand::adopt(&host)
+                {
+                    context.send(errand);
+                }
+                context.host_changed(change);
+            }
+            Told::Undecodable(metadata) => {
+                // Its name and its annotations still say whose machine it is.
+                let host = BareMetalHost { metadata, ..BareMetalHost::new("", "", Default::default()) };
+                let change = context.index().apply(&host);
+                context.host_changed(change);
+            }
+            Told::Gone(metadata) => {
+                let change = context.index().remove(&metadata);
+                context.host_changed(change);
+            }
+            Told::Listed => {
+                let gone = context.index().listed();
+                context.news().gone.extend(gone);
+                context.changed();
+            }
+        }
+    }
+}
+
+/// The loop: a pass when something changed, when Ironic is to be asked, or when a decision says so.
+async fn turn(context: &Context) -> Infallible {
+    let kit = &context.kit;
+    let failures = Failures::<()>::default();
+    let mut state = State::new(context);
+    let mut failed = 0_u32;
+    loop {
+        kit.liveness.beat("controller", DEADLINE + REST);
+        if !kit.may_act() {
+            state.stand_by(context).await;
+            continue;
+        }
+        let mut wait = None;
+        let work = async {
+            let after = state.pass(context).await?;
+            wait = Some(after);
+            Ok::<_, Error>(Action::requeue(after))
+        };
+        run::once(kit, &failures, (), DEADLINE, work, Error::class).await;
+        failed = if wait.is_some() { 0 } else { failed + 1 };
+        let wait = wait.unwrap_or_else(|| spread(FIRST * 2_u32.pow(failed.min(6) - 1)));
+        let wait = wait.clamp(BREATH, REST);
+        let woken = async {
+            context.wake.notified().await;
+            tokio::time::sleep(BREATH).await;
+        };
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            () = woken => {}
+        }
+    }
+}
+
+/// Sends events one after the other, some at once and then slowly.
+async fn publish(context: &Context, mut events: mpsc::Receiver<Event>) {
+    let mut saved = f64::from(EVENTS_AT_ONCE);
+    let mut last = Instant::now();
+    while let Some(event) = events.recv().await {
+        let gained = last.elapsed().as_secs_f64() * f64::from(EVENTS_PER_SECOND);
+        (saved, last) = ((saved + gained).min(f64::from(EVENTS_AT_ONCE)), Instant::now());
+        if saved < 1.0 {
+            let wait = (1.0 - saved) / f64::from(EVENTS_PER_SECOND);
+            tokio::time::sleep(Duration::from_secs_f64(wait)).await;
+            (saved, last) = (1.0, Instant::now());
+        }
+        saved -= 1.0;
+        let Event { object, warning, reason, action, text } = event;
+        let to = &context.kit.events;
+        if warning {
+            to.warning(&object, &reason, &action, &text).await;
+        } else {
+            to.normal(&object, &reason, &action, &text).await;
+        }
+    }
+}
+
+/// Tells the owners of resources that cannot be decoded.
+async fn tell_undecodable(context: &Context, broken: &Undecodable) -> Infallible {
+    let mut told: HashMap<String, Option<String>> = HashMap::new();
+    loop {
+        tokio::time::sleep(TICK).await;
+        if !context.kit.may_act() {
+            continue;
+        }
+        for it in broken.all() {
+            let uid = it.object.uid.clone().unwrap_or_default();
+            let version = it.object.resource_version.clone();
+            if told.insert(uid, version.clone()) != Some(version) {
+                let text = format!("It is left out until this is corrected: {}", it.problem);
+                context.tell(it.object, true, "Undecodable", "Decode", text);
+            }
+        }
+    }
+}
+
+/// A quarter more at most, so that processes that failed together do not come back together.
+pub(crate) fn spread(wait: Duration) -> Duration {
+    wait.mul_f64(1.0 + backoff::random_unit() / 4.0)
+}

@@ -1,0 +1,55 @@
+//! What can go wrong in a pass, and how it is retried. What Ironic does or says is no error: decisions are made of it.
+
+use std::time::Duration;
+
+use controller_kit::api_error;
+use controller_kit::backoff::Class;
+use thiserror::Error;
+
+/// Why a pass ended early.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// Somebody else wrote first. No failure: look again.
+    #[error("the object changed since it was read")]
+    Superseded,
+    /// The API server refused or did not answer.
+    #[error("could not {what}")]
+    Kube {
+        /// What was tried.
+        what: &'static str,
+        /// What came of it.
+        source: Box<kube::Error>,
+    },
+    /// The API server did not answer in time.
+    #[error("could not {0}: the API server did not answer in time")]
+    Silent(&'static str),
+}
+
+/// The client has no limit of its own.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Waits for a request to the API server, but not for ever.
+pub(crate) async fn asked<T>(
+    what: &'static str,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, Error> {
+    let answer = tokio::time::timeout(PATIENCE, request).await;
+    answer.map_err(|_| Error::Silent(what))?.map_err(|error| match error {
+        kube::Error::Api(status) if status.is_conflict() => Error::Superseded,
+        other => Error::Kube { what, source: Box::new(other) },
+    })
+}
+
+impl Error {
+    /// How it is retried. One pass is for all machines, so nothing here waits for long.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Superseded => Class::Conflict,
+            Self::Kube { source, .. } => match api_error::class(source) {
+                Class::Transient | Class::Throttled | Class::Invalid => Class::Urgent,
+                class => class,
+            },
+            Self::Silent(_) => Class::Urgent,
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Start-up of `host-discovery`.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use controller_kit::config::Mistakes;
+use controller_kit::run;
+use host_discovery::config::{self, Cli};
+use host_discovery::controller;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let mut mistakes = Mistakes::default();
+    let config = cli.common.check(config::NAME, &mut mistakes);
+    let policy = cli.own.check(&mut mistakes);
+    let ironic = cli.own.ironic(cli.command.as_ref(), &mut mistakes);
+    let needs = config::needs(ironic.clone());
+    run::main(cli.command, config, mistakes, needs, async move |kit| match ironic {
+        Some(ironic) => controller::run(kit, policy, ironic).await,
+        None => Err("Ironic is not configured".to_owned()),
+    })
+}

@@ -1,0 +1,133 @@
+//! What this controller counts. Names of hosts and nodes are never labels.
+
+use api_types::metal3::DiscoveryCounts;
+use k8s_openapi::jiff::Timestamp;
+use prometheus::{
+    Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry,
+};
+
+/// From an answer out of memory to a list of many thousand nodes on a busy machine.
+const SECONDS: &[f64] = &[0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
+
+const SORTS: [&str; 4] = ["known", "pending", "failed", "conflicting"];
+const KINDS: [&str; 2] = ["new", "all"];
+
+/// Domain metrics; clones share them.
+#[derive(Clone)]
+pub struct Metrics {
+    /// Hosts that were made.
+    pub created: IntCounter,
+    /// Hosts that the API server refused.
+    pub refused: IntCounter,
+    /// Machines by what became of them.
+    machines: IntGaugeVec,
+    /// Nodes that found no place.
+    pub left_out: IntGauge,
+    /// How long questions for nodes took, by what was asked for.
+    pub polls: Vec<Histogram>,
+    /// Failures of Ironic by class.
+    pub ironic_errors: IntCounterVec,
+    /// Whether Ironic answers.
+    pub ironic_reachable: IntGauge,
+    /// When Ironic was last asked for new nodes and answered.
+    last_poll: Gauge,
+    /// Nodes whose driver was set.
+    pub adopted: IntCounter,
+}
+
+impl Metrics {
+    /// Registers all metrics.
+    pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let counter = |name: &str, help: &str| {
+            let metric = IntCounter::new(name, help)?;
+            registry.register(Box::new(metric.clone()))?;
+            Ok::<_, prometheus::Error>(metric)
+        };
+        let gauge = |name: &str, help: &str| {
+            let metric = IntGauge::new(name, help)?;
+            registry.register(Box::new(metric.clone()))?;
+            Ok::<_, prometheus::Error>(metric)
+        };
+        let machines = IntGaugeVec::new(
+            Opts::new(
+                "ferrite_host_discovery_machines",
+                "Machines that Ironic shows, by what became of them",
+            ),
+            &["sort"],
+        )?;
+        for sort in SORTS {
+            machines.with_label_values(&[sort]);
+        }
+        registry.register(Box::new(machines.clone()))?;
+        let ironic_errors = IntCounterVec::new(
+            Opts::new(
+                "ferrite_host_discovery_ironic_errors_total",
+                "Questions that Ironic did not answer, by class",
+            ),
+            &["class"],
+        )?;
+        registry.register(Box::new(ironic_errors.clone()))?;
+        let last_poll = Gauge::new(
+            "ferrite_host_discovery_last_poll_timestamp_seconds",
+            "When Ironic last answered the question for new nodes",
+        )?;
+        registry.register(Box::new(last_poll.clone()))?;
+        let mut polls = Vec::new();
+        let seconds = prometheus::HistogramVec::new(
+            HistogramOpts::new(
+                "ferrite_host_discovery_poll_seconds",
+                "Time of a question for nodes, by what was asked for: new ones or all",
+            )
+            .buckets(SECONDS.to_vec()),
+            &["nodes"],
+        )?;
+        for kind in KINDS {
+            polls.push(seconds.with_label_values(&[kind]));
+        }
+        registry.register(Box::new(seconds))?;
+        Ok(Self {
+            created: counter("ferrite_host_discovery_hosts_created_total", "Hosts that were made")?,
+            refused: counter(
+                "ferrite_host_discovery_hosts_refused_total",
+                "Attempts to make a host that the API server refused",
+            )?,
+            machines,
+            left_out: gauge(
+                "ferrite_host_discovery_machines_left_out",
+                "Machines that are not looked at because too many wait before them",
+            )?,
+            polls,
+            ironic_errors,
+            ironic_reachable: gauge(
+                "ferrite_host_discovery_ironic_reachable",
+                "1 while Ironic answers and takes our credentials",
+            )?,
+            last_poll,
+            adopted: counter(
+                "ferrite_host_discovery_drivers_adopted_total",
+                "Nodes that were given the driver of their host's BMC",
+            )?,
+        })
+    }
+
+    /// Shows what is counted of all resources together.
+    pub fn show(&self, known: u32, of_resources: &[DiscoveryCounts]) {
+        let sum = |part: fn(&DiscoveryCounts) -> i32| {
+            of_resources.iter().map(|it| i64::from(part(it))).sum()
+        };
+        let values =
+            [i64::from(known), sum(|it| it.pending), sum(|it| it.failed), sum(|it| it.conflicting)];
+        for (sort, value) in SORTS.iter().zip(values) {
+            self.machines.with_label_values(&[sort]).set(value);
+        }
+    }
+
+    /// Ironic answered the question for nodes.
+    pub fn polled(&self, all: bool, seconds: f64) {
+        if let Some(histogram) = self.polls.get(usize::from(all)) {
+            histogram.observe(seconds);
+        }
+        self.last_poll.set(Timestamp::now().as_duration().as_secs_f64());
+    }
+}

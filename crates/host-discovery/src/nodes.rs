@@ -1,0 +1,420 @@
+//! What is remembered of Ironic's nodes between two polls. No I/O.
+//!
+//! All of it can be forgotten: a new process lists the nodes and reads what it lacks. A node that is a host, or that
+//! somebody registered, takes some bytes; one of which something may be made takes about a kilobyte, and only so many of
+//! those have a place, since anybody on the provisioning network can make them.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::decide::{Decision, Reason, Step};
+use crate::hardware::Encoded;
+use crate::index::{HostKey, Index};
+use crate::inventory::Port;
+use crate::machine::{Machine, Reading};
+use crate::node_id::NodeId;
+
+/// The state in which Ironic keeps what it discovered.
+const ENROLL: &str = "enroll";
+/// Where it is written down that a node had a host: in Ironic, on the node itself, so that it is there for every replica
+/// and after every restart, and gone with the node.
+pub const HAD_HOST: &str = "ferrite_had_host";
+/// Encoded details that are kept for machines that wait. What has no room is read again when its host is made.
+const MOST_DETAILS: usize = 32 << 20;
+/// How long a reading that failed for no reason of the machine's waits.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// Every node that Ironic showed.
+#[derive(Debug)]
+pub struct Nodes {
+    /// Machines that may become hosts, oldest first, and beside them what does not decide.
+    machines: Vec<Machine>,
+    tracks: Vec<Track>,
+    places: HashMap<NodeId, usize>,
+    settled: HashMap<NodeId, Settled>,
+    most: usize,
+    details: usize,
+    round: u32,
+    next: u64,
+    left_out: usize,
+}
+
+#[derive(Debug)]
+struct Track {
+    order: u64,
+    round: u32,
+    /// When Ironic last showed it; none if nothing of it is known any more.
+    seen: Option<Instant>,
+    look: Option<Instant>,
+    details: Option<Encoded>,
+}
+
+#[derive(Debug)]
+struct Settled {
+    order: u64,
+    round: u32,
+    /// The host that it is; none if somebody registered it.
+    host: Option<HostKey>,
+    /// Whether the host was made for this very node.
+    ours: bool,
+    had_host: bool,
+}
+
+/// What was read of one machine.
+#[derive(Debug)]
+pub enum Look {
+    /// Ironic does not have it any more.
+    Gone,
+    /// What it says.
+    Read {
+        /// The node, where it was asked.
+        node: Option<Box<ironic::Node>>,
+        /// Its inventory.
+        inventory: Reading,
+        /// The inventory as it stands on a host.
+        details: Option<Encoded>,
+        /// Usable ports.
+        ports: Vec<Port>,
+        /// How many others it has.
+        strange_ports: u32,
+    },
+    /// Ironic could not say.
+    Failed,
+}
+
+/// Where a node that had a host is to be marked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unmarked {
+    /// The node.
+    pub node: NodeId,
+    /// Its host.
+    pub host: HostKey,
+}
+
+impl Nodes {
+    /// None so far, and places for so many machines.
+    pub fn new(most: usize) -> Self {
+        Self {
+            machines: Vec::new(),
+            tracks: Vec::new(),
+            places: HashMap::new(),
+            settled: HashMap::new(),
+            most,
+            details: 0,
+            round: 0,
+            next: 0,
+            left_out: 0,
+        }
+    }
+
+    /// Machines that may become hosts, oldest first.
+    pub fn machines(&self) -> &[Machine] {
+        &self.machines
+    }
+
+    /// How many nodes are hosts.
+    pub fn known(&self) -> u32 {
+        let known = self.settled.values().filter(|it| it.host.is_some()).count();
+        u32::try_from(known).unwrap_or(u32::MAX)
+    }
+
+    /// How many nodes there are that have a place.
+    pub fn len(&self) -> usize {
+        self.machines.len() + self.settled.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many nodes found no place.
+    pub fn left_out(&self) -> usize {
+        self.left_out
+    }
+
+    /// Whether those that found no place could find one now.
+    pub fn has_room_again(&self) -> bool {
+        self.left_out > 0 && self.machines.len() < self.most / 2
+    }
+
+    /// A list of all nodes begins.
+    pub fn begin(&mut self) {
+        self.round = self.round.wrapping_add(1);
+        self.left_out = 0;
+    }
+
+    /// A list of all nodes is complete: those that it did not show are gone.
+    pub fn end(&mut self) {
+        let round = self.round;
+        self.settled.retain(|_, it| it.round == round);
+        let mut gone: Vec<NodeId> = Vec::new();
+        for (machine, track) in self.machines.iter().zip(&self.tracks) {
+            if track.round != round {
+                gone.push(machine.node);
+            }
+        }
+        self.drop_all(&gone);
+    }
+
+    /// Takes a node as a list shows it. Tells of one that is a host made for it and does not bear the mark.
+    pub fn note(
+        &mut self,
+        node: &ironic::Node,
+        hosts: &Index,
+        now: Timestamp,
+        at: Instant,
+    ) -> Option<Unmarked> {
+        let id = NodeId::parse(&node.uuid)?;
+        let (marked, enrolled) = (is_marked(node), is_enrolled(node));
+        if let Some(&place) = self.places.get(&id) {
+            let (machine, track) = (&mut self.machines[place], &mut self.tracks[place]);
+            let changed = machine.last_error != node.last_error
+                || machine.name != node.name
+                || machine.enrolled != enrolled;
+            let unread = matches!(machine.inventory, Reading::None)
+                || (machine.ports.is_empty() && matches!(machine.inventory, Reading::Facts(_)));
+            machine.take(node.clone());
+            (track.round, track.seen) = (self.round, Some(at));
+            if (changed || unread) && track.look.is_none() {
+                track.look = Some(at);
+            }
+            return None;
+        }
+        let earlier = self.settled.remove(&id);
+        let order = earlier.as_ref().map_or(self.next, |it| it.order);
+        self.next = self.next.max(order + 1);
+        let had_host = marked || earlier.as_ref().is_some_and(|it| it.had_host);
+        let known = hosts.known(id, node.name.as_deref(), &[], None);
+        let registered = node.name.is_some() || !enrolled;
+        // A host that was found by addresses is not found again without them.
+        let earlier = earlier.and_then(|it| Some((it.host?, it.ours)));
+        let still = earlier.filter(|(host, _)| known.is_empty() && hosts.has(host));
+        let settled = match (&known[..], still) {
+            ([one], _) => Some((Some(one.host.clone()), one.made_for == Some(id))),
+            ([], Some((host, ours))) => Some((Some(host), ours)),
+            ([], None) if registered => Some((None, false)),
+            _ => None,
+        };
+        if let Some((host, ours)) = settled {
+            let unmarked = host.clone().filter(|_| ours && !had_host);
+            let round = self.round;
+            self.settled.insert(id, Settled { order, round, host, ours, had_host });
+            return unmarked.map(|host| Unmarked { node: id, host });
+        }
+        if self.machines.len() >= self.most {
+            self.left_out += 1;
+            return None;
+        }
+        let machine = Machine {
+            node: id,
+            name: node.name.clone(),
+            enrolled,
+            last_error: node.last_error.clone(),
+            first_seen: now,
+            ports: Vec::new(),
+            strange_ports: 0,
+            inventory: Reading::None,
+            had_host,
+        };
+        // What somebody registered is not read: only a new machine becomes a host.
+        let look = (!registered).then_some(at);
+        let track = Track { order, round: self.round, seen: Some(at), look, details: None };
+        self.insert(machine, track);
+        None
+    }
+
+    /// Machines that are to be read, oldest first, so many at most.
+    pub fn due(&self, at: Instant, most: usize) -> Vec<NodeId> {
+        let pairs = self.machines.iter().zip(&self.tracks);
+        let due = pairs.filter(|(_, track)| track.look.is_some_and(|look| look <= at));
+        due.map(|(machine, _)| machine.node).take(most).collect()
+    }
+
+    /// When the next one is to be read.
+    pub fn next_look(&self) -> Option<Instant> {
+        self.tracks.iter().filter_map(|track| track.look).min()
+    }
+
+    /// Takes what was read of a machine.
+    pub fn read(&mut self, node: NodeId, look: Look, at: Instant) {
+        let Some(&place) = self.places.get(&node) else { return };
+        match look {
+            Look::Gone => self.drop_all(&[node]),
+            Look::Failed => self.tracks[place].look = Some(at + AGAIN),
+            Look::Read { node, inventory, details, ports, strange_ports } => {
+                let (machine, track) = (&mut self.machines[place], &mut self.tracks[place]);
+                if let Some(node) = node {
+                    machine.take(*node);
+                    track.seen = Some(at);
+                }
+                machine.inventory = inventory;
+                machine.ports = ports;
+                machine.strange_ports = strange_ports;
+                track.look = None;
+                self.keep_details(place, details);
+            }
+        }
+    }
+
+    /// Keeps a machine's details, if there is room for them.
+    pub fn keep(&mut self, node: NodeId, details: Encoded) {
+        if let Some(&place) = self.places.get(&node) {
+            self.keep_details(place, Some(details));
+        }
+    }
+
+    /// The details of a machine, if there was room for them.
+    pub fn details(&self, node: NodeId) -> Option<&Encoded> {
+        self.tracks[*self.places.get(&node)?].details.as_ref()
+    }
+
+    /// When Ironic last showed a machine.
+    pub fn seen(&self, node: NodeId) -> Option<Instant> {
+        self.tracks[*self.places.get(&node)?].seen
+    }
+
+    /// Has a machine read anew.
+    pub fn look_at(&mut self, node: NodeId, at: Instant) {
+        if let Some(&place) = self.places.get(&node) {
+            self.tracks[place].look = Some(at);
+        }
+    }
+
+    /// Settles what was decided: machines that are hosts or somebody else's need no more looks, incomplete ones get
+    /// their next. Tells which nodes are to be marked.
+    pub fn settle(&mut self, decision: &Decision, at: Instant) -> Vec<Unmarked> {
+        let mut unmarked = Vec::new();
+        let mut done = Vec::new();
+        for verdict in &decision.verdicts {
+            let Some(&place) = self.places.get(&verdict.node) else { continue };
+            let track = &mut self.tracks[place];
+            match verdict.reason {
+                Reason::Known | Reason::Registered => {
+                    let had_host = self.machines[place].had_host;
+                    let remember = match &verdict.step {
+                        Some(Step::Remember { host }) => Some(host),
+                        Some(Step::Create { .. }) | None => None,
+                    };
+                    if let Some(host) = remember {
+                        unmarked.push(Unmarked { node: verdict.node, host: host.clone() });
+                    }
+                    let settled = Settled {
+                        order: track.order,
+                        round: track.round,
+                        host: verdict.hosts.first().cloned(),
+                        ours: remember.is_some(),
+                        had_host,
+                    };
+                    self.settled.insert(verdict.node, settled);
+                    done.push(verdict.node);
+                }
+                Reason::AwaitsInventory | Reason::AwaitsPorts if track.look.is_none() => {
+                    track.look = verdict.again.map(|wait| at + wait);
+                }
+                _ => {}
+            }
+        }
+        self.drop_all(&done);
+        unmarked
+    }
+
+    /// Hosts went, or lost what they were known by: their nodes are machines again, which have to be read.
+    pub fn unsettle(&mut self, gone: &[HostKey], now: Timestamp, at: Instant) {
+        if gone.is_empty() {
+            return;
+        }
+        let is_gone = |it: &Settled| it.host.as_ref().is_some_and(|host| gone.contains(host));
+        let freed: Vec<NodeId> =
+            self.settled.iter().filter(|(_, it)| is_gone(it)).map(|(node, _)| *node).collect();
+        for node in freed {
+            let Some(settled) = self.settled.remove(&node) else { continue };
+            let machine = Machine {
+                node,
+                name: None,
+                enrolled: true,
+                last_error: None,
+                first_seen: now,
+                ports: Vec::new(),
+                strange_ports: 0,
+                inventory: Reading::None,
+                // The mark may not have reached Ironic yet.
+                had_host: settled.had_host || settled.ours,
+            };
+            let (order, round) = (settled.order, settled.round);
+            let track = Track { order, round, seen: None, look: Some(at), details: None };
+            self.insert(machine, track);
+        }
+    }
+
+    /// The mark is on the node.
+    pub fn marked(&mut self, node: NodeId) {
+        if let Some(settled) = self.settled.get_mut(&node) {
+            settled.had_host = true;
+        }
+        if let Some(&place) = self.places.get(&node) {
+            self.machines[place].had_host = true;
+        }
+    }
+
+    fn keep_details(&mut self, place: usize, details: Option<Encoded>) {
+        let size = |details: &Option<Encoded>| details.as_ref().map_or(0, |it| it.text.len());
+        self.details -= size(&self.tracks[place].details);
+        let fits = self.details + size(&details) <= MOST_DETAILS;
+        self.tracks[place].details = details.filter(|_| fits);
+        self.details += size(&self.tracks[place].details);
+    }
+
+    fn insert(&mut self, machine: Machine, track: Track) {
+        let place = self.tracks.partition_point(|it| it.order < track.order);
+        let last = place == self.tracks.len();
+        self.places.insert(machine.node, place);
+        self.machines.insert(place, machine);
+        self.tracks.insert(place, track);
+        if !last {
+            self.number();
+        }
+    }
+
+    fn drop_all(&mut self, nodes: &[NodeId]) {
+        if nodes.is_empty() {
+            return;
+        }
+        for node in nodes {
+            if let Some(place) = self.places.remove(node) {
+                self.keep_details(place, None);
+            }
+        }
+        let places = &self.places;
+        let mut kept = self.machines.iter().map(|it| places.contains_key(&it.node));
+        self.tracks.retain(|_| kept.next().unwrap_or_default());
+        self.machines.retain(|it| places.contains_key(&it.node));
+        self.number();
+    }
+
+    fn number(&mut self) {
+        for (place, machine) in self.machines.iter().enumerate() {
+            self.places.insert(machine.node, place);
+        }
+    }
+}
+
+impl Machine {
+    /// Takes over what a list or the node itself shows.
+    fn take(&mut self, node: ironic::Node) {
+        self.had_host |= is_marked(&node);
+        self.enrolled = is_enrolled(&node);
+        self.last_error = node.last_error;
+        self.name = node.name;
+    }
+}
+
+fn is_marked(node: &ironic::Node) -> bool {
+    node.extra.as_ref().is_some_and(|extra| extra.contains_key(HAD_HOST))
+}
+
+fn is_enrolled(node: &ironic::Node) -> bool {
+    node.provision_state.as_deref() == Some(ENROLL)
+}

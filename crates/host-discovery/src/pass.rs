@@ -1,0 +1,404 @@
+//! One pass: ask, decide, write.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api_types::metal3::{BareMetalHostDiscovery, BareMetalHostDiscoveryStatus};
+use futures_util::{StreamExt as _, stream};
+use ironic::Class;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+
+use crate::act::{self, Made, Order};
+use crate::allowance::Allowance;
+use crate::controller::{Context, spread};
+use crate::decide::{Decision, Observed, Step, decide};
+use crate::errand::Errand;
+use crate::error::Error;
+use crate::node_id::NodeId;
+use crate::nodes::{Look, Nodes};
+use crate::observe::{self, Places};
+use crate::report::report;
+use crate::resource::Resource;
+use crate::status::{self, Reach, Troubles};
+
+const CONDITION: &str = "ironic";
+/// How soon an Ironic that did not answer is asked again.
+const AGAIN: Duration = Duration::from_secs(5);
+/// Machines that are read in one pass, so that hosts come of the first before the last is read.
+const BATCH: usize = 256;
+/// Hosts that are made at the same time.
+const AT_ONCE: usize = 16;
+/// A machine that Ironic showed longer ago is looked at once more before it becomes a host: it may have been registered
+/// or gone since.
+const FRESH: Duration = Duration::from_secs(60);
+/// How soon a host that was refused is tried again.
+const REFUSED: Duration = Duration::from_secs(30);
+/// Between two writes of one status, while much happens.
+const STATUS: Duration = Duration::from_secs(1);
+/// The shortest wait for room under the rate: some hosts at once cost less than a pass for each.
+const ROOM: Duration = Duration::from_millis(100);
+/// A complete list that was not answered in full says nothing about what is gone: it is asked for again this soon.
+const SURPRISED: Duration = Duration::from_millis(100);
+
+/// What a process remembers from one pass to the next. All of it can be forgotten.
+pub struct State {
+    nodes: Nodes,
+    places: Places,
+    reach: Reach,
+    allowance: Allowance,
+    next_poll: Instant,
+    next_full: Instant,
+    last_poll: Option<Timestamp>,
+    last_full: Option<Timestamp>,
+    /// Whether every machine that the first list showed was read: before that, a status would tell less than the one
+    /// that is there.
+    caught_up: bool,
+    refused: HashMap<NodeId, Refused>,
+    written: HashMap<String, Written>,
+}
+
+struct Refused {
+    until: Instant,
+    text: String,
+}
+
+/// A status that we wrote, until the watch shows it.
+struct Written {
+    on: Option<String>,
+    object: Arc<BareMetalHostDiscovery>,
+    at: Instant,
+}
+
+impl State {
+    /// Nothing is known yet.
+    pub fn new(context: &Context) -> Self {
+        let now = Instant::now();
+        context.kit.readiness.not_ready(CONDITION, "Ironic was not asked yet");
+        Self {
+            nodes: Nodes::new(context.policy.most_machines),
+            places: Places::default(),
+            reach: Reach::Unknown,
+            allowance: Allowance::new(context.policy.create_rate, Timestamp::now()),
+            next_poll: now,
+            next_full: now,
+            last_poll: None,
+            last_full: None,
+            caught_up: false,
+            refused: HashMap::new(),
+            written: HashMap::new(),
+        }
+    }
+
+    /// A process that may not act only looks whether it could.
+    pub async fn stand_by(&mut self, context: &Context) {
+        if Instant::now() >= self.next_poll {
+            let result = context.ironic.check().await.map(drop);
+            self.heard(context, result);
+            self.next_poll = Instant::now() + context.policy.poll_interval;
+            // What was learned is old by the time that it could be used.
+            self.next_full = Instant::now();
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+
+    /// One pass. Gives how long to wait for the next.
+    pub async fn pass(&mut self, context: &Context) -> Result<Duration, Error> {
+        if Instant::now() >= self.next_poll {
+            self.poll(context).await;
+        }
+        let news = context.take_news();
+        for node in news.marked {
+            self.nodes.marked(node);
+        }
+        self.nodes.unsettle(&news.gone, Timestamp::now(), Instant::now());
+        if self.reach == Reach::Answers {
+            let read = observe::read(context, &mut self.nodes, &mut self.places, BATCH).await;
+            if read.is_err() {
+                self.heard(context, read);
+            }
+        }
+        let result = self.decide_and_act(context).await;
+        let now = Instant::now();
+        let looks = self.nodes.next_look().filter(|_| self.reach == Reach::Answers);
+        let next = [Some(self.next_poll), looks].into_iter().flatten().min();
+        let rest = next.map_or(AGAIN, |next| next.saturating_duration_since(now));
+        Ok(result?.map_or(rest, |again| again.max(ROOM).min(rest)))
+    }
+
+    /// Asks Ironic for what is new, or for all.
+    async fn poll(&mut self, context: &Context) {
+        let now = Instant::now();
+        let first = self.reach != Reach::Answers;
+        let all = first || now >= self.next_full || self.nodes.has_room_again();
+        let checked = if first { context.ironic.check().await.map(drop) } else { Ok(()) };
+        let result = match checked {
+            Ok(()) => observe::poll(context, &mut self.nodes, &mut self.places, all).await,
+            Err(error) => Err(error),
+        };
+        context.metrics.left_out.set(i64::try_from(self.nodes.left_out()).unwrap_or(i64::MAX));
+        match result {
+            Ok(unmarked) => {
+                context.metrics.polled(all, now.elapsed().as_secs_f64());
+                unmarked.into_iter().for_each(|it| context.send(Errand::Mark(it)));
+                self.last_poll = Some(Timestamp::now());
+                if all {
+                    self.last_full = self.last_poll;
+                    self.next_full = now + spread(context.policy.full_sync_interval);
+                }
+                self.next_poll = now + context.policy.poll_interval;
+                self.heard(context, Ok(()));
+            }
+            // The node after which the list was to go on is gone: so may be others.
+            Err(error) if error.class() == Class::MarkerGone => {
+                self.next_full = now;
+                self.next_poll = now + SURPRISED;
+            }
+            Err(error) => self.heard(context, Err(error)),
+        }
+    }
+
+    /// Takes notice of whether Ironic answered.
+    fn heard(&mut self, context: &Context, result: Result<(), ironic::Error>) {
+        let reachable = result.is_ok();
+        context.metrics.ironic_reachable.set(i64::from(reachable));
+        let readiness = &context.kit.readiness;
+        match result {
+            Ok(()) => {
+                readiness.ready(CONDITION);
+                self.reach = Reach::Answers;
+            }
+            Err(error) => {
+                let class = error.class().as_str();
+                context.metrics.ironic_errors.with_label_values(&[class]).inc();
+                let text = error.to_string();
+                readiness.not_ready(CONDITION, &text);
+                if self.reach == Reach::Answers {
+                    tracing::warn!(error = text, "Ironic does not answer");
+                }
+                self.reach = Reach::Silent { class, text };
+                let soon = AGAIN.min(context.policy.poll_interval);
+                self.next_poll = Instant::now() + spread(soon);
+            }
+        }
+    }
+
+    async fn decide_and_act(&mut self, context: &Context) -> Result<Option<Duration>, Error> {
+        let objects = self.latest(context);
+        let resources: Vec<Resource> = objects.iter().map(|it| Resource::read(it)).collect();
+        let reads = !self.nodes.due(Instant::now(), 1).is_empty();
+        let answers = self.reach == Reach::Answers;
+        if answers && self.last_full.is_some() && !reads {
+            self.caught_up = true;
+        }
+        let now = Timestamp::now();
+        let complete = self.caught_up && answers && self.nodes.left_out() == 0;
+        let allowance = if answers { self.allowance.available(now) } else { 0 };
+        let decision = {
+            let index = context.index();
+            let seen = Observed {
+                machines: self.nodes.machines(),
+                resources: &resources,
+                hosts: &index,
+                allowance,
+                complete,
+            };
+            decide(&seen, &context.policy, now)
+        };
+        let mut again = decision.again.filter(|_| answers);
+        if answers && self.create(context, &resources, &decision).await {
+            // What was made changes what is to be said of the others.
+            again = Some(Duration::ZERO);
+        }
+        let statuses = self.statuses(context, &objects, &resources, &decision, now);
+        for unmarked in self.nodes.settle(&decision, Instant::now()) {
+            context.send(Errand::Mark(unmarked));
+        }
+        let mut result = Ok(());
+        if answers {
+            for approvals in &decision.approvals {
+                let settled =
+                    act::settle_approvals(context, &objects[approvals.resource], approvals).await;
+                match settled {
+                    // The status is written on the next version.
+                    Ok(()) | Err(Error::Superseded) => again = Some(Duration::ZERO),
+                    Err(error) => result = Err(error),
+                }
+            }
+        }
+        for (object, status) in statuses {
+            match self.write(context, &object, &status).await {
+                Ok(None) | Err(Error::Superseded) => {}
+                Ok(Some(wait)) => again = Some(again.map_or(wait, |it| it.min(wait))),
+                Err(error) => result = Err(error),
+            }
+        }
+        result.map(|()| again)
+    }
+
+    /// Every resource as the watch shows it, or as our own last write left it, if the watch is behind that.
+    fn latest(&mut self, context: &Context) -> Vec<Arc<BareMetalHostDiscovery>> {
+        let mut objects = context.resources();
+        objects.sort_by_key(|it| (it.metadata.namespace.clone(), it.metadata.name.clone()));
+        let uids: Vec<&str> = objects.iter().filter_map(|it| it.metadata.uid.as_deref()).collect();
+        self.written.retain(|uid, _| uids.contains(&uid.as_str()));
+        for object in &mut objects {
+            let uid = object.metadata.uid.as_deref().unwrap_or_default();
+            if let Some(written) = self.written.get(uid)
+                && written.on == object.metadata.resource_version
+            {
+                *object = written.object.clone();
+            }
+        }
+        objects
+    }
+
+    /// Makes hosts. Says whether there is reason to decide again at once.
+    async fn create(
+        &mut self,
+        context: &Context,
+        resources: &[Resource],
+        decision: &Decision,
+    ) -> bool {
+        let at = Instant::now();
+        self.refused.retain(|_, it| it.until > at);
+        let machines = self.nodes.machines();
+        let mut orders = Vec::new();
+        let mut old = Vec::new();
+        for (verdict, machine) in decision.verdicts.iter().zip(machines) {
+            let Some(Step::Create { name, boot_mac }) = &verdict.step else { continue };
+            let Some(resource) = verdict.resource.and_then(|at| resources.get(at)) else { continue };
+            if self.refused.contains_key(&machine.node) {
+                continue;
+            }
+            if self.nodes.seen(machine.node).is_none_or(|seen| at.duration_since(seen) > FRESH) {
+                old.push(machine.node);
+                continue;
+            }
+            let details = self.nodes.details(machine.node);
+            let boot_mac = *boot_mac;
+            orders.push(Order { resource, machine, verdict, name, boot_mac, details });
+        }
+        let tried = u32::try_from(orders.len()).unwrap_or(u32::MAX);
+        let jobs = orders.into_iter().map(|order| {
+            let node = order.machine.node;
+            async move { (node, act::create(context, order).await) }
+        });
+        let jobs: Vec<_> = jobs.collect();
+        let answers: Vec<_> = stream::iter(jobs).buffer_unordered(AT_ONCE).collect().await;
+        self.allowance.spend(tried);
+        let mut again = tried > 0;
+        for (node, made) in answers {
+            match made {
+                Made::Created | Made::Exists | Made::Unknown => {}
+                Made::Refused(text) => {
+                    tracing::warn!(node.id = %node, error = text, "A host is refused");
+                    self.refused.insert(node, Refused { until: at + REFUSED, text });
+                }
+                Made::Stale => self.nodes.look_at(node, Instant::now()),
+            }
+        }
+        again |= self.confirm(context, old).await;
+        again
+    }
+
+    /// Looks once more at machines that Ironic showed long ago.
+    async fn confirm(&mut self, context: &Context, old: Vec<NodeId>) -> bool {
+        let any = !old.is_empty();
+        let ironic = &context.ironic;
+        let jobs = old.into_iter().take(BATCH);
+        let jobs: Vec<_> =
+            jobs.map(|id| async move { (id, observe::node(ironic, id).await) }).collect();
+        let mut answers = stream::iter(jobs).buffer_unordered(AT_ONCE);
+        while let Some((id, answer)) = answers.next().await {
+            match answer {
+                Ok(Some(node)) => {
+                    let index = context.index();
+                    self.nodes.note(&node, &index, Timestamp::now(), Instant::now());
+                }
+                Ok(None) => self.nodes.read(id, Look::Gone, Instant::now()),
+                Err(_) => self.nodes.look_at(id, Instant::now()),
+            }
+        }
+        any
+    }
+
+    /// What every resource's status is to say.
+    fn statuses(
+        &self,
+        context: &Context,
+        objects: &[Arc<BareMetalHostDiscovery>],
+        resources: &[Resource],
+        decision: &Decision,
+        now: Timestamp,
+    ) -> Vec<(Arc<BareMetalHostDiscovery>, BareMetalHostDiscoveryStatus)> {
+        let known = self.nodes.known();
+        let refused = self.refused.values().map(|it| it.text.clone()).min();
+        let troubles = Troubles {
+            left_out: self.nodes.left_out(),
+            refused: refused.map(|text| (self.refused.len(), text)),
+        };
+        let version = context.ironic.offered().map(|it| it.to_string());
+        let mut all = Vec::new();
+        for (at, (object, resource)) in objects.iter().zip(resources).enumerate() {
+            if resource.deleting {
+                continue;
+            }
+            let before = object.status.clone().unwrap_or_default();
+            let mut status = before.clone();
+            if self.caught_up {
+                let made = context.index().made_by(&resource.namespace, &resource.label());
+                status =
+                    report(at, decision, self.nodes.machines(), known, made, &before, now);
+            }
+            let generation = object.metadata.generation;
+            status::conditions(resource, generation, &self.reach, &troubles, &mut status, now);
+            if self.reach == Reach::Answers && version.is_some() {
+                status.ironic_version.clone_from(&version);
+            }
+            status.last_poll_time = self.last_poll.map(Time).or(status.last_poll_time);
+            status.last_full_sync_time = self.last_full.map(Time).or(status.last_full_sync_time);
+            all.push((object.clone(), status));
+        }
+        let counts: Vec<_> = all.iter().filter_map(|(_, status)| status.counts.clone()).collect();
+        context.metrics.show(known, &counts);
+        all
+    }
+
+    /// Writes a status that says something new. Gives how long to wait where that was done just now.
+    async fn write(
+        &mut self,
+        context: &Context,
+        object: &Arc<BareMetalHostDiscovery>,
+        status: &BareMetalHostDiscoveryStatus,
+    ) -> Result<Option<Duration>, Error> {
+        let before = object.status.clone().unwrap_or_default();
+        if status::same(&before, status) {
+            return Ok(None);
+        }
+        let uid = object.metadata.uid.clone().unwrap_or_default();
+        if let Some(written) = self.written.get(&uid) {
+            let since = written.at.elapsed();
+            if since < STATUS {
+                return Ok(Some(STATUS.saturating_sub(since)));
+            }
+        }
+        if !context.kit.may_act() {
+            return Ok(None);
+        }
+        let patch = status::patch(object, status);
+        let after = act::write_status(context, object, patch).await?;
+        for news in status::news(&before, status) {
+            let object = act::reference(object);
+            context.tell(object, news.warning, &news.reason, &news.about, news.text);
+        }
+        let written = Written {
+            on: object.metadata.resource_version.clone(),
+            object: Arc::new(after),
+            at: Instant::now(),
+        };
+        self.written.insert(uid, written);
+        Ok(None)
+    }
+}

@@ -1,0 +1,243 @@
+//! The conditions of a resource, and what is told of a change of its status. Pure.
+
+use api_types::metal3::{BareMetalHostDiscovery, BareMetalHostDiscoveryStatus, ListedHost};
+use api_types::names::capi::CONDITION_READY;
+use api_types::names::ferrite::CONDITION_IRONIC_REACHABLE;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::resource::Resource;
+
+/// Characters of a condition's message.
+const LONGEST_MESSAGE: usize = 1024;
+
+/// What is known of Ironic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// It was not asked yet.
+    Unknown,
+    /// It answers.
+    Answers,
+    /// It does not, or not to us.
+    Silent {
+        /// Why, as one word.
+        class: &'static str,
+        /// Why, and what to do about it.
+        text: String,
+    },
+}
+
+/// What a resource's `Ready` depends on, beside the resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Troubles {
+    /// Nodes that found no place.
+    pub left_out: usize,
+    /// Hosts that the API server refuses: how many, and what it says of one.
+    pub refused: Option<(usize, String)>,
+}
+
+/// Sets both conditions. Times and messages of Ironic's stay as they are while the reason is the same: its words may
+/// differ from one attempt to the next and mean the same.
+pub fn conditions(
+    resource: &Resource,
+    generation: Option<i64>,
+    reach: &Reach,
+    troubles: &Troubles,
+    status: &mut BareMetalHostDiscoveryStatus,
+    now: Timestamp,
+) {
+    let known = status.conditions.iter().find(|it| it.type_ == CONDITION_IRONIC_REACHABLE);
+    let reachable = match reach {
+        Reach::Unknown => match known {
+            Some(known) => (known.status.clone(), known.reason.clone(), known.message.clone()),
+            None => say("Unknown", "NotAsked", "Ironic was not asked yet"),
+        },
+        Reach::Answers => say("True", "Answers", "Ironic answers"),
+        Reach::Silent { class, text } => match known.filter(|it| it.reason == *class) {
+            Some(known) => say("False", class, &known.message),
+            None => say("False", class, text),
+        },
+    };
+    let is_reachable = reachable.0 == "True";
+    put(status, CONDITION_IRONIC_REACHABLE, reachable, generation, now);
+    let ready = ready(resource, is_reachable, troubles, status);
+    put(status, CONDITION_READY, ready, generation, now);
+}
+
+type Said = (String, String, String);
+
+fn say(status: &str, reason: &str, message: &str) -> Said {
+    let message = message.chars().take(LONGEST_MESSAGE).collect();
+    (status.to_owned(), reason.to_owned(), message)
+}
+
+/// Whether machines become hosts, and if not, what to change. The first that applies.
+fn ready(
+    resource: &Resource,
+    is_reachable: bool,
+    troubles: &Troubles,
+    status: &BareMetalHostDiscoveryStatus,
+) -> Said {
+    let counts = status.counts.clone().unwrap_or_default();
+    if resource.template.is_err() {
+        return say("False", "TemplateInvalid", &resource.mistakes.join("; "));
+    }
+    if !resource.mistakes.is_empty() {
+        let text = format!("what is wrong is left out: {}", resource.mistakes.join("; "));
+        return say("False", "SpecInvalid", &text);
+    }
+    if !is_reachable {
+        return say("False", "IronicNotReachable", "the condition IronicReachable says why");
+    }
+    if resource.suspend {
+        return say("False", "Suspended", "spec.suspend is true: no hosts are made");
+    }
+    if let Some((count, text)) = &troubles.refused {
+        let text = format!("the API server refuses {count} hosts, the first of them: {text}");
+        return say("False", "HostsRefused", &text);
+    }
+    if troubles.left_out > 0 {
+        let text = format!(
+            "{} machines in Ironic are not looked at, because too many wait before them: approve or select them, raise maxHosts, or delete their nodes in Ironic",
+            rounded(troubles.left_out)
+        );
+        return say("False", "TooManyMachines", &text);
+    }
+    if resource.dry_run {
+        return say("True", "DryRun", "spec.dryRun is true: hosts are only told, in status.pending");
+    }
+    match resource.max_hosts {
+        Some(most) if i64::from(counts.created) >= i64::from(most) => {
+            let text = format!("spec.maxHosts is reached: {most} hosts were made");
+            say("True", "MaxHostsReached", &text)
+        }
+        _ => say("True", "Discovering", "machines that Ironic discovers become hosts"),
+    }
+}
+
+/// A number that does not change with every machine of a flood.
+fn rounded(number: usize) -> String {
+    match number {
+        0..=99 => "some".to_owned(),
+        100..=999 => "more than a hundred".to_owned(),
+        _ => "more than a thousand".to_owned(),
+    }
+}
+
+fn put(
+    status: &mut BareMetalHostDiscoveryStatus,
+    type_: &str,
+    (value, reason, message): Said,
+    generation: Option<i64>,
+    now: Timestamp,
+) {
+    let known = status.conditions.iter().position(|it| it.type_ == type_);
+    let since = known
+        .map(|at| &status.conditions[at])
+        .filter(|it| it.status == value)
+        .map(|it| it.last_transition_time.clone());
+    let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    let condition = Condition {
+        type_: type_.to_owned(),
+        status: value,
+        reason,
+        message,
+        observed_generation: generation,
+        last_transition_time: since.unwrap_or(Time(now)),
+    };
+    match known {
+        Some(at) => status.conditions[at] = condition,
+        None => status.conditions.push(condition),
+    }
+}
+
+/// Whether two statuses say the same. When Ironic was last asked is no reason to write: it is as of the last change, and
+/// that Ironic goes on answering, the condition says.
+pub fn same(a: &BareMetalHostDiscoveryStatus, b: &BareMetalHostDiscoveryStatus) -> bool {
+    let timeless = |status: &BareMetalHostDiscoveryStatus| BareMetalHostDiscoveryStatus {
+        last_poll_time: None,
+        last_full_sync_time: None,
+        ..status.clone()
+    };
+    timeless(a) == timeless(b)
+}
+
+/// The merge patch that makes a status what it is to be. What became empty has to be said.
+pub fn patch(object: &BareMetalHostDiscovery, status: &BareMetalHostDiscoveryStatus) -> Value {
+    let mut value = json!(status);
+    for field in ["pending", "failures", "conflicts"] {
+        if value.get(field).is_none() {
+            value[field] = Value::Null;
+        }
+    }
+    json!({
+        "metadata": { "resourceVersion": object.metadata.resource_version },
+        "status": value,
+    })
+}
+
+/// Something to tell in an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct News {
+    /// Whether a person should look at it.
+    pub warning: bool,
+    /// Why, as one word.
+    pub reason: String,
+    /// What it is about: part of what makes an event another one.
+    pub about: String,
+    /// The sentence.
+    pub text: String,
+}
+
+/// What a new status tells that the old one did not: machines that were listed for another reason or not at all, and
+/// conditions that changed.
+pub fn news(
+    before: &BareMetalHostDiscoveryStatus,
+    after: &BareMetalHostDiscoveryStatus,
+) -> Vec<News> {
+    let mut all = Vec::new();
+    for condition in &after.conditions {
+        let known = before.conditions.iter().find(|it| it.type_ == condition.type_);
+        let was = known.map(|it| (&it.status, &it.reason));
+        let fine = condition.status == "True";
+        let first = known.is_none() && (fine || condition.status == "Unknown");
+        if was == Some((&condition.status, &condition.reason)) || first {
+            continue;
+        }
+        all.push(News {
+            warning: !fine && condition.reason != "Suspended",
+            reason: condition.reason.clone(),
+            about: condition.type_.clone(),
+            text: condition.message.clone(),
+        });
+    }
+    let lists = [
+        (false, &before.pending, &after.pending),
+        (true, &before.failures, &after.failures),
+        (true, &before.conflicts, &after.conflicts),
+    ];
+    for (warning, old, new) in lists {
+        for entry in new {
+            let same = |it: &&ListedHost| it.node_id == entry.node_id && word(it) == word(entry);
+            // What waits for its turn does not wait for a person.
+            if old.iter().any(|it| same(&it)) || word(entry) == "RateLimited" {
+                continue;
+            }
+            let name = entry.proposed_name.as_deref().unwrap_or("no name yet");
+            let macs = entry.macs.iter().take(2).cloned().collect::<Vec<_>>().join(", ");
+            let reason = entry.reason.as_deref().unwrap_or_default();
+            all.push(News {
+                warning,
+                reason: word(entry).to_owned(),
+                about: entry.node_id.clone(),
+                text: format!("Node {} ({name}; {macs}): {reason}", entry.node_id),
+            });
+        }
+    }
+    all
+}
+
+fn word(entry: &ListedHost) -> &str {
+    entry.reason.as_deref().unwrap_or_default().split(':').next().unwrap_or_default()
+}
