@@ -208,7 +208,11 @@ where
             Err(error) => {
                 let problem = api_error::explain_watch(&error);
                 if !failing {
-                    tracing::warn!(object.kind = kind, error = problem, "Watch failed, trying again");
+                    tracing::warn!(
+                        object.kind = kind,
+                        error = problem,
+                        "Watch failed, trying again"
+                    );
                 }
                 failing = true;
                 if !listed {

@@ -85,7 +85,7 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
                 mac = %boot_mac,
                 "Made a host"
             );
-            tell_of(context, order, &made, host.cut).await;
+            tell_of(context, order, &made, host.cut);
             Made::Created
         }
         // The answer to a name that is taken, as to a lost race.
@@ -113,7 +113,7 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
 
 /// Events of a new host are sent beside the work: a person reads some of them, and a flood must not be slowed down and
 /// double its cost by telling of itself.
-async fn tell_of(context: &Context, order: Order<'_>, made: &BareMetalHost, cut: bool) {
+fn tell_of(context: &Context, order: Order<'_>, made: &BareMetalHost, cut: bool) {
     let Order { resource, machine, verdict, name, .. } = order;
     let passed_over = verdict.named.as_ref().map(|named| named.passed_over.as_slice());
     let fell_back: Vec<String> = passed_over
@@ -126,7 +126,9 @@ async fn tell_of(context: &Context, order: Order<'_>, made: &BareMetalHost, cut:
         text = format!("{text}; not named by {}", fell_back.join("; "));
     }
     if cut {
-        text.push_str("; it told more about its hardware than a host can hold, the rest is left out");
+        text.push_str(
+            "; it told more about its hardware than a host can hold, the rest is left out",
+        );
     }
     let reason = if fell_back.is_empty() { "HostCreated" } else { "HostNamedByFallback" };
     let host = ObjectReference {

@@ -188,8 +188,7 @@ mod tests {
 
     #[test]
     fn all_mistakes_are_told_at_once() {
-        let words =
-            ["--create-rate=0", "--poll-interval=10m", "--adopt-driver=perhaps"];
+        let words = ["--create-rate=0", "--poll-interval=10m", "--adopt-driver=perhaps"];
         let (_, mistakes) = check(&words);
         assert_eq!(mistakes.len(), 3, "{mistakes:?}");
         for flag in ["--create-rate", "--full-sync-interval", "--adopt-driver"] {

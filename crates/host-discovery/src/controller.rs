@@ -8,17 +8,17 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
+use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery, BareMetalHostSpec};
 use api_types::names::capi::WATCH_FILTER;
 use controller_kit::backoff::{self, Failures};
 use controller_kit::watch::{self, Told, Undecodable};
 use controller_kit::{Kit, run};
 use futures_util::StreamExt as _;
 use k8s_openapi::api::core::v1::ObjectReference;
+use kube::ResourceExt as _;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::Store;
 use kube::runtime::watcher;
-use kube::ResourceExt as _;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{self, Sender, UnboundedSender};
 
@@ -154,8 +154,7 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
     let metrics = Metrics::new(&kit.metrics.registry)
         .map_err(|error| format!("Cannot set up metrics: {error}"))?;
     let hosts = watch::told_everywhere::<BareMetalHost>(&kit);
-    let watched =
-        watch::namespaced::<BareMetalHostDiscovery>(&kit, &watcher::Config::default());
+    let watched = watch::namespaced::<BareMetalHostDiscovery>(&kit, &watcher::Config::default());
     let (errands, to_do) = mpsc::unbounded_channel();
     let (events, to_tell) = mpsc::channel(MOST_EVENTS);
     let context = Arc::new(Context {
@@ -192,10 +191,7 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
 }
 
 /// Keeps the index as the hosts are.
-async fn follow(
-    context: &Context,
-    hosts: impl futures_util::Stream<Item = Told<BareMetalHost>>,
-) {
+async fn follow(context: &Context, hosts: impl futures_util::Stream<Item = Told<BareMetalHost>>) {
     let mut hosts = std::pin::pin!(hosts);
     while let Some(told) = hosts.next().await {
         match told {
@@ -211,7 +207,10 @@ async fn follow(
             }
             Told::Undecodable(metadata) => {
                 // Its name and its annotations still say whose machine it is.
-                let host = BareMetalHost { metadata, ..BareMetalHost::new("", "", Default::default()) };
+                let host = BareMetalHost {
+                    metadata,
+                    ..BareMetalHost::new("", "", BareMetalHostSpec::default())
+                };
                 let change = context.index().apply(&host);
                 context.host_changed(change);
             }

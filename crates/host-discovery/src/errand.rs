@@ -119,10 +119,8 @@ pub async fn run(context: &Context, mut errands: UnboundedReceiver<Errand>) -> I
 async fn once(context: &Context, errand: &Errand) -> Result<bool, Error> {
     match errand {
         Errand::Mark(Unmarked { node, host }) => {
-            let mark = PatchOp::Add {
-                path: format!("/extra/{HAD_HOST}"),
-                value: json!(host.to_string()),
-            };
+            let mark =
+                PatchOp::Add { path: format!("/extra/{HAD_HOST}"), value: json!(host.to_string()) };
             context.ironic.patch_node(&node.to_string(), &[mark], false).await?;
             Ok(true)
         }
@@ -153,7 +151,11 @@ async fn adopt(
     let Some(chosen) = chosen else {
         let text = format!(
             "The node {id} keeps the driver {driver}: no driver for this BMC address is enabled in Ironic ({}). With {driver} the power of the host may be pretended",
-            if wanted.is_empty() { "unknown kind of address".to_owned() } else { wanted.join(" or ") },
+            if wanted.is_empty() {
+                "unknown kind of address".to_owned()
+            } else {
+                wanted.join(" or ")
+            },
         );
         events.warning(host, "DriverNotEnabled", "Adopt", &text).await;
         return Ok(true);

@@ -16,7 +16,7 @@ fn main() -> ExitCode {
     let ironic = cli.own.ironic(cli.command.as_ref(), &mut mistakes);
     let needs = config::needs(ironic.clone());
     run::main(cli.command, config, mistakes, needs, async move |kit| match ironic {
-        Some(ironic) => controller::run(kit, policy, ironic).await,
+        Some(ironic) => Box::pin(controller::run(kit, policy, ironic)).await,
         None => Err("Ironic is not configured".to_owned()),
     })
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt as _, stream};
-use ironic::{Class, Client, Detail, Error, NodeQuery, PortQuery};
+use ironic::{Class, Client, Detail, Error, NodeQuery, Pager, PortQuery};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::controller::Context;
@@ -26,9 +26,11 @@ const MANY: usize = 32;
 const READING: Duration = Duration::from_secs(10);
 /// How often a list is begun again whose place was lost, because a node was deleted meanwhile.
 const BEGINNINGS: u32 = 3;
+/// How often one page is asked for, and how long after each failure.
+const ATTEMPTS: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(200);
 
-const FIELDS: Detail =
-    Detail::Fields(&["uuid", "name", "provision_state", "last_error", "extra"]);
+const FIELDS: Detail = Detail::Fields(&["uuid", "name", "provision_state", "last_error", "extra"]);
 const PORT_FIELDS: Detail = Detail::Fields(&["uuid", "address", "node_uuid", "pxe_enabled"]);
 
 /// Where lists of Ironic's go on.
@@ -50,15 +52,29 @@ pub async fn poll(
     if all {
         return list_all(context, nodes, places).await;
     }
-    let query =
-        NodeQuery { detail: FIELDS, after: places.nodes.clone(), ..NodeQuery::default() };
+    let query = NodeQuery { detail: FIELDS, after: places.nodes.clone(), ..NodeQuery::default() };
     let mut pages = context.ironic.nodes(query);
     let mut unmarked = Vec::new();
-    while let Some(page) = pages.next().await? {
+    while let Some(page) = page(&mut pages).await? {
         note(context, nodes, &page, &mut unmarked);
     }
     places.nodes = pages.last_seen().map(str::to_owned);
     Ok(unmarked)
+}
+
+/// The next page, asked for again where Ironic may answer the next time: a list of many pages would else never end while
+/// every tenth answer fails.
+async fn page(pages: &mut Pager<ironic::Node>) -> Result<Option<Vec<ironic::Node>>, Error> {
+    let mut attempts = 1;
+    loop {
+        match pages.next().await {
+            Err(error) if error.class().is_transient() && attempts < ATTEMPTS => {
+                attempts += 1;
+                tokio::time::sleep(PAUSE).await;
+            }
+            answer => return answer,
+        }
+    }
 }
 
 async fn list_all(
@@ -68,12 +84,11 @@ async fn list_all(
 ) -> Result<Vec<Unmarked>, Error> {
     let mut beginnings = 0;
     'anew: loop {
-        let mut pages =
-            context.ironic.nodes(NodeQuery { detail: FIELDS, ..NodeQuery::default() });
+        let mut pages = context.ironic.nodes(NodeQuery { detail: FIELDS, ..NodeQuery::default() });
         let mut unmarked = Vec::new();
         nodes.begin();
         loop {
-            match pages.next().await {
+            match page(&mut pages).await {
                 Ok(Some(page)) => note(context, nodes, &page, &mut unmarked),
                 Ok(None) => break,
                 Err(error) if error.class() == Class::MarkerGone && beginnings < BEGINNINGS => {
@@ -89,12 +104,7 @@ async fn list_all(
     }
 }
 
-fn note(
-    context: &Context,
-    nodes: &mut Nodes,
-    page: &[ironic::Node],
-    unmarked: &mut Vec<Unmarked>,
-) {
+fn note(context: &Context, nodes: &mut Nodes, page: &[ironic::Node], unmarked: &mut Vec<Unmarked>) {
     let index = context.index();
     let (now, at) = (Timestamp::now(), Instant::now());
     unmarked.extend(page.iter().filter_map(|node| nodes.note(node, &index, now, at)));
@@ -126,9 +136,7 @@ pub async fn read(
     let jobs: Vec<_> = jobs.collect();
     let mut answers = stream::iter(jobs).buffer_unordered(AT_ONCE);
     let deadline = tokio::time::Instant::now() + READING;
-    while let Ok(Some((node, answer))) =
-        tokio::time::timeout_at(deadline, answers.next()).await
-    {
+    while let Ok(Some((node, answer))) = tokio::time::timeout_at(deadline, answers.next()).await {
         let at = Instant::now();
         match answer {
             Ok(look) => nodes.read(node, look, at),
@@ -242,11 +250,8 @@ async fn look(
 }
 
 async fn ports_of(ironic: &Client, node: &str) -> Result<Vec<ironic::Port>, Error> {
-    let query = PortQuery {
-        detail: PORT_FIELDS,
-        node: Some(node.to_owned()),
-        ..PortQuery::default()
-    };
+    let query =
+        PortQuery { detail: PORT_FIELDS, node: Some(node.to_owned()), ..PortQuery::default() };
     ironic.ports(query)?.collect(MOST_PORTS).await
 }
 
@@ -260,10 +265,7 @@ pub async fn node(ironic: &Client, id: NodeId) -> Result<Option<ironic::Node>, E
 }
 
 /// The hardware of a machine whose details had no room.
-pub async fn details(
-    ironic: &Client,
-    id: NodeId,
-) -> Result<crate::hardware::Encoded, Error> {
+pub async fn details(ironic: &Client, id: NodeId) -> Result<crate::hardware::Encoded, Error> {
     let inventory = ironic.inventory(&id.to_string(), MOST_INVENTORY).await?;
     Ok(HardwareDetails::read(&inventory).encoded())
 }

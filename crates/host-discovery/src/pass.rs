@@ -26,6 +26,9 @@ use crate::status::{self, Reach, Troubles};
 const CONDITION: &str = "ironic";
 /// How soon an Ironic that did not answer is asked again.
 const AGAIN: Duration = Duration::from_secs(5);
+/// So many failures in a row are silence; one alone is told to nobody, and asked again soon.
+const MISSES: u32 = 3;
+const MISSED: Duration = Duration::from_secs(1);
 /// Machines that are read in one pass, so that hosts come of the first before the last is read.
 const BATCH: usize = 256;
 /// Hosts that are made at the same time.
@@ -47,6 +50,8 @@ pub struct State {
     nodes: Nodes,
     places: Places,
     reach: Reach,
+    /// Failures in a row of an Ironic that answered before.
+    misses: u32,
     allowance: Allowance,
     next_poll: Instant,
     next_full: Instant,
@@ -80,6 +85,7 @@ impl State {
             nodes: Nodes::new(context.policy.most_machines),
             places: Places::default(),
             reach: Reach::Unknown,
+            misses: 0,
             allowance: Allowance::new(context.policy.create_rate, Timestamp::now()),
             next_poll: now,
             next_full: now,
@@ -132,7 +138,9 @@ impl State {
         let now = Instant::now();
         let first = self.reach != Reach::Answers;
         let all = first || now >= self.next_full || self.nodes.has_room_again();
-        let checked = if first { context.ironic.check().await.map(drop) } else { Ok(()) };
+        // The first time everything is looked at, for the best sentence about what is wrong.
+        let unknown = self.reach == Reach::Unknown;
+        let checked = if unknown { context.ironic.check().await.map(drop) } else { Ok(()) };
         let result = match checked {
             Ok(()) => observe::poll(context, &mut self.nodes, &mut self.places, all).await,
             Err(error) => Err(error),
@@ -141,7 +149,9 @@ impl State {
         match result {
             Ok(unmarked) => {
                 context.metrics.polled(all, now.elapsed().as_secs_f64());
-                unmarked.into_iter().for_each(|it| context.send(Errand::Mark(it)));
+                for it in unmarked {
+                    context.send(Errand::Mark(it));
+                }
                 self.last_poll = Some(Timestamp::now());
                 if all {
                     self.last_full = self.last_poll;
@@ -161,20 +171,29 @@ impl State {
 
     /// Takes notice of whether Ironic answered.
     fn heard(&mut self, context: &Context, result: Result<(), ironic::Error>) {
-        let reachable = result.is_ok();
-        context.metrics.ironic_reachable.set(i64::from(reachable));
         let readiness = &context.kit.readiness;
         match result {
             Ok(()) => {
                 readiness.ready(CONDITION);
+                context.metrics.ironic_reachable.set(1);
                 self.reach = Reach::Answers;
+                self.misses = 0;
             }
             Err(error) => {
                 let class = error.class().as_str();
                 context.metrics.ironic_errors.with_label_values(&[class]).inc();
                 let text = error.to_string();
+                self.misses += 1;
+                let was = self.reach == Reach::Answers;
+                if was && error.class().is_transient() && self.misses < MISSES {
+                    tracing::debug!(error = text, "Ironic did not answer this time");
+                    let soon = MISSED.min(context.policy.poll_interval);
+                    self.next_poll = Instant::now() + spread(soon);
+                    return;
+                }
+                context.metrics.ironic_reachable.set(0);
                 readiness.not_ready(CONDITION, &text);
-                if self.reach == Reach::Answers {
+                if was {
                     tracing::warn!(error = text, "Ironic does not answer");
                 }
                 self.reach = Reach::Silent { class, text };
@@ -268,7 +287,9 @@ impl State {
         let mut old = Vec::new();
         for (verdict, machine) in decision.verdicts.iter().zip(machines) {
             let Some(Step::Create { name, boot_mac }) = &verdict.step else { continue };
-            let Some(resource) = verdict.resource.and_then(|at| resources.get(at)) else { continue };
+            let Some(resource) = verdict.resource.and_then(|at| resources.get(at)) else {
+                continue;
+            };
             if self.refused.contains_key(&machine.node) {
                 continue;
             }
@@ -349,8 +370,7 @@ impl State {
             let mut status = before.clone();
             if self.caught_up {
                 let made = context.index().made_by(&resource.namespace, &resource.label());
-                status =
-                    report(at, decision, self.nodes.machines(), known, made, &before, now);
+                status = report(at, decision, self.nodes.machines(), known, made, &before, now);
             }
             let generation = object.metadata.generation;
             status::conditions(resource, generation, &self.reach, &troubles, &mut status, now);

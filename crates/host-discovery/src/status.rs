@@ -105,7 +105,11 @@ fn ready(
         return say("False", "TooManyMachines", &text);
     }
     if resource.dry_run {
-        return say("True", "DryRun", "spec.dryRun is true: hosts are only told, in status.pending");
+        return say(
+            "True",
+            "DryRun",
+            "spec.dryRun is true: hosts are only told, in status.pending",
+        );
     }
     match resource.max_hosts {
         Some(most) if i64::from(counts.created) >= i64::from(most) => {

@@ -116,7 +116,15 @@ async fn the_api_server_keeps_every_field_of_a_new_host() {
             &json!({"labels": {"site": "x"}, "hostDefaults": {"description": "d"}}),
         )
     };
-    let made = new_host(&racks, "n1", node(1), mac(1, 0), &facts(1), &HardwareDetails::read(&Inventory::default()).encoded()).object;
+    let made = new_host(
+        &racks,
+        "n1",
+        node(1),
+        mac(1, 0),
+        &facts(1),
+        &HardwareDetails::read(&Inventory::default()).encoded(),
+    )
+    .object;
     let api: Api<BareMetalHost> = Api::namespaced(client, &namespace);
     let stored = api.create(&PostParams::default(), &made).await.unwrap();
     let mut kept = stored.spec.clone();

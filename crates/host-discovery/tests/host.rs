@@ -52,7 +52,8 @@ fn made(spec: &Value, inventory: &Inventory) -> BareMetalHost {
     let mac = Mac::parse("52:54:00:00:07:01").unwrap();
     let facts = Facts::read(inventory, &[Port { mac, pxe: true }]);
     let node = NodeId::parse(NODE).unwrap();
-    new_host(&resource(spec), "n1", node, mac, &facts, &HardwareDetails::read(inventory).encoded()).object
+    new_host(&resource(spec), "n1", node, mac, &facts, &HardwareDetails::read(inventory).encoded())
+        .object
 }
 
 fn annotation(host: &BareMetalHost, key: &str) -> Value {

@@ -35,6 +35,11 @@ pub(crate) const ALL: &[Controller] = &[
         metrics: |registry| clusterpool_inventory::metrics::Metrics::new(registry).map(drop),
     },
     Controller {
+        name: "host-discovery",
+        command: host_discovery::config::Cli::command,
+        metrics: |registry| host_discovery::metrics::Metrics::new(registry).map(drop),
+    },
+    Controller {
         name: "sample",
         command: sample::config::Cli::command,
         metrics: |registry| sample::metrics::Metrics::new(registry).map(drop),

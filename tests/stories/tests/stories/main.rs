@@ -16,6 +16,7 @@ mod control_plane;
 mod crd_fields;
 mod crds;
 mod faults;
+mod host_discovery;
 mod ironic;
 mod ironic_client;
 mod ironic_power;
