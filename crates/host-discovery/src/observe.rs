@@ -26,7 +26,7 @@ const MANY: usize = 32;
 const READING: Duration = Duration::from_secs(10);
 /// How often a list is begun again whose place was lost, because a node was deleted meanwhile.
 const BEGINNINGS: u32 = 3;
-/// How often one page is asked for, and how long after each failure.
+/// How often one answer is asked for in a row, and how long after each failure.
 const ATTEMPTS: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -192,6 +192,25 @@ async fn list_ports(
     Ok(found)
 }
 
+/// An answer, asked for again where it may come the next time.
+async fn patiently<T, F>(ask: impl Fn() -> F) -> Result<T, Error>
+where
+    F: Future<Output = Result<T, Error>>,
+{
+    let mut attempts = 1;
+    loop {
+        match ask().await {
+            Err(error)
+                if matches!(error.class(), Class::Busy | Class::Server) && attempts < ATTEMPTS =>
+            {
+                attempts += 1;
+                tokio::time::sleep(PAUSE).await;
+            }
+            answer => return answer,
+        }
+    }
+}
+
 /// One machine: its inventory, which Ironic writes last, and then its ports. The node itself only where that says
 /// something new.
 async fn look(
@@ -201,7 +220,7 @@ async fn look(
     known: bool,
 ) -> Result<Look, Error> {
     let text = id.to_string();
-    let inventory = match ironic.inventory(&text, MOST_INVENTORY).await {
+    let inventory = match patiently(|| ironic.inventory(&text, MOST_INVENTORY)).await {
         Ok(inventory) => Ok(Some(inventory)),
         Err(error) => match error.class() {
             Class::NotFound => Ok(None),
@@ -212,7 +231,7 @@ async fn look(
     };
     let mut node = None;
     if matches!(inventory, Ok(None)) || !known {
-        match ironic.node(&text, FIELDS).await {
+        match patiently(|| ironic.node(&text, FIELDS)).await {
             Ok(read) => node = Some(Box::new(read)),
             Err(error) if error.class() == Class::NotFound => return Ok(Look::Gone),
             Err(error) => return Err(error),
@@ -224,7 +243,7 @@ async fn look(
     let ports = match listed {
         _ if waits => Vec::new(),
         Some(listed) => listed.clone(),
-        None => match ports_of(ironic, &text).await {
+        None => match patiently(|| ports_of(ironic, &text)).await {
             Ok(ports) => ports,
             Err(error) if error.class() == Class::NotFound => return Ok(Look::Gone),
             // So many interfaces no machine has.

@@ -281,7 +281,11 @@ impl Site {
             if names == sorted {
                 return;
             }
-            assert!(Instant::now() < deadline, "{names:?} instead of {sorted:?}");
+            if Instant::now() > deadline {
+                let seen = self.api().list(&ListParams::default()).await.unwrap();
+                let told: Vec<Value> = seen.iter().map(|it| it.data["status"].clone()).collect();
+                panic!("{names:?} instead of {sorted:?}: {told:#?}");
+            }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
