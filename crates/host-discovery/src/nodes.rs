@@ -120,6 +120,11 @@ impl Nodes {
         u32::try_from(known).unwrap_or(u32::MAX)
     }
 
+    /// Whether Ironic showed this node and it has a place.
+    pub fn has(&self, node: NodeId) -> bool {
+        self.places.contains_key(&node) || self.settled.contains_key(&node)
+    }
+
     /// How many nodes there are that have a place.
     pub fn len(&self) -> usize {
         self.machines.len() + self.settled.len()

@@ -57,6 +57,10 @@ pub struct State {
     next_full: Instant,
     last_poll: Option<Timestamp>,
     last_full: Option<Timestamp>,
+    /// When the last complete list of nodes began.
+    listed: Option<Instant>,
+    /// Approved nodes that Ironic had not shown when they were first seen, and since when.
+    unshown: HashMap<NodeId, Instant>,
     /// Whether every machine that the first list showed was read: before that, a status would tell less than the one
     /// that is there.
     caught_up: bool,
@@ -91,6 +95,8 @@ impl State {
             next_full: now,
             last_poll: None,
             last_full: None,
+            listed: None,
+            unshown: HashMap::new(),
             caught_up: false,
             refused: HashMap::new(),
             written: HashMap::new(),
@@ -155,6 +161,7 @@ impl State {
                 self.last_poll = Some(Timestamp::now());
                 if all {
                     self.last_full = self.last_poll;
+                    self.listed = Some(now);
                     self.next_full = now + spread(context.policy.full_sync_interval);
                 }
                 self.next_poll = now + context.policy.poll_interval;
@@ -212,7 +219,7 @@ impl State {
             self.caught_up = true;
         }
         let now = Timestamp::now();
-        let complete = self.caught_up && answers && self.nodes.left_out() == 0;
+        let complete = self.caught_up && answers && !reads && self.has_shown_all(&resources);
         let allowance = if answers { self.allowance.available(now) } else { 0 };
         let decision = {
             let index = context.index();
@@ -254,6 +261,25 @@ impl State {
             }
         }
         result.map(|()| again)
+    }
+
+    /// Whether a node that is not there is known not to be there: a person may approve a machine that Ironic has and we
+    /// have not seen. Only a list of all nodes that began after the approval says that it names nobody.
+    fn has_shown_all(&mut self, resources: &[Resource]) -> bool {
+        let now = Instant::now();
+        let approved = resources.iter().flat_map(|it| &it.approved).copied();
+        let unshown: Vec<NodeId> = approved.filter(|node| !self.nodes.has(*node)).collect();
+        self.unshown.retain(|node, _| unshown.contains(node));
+        for node in unshown {
+            self.unshown.entry(node).or_insert(now);
+        }
+        let since = self.unshown.values().max();
+        let shown = since.is_none_or(|since| self.listed.is_some_and(|listed| listed > *since));
+        if !shown {
+            self.next_full = now;
+            self.next_poll = self.next_poll.min(now + SURPRISED);
+        }
+        shown && self.nodes.left_out() == 0
     }
 
     /// Every resource as the watch shows it, or as our own last write left it, if the watch is behind that.
