@@ -233,7 +233,7 @@ impl State {
             decide(&seen, &context.policy, now)
         };
         let mut again = decision.again.filter(|_| answers);
-        if answers && self.create(context, &resources, &decision).await {
+        if answers && self.make(context, &resources, &decision).await {
             // What was made changes what is to be said of the others.
             again = Some(Duration::ZERO);
         }
@@ -300,7 +300,7 @@ impl State {
     }
 
     /// Makes hosts. Says whether there is reason to decide again at once.
-    async fn create(
+    async fn make(
         &mut self,
         context: &Context,
         resources: &[Resource],
