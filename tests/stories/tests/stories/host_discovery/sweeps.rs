@@ -116,6 +116,7 @@ fn scenario(site: &Arc<Site>) -> Scenario {
     Scenario {
         name: "discovery".to_owned(),
         kinds: vec![bmo::hosts(), discoveries()],
+        beyond: Vec::new(),
         phases: vec![appear, deleted],
         run: Arc::new(move |client, namespace| {
             let mut policy = quick();
