@@ -40,6 +40,11 @@ pub(crate) const ALL: &[Controller] = &[
         metrics: |registry| host_discovery::metrics::Metrics::new(registry).map(drop),
     },
     Controller {
+        name: "remediation",
+        command: remediation::config::Cli::command,
+        metrics: |registry| remediation::metrics::Metrics::new(registry).map(drop),
+    },
+    Controller {
         name: "sample",
         command: sample::config::Cli::command,
         metrics: |registry| sample::metrics::Metrics::new(registry).map(drop),

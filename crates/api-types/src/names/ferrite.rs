@@ -30,6 +30,15 @@ pub const NODE_ID: &str = "ferrite.metal3.io/node-id";
 /// Written by `remediation`, read by people.
 pub const REMEDIATION_HISTORY: &str = "ferrite.metal3.io/remediation-history";
 
+/// Annotation on a `Metal3Remediation` of CAPM3's group, whose status has no room for it: how far a
+/// try is, since when, and what is to be said about it, as JSON. Written and read by `remediation`.
+pub const REMEDIATION_STANDING: &str = "ferrite.metal3.io/remediation-standing";
+
+/// Annotation on a node: uid of the remediation that set the taint
+/// [`OUT_OF_SERVICE`](super::capm3::OUT_OF_SERVICE). Without it the taint is somebody else's and stays. Written and
+/// removed by `remediation`.
+pub const OUT_OF_SERVICE_BY: &str = "ferrite.metal3.io/out-of-service-by";
+
 /// Annotation on a `ClusterPool`: failed provisions that an entry may have. Set by administrators,
 /// read by `clusterpool-inventory`.
 pub const PROVISION_ATTEMPTS: &str = "ferrite.metal3.io/provision-attempts";

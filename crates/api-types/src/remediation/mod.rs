@@ -8,4 +8,4 @@ pub use resources::{
     Metal3RemediationTemplateSpec, RemediationStrategy, RemediationTemplateResource,
     TemplateMetadata,
 };
-pub use words::{Phase, StrategyType};
+pub use words::{Phase, Step, StrategyType};

@@ -13,7 +13,7 @@ use kube::core::Duration;
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
-use super::words::{Phase, StrategyType};
+use super::words::{Phase, Step, StrategyType};
 
 /// What is asked for.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
@@ -32,6 +32,8 @@ use super::words::{Phase, StrategyType};
     label("cluster.x-k8s.io/v1beta2", "v1alpha1"),
     printcolumn(name = "Strategy", type_ = "string", json_path = ".spec.strategy.type"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Step", type_ = "string", json_path = ".status.step"),
+    printcolumn(name = "Since", type_ = "date", json_path = ".status.since"),
     printcolumn(name = "Retries", type_ = "integer", json_path = ".status.retryCount"),
     printcolumn(name = "Limit", type_ = "integer", json_path = ".spec.strategy.retryLimit"),
     printcolumn(name = "Last remediated", type_ = "date", json_path = ".status.lastRemediated"),
@@ -94,6 +96,12 @@ pub struct Metal3RemediationStatus {
     /// When the last try began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_remediated: Option<Time>,
+    /// How far the try is: `power off`, `fence`, `power on`, `recover`, `undo` or `done`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<Step>,
+    /// Since when it is that far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
     /// `Succeeded`, and whatever else is to be said.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What to do about an unhealthy machine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "String", into = "String")]
 #[schemars(with = "String")]
 pub enum StrategyType {
@@ -31,7 +31,7 @@ impl From<StrategyType> for String {
 }
 
 /// What is being done.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "String", into = "String")]
 #[schemars(with = "String")]
 pub enum Phase {
@@ -83,5 +83,56 @@ impl From<String> for Phase {
 impl From<Phase> for String {
     fn from(phase: Phase) -> Self {
         phase.as_str().to_owned()
+    }
+}
+
+/// How far a try is; finer than the phase.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(from = "String", into = "String")]
+#[schemars(with = "String")]
+pub enum Step {
+    /// The host is being switched off.
+    PowerOff,
+    /// The host is off; what ran on the node is being moved away.
+    Fence,
+    /// The host may be on again, and is awaited.
+    PowerOn,
+    /// The host is on; the node is awaited.
+    Recover,
+    /// What was changed is being undone.
+    Undo,
+    /// There is nothing more to do.
+    Done,
+    /// A word that this version does not know.
+    Other(String),
+}
+
+impl Step {
+    /// The word in objects.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::PowerOff => "power off",
+            Self::Fence => "fence",
+            Self::PowerOn => "power on",
+            Self::Recover => "recover",
+            Self::Undo => "undo",
+            Self::Done => "done",
+            Self::Other(word) => word,
+        }
+    }
+}
+
+impl From<String> for Step {
+    fn from(word: String) -> Self {
+        [Self::PowerOff, Self::Fence, Self::PowerOn, Self::Recover, Self::Undo, Self::Done]
+            .into_iter()
+            .find(|known| known.as_str() == word)
+            .unwrap_or(Self::Other(word))
+    }
+}
+
+impl From<Step> for String {
+    fn from(step: Step) -> Self {
+        step.as_str().to_owned()
     }
 }

@@ -24,6 +24,7 @@ mod ironic_trust;
 mod kit;
 mod kit_trial;
 mod model;
+mod remediation;
 mod sample;
 mod smallness;
 mod sweeps;

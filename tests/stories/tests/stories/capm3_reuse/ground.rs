@@ -91,7 +91,7 @@ pub(super) async fn run(client: Client, namespace: String, policy: Policy) {
 }
 
 /// A controller that runs until this is dropped.
-pub(super) struct Running(JoinHandle<()>);
+pub(crate) struct Running(JoinHandle<()>);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -100,7 +100,7 @@ impl Drop for Running {
 }
 
 /// Starts the controller for one namespace, under an account of its own. Returns the account's name.
-pub(super) async fn start(
+pub(crate) async fn start(
     plane: &ControlPlane,
     namespace: &str,
     policy: Policy,

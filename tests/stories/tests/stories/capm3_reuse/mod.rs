@@ -1,6 +1,6 @@
 //! The right host for every machine, and the same host again.
 
-mod ground;
+pub(crate) mod ground;
 mod scene;
 
 mod bad_input;

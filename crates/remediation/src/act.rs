@@ -1,0 +1,294 @@
+//! All writes, each on the version of the object that was decided on, or that the act before it left.
+
+use api_types::metal3::BareMetalHost;
+use api_types::names;
+use api_types::names::capi::{
+    CONDITION_EXTERNALLY_REMEDIATED, CONDITION_OWNER_REMEDIATED, REASON_WAITING_FOR_REMEDIATION,
+};
+use api_types::names::capm3::{
+    NODE_ANNOTATIONS_BACKUP, NODE_LABELS_BACKUP, REMEDIATION_FINALIZER, UNHEALTHY,
+    UNHEALTHY_DEPRECATED, UNHEALTHY_NODE,
+};
+use api_types::names::ferrite::{CONDITION_SUCCEEDED, REMEDIATION_HISTORY, REMEDIATION_STANDING};
+use api_types::remediation::Phase;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
+use kube::core::GroupVersionKind;
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::{Map, Value, json};
+
+use crate::conditions::{self, Change};
+use crate::decision::{Act, HostWrite};
+use crate::error::{Error, asked};
+use crate::observe::Live;
+use crate::request::{Group, Request, Standing};
+use crate::served::Served;
+
+/// The writes of one pass.
+pub struct Pass {
+    client: Client,
+    served: Served,
+    live: Live,
+    /// The request's version, as it was read or as our last act left it.
+    version: String,
+    host_version: Option<String>,
+    stray_version: Option<String>,
+}
+
+impl Pass {
+    /// The writes that follow from what was seen.
+    pub fn new(client: Client, served: Served, live: Live) -> Self {
+        let version = live.seen.request.version.clone();
+        let of = |host: &Option<std::sync::Arc<BareMetalHost>>| {
+            host.as_ref().and_then(|it| it.metadata.resource_version.clone())
+        };
+        let (host_version, stray_version) = (of(&live.host), of(&live.stray));
+        Self { client, served, live, version, host_version, stray_version }
+    }
+
+    /// What was seen.
+    pub fn live(&self) -> &Live {
+        &self.live
+    }
+
+    fn request(&self) -> &Request {
+        &self.live.seen.request
+    }
+
+    /// Makes one write.
+    pub async fn act(&mut self, act: &Act) -> Result<(), Error> {
+        match act {
+            Act::AddFinalizer => {
+                let mut all = self.request().others.clone();
+                all.push(REMEDIATION_FINALIZER.to_owned());
+                self.patch_request(json!({"metadata": {"finalizers": all}})).await
+            }
+            Act::RemoveFinalizer => {
+                let mut metadata = json!({"finalizers": self.request().others});
+                if self.request().backup.is_some() {
+                    metadata["annotations"] =
+                        json!({NODE_LABELS_BACKUP: null, NODE_ANNOTATIONS_BACKUP: null});
+                }
+                self.patch_request(json!({ "metadata": metadata })).await
+            }
+            Act::BackUp(backup) => {
+                let annotations = json!({
+                    NODE_LABELS_BACKUP: backup.labels,
+                    NODE_ANNOTATIONS_BACKUP: backup.annotations,
+                });
+                self.patch_request(json!({"metadata": {"annotations": annotations}})).await
+            }
+            Act::Say(standing) => self.say(standing).await,
+            Act::Host(write) => self.write_host(write).await,
+            Act::TellOwner(text) => {
+                let told = Change::False(REASON_WAITING_FOR_REMEDIATION, text);
+                self.patch_machine(&[(CONDITION_OWNER_REMEDIATED, told)]).await
+            }
+            Act::Settled => {
+                self.patch_machine(&[(CONDITION_EXTERNALLY_REMEDIATED, Change::Gone)]).await
+            }
+            Act::Complain(reason, text) => {
+                let why = Change::False(reason.as_str(), text);
+                self.patch_machine(&[(CONDITION_EXTERNALLY_REMEDIATED, why)]).await
+            }
+            Act::DeleteMachine => self.delete_machine().await,
+            Act::Taint => {
+                let uid = self.request().uid.clone();
+                let place = self.live.place.as_mut().ok_or(Error::Superseded)?;
+                place.taint(&uid).await
+            }
+            Act::Untaint => self.live.place.as_mut().ok_or(Error::Superseded)?.untaint().await,
+            Act::Restore(backup) => {
+                self.live.place.as_mut().ok_or(Error::Superseded)?.restore(backup).await
+            }
+            Act::DeleteNode => self.live.place.as_ref().ok_or(Error::Superseded)?.delete().await,
+        }
+    }
+
+    fn requests(&self) -> Api<DynamicObject> {
+        let request = self.request();
+        let api_version = request.group.api_version();
+        let (group, version) = api_version.split_once('/').unwrap_or_default();
+        let kind = GroupVersionKind::gvk(group, version, "Metal3Remediation");
+        let resource = ApiResource::from_gvk(&kind);
+        Api::namespaced_with(self.client.clone(), &request.namespace, &resource)
+    }
+
+    async fn patch_request(&mut self, mut patch: Value) -> Result<(), Error> {
+        patch["metadata"]["resourceVersion"] = json!(self.version);
+        let (api, params) = (self.requests(), PatchParams::default());
+        let name = self.request().name.clone();
+        let patch = Patch::Merge(patch);
+        let written = api.patch_metadata(&name, &params, &patch);
+        let written = asked("patch the Metal3Remediation", written).await?;
+        self.version = written.resource_version().unwrap_or_default();
+        Ok(())
+    }
+
+    async fn patch_request_status(&mut self, status: Value) -> Result<(), Error> {
+        let metadata = json!({"resourceVersion": self.version});
+        let patch = Patch::Merge(json!({"metadata": metadata, "status": status}));
+        let (api, params) = (self.requests(), PatchParams::default());
+        let name = self.request().name.clone();
+        let written = api.patch_status(&name, &params, &patch);
+        let written = asked("patch the status of the Metal3Remediation", written).await?;
+        self.version = written.resource_version().unwrap_or_default();
+        Ok(())
+    }
+
+    async fn say(&mut self, standing: &Standing) -> Result<(), Error> {
+        let phase = standing.phase.as_ref();
+        let last = standing.last.map(|it| it.to_string());
+        if self.request().group == Group::Ours {
+            let status = json!({
+                "phase": phase.map(Phase::as_str),
+                "retryCount": standing.retries,
+                "lastRemediated": last,
+                "step": standing.step,
+                "since": standing.since.map(|it| it.to_string()),
+                "observedGeneration": self.request().generation,
+                "conditions": condition(self.request(), standing),
+            });
+            return self.patch_request_status(status).await;
+        }
+        // The status first: the annotation is what says that all of it was written.
+        let old = &self.request().standing;
+        let shown = |it: &Standing| (it.phase.clone(), it.retries, it.last);
+        if shown(old) != shown(standing) {
+            let status = json!({
+                "phase": phase.map(Phase::as_upstream_str),
+                "retryCount": (standing.retries > 0).then_some(standing.retries),
+                "lastRemediated": last,
+            });
+            self.patch_request_status(status).await?;
+        }
+        let annotations = json!({REMEDIATION_STANDING: standing.rest()});
+        self.patch_request(json!({"metadata": {"annotations": annotations}})).await
+    }
+
+    async fn write_host(&mut self, write: &HostWrite) -> Result<(), Error> {
+        let (host, version) = if write.stray {
+            (&self.live.stray, &self.stray_version)
+        } else {
+            (&self.live.host, &self.host_version)
+        };
+        // A host that was not read has no version to insist on.
+        let (Some(host), Some(version)) = (host, version) else { return Err(Error::Superseded) };
+        let patch = Patch::Merge(host_patch(host, version, write, &self.live));
+        let api: Api<BareMetalHost> =
+            Api::namespaced(self.client.clone(), &self.request().namespace);
+        let (name, params) = (host.name_any(), PatchParams::default());
+        let written = api.patch_metadata(&name, &params, &patch);
+        let written = asked("patch the BareMetalHost", written).await?;
+        let left = written.resource_version();
+        if write.stray {
+            self.stray_version = left;
+        } else {
+            self.host_version = left;
+        }
+        Ok(())
+    }
+
+    fn machines(&self) -> Api<api_types::capi::Machine> {
+        let namespace = &self.request().namespace;
+        Api::namespaced_with(self.client.clone(), namespace, &self.served.core)
+    }
+
+    async fn patch_machine(&mut self, changes: &[(&str, Change<'_>)]) -> Result<(), Error> {
+        let machine = self.live.machine.as_ref().ok_or(Error::Superseded)?;
+        let patch = Patch::Merge(conditions::patch(machine, changes, now()));
+        let (api, params) = (self.machines(), PatchParams::default());
+        let name = machine.name_any();
+        let written = api.patch_status(&name, &params, &patch);
+        self.live.machine = Some(asked("patch the status of the Machine", written).await?);
+        Ok(())
+    }
+
+    async fn delete_machine(&self) -> Result<(), Error> {
+        let machine = self.live.machine.as_ref().ok_or(Error::Superseded)?;
+        let preconditions = Preconditions {
+            uid: machine.metadata.uid.clone(),
+            resource_version: machine.metadata.resource_version.clone(),
+        };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let api = self.machines();
+        asked("delete the Machine", api.delete(&machine.name_any(), &params)).await.map(drop)
+    }
+}
+
+/// The one condition of a request. Its time moves only with its status.
+fn condition(request: &Request, standing: &Standing) -> Value {
+    let Some(said) = &standing.said else { return json!([]) };
+    let status = match said.succeeded {
+        Some(true) => "True",
+        Some(false) => "False",
+        None => "Unknown",
+    };
+    let known = request.transition.as_ref().filter(|(known, _)| known == status);
+    let since = known.map_or_else(now, |(_, since)| *since);
+    json!([{
+        "type": CONDITION_SUCCEEDED,
+        "status": status,
+        "reason": said.reason.as_str(),
+        "message": said.message,
+        "lastTransitionTime": since.to_string(),
+        "observedGeneration": request.generation,
+    }])
+}
+
+fn host_patch(host: &BareMetalHost, version: &str, write: &HostWrite, live: &Live) -> Value {
+    let request = &live.seen.request;
+    let mut annotations = Map::new();
+    if let Some(set) = write.key {
+        let machine = live.seen.machine.as_ref().map(|it| it.uid.clone()).unwrap_or_default();
+        // Hard, since a node that hangs would not listen; and whom to ask about it.
+        let value = json!({"mode": "hard", "machine": machine}).to_string();
+        annotations.insert(request.key(), if set { json!(value) } else { Value::Null });
+    }
+    if let Some(history) = &write.history {
+        annotations.insert(REMEDIATION_HISTORY.to_owned(), json!(history.text()));
+    }
+    if write.mark {
+        for key in [UNHEALTHY_DEPRECATED, UNHEALTHY] {
+            // What a person wrote there stays.
+            if host.annotation(key).is_none() {
+                annotations.insert(key.to_owned(), json!(UNHEALTHY_NODE));
+            }
+        }
+    }
+    let mut patch = json!({"metadata": {"resourceVersion": version}});
+    if !annotations.is_empty() {
+        patch["metadata"]["annotations"] = annotations.into();
+    }
+    if write.offline {
+        patch["spec"] = json!({"online": false});
+    }
+    patch
+}
+
+/// Takes a key away whose request is gone, and ends its record.
+pub async fn release_orphan(
+    client: &Client,
+    host: &BareMetalHost,
+    uid: &str,
+    history: &crate::history::History,
+) -> Result<(), Error> {
+    let namespace = host.namespace().unwrap_or_default();
+    let key = format!("{}{uid}", names::metal3::REBOOT_FOR_REMEDIATION);
+    let annotations = json!({key: null, REMEDIATION_HISTORY: history.text()});
+    let metadata = json!({
+        "resourceVersion": host.metadata.resource_version,
+        "annotations": annotations,
+    });
+    let patch = Patch::Merge(json!({ "metadata": metadata }));
+    let api: Api<BareMetalHost> = Api::namespaced(client.clone(), &namespace);
+    let (name, params) = (host.name_any(), PatchParams::default());
+    let written = api.patch_metadata(&name, &params, &patch);
+    asked("release a BareMetalHost whose request is gone", written).await.map(drop)
+}
+
+/// Whole seconds, like everything that is stored.
+fn now() -> Timestamp {
+    let now = Timestamp::now();
+    Timestamp::from_second(now.as_second()).unwrap_or(now)
+}

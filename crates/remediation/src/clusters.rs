@@ -1,0 +1,208 @@
+//! One client per workload cluster, made from the secret `<cluster>-kubeconfig` and dropped when the cluster goes.
+//!
+//! Whoever may write secrets in a namespace decides where such a client connects to. So a kubeconfig that would run a
+//! program or read a file of this pod is refused.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use controller_kit::api_error;
+use k8s_openapi::api::core::v1::Secret;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client};
+
+/// One answer of a workload cluster.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+/// A cluster that did not answer is left alone for this long, so that hundreds of requests do not wait one by one.
+const RESTS: Duration = Duration::from_secs(10);
+/// How long a kubeconfig is used before it is read again: certificates are renewed in it.
+const FRESH: Duration = Duration::from_secs(60);
+
+type Name = (String, String);
+
+/// The clients; clones share them.
+#[derive(Clone)]
+pub struct Clusters {
+    management: Client,
+    known: Arc<Mutex<HashMap<Name, Known>>>,
+}
+
+#[derive(Default)]
+struct Known {
+    version: Option<String>,
+    client: Option<Client>,
+    read: Option<Instant>,
+    trouble: Option<(Instant, String)>,
+}
+
+impl Clusters {
+    /// No clients yet.
+    pub fn new(management: Client) -> Self {
+        Self { management, known: Arc::default() }
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<Name, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many clients there are, and how many of their clusters do not answer.
+    pub fn counts(&self) -> (usize, usize) {
+        let known = self.known();
+        let troubled = known.values().filter(|it| it.trouble.is_some()).count();
+        (known.values().filter(|it| it.client.is_some()).count(), troubled)
+    }
+
+    /// The cluster is gone: its client is closed.
+    pub fn forget(&self, namespace: &str, cluster: &str) {
+        self.known().remove(&(namespace.to_owned(), cluster.to_owned()));
+    }
+
+    /// Notes that a cluster did not answer: for a moment nobody asks it.
+    pub fn failed(&self, namespace: &str, cluster: &str, why: &str) {
+        let mut known = self.known();
+        let it = known.entry((namespace.to_owned(), cluster.to_owned())).or_default();
+        it.trouble = Some((Instant::now() + RESTS, why.to_owned()));
+        // The next one who asks reads the kubeconfig again: it may be the reason.
+        it.read = None;
+    }
+
+    /// Notes that a cluster answered.
+    pub fn answered(&self, namespace: &str, cluster: &str) {
+        if let Some(it) = self.known().get_mut(&(namespace.to_owned(), cluster.to_owned())) {
+            it.trouble = None;
+        }
+    }
+
+    /// The client of a cluster; the error says why there is none, and what to do.
+    pub async fn client(&self, namespace: &str, cluster: &str) -> Result<Client, String> {
+        let name = (namespace.to_owned(), cluster.to_owned());
+        {
+            let known = self.known();
+            if let Some(it) = known.get(&name) {
+                if let Some((until, why)) = &it.trouble
+                    && *until > Instant::now()
+                {
+                    return Err(why.clone());
+                }
+                let fresh = it.read.is_some_and(|read| read.elapsed() < FRESH);
+                if let Some(client) = it.client.as_ref().filter(|_| fresh) {
+                    return Ok(client.clone());
+                }
+            }
+        }
+        let made = self.make(namespace, cluster, &name).await;
+        if let Err(why) = &made {
+            self.failed(namespace, cluster, why);
+        }
+        made
+    }
+
+    async fn make(&self, namespace: &str, cluster: &str, name: &Name) -> Result<Client, String> {
+        let secret_name = format!("{cluster}-kubeconfig");
+        let secrets: Api<Secret> = Api::namespaced(self.management.clone(), namespace);
+        let secret = tokio::time::timeout(PATIENCE, secrets.get(&secret_name))
+            .await
+            .map_err(|_| format!("the secret {secret_name} could not be read in time"))?
+            .map_err(|error| {
+                format!("the secret {secret_name} cannot be read: {}", api_error::explain(&error))
+            })?;
+        let version = secret.metadata.resource_version.clone();
+        {
+            let mut known = self.known();
+            let it = known.entry(name.clone()).or_default();
+            if let Some(client) = it.client.as_ref().filter(|_| it.version == version) {
+                let client = client.clone();
+                it.read = Some(Instant::now());
+                return Ok(client);
+            }
+        }
+        let text = secret
+            .data
+            .as_ref()
+            .and_then(|data| data.get("value"))
+            .ok_or_else(|| format!("the secret {secret_name} has no key \"value\""))?;
+        let wrong = |why: String| format!("the kubeconfig in the secret {secret_name} {why}");
+        let text = std::str::from_utf8(&text.0).map_err(|_| wrong("is no text".to_owned()))?;
+        let config = read(text).map_err(wrong)?;
+        let mut config =
+            kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default())
+                .await
+                .map_err(|error| wrong(format!("makes no client: {}", api_error::chain(&error))))?;
+        config.default_retry = false;
+        config.connect_timeout = Some(PATIENCE);
+        config.read_timeout = Some(PATIENCE);
+        let client = Client::try_from(config)
+            .map_err(|error| wrong(format!("makes no client: {}", api_error::chain(&error))))?;
+        let mut known = self.known();
+        let it = known.entry(name.clone()).or_default();
+        *it = Known {
+            version,
+            client: Some(client.clone()),
+            read: Some(Instant::now()),
+            trouble: it.trouble.take(),
+        };
+        Ok(client)
+    }
+}
+
+/// Reads a kubeconfig that holds all it needs.
+fn read(text: &str) -> Result<Kubeconfig, String> {
+    let config = Kubeconfig::from_yaml(text)
+        .map_err(|error| format!("cannot be read: {}", api_error::chain(&error)))?;
+    for named in &config.auth_infos {
+        let Some(user) = &named.auth_info else { continue };
+        if user.exec.is_some() || user.auth_provider.is_some() {
+            return Err("runs a program, which is refused: use a token or a certificate".to_owned());
+        }
+        if user.token_file.is_some()
+            || user.client_certificate.is_some()
+            || user.client_key.is_some()
+        {
+            return Err("names files, which are not here: put their contents into it".to_owned());
+        }
+    }
+    for named in &config.clusters {
+        let Some(cluster) = &named.cluster else { continue };
+        if cluster.certificate_authority.is_some() {
+            return Err("names files, which are not here: put their contents into it".to_owned());
+        }
+    }
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read;
+
+    fn with_user(user: &str) -> String {
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+             clusters: [{{name: c, cluster: {{server: \"https://127.0.0.1:1\"}}}}]\n\
+             contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
+             users: [{{name: u, user: {user}}}]\n"
+        )
+    }
+
+    #[test]
+    fn a_kubeconfig_that_runs_a_program_or_reads_a_file_is_refused() {
+        for user in [
+            "{exec: {apiVersion: client.authentication.k8s.io/v1, command: sh}}",
+            "{auth-provider: {name: x, config: {}}}",
+            "{tokenFile: /var/run/secrets/token}",
+            "{client-certificate: /etc/tls.crt, client-key: /etc/tls.key}",
+        ] {
+            let why = read(&with_user(user)).map(drop).unwrap_err();
+            assert!(why.contains("refused") || why.contains("files"), "{user}: {why}");
+        }
+        assert!(read(&with_user("{token: abc}")).is_ok());
+        let file = with_user("{token: abc}")
+            .replace("server:", "certificate-authority: /etc/ca.crt, server:");
+        assert!(read(&file).is_err());
+    }
+
+    #[test]
+    fn garbage_is_told_as_such() {
+        assert!(read(": : :").unwrap_err().contains("cannot be read"));
+    }
+}

@@ -1,0 +1,234 @@
+//! What can be set, and what has to be installed.
+
+use std::time::Duration;
+
+use clap::{Args, Parser};
+use controller_kit::config::{Command, Mistakes, Settings as Common};
+use controller_kit::crd::Needed;
+
+/// Name of the binary.
+pub const NAME: &str = "remediation";
+/// What the chart allows, which is what `check` asks for.
+pub const RULES: &str = include_str!("../../../charts/remediation/files/rules.json");
+/// What `crds` prints.
+pub const CRDS: &str = concat!(
+    include_str!("../../../deploy/crds/metal3remediations.remediation.metal3.io.yaml"),
+    "---\n",
+    include_str!("../../../deploy/crds/metal3remediationtemplates.remediation.metal3.io.yaml"),
+);
+
+/// Versions of Cluster API's contract, best first.
+const CONTRACTS: &[&str] = &["v1beta2", "v1beta1"];
+
+/// Power-cycles the host of an unhealthy machine, and hands the machine to its owner when that does not help
+#[derive(Debug, Parser)]
+#[command(name = NAME, version)]
+pub struct Cli {
+    /// What all controllers share.
+    #[command(flatten)]
+    pub common: Common,
+    /// What is this controller's own.
+    #[command(flatten)]
+    pub own: Settings,
+    /// What to do; without a word it runs.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// This controller's own flags, as text: [`Settings::check`] reads them, so that all mistakes are told at once.
+#[derive(Args, Clone, Debug)]
+// The common ones are a group of the same name already.
+#[group(id = "remediation")]
+#[command(next_help_heading = "Options of remediation")]
+pub struct Settings {
+    /// Serve CAPM3's kind Metal3Remediation as well, so that an existing health check needs no change; only where
+    /// CAPM3's own remediation does not run
+    #[arg(
+        long, env = "FERRITE_UPSTREAM_GROUP", global = true, default_value = "false",
+        num_args = 0..=1, require_equals = true, default_missing_value = "true"
+    )]
+    pub upstream_group: String,
+    /// What is done about the node while its host is off: `taint` it as out of service, `delete` it and give its
+    /// successor its labels and annotations, or `none`
+    #[arg(long, env = "FERRITE_NODE_FENCING", global = true, default_value = "taint")]
+    pub node_fencing: String,
+    /// How long a host may take to be off; then the try has failed
+    #[arg(long, env = "FERRITE_POWER_OFF_TIMEOUT", global = true, default_value = "10m")]
+    pub power_off_timeout: String,
+    /// How long a host may take to be on again; then the try has failed
+    #[arg(long, env = "FERRITE_POWER_ON_TIMEOUT", global = true, default_value = "10m")]
+    pub power_on_timeout: String,
+    /// How long the workload cluster is waited for, and what ran on the node to be gone; then it goes on without
+    #[arg(long, env = "FERRITE_FENCE_TIMEOUT", global = true, default_value = "2m")]
+    pub fence_timeout: String,
+    /// A host that was off already counts as off when it has been so this long after the request: longer than the
+    /// operator takes to look at a host's power
+    #[arg(long, env = "FERRITE_STALE_POWER", global = true, default_value = "150s")]
+    pub stale_power: String,
+    /// Switch a host off for good when all tries have failed
+    #[arg(
+        long, env = "FERRITE_SWITCH_OFF_EXHAUSTED", global = true, default_value = "true",
+        num_args = 0..=1, require_equals = true, default_missing_value = "true"
+    )]
+    pub switch_off_exhausted: String,
+    /// Delete a machine that has no owner when all tries have failed
+    #[arg(
+        long, env = "FERRITE_DELETE_UNOWNED", global = true, default_value = "true",
+        num_args = 0..=1, require_equals = true, default_missing_value = "true"
+    )]
+    pub delete_unowned: String,
+}
+
+/// What is done about the node while its host is off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fencing {
+    /// It is tainted as out of service.
+    Taint,
+    /// It is deleted, and its labels and annotations are given to its successor.
+    Delete,
+    /// Nothing.
+    None,
+}
+
+impl std::str::FromStr for Fencing {
+    type Err = ();
+
+    fn from_str(word: &str) -> Result<Self, ()> {
+        match word {
+            "taint" => Ok(Self::Taint),
+            "delete" => Ok(Self::Delete),
+            "none" => Ok(Self::None),
+            _ => Err(()),
+        }
+    }
+}
+
+/// How to decide.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "so many independent settings")]
+pub struct Policy {
+    /// Whether CAPM3's kind is served as well.
+    pub upstream_group: bool,
+    /// What is done about the node.
+    pub fencing: Fencing,
+    /// How long a host may take to be off.
+    pub power_off: Duration,
+    /// How long a host may take to be on.
+    pub power_on: Duration,
+    /// How long the node's part may take.
+    pub fence: Duration,
+    /// How long a host that was off already must be seen off.
+    pub stale: Duration,
+    /// Whether an exhausted host is switched off for good.
+    pub switch_off: bool,
+    /// Whether a machine without owner is deleted.
+    pub delete_unowned: bool,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            upstream_group: false,
+            fencing: Fencing::Taint,
+            power_off: Duration::from_secs(600),
+            power_on: Duration::from_secs(600),
+            fence: Duration::from_secs(120),
+            stale: Duration::from_secs(150),
+            switch_off: true,
+            delete_unowned: true,
+        }
+    }
+}
+
+impl Settings {
+    /// Reads all values; what is wrong goes to `mistakes`.
+    pub fn check(&self, mistakes: &mut Mistakes) -> Policy {
+        let default = Policy::default();
+        let mut switch =
+            |flag, value, default| mistakes.parse(flag, value, "true or false", default);
+        let upstream_group = switch("--upstream-group", &self.upstream_group, false);
+        let switch_off = switch("--switch-off-exhausted", &self.switch_off_exhausted, true);
+        let delete_unowned = switch("--delete-unowned", &self.delete_unowned, true);
+        let words = "taint, delete or none";
+        let fencing = mistakes.parse("--node-fencing", &self.node_fencing, words, default.fencing);
+        let mut time = |flag, value, default| mistakes.duration(flag, value, default);
+        let power_off = time("--power-off-timeout", &self.power_off_timeout, default.power_off);
+        let power_on = time("--power-on-timeout", &self.power_on_timeout, default.power_on);
+        let fence = time("--fence-timeout", &self.fence_timeout, default.fence);
+        let stale = time("--stale-power", &self.stale_power, default.stale);
+        if stale >= power_off {
+            let expected = format!("less than --power-off-timeout, which is {power_off:?}");
+            mistakes.add("--stale-power", &self.stale_power, expected);
+        }
+        Policy {
+            upstream_group,
+            fencing,
+            power_off,
+            power_on,
+            fence,
+            stale,
+            switch_off,
+            delete_unowned,
+        }
+    }
+}
+
+/// CRDs that must be installed before anything is done. CAPM3's own kind is not among them: it is asked for by a flag.
+pub fn needed() -> Vec<Needed> {
+    let of = |crd, versions| Needed { crd, versions, field: None };
+    vec![
+        of("metal3remediations.remediation.metal3.io", &["v1alpha1"]),
+        of("baremetalhosts.metal3.io", &["v1alpha1"]),
+        of("metal3machines.infrastructure.cluster.x-k8s.io", CONTRACTS),
+        of("clusters.cluster.x-k8s.io", CONTRACTS),
+        of("machines.cluster.x-k8s.io", CONTRACTS),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn the_defaults_of_the_flags_are_those_of_the_policy() {
+        let cli = Cli::parse_from([NAME]);
+        let mut mistakes = Mistakes::default();
+        assert_eq!(cli.own.check(&mut mistakes), Policy::default());
+        assert!(mistakes.lines().is_empty(), "{mistakes:?}");
+    }
+
+    #[test]
+    fn every_wrong_value_is_told_with_its_flag_and_its_variable() {
+        let wrong = [
+            "--upstream-group=maybe",
+            "--node-fencing=shoot",
+            "--power-off-timeout=soon",
+            "--power-on-timeout=0s",
+            "--fence-timeout=-1s",
+            "--stale-power=20m",
+            "--switch-off-exhausted=2",
+            "--delete-unowned=no",
+        ];
+        let cli = Cli::parse_from([NAME].into_iter().chain(wrong));
+        let mut mistakes = Mistakes::default();
+        cli.own.check(&mut mistakes);
+        let told = mistakes.lines().join("\n");
+        for flag in wrong {
+            let flag = flag.split_once('=').unwrap().0;
+            let variable = flag.trim_start_matches('-').replace('-', "_").to_uppercase();
+            assert!(told.contains(&format!("{flag} (FERRITE_{variable})")), "{flag}: {told}");
+        }
+    }
+
+    #[test]
+    fn every_crd_that_is_needed_may_be_watched() {
+        let rules: Value = serde_json::from_str(RULES).unwrap();
+        let watched: BTreeSet<&str> =
+            rules["extendCrd"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        assert_eq!(watched, needed().iter().map(|it| it.crd).collect());
+    }
+}

@@ -1,0 +1,445 @@
+//! Watches, who is concerned by a change, and one pass over one request.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api_types::capi::{Cluster, Machine};
+use api_types::capm3::{Metal3Machine, UpstreamRemediation};
+use api_types::metal3::CachedHost;
+use api_types::names::capi::WATCH_FILTER;
+use api_types::remediation::{Metal3Remediation, Phase};
+use controller_kit::watch::{self, Undecodable, Watched};
+use controller_kit::{Kit, backoff, run};
+use futures_util::{Stream, StreamExt as _, future, stream};
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::jiff::Timestamp;
+use kube::Resource;
+use kube::runtime::controller::{Action, Controller};
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::watcher;
+use kube::ResourceExt as _;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+
+use crate::act::{Pass, release_orphan};
+use crate::clusters::Clusters;
+use crate::config::Policy;
+use crate::decide::{Decision, Reason, decide};
+use crate::error::Error;
+use crate::history::History;
+use crate::interest::{Interest, Kind, Who};
+use crate::metrics::{Metrics, seconds};
+use crate::observe::{Held, Live, Sources};
+use crate::request::{Group, Request};
+use crate::served;
+
+/// A pass is a few requests here and in the workload cluster; one that takes longer hangs.
+const DEADLINE: Duration = Duration::from_secs(90);
+/// How often gauges are set, and requests that are gone are looked for.
+const TICK: Duration = Duration::from_secs(10);
+/// How often a pass is begun anew at once because somebody else wrote first.
+const ANEW: u32 = 4;
+
+/// What every pass shares.
+pub struct Context {
+    kit: Kit,
+    policy: Policy,
+    metrics: Metrics,
+    from: Sources,
+    interest: Interest,
+    ours: Store<Metal3Remediation>,
+    upstream: Option<Store<UpstreamRemediation>>,
+    wake: Wakes,
+}
+
+/// Requests to look at.
+struct Wakes {
+    ours: UnboundedSender<(String, String)>,
+    upstream: UnboundedSender<(String, String)>,
+}
+
+impl Wakes {
+    fn send(&self, all: impl IntoIterator<Item = Who>) {
+        for (ours, namespace, name) in all {
+            let to = if ours { &self.ours } else { &self.upstream };
+            // Nobody listens any more only when the process ends.
+            let _ = to.send((namespace, name));
+        }
+    }
+}
+
+fn woken<K>(
+    receiver: UnboundedReceiver<(String, String)>,
+    version: K::DynamicType,
+) -> impl Stream<Item = ObjectRef<K>> + Send
+where
+    K: Resource + 'static,
+    K::DynamicType: Clone + Send + 'static,
+{
+    stream::unfold((receiver, version), async |(mut receiver, version)| {
+        let (namespace, name) = receiver.recv().await?;
+        let key = ObjectRef::new_with(&name, version.clone()).within(&namespace);
+        Some((key, (receiver, version)))
+    })
+}
+
+/// Works until the process is to end. The kit is the process' own, or one that a test made in its place.
+pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
+    let metrics = Metrics::new(&kit.metrics.registry)
+        .map_err(|error| format!("Cannot set up metrics: {error}"))?;
+    let served = tokio::select! {
+        served = served::wait(&kit, policy.upstream_group) => served,
+        () = kit.shutdown.requested() => return Ok(()),
+    };
+    tracing::info!(?served, "Found what the API server serves");
+    let config = watcher::Config::default();
+    let ours: Watched<Metal3Remediation> = watch::namespaced(&kit, &config);
+    let upstream: Option<Watched<UpstreamRemediation>> =
+        served.upstream.map(|version| watch::namespaced_in(&kit, &config, &version));
+    let hosts: Watched<CachedHost> = watch::namespaced(&kit, &config);
+    let metals: Watched<Metal3Machine> =
+        watch::namespaced_in(&kit, &config, &served.infrastructure);
+    let machines: Watched<Machine> = watch::namespaced_in(&kit, &config, &served.core);
+    let clusters: Watched<Cluster> = watch::namespaced_in(&kit, &config, &served.core);
+    let mut broken = vec![ours.undecodable.clone(), hosts.undecodable.clone()];
+    broken.extend(upstream.as_ref().map(|it| it.undecodable.clone()));
+    let (wake_ours, woken_ours) = mpsc::unbounded_channel();
+    let (wake_upstream, woken_upstream) = mpsc::unbounded_channel();
+    let context = Arc::new(Context {
+        from: Sources {
+            client: kit.client.clone(),
+            served,
+            watch_filter: kit.config.watch_filter.clone(),
+            hosts: hosts.store.clone(),
+            machines: machines.store.clone(),
+            metals: metals.store.clone(),
+            clusters: clusters.store.clone(),
+            workloads: Clusters::new(kit.client.clone()),
+            held: Held::default(),
+        },
+        kit: kit.clone(),
+        policy: policy.clone(),
+        metrics,
+        interest: Interest::default(),
+        ours: ours.store.clone(),
+        upstream: upstream.as_ref().map(|it| it.store.clone()),
+        wake: Wakes { ours: wake_ours, upstream: wake_upstream },
+    });
+
+    let feeds = future::join4(
+        feed(hosts.changes, &context, |context, host: &CachedHost| context.host_changed(host)),
+        feed(metals.changes, &context, |context, it: &Metal3Machine| {
+            context.changed(Kind::Metal, it);
+        }),
+        feed(machines.changes, &context, |context, it: &Machine| {
+            context.changed(Kind::Machine, it);
+        }),
+        feed(clusters.changes, &context, |context, it: &Cluster| context.cluster_changed(it)),
+    );
+    let loop_of_ours =
+        Controller::for_stream(ours.changes, ours.store).reconcile_on(woken(woken_ours, ()));
+    let drive_ours = run::drive(
+        &kit,
+        loop_of_ours,
+        context.clone(),
+        DEADLINE,
+        |it: Arc<Metal3Remediation>, context| pass(Request::of_ours(&it), label(&*it), context),
+        Error::class,
+    );
+    let drive_upstream = async {
+        let (Some(upstream), Some(version)) = (upstream, served.upstream) else {
+            drop(woken_upstream);
+            return kit.shutdown.requested().await;
+        };
+        let requests = Controller::for_stream_with(upstream.changes, upstream.store, version)
+            .reconcile_on(woken(woken_upstream, version));
+        run::drive(
+            &kit,
+            requests,
+            context.clone(),
+            DEADLINE,
+            |it: Arc<UpstreamRemediation>, context| {
+                pass(Request::of_upstream(&it), label(&*it), context)
+            },
+            Error::class,
+        )
+        .await;
+    };
+    tokio::select! {
+        _ = async { tokio::join!(drive_ours, drive_upstream) } => Ok(()),
+        _ = feeds => Err("A watch ended".to_owned()),
+        never = tend(&context, &broken) => match never {},
+        changed = served::changes(&kit, policy.upstream_group, served) => Err(changed),
+    }
+}
+
+fn label(object: &impl kube::ResourceExt) -> Option<String> {
+    object.labels().get(WATCH_FILTER).cloned()
+}
+
+/// Keeps a store fed and has somebody told of each change.
+fn feed<K: Send + 'static>(
+    changes: stream::BoxStream<'static, Result<K, watcher::Error>>,
+    context: &Arc<Context>,
+    tell: fn(&Context, &K),
+) -> impl Future<Output = ()> + use<K> {
+    let context = context.clone();
+    changes.for_each(move |change| {
+        if let Ok(object) = change {
+            tell(&context, &object);
+        }
+        future::ready(())
+    })
+}
+
+impl Context {
+    fn changed(&self, kind: Kind, object: &impl kube::ResourceExt) {
+        let namespace = object.namespace().unwrap_or_default();
+        self.wake.send(self.interest.concerned(kind, &namespace, &object.name_any()));
+    }
+
+    fn host_changed(&self, host: &CachedHost) {
+        let (namespace, name) = (host.namespace().unwrap_or_default(), host.name_any());
+        let now = self.from.hosts.get(&ObjectRef::new(&name).within(&namespace));
+        let now = now.as_ref().map(|it| &***it);
+        self.from.held.update(&namespace, &name, now);
+        self.changed(Kind::Host, host);
+    }
+
+    fn cluster_changed(&self, cluster: &Cluster) {
+        let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
+        let key = ObjectRef::new_with(&name, self.from.served.core).within(&namespace);
+        if self.from.clusters.get(&key).is_none() {
+            self.from.workloads.forget(&namespace, &name);
+        }
+        self.changed(Kind::Cluster, cluster);
+    }
+
+    fn is_known(&self, uid: &str) -> bool {
+        let here = |known: Option<&str>| known == Some(uid);
+        self.ours.state().iter().any(|it| here(it.metadata.uid.as_deref()))
+            || self.upstream.as_ref().is_some_and(|all| {
+                all.state().iter().any(|it| here(it.metadata.uid.as_deref()))
+            })
+    }
+
+    /// Notes what a request looks at.
+    fn note(&self, live: &Live) {
+        let request = &live.seen.request;
+        let mut what = vec![(Kind::Machine, request.machine().to_owned())];
+        let cluster = live.seen.machine.as_ref().map(|it| it.cluster.clone());
+        what.extend(cluster.or(request.cluster.clone()).map(|it| (Kind::Cluster, it)));
+        let metal = live.machine.as_ref().and_then(crate::seen::Machine::metal);
+        what.extend(metal.map(|it| (Kind::Metal, it.to_owned())));
+        let host = live.seen.metal.as_ref().and_then(|it| it.host.clone());
+        what.extend(host.map(|it| (Kind::Host, it)));
+        what.extend(live.stray.as_ref().map(|it| (Kind::Host, it.name_any())));
+        self.interest.set(&who(request), what);
+    }
+
+    async fn publish(&self, live: &Live, decision: &Decision) {
+        let request = &live.seen.request;
+        let mut about = Vec::new();
+        about.extend(live.machine.as_ref().map(|it| it.object_ref(&self.from.served.core)));
+        about.extend(live.host.as_ref().map(|it| it.object_ref(&())));
+        about.push(ObjectReference {
+            api_version: Some(request.group.api_version()),
+            kind: Some("Metal3Remediation".to_owned()),
+            namespace: Some(request.namespace.clone()),
+            name: Some(request.name.clone()),
+            uid: Some(request.uid.clone()),
+            ..ObjectReference::default()
+        });
+        for note in &decision.notes {
+            let reason = note.reason.as_str();
+            // What tells two events of one reason apart is the try.
+            let action = format!("Remediate{}", request.standing.retries);
+            for object in &about {
+                let events = &self.kit.events;
+                if note.warning {
+                    events.warning(object, reason, &action, &note.text).await;
+                } else {
+                    events.normal(object, reason, &action, &note.text).await;
+                }
+            }
+        }
+    }
+}
+
+fn who(request: &Request) -> Who {
+    (request.group == Group::Ours, request.namespace.clone(), request.name.clone())
+}
+
+/// One pass over a request. Somebody who writes at the same time is no reason to let a machine wait.
+async fn pass(
+    request: Request,
+    label: Option<String>,
+    context: Arc<Context>,
+) -> Result<Action, Error> {
+    if !context.from.is_ours(label.as_deref()) {
+        return Ok(Action::await_change());
+    }
+    let mut known = context.from.from_caches(request);
+    context.note(&known);
+    let mut now = Timestamp::now();
+    let mut decision = decide(&known.seen, &context.policy, now);
+    if decision.needs_node {
+        let load = decision.reason == Reason::Fencing;
+        context.from.look_at_node(&mut known, load).await;
+        now = Timestamp::now();
+        decision = decide(&known.seen, &context.policy, now);
+    }
+    if decision.acts.is_empty() {
+        return Ok(end(&context, &decision));
+    }
+    let beginning = decision.is_beginning();
+    let mut live = if beginning { Some(known) } else { context.from.live(&known).await? };
+    for round in 0..ANEW {
+        let Some(seen) = live.take() else { return Ok(Action::await_change()) };
+        let (request, result) = work(&context, seen).await;
+        match result {
+            Err(Error::Superseded) if round + 1 < ANEW => {
+                context.metrics.superseded();
+                let pause = Duration::from_millis(10 << round);
+                tokio::time::sleep(pause.mul_f64(0.5 + backoff::random_unit())).await;
+                let known = context.from.from_caches(request);
+                live = context.from.live(&known).await?;
+            }
+            done => return done,
+        }
+    }
+    Err(Error::Superseded)
+}
+
+/// Decides on what was read, and does it.
+async fn work(context: &Context, mut live: Live) -> (Request, Result<Action, Error>) {
+    let request = live.seen.request.clone();
+    context.note(&live);
+    let mut now = Timestamp::now();
+    let mut decision = decide(&live.seen, &context.policy, now);
+    if decision.needs_node {
+        let load = decision.reason == Reason::Fencing;
+        context.from.look_at_node(&mut live, load).await;
+        now = Timestamp::now();
+        decision = decide(&live.seen, &context.policy, now);
+    }
+    tracing::debug!(
+        object.namespace = request.namespace,
+        object.name = request.name,
+        reason = decision.reason.as_str(),
+        acts = ?decision.acts,
+        "Decided"
+    );
+    let cluster = live.seen.machine.as_ref().map(|it| it.cluster.clone()).unwrap_or_default();
+    let client = context.kit.client.clone();
+    let mut pass = Pass::new(client, context.from.served, live);
+    for act in &decision.acts {
+        if !context.kit.may_act() {
+            return (request, Ok(Action::await_change()));
+        }
+        if let Err(error) = pass.act(act).await {
+            if let Error::Workload { what, why } = &error {
+                // From now on it counts as a cluster that cannot be asked, which has a deadline.
+                let why = format!("the workload cluster {cluster} did not let us {what}: {why}");
+                context.from.workloads.failed(&request.namespace, &cluster, &why);
+            }
+            return (request, Err(error));
+        }
+    }
+    context.metrics.done(&pass.live().seen, &decision, now);
+    for note in &decision.notes {
+        tracing::info!(
+            object.namespace = request.namespace,
+            object.name = request.name,
+            reason = note.reason.as_str(),
+            "{}",
+            note.text
+        );
+    }
+    context.publish(pass.live(), &decision).await;
+    (request, Ok(end(context, &decision)))
+}
+
+fn end(context: &Context, decision: &Decision) -> Action {
+    context.metrics.decided(decision.reason);
+    // A little more, so that what began together does not come back together; and never before the second is over
+    // that times are stored in.
+    decision.again.map_or_else(Action::await_change, |wait| {
+        Action::requeue(wait.mul_f64(1.0 + backoff::random_unit() / 10.0))
+    })
+}
+
+/// Sets gauges, tells the owners of objects that cannot be decoded, and releases hosts whose request was taken away by
+/// force.
+async fn tend(context: &Context, broken: &[Undecodable]) -> std::convert::Infallible {
+    let mut told: HashMap<String, Option<String>> = HashMap::new();
+    loop {
+        show(context);
+        if context.kit.may_act() {
+            for it in broken.iter().flat_map(Undecodable::all) {
+                let uid = it.object.uid.clone().unwrap_or_default();
+                let version = it.object.resource_version.clone();
+                if told.insert(uid, version.clone()) != Some(version) {
+                    let reason = Reason::Undecodable.as_str();
+                    let note = format!("It is left out until this is corrected: {}", it.problem);
+                    context.kit.events.warning(&it.object, reason, "Decode", &note).await;
+                }
+            }
+            for (uid, namespace, name) in context.from.held.places() {
+                if !context.is_known(&uid)
+                    && let Err(error) = release(context, &uid, &namespace, &name).await
+                {
+                    tracing::warn!(object.namespace = namespace, object.name = name, %error, "Could not release a host");
+                }
+            }
+        }
+        tokio::time::sleep(TICK).await;
+    }
+}
+
+/// Releases a host that is held by a request of ours which is gone. Whose key it is, the record on the host says: a key
+/// without one is not ours.
+async fn release(context: &Context, uid: &str, namespace: &str, name: &str) -> Result<(), Error> {
+    let Some(host) = context.from.host(namespace, Some(name)).await? else { return Ok(()) };
+    let history = History::of(&host);
+    let Some(entry) = history.open(uid) else { return Ok(()) };
+    // The stores may be behind.
+    let mut groups = vec![Group::Ours];
+    groups.extend(context.from.served.upstream.map(Group::Upstream));
+    for group in groups {
+        let there = context.from.request_named(group, namespace, &entry.machine).await?;
+        if there.is_some_and(|it| it.uid == uid) {
+            return Ok(());
+        }
+    }
+    let now = Timestamp::now();
+    let ended = history.ended(uid, Reason::Withdrawn, Timestamp::from_second(now.as_second()).unwrap_or(now));
+    release_orphan(&context.kit.client, &host, uid, &ended).await?;
+    context.metrics.orphans.inc();
+    let text = "The request that held the host off is gone: it may be switched on";
+    let object = host.object_ref(&());
+    context.kit.events.warning(&object, Reason::Withdrawn.as_str(), "Release", text).await;
+    Ok(())
+}
+
+fn show(context: &Context) {
+    let mut phases = [0; 5];
+    let mut oldest = 0.0_f64;
+    let now = Timestamp::now();
+    let mut count = |phase: Option<Phase>, last: Option<Timestamp>, succeeded: bool| {
+        let phase = phase.as_ref().map(Phase::as_str);
+        phases[Metrics::phase_index(phase)] += 1;
+        if matches!(phase, Some("running" | "waiting")) && !succeeded {
+            oldest = oldest.max(last.map_or(0.0, |last| seconds(last, now)));
+        }
+    };
+    for it in context.ours.state() {
+        let standing = Request::of_ours(&it).standing;
+        count(standing.phase.clone(), standing.last, standing.has_succeeded());
+    }
+    for it in context.upstream.iter().flat_map(Store::state) {
+        let standing = Request::of_upstream(&it).standing;
+        count(standing.phase.clone(), standing.last, standing.has_succeeded());
+    }
+    context.metrics.shown(&phases, oldest, context.from.workloads.counts());
+}

@@ -1,0 +1,259 @@
+//! The rules, in the order in which they apply; the first that has something to say decides. Pure: no client, no clock.
+//!
+//! What a try has done so far stands where it was done: our key and the open entry of the history are on the host, in
+//! one write; the number of the try and the moment at which the host was back are on the request. So a pass that was cut
+//! off anywhere is gone on with by the next one. `attempt` has the steps of a try, `ending` how a request ends.
+
+mod attempt;
+mod ending;
+
+use std::time::Duration;
+
+use api_types::remediation::{Phase, Step};
+use k8s_openapi::jiff::Timestamp;
+
+use crate::config::Policy;
+pub use crate::decision::{Act, Decision, HostWrite, Note};
+use crate::history::{Entry, History};
+pub use crate::reason::Reason;
+use crate::request::{Refusal, Request, Said, Standing, Strategy};
+use crate::seen::{ClusterSeen, Host, Machine, Observed, Unmanaged};
+
+/// Decides about a request.
+pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
+    let case = Case::of(seen, policy, now);
+    let rules: [fn(&Case<'_>) -> Option<Decision>; 14] = [
+        // May anything be done at all?
+        paused,
+        // How does it end?
+        ending::withdrawn,
+        ending::over,
+        ending::handing_over,
+        ending::machine_gone,
+        ending::succeeded,
+        refused,
+        // A try.
+        attempt::unprotected,
+        attempt::recover,
+        attempt::ask,
+        attempt::switch_off,
+        attempt::fence,
+        attempt::release,
+        attempt::switch_on,
+    ];
+    rules.iter().find_map(|rule| rule(&case)).unwrap_or_else(|| Decision::rest(Reason::AtRest))
+}
+
+/// A request under consideration.
+pub(crate) struct Case<'a> {
+    pub(crate) seen: &'a Observed,
+    pub(crate) request: &'a Request,
+    pub(crate) standing: &'a Standing,
+    pub(crate) policy: &'a Policy,
+    /// Whole seconds, like everything that is stored.
+    pub(crate) now: Timestamp,
+}
+
+impl<'a> Case<'a> {
+    fn of(seen: &'a Observed, policy: &'a Policy, now: Timestamp) -> Self {
+        let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+        Self { seen, request: &seen.request, standing: &seen.request.standing, policy, now }
+    }
+
+    pub(crate) fn machine(&self) -> Option<&'a Machine> {
+        self.seen.machine.as_ref()
+    }
+
+    pub(crate) fn host(&self) -> Option<&'a Host> {
+        self.seen.host.as_ref()
+    }
+
+    /// The host, if the machine has it.
+    pub(crate) fn own_host(&self) -> Option<&'a Host> {
+        self.host().filter(|host| host.ours)
+    }
+
+    /// The try that is under way on the host.
+    pub(crate) fn entry(&self) -> Option<&'a Entry> {
+        let open = self.host()?.history.open(&self.request.uid)?;
+        (open.number == self.standing.retries).then_some(open)
+    }
+
+    pub(crate) fn step(&self) -> Option<&'a Step> {
+        self.standing.step.as_ref()
+    }
+
+    pub(crate) fn strategy(&self) -> Strategy {
+        let none = Strategy { retries: 0, timeout: Duration::ZERO };
+        *self.request.strategy.as_ref().unwrap_or(&none)
+    }
+
+    /// Time since a moment; none if that is in the future.
+    pub(crate) fn age(&self, since: Timestamp) -> Duration {
+        Duration::try_from(self.now.duration_since(since)).unwrap_or(Duration::ZERO)
+    }
+
+    /// What is left of a time that began then; nothing when it is over.
+    pub(crate) fn left(&self, since: Timestamp, time: Duration) -> Option<Duration> {
+        let left = time.saturating_sub(self.age(since));
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// Which try of how many, for people.
+    pub(crate) fn which(&self) -> String {
+        format!("Try {} of {}", self.standing.retries + 1, self.strategy().retries + 1)
+    }
+
+    /// How far it is, unless that stands there already.
+    pub(crate) fn say(&self, wanted: Standing) -> Option<Act> {
+        (*self.standing != wanted).then_some(Act::Say(wanted))
+    }
+
+    /// A standing on the way.
+    pub(crate) fn on_the_way(
+        &self,
+        phase: Phase,
+        step: Step,
+        since: Timestamp,
+        reason: Reason,
+        text: &str,
+    ) -> Standing {
+        Standing {
+            phase: Some(phase),
+            step: Some(step),
+            since: Some(since),
+            said: Some(Said {
+                succeeded: None,
+                reason,
+                message: format!("{}: {text}", self.which()),
+            }),
+            ..self.standing.clone()
+        }
+    }
+
+    /// The history of a host with this request's open try ended.
+    pub(crate) fn ended(&self, host: &Host, result: Reason) -> History {
+        host.history.ended(&self.request.uid, result, self.now)
+    }
+}
+
+// May anything be done at all?
+
+/// Nothing is written, not even that it is so.
+fn paused(case: &Case<'_>) -> Option<Decision> {
+    let seen = case.seen;
+    let machine = seen.machine.as_ref().is_some_and(|it| it.paused);
+    let metal = seen.metal.as_ref().is_some_and(|it| it.paused);
+    let hosts = [&seen.host, &seen.stray];
+    let host = hosts.into_iter().flatten().any(|it| it.paused && (it.ours || it.held));
+    let cluster = seen.cluster == ClusterSeen::Here { paused: true };
+    (case.request.paused || machine || metal || host || cluster)
+        .then(|| Decision::rest(Reason::Paused))
+}
+
+/// What somebody has to correct. What was begun is undone first.
+fn refused(case: &Case<'_>) -> Option<Decision> {
+    let refusal = unfit(case)?;
+    if case.request.finalizer || ending::is_left(case) {
+        return Some(ending::undo(case, refusal.reason));
+    }
+    Some(refuse(case, refusal))
+}
+
+/// Says why nothing is done.
+pub(crate) fn refuse(case: &Case<'_>, refusal: Refusal) -> Decision {
+    let Refusal { reason, message } = refusal;
+    let said = Said { succeeded: Some(false), reason, message: message.clone() };
+    let news = case.standing.said.as_ref().is_none_or(|it| it.reason != reason);
+    let wanted = Standing {
+        phase: None,
+        step: None,
+        since: None,
+        said: Some(said),
+        ..case.standing.clone()
+    };
+    let mut decision = Decision::rest(reason);
+    // Where the health check has said that the remediation is waited for, it is said there for what.
+    if let Some(machine) = case.machine()
+        && machine.deleting.is_none()
+        && machine.external.as_ref().is_some_and(|it| it != reason.as_str())
+    {
+        decision = decision.act(Act::Complain(reason, message.clone()));
+    }
+    decision.acts.extend(case.say(wanted));
+    if news && !decision.acts.is_empty() {
+        decision = decision.note(true, reason, message);
+    }
+    decision
+}
+
+/// Why this request cannot be carried out as things are.
+fn unfit(case: &Case<'_>) -> Option<Refusal> {
+    let refusal = |reason, text: String| Some(Refusal::new(reason, text));
+    if let Err(wrong) = &case.request.strategy {
+        return Some(wrong.clone());
+    }
+    let machine = case.machine()?;
+    let name = &case.request.name;
+    if machine.name != *name {
+        let text = format!(
+            "the request is called {name:?} and its owner is the Machine {:?}: give it the Machine's name",
+            machine.name
+        );
+        return refusal(Reason::MachineMismatch, text);
+    }
+    if let Some(cluster) = case.request.cluster.as_ref().filter(|it| **it != machine.cluster) {
+        let text = format!(
+            "the request's label names the cluster {cluster:?} and the Machine is of {:?}: correct the label",
+            machine.cluster
+        );
+        return refusal(Reason::MachineMismatch, text);
+    }
+    if machine.skipped {
+        let text = "the Machine has the annotation cluster.x-k8s.io/skip-remediation: remove it";
+        return refusal(Reason::Skipped, text.to_owned());
+    }
+    let Some(metal) = &case.seen.metal else {
+        let text = "the Machine has no Metal3Machine: only those can be power-cycled";
+        return refusal(Reason::HostUnknown, text.to_owned());
+    };
+    let Some(named) = &metal.host else {
+        let text = "the Metal3Machine names no host yet";
+        return refusal(Reason::HostUnknown, text.to_owned());
+    };
+    let Some(host) = case.host() else {
+        return refusal(Reason::HostMissing, format!("the BareMetalHost {named} is not there"));
+    };
+    if !host.ours {
+        let text = format!("the BareMetalHost {named} does not name the Metal3Machine as consumer");
+        return refusal(Reason::HostNotClaimed, text);
+    }
+    if let Some(why) = host.unmanaged {
+        let text = match why {
+            Unmanaged::NoCredentials => "has no management controller: set its spec.bmc",
+            Unmanaged::Detached => "is detached: remove baremetalhost.metal3.io/detached",
+            Unmanaged::Deleting => "is being deleted",
+        };
+        return refusal(Reason::HostUnmanaged, format!("the BareMetalHost {named} {text}"));
+    }
+    if !host.provisioned {
+        let text = format!("the BareMetalHost {named} is not provisioned");
+        return refusal(Reason::HostNotProvisioned, text);
+    }
+    if !host.online {
+        let text = format!("the BareMetalHost {named} is to be off: set its spec.online to true");
+        return refusal(Reason::HostOffline, text);
+    }
+    if host.power_off_disabled {
+        let text = format!(
+            "the BareMetalHost {named} must not be switched off: set its spec.disablePowerOff to false"
+        );
+        return refusal(Reason::PowerOffDisabled, text);
+    }
+    None
+}
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;

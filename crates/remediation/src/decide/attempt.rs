@@ -1,0 +1,327 @@
+//! One try: off, the node, on, and the node again.
+
+use std::time::Duration;
+
+use api_types::remediation::{Phase, Step};
+
+use super::ending::{give_back, hand_over};
+use super::{Act, Case, Decision, HostWrite, Reason};
+use crate::config::Fencing;
+use crate::history::Entry;
+use crate::request::Standing;
+use crate::seen::{Host, NodeSeen, Taint};
+
+/// How often the workload cluster is asked, at first and at last.
+const POLL: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(15));
+
+/// Somebody took the finalizer away by force: without it nobody would undo what follows.
+pub(super) fn unprotected(case: &Case<'_>) -> Option<Decision> {
+    let under_way = case.entry().is_some() && !case.request.finalizer;
+    under_way.then(|| {
+        Decision::rest(Reason::PowerOff).act(Act::AddFinalizer).again(Duration::ZERO)
+    })
+}
+
+/// The host was back once: the node is awaited, whatever became of the record on the host.
+pub(super) fn recover(case: &Case<'_>) -> Option<Decision> {
+    let host = case.own_host()?;
+    let since = case.standing.since.filter(|_| case.step() == Some(&Step::Recover))?;
+    if host.held {
+        return None;
+    }
+    let left = case.left(since, case.strategy().timeout);
+    let machine = case.machine()?;
+    let known = case.entry().and_then(|it| it.kubelet.as_deref());
+    let is_back = match &case.seen.node {
+        NodeSeen::NotAsked if machine.node.is_some() => {
+            return Some(Decision::look_at_node(Reason::Recovering));
+        }
+        NodeSeen::Here(node) => {
+            // Off, no kubelet says anything: what it said before is no news.
+            node.foreign.is_none() && node.ready && known != Some(node.kubelet.as_str())
+        }
+        // The health check sees what we cannot.
+        NodeSeen::NoAccess(_) => machine.healthy == Some(true),
+        NodeSeen::NotAsked | NodeSeen::NoName | NodeSeen::Gone => false,
+    };
+    if is_back {
+        return Some(recovered(case, host));
+    }
+    let Some(left) = left else { return Some(fail(case, host, Reason::NotRecovered)) };
+    let poll = (case.age(since) / 8).clamp(POLL.0, POLL.1);
+    Some(Decision::rest(Reason::Recovering).again(left.min(poll)))
+}
+
+/// The node is ready: what was changed is undone first, and then it is said.
+fn recovered(case: &Case<'_>, host: &Host) -> Decision {
+    let mut decision = Decision::rest(Reason::Recovered);
+    decision.acts.extend(give_back(case));
+    if host.history.open(&case.request.uid).is_some() {
+        let history = Some(case.ended(host, Reason::Recovered));
+        decision = decision.act(Act::Host(HostWrite { history, ..HostWrite::default() }));
+    }
+    if case.machine().is_some_and(|it| it.external.is_some()) {
+        decision = decision.act(Act::Settled);
+    }
+    let text = "the node is ready again";
+    let mut wanted = case.on_the_way(
+        Phase::Waiting,
+        Step::Done,
+        case.standing.since.unwrap_or(case.now),
+        Reason::Recovered,
+        text,
+    );
+    if let Some(said) = &mut wanted.said {
+        said.succeeded = Some(true);
+    }
+    decision.acts.extend(case.say(wanted));
+    if case.request.finalizer {
+        decision = decision.act(Act::RemoveFinalizer);
+    }
+    decision.note(false, Reason::Recovered, format!("{}: {text}", case.which()))
+}
+
+/// A try that did not help: the next one, or the end.
+pub(super) fn fail(case: &Case<'_>, host: &Host, reason: Reason) -> Decision {
+    let retries = case.standing.retries;
+    if retries >= case.strategy().retries {
+        return hand_over(case, host, reason);
+    }
+    let next = Standing { retries: retries + 1, ..case.standing.clone() };
+    let (limit, number) = (case.strategy().retries + 1, retries + 2);
+    let text = format!("Try {number} of {limit}: the host is asked to be switched off again");
+    let standing = Standing {
+        last: Some(case.now),
+        said: Some(crate::request::Said {
+            succeeded: None,
+            reason: Reason::PowerOff,
+            message: text.clone(),
+        }),
+        phase: Some(Phase::Running),
+        step: Some(Step::PowerOff),
+        since: Some(case.now),
+        ..next
+    };
+    let mut decision = Decision::rest(reason);
+    if !case.request.finalizer {
+        decision = decision.act(Act::AddFinalizer);
+    }
+    // The count first: a crash must not give a try for nothing.
+    decision
+        .act(Act::Say(standing))
+        .act(Act::Host(hold(case, host, retries + 1, reason)))
+        .note(true, reason, format!("{}: {}", case.which(), failure(reason)))
+        .note(false, Reason::PowerOff, text)
+        .again(case.policy.power_off)
+}
+
+pub(super) fn failure(reason: Reason) -> &'static str {
+    match reason {
+        Reason::PowerOffTimedOut => "the host was not off in time",
+        Reason::PowerOnTimedOut => "the host was not on in time",
+        Reason::StillUnhealthy => "the node was ready, and the machine is still called unhealthy",
+        _ => "the node was not ready in time",
+    }
+}
+
+/// Our key with the record of a new try, in one write. An older try of ours has ended for this reason.
+fn hold(case: &Case<'_>, host: &Host, number: u32, older: Reason) -> HostWrite {
+    let request = case.request;
+    let mut entry = Entry::begin(&request.uid, request.machine(), number, case.now);
+    entry.node = case.machine().and_then(|it| it.node.clone());
+    entry.was_on = host.powered_on;
+    let history = Some(case.ended(host, older).with(entry));
+    HostWrite { key: Some(true), history, ..HostWrite::default() }
+}
+
+/// No try is under way: one begins. The finalizer comes first, so that what follows is undone whatever happens.
+pub(super) fn ask(case: &Case<'_>) -> Option<Decision> {
+    let host = case.own_host()?;
+    if case.entry().is_some() {
+        return None;
+    }
+    let mut decision = Decision::rest(Reason::PowerOff);
+    if !case.request.finalizer {
+        decision = decision.act(Act::AddFinalizer);
+    }
+    let number = case.standing.retries;
+    decision = decision.act(Act::Host(hold(case, host, number, Reason::NotRecovered)));
+    decision.acts.extend(case.say(asked(case, case.now)));
+    let text = format!("{}: the host is asked to be switched off", case.which());
+    Some(decision.note(false, Reason::PowerOff, text).again(case.policy.power_off))
+}
+
+fn asked(case: &Case<'_>, since: k8s_openapi::jiff::Timestamp) -> Standing {
+    let text = "the host is asked to be switched off";
+    let standing = case.on_the_way(Phase::Running, Step::PowerOff, since, Reason::PowerOff, text);
+    Standing { last: Some(since), ..standing }
+}
+
+/// Asked, and not off yet, as far as that is known.
+pub(super) fn switch_off(case: &Case<'_>) -> Option<Decision> {
+    let (host, entry) = (case.own_host()?, case.entry()?);
+    if entry.released.is_some() || is_fenced(case, host, entry) {
+        return None;
+    }
+    let Some(left) = case.left(entry.asked, case.policy.power_off) else {
+        return Some(fail(case, host, Reason::PowerOffTimedOut));
+    };
+    let mut decision = Decision::rest(Reason::PowerOff).again(left);
+    if !host.held {
+        // Somebody took our key away. It was not for them to decide.
+        let key = HostWrite { key: Some(true), ..HostWrite::default() };
+        decision = decision.act(Act::Host(key));
+    }
+    if !host.powered_on
+        && let Some(left) = case.left(entry.asked, case.policy.stale)
+    {
+        decision = decision.again(left);
+    }
+    // A retry has said so before it asked.
+    let is_said = case.step() == Some(&Step::PowerOff) && case.standing.last.is_some();
+    if !is_said {
+        decision.acts.extend(case.say(asked(case, entry.asked)));
+    }
+    Some(decision)
+}
+
+fn is_fenced(case: &Case<'_>, host: &Host, entry: &Entry) -> bool {
+    host.is_fenced(entry.was_on, case.age(entry.asked), case.policy.stale)
+}
+
+/// Off: what ran on the node is moved away before anything runs there again, as far as that can be done in time.
+pub(super) fn fence(case: &Case<'_>) -> Option<Decision> {
+    let (host, entry) = (case.own_host()?, case.entry()?);
+    if entry.released.is_some() || !is_fenced(case, host, entry) {
+        return None;
+    }
+    let fencing = case.policy.fencing;
+    if fencing == Fencing::None || case.machine()?.node.is_none() {
+        return None;
+    }
+    let rest = Decision::rest(Reason::Fencing);
+    let act = match &case.seen.node {
+        NodeSeen::NotAsked => return Some(Decision::look_at_node(Reason::Fencing)),
+        NodeSeen::NoName | NodeSeen::Gone => return None,
+        NodeSeen::NoAccess(_) => None,
+        NodeSeen::Here(node) if node.foreign.is_some() => return None,
+        NodeSeen::Here(node) => match fencing {
+            Fencing::Delete if case.request.backup.is_none() => {
+                Some(Act::BackUp(node.backup.clone()))
+            }
+            Fencing::Delete => Some(Act::DeleteNode),
+            Fencing::Taint | Fencing::None => match node.taint {
+                Taint::None => Some(Act::Taint),
+                Taint::Ours | Taint::Foreign if node.busy == 0 => return None,
+                Taint::Ours | Taint::Foreign => None,
+            },
+        },
+    };
+    let since = case.standing.since.filter(|_| case.step() == Some(&Step::Fence));
+    let left = match since {
+        Some(since) => case.left(since, case.policy.fence)?,
+        None => case.policy.fence,
+    };
+    // An idle node that was just tainted needs no second look.
+    let idle = matches!(&case.seen.node, NodeSeen::Here(node) if node.busy == 0);
+    if idle && act == Some(Act::Taint) {
+        let mut decision = rest.act(Act::Taint);
+        let released = let_go(case, host);
+        decision.acts.extend(released.acts);
+        decision.notes = released.notes;
+        return Some(decision.again(case.policy.power_on));
+    }
+    let wait = if act.is_some() { Duration::ZERO } else { left.min(POLL.0) };
+    let mut decision = rest.again(wait);
+    if since.is_none() {
+        let text = "the host is off; what ran on the node is moved away";
+        let wanted =
+            case.on_the_way(Phase::Running, Step::Fence, case.now, Reason::Fencing, text);
+        decision.acts.extend(case.say(wanted));
+    }
+    decision.acts.extend(act);
+    Some(decision)
+}
+
+/// Off, and the node's part is done or has taken its time: the host may be switched on.
+pub(super) fn release(case: &Case<'_>) -> Option<Decision> {
+    let (host, entry) = (case.own_host()?, case.entry()?);
+    if entry.released.is_some() || !is_fenced(case, host, entry) {
+        return None;
+    }
+    Some(let_go(case, host).again(case.policy.power_on))
+}
+
+fn let_go(case: &Case<'_>, host: &Host) -> Decision {
+    let (fenced, kubelet) = node_part(case);
+    let now = case.now;
+    let history = host.history.changed(&case.request.uid, |entry| {
+        entry.off = Some(now);
+        entry.fenced = Some(fenced.clone());
+        entry.kubelet = kubelet;
+        entry.released = Some(now);
+    });
+    let write = HostWrite { key: Some(false), history: Some(history), ..HostWrite::default() };
+    let text = format!("the host was off ({fenced}) and may be switched on");
+    let wanted = case.on_the_way(Phase::Running, Step::PowerOn, now, Reason::PowerOn, &text);
+    let mut decision = Decision::rest(Reason::PowerOn).act(Act::Host(write));
+    decision.acts.extend(case.say(wanted));
+    decision.note(false, Reason::PowerOn, format!("{}: {text}", case.which()))
+}
+
+/// What was done about the node, in words, and what its kubelet said last.
+fn node_part(case: &Case<'_>) -> (String, Option<String>) {
+    let text = match (&case.seen.node, case.policy.fencing) {
+        (_, Fencing::None) => "the node was left alone".to_owned(),
+        (NodeSeen::NotAsked | NodeSeen::NoName, _) => "there is no node".to_owned(),
+        (NodeSeen::NoAccess(why), _) => {
+            let why = controller_kit::events::shorten(why, 200);
+            format!("the node was left alone: {why}")
+        }
+        (NodeSeen::Gone, _) => "the node is deleted".to_owned(),
+        (NodeSeen::Here(node), _) if node.foreign.is_some() => {
+            "the node was left alone: it is another machine's".to_owned()
+        }
+        (NodeSeen::Here(_), Fencing::Delete) => "the node is still there".to_owned(),
+        (NodeSeen::Here(node), Fencing::Taint) if node.busy > 0 => {
+            format!("the node is out of service, {} things still on it", node.busy)
+        }
+        (NodeSeen::Here(_), Fencing::Taint) => "the node is out of service".to_owned(),
+    };
+    let kubelet = match &case.seen.node {
+        NodeSeen::Here(node) => Some(node.kubelet.clone()),
+        _ => None,
+    };
+    (text, kubelet)
+}
+
+/// The host may come back, and is awaited.
+pub(super) fn switch_on(case: &Case<'_>) -> Option<Decision> {
+    let (host, entry) = (case.own_host()?, case.entry()?);
+    let released = entry.released?;
+    if host.held {
+        // Set by a process that did not know yet: the record counts.
+        let key = HostWrite { key: Some(false), ..HostWrite::default() };
+        return Some(Decision::rest(Reason::PowerOn).act(Act::Host(key)));
+    }
+    if host.powered_on {
+        let text = "the host is on; the node is awaited";
+        let wanted =
+            case.on_the_way(Phase::Waiting, Step::Recover, case.now, Reason::Recovering, text);
+        let mut decision = Decision::rest(Reason::Recovering).again(Duration::ZERO);
+        decision.acts.extend(case.say(wanted));
+        return Some(decision);
+    }
+    let Some(left) = case.left(released, case.policy.power_on) else {
+        return Some(fail(case, host, Reason::PowerOnTimedOut));
+    };
+    let mut decision = Decision::rest(Reason::PowerOn).again(left);
+    if case.step() != Some(&Step::PowerOn) {
+        let fenced = entry.fenced.as_deref().unwrap_or("the node was left alone");
+        let text = format!("the host was off ({fenced}) and may be switched on");
+        let since = released;
+        let wanted = case.on_the_way(Phase::Running, Step::PowerOn, since, Reason::PowerOn, &text);
+        decision.acts.extend(case.say(wanted));
+    }
+    Some(decision)
+}

@@ -1,0 +1,267 @@
+//! How a request ends: with success, with a machine that is handed to its owner, or because somebody ended it.
+
+use std::time::Duration;
+
+use api_types::remediation::{Phase, Step};
+use k8s_openapi::jiff::Timestamp;
+
+use super::attempt::{fail, failure};
+use super::{Act, Case, Decision, HostWrite, Reason, refuse};
+use crate::request::{Refusal, Said, Standing};
+use crate::seen::{ClusterSeen, Host, NodeSeen, Taint};
+
+/// The health check takes a moment to see that a node is ready.
+const GRACE: Duration = Duration::from_secs(60);
+/// How often it is looked whether a node can be given back what it had.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// The request is being deleted: a host that is off is switched on first, then the rest is undone.
+pub(super) fn withdrawn(case: &Case<'_>) -> Option<Decision> {
+    case.request.deleting?;
+    if !case.request.finalizer {
+        return Some(Decision::rest(Reason::AtRest));
+    }
+    Some(undo(case, Reason::Withdrawn))
+}
+
+/// Handed over, or given up: nothing of ours stays.
+pub(super) fn over(case: &Case<'_>) -> Option<Decision> {
+    if !case.standing.is_over() {
+        return None;
+    }
+    if case.request.finalizer {
+        return Some(undo(case, Reason::Exhausted));
+    }
+    Some(Decision::rest(Reason::AtRest))
+}
+
+/// The host says that all tries were used up: what comes after that may have been cut off.
+pub(super) fn handing_over(case: &Case<'_>) -> Option<Decision> {
+    let host = case.own_host()?;
+    case.machine()?;
+    let exhausted = host.history.is_exhausted(&case.request.uid);
+    exhausted.then(|| hand_over(case, host, Reason::Exhausted))
+}
+
+/// The Machine, or all of its Cluster, is going or gone.
+pub(super) fn machine_gone(case: &Case<'_>) -> Option<Decision> {
+    let missing = match (case.machine(), case.seen.cluster) {
+        (None, _) => Some(Refusal::new(
+            Reason::MachineMissing,
+            format!("there is no Machine {:?} in this namespace", case.request.machine()),
+        )),
+        (Some(_), ClusterSeen::Missing) => Some(Refusal::new(
+            Reason::ClusterMissing,
+            "the Machine's Cluster is not there".to_owned(),
+        )),
+        (Some(machine), ClusterSeen::Here { .. }) if machine.deleting.is_some() => None,
+        _ => return None,
+    };
+    if case.request.finalizer || is_left(case) {
+        let reason = missing.map_or(Reason::MachineGone, |it| it.reason);
+        return Some(undo(case, reason));
+    }
+    Some(missing.map_or_else(|| Decision::rest(Reason::MachineGone), |it| refuse(case, it)))
+}
+
+/// The node was back. The health check withdraws the request when it agrees; where it does not, there is another try.
+pub(super) fn succeeded(case: &Case<'_>) -> Option<Decision> {
+    if !case.standing.has_succeeded() {
+        return None;
+    }
+    if case.request.finalizer || is_left(case) {
+        return Some(undo(case, Reason::Recovered));
+    }
+    let rest = Decision::rest(Reason::Recovered);
+    let machine = case.machine()?;
+    let host = case.own_host()?;
+    let fit = super::unfit(case).is_none();
+    if machine.healthy != Some(false) || !fit {
+        return Some(rest);
+    }
+    let since = case.standing.since.unwrap_or(case.now);
+    let patience = case.strategy().timeout.max(GRACE);
+    match case.left(since, patience) {
+        Some(left) => Some(rest.again(left)),
+        None => Some(fail(case, host, Reason::StillUnhealthy)),
+    }
+}
+
+/// Whether anything of ours is on a host although no finalizer says so.
+pub(super) fn is_left(case: &Case<'_>) -> bool {
+    let open = |host: &Host| host.ours && host.history.open(&case.request.uid).is_some();
+    hosts(case).any(|(host, _)| host.held || open(host))
+}
+
+fn hosts<'a>(case: &Case<'a>) -> impl Iterator<Item = (&'a Host, bool)> {
+    let seen = case.seen;
+    seen.host.iter().map(|it| (it, false)).chain(seen.stray.iter().map(|it| (it, true)))
+}
+
+/// All tries have failed. The host is marked before the owner is told, or it would be taken for the next machine.
+pub(super) fn hand_over(case: &Case<'_>, host: &Host, why: Reason) -> Decision {
+    let uid = &case.request.uid;
+    let mut decision = Decision::rest(Reason::Exhausted);
+    let exhausted = host.history.is_exhausted(uid);
+    if !exhausted || host.held || !host.marked {
+        let history = (!exhausted).then(|| {
+            let ended = case.ended(host, Reason::Exhausted);
+            if ended.is_exhausted(uid) {
+                return ended;
+            }
+            // Somebody took the record away: what follows must not be forgotten again.
+            let number = case.standing.retries;
+            let asked = case.standing.last.unwrap_or(case.now);
+            let machine = case.request.machine();
+            let entry = crate::history::Entry::begin(uid, machine, number, asked);
+            ended.with(entry).ended(uid, Reason::Exhausted, case.now)
+        });
+        let key = host.held.then_some(false);
+        let write = HostWrite { mark: !host.marked, key, history, ..HostWrite::default() };
+        decision = decision.act(Act::Host(write));
+    }
+    let which = case.which();
+    let text = match why {
+        Reason::Exhausted => "All tries have failed".to_owned(),
+        why => format!("{which}, the last: {}", failure(why)),
+    };
+    let Some(machine) = case.machine() else { return decision };
+    let alone = !machine.owned;
+    let mut phase = Phase::DeletingMachine;
+    if machine.deleting.is_none() {
+        if !alone && !machine.told {
+            decision = decision.act(Act::TellOwner(text.clone()));
+        } else if alone && case.policy.delete_unowned {
+            decision = decision.act(Act::DeleteMachine);
+        } else if alone {
+            phase = Phase::Failed;
+        }
+    }
+    if case.policy.switch_off && host.online {
+        let write = HostWrite { offline: true, ..HostWrite::default() };
+        decision = decision.act(Act::Host(write));
+    }
+    let message = match (&phase, alone) {
+        (Phase::Failed, _) => format!("{text}. Nobody owns the Machine: delete it"),
+        (_, true) => format!("{text}. Nobody owns the Machine, so it is deleted"),
+        (_, false) => format!("{text}. The Machine's owner is to replace it"),
+    };
+    let reason = if phase == Phase::Failed { Reason::Failed } else { Reason::Exhausted };
+    let wanted = Standing {
+        phase: Some(phase),
+        step: Some(Step::Done),
+        since: Some(case.now),
+        said: Some(Said { succeeded: Some(false), reason, message: message.clone() }),
+        ..case.standing.clone()
+    };
+    decision.act(Act::Say(wanted)).note(true, Reason::Exhausted, message)
+}
+
+/// Nothing of ours stays: key, taint, backup, and at last the finalizer. The node's part is bounded.
+pub(super) fn undo(case: &Case<'_>, reason: Reason) -> Decision {
+    let uid = &case.request.uid;
+    let mut decision = Decision::rest(reason);
+    for (host, stray) in hosts(case) {
+        let open = host.history.open(uid).is_some();
+        // Of a host that is somebody else's by now only what is ours is taken.
+        if host.held || (open && host.ours) {
+            let history = open.then(|| case.ended(host, reason));
+            let key = host.held.then_some(false);
+            let write = HostWrite { stray, key, history, ..HostWrite::default() };
+            decision = decision.act(Act::Host(write));
+        }
+    }
+    if !decision.acts.is_empty() {
+        let text = "What was changed is undone".to_owned();
+        decision = decision.note(false, reason, text);
+    }
+    if !case.request.finalizer {
+        return decision;
+    }
+    let since = since(case);
+    if since.is_none() && !decision.acts.is_empty() {
+        // First the host; when it was written, the rest is looked at again.
+        return decision.again(Duration::ZERO);
+    }
+    let started = since.unwrap_or(case.now);
+    if let Some(wait) = awaits_host(case, reason, started) {
+        return remember(case, decision, since).again(wait);
+    }
+    let acts = give_back(case);
+    match what_is_left(case, started) {
+        Left::Nothing => {}
+        Left::Look => return Decision { needs_node: true, ..decision },
+        Left::Wait(wait) => return remember(case, decision, since).again(wait),
+    }
+    decision.acts.extend(acts);
+    decision.act(Act::RemoveFinalizer)
+}
+
+/// Since when things are being undone, where that is known.
+fn since(case: &Case<'_>) -> Option<Timestamp> {
+    let step = matches!(case.step(), Some(Step::Undo | Step::Done));
+    case.request.deleting.or_else(|| case.standing.since.filter(|_| step))
+}
+
+/// What has to be waited for has a beginning that a restart does not forget.
+fn remember(case: &Case<'_>, decision: Decision, since: Option<Timestamp>) -> Decision {
+    if since.is_some() {
+        return decision;
+    }
+    let wanted = Standing {
+        step: Some(Step::Undo),
+        since: Some(case.now),
+        ..case.standing.clone()
+    };
+    decision.act(Act::Say(wanted))
+}
+
+/// A node whose host is still off is not given back before the host is on, unless that takes too long.
+fn awaits_host(case: &Case<'_>, reason: Reason, since: Timestamp) -> Option<Duration> {
+    let host = case.own_host()?;
+    let comes_back = reason == Reason::Withdrawn && host.online && host.unmanaged.is_none();
+    let machine = case.machine()?;
+    if !comes_back || host.powered_on || !host.provisioned || machine.deleting.is_some() {
+        return None;
+    }
+    case.left(since, case.policy.power_on)
+}
+
+enum Left {
+    Nothing,
+    Look,
+    Wait(Duration),
+}
+
+/// Whether the node has to be looked at or waited for before nothing is left on it.
+fn what_is_left(case: &Case<'_>, since: Timestamp) -> Left {
+    let Some(machine) = case.machine() else { return Left::Nothing };
+    if machine.node.is_none() {
+        return Left::Nothing;
+    }
+    let wait = |left: Option<Duration>| left.map_or(Left::Nothing, |it| Left::Wait(it.min(LOOK)));
+    match &case.seen.node {
+        NodeSeen::NotAsked => Left::Look,
+        NodeSeen::NoAccess(_) => wait(case.left(since, case.policy.fence)),
+        // Its successor gets what it had, if it comes in time; a machine that goes has none.
+        NodeSeen::Gone if case.request.backup.is_some() && machine.deleting.is_none() => {
+            wait(case.left(since, case.strategy().timeout))
+        }
+        NodeSeen::NoName | NodeSeen::Gone | NodeSeen::Here(_) => Left::Nothing,
+    }
+}
+
+/// What takes our marks off the node that is there.
+pub(super) fn give_back(case: &Case<'_>) -> Vec<Act> {
+    let NodeSeen::Here(node) = &case.seen.node else { return Vec::new() };
+    let mut acts = Vec::new();
+    if node.taint == Taint::Ours {
+        acts.push(Act::Untaint);
+    }
+    if let Some(backup) = &case.request.backup
+        && node.foreign.is_none()
+    {
+        acts.push(Act::Restore(backup.clone()));
+    }
+    acts
+}

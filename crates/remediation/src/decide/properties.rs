@@ -1,0 +1,294 @@
+//! The invariants, over everything that can be observed.
+
+use std::time::Duration;
+
+use api_types::remediation::{Phase, Step};
+use proptest::prelude::{Just, ProptestConfig, Strategy as Any, any, prop, prop_oneof};
+use proptest::{prop_assert, prop_assert_eq, proptest};
+
+use super::tests::{at, fresh, node};
+use super::{Act, Reason, decide};
+use crate::config::{Fencing, Policy};
+use crate::history::{Entry, History};
+use crate::request::{Backup, Said, Standing, Strategy};
+use crate::seen::{ClusterSeen, Node, NodeSeen, Observed, Taint, Unmanaged};
+
+fn maybe_time() -> impl Any<Value = Option<i64>> {
+    proptest::option::of(0_i64..2000)
+}
+
+fn standings() -> impl Any<Value = Standing> {
+    let phases = prop::sample::select(vec![
+        None,
+        Some(Phase::Running),
+        Some(Phase::Waiting),
+        Some(Phase::DeletingMachine),
+        Some(Phase::Failed),
+    ]);
+    let steps = prop::sample::select(vec![
+        None,
+        Some(Step::PowerOff),
+        Some(Step::Fence),
+        Some(Step::PowerOn),
+        Some(Step::Recover),
+        Some(Step::Undo),
+        Some(Step::Done),
+    ]);
+    let said = prop::option::of((
+        prop::sample::select(vec![None, Some(true), Some(false)]),
+        prop::sample::select(Reason::ALL.to_vec()),
+    ));
+    (phases, 0_u32..4, maybe_time(), steps, maybe_time(), said).prop_map(
+        |(phase, retries, last, step, since, said)| Standing {
+            phase,
+            retries,
+            last: last.map(at),
+            step,
+            since: since.map(at),
+            said: said.map(|(succeeded, reason)| Said {
+                succeeded,
+                reason,
+                message: String::new(),
+            }),
+        },
+    )
+}
+
+fn histories() -> impl Any<Value = History> {
+    let entry = (0_u32..4, 0_i64..2000, any::<bool>(), maybe_time(), maybe_time(), any::<bool>());
+    proptest::collection::vec(entry, 0..3).prop_map(|all| {
+        let entries = all.into_iter().map(|(number, asked, was_on, released, ended, exhausted)| {
+            let mut entry = Entry::begin("uid", "m", number, at(asked));
+            entry.was_on = was_on;
+            entry.released = released.map(at);
+            entry.ended = ended.map(at);
+            let word = if exhausted { "Exhausted" } else { "NotRecovered" };
+            entry.result = ended.map(|_| word.to_owned());
+            entry
+        });
+        History(entries.collect())
+    })
+}
+
+fn nodes() -> impl Any<Value = NodeSeen> {
+    let taint = prop::sample::select(vec![Taint::None, Taint::Ours, Taint::Foreign]);
+    let here = (any::<bool>(), taint, 0_u32..2, any::<bool>(), any::<bool>()).prop_map(
+        |(ready, taint, busy, foreign, fresh)| {
+            NodeSeen::Here(Node {
+                ready,
+                taint,
+                busy,
+                foreign: foreign.then(|| "x".to_owned()),
+                kubelet: if fresh { "after" } else { "before" }.to_owned(),
+                ..node()
+            })
+        },
+    );
+    prop_oneof![
+        Just(NodeSeen::NotAsked),
+        Just(NodeSeen::NoName),
+        Just(NodeSeen::Gone),
+        Just(NodeSeen::NoAccess("away".to_owned())),
+        here,
+    ]
+}
+
+fn worlds() -> impl Any<Value = Observed> {
+    let flags = proptest::collection::vec(prop::bool::weighted(0.25), 24);
+    (flags, standings(), histories(), nodes(), maybe_time()).prop_map(
+        |(flags, standing, history, node, deleting)| {
+            let mut flags = flags.into_iter();
+            let mut rarely = move || flags.next().unwrap_or(false);
+            let mut seen = fresh();
+            seen.request.standing = standing;
+            seen.request.finalizer = !rarely();
+            seen.request.deleting = deleting.filter(|_| rarely()).map(at);
+            seen.request.paused = rarely() && rarely();
+            if rarely() {
+                seen.request.backup =
+                    Some(Backup { labels: "{}".to_owned(), annotations: "{}".to_owned() });
+            }
+            seen.request.strategy = if rarely() && rarely() {
+                Err(crate::request::Refusal::new(Reason::StrategyMissing, "missing"))
+            } else {
+                let retries = if rarely() { 0 } else { 2 };
+                Ok(Strategy { retries, timeout: Duration::from_secs(300) })
+            };
+            let host = seen.host.as_mut().unwrap();
+            host.history = history;
+            host.held = !rarely();
+            host.powered_on = rarely();
+            host.confirmed = rarely();
+            host.in_cycle = rarely();
+            host.marked = rarely();
+            host.ours = !rarely();
+            host.online = !rarely();
+            host.provisioned = !rarely();
+            host.unmanaged = rarely().then_some(Unmanaged::Detached);
+            if rarely() {
+                seen.stray = seen.host.clone().map(|mut it| {
+                    it.ours = false;
+                    it.held = true;
+                    it
+                });
+            }
+            let machine = seen.machine.as_mut().unwrap();
+            machine.owned = !rarely();
+            machine.told = rarely();
+            machine.deleting = rarely().then(|| at(5));
+            machine.healthy = if rarely() { Some(true) } else { Some(false) };
+            if rarely() && rarely() {
+                seen.machine = None;
+            }
+            seen.cluster = if rarely() && rarely() {
+                ClusterSeen::Missing
+            } else {
+                ClusterSeen::Here { paused: false }
+            };
+            seen.node = node;
+            seen
+        },
+    )
+}
+
+fn policies() -> impl Any<Value = Policy> {
+    let fencing = prop::sample::select(vec![Fencing::Taint, Fencing::Delete, Fencing::None]);
+    (fencing, any::<bool>(), any::<bool>()).prop_map(|(fencing, switch_off, delete_unowned)| {
+        Policy { fencing, switch_off, delete_unowned, ..Policy::default() }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    /// I11: a key is only ever set for a request that is there, wanted, and has its finalizer by then.
+    #[test]
+    fn a_key_is_set_only_for_a_request_that_will_take_it_away_again(
+        seen in worlds(), policy in policies(), now in 0_i64..5000,
+    ) {
+        let decision = decide(&seen, &policy, at(now));
+        let mut finalizer = seen.request.finalizer;
+        for act in &decision.acts {
+            match act {
+                Act::AddFinalizer => finalizer = true,
+                Act::RemoveFinalizer => finalizer = false,
+                Act::Host(write) if write.key == Some(true) => {
+                    prop_assert!(finalizer && seen.request.deleting.is_none());
+                    prop_assert!(!seen.request.standing.is_over());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// I12: never more retries than asked for, and one at a time.
+    #[test]
+    fn retries_never_exceed_the_limit(
+        seen in worlds(), policy in policies(), now in 0_i64..5000,
+    ) {
+        let before = seen.request.standing.retries;
+        for act in decide(&seen, &policy, at(now)).acts {
+            if let Act::Say(standing) = act && standing.retries != before {
+                prop_assert_eq!(standing.retries, before + 1);
+                prop_assert!(standing.retries <= seen.request.strategy.clone().unwrap().retries);
+            }
+        }
+    }
+
+    /// I13: of a host that is not the machine's nothing is taken but our own key.
+    #[test]
+    fn a_host_of_somebody_else_is_left_alone_but_for_our_key(
+        seen in worlds(), policy in policies(), now in 0_i64..5000,
+    ) {
+        for act in decide(&seen, &policy, at(now)).acts {
+            let Act::Host(write) = act else { continue };
+            let host = if write.stray { &seen.stray } else { &seen.host };
+            if !host.as_ref().unwrap().ours {
+                prop_assert_eq!(write.key, Some(false));
+                prop_assert!(!write.mark && !write.offline);
+            }
+        }
+    }
+
+    /// I14: the finalizer goes only when no taint of ours is left on a node that can be reached in time.
+    #[test]
+    fn the_finalizer_goes_after_key_and_taint(
+        seen in worlds(), policy in policies(), now in 0_i64..5000,
+    ) {
+        let acts = decide(&seen, &policy, at(now)).acts;
+        if acts.contains(&Act::RemoveFinalizer) {
+            if let (NodeSeen::Here(node), Some(machine)) = (&seen.node, &seen.machine)
+                && node.taint == Taint::Ours && machine.node.is_some()
+            {
+                prop_assert!(acts.contains(&Act::Untaint));
+            }
+            for (host, stray) in [(&seen.host, false), (&seen.stray, true)] {
+                if host.as_ref().is_some_and(|it| it.held) {
+                    let goes = |act: &Act| matches!(act, Act::Host(it) if it.stray == stray && it.key == Some(false));
+                    prop_assert!(acts.iter().any(goes), "{acts:?}");
+                }
+            }
+        }
+    }
+
+    /// I15: the host is marked before the owner is told or the Machine deleted.
+    #[test]
+    fn an_owner_is_told_only_of_a_host_that_is_marked(
+        seen in worlds(), policy in policies(), now in 0_i64..5000,
+    ) {
+        let mut marked = seen.host.as_ref().is_some_and(|it| it.marked);
+        for act in decide(&seen, &policy, at(now)).acts {
+            match act {
+                Act::Host(write) => marked |= write.mark,
+                Act::TellOwner(_) | Act::DeleteMachine => prop_assert!(marked),
+                _ => {}
+            }
+        }
+    }
+
+    /// I16: nothing is written while paused.
+    #[test]
+    fn nothing_is_written_while_paused(
+        seen in worlds(), policy in policies(), now in 0_i64..5000,
+    ) {
+        let mut seen = seen;
+        seen.cluster = ClusterSeen::Here { paused: true };
+        prop_assert!(decide(&seen, &policy, at(now)).acts.is_empty());
+    }
+
+    /// A host is released only when it is fenced, or the request or the try is at its end.
+    #[test]
+    fn a_node_is_fenced_only_while_its_host_is_known_to_be_off(
+        seen in worlds(), policy in policies(), now in 0_i64..5000,
+    ) {
+        let acts = decide(&seen, &policy, at(now)).acts;
+        if acts.iter().any(|it| matches!(it, Act::Taint | Act::DeleteNode)) {
+            let host = seen.host.as_ref().unwrap();
+            prop_assert!(host.held && !host.powered_on);
+        }
+    }
+
+    /// Nothing waits without an end: whoever is under way either writes, looks at the node, or looks again in time.
+    #[test]
+    fn a_try_that_is_under_way_is_always_looked_at_again(
+        seen in worlds(), policy in policies(), now in 0_i64..5000,
+    ) {
+        let decision = decide(&seen, &policy, at(now));
+        let under_way = seen.request.finalizer && !seen.request.paused;
+        let goes_on = !decision.acts.is_empty() || decision.needs_node || decision.again.is_some();
+        prop_assert!(!under_way || goes_on, "{decision:?}");
+    }
+
+    /// What was done is not done again.
+    #[test]
+    fn a_decision_that_says_where_it_is_does_not_say_so_twice(
+        seen in worlds(), policy in policies(), now in 0_i64..5000,
+    ) {
+        let mut seen = seen;
+        let first = decide(&seen, &policy, at(now));
+        let [Act::Say(standing)] = first.acts.as_slice() else { return Ok(()) };
+        seen.request.standing = standing.clone();
+        let second = decide(&seen, &policy, at(now));
+        prop_assert!(!second.acts.contains(&Act::Say(standing.clone())), "{second:?}");
+    }
+}

@@ -1,0 +1,572 @@
+//! Every rule, one by one.
+
+use std::time::Duration;
+
+use api_types::remediation::{Phase, Step};
+use k8s_openapi::jiff::Timestamp;
+
+use super::{Act, Decision, HostWrite, Reason, decide};
+use crate::config::{Fencing, Policy};
+use crate::history::{Entry, History};
+use crate::request::{Backup, Group, Request, Said, Standing, Strategy};
+use crate::seen::{
+    ClusterSeen, Host, Machine, Metal, Node, NodeSeen, Observed, Taint, Unmanaged,
+};
+
+pub(super) fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + second).unwrap()
+}
+
+pub(super) fn request() -> Request {
+    Request {
+        group: Group::Ours,
+        namespace: "ns".to_owned(),
+        name: "m".to_owned(),
+        uid: "uid".to_owned(),
+        version: "1".to_owned(),
+        generation: 1,
+        deleting: None,
+        paused: false,
+        finalizer: false,
+        others: Vec::new(),
+        transition: None,
+        owner: Some("m".to_owned()),
+        cluster: Some("c".to_owned()),
+        strategy: Ok(Strategy { retries: 1, timeout: Duration::from_secs(300) }),
+        standing: Standing::default(),
+        backup: None,
+    }
+}
+
+pub(super) fn machine() -> Machine {
+    Machine {
+        name: "m".to_owned(),
+        uid: "machine".to_owned(),
+        cluster: "c".to_owned(),
+        deleting: None,
+        paused: false,
+        skipped: false,
+        owned: true,
+        node: Some("n".to_owned()),
+        provider_id: None,
+        told: false,
+        external: None,
+        healthy: Some(false),
+    }
+}
+
+pub(super) fn host() -> Host {
+    Host {
+        name: "h".to_owned(),
+        ours: true,
+        paused: false,
+        unmanaged: None,
+        provisioned: true,
+        online: true,
+        power_off_disabled: false,
+        held: false,
+        powered_on: true,
+        confirmed: false,
+        in_cycle: false,
+        marked: false,
+        history: History::default(),
+    }
+}
+
+pub(super) fn node() -> Node {
+    Node {
+        uid: "node".to_owned(),
+        foreign: None,
+        ready: false,
+        kubelet: "before".to_owned(),
+        taint: Taint::None,
+        busy: 0,
+        backup: Backup { labels: "{}".to_owned(), annotations: "{}".to_owned() },
+    }
+}
+
+/// A machine that is unhealthy and a request that has just come.
+pub(super) fn fresh() -> Observed {
+    Observed {
+        request: request(),
+        machine: Some(machine()),
+        cluster: ClusterSeen::Here { paused: false },
+        metal: Some(Metal { paused: false, host: Some("h".to_owned()) }),
+        host: Some(host()),
+        stray: None,
+        node: NodeSeen::NotAsked,
+    }
+}
+
+fn edit(mut seen: Observed, change: impl FnOnce(&mut Observed)) -> Observed {
+    change(&mut seen);
+    seen
+}
+
+/// Asked for at 0, and still on.
+fn asked() -> Observed {
+    edit(fresh(), |seen| {
+        seen.request.finalizer = true;
+        seen.request.standing = Standing {
+            phase: Some(Phase::Running),
+            last: Some(at(0)),
+            step: Some(Step::PowerOff),
+            since: Some(at(0)),
+            said: Some(Said {
+                succeeded: None,
+                reason: Reason::PowerOff,
+                message: "Try 1 of 2: the host is asked to be switched off".to_owned(),
+            }),
+            retries: 0,
+        };
+        let host = seen.host.as_mut().unwrap();
+        host.held = true;
+        let mut entry = Entry::begin("uid", "m", 0, at(0));
+        entry.was_on = true;
+        host.history = History(vec![entry]);
+    })
+}
+
+fn off() -> Observed {
+    edit(asked(), |seen| seen.host.as_mut().unwrap().powered_on = false)
+}
+
+/// Released at 10, and still off.
+fn released() -> Observed {
+    edit(off(), |seen| {
+        let host = seen.host.as_mut().unwrap();
+        host.held = false;
+        host.history = host.history.changed("uid", |it| {
+            it.off = Some(at(10));
+            it.released = Some(at(10));
+            it.kubelet = Some("before".to_owned());
+        });
+        seen.request.standing.step = Some(Step::PowerOn);
+        seen.request.standing.since = Some(at(10));
+    })
+}
+
+/// On since 20.
+fn recovering() -> Observed {
+    edit(released(), |seen| {
+        seen.host.as_mut().unwrap().powered_on = true;
+        seen.request.standing.phase = Some(Phase::Waiting);
+        seen.request.standing.step = Some(Step::Recover);
+        seen.request.standing.since = Some(at(20));
+        seen.node = NodeSeen::Here(node());
+    })
+}
+
+fn now(seen: &Observed, second: i64) -> Decision {
+    decide(seen, &Policy::default(), at(second))
+}
+
+fn said(decision: &Decision) -> Standing {
+    let mut all = decision.acts.iter().filter_map(|act| match act {
+        Act::Say(standing) => Some(standing.clone()),
+        _ => None,
+    });
+    all.next().unwrap_or_else(|| panic!("says nothing: {decision:?}"))
+}
+
+fn writes(decision: &Decision) -> Vec<&HostWrite> {
+    let write = |act| match act {
+        &Act::Host(ref write) => Some(write),
+        _ => None,
+    };
+    decision.acts.iter().filter_map(write).collect()
+}
+
+#[test]
+fn a_new_request_gets_its_finalizer_then_key_and_record_in_one_write_then_the_phase() {
+    let decision = now(&fresh(), 0);
+    let [Act::AddFinalizer, Act::Host(write), Act::Say(standing)] = decision.acts.as_slice() else {
+        panic!("{decision:?}")
+    };
+    assert!(decision.is_beginning());
+    assert_eq!(write.key, Some(true));
+    let entry = write.history.as_ref().unwrap().open("uid").unwrap();
+    assert!(entry.was_on && entry.number == 0);
+    assert_eq!(standing.phase, Some(Phase::Running));
+    assert_eq!(standing.last, Some(at(0)));
+    assert_eq!(standing.retries, 0);
+}
+
+#[test]
+fn a_host_that_is_still_on_is_waited_for_and_nothing_is_written() {
+    let decision = now(&asked(), 5);
+    assert!(decision.acts.is_empty(), "{decision:?}");
+    assert_eq!(decision.again, Some(Duration::from_secs(595)));
+}
+
+#[test]
+fn an_off_that_is_older_than_the_request_is_not_taken() {
+    let stale = edit(off(), |seen| {
+        let host = seen.host.as_mut().unwrap();
+        host.history = host.history.changed("uid", |it| it.was_on = false);
+    });
+    assert_eq!(now(&stale, 5).reason, Reason::PowerOff);
+    assert_eq!(now(&stale, 149).reason, Reason::PowerOff);
+    for prove in [
+        |host: &mut Host| host.confirmed = true,
+        |host: &mut Host| host.in_cycle = true,
+    ] {
+        let seen = edit(stale.clone(), |seen| prove(seen.host.as_mut().unwrap()));
+        assert_eq!(now(&seen, 5).reason, Reason::Fencing);
+    }
+    assert_eq!(now(&stale, 150).reason, Reason::Fencing, "seen off for all that time");
+}
+
+#[test]
+fn an_off_without_our_key_is_no_fence() {
+    let seen = edit(off(), |seen| {
+        let host = seen.host.as_mut().unwrap();
+        host.held = false;
+        host.confirmed = true;
+    });
+    let decision = now(&seen, 5);
+    assert_eq!(writes(&decision)[0].key, Some(true), "it was taken away and is set again");
+}
+
+#[test]
+fn an_idle_node_is_tainted_and_the_host_released_in_one_pass() {
+    let seen = edit(off(), |seen| seen.node = NodeSeen::Here(node()));
+    let decision = now(&seen, 5);
+    assert_eq!(decision.acts[0], Act::Taint);
+    let write = writes(&decision)[0];
+    assert_eq!(write.key, Some(false));
+    let entry = write.history.as_ref().unwrap().open("uid").unwrap();
+    assert_eq!(entry.kubelet.as_deref(), Some("before"));
+    assert_eq!((entry.off, entry.released), (Some(at(5)), Some(at(5))));
+    assert_eq!(said(&decision).step, Some(Step::PowerOn));
+}
+
+#[test]
+fn the_host_is_held_until_nothing_runs_on_the_node_or_the_time_is_over() {
+    let busy = |taint| {
+        edit(off(), |seen| seen.node = NodeSeen::Here(Node { busy: 3, taint, ..node() }))
+    };
+    let decision = now(&busy(Taint::None), 5);
+    assert!(decision.acts.contains(&Act::Taint) && writes(&decision).is_empty(), "{decision:?}");
+    let standing = said(&decision);
+    assert_eq!((standing.step.clone(), standing.since), (Some(Step::Fence), Some(at(5))));
+    let waiting = edit(busy(Taint::Ours), |seen| seen.request.standing = standing);
+    assert!(now(&waiting, 100).acts.is_empty());
+    let late = now(&waiting, 125);
+    assert_eq!(writes(&late)[0].key, Some(false));
+    let entry = writes(&late)[0].history.as_ref().unwrap().open("uid").unwrap().clone();
+    assert!(entry.fenced.unwrap().contains("3 things still on it"));
+}
+
+#[test]
+fn a_workload_cluster_that_does_not_answer_delays_the_reboot_by_its_deadline_only() {
+    let away = |seen: Observed| {
+        edit(seen, |seen| seen.node = NodeSeen::NoAccess("certificate expired".to_owned()))
+    };
+    let decision = now(&away(off()), 5);
+    assert!(writes(&decision).is_empty());
+    let waiting = edit(away(off()), |seen| seen.request.standing = said(&decision));
+    let late = now(&waiting, 125);
+    let history = writes(&late)[0].history.clone().unwrap();
+    assert!(history.0[0].fenced.as_ref().unwrap().contains("certificate expired"));
+    assert!(said(&late).said.unwrap().message.contains("certificate expired"));
+}
+
+#[test]
+fn a_node_of_another_machine_is_left_alone() {
+    let foreign = Node { foreign: Some("x://other".to_owned()), ..node() };
+    let seen = edit(off(), |seen| seen.node = NodeSeen::Here(foreign));
+    let decision = now(&seen, 5);
+    assert!(!decision.acts.contains(&Act::Taint));
+    assert_eq!(writes(&decision)[0].key, Some(false));
+}
+
+#[test]
+fn a_node_is_backed_up_once_before_it_is_deleted() {
+    let policy = Policy { fencing: Fencing::Delete, ..Policy::default() };
+    let seen = edit(off(), |seen| seen.node = NodeSeen::Here(node()));
+    let first = decide(&seen, &policy, at(5));
+    assert!(first.acts.contains(&Act::BackUp(node().backup)) && writes(&first).is_empty());
+    let seen = edit(seen, |seen| {
+        seen.request.backup = Some(node().backup);
+        seen.request.standing = said(&first);
+    });
+    let second = decide(&seen, &policy, at(6));
+    assert_eq!(second.acts, [Act::DeleteNode]);
+    let seen = edit(seen, |seen| seen.node = NodeSeen::Gone);
+    assert_eq!(writes(&decide(&seen, &policy, at(7)))[0].key, Some(false));
+}
+
+#[test]
+fn the_time_for_the_node_runs_from_power_on() {
+    let decision = now(&released(), 400);
+    assert!(decision.acts.is_empty(), "the host is not on yet: {decision:?}");
+    let on = edit(released(), |seen| seen.host.as_mut().unwrap().powered_on = true);
+    let standing = said(&now(&on, 400));
+    assert_eq!(standing.phase, Some(Phase::Waiting));
+    assert_eq!((standing.step, standing.since), (Some(Step::Recover), Some(at(400))));
+    assert_eq!(now(&recovering(), 319).reason, Reason::Recovering);
+    assert_eq!(now(&recovering(), 320).reason, Reason::NotRecovered);
+}
+
+#[test]
+fn a_node_that_is_ready_again_is_given_back_before_success_is_said() {
+    let ready = Node { ready: true, kubelet: "after".to_owned(), taint: Taint::Ours, ..node() };
+    let seen = edit(recovering(), |seen| {
+        seen.node = NodeSeen::Here(ready);
+        seen.machine.as_mut().unwrap().external = Some("WaitingForRemediation".to_owned());
+    });
+    let decision = now(&seen, 30);
+    let [Act::Untaint, Act::Host(write), Act::Settled, Act::Say(standing), Act::RemoveFinalizer] =
+        decision.acts.as_slice()
+    else {
+        panic!("{decision:?}")
+    };
+    assert_eq!(write.history.as_ref().unwrap().0[0].result.as_deref(), Some("Recovered"));
+    assert_eq!(standing.said.as_ref().unwrap().succeeded, Some(true));
+    assert_eq!(standing.phase, Some(Phase::Waiting));
+}
+
+#[test]
+fn what_a_kubelet_said_before_the_host_was_off_is_not_taken_for_recovery() {
+    let stale = Node { ready: true, ..node() };
+    let seen = edit(recovering(), |seen| seen.node = NodeSeen::Here(stale));
+    assert_eq!(now(&seen, 30).reason, Reason::Recovering);
+}
+
+#[test]
+fn a_retry_is_counted_before_the_host_is_asked_again() {
+    let decision = now(&recovering(), 320);
+    let [Act::Say(standing), Act::Host(write)] = decision.acts.as_slice() else {
+        panic!("{decision:?}")
+    };
+    assert_eq!((standing.retries, standing.last), (1, Some(at(320))));
+    assert_eq!(standing.phase, Some(Phase::Running));
+    assert_eq!(write.key, Some(true));
+    let history = write.history.as_ref().unwrap();
+    assert_eq!(history.0[0].result.as_deref(), Some("NotRecovered"));
+    assert_eq!(history.open("uid").unwrap().number, 1);
+    // A crash in between: the count stands, and the host is asked.
+    let cut = edit(recovering(), |seen| seen.request.standing = standing.clone());
+    let next = now(&cut, 321);
+    assert_eq!(writes(&next)[0].history.as_ref().unwrap().open("uid").unwrap().number, 1);
+    assert_eq!(next.reason, Reason::PowerOff);
+}
+
+#[test]
+fn a_limit_that_was_lowered_below_the_count_ends_the_tries() {
+    let seen = edit(recovering(), |seen| {
+        seen.request.strategy =
+            Ok(Strategy { retries: 0, timeout: Duration::from_secs(300) });
+        seen.request.standing.retries = 5;
+        let host = seen.host.as_mut().unwrap();
+        host.history = host.history.changed("uid", |it| it.number = 5);
+    });
+    assert_eq!(now(&seen, 320).reason, Reason::Exhausted);
+}
+
+fn last_try() -> Observed {
+    edit(recovering(), |seen| {
+        seen.request.standing.retries = 1;
+        let host = seen.host.as_mut().unwrap();
+        host.history = host.history.changed("uid", |it| it.number = 1);
+    })
+}
+
+#[test]
+fn a_host_is_marked_before_the_owner_is_told_and_switched_off_after() {
+    let decision = now(&last_try(), 320);
+    let [Act::Host(mark), Act::TellOwner(_), Act::Host(off), Act::Say(standing)] =
+        decision.acts.as_slice()
+    else {
+        panic!("{decision:?}")
+    };
+    assert!(mark.mark && mark.history.as_ref().unwrap().is_exhausted("uid"));
+    assert!(off.offline);
+    assert_eq!(standing.phase, Some(Phase::DeletingMachine));
+    assert_eq!(standing.said.as_ref().unwrap().reason, Reason::Exhausted);
+}
+
+#[test]
+fn what_was_cut_off_while_a_machine_is_handed_over_is_gone_on_with() {
+    let first = now(&last_try(), 320);
+    let marked = edit(last_try(), |seen| {
+        let host = seen.host.as_mut().unwrap();
+        host.marked = true;
+        host.history = writes(&first)[0].history.clone().unwrap();
+    });
+    let second = now(&marked, 321);
+    assert!(matches!(second.acts[0], Act::TellOwner(_)), "{second:?}");
+    let told = edit(marked, |seen| {
+        seen.machine.as_mut().unwrap().told = true;
+        seen.host.as_mut().unwrap().online = false;
+    });
+    let third = now(&told, 322);
+    assert_eq!(said(&third).phase, Some(Phase::DeletingMachine));
+    assert_eq!(third.acts.len(), 1, "{third:?}");
+}
+
+#[test]
+fn a_machine_that_nobody_owns_is_deleted_by_us_unless_that_is_forbidden() {
+    let alone = edit(last_try(), |seen| seen.machine.as_mut().unwrap().owned = false);
+    let decision = now(&alone, 320);
+    assert!(decision.acts.contains(&Act::DeleteMachine));
+    assert!(!decision.acts.iter().any(|it| matches!(it, Act::TellOwner(_))));
+    let policy = Policy { delete_unowned: false, ..Policy::default() };
+    let kept = decide(&alone, &policy, at(320));
+    assert!(!kept.acts.contains(&Act::DeleteMachine));
+    assert_eq!(said(&kept).phase, Some(Phase::Failed));
+}
+
+#[test]
+fn after_the_hand_over_the_taint_goes_and_then_the_finalizer() {
+    let over = edit(last_try(), |seen| {
+        seen.request.standing = said(&now(&last_try(), 320));
+        seen.host.as_mut().unwrap().history = History::default();
+        seen.node = NodeSeen::Here(Node { taint: Taint::Ours, ..node() });
+    });
+    assert_eq!(now(&over, 321).acts, [Act::Untaint, Act::RemoveFinalizer]);
+    let done = edit(over, |seen| seen.request.finalizer = false);
+    assert_eq!(now(&done, 322), Decision::rest(Reason::AtRest));
+}
+
+#[test]
+fn every_step_has_a_deadline() {
+    assert_eq!(now(&asked(), 600).reason, Reason::PowerOffTimedOut);
+    assert_eq!(now(&released(), 610).reason, Reason::PowerOnTimedOut);
+}
+
+#[test]
+fn a_request_that_is_withdrawn_while_the_host_is_off_switches_it_on_first() {
+    let gone = edit(off(), |seen| {
+        seen.request.deleting = Some(at(30));
+        seen.node = NodeSeen::Here(Node { taint: Taint::Ours, ..node() });
+    });
+    let first = now(&gone, 31);
+    assert_eq!(writes(&first)[0].key, Some(false));
+    assert_eq!(
+        writes(&first)[0].history.as_ref().unwrap().0[0].result.as_deref(),
+        Some("Withdrawn")
+    );
+    assert!(!first.acts.contains(&Act::RemoveFinalizer));
+    let free = edit(gone, |seen| {
+        let host = seen.host.as_mut().unwrap();
+        host.held = false;
+        host.history = host.history.ended("uid", Reason::Withdrawn, at(31));
+    });
+    assert!(now(&free, 32).acts.is_empty(), "off: the node is not given back yet");
+    let on = edit(free.clone(), |seen| seen.host.as_mut().unwrap().powered_on = true);
+    assert_eq!(now(&on, 33).acts, [Act::Untaint, Act::RemoveFinalizer]);
+    assert_eq!(now(&free, 631).acts, [Act::Untaint, Act::RemoveFinalizer], "in bounded time");
+}
+
+#[test]
+fn a_key_on_a_host_that_the_machine_has_lost_goes_and_nothing_else_of_that_host() {
+    let lost = edit(off(), |seen| {
+        let mut old = seen.host.take().unwrap();
+        old.ours = false;
+        seen.stray = Some(old);
+        seen.metal.as_mut().unwrap().host = None;
+        seen.node = NodeSeen::Here(node());
+    });
+    let decision = now(&lost, 5);
+    let write = writes(&decision)[0];
+    assert!(write.stray && write.key == Some(false) && !write.mark && !write.offline);
+}
+
+#[test]
+fn what_was_begun_is_undone_when_the_host_becomes_unfit() {
+    for spoil in [
+        |seen: &mut Observed| seen.host.as_mut().unwrap().ours = false,
+        |seen: &mut Observed| seen.host.as_mut().unwrap().provisioned = false,
+        |seen: &mut Observed| seen.host.as_mut().unwrap().online = false,
+        |seen: &mut Observed| seen.machine.as_mut().unwrap().deleting = Some(at(1)),
+        |seen: &mut Observed| seen.machine.as_mut().unwrap().skipped = true,
+        |seen: &mut Observed| seen.machine = None,
+        |seen: &mut Observed| seen.cluster = ClusterSeen::Missing,
+    ] {
+        let decision = now(&edit(off(), spoil), 5);
+        assert_eq!(writes(&decision)[0].key, Some(false), "{decision:?}");
+    }
+}
+
+#[test]
+fn a_request_that_cannot_be_carried_out_says_why_once() {
+    let cases: [(fn(&mut Observed), Reason); 11] = [
+        (|seen| seen.host.as_mut().unwrap().provisioned = false, Reason::HostNotProvisioned),
+        (|seen| seen.host.as_mut().unwrap().online = false, Reason::HostOffline),
+        (|seen| seen.host.as_mut().unwrap().power_off_disabled = true, Reason::PowerOffDisabled),
+        (|seen| seen.host.as_mut().unwrap().ours = false, Reason::HostNotClaimed),
+        (
+            |seen| seen.host.as_mut().unwrap().unmanaged = Some(Unmanaged::NoCredentials),
+            Reason::HostUnmanaged,
+        ),
+        (|seen| seen.host = None, Reason::HostMissing),
+        (|seen| seen.metal = None, Reason::HostUnknown),
+        (|seen| seen.machine = None, Reason::MachineMissing),
+        (|seen| seen.machine.as_mut().unwrap().cluster = "d".to_owned(), Reason::MachineMismatch),
+        (|seen| seen.machine.as_mut().unwrap().skipped = true, Reason::Skipped),
+        (|seen| seen.cluster = ClusterSeen::Missing, Reason::ClusterMissing),
+    ];
+    for (spoil, reason) in cases {
+        let seen = edit(fresh(), spoil);
+        let decision = now(&seen, 0);
+        assert_eq!(decision.reason, reason);
+        assert!(writes(&decision).is_empty() && decision.again.is_none(), "{decision:?}");
+        let standing = said(&decision);
+        assert_eq!(standing.said.as_ref().unwrap().reason, reason);
+        let again = edit(seen, |seen| seen.request.standing = standing);
+        assert!(now(&again, 1).acts.is_empty(), "said already");
+    }
+}
+
+#[test]
+fn while_paused_nothing_is_written_at_all() {
+    for base in [fresh(), asked(), off(), released(), recovering(), last_try()] {
+        for pause in [
+            |seen: &mut Observed| seen.request.paused = true,
+            |seen: &mut Observed| seen.machine.as_mut().unwrap().paused = true,
+            |seen: &mut Observed| seen.metal.as_mut().unwrap().paused = true,
+            |seen: &mut Observed| seen.host.as_mut().unwrap().paused = true,
+            |seen: &mut Observed| seen.cluster = ClusterSeen::Here { paused: true },
+        ] {
+            for deleting in [None, Some(at(1))] {
+                let seen = edit(base.clone(), |seen| {
+                    pause(seen);
+                    seen.request.deleting = deleting;
+                });
+                assert_eq!(now(&seen, 5000), Decision::rest(Reason::Paused));
+            }
+        }
+    }
+}
+
+fn succeeded() -> Observed {
+    edit(recovering(), |seen| {
+        let ready = Node { ready: true, kubelet: "after".to_owned(), ..node() };
+        seen.node = NodeSeen::Here(ready);
+        let decision = now(seen, 30);
+        seen.request.standing = said(&decision);
+        seen.request.finalizer = false;
+        seen.node = NodeSeen::NotAsked;
+        seen.host.as_mut().unwrap().history = writes(&decision)[0].history.clone().unwrap();
+    })
+}
+
+#[test]
+fn after_success_the_request_waits_to_be_withdrawn() {
+    let agreed = edit(succeeded(), |seen| seen.machine.as_mut().unwrap().healthy = Some(true));
+    let by_hand = edit(succeeded(), |seen| seen.machine.as_mut().unwrap().healthy = None);
+    for seen in [agreed, by_hand] {
+        assert_eq!(now(&seen, 100_000), Decision::rest(Reason::Recovered));
+    }
+}
+
+#[test]
+fn a_machine_that_the_health_check_still_calls_unhealthy_after_the_time_is_tried_again() {
+    assert!(now(&succeeded(), 100).acts.is_empty());
+    let decision = now(&succeeded(), 320);
+    assert_eq!(decision.reason, Reason::StillUnhealthy);
+    assert_eq!(decision.acts[0], Act::AddFinalizer);
+    assert_eq!(said(&decision).retries, 1);
+}

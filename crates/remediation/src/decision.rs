@@ -1,0 +1,111 @@
+//! What a pass is to do, as plain data that can be compared.
+
+use std::time::Duration;
+
+use crate::history::History;
+use crate::reason::Reason;
+use crate::request::{Backup, Standing};
+
+/// What to do, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Decision {
+    /// Why.
+    pub reason: Reason,
+    /// In this order; the first that is superseded ends the pass.
+    pub acts: Vec<Act>,
+    /// What to tell people, once the rest is done.
+    pub notes: Vec<Note>,
+    /// When to look again without being told.
+    pub again: Option<Duration>,
+    /// Nothing can be said before the node was looked at.
+    pub needs_node: bool,
+}
+
+/// One write. Each insists on the version of the object that was read, or that the act before it left.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Act {
+    /// On the request: from now on something may have to be undone.
+    AddFinalizer,
+    /// On the request: how far it is.
+    Say(Standing),
+    /// On a host.
+    Host(HostWrite),
+    /// On the node: it is out of service, and we said so.
+    Taint,
+    /// On the node: our taint goes.
+    Untaint,
+    /// On the request: what the node had, before it is deleted. Once, and never overwritten.
+    BackUp(Backup),
+    /// The node goes.
+    DeleteNode,
+    /// On the node: what the one before had, where it says nothing else itself.
+    Restore(Backup),
+    /// On the Machine: its owner is to replace it, in both formats.
+    TellOwner(String),
+    /// On the Machine: the external remediation has done its part.
+    Settled,
+    /// On the Machine: the external remediation waits, and why.
+    Complain(Reason, String),
+    /// The Machine goes; nobody owns it who would replace it.
+    DeleteMachine,
+    /// On the request: nothing is left to undo. The backup goes with it.
+    RemoveFinalizer,
+}
+
+/// A write to a host. What is empty stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct HostWrite {
+    /// The host that the machine had before, not the one that it has.
+    pub stray: bool,
+    /// Our key is set, or goes.
+    pub key: Option<bool>,
+    /// It is marked as unhealthy. Only we do that here, and nobody's mark is ever removed.
+    pub mark: bool,
+    /// It is to be off.
+    pub offline: bool,
+    /// Its last tries.
+    pub history: Option<History>,
+}
+
+/// An event.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Note {
+    /// Whether a person should look at it.
+    pub warning: bool,
+    /// Its word.
+    pub reason: Reason,
+    /// Its text.
+    pub text: String,
+}
+
+impl Decision {
+    /// Nothing to do.
+    pub fn rest(reason: Reason) -> Self {
+        Self { reason, acts: Vec::new(), notes: Vec::new(), again: None, needs_node: false }
+    }
+
+    /// Nothing can be said before the node was looked at.
+    pub(crate) fn look_at_node(reason: Reason) -> Self {
+        Self { needs_node: true, ..Self::rest(reason) }
+    }
+
+    pub(crate) fn act(mut self, act: Act) -> Self {
+        self.acts.push(act);
+        self
+    }
+
+    pub(crate) fn note(mut self, warning: bool, reason: Reason, text: impl Into<String>) -> Self {
+        self.notes.push(Note { warning, reason, text: text.into() });
+        self
+    }
+
+    pub(crate) fn again(mut self, wait: Duration) -> Self {
+        self.again = Some(self.again.map_or(wait, |known| known.min(wait)));
+        self
+    }
+
+    /// Whether only the very first writes are to be made, each of which is proven by the version that it insists on.
+    pub fn is_beginning(&self) -> bool {
+        matches!(self.acts.as_slice(), [Act::AddFinalizer, Act::Host(_), Act::Say(_)])
+    }
+}

@@ -1,0 +1,66 @@
+//! What can go wrong in a pass, and how it is retried. A workload cluster that does not answer is no error: decisions are
+//! made of it.
+
+use std::time::Duration;
+
+use controller_kit::api_error;
+use controller_kit::backoff::Class;
+use thiserror::Error;
+
+/// The client has no limit of its own.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why a pass ended early.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// Somebody else wrote first, or the object is gone. No failure: look again.
+    #[error("something changed since it was read")]
+    Superseded,
+    /// The API server refused or did not answer.
+    #[error("could not {what}: {}", api_error::explain(source))]
+    Api {
+        /// What was tried.
+        what: &'static str,
+        /// What came of it.
+        source: Box<kube::Error>,
+    },
+    /// The API server did not answer in time.
+    #[error("could not {0}: the API server did not answer in time")]
+    Silent(&'static str),
+    /// The workload cluster did not take a write.
+    #[error("could not {what} in the workload cluster: {why}")]
+    Workload {
+        /// What was tried.
+        what: &'static str,
+        /// What came of it.
+        why: String,
+    },
+}
+
+/// Waits for a request to the API server, but not for ever.
+pub(crate) async fn asked<T>(
+    what: &'static str,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, Error> {
+    let answer = tokio::time::timeout(PATIENCE, request).await;
+    answer.map_err(|_| Error::Silent(what))?.map_err(|error| match error {
+        kube::Error::Api(status) if status.is_conflict() || status.is_not_found() => {
+            Error::Superseded
+        }
+        other => Error::Api { what, source: Box::new(other) },
+    })
+}
+
+impl Error {
+    /// How it is retried. Somebody waits for a machine, so nothing here waits for minutes.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Superseded => Class::Conflict,
+            Self::Api { source, .. } => match api_error::class(source) {
+                Class::Transient | Class::Throttled => Class::Urgent,
+                class => class,
+            },
+            Self::Silent(_) | Self::Workload { .. } => Class::Urgent,
+        }
+    }
+}

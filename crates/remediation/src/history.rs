@@ -1,0 +1,182 @@
+//! The last tries of a host, as a bounded record on the host. It outlives the requests, so that somebody can tell later
+//! why a host was off; and the entry without an end is part of the memory of the try that is under way.
+
+use api_types::metal3::BareMetalHost;
+use api_types::names::ferrite::REMEDIATION_HISTORY;
+use k8s_openapi::jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::reason::Reason;
+
+/// Tries that are remembered.
+pub const MOST: usize = 10;
+
+/// One try.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Entry {
+    /// Uid of the request.
+    pub remediation: String,
+    /// The Machine.
+    pub machine: String,
+    /// Its node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// 0 for the first, then the number of the retry.
+    #[serde(rename = "try")]
+    pub number: u32,
+    /// When the host was asked to be switched off.
+    pub asked: Timestamp,
+    /// Whether the host was on then: only then an "off" later on is known to be news.
+    #[serde(default)]
+    pub was_on: bool,
+    /// When the host was seen off, and known not to come back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub off: Option<Timestamp>,
+    /// What was done about the node meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fenced: Option<String>,
+    /// What the kubelet last said while the host was off: the node is back when it says something else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubelet: Option<String>,
+    /// When the host was allowed to come back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub released: Option<Timestamp>,
+    /// When the try ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Timestamp>,
+    /// How it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<String>,
+}
+
+impl Entry {
+    /// A try that begins.
+    pub fn begin(remediation: &str, machine: &str, number: u32, asked: Timestamp) -> Self {
+        Self {
+            remediation: remediation.to_owned(),
+            machine: machine.to_owned(),
+            node: None,
+            number,
+            asked,
+            was_on: false,
+            off: None,
+            fenced: None,
+            kubelet: None,
+            released: None,
+            ended: None,
+            result: None,
+        }
+    }
+}
+
+/// The tries, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct History(pub Vec<Entry>);
+
+impl History {
+    /// Reads what stands on a host. What cannot be read is nobody's memory: it starts anew.
+    pub fn of(host: &BareMetalHost) -> Self {
+        let text = host.annotation(REMEDIATION_HISTORY).unwrap_or_default();
+        Self(serde_json::from_str(text).unwrap_or_default())
+    }
+
+    /// As it stands on the host.
+    pub fn text(&self) -> String {
+        serde_json::to_string(&self.0).unwrap_or_default()
+    }
+
+    /// The try of a request that has not ended.
+    pub fn open(&self, remediation: &str) -> Option<&Entry> {
+        self.0.iter().rev().find(|it| it.remediation == remediation && it.ended.is_none())
+    }
+
+    /// Whether a request has used up all its tries here.
+    pub fn is_exhausted(&self, remediation: &str) -> bool {
+        let word = Reason::Exhausted.as_str();
+        let mut all = self.0.iter().filter(|it| it.remediation == remediation);
+        all.any(|it| it.result.as_deref() == Some(word))
+    }
+
+    /// The same with every open try of a request ended.
+    #[must_use]
+    pub fn ended(&self, remediation: &str, result: Reason, now: Timestamp) -> Self {
+        let mut all = self.clone();
+        for entry in &mut all.0 {
+            if entry.remediation == remediation && entry.ended.is_none() {
+                entry.ended = Some(now);
+                entry.result = Some(result.as_str().to_owned());
+            }
+        }
+        all
+    }
+
+    /// The same with one more try. The oldest go.
+    #[must_use]
+    pub fn with(&self, entry: Entry) -> Self {
+        let mut all = self.clone();
+        all.0.push(entry);
+        let surplus = all.0.len().saturating_sub(MOST);
+        all.0.drain(..surplus);
+        all
+    }
+
+    /// The same with the open try of a request changed.
+    #[must_use]
+    pub fn changed(&self, remediation: &str, change: impl FnOnce(&mut Entry)) -> Self {
+        let mut all = self.clone();
+        let open = |it: &&mut Entry| it.remediation == remediation && it.ended.is_none();
+        if let Some(entry) = all.0.iter_mut().rev().find(open) {
+            change(entry);
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn only_the_last_tries_are_remembered() {
+        let mut history = History::default();
+        for number in 0..25 {
+            let begun = Entry::begin("uid", "m", number, at(i64::from(number)));
+            history = history.with(begun).ended("uid", Reason::NotRecovered, at(100));
+        }
+        let numbers: Vec<u32> = history.0.iter().map(|it| it.number).collect();
+        assert_eq!(numbers, (15..25).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_record_is_read_back_as_it_was_written() {
+        let begun = History::default().with(Entry::begin("uid", "m", 1, at(5)));
+        let history = begun.changed("uid", |it| it.released = Some(at(9)));
+        let mut host = BareMetalHost::default();
+        let texts = [(REMEDIATION_HISTORY.to_owned(), history.text())];
+        host.metadata.annotations = Some(texts.into());
+        assert_eq!(History::of(&host), history);
+    }
+
+    #[test]
+    fn a_record_that_somebody_spoilt_starts_anew() {
+        let mut host = BareMetalHost::default();
+        host.metadata.annotations = Some([(REMEDIATION_HISTORY.to_owned(), "[{".to_owned())].into());
+        assert_eq!(History::of(&host), History::default());
+    }
+
+    #[test]
+    fn the_tries_of_another_request_are_left_as_they_are() {
+        let history = History::default()
+            .with(Entry::begin("a", "m", 0, at(1)))
+            .with(Entry::begin("b", "m", 0, at(2)))
+            .ended("b", Reason::Exhausted, at(3));
+        assert_eq!(history.open("a").unwrap().asked, at(1));
+        assert!(history.open("b").is_none());
+        assert!(history.is_exhausted("b") && !history.is_exhausted("a"));
+    }
+}

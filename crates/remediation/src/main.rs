@@ -1,0 +1,18 @@
+//! Starts remediation. What it does is said in the library.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use controller_kit::config::Mistakes;
+use controller_kit::run::{self, Needs};
+use remediation::config::{CRDS, Cli, NAME, RULES, needed};
+use remediation::controller;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let mut mistakes = Mistakes::default();
+    let config = cli.common.check(NAME, &mut mistakes);
+    let policy = cli.own.check(&mut mistakes);
+    let needs = Needs { crds: CRDS, fields: needed(), rules: RULES, ..Needs::default() };
+    run::main(cli.command, config, mistakes, needs, |kit| controller::run(kit, policy))
+}

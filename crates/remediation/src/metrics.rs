@@ -1,0 +1,234 @@
+//! The controller's own metrics; the kit counts reconciles, requests and the rest. Names of objects are never labels.
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use prometheus::{
+    Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
+    Opts, Registry,
+};
+
+use crate::decision::{Act, Decision};
+use crate::reason::Reason;
+use crate::seen::Observed;
+
+/// From a machine that is reset at once to one that is waited for until the next day.
+const SECONDS: &[f64] = &[
+    1.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 86400.0,
+];
+const PHASES: [&str; 5] = ["", "running", "waiting", "deleting machine", "failed"];
+/// How a remediation can end.
+const RESULTS: [(Reason, &str); 3] = [
+    (Reason::Recovered, "recovered"),
+    (Reason::Exhausted, "exhausted"),
+    (Reason::Withdrawn, "withdrawn"),
+];
+
+/// Counters and gauges of this controller; clones share them.
+#[derive(Clone)]
+pub struct Metrics {
+    decisions: IntCounterVec,
+    tries: IntCounterVec,
+    results: IntCounterVec,
+    seconds: HistogramVec,
+    off: Histogram,
+    on: Histogram,
+    conflicts: IntCounter,
+    /// Hosts whose request was gone and that were released.
+    pub(crate) orphans: IntCounter,
+    requests: IntGaugeVec,
+    oldest: Gauge,
+    clusters: IntGauge,
+    unreachable: IntGauge,
+}
+
+impl Metrics {
+    /// Registers them, with every series from the start: a rate over one that appears late misses its first step.
+    pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let counters = |name: &str, help: &str, label: &str| {
+            IntCounterVec::new(Opts::new(name, help), &[label])
+        };
+        let histogram = |name: &str, help: &str| {
+            Histogram::with_opts(HistogramOpts::new(name, help).buckets(SECONDS.to_vec()))
+        };
+        let metrics = Self {
+            decisions: counters(
+                "ferrite_remediation_decisions_total",
+                "Decisions by their reason",
+                "reason",
+            )?,
+            tries: counters(
+                "ferrite_remediation_tries_total",
+                "Tries that ended, by how they ended",
+                "result",
+            )?,
+            results: counters(
+                "ferrite_remediation_remediations_total",
+                "Remediations that ended, by how they ended",
+                "result",
+            )?,
+            seconds: HistogramVec::new(
+                HistogramOpts::new(
+                    "ferrite_remediation_duration_seconds",
+                    "Time from the first request to the host to the end of a remediation",
+                )
+                .buckets(SECONDS.to_vec()),
+                &["result"],
+            )?,
+            off: histogram(
+                "ferrite_remediation_power_off_seconds",
+                "Time from the request to the host until it was off and its node fenced",
+            )?,
+            on: histogram(
+                "ferrite_remediation_power_on_seconds",
+                "Time from the release of the host until it was on",
+            )?,
+            conflicts: IntCounter::new(
+                "ferrite_remediation_conflicts_total",
+                "Passes that began anew because somebody else wrote first",
+            )?,
+            orphans: IntCounter::new(
+                "ferrite_remediation_orphans_released_total",
+                "Hosts that were held by a request which was gone, and were released",
+            )?,
+            requests: IntGaugeVec::new(
+                Opts::new("ferrite_remediation_requests", "Requests by phase"),
+                &["phase"],
+            )?,
+            oldest: Gauge::new(
+                "ferrite_remediation_oldest_try_seconds",
+                "Age of the oldest try that is under way, 0 without any",
+            )?,
+            clusters: IntGauge::new(
+                "ferrite_remediation_workload_clients",
+                "Workload clusters that a client is open for",
+            )?,
+            unreachable: IntGauge::new(
+                "ferrite_remediation_workload_unreachable",
+                "Workload clusters that did not answer when they were last asked",
+            )?,
+        };
+        for reason in Reason::ALL {
+            metrics.decisions.with_label_values(&[reason.as_str()]);
+        }
+        for result in [
+            Reason::Recovered,
+            Reason::PowerOffTimedOut,
+            Reason::PowerOnTimedOut,
+            Reason::NotRecovered,
+            Reason::StillUnhealthy,
+        ] {
+            metrics.tries.with_label_values(&[result.as_str()]);
+        }
+        for (_, result) in RESULTS {
+            metrics.results.with_label_values(&[result]);
+            metrics.seconds.with_label_values(&[result]);
+        }
+        registry.register(Box::new(metrics.decisions.clone()))?;
+        registry.register(Box::new(metrics.tries.clone()))?;
+        registry.register(Box::new(metrics.results.clone()))?;
+        registry.register(Box::new(metrics.seconds.clone()))?;
+        registry.register(Box::new(metrics.off.clone()))?;
+        registry.register(Box::new(metrics.on.clone()))?;
+        registry.register(Box::new(metrics.conflicts.clone()))?;
+        registry.register(Box::new(metrics.orphans.clone()))?;
+        registry.register(Box::new(metrics.requests.clone()))?;
+        registry.register(Box::new(metrics.oldest.clone()))?;
+        registry.register(Box::new(metrics.clusters.clone()))?;
+        registry.register(Box::new(metrics.unreachable.clone()))?;
+        metrics.shown(&[0; 5], 0.0, (0, 0));
+        Ok(metrics)
+    }
+
+    /// A decision was taken.
+    pub(crate) fn decided(&self, reason: Reason) {
+        self.decisions.with_label_values(&[reason.as_str()]).inc();
+    }
+
+    /// Somebody else wrote first.
+    pub(crate) fn superseded(&self) {
+        self.conflicts.inc();
+    }
+
+    /// A decision was carried out.
+    pub(crate) fn done(&self, seen: &Observed, decision: &Decision, now: Timestamp) {
+        let uid = &seen.request.uid;
+        let history = seen.host.as_ref().map(|it| &it.history);
+        let open = history.and_then(|it| it.open(uid));
+        let released = |act: &Act| matches!(act, Act::Host(write) if write.key == Some(false));
+        if decision.acts.iter().any(released)
+            && let Some(entry) = open.filter(|it| it.released.is_none())
+        {
+            self.off.observe(seconds(entry.asked, now));
+        }
+        if decision.reason == Reason::Recovering
+            && !decision.acts.is_empty()
+            && let Some(at) = open.and_then(|it| it.released)
+        {
+            self.on.observe(seconds(at, now));
+        }
+        let failed = decision.notes.iter().map(|it| it.reason).find(|it| is_failure(*it));
+        if let Some(reason) = failed.or((decision.reason == Reason::Recovered
+            && open.is_some())
+        .then_some(Reason::Recovered))
+        {
+            self.tries.with_label_values(&[reason.as_str()]).inc();
+        }
+        let first = history.and_then(|it| it.0.iter().find(|it| it.remediation == *uid));
+        for (reason, result) in RESULTS {
+            if decision.reason == reason && !decision.notes.is_empty() {
+                self.results.with_label_values(&[result]).inc();
+                if let Some(first) = first {
+                    self.seconds.with_label_values(&[result]).observe(seconds(first.asked, now));
+                }
+            }
+        }
+    }
+
+    /// How many there are just now: requests by phase, the age of the oldest try, clients of workload clusters.
+    pub(crate) fn shown(&self, phases: &[i64; 5], oldest: f64, clusters: (usize, usize)) {
+        for (phase, count) in PHASES.iter().zip(phases) {
+            let phase = if phase.is_empty() { "none" } else { phase };
+            self.requests.with_label_values(&[phase]).set(*count);
+        }
+        self.oldest.set(oldest);
+        self.clusters.set(i64::try_from(clusters.0).unwrap_or(i64::MAX));
+        self.unreachable.set(i64::try_from(clusters.1).unwrap_or(i64::MAX));
+    }
+
+    /// Where a phase is counted.
+    pub(crate) fn phase_index(phase: Option<&str>) -> usize {
+        let phase = phase.unwrap_or_default();
+        PHASES.iter().position(|it| *it == phase).unwrap_or(0)
+    }
+}
+
+fn is_failure(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::PowerOffTimedOut
+            | Reason::PowerOnTimedOut
+            | Reason::NotRecovered
+            | Reason::StillUnhealthy
+    )
+}
+
+/// Seconds that passed; none if the clock went back.
+pub(crate) fn seconds(from: Timestamp, to: Timestamp) -> f64 {
+    Duration::try_from(to.duration_since(from)).unwrap_or(Duration::ZERO).as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_a_series_of_its_own_from_the_start() {
+        let registry = Registry::new();
+        Metrics::new(&registry).unwrap();
+        let families = registry.gather();
+        let decisions =
+            families.iter().find(|it| it.name() == "ferrite_remediation_decisions_total").unwrap();
+        assert_eq!(decisions.get_metric().len(), Reason::ALL.len());
+    }
+}

@@ -1,0 +1,412 @@
+//! A request to remediate, of whichever group: what it asks for, and what is remembered on it.
+
+use std::time::Duration;
+
+use api_types::ContractVersion;
+use api_types::capi::is_paused;
+use api_types::capm3::UpstreamRemediation;
+use api_types::names;
+use api_types::names::capm3::REMEDIATION_FINALIZER as FINALIZER;
+use api_types::names::ferrite::{CONDITION_SUCCEEDED, REMEDIATION_STANDING};
+use api_types::remediation::{Metal3Remediation, Phase, Step, StrategyType};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::reason::Reason;
+
+/// Tries after the first where nothing is said.
+const RETRIES: u32 = 1;
+/// What a node may take where nothing is said.
+const TIMEOUT: Duration = Duration::from_secs(600);
+/// Longer is a mistake: a machine would be neither here nor there for days.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
+/// Of which group a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Group {
+    /// `remediation.metal3.io`.
+    Ours,
+    /// CAPM3's, in the version that is read.
+    Upstream(ContractVersion),
+}
+
+impl Group {
+    /// Group and version.
+    pub fn api_version(self) -> String {
+        match self {
+            Self::Ours => "remediation.metal3.io/v1alpha1".to_owned(),
+            Self::Upstream(version) => {
+                format!("infrastructure.cluster.x-k8s.io/{}", version.as_str())
+            }
+        }
+    }
+}
+
+/// A request, as far as decisions depend on it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Request {
+    /// Its group.
+    pub group: Group,
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Identity.
+    pub uid: String,
+    /// The version that writes insist on.
+    pub version: String,
+    /// Generation of the spec.
+    pub generation: i64,
+    /// Since when it is being deleted.
+    pub deleting: Option<Timestamp>,
+    /// Whether it is paused by its own annotation.
+    pub paused: bool,
+    /// Whether our finalizer is on it: something may have to be undone.
+    pub finalizer: bool,
+    /// Finalizers of others.
+    pub others: Vec<String>,
+    /// The status of the condition `Succeeded`, and since when it has it.
+    pub transition: Option<(String, Timestamp)>,
+    /// Name of the Machine that owns it, or nothing if a person made it.
+    pub owner: Option<String>,
+    /// The cluster that its label names.
+    pub cluster: Option<String>,
+    /// What to do.
+    pub strategy: Result<Strategy, Refusal>,
+    /// What is remembered.
+    pub standing: Standing,
+    /// Labels and annotations of a node that was deleted.
+    pub backup: Option<Backup>,
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Strategy {
+    /// Tries after the first.
+    pub retries: u32,
+    /// How long the node may take once the host is on.
+    pub timeout: Duration,
+}
+
+/// Why nothing is done, and what to change.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Refusal {
+    /// One word.
+    pub reason: Reason,
+    /// What to change.
+    pub message: String,
+}
+
+impl Refusal {
+    /// A refusal.
+    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into() }
+    }
+}
+
+/// How far a request is: its status, and for CAPM3's kind an annotation for what that status has no room for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Standing {
+    /// The mission's word.
+    pub phase: Option<Phase>,
+    /// Tries after the first.
+    pub retries: u32,
+    /// When the last try began.
+    pub last: Option<Timestamp>,
+    /// How far the try is.
+    pub step: Option<Step>,
+    /// Since when.
+    pub since: Option<Timestamp>,
+    /// The condition `Succeeded`.
+    pub said: Option<Said>,
+}
+
+/// A condition.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Said {
+    /// `Some` where it is decided.
+    pub succeeded: Option<bool>,
+    /// Why.
+    pub reason: Reason,
+    /// For people.
+    pub message: String,
+}
+
+/// What a node had that a new one of its name does not get by itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Backup {
+    /// Labels as JSON.
+    pub labels: String,
+    /// Annotations as JSON.
+    pub annotations: String,
+}
+
+/// What CAPM3's status has no room for.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Rest {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step: Option<Step>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    succeeded: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+}
+
+impl Standing {
+    /// The annotation for what CAPM3's status has no room for.
+    pub fn rest(&self) -> String {
+        let rest = Rest {
+            step: self.step.clone(),
+            since: self.since,
+            succeeded: self.said.as_ref().and_then(|it| it.succeeded),
+            reason: self.said.as_ref().map(|it| it.reason.as_str().to_owned()),
+            message: self.said.as_ref().map(|it| it.message.clone()),
+        };
+        serde_json::to_string(&rest).unwrap_or_default()
+    }
+
+    /// Whether the node was back once, and nothing was tried since.
+    pub fn has_succeeded(&self) -> bool {
+        self.said.as_ref().is_some_and(|it| it.succeeded == Some(true))
+    }
+
+    /// Whether it has been handed over, or given up.
+    pub fn is_over(&self) -> bool {
+        matches!(self.phase, Some(Phase::DeletingMachine | Phase::Failed))
+    }
+}
+
+impl Request {
+    /// Key of our annotation on the host.
+    pub fn key(&self) -> String {
+        format!("{}{}", names::metal3::REBOOT_FOR_REMEDIATION, self.uid)
+    }
+
+    /// Name of the Machine.
+    pub fn machine(&self) -> &str {
+        self.owner.as_deref().unwrap_or(&self.name)
+    }
+
+    /// Reads one of ours.
+    pub fn of_ours(object: &Metal3Remediation) -> Self {
+        let status = object.status.clone().unwrap_or_default();
+        let said = status.conditions.iter().find(|it| it.type_ == CONDITION_SUCCEEDED);
+        let strategy = match &object.spec.strategy {
+            None => Err(no_strategy()),
+            Some(it) => strategy(
+                it.r#type.as_ref(),
+                it.requested_retries(),
+                it.timeout.map_or(Ok(None), |timeout| {
+                    let wrong = timeout.is_negative();
+                    if wrong { Err("a negative time".to_owned()) } else { Ok(Some(timeout.into())) }
+                }),
+            ),
+        };
+        let standing = Standing {
+            phase: status.phase,
+            retries: u32::try_from(status.retry_count).unwrap_or(0),
+            last: status.last_remediated.map(|it| it.0),
+            step: status.step,
+            since: status.since.map(|it| it.0),
+            said: said.and_then(|it| {
+                let succeeded = match it.status.as_str() {
+                    "True" => Some(true),
+                    "False" => Some(false),
+                    _ => None,
+                };
+                let reason = Reason::parse(&it.reason)?;
+                Some(Said { succeeded, reason, message: it.message.clone() })
+            }),
+        };
+        let transition = said.map(|it| (it.status.clone(), it.last_transition_time.0));
+        Self { transition, ..Self::of(Group::Ours, &object.metadata, strategy, standing) }
+    }
+
+    /// Reads one of CAPM3's.
+    pub fn of_upstream(object: &UpstreamRemediation) -> Self {
+        let status = object.status.clone().unwrap_or_default();
+        let text = object.annotation(REMEDIATION_STANDING).unwrap_or("{}");
+        let rest: Rest = serde_json::from_str(text).unwrap_or_default();
+        let strategy = match &object.spec.strategy {
+            None => Err(no_strategy()),
+            Some(it) => {
+                let kind = it.r#type.clone().map(StrategyType::from);
+                strategy(kind.as_ref(), it.retry_limit, it.timeout())
+            }
+        };
+        let standing = Standing {
+            phase: status.phase.map(Phase::from),
+            retries: status.retry_count.and_then(|it| u32::try_from(it).ok()).unwrap_or(0),
+            last: status.last_remediated.map(|it| it.0),
+            step: rest.step,
+            since: rest.since,
+            said: rest.reason.as_deref().and_then(Reason::parse).map(|reason| Said {
+                succeeded: rest.succeeded,
+                reason,
+                message: rest.message.unwrap_or_default(),
+            }),
+        };
+        Self::of(Group::Upstream(object.contract()), &object.metadata, strategy, standing)
+    }
+
+    fn of(
+        group: Group,
+        metadata: &ObjectMeta,
+        strategy: Result<Strategy, Refusal>,
+        standing: Standing,
+    ) -> Self {
+        let metadata = metadata.clone();
+        let annotations = metadata.annotations.as_ref();
+        let note = |key: &str| annotations.and_then(|all| all.get(key)).cloned();
+        let backup = note(names::capm3::NODE_LABELS_BACKUP).map(|labels| Backup {
+            labels,
+            annotations: note(names::capm3::NODE_ANNOTATIONS_BACKUP).unwrap_or_default(),
+        });
+        let owner = metadata.owner_references.iter().flatten().find(|it| {
+            it.kind == "Machine" && it.api_version.split('/').next() == Some("cluster.x-k8s.io")
+        });
+        Self {
+            group,
+            paused: is_paused(&metadata),
+            finalizer: metadata.finalizers.iter().flatten().any(|it| it == FINALIZER),
+            others: metadata.finalizers.iter().flatten().filter(|it| *it != FINALIZER).cloned().collect(),
+            transition: None,
+            owner: owner.map(|it| it.name.clone()),
+            cluster: metadata
+                .labels
+                .as_ref()
+                .and_then(|it| it.get(names::capi::CLUSTER_NAME))
+                .cloned(),
+            deleting: metadata.deletion_timestamp.map(|it| it.0),
+            generation: metadata.generation.unwrap_or_default(),
+            namespace: metadata.namespace.unwrap_or_default(),
+            name: metadata.name.unwrap_or_default(),
+            uid: metadata.uid.unwrap_or_default(),
+            version: metadata.resource_version.unwrap_or_default(),
+            strategy,
+            standing,
+            backup,
+        }
+    }
+}
+
+fn no_strategy() -> Refusal {
+    let text = "spec.strategy is missing: set its type to reboot";
+    Refusal::new(Reason::StrategyMissing, text)
+}
+
+fn strategy(
+    kind: Option<&StrategyType>,
+    retries: Option<i32>,
+    timeout: Result<Option<Duration>, String>,
+) -> Result<Strategy, Refusal> {
+    match kind {
+        Some(StrategyType::Reboot) => {}
+        None => {
+            let text = "spec.strategy.type is missing: set it to reboot";
+            return Err(Refusal::new(Reason::StrategyMissing, text));
+        }
+        Some(StrategyType::Other(word)) => {
+            let text = format!("spec.strategy.type {word:?} is not known: set it to reboot");
+            return Err(Refusal::new(Reason::StrategyUnknown, text));
+        }
+    }
+    let invalid = |text: String| Refusal::new(Reason::StrategyInvalid, text);
+    let retries = match retries {
+        None => RETRIES,
+        Some(asked) => u32::try_from(asked).map_err(|_| {
+            invalid(format!("spec.strategy.retryLimit is {asked}: it must be 0 or more"))
+        })?,
+    };
+    let timeout = timeout
+        .map_err(|text| invalid(format!("spec.strategy.timeout {text:?} is no time such as 300s")))?
+        .unwrap_or(TIMEOUT);
+    if timeout.is_zero() || timeout > LONGEST {
+        let text = "spec.strategy.timeout must be longer than zero and at most 24h, such as 300s";
+        return Err(invalid(text.to_owned()));
+    }
+    Ok(Strategy { retries, timeout })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn ours(strategy: &serde_json::Value) -> Result<Strategy, Reason> {
+        let object = json!({
+            "apiVersion": "remediation.metal3.io/v1alpha1", "kind": "Metal3Remediation",
+            "metadata": {"name": "m"}, "spec": {"strategy": strategy},
+        });
+        Request::of_ours(&serde_json::from_value(object).unwrap())
+            .strategy
+            .map_err(|refusal| refusal.reason)
+    }
+
+    fn upstream(strategy: &serde_json::Value) -> Result<Strategy, Reason> {
+        let object = json!({
+            "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "Metal3Remediation",
+            "metadata": {"name": "m"}, "spec": {"strategy": strategy},
+        });
+        Request::of_upstream(&serde_json::from_value(object).unwrap())
+            .strategy
+            .map_err(|refusal| refusal.reason)
+    }
+
+    #[test]
+    fn the_missions_examples_are_understood() {
+        let asked = Strategy { retries: 3, timeout: Duration::from_secs(300) };
+        let by = |limit: &str| json!({"type": "reboot", limit: 3, "timeout": "300s"});
+        assert_eq!(ours(&by("retryLimit")), Ok(asked));
+        assert_eq!(ours(&by("rebootLimit")), Ok(asked));
+        let theirs = json!({"type": "Reboot", "retryLimit": 3, "timeout": "300s"});
+        assert_eq!(upstream(&theirs), Ok(asked));
+        let newer = json!({"type": "Reboot", "retryLimit": 3, "timeoutSeconds": 300});
+        assert_eq!(upstream(&newer), Ok(asked));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_a_reason() {
+        let wrong = [
+            (json!(null), Reason::StrategyMissing),
+            (json!({"timeout": "300s"}), Reason::StrategyMissing),
+            (json!({"type": "replace"}), Reason::StrategyUnknown),
+            (json!({"type": "reboot", "retryLimit": -1}), Reason::StrategyInvalid),
+            (json!({"type": "reboot", "timeout": "0s"}), Reason::StrategyInvalid),
+            (json!({"type": "reboot", "timeout": "20000h"}), Reason::StrategyInvalid),
+        ];
+        for (strategy, reason) in wrong {
+            assert_eq!(ours(&strategy), Err(reason), "{strategy}");
+            assert_eq!(upstream(&strategy), Err(reason), "{strategy}");
+        }
+        let odd = json!({"type": "Reboot", "timeout": "soon"});
+        assert_eq!(upstream(&odd), Err(Reason::StrategyInvalid));
+    }
+
+    #[test]
+    fn what_has_no_room_in_a_status_is_read_back_from_the_annotation() {
+        let standing = Standing {
+            step: Some(Step::Recover),
+            since: Some(Timestamp::from_second(1_800_000_000).unwrap()),
+            said: Some(Said {
+                succeeded: Some(true),
+                reason: Reason::Recovered,
+                message: "said".to_owned(),
+            }),
+            ..Standing::default()
+        };
+        let object = json!({
+            "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "Metal3Remediation",
+            "metadata": {"name": "m", "annotations": {REMEDIATION_STANDING: standing.rest()}},
+        });
+        let read = Request::of_upstream(&serde_json::from_value(object).unwrap());
+        assert_eq!(read.standing, standing);
+    }
+}

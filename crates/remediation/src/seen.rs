@@ -1,0 +1,290 @@
+//! What decisions are made of, as plain data.
+
+use std::time::Duration;
+
+use api_types::capi;
+use api_types::capm3::Metal3Machine;
+use api_types::condition::find;
+use api_types::metal3::BareMetalHost;
+use api_types::names;
+use api_types::names::capi::{
+    CONDITION_EXTERNALLY_REMEDIATED, CONDITION_HEALTH_CHECK_SUCCEEDED, CONDITION_OWNER_REMEDIATED,
+};
+use api_types::names::ferrite::{CONDITION_REBOOTING, PAUSED_BY_BMO_REBOOT};
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt as _;
+
+use crate::history::History;
+use crate::request::Request;
+
+/// What one pass knows.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Observed {
+    /// The request.
+    pub request: Request,
+    /// The Machine.
+    pub machine: Option<Machine>,
+    /// Its Cluster.
+    pub cluster: ClusterSeen,
+    /// Its `Metal3Machine`.
+    pub metal: Option<Metal>,
+    /// The host that the `Metal3Machine` names.
+    pub host: Option<Host>,
+    /// Another host that has our key: the machine had it before.
+    pub stray: Option<Host>,
+    /// The node.
+    pub node: NodeSeen,
+}
+
+/// What is known of the Cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ClusterSeen {
+    /// It is there.
+    Here {
+        /// Whether nothing of it may be touched.
+        paused: bool,
+    },
+    /// It is not there.
+    Missing,
+}
+
+/// A Machine, as far as decisions depend on it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Machine {
+    /// Name.
+    pub name: String,
+    /// Identity.
+    pub uid: String,
+    /// The cluster that it belongs to.
+    pub cluster: String,
+    /// Since when it is being deleted.
+    pub deleting: Option<Timestamp>,
+    /// Whether it is paused by its own annotation.
+    pub paused: bool,
+    /// Whether somebody forbade remediation.
+    pub skipped: bool,
+    /// Whether a controller owns it, which can replace it.
+    pub owned: bool,
+    /// Name of its node, once there is one.
+    pub node: Option<String>,
+    /// Identity that its node must have.
+    pub provider_id: Option<String>,
+    /// Whether its owner is told to replace it, in both formats.
+    pub told: bool,
+    /// Reason of the condition that says how the external remediation is, while that is `False`.
+    pub external: Option<String>,
+    /// What the health check says, where there is one.
+    pub healthy: Option<bool>,
+}
+
+/// A `Metal3Machine`, as far as decisions depend on it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Metal {
+    /// Whether it is paused by its own annotation.
+    pub paused: bool,
+    /// The host that it names.
+    pub host: Option<String>,
+}
+
+/// A host, as far as decisions depend on it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "so many independent facts")]
+pub struct Host {
+    /// Name.
+    pub name: String,
+    /// Whether the machine has it.
+    pub ours: bool,
+    /// Whether somebody asked everybody to leave it alone.
+    pub paused: bool,
+    /// Whether nobody maintains its power.
+    pub unmanaged: Option<Unmanaged>,
+    /// Whether an operating system of the machine runs on it.
+    pub provisioned: bool,
+    /// Whether it is to be on.
+    pub online: bool,
+    /// Whether it must never be switched off.
+    pub power_off_disabled: bool,
+    /// Whether our key is on it.
+    pub held: bool,
+    /// Whether its status says that it is on.
+    pub powered_on: bool,
+    /// Whether whoever switches it says that our key keeps it off.
+    pub confirmed: bool,
+    /// Whether a reboot was accepted and the host was not switched on since.
+    pub in_cycle: bool,
+    /// Whether it is marked as unhealthy under both names.
+    pub marked: bool,
+    /// Its last tries.
+    pub history: History,
+}
+
+/// Why nobody maintains a host's power.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unmanaged {
+    /// It has no credentials of its management controller.
+    NoCredentials,
+    /// It is taken out of Ironic.
+    Detached,
+    /// It is being deleted.
+    Deleting,
+}
+
+/// What is known of the node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum NodeSeen {
+    /// Nobody looked: nothing depended on it.
+    NotAsked,
+    /// The Machine never had one.
+    NoName,
+    /// The workload cluster cannot be asked, and why.
+    NoAccess(String),
+    /// There is none of that name.
+    Gone,
+    /// There is one.
+    Here(Node),
+}
+
+/// A node, as far as decisions depend on it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Node {
+    /// Identity: another node of the same name has another one.
+    pub uid: String,
+    /// The identity that says it is another machine's, if it does.
+    pub foreign: Option<String>,
+    /// Whether its kubelet says that it is ready.
+    pub ready: bool,
+    /// What its kubelet last said, as a fingerprint that changes with each word of it.
+    pub kubelet: String,
+    /// Who set the out-of-service taint.
+    pub taint: Taint,
+    /// What still runs there or is attached; nothing where that must not be asked.
+    pub busy: u32,
+    /// Its labels and annotations.
+    pub backup: crate::request::Backup,
+}
+
+/// Who set the out-of-service taint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Taint {
+    /// Nobody.
+    None,
+    /// This request.
+    Ours,
+    /// Somebody else, who will remove it.
+    Foreign,
+}
+
+impl Machine {
+    /// Takes what matters from an object.
+    pub fn of(machine: &capi::Machine) -> Self {
+        let is_false = |kind: &str| {
+            machine.condition(kind).is_some_and(|it| it.is_false())
+                && machine.deprecated_condition(kind).is_some_and(|it| it.is_false())
+        };
+        let external = machine.condition(CONDITION_EXTERNALLY_REMEDIATED);
+        let health = machine.condition(CONDITION_HEALTH_CHECK_SUCCEEDED);
+        Self {
+            name: machine.name_any(),
+            uid: machine.uid().unwrap_or_default(),
+            cluster: machine.spec.cluster_name.clone(),
+            deleting: machine.metadata.deletion_timestamp.as_ref().map(|it| it.0),
+            paused: capi::is_paused(&machine.metadata),
+            skipped: machine.annotation(names::capi::SKIP_REMEDIATION).is_some(),
+            owned: machine
+                .metadata
+                .owner_references
+                .iter()
+                .flatten()
+                .any(|it| it.controller == Some(true)),
+            node: machine.node_name().map(str::to_owned),
+            provider_id: machine.spec.provider_id.clone().filter(|it| !it.is_empty()),
+            told: is_false(CONDITION_OWNER_REMEDIATED),
+            external: external
+                .filter(|it| it.is_false())
+                .map(|it| it.reason.clone().unwrap_or_default()),
+            healthy: health.filter(|it| it.is_true() || it.is_false()).map(|it| it.is_true()),
+        }
+    }
+
+    /// The `Metal3Machine` that a Machine refers to.
+    pub fn metal(machine: &capi::Machine) -> Option<&str> {
+        let reference = &machine.spec.infrastructure_ref;
+        let is_metal = reference.kind.as_deref() == Some("Metal3Machine");
+        reference.name.as_deref().filter(|_| is_metal)
+    }
+}
+
+impl Host {
+    /// Takes what matters from an object, as seen from this request and this machine.
+    pub fn of(host: &BareMetalHost, request: &Request, machine: Option<&Metal3Machine>) -> Self {
+        let key = request.key();
+        let status = host.status.clone().unwrap_or_default();
+        let stamp = |it: Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>| {
+            it.map(|it| it.0)
+        };
+        let pending = stamp(status.provisioning.pending_reboot_since);
+        let last = stamp(status.provisioning.last_powered_on);
+        let rebooting = find(&status.conditions, CONDITION_REBOOTING);
+        let confirmed = rebooting.is_some_and(|it| {
+            it.reason.as_deref() == Some("HeldOff")
+                && it.message.as_deref().is_some_and(|it| it.contains(&key))
+        });
+        let unmanaged = if host.metadata.deletion_timestamp.is_some() {
+            Some(Unmanaged::Deleting)
+        } else if host.is_detached() {
+            Some(Unmanaged::Detached)
+        } else if !host.power_operations_supported() {
+            Some(Unmanaged::NoCredentials)
+        } else {
+            None
+        };
+        Self {
+            name: host.name_any(),
+            ours: machine.is_some_and(|machine| is_of(host, machine)),
+            paused: host
+                .annotation(names::metal3::PAUSED)
+                .is_some_and(|by| by != PAUSED_BY_BMO_REBOOT),
+            unmanaged,
+            provisioned: status.provisioning.state.is_provisioned(),
+            online: host.spec.online,
+            power_off_disabled: host.spec.disable_power_off == Some(true),
+            held: host.annotation(&key).is_some(),
+            powered_on: status.powered_on,
+            confirmed,
+            in_cycle: match (pending, last) {
+                (None, _) => false,
+                (Some(_), None) => true,
+                (Some(pending), Some(last)) => pending > last,
+            },
+            marked: host.annotation(names::capm3::UNHEALTHY).is_some()
+                && host.annotation(names::capm3::UNHEALTHY_DEPRECATED).is_some(),
+            history: History::of(host),
+        }
+    }
+
+    /// Whether the host is off, and was seen off after our request: nothing that ran on it then runs now. Another's
+    /// stamps are compared with each other only, since clocks differ.
+    pub fn is_fenced(&self, was_on: bool, asked_for: Duration, settled: Duration) -> bool {
+        // Whoever switches it says so; or it was on when we asked, or it is off for a reboot that nobody has ended;
+        // or it has been off, while we asked, for so long that its power was looked at.
+        let seen_since = self.confirmed || was_on || self.in_cycle || asked_for >= settled;
+        self.held && !self.powered_on && seen_since
+    }
+}
+
+/// Whether this machine has this host. A reference without uid is CAPM3's; one with another uid is this machine's as well
+/// where the two name each other: a move to another cluster changes every uid and no name.
+fn is_of(host: &BareMetalHost, machine: &Metal3Machine) -> bool {
+    let Some(consumer) = &host.spec.consumer_ref else { return false };
+    let group = consumer.group();
+    let uid = consumer.uid.as_deref().filter(|uid| !uid.is_empty());
+    let namespace = host.metadata.namespace.as_ref();
+    consumer.kind.as_deref() == Some("Metal3Machine")
+        && (group.is_empty() || group == "infrastructure.cluster.x-k8s.io")
+        && consumer.name == machine.metadata.name
+        && consumer.namespace.as_ref().is_none_or(|it| Some(it) == namespace)
+        && (uid.is_none()
+            || uid == machine.metadata.uid.as_deref()
+            || machine.host_name() == host.metadata.name.as_deref())
+}
+

@@ -1,0 +1,182 @@
+//! Whatever ends a request, and wherever: no host stays held off, no taint, no backup and no finalizer is left.
+
+use std::time::Duration;
+
+use bench::cluster_api::objects::{CLUSTER, MACHINE};
+use kube::api::{Api, Patch, PatchParams};
+use remediation::config::{Fencing, Policy};
+use serde_json::{Value, json};
+
+use super::ground::{planes, quick, start};
+use super::scene::{CLUSTER_NAME, REMEDIATION, Scene, history, keys, reboot};
+
+/// Where a request is when something ends it.
+#[derive(Clone, Copy, Debug)]
+enum Moment {
+    PowerOff,
+    Fence,
+    PowerOn,
+    Recover,
+}
+
+const MOMENTS: [Moment; 4] = [Moment::PowerOff, Moment::Fence, Moment::PowerOn, Moment::Recover];
+
+/// Brings a request of a machine to a moment and keeps it there.
+async fn bring(scene: &Scene, machine: &str, host: &str, moment: Moment) {
+    let step = match moment {
+        Moment::PowerOff => {
+            scene.operator().stick(host);
+            "power off"
+        }
+        Moment::Fence => {
+            let pods: Api<k8s_openapi::api::core::v1::Pod> =
+                Api::namespaced(scene.workload.clone(), "default");
+            let pod = json!({
+                "metadata": {"name": format!("{}-{host}", scene.namespace)},
+                "spec": {"nodeName": scene.node_of(machine), "containers": [{"name": "c", "image": "c"}]},
+            });
+            let pod = serde_json::from_value(pod).unwrap();
+            pods.create(&kube::api::PostParams::default(), &pod).await.unwrap();
+            "fence"
+        }
+        Moment::PowerOn => "power on",
+        Moment::Recover => {
+            scene.operator().kill(host);
+            "recover"
+        }
+    };
+    scene.request(machine, reboot(3, "300s")).await;
+    if matches!(moment, Moment::PowerOn) {
+        // Off, and then it does not come on.
+        scene.host_is(host, "off", |it| it["status"]["poweredOn"] == false).await;
+        scene.operator().stick(host);
+    }
+    let at = |it: Option<&Value>| it.is_some_and(|it| it["status"]["step"] == step);
+    if matches!(moment, Moment::PowerOn) {
+        // It may have come on before it was stuck.
+        let past = |it: Option<&Value>| {
+            it.is_some_and(|it| ["power on", "recover"].contains(&it["status"]["step"].as_str().unwrap_or_default()))
+        };
+        scene.until(REMEDIATION, machine, step, past).await;
+    } else {
+        scene.until(REMEDIATION, machine, step, at).await;
+    }
+}
+
+fn long() -> Policy {
+    Policy { fence: Duration::from_secs(600), ..quick() }
+}
+
+async fn let_go(scene: &Scene, host: &str) {
+    scene.operator().unstick(host);
+    scene.patch_host(host, json!({"metadata": {"labels": {"nudge": "1"}}})).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_withdrawn_anywhere_leaves_a_host_that_is_on_and_nothing_of_ours() {
+    let scene = Scene::new("withdrawn").await;
+    let _running = start(&planes().await.management, &scene.namespace, long()).await;
+    for moment in MOMENTS {
+        let name = format!("m-{moment:?}").to_lowercase();
+        let host = format!("h-{moment:?}").to_lowercase();
+        scene.machine(&name, &host).await;
+        bring(&scene, &name, &host, moment).await;
+        scene.delete(REMEDIATION, &name).await;
+        scene.host_is(&host, "free of our key", |it| keys(it).is_empty()).await;
+        let_go(&scene, &host).await;
+        scene.gone(REMEDIATION, &name).await;
+        scene.host_is(&host, "on", |it| it["status"]["poweredOn"] == true).await;
+        scene.is_clean(&name, &host).await;
+        let tries = history(&scene.get_host(&host).await);
+        assert_eq!(tries[0]["result"], "Withdrawn", "{moment:?}: {tries:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_that_is_deleted_or_loses_its_host_anywhere_leaves_nothing_of_ours() {
+    let scene = Scene::new("lost").await;
+    let _running = start(&planes().await.management, &scene.namespace, long()).await;
+    for moment in MOMENTS {
+        for way in ["deleted", "consumer", "unnamed"] {
+            let name = format!("m-{moment:?}-{way}").to_lowercase();
+            let host = format!("h-{moment:?}-{way}").to_lowercase();
+            scene.machine(&name, &host).await;
+            bring(&scene, &name, &host, moment).await;
+            match way {
+                "deleted" => {
+                    let keep = json!({"metadata": {"finalizers": ["stories/keep"]}});
+                    scene.patch(MACHINE, &name, keep).await;
+                    scene.delete(MACHINE, &name).await;
+                }
+                "consumer" => {
+                    scene.patch_host(&host, json!({"spec": {"consumerRef": {"name": "other", "uid": "x"}}})).await;
+                }
+                _ => {
+                    let metal = bench::cluster_api::objects::METAL3_MACHINE;
+                    let none = json!({"metadata": {"annotations": {"metal3.io/BareMetalHost": null}}});
+                    scene.patch(metal, &name, none).await;
+                }
+            }
+            scene.host_is(&host, "free of our key", |it| keys(it).is_empty()).await;
+            let clean = |it: Option<&Value>| it.unwrap()["metadata"]["finalizers"].is_null();
+            scene.until(REMEDIATION, &name, "without finalizer", clean).await;
+            scene.is_clean(&name, &host).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_its_cluster_is_paused_nothing_is_written_and_when_the_cluster_is_gone_all_is_undone() {
+    let scene = Scene::new("paused").await;
+    let plane = &planes().await.management;
+    let (_running, user) = start(plane, &scene.namespace, long()).await;
+    scene.machine("m", "h").await;
+    bring(&scene, "m", "h", Moment::Fence).await;
+    scene.patch(CLUSTER, CLUSTER_NAME, json!({"spec": {"paused": true}})).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let audit = bench::audit::Audit::new(plane.audit_log(), scene.client.clone());
+    let mark = audit.mark().await.unwrap();
+    scene.delete(REMEDIATION, "m").await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let seen = audit.since(mark).await.unwrap();
+    assert_eq!(seen.writes(&user, &[]), 0, "{seen:?}");
+    assert_eq!(keys(&scene.get_host("h").await).len(), 1, "paused is paused");
+    scene.delete(CLUSTER, CLUSTER_NAME).await;
+    scene.gone(REMEDIATION, "m").await;
+    scene.is_clean("m", "h").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_whose_request_was_taken_away_by_force_is_released() {
+    let scene = Scene::new("forced").await;
+    let _running = start(&planes().await.management, &scene.namespace, long()).await;
+    scene.machine("m", "h").await;
+    bring(&scene, "m", "h", Moment::PowerOff).await;
+    // As somebody does who only wants to be rid of it.
+    scene.patch(MACHINE, "m", json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": ""}}})).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    scene.delete(REMEDIATION, "m").await;
+    scene.patch(REMEDIATION, "m", json!({"metadata": {"finalizers": null}})).await;
+    scene.gone(REMEDIATION, "m").await;
+    scene.host_is("h", "free of our key", |it| keys(it).is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_of_a_request_that_is_withdrawn_is_given_to_the_node_that_comes_back() {
+    let scene = Scene::new("backup").await;
+    let policy = Policy { fencing: Fencing::Delete, ..long() };
+    let _running = start(&planes().await.management, &scene.namespace, policy).await;
+    scene.machine("m", "h").await;
+    let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(scene.workload.clone());
+    let more = json!({"metadata": {"labels": {"rack": "7"}}});
+    let node = scene.node_of("m");
+    nodes.patch(&node, &PatchParams::default(), &Patch::Merge(&more)).await.unwrap();
+    scene.operator().kill("h");
+    scene.request("m", reboot(0, "300s")).await;
+    let recovering = |it: Option<&Value>| it.unwrap()["status"]["step"] == "recover";
+    scene.until(REMEDIATION, "m", "recovering", recovering).await;
+    scene.delete(REMEDIATION, "m").await;
+    super::operator::boot(&scene.workload, &node).await;
+    scene.gone(REMEDIATION, "m").await;
+    assert_eq!(nodes.get(&node).await.unwrap().metadata.labels.unwrap()["rack"], "7");
+}

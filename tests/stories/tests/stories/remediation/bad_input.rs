@@ -1,0 +1,145 @@
+//! What cannot be carried out is refused with a condition that says what to change: no loop, no panic.
+
+use std::time::Duration;
+
+use bench::cluster_api::objects::MACHINE;
+use kube::api::{Api, DynamicObject, PostParams};
+use remediation::config::Policy;
+use serde_json::{Value, json};
+
+use super::ground::{planes, quick, start};
+use super::scene::{REMEDIATION, Scene, history, keys, reboot, succeeded};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_makes_no_sense_says_what_to_change_and_begins_when_that_was_done() {
+    let scene = Scene::new("senseless").await;
+    let plane = &planes().await.management;
+    let (_running, user) = start(plane, &scene.namespace, quick()).await;
+    scene.machine("m", "h").await;
+    scene.request("m", Value::Null).await;
+    let message = |it: &Value| it["status"]["conditions"][0]["message"].clone();
+    let refused = scene.says("m", "StrategyMissing").await;
+    assert!(message(&refused).as_str().unwrap().contains("set its type to reboot"));
+    for (strategy, reason) in [
+        (json!({"type": "replace"}), "StrategyUnknown"),
+        (json!({"type": "reboot", "timeout": "90000h"}), "StrategyInvalid"),
+    ] {
+        scene.patch(REMEDIATION, "m", json!({"spec": {"strategy": null}})).await;
+        scene.patch(REMEDIATION, "m", json!({"spec": {"strategy": strategy}})).await;
+        let refused = scene.says("m", reason).await;
+        assert_eq!(succeeded(&refused).0, "False");
+    }
+    // What the API server itself refuses.
+    let api = REMEDIATION.api(&scene.client, &scene.namespace);
+    for strategy in [
+        json!({"type": "reboot", "retryLimit": -1}),
+        json!({"type": "reboot", "timeout": "0s"}),
+        json!({"type": "reboot", "timeout": "soon"}),
+    ] {
+        let object = REMEDIATION.object("other", &json!({ "strategy": strategy }));
+        let object: DynamicObject = serde_json::from_value(object).unwrap();
+        let refused = api.create(&PostParams::default(), &object).await;
+        assert!(refused.is_err(), "{strategy}");
+    }
+    let audit = bench::audit::Audit::new(plane.audit_log(), scene.client.clone());
+    let mark = audit.mark().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let rest = audit.since(mark).await.unwrap();
+    assert_eq!(rest.writes(&user, &[]), 0, "no loop: {rest:?}");
+    assert!(keys(&scene.get_host("h").await).is_empty());
+    let good = json!({"spec": {"strategy": {"type": "reboot", "timeout": "300s"}}});
+    scene.patch(REMEDIATION, "m", good).await;
+    scene.says("m", "Recovered").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_cannot_be_power_cycled_is_left_alone_until_it_can() {
+    let scene = Scene::new("unfit").await;
+    let _running = start(&planes().await.management, &scene.namespace, quick()).await;
+    scene.machine("m", "h").await;
+    scene.patch_host("h", json!({"spec": {"disablePowerOff": true}})).await;
+    scene.request("m", reboot(0, "300s")).await;
+    scene.says("m", "PowerOffDisabled").await;
+    scene.patch_host("h", json!({"spec": {"disablePowerOff": false, "online": false}})).await;
+    scene.says("m", "HostOffline").await;
+    let none = json!({"metadata": {"annotations": {"metal3.io/BareMetalHost": null}}});
+    let metal = bench::cluster_api::objects::METAL3_MACHINE;
+    scene.patch(metal, "m", none).await;
+    scene.says("m", "HostUnknown").await;
+    let named = json!({"metadata": {"annotations": {"metal3.io/BareMetalHost": format!("{}/h", scene.namespace)}}});
+    scene.patch(metal, "m", named).await;
+    let skip = json!({"metadata": {"annotations": {"cluster.x-k8s.io/skip-remediation": ""}}});
+    scene.patch(MACHINE, "m", skip).await;
+    scene.says("m", "Skipped").await;
+    assert!(history(&scene.get_host("h").await).is_empty(), "nothing was tried");
+    scene.patch_host("h", json!({"spec": {"online": true}})).await;
+    let may = json!({"metadata": {"annotations": {"cluster.x-k8s.io/skip-remediation": null}}});
+    scene.patch(MACHINE, "m", may).await;
+    scene.says("m", "Recovered").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_without_a_machine_or_of_another_cluster_is_refused() {
+    let scene = Scene::new("nobody").await;
+    let _running = start(&planes().await.management, &scene.namespace, quick()).await;
+    scene.create(REMEDIATION, REMEDIATION.object("m", &json!({"strategy": reboot(0, "300s")}))).await;
+    scene.says("m", "MachineMissing").await;
+    let label = json!({"metadata": {"labels": {"cluster.x-k8s.io/cluster-name": "elsewhere"}}});
+    scene.patch(REMEDIATION, "m", label).await;
+    scene.machine("m", "h").await;
+    scene.says("m", "MachineMismatch").await;
+    // A person's request needs no owner: the name is the Machine's.
+    let label = json!({"metadata": {"labels": {"cluster.x-k8s.io/cluster-name": null}}});
+    scene.patch(REMEDIATION, "m", label).await;
+    scene.says("m", "Recovered").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workload_cluster_that_cannot_be_asked_does_not_stop_the_reboot() {
+    let scene = Scene::new("unreachable").await;
+    let policy = Policy { fence: Duration::from_secs(3), ..quick() };
+    let _running = start(&planes().await.management, &scene.namespace, policy).await;
+    let good = planes().await.workload.kubeconfig_text("admin", &["system:masters"]).unwrap();
+    let garbage = ": : no kubeconfig".to_owned();
+    let away = good.replace("https://127.0.0.1:", "https://127.0.0.2:1");
+    let program = "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+        clusters: [{name: c, cluster: {server: \"https://127.0.0.1:1\"}}]\n\
+        contexts: [{name: c, context: {cluster: c, user: u}}]\n\
+        users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: sh}}}]\n"
+        .to_owned();
+    let cases = [("garbage", garbage, "cannot be read"), ("away", away, "does not answer"), ("program", program, "refused")];
+    for (name, kubeconfig, why) in cases {
+        scene.kubeconfig(&kubeconfig).await;
+        let host = format!("h-{name}");
+        scene.machine(name, &host).await;
+        scene.request(name, reboot(0, "300s")).await;
+        // The condition says so, and the reboot goes on.
+        let recovering = |it: Option<&Value>| it.unwrap()["status"]["step"] == "recover";
+        scene.until(REMEDIATION, name, "on again", recovering).await;
+        let tries = history(&scene.get_host(&host).await);
+        assert!(tries[0]["fenced"].as_str().unwrap().contains(why), "{name}: {tries:?}");
+        // It returns: the node is seen, and the rest as well.
+        scene.kubeconfig(&good).await;
+        scene.says(name, "Recovered").await;
+        scene.is_clean(name, &host).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_of_another_machine_is_neither_tainted_nor_taken_for_recovery() {
+    let scene = Scene::new("foreign").await;
+    scene.machine("m", "h").await;
+    let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(scene.workload.clone());
+    let other = json!({"spec": {"providerID": "metal3://somebody/else"}});
+    let node = scene.node_of("m");
+    nodes
+        .patch(&node, &kube::api::PatchParams::default(), &kube::api::Patch::Merge(&other))
+        .await
+        .unwrap();
+    let _running = start(&planes().await.management, &scene.namespace, quick()).await;
+    scene.request("m", reboot(0, "5s")).await;
+    scene.says("m", "Exhausted").await;
+    let tries = history(&scene.get_host("h").await);
+    assert!(tries[0]["fenced"].as_str().unwrap().contains("another machine's"), "{tries:?}");
+    assert!(!super::scene::is_tainted(&scene.node("m").await.unwrap()));
+}

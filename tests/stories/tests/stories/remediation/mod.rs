@@ -1,0 +1,10 @@
+//! `remediation` on real API servers: the management cluster and a workload cluster whose Node it fences and awaits.
+
+mod abort;
+mod bad_input;
+mod cycle;
+mod ground;
+mod neighbours;
+mod operator;
+mod scene;
+mod sweeps;
