@@ -1,27 +1,36 @@
 //! All writes, each on the version of the object that was decided on, or that the act before it left.
 
+use std::collections::BTreeMap;
+
 use api_types::metal3::BareMetalHost;
 use api_types::names;
 use api_types::names::capi::{
     CONDITION_EXTERNALLY_REMEDIATED, CONDITION_OWNER_REMEDIATED, REASON_WAITING_FOR_REMEDIATION,
 };
 use api_types::names::capm3::{
-    NODE_ANNOTATIONS_BACKUP, NODE_LABELS_BACKUP, REMEDIATION_FINALIZER, UNHEALTHY,
-    UNHEALTHY_DEPRECATED, UNHEALTHY_NODE,
+    NODE_ANNOTATIONS_BACKUP, NODE_LABELS_BACKUP, NODE_SHUTDOWN, OUT_OF_SERVICE,
+    REMEDIATION_FINALIZER, UNHEALTHY, UNHEALTHY_DEPRECATED, UNHEALTHY_NODE,
 };
-use api_types::names::ferrite::{CONDITION_SUCCEEDED, REMEDIATION_HISTORY, REMEDIATION_STANDING};
+use api_types::names::ferrite::{
+    CONDITION_SUCCEEDED, OUT_OF_SERVICE_BY, REMEDIATION_HISTORY, REMEDIATION_STANDING,
+};
 use api_types::remediation::Phase;
+use controller_kit::api_error;
+use k8s_openapi::api::core::v1::Taint;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Map, Value, json};
 
+use crate::clusters::PATIENCE;
 use crate::conditions::{self, Change};
 use crate::decision::{Act, HostWrite};
 use crate::error::{Error, asked};
+use crate::node::{self, Place};
 use crate::observe::Live;
-use crate::request::{Group, Request, Standing};
+use crate::request::{Backup, Group, Request, Standing};
 use crate::served::Served;
 
 /// The writes of one pass.
@@ -213,6 +222,89 @@ impl Pass {
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         let api = self.machines();
         asked("delete the Machine", api.delete(&machine.name_any(), &params)).await.map(drop)
+    }
+}
+
+impl Place {
+    fn name(&self) -> &str {
+        self.object.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// Patches the version that was read.
+    async fn patch(&mut self, what: &'static str, mut patch: Value) -> Result<(), Error> {
+        patch["metadata"]["resourceVersion"] = json!(self.object.metadata.resource_version);
+        let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+        let written = self.api.patch(self.name(), &params, &patch);
+        let written = tokio::time::timeout(PATIENCE, written).await;
+        self.object = taken(what, written)?;
+        Ok(())
+    }
+
+    /// Sets the taint, and says in the same write whose it is.
+    pub async fn taint(&mut self, request: &str) -> Result<(), Error> {
+        let mut all = node::taints(&self.object);
+        all.push(Taint {
+            key: OUT_OF_SERVICE.to_owned(),
+            value: Some(NODE_SHUTDOWN.to_owned()),
+            effect: "NoExecute".to_owned(),
+            time_added: Some(Time(now())),
+        });
+        let annotations = json!({ OUT_OF_SERVICE_BY: request });
+        let patch = json!({"metadata": {"annotations": annotations}, "spec": {"taints": all}});
+        self.patch("taint the Node", patch).await
+    }
+
+    /// Takes our taint away.
+    pub async fn untaint(&mut self) -> Result<(), Error> {
+        let mut all = node::taints(&self.object);
+        all.retain(|it| !node::is_out_of_service(it));
+        let annotations = json!({ OUT_OF_SERVICE_BY: null });
+        let patch = json!({"metadata": {"annotations": annotations}, "spec": {"taints": all}});
+        self.patch("remove the taint of the Node", patch).await
+    }
+
+    /// Gives the node what the one before had; what it says itself stays.
+    pub async fn restore(&mut self, backup: &Backup) -> Result<(), Error> {
+        let metadata = self.object.metadata.clone();
+        let missing = |text: &str, own: Option<BTreeMap<String, String>>| {
+            let mut all: BTreeMap<String, String> = serde_json::from_str(text).unwrap_or_default();
+            let own = own.unwrap_or_default();
+            all.retain(|key, _| !own.contains_key(key));
+            all
+        };
+        let labels = missing(&backup.labels, metadata.labels);
+        let annotations = missing(&backup.annotations, metadata.annotations);
+        if labels.is_empty() && annotations.is_empty() {
+            return Ok(());
+        }
+        let patch = json!({"metadata": {"labels": labels, "annotations": annotations}});
+        self.patch("give the Node back its labels", patch).await
+    }
+
+    /// Deletes this very node.
+    pub async fn delete(&self) -> Result<(), Error> {
+        let preconditions = Preconditions {
+            uid: self.object.metadata.uid.clone(),
+            resource_version: self.object.metadata.resource_version.clone(),
+        };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let deleted = tokio::time::timeout(PATIENCE, self.api.delete(self.name(), &params)).await;
+        taken("delete the Node", deleted).map(drop)
+    }
+}
+
+fn taken<T>(
+    what: &'static str,
+    answer: Result<kube::Result<T>, tokio::time::error::Elapsed>,
+) -> Result<T, Error> {
+    let failed = |why: String| Error::Workload { what, why };
+    match answer {
+        Err(_) => Err(failed("no answer in time".to_owned())),
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err(kube::Error::Api(status))) if status.is_conflict() || status.is_not_found() => {
+            Err(Error::Superseded)
+        }
+        Ok(Err(error)) => Err(failed(api_error::explain(&error))),
     }
 }
 

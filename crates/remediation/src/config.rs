@@ -41,7 +41,7 @@ pub struct Cli {
 #[group(id = "remediation")]
 #[command(next_help_heading = "Options of remediation")]
 pub struct Settings {
-    /// Serve CAPM3's kind Metal3Remediation as well, so that an existing health check needs no change; only where
+    /// Serve CAPM3's kind `Metal3Remediation` as well, so that an existing health check needs no change; only where
     /// CAPM3's own remediation does not run
     #[arg(
         long, env = "FERRITE_UPSTREAM_GROUP", global = true, default_value = "false",
@@ -105,7 +105,6 @@ impl std::str::FromStr for Fencing {
 
 /// How to decide.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::struct_excessive_bools, reason = "so many independent settings")]
 pub struct Policy {
     /// Whether CAPM3's kind is served as well.
     pub upstream_group: bool,

@@ -15,10 +15,10 @@ use futures_util::{Stream, StreamExt as _, future, stream};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
+use kube::ResourceExt as _;
 use kube::runtime::controller::{Action, Controller};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher;
-use kube::ResourceExt as _;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 use crate::act::{Pass, release_orphan};
@@ -218,9 +218,10 @@ impl Context {
     fn is_known(&self, uid: &str) -> bool {
         let here = |known: Option<&str>| known == Some(uid);
         self.ours.state().iter().any(|it| here(it.metadata.uid.as_deref()))
-            || self.upstream.as_ref().is_some_and(|all| {
-                all.state().iter().any(|it| here(it.metadata.uid.as_deref()))
-            })
+            || self
+                .upstream
+                .as_ref()
+                .is_some_and(|all| all.state().iter().any(|it| here(it.metadata.uid.as_deref())))
     }
 
     /// Notes what a request looks at.
@@ -279,7 +280,7 @@ async fn pass(
     if !context.from.is_ours(label.as_deref()) {
         return Ok(Action::await_change());
     }
-    let mut known = context.from.from_caches(request);
+    let mut known = context.from.from_caches(&request);
     context.note(&known);
     let mut now = Timestamp::now();
     let mut decision = decide(&known.seen, &context.policy, now);
@@ -293,17 +294,18 @@ async fn pass(
         return Ok(end(&context, &decision));
     }
     let beginning = decision.is_beginning();
-    let mut live = if beginning { Some(known) } else { context.from.live(&known).await? };
+    let mut live =
+        if beginning { Some(known) } else { Box::pin(context.from.live(&known)).await? };
     for round in 0..ANEW {
         let Some(seen) = live.take() else { return Ok(Action::await_change()) };
-        let (request, result) = work(&context, seen).await;
+        let (request, result) = Box::pin(work(&context, seen)).await;
         match result {
             Err(Error::Superseded) if round + 1 < ANEW => {
                 context.metrics.superseded();
                 let pause = Duration::from_millis(10 << round);
                 tokio::time::sleep(pause.mul_f64(0.5 + backoff::random_unit())).await;
-                let known = context.from.from_caches(request);
-                live = context.from.live(&known).await?;
+                let known = context.from.from_caches(&request);
+                live = Box::pin(context.from.live(&known)).await?;
             }
             done => return done,
         }
@@ -413,7 +415,11 @@ async fn release(context: &Context, uid: &str, namespace: &str, name: &str) -> R
         }
     }
     let now = Timestamp::now();
-    let ended = history.ended(uid, Reason::Withdrawn, Timestamp::from_second(now.as_second()).unwrap_or(now));
+    let ended = history.ended(
+        uid,
+        Reason::Withdrawn,
+        Timestamp::from_second(now.as_second()).unwrap_or(now),
+    );
     release_orphan(&context.kit.client, &host, uid, &ended).await?;
     context.metrics.orphans.inc();
     let text = "The request that held the host off is gone: it may be switched on";

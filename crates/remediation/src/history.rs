@@ -165,7 +165,8 @@ mod tests {
     #[test]
     fn a_record_that_somebody_spoilt_starts_anew() {
         let mut host = BareMetalHost::default();
-        host.metadata.annotations = Some([(REMEDIATION_HISTORY.to_owned(), "[{".to_owned())].into());
+        host.metadata.annotations =
+            Some([(REMEDIATION_HISTORY.to_owned(), "[{".to_owned())].into());
         assert_eq!(History::of(&host), History::default());
     }
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use prometheus::{
-    Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
-    Opts, Registry,
+    Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts, Registry,
 };
 
 use crate::decision::{Act, Decision};
@@ -168,9 +168,9 @@ impl Metrics {
             self.on.observe(seconds(at, now));
         }
         let failed = decision.notes.iter().map(|it| it.reason).find(|it| is_failure(*it));
-        if let Some(reason) = failed.or((decision.reason == Reason::Recovered
-            && open.is_some())
-        .then_some(Reason::Recovered))
+        if let Some(reason) = failed
+            .or((decision.reason == Reason::Recovered && open.is_some())
+                .then_some(Reason::Recovered))
         {
             self.tries.with_label_values(&[reason.as_str()]).inc();
         }

@@ -1,4 +1,4 @@
-//! The workload cluster's Node: what is read of it, and the few writes to it.
+//! The workload cluster's Node: what is read of it. The few writes to it stand with the others.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +7,21 @@ use api_types::names::ferrite::OUT_OF_SERVICE_BY;
 use controller_kit::api_error;
 use k8s_openapi::api::core::v1::{Node as Object, Pod, Taint as ObjectTaint};
 use k8s_openapi::api::storage::v1::VolumeAttachment;
-use k8s_openapi::jiff::Timestamp;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use kube::api::ListParams;
 use kube::{Api, Client};
-use serde_json::{Value, json};
 
 use crate::clusters::{Clusters, PATIENCE};
-use crate::error::Error;
 use crate::request::Backup;
 use crate::seen::{Machine, Node, NodeSeen, Taint};
 
 /// Annotations that are a running kubelet's or controller's, not its administrator's.
-const NOT_BACKED_UP: &[&str] = &["kubectl.kubernetes.io/last-applied-configuration", OUT_OF_SERVICE_BY];
+const NOT_BACKED_UP: &[&str] =
+    &["kubectl.kubernetes.io/last-applied-configuration", OUT_OF_SERVICE_BY];
 
 /// A Node of a workload cluster, with what writes to it need.
 pub struct Place {
-    api: Api<Object>,
-    object: Object,
+    pub(crate) api: Api<Object>,
+    pub(crate) object: Object,
 }
 
 /// Looks at a machine's node. With `load`, also at what still runs there.
@@ -78,10 +76,9 @@ fn view(object: &Object, machine: &Machine, request: &str) -> Node {
     };
     let by = annotation(object, OUT_OF_SERVICE_BY);
     let taint = match (taints(object).iter().any(is_out_of_service), by) {
-        (false, None) => Taint::None,
         (_, Some(by)) if by == request => Taint::Ours,
         (true, _) => Taint::Foreign,
-        (false, Some(_)) => Taint::None,
+        (false, _) => Taint::None,
     };
     Node {
         kubelet: format!("{uid} {boot} {}", beat.unwrap_or_default()),
@@ -98,11 +95,11 @@ fn annotation<'a>(object: &'a Object, key: &str) -> Option<&'a str> {
     object.metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }
 
-fn taints(object: &Object) -> Vec<ObjectTaint> {
+pub(crate) fn taints(object: &Object) -> Vec<ObjectTaint> {
     object.spec.as_ref().and_then(|it| it.taints.clone()).unwrap_or_default()
 }
 
-fn is_out_of_service(taint: &ObjectTaint) -> bool {
+pub(crate) fn is_out_of_service(taint: &ObjectTaint) -> bool {
     taint.key == OUT_OF_SERVICE
 }
 
@@ -146,92 +143,4 @@ fn is_driven_out(pod: &Pod) -> bool {
         (any || this) && (effect.is_empty() || effect == "NoExecute")
     });
     !is_static && !tolerates && !["Succeeded", "Failed"].contains(&phase)
-}
-
-impl Place {
-    fn name(&self) -> &str {
-        self.object.metadata.name.as_deref().unwrap_or_default()
-    }
-
-    /// Patches the version that was read.
-    async fn patch(&mut self, what: &'static str, mut patch: Value) -> Result<(), Error> {
-        patch["metadata"]["resourceVersion"] = json!(self.object.metadata.resource_version);
-        let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
-        let written = self.api.patch(self.name(), &params, &patch);
-        let written = tokio::time::timeout(PATIENCE, written).await;
-        self.object = taken(what, written)?;
-        Ok(())
-    }
-
-    /// Sets the taint, and says in the same write whose it is.
-    pub async fn taint(&mut self, request: &str) -> Result<(), Error> {
-        let mut all = taints(&self.object);
-        all.push(ObjectTaint {
-            key: OUT_OF_SERVICE.to_owned(),
-            value: Some(NODE_SHUTDOWN.to_owned()),
-            effect: "NoExecute".to_owned(),
-            time_added: Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now())),
-        });
-        let annotations = json!({ OUT_OF_SERVICE_BY: request });
-        let patch = json!({"metadata": {"annotations": annotations}, "spec": {"taints": all}});
-        self.patch("taint the Node", patch).await
-    }
-
-    /// Takes our taint away.
-    pub async fn untaint(&mut self) -> Result<(), Error> {
-        let mut all = taints(&self.object);
-        all.retain(|it| !is_out_of_service(it));
-        let annotations = json!({ OUT_OF_SERVICE_BY: null });
-        let patch = json!({"metadata": {"annotations": annotations}, "spec": {"taints": all}});
-        self.patch("remove the taint of the Node", patch).await
-    }
-
-    /// Gives the node what the one before had; what it says itself stays.
-    pub async fn restore(&mut self, backup: &Backup) -> Result<(), Error> {
-        let metadata = self.object.metadata.clone();
-        let missing = |text: &str, own: Option<BTreeMap<String, String>>| {
-            let mut all: BTreeMap<String, String> = serde_json::from_str(text).unwrap_or_default();
-            let own = own.unwrap_or_default();
-            all.retain(|key, _| !own.contains_key(key));
-            all
-        };
-        let labels = missing(&backup.labels, metadata.labels);
-        let annotations = missing(&backup.annotations, metadata.annotations);
-        if labels.is_empty() && annotations.is_empty() {
-            return Ok(());
-        }
-        let patch = json!({"metadata": {"labels": labels, "annotations": annotations}});
-        self.patch("give the Node back its labels", patch).await
-    }
-
-    /// Deletes this very node.
-    pub async fn delete(&self) -> Result<(), Error> {
-        let preconditions = Preconditions {
-            uid: self.object.metadata.uid.clone(),
-            resource_version: self.object.metadata.resource_version.clone(),
-        };
-        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        let deleted = tokio::time::timeout(PATIENCE, self.api.delete(self.name(), &params)).await;
-        taken("delete the Node", deleted).map(drop)
-    }
-}
-
-fn now() -> Timestamp {
-    let now = Timestamp::now();
-    Timestamp::from_second(now.as_second()).unwrap_or(now)
-}
-
-fn taken<T>(
-    what: &'static str,
-    answer: Result<kube::Result<T>, tokio::time::error::Elapsed>,
-) -> Result<T, Error> {
-    let failed = |why: String| Error::Workload { what, why };
-    match answer {
-        Err(_) => Err(failed("no answer in time".to_owned())),
-        Ok(Ok(done)) => Ok(done),
-        Ok(Err(kube::Error::Api(status))) if status.is_conflict() || status.is_not_found() => {
-            Err(Error::Superseded)
-        }
-        Ok(Err(error)) => Err(failed(api_error::explain(&error))),
-    }
 }

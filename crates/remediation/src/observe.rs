@@ -1,6 +1,6 @@
 //! All reads. Caches say whether anything is to be done; before it is done, the objects concerned are read live.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use api_types::capi::{self, Cluster};
@@ -14,7 +14,7 @@ use kube::{Client, ResourceExt as _};
 
 use crate::clusters::Clusters;
 use crate::error::{Error, asked};
-use crate::node::{self, Place};
+use crate::node;
 use crate::request::{Group, Request};
 use crate::seen::{ClusterSeen, Host, Machine, Metal, NodeSeen, Observed};
 use crate::served::Served;
@@ -41,12 +41,15 @@ pub struct Sources {
     pub held: Held,
 }
 
+/// Namespace and name of a host.
+type Place = (String, String);
+
 /// Hosts by the uid of the request whose key they have.
 #[derive(Default)]
-pub struct Held(Mutex<HashMap<String, BTreeMap<(String, String), ()>>>);
+pub struct Held(Mutex<HashMap<String, BTreeSet<Place>>>);
 
 impl Held {
-    fn all(&self) -> MutexGuard<'_, HashMap<String, BTreeMap<(String, String), ()>>> {
+    fn all(&self) -> MutexGuard<'_, HashMap<String, BTreeSet<Place>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -67,7 +70,7 @@ impl Held {
             !places.is_empty()
         });
         for uid in &uids {
-            all.entry(uid.clone()).or_default().insert(place.clone(), ());
+            all.entry(uid.clone()).or_default().insert(place.clone());
         }
         uids
     }
@@ -75,7 +78,7 @@ impl Held {
     /// A host other than this one that has a request's key.
     fn other(&self, uid: &str, namespace: &str, host: Option<&str>) -> Option<String> {
         let all = self.all();
-        let mut places = all.get(uid)?.keys();
+        let mut places = all.get(uid)?.iter();
         places
             .find(|(space, name)| space == namespace && Some(name.as_str()) != host)
             .map(|(_, name)| name.clone())
@@ -84,9 +87,9 @@ impl Held {
     /// Every request whose key is on a host, with the hosts.
     pub fn places(&self) -> Vec<(String, String, String)> {
         let all = self.all();
-        let each = |(uid, places): (&String, &BTreeMap<(String, String), ()>)| {
+        let each = |(uid, places): (&String, &BTreeSet<Place>)| {
             let uid = uid.clone();
-            let names: Vec<_> = places.keys().cloned().collect();
+            let names: Vec<_> = places.iter().cloned().collect();
             names.into_iter().map(move |(namespace, name)| (uid.clone(), namespace, name))
         };
         all.iter().flat_map(each).collect()
@@ -104,7 +107,7 @@ pub struct Live {
     /// The same of another host with our key.
     pub stray: Option<Arc<BareMetalHost>>,
     /// The node.
-    pub place: Option<Place>,
+    pub place: Option<node::Place>,
 }
 
 impl Sources {
@@ -127,13 +130,12 @@ impl Sources {
     }
 
     /// What the caches know about a request, without its node.
-    pub fn from_caches(&self, request: Request) -> Live {
+    pub fn from_caches(&self, request: &Request) -> Live {
         let namespace = request.namespace.clone();
         let Served { core, infrastructure, .. } = self.served;
         let machine = Self::cached(&self.machines, core, &namespace, request.machine());
         let metal = machine.as_deref().and_then(Machine::metal);
-        let metal =
-            metal.and_then(|it| Self::cached(&self.metals, infrastructure, &namespace, it));
+        let metal = metal.and_then(|it| Self::cached(&self.metals, infrastructure, &namespace, it));
         let named = metal.as_ref().and_then(|it| it.host_name().map(str::to_owned));
         let other = self.held.other(&request.uid, &namespace, named.as_deref());
         let host_of = |name: Option<String>| {
@@ -142,7 +144,7 @@ impl Sources {
         };
         let (host, stray) = (host_of(named), host_of(other));
         let machine = machine.map(|it| (*it).clone());
-        self.put_together(request, machine, metal.as_deref(), host, stray)
+        self.put_together(request.clone(), machine, metal.as_deref(), host, stray)
     }
 
     fn put_together(
@@ -174,7 +176,7 @@ impl Sources {
             host: view(&host),
             stray: view(&stray),
             node: NodeSeen::NotAsked,
-            request: request.clone(),
+            request,
         };
         Live { seen, machine, host, stray, place: None }
     }

@@ -11,6 +11,7 @@ use api_types::names::ferrite::{CONDITION_SUCCEEDED, REMEDIATION_STANDING};
 use api_types::remediation::{Metal3Remediation, Phase, Step, StrategyType};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
+use kube::Resource as _;
 use serde::{Deserialize, Serialize};
 
 use crate::reason::Reason;
@@ -35,10 +36,8 @@ impl Group {
     /// Group and version.
     pub fn api_version(self) -> String {
         match self {
-            Self::Ours => "remediation.metal3.io/v1alpha1".to_owned(),
-            Self::Upstream(version) => {
-                format!("infrastructure.cluster.x-k8s.io/{}", version.as_str())
-            }
+            Self::Ours => Metal3Remediation::api_version(&()).into_owned(),
+            Self::Upstream(version) => UpstreamRemediation::api_version(&version).into_owned(),
         }
     }
 }
@@ -275,7 +274,13 @@ impl Request {
             group,
             paused: is_paused(&metadata),
             finalizer: metadata.finalizers.iter().flatten().any(|it| it == FINALIZER),
-            others: metadata.finalizers.iter().flatten().filter(|it| *it != FINALIZER).cloned().collect(),
+            others: metadata
+                .finalizers
+                .iter()
+                .flatten()
+                .filter(|it| *it != FINALIZER)
+                .cloned()
+                .collect(),
             transition: None,
             owner: owner.map(|it| it.name.clone()),
             cluster: metadata

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api_types::capi;
 use api_types::capm3::Metal3Machine;
-use api_types::condition::find;
+use api_types::condition::{Condition, find};
 use api_types::metal3::BareMetalHost;
 use api_types::names;
 use api_types::names::capi::{
@@ -50,6 +50,7 @@ pub enum ClusterSeen {
 
 /// A Machine, as far as decisions depend on it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "so many independent facts")]
 pub struct Machine {
     /// Name.
     pub name: String,
@@ -178,8 +179,8 @@ impl Machine {
     /// Takes what matters from an object.
     pub fn of(machine: &capi::Machine) -> Self {
         let is_false = |kind: &str| {
-            machine.condition(kind).is_some_and(|it| it.is_false())
-                && machine.deprecated_condition(kind).is_some_and(|it| it.is_false())
+            machine.condition(kind).is_some_and(Condition::is_false)
+                && machine.deprecated_condition(kind).is_some_and(Condition::is_false)
         };
         let external = machine.condition(CONDITION_EXTERNALLY_REMEDIATED);
         let health = machine.condition(CONDITION_HEALTH_CHECK_SUCCEEDED);
@@ -202,7 +203,7 @@ impl Machine {
             external: external
                 .filter(|it| it.is_false())
                 .map(|it| it.reason.clone().unwrap_or_default()),
-            healthy: health.filter(|it| it.is_true() || it.is_false()).map(|it| it.is_true()),
+            healthy: health.filter(|it| it.is_true() || it.is_false()).map(Condition::is_true),
         }
     }
 
@@ -219,9 +220,8 @@ impl Host {
     pub fn of(host: &BareMetalHost, request: &Request, machine: Option<&Metal3Machine>) -> Self {
         let key = request.key();
         let status = host.status.clone().unwrap_or_default();
-        let stamp = |it: Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>| {
-            it.map(|it| it.0)
-        };
+        let stamp =
+            |it: Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>| it.map(|it| it.0);
         let pending = stamp(status.provisioning.pending_reboot_since);
         let last = stamp(status.provisioning.last_powered_on);
         let rebooting = find(&status.conditions, CONDITION_REBOOTING);
@@ -287,4 +287,3 @@ fn is_of(host: &BareMetalHost, machine: &Metal3Machine) -> bool {
             || uid == machine.metadata.uid.as_deref()
             || machine.host_name() == host.metadata.name.as_deref())
 }
-

@@ -17,9 +17,7 @@ const POLL: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(
 /// Somebody took the finalizer away by force: without it nobody would undo what follows.
 pub(super) fn unprotected(case: &Case<'_>) -> Option<Decision> {
     let under_way = case.entry().is_some() && !case.request.finalizer;
-    under_way.then(|| {
-        Decision::rest(Reason::PowerOff).act(Act::AddFinalizer).again(Duration::ZERO)
-    })
+    under_way.then(|| Decision::rest(Reason::PowerOff).act(Act::AddFinalizer).again(Duration::ZERO))
 }
 
 /// The host was back once: the node is awaited, whatever became of the record on the host.
@@ -235,8 +233,7 @@ pub(super) fn fence(case: &Case<'_>) -> Option<Decision> {
     let mut decision = rest.again(wait);
     if since.is_none() {
         let text = "the host is off; what ran on the node is moved away";
-        let wanted =
-            case.on_the_way(Phase::Running, Step::Fence, case.now, Reason::Fencing, text);
+        let wanted = case.on_the_way(Phase::Running, Step::Fence, case.now, Reason::Fencing, text);
         decision.acts.extend(case.say(wanted));
     }
     decision.acts.extend(act);

@@ -208,11 +208,8 @@ fn remember(case: &Case<'_>, decision: Decision, since: Option<Timestamp>) -> De
     if since.is_some() {
         return decision;
     }
-    let wanted = Standing {
-        step: Some(Step::Undo),
-        since: Some(case.now),
-        ..case.standing.clone()
-    };
+    let wanted =
+        Standing { step: Some(Step::Undo), since: Some(case.now), ..case.standing.clone() };
     decision.act(Act::Say(wanted))
 }
 

@@ -9,9 +9,7 @@ use super::{Act, Decision, HostWrite, Reason, decide};
 use crate::config::{Fencing, Policy};
 use crate::history::{Entry, History};
 use crate::request::{Backup, Group, Request, Said, Standing, Strategy};
-use crate::seen::{
-    ClusterSeen, Host, Machine, Metal, Node, NodeSeen, Observed, Taint, Unmanaged,
-};
+use crate::seen::{ClusterSeen, Host, Machine, Metal, Node, NodeSeen, Observed, Taint, Unmanaged};
 
 pub(super) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).unwrap()
@@ -170,11 +168,8 @@ fn said(decision: &Decision) -> Standing {
 }
 
 fn writes(decision: &Decision) -> Vec<&HostWrite> {
-    let write = |act| match act {
-        &Act::Host(ref write) => Some(write),
-        _ => None,
-    };
-    decision.acts.iter().filter_map(write).collect()
+    let all = decision.acts.iter();
+    all.filter_map(|act| if let Act::Host(write) = act { Some(write) } else { None }).collect()
 }
 
 #[test]
@@ -207,10 +202,7 @@ fn an_off_that_is_older_than_the_request_is_not_taken() {
     });
     assert_eq!(now(&stale, 5).reason, Reason::PowerOff);
     assert_eq!(now(&stale, 149).reason, Reason::PowerOff);
-    for prove in [
-        |host: &mut Host| host.confirmed = true,
-        |host: &mut Host| host.in_cycle = true,
-    ] {
+    for prove in [|host: &mut Host| host.confirmed = true, |host: &mut Host| host.in_cycle = true] {
         let seen = edit(stale.clone(), |seen| prove(seen.host.as_mut().unwrap()));
         assert_eq!(now(&seen, 5).reason, Reason::Fencing);
     }
@@ -243,9 +235,8 @@ fn an_idle_node_is_tainted_and_the_host_released_in_one_pass() {
 
 #[test]
 fn the_host_is_held_until_nothing_runs_on_the_node_or_the_time_is_over() {
-    let busy = |taint| {
-        edit(off(), |seen| seen.node = NodeSeen::Here(Node { busy: 3, taint, ..node() }))
-    };
+    let busy =
+        |taint| edit(off(), |seen| seen.node = NodeSeen::Here(Node { busy: 3, taint, ..node() }));
     let decision = now(&busy(Taint::None), 5);
     assert!(decision.acts.contains(&Act::Taint) && writes(&decision).is_empty(), "{decision:?}");
     let standing = said(&decision);
@@ -356,8 +347,7 @@ fn a_retry_is_counted_before_the_host_is_asked_again() {
 #[test]
 fn a_limit_that_was_lowered_below_the_count_ends_the_tries() {
     let seen = edit(recovering(), |seen| {
-        seen.request.strategy =
-            Ok(Strategy { retries: 0, timeout: Duration::from_secs(300) });
+        seen.request.strategy = Ok(Strategy { retries: 0, timeout: Duration::from_secs(300) });
         seen.request.standing.retries = 5;
         let host = seen.host.as_mut().unwrap();
         host.history = host.history.changed("uid", |it| it.number = 5);
@@ -492,7 +482,8 @@ fn what_was_begun_is_undone_when_the_host_becomes_unfit() {
 
 #[test]
 fn a_request_that_cannot_be_carried_out_says_why_once() {
-    let cases: [(fn(&mut Observed), Reason); 11] = [
+    type Spoil = fn(&mut Observed);
+    let cases: [(Spoil, Reason); 11] = [
         (|seen| seen.host.as_mut().unwrap().provisioned = false, Reason::HostNotProvisioned),
         (|seen| seen.host.as_mut().unwrap().online = false, Reason::HostOffline),
         (|seen| seen.host.as_mut().unwrap().power_off_disabled = true, Reason::PowerOffDisabled),

@@ -55,7 +55,9 @@ async fn bring(scene: &Scene, machine: &str, host: &str, moment: Moment) {
     if matches!(moment, Moment::PowerOn) {
         // It may have come on before it was stuck.
         let past = |it: Option<&Value>| {
-            it.is_some_and(|it| ["power on", "recover"].contains(&it["status"]["step"].as_str().unwrap_or_default()))
+            it.is_some_and(|it| {
+                ["power on", "recover"].contains(&it["status"]["step"].as_str().unwrap_or_default())
+            })
         };
         scene.until(REMEDIATION, machine, step, past).await;
     } else {
@@ -109,11 +111,17 @@ async fn a_machine_that_is_deleted_or_loses_its_host_anywhere_leaves_nothing_of_
                     scene.delete(MACHINE, &name).await;
                 }
                 "consumer" => {
-                    scene.patch_host(&host, json!({"spec": {"consumerRef": {"name": "other", "uid": "x"}}})).await;
+                    scene
+                        .patch_host(
+                            &host,
+                            json!({"spec": {"consumerRef": {"name": "other", "uid": "x"}}}),
+                        )
+                        .await;
                 }
                 _ => {
                     let metal = bench::cluster_api::objects::METAL3_MACHINE;
-                    let none = json!({"metadata": {"annotations": {"metal3.io/BareMetalHost": null}}});
+                    let none =
+                        json!({"metadata": {"annotations": {"metal3.io/BareMetalHost": null}}});
                     scene.patch(metal, &name, none).await;
                 }
             }
@@ -126,7 +134,8 @@ async fn a_machine_that_is_deleted_or_loses_its_host_anywhere_leaves_nothing_of_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_its_cluster_is_paused_nothing_is_written_and_when_the_cluster_is_gone_all_is_undone() {
+async fn while_its_cluster_is_paused_nothing_is_written_and_when_the_cluster_is_gone_all_is_undone()
+{
     let scene = Scene::new("paused").await;
     let plane = &planes().await.management;
     let (_running, user) = start(plane, &scene.namespace, long()).await;
@@ -153,7 +162,9 @@ async fn a_host_whose_request_was_taken_away_by_force_is_released() {
     scene.machine("m", "h").await;
     bring(&scene, "m", "h", Moment::PowerOff).await;
     // As somebody does who only wants to be rid of it.
-    scene.patch(MACHINE, "m", json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": ""}}})).await;
+    scene
+        .patch(MACHINE, "m", json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": ""}}}))
+        .await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     scene.delete(REMEDIATION, "m").await;
     scene.patch(REMEDIATION, "m", json!({"metadata": {"finalizers": null}})).await;

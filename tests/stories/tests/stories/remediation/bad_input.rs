@@ -82,7 +82,9 @@ async fn a_host_that_cannot_be_power_cycled_is_left_alone_until_it_can() {
 async fn a_request_without_a_machine_or_of_another_cluster_is_refused() {
     let scene = Scene::new("nobody").await;
     let _running = start(&planes().await.management, &scene.namespace, quick()).await;
-    scene.create(REMEDIATION, REMEDIATION.object("m", &json!({"strategy": reboot(0, "300s")}))).await;
+    scene
+        .create(REMEDIATION, REMEDIATION.object("m", &json!({"strategy": reboot(0, "300s")})))
+        .await;
     scene.says("m", "MachineMissing").await;
     let label = json!({"metadata": {"labels": {"cluster.x-k8s.io/cluster-name": "elsewhere"}}});
     scene.patch(REMEDIATION, "m", label).await;
@@ -96,9 +98,6 @@ async fn a_request_without_a_machine_or_of_another_cluster_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_workload_cluster_that_cannot_be_asked_does_not_stop_the_reboot() {
-    let scene = Scene::new("unreachable").await;
-    let policy = Policy { fence: Duration::from_secs(3), ..quick() };
-    let _running = start(&planes().await.management, &scene.namespace, policy).await;
     let good = planes().await.workload.kubeconfig_text("admin", &["system:masters"]).unwrap();
     let garbage = ": : no kubeconfig".to_owned();
     let away = good.replace("https://127.0.0.1:", "https://127.0.0.2:1");
@@ -107,8 +106,15 @@ async fn a_workload_cluster_that_cannot_be_asked_does_not_stop_the_reboot() {
         contexts: [{name: c, context: {cluster: c, user: u}}]\n\
         users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: sh}}}]\n"
         .to_owned();
-    let cases = [("garbage", garbage, "cannot be read"), ("away", away, "does not answer"), ("program", program, "refused")];
+    let cases = [
+        ("garbage", garbage, "cannot be read"),
+        ("away", away, "does not answer"),
+        ("program", program, "refused"),
+    ];
     for (name, kubeconfig, why) in cases {
+        let scene = Scene::new(&format!("workload-{name}")).await;
+        let policy = Policy { fence: Duration::from_secs(3), ..quick() };
+        let _running = start(&planes().await.management, &scene.namespace, policy).await;
         scene.kubeconfig(&kubeconfig).await;
         let host = format!("h-{name}");
         scene.machine(name, &host).await;

@@ -11,7 +11,9 @@ use remediation::config::{Fencing, Policy};
 use serde_json::{Value, json};
 
 use super::ground::{planes, quick, start};
-use super::scene::{REMEDIATION, Scene, UPSTREAM, condition, history, is_tainted, keys, reboot, succeeded};
+use super::scene::{
+    REMEDIATION, Scene, UPSTREAM, condition, history, is_tainted, keys, reboot, succeeded,
+};
 
 fn audit(plane: &ControlPlane, admin: kube::Client) -> Audit {
     Audit::new(plane.audit_log(), admin)
@@ -48,7 +50,11 @@ async fn a_node_that_fell_silent_is_power_cycled_and_comes_back_in_at_most_twelv
     let request = scene.says("m", "Recovered").await;
     assert_eq!(succeeded(&request).0, "True");
     assert_eq!(request["status"]["phase"], "waiting");
-    scene.until(REMEDIATION, "m", "without finalizer", |it| it.unwrap()["metadata"]["finalizers"].is_null()).await;
+    scene
+        .until(REMEDIATION, "m", "without finalizer", |it| {
+            it.unwrap()["metadata"]["finalizers"].is_null()
+        })
+        .await;
     scene.is_clean("m", "h").await;
     let host = scene.get_host("h").await;
     let tries = history(&host);
@@ -118,7 +124,11 @@ async fn a_deleted_node_gets_its_labels_and_annotations_back_once_it_has_registe
     assert_ne!(node.metadata.uid, before, "it was deleted");
     assert_eq!(node.metadata.labels.unwrap()["rack"], "7");
     assert_eq!(node.metadata.annotations.unwrap()["note"], "kept");
-    scene.until(REMEDIATION, "m", "without finalizer", |it| it.unwrap()["metadata"]["finalizers"].is_null()).await;
+    scene
+        .until(REMEDIATION, "m", "without finalizer", |it| {
+            it.unwrap()["metadata"]["finalizers"].is_null()
+        })
+        .await;
     scene.is_clean("m", "h").await;
 }
 
@@ -145,7 +155,11 @@ async fn a_machine_whose_tries_are_used_up_is_handed_to_its_owner_in_both_format
     assert_eq!(host["spec"]["online"], false);
     let results: Vec<_> = history(&host).iter().map(|it| it["result"].clone()).collect();
     assert_eq!(results, ["NotRecovered", "Exhausted"]);
-    scene.until(REMEDIATION, "m", "without finalizer", |it| it.unwrap()["metadata"]["finalizers"].is_null()).await;
+    scene
+        .until(REMEDIATION, "m", "without finalizer", |it| {
+            it.unwrap()["metadata"]["finalizers"].is_null()
+        })
+        .await;
     scene.is_clean("m", "h").await;
 }
 
@@ -166,8 +180,8 @@ async fn a_machine_that_nobody_owns_is_deleted_when_its_tries_are_used_up() {
 async fn a_request_in_the_group_of_capm3_is_served_in_its_spelling() {
     let scene = Scene::new("upstream").await;
     scene.machine("m", "h").await;
-    scene.machine("n", "dead").await;
-    let policy = Policy { upstream_group: true, ..quick() };
+    scene.machine("n", "stuck").await;
+    let policy = Policy { upstream_group: true, power_off: Duration::from_secs(12), ..quick() };
     let _running = start(&planes().await.management, &scene.namespace, policy).await;
     let strategy = json!({"type": "Reboot", "retryLimit": 1, "timeoutSeconds": 100});
     scene.request_of(UPSTREAM, "m", strategy).await;
@@ -180,13 +194,17 @@ async fn a_request_in_the_group_of_capm3_is_served_in_its_spelling() {
         request["metadata"]["annotations"]["ferrite.metal3.io/remediation-standing"].as_str();
     assert!(standing.unwrap().contains("Recovered"), "{standing:?}");
     scene.is_clean("m", "h").await;
-    // The older contract has the time in another field.
-    let older = bench::cluster_api::objects::METAL3_REMEDIATION;
-    let strategy = json!({"type": "Reboot", "retryLimit": 1, "timeout": "1s"});
-    scene.request_of(older, "n", strategy).await;
+    // One whose host never goes off.
+    scene.operator().stick("stuck");
+    let strategy = json!({"type": "Reboot", "retryLimit": 1, "timeoutSeconds": 100});
+    scene.request_of(UPSTREAM, "n", strategy).await;
     let handed = |it: Option<&Value>| it.unwrap()["status"]["phase"] == "Deleting machine";
-    let request = scene.until(older, "n", "handed over", handed).await;
+    let request = scene.until(UPSTREAM, "n", "handed over", handed).await;
     assert_eq!(request["status"]["retryCount"], 1);
+    let host = scene.get_host("stuck").await;
+    let results: Vec<_> = history(&host).iter().map(|it| it["result"].clone()).collect();
+    assert_eq!(results, ["PowerOffTimedOut", "Exhausted"]);
+    assert!(keys(&host).is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -208,7 +226,8 @@ async fn five_hundred_machines_that_fail_at_once_have_their_keys_soon() {
     scene.request(&names[0], reboot(0, "300s")).await;
     scene.host_is(&names[0], "held", |host| !keys(host).is_empty()).await;
     let hosts = [bench::bmo::hosts()];
-    let observer = bench::observer::Observer::start(&client, Some(&namespace), &hosts).await.unwrap();
+    let observer =
+        bench::observer::Observer::start(&client, Some(&namespace), &hosts).await.unwrap();
     let begun = Instant::now();
     for some in names[1..].chunks(50) {
         let made = some.iter().map(|name| scene.request(name, reboot(0, "300s")));

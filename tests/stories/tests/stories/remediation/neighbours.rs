@@ -99,7 +99,8 @@ impl Stage {
     }
 
     async fn check(&self, pool: &str, strategy: Value) {
-        let template = TEMPLATE.object("reboot", &json!({"template": {"spec": {"strategy": strategy}}}));
+        let template =
+            TEMPLATE.object("reboot", &json!({"template": {"spec": {"strategy": strategy}}}));
         self.create(TEMPLATE, template).await;
         let cluster = &self.workload.cluster;
         let check = machine_health_check("check", cluster, pool, TEMPLATE, "reboot");
@@ -191,12 +192,12 @@ async fn a_machine_of_a_control_plane_is_remediated_by_the_rules_of_its_owner() 
     stage.create(KUBEADM_CONTROL_PLANE, plane).await;
     let before = stage.available(3).await;
     let strategy = reboot(0, "3s");
-    let template = TEMPLATE.object("reboot", &json!({"template": {"spec": {"strategy": strategy}}}));
+    let template =
+        TEMPLATE.object("reboot", &json!({"template": {"spec": {"strategy": strategy}}}));
     stage.create(TEMPLATE, template).await;
     let mut check =
         machine_health_check("check", &stage.workload.cluster, "none", TEMPLATE, "reboot");
-    check["spec"]["selector"] =
-        json!({"matchExpressions": [{"key": "cluster.x-k8s.io/control-plane", "operator": "Exists"}]});
+    check["spec"]["selector"] = json!({"matchExpressions": [{"key": "cluster.x-k8s.io/control-plane", "operator": "Exists"}]});
     stage.create(MACHINE_HEALTH_CHECK, check).await;
     stage.all_healthy().await;
     let (machine, host) = before.first_key_value().unwrap();
@@ -223,13 +224,8 @@ async fn an_existing_health_check_with_the_kinds_of_capm3_needs_no_change() {
     let (machine, host) = hosts.first_key_value().unwrap();
     stage.create(METAL3_REMEDIATION_TEMPLATE, metal3_remediation_template("reboot")).await;
     let cluster = &stage.workload.cluster;
-    let check = machine_health_check(
-        "check",
-        cluster,
-        "workers",
-        METAL3_REMEDIATION_TEMPLATE,
-        "reboot",
-    );
+    let check =
+        machine_health_check("check", cluster, "workers", METAL3_REMEDIATION_TEMPLATE, "reboot");
     stage.create(MACHINE_HEALTH_CHECK, check).await;
     stage.all_healthy().await;
     let node = stage.node_of(machine).await;
@@ -246,7 +242,8 @@ async fn with_bmo_reboot_and_a_real_ironic_a_machine_is_cut_off_once_and_switche
     let scene = Scene::new("rem-ironic").await;
     let (ironic, machine, node) = bmo_reboot::machine("remediation").await;
     scene.machine("m", "h").await;
-    let label = json!({"metadata": {"labels": {PLAYED: "nobody", "ferrite.metal3.io/power": "managed"}}});
+    let label =
+        json!({"metadata": {"labels": {PLAYED: "nobody", "ferrite.metal3.io/power": "managed"}}});
     scene.patch_host("h", label).await;
     let api = bmo::api(&scene.client, &scene.namespace);
     let status = json!({"status": {"provisioning": {"ID": node}}});
@@ -256,7 +253,11 @@ async fn with_bmo_reboot_and_a_real_ironic_a_machine_is_cut_off_once_and_switche
     let endpoint = ironic.endpoint.clone();
     let power = bmo_reboot::run(client, scene.namespace.clone(), bmo_reboot::quick(), endpoint);
     let power = tokio::spawn(power);
-    let policy = Policy { power_off: Duration::from_secs(200), power_on: Duration::from_secs(200), ..quick() };
+    let policy = Policy {
+        power_off: Duration::from_secs(200),
+        power_on: Duration::from_secs(200),
+        ..quick()
+    };
     let _running = start(&planes().await.management, &scene.namespace, policy).await;
     scene.request("m", reboot(1, "300s")).await;
     let on_again = |it: Option<&Value>| it.unwrap()["status"]["step"] == "recover";

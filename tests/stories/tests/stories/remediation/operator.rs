@@ -78,7 +78,8 @@ async fn look_at(
     host: &DynamicObject,
 ) {
     let name = host.name_any();
-    let asked = |key: &&String| key.as_str() == "reboot.metal3.io" || key.starts_with("reboot.metal3.io/");
+    let asked =
+        |key: &&String| key.as_str() == "reboot.metal3.io" || key.starts_with("reboot.metal3.io/");
     let held = host.annotations().keys().any(|key| asked(&key));
     let wanted = host.data["spec"]["online"] == true && !held;
     let is_on = host.data["status"]["poweredOn"] == true;
@@ -108,7 +109,8 @@ pub(super) async fn boot(workload: &Client, node: &str) {
     let beat = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let nodes: Api<Node> = Api::all(workload.clone());
     if nodes.get_opt(node).await.unwrap().is_none() {
-        let object = json!({"metadata": {"name": node, "labels": {"kubernetes.io/hostname": node}}});
+        let object =
+            json!({"metadata": {"name": node, "labels": {"kubernetes.io/hostname": node}}});
         let object: Node = serde_json::from_value(object).unwrap();
         nodes.create(&kube::api::PostParams::default(), &object).await.unwrap();
     }

@@ -65,8 +65,7 @@ impl Scene {
             "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "Metal3Cluster", "name": CLUSTER_NAME},
         });
         self.create(CLUSTER, CLUSTER.object(CLUSTER_NAME, &spec)).await;
-        let text =
-            planes().await.workload.kubeconfig_text("admin", &["system:masters"]).unwrap();
+        let text = planes().await.workload.kubeconfig_text("admin", &["system:masters"]).unwrap();
         self.kubeconfig(&text).await;
     }
 
@@ -244,10 +243,8 @@ impl Scene {
 
     /// Waits until the request says this reason.
     pub(super) async fn says(&self, name: &str, reason: &str) -> Value {
-        self.until(REMEDIATION, name, reason, |it| {
-            it.is_some_and(|it| succeeded(it).1 == reason)
-        })
-        .await
+        self.until(REMEDIATION, name, reason, |it| it.is_some_and(|it| succeeded(it).1 == reason))
+            .await
     }
 
     pub(super) async fn gone(&self, kind: Kind, name: &str) {

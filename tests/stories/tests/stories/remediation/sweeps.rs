@@ -104,7 +104,9 @@ fn scenario() -> Scenario {
     }
     let is_free = |world: &World, host: &str| {
         hosts(world).any(|it| {
-            it["metadata"]["name"] == host && keys(&it).is_empty() && it["status"]["poweredOn"] == true
+            it["metadata"]["name"] == host
+                && keys(&it).is_empty()
+                && it["status"]["poweredOn"] == true
         })
     };
     let phases = vec![
