@@ -188,7 +188,7 @@ async fn the_real_owner_replaces_a_machine_that_does_not_come_back_on_another_ho
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_of_a_control_plane_is_power_cycled_and_in_the_end_left_to_the_rules_of_its_owner()
-{
+ {
     let stage = Stage::new("rem-kcp", Masters::Kubeadm, 4, quick()).await;
     stage.create(METAL3_MACHINE_TEMPLATE, metal3_machine_template("image")).await;
     let plane = kubeadm_control_plane(&stage.workload.cluster, 3, "image");
