@@ -168,6 +168,7 @@ fn scenario() -> Scenario {
     Scenario {
         name: "remediation".to_owned(),
         kinds: vec![bmo::hosts(), REMEDIATION.resource(), machines()],
+        beyond: Vec::new(),
         phases,
         run: Arc::new(|client, namespace| Box::pin(run(client, namespace, quick()))),
         invariants: invariants(),
