@@ -4,8 +4,10 @@ mod cycle;
 mod disturbed;
 mod model;
 mod ours;
+mod process;
 mod rest;
 mod takeover;
+mod trouble;
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

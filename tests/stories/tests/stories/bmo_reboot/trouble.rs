@@ -1,0 +1,87 @@
+//! What a BMC refuses, a watch that breaks, hosts that are only to be on or off.
+
+use std::time::Duration;
+
+use bench::bmc::Behaviour;
+use bench::faults::{At, Fault, Plan};
+use bmo_reboot::config::Policy;
+use serde_json::{Value, json};
+
+use super::{HARD, PLAIN, Site, condition, keys, machine, quick, record, stamps};
+
+const HOLD: &str = "reboot.metal3.io/somebody";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_bmc_refuses_is_this_hosts_failure_alone_and_is_over_when_it_obeys() {
+    let site = Site::new("refuses").await;
+    let (ironic, refusing, node) = machine("refuses").await;
+    let (_, obeying, other) = machine("obeys").await;
+    let refuses = Behaviour { refuses: vec!["ForceOff"], ..Behaviour::default() };
+    refusing.behave(&refuses).await.unwrap();
+    site.host("h", &node, json!({})).await;
+    site.host("other", &other, json!({})).await;
+    let _running = site.start(&ironic.endpoint, quick());
+    for host in ["h", "other"] {
+        site.annotate(host, json!({ PLAIN: HARD })).await;
+    }
+    let failed = |host: &Value| record(host).0 == "PowerFailed";
+    let host = site.wait("h", "failed", failed).await;
+    assert_eq!(host["status"]["errorType"], "power management error", "{host:#}");
+    assert_eq!((keys(&host), &host["status"]["poweredOn"]), (vec![PLAIN.to_owned()], &json!(true)));
+    assert!(stamps(&host).0.is_some(), "the request stays accepted: {host:#}");
+    let served = site.cycled("other").await;
+    assert!(served["status"]["errorType"].is_null(), "{served:#}");
+    assert_eq!(obeying.seen().await.unwrap().turned_off(), 1);
+    refusing.behave(&Behaviour::default()).await.unwrap();
+    let host = site.cycled("h").await;
+    assert!(host["status"]["errorType"].is_null(), "{host:#}");
+    assert_eq!(host["status"]["errorMessage"], "");
+    let seen = refusing.seen().await.unwrap();
+    assert_eq!((seen.turned_off(), seen.turned_on()), (1, 2), "{seen:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_that_breaks_again_and_again_loses_no_request() {
+    let site = Site::new("cut").await;
+    let (ironic, machine, node) = machine("cut").await;
+    site.host("h", &node, json!({})).await;
+    let cut = |request| (At::Request(request), Fault::CutAnswer(Duration::from_millis(700)));
+    let plan = (1..12).map(cut).fold(Plan::none("bmo-reboot"), |plan, (at, it)| plan.and(at, it));
+    let running = site.start_disturbed(&ironic.endpoint, quick(), plan);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for round in 1..=2 {
+        site.annotate("h", json!({ PLAIN: HARD })).await;
+        site.cycled("h").await;
+        let seen = machine.seen().await.unwrap();
+        assert_eq!((seen.turned_off(), seen.turned_on()), (round, round + 1), "{seen:?}");
+    }
+    let watches =
+        running.handle.calls().iter().filter(|it| it.path.ends_with("/baremetalhosts")).count();
+    assert!(running.handle.fired() && watches > 2, "the watch was cut: {watches}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_available_host_is_only_kept_on_or_off_and_only_where_that_was_asked_for() {
+    let site = Site::new("available").await;
+    let (ironic, machine, node) = machine("available").await;
+    let available = json!({
+        "spec": { "online": false, "image": null },
+        "metadata": { "annotations": { HOLD: HARD } },
+        "status": { "provisioning": { "state": "available", "image": null } },
+    });
+    site.host("h", &node, available).await;
+    let running = site.start(&ironic.endpoint, quick());
+    let refused = |host: &Value| condition(host, "PowerManaged").0 == "NotProvisioned";
+    site.wait("h", "left alone", refused).await;
+    assert_eq!(machine.seen().await.unwrap().turned_off(), 0);
+    drop(running);
+    let _running = site.start(&ironic.endpoint, Policy { manage_available: true, ..quick() });
+    let host = site.wait("h", "off", |host| host["status"]["poweredOn"] == false).await;
+    assert_eq!(condition(&host, "PowerManaged").0, "OnlineOnly");
+    site.patch("h", json!({ "spec": { "online": true } })).await;
+    // A hold is for those who run something.
+    let host = site.wait("h", "on", |host| host["status"]["poweredOn"] == true).await;
+    assert_eq!((keys(&host), stamps(&host)), (vec![HOLD.to_owned()], (None, None)));
+    let seen = machine.seen().await.unwrap();
+    assert_eq!((seen.turned_off(), seen.turned_on()), (1, 2), "{seen:?}");
+}
