@@ -218,14 +218,15 @@ impl Proxy {
         book.requests.iter().filter(|r| wanted(r)).count()
     }
 
-    /// The power states that Ironic agreed to bring this node to, in order, repetitions left out.
+    /// The power states that Ironic agreed to bring this node to, in order, repetitions left out. What it was asked by
+    /// somebody who died before the answer counts too: it may have agreed.
     pub fn powered(&self, node: &str) -> Vec<String> {
         let path = format!("/v1/nodes/{node}/states/power");
         let book = self.shared.book();
         let agreed = book.requests.iter().filter(|r| {
             r.method == Method::PUT
                 && r.path == path
-                && r.upstream.is_some_and(|status| status.is_success())
+                && r.upstream.map_or(r.fault.is_none(), |status| status.is_success())
         });
         let targets = agreed.filter_map(|r| {
             let body: serde_json::Value = serde_json::from_slice(&r.body).ok()?;
