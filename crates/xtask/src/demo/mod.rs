@@ -12,6 +12,7 @@ use bench::bmo;
 use bench::cluster_api::{ClusterApi, Masters, Provider, Workload};
 use bench::control_plane::ControlPlane;
 use bench::crds::{self, Group};
+use bench::hive::StandIn;
 use bench::ironic::{Ironic, Options, Release};
 use bench::steps::{step, step_async};
 use bench::{cache, go};
@@ -22,11 +23,13 @@ use self::stage::{Cluster, Controller, Server, Stage};
 
 mod bmo_reboot;
 mod capm3_reuse;
+mod clusterpool_inventory;
 mod stage;
 mod table;
 
 /// The controllers, and whether they speak to Ironic.
-const CONTROLLERS: [(&str, bool); 2] = [("bmo-reboot", true), ("capm3-reuse", false)];
+const CONTROLLERS: [(&str, bool); 3] =
+    [("bmo-reboot", true), ("capm3-reuse", false), ("clusterpool-inventory", false)];
 const PROGRAMS: [&str; 8] = [
     "etcd",
     "kube-apiserver",
@@ -49,6 +52,8 @@ pub(crate) enum Chapter {
     BmoReboot,
     /// A deployment of three machines rolls over, and each new machine gets a server of the old ones.
     Capm3Reuse,
+    /// A pool of four clusters out of five entries: one broken, one claimed, one edited, one removed.
+    ClusterpoolInventory,
 }
 
 /// Starts the bench with the controllers unless it runs, plays one chapter or all, and says what to try.
@@ -66,6 +71,7 @@ pub(crate) fn up(chapter: Option<Chapter>) -> anyhow::Result<()> {
             match chapter {
                 Chapter::BmoReboot => bmo_reboot::play(&stage).await?,
                 Chapter::Capm3Reuse => capm3_reuse::play(&stage).await?,
+                Chapter::ClusterpoolInventory => clusterpool_inventory::play(&stage).await?,
             }
         }
         anyhow::Ok(())
@@ -155,6 +161,7 @@ pub(crate) fn serve() -> anyhow::Result<()> {
         .await?;
         // What is deleted takes its own with it, as in a cluster.
         plane.start_controllers(&["garbage-collector-controller", "namespace-controller"]).await?;
+        let _hive = StandIn::for_all(&plane.admin().await, clusterpool_inventory::PLAYER);
         let ironic = step_async("Ironic", Ironic::start(Options::default())).await?;
         let rack = step_async("virtual servers", Rack::start(SERVERS)).await?;
         let servers = step_async("the servers in Ironic", async {
@@ -242,4 +249,6 @@ fn explain(stage: &Stage) {
     let namespace = &stage.cluster.namespace;
     println!("  {kubectl} -n {namespace} get machines,metal3machines,baremetalhosts");
     println!("  {kubectl} -n {namespace} delete machine <one of them>");
+    println!("  {kubectl} -n demo-pools get clusterpool lab -o yaml");
+    println!("  {kubectl} -n demo-pools delete clusterclaim team-a");
 }

@@ -3,10 +3,14 @@
 mod ground;
 mod scene;
 
+mod bad_input;
 mod claims;
 mod entries;
 mod fill;
 mod mission;
+mod neighbours;
 mod pools;
+mod process;
 mod rest;
 mod sweeps;
+mod takeover;

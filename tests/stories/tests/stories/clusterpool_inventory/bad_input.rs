@@ -1,0 +1,87 @@
+//! What cannot be used is told with what to change, and the pool goes on with the rest.
+
+use clusterpool_inventory::config::Policy;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::json;
+
+use super::ground::{plane, start};
+use super::scene::{Scene, TEMPLATE, condition, name};
+
+async fn template(scene: &Scene, bytes: &[u8]) {
+    let secrets: Api<Secret> = Api::namespaced(scene.client.clone(), &scene.namespace);
+    let data = json!({ "data": { "install-config.yaml": ByteString(bytes.to_vec()) } });
+    secrets.patch("template", &PatchParams::default(), &Patch::Merge(data)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_template_that_cannot_be_used_is_told_and_taken_once_it_is_corrected() {
+    let (scene, _hive) = Scene::new("template").await;
+    let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
+    let several = format!("{TEMPLATE}---\n{TEMPLATE}");
+    template(&scene, several.as_bytes()).await;
+    scene.entries(&["a"]).await;
+    scene.pool("pool", 1, &["a"], json!({})).await;
+    let lacking = |word: &'static str| {
+        move |it: &super::scene::View| {
+            condition(it.pool("pool"), "MissingDependencies").2.contains(word)
+        }
+    };
+    scene.wait("several documents are told", lacking("several YAML documents")).await;
+    template(&scene, &[0xff, 0xfe, 0]).await;
+    scene.wait("binary is told", lacking("not text in UTF-8")).await;
+    template(&scene, b"- a list").await;
+    scene.wait("a list is told", lacking("a list")).await;
+    template(&scene, TEMPLATE.as_bytes()).await;
+    scene.wait("it runs", |it| it.ready("pool") == 1).await;
+}
+
+#[tokio::test]
+async fn entries_of_every_size_and_name_are_used_or_told() {
+    let (scene, _hive) = Scene::new("sizes").await;
+    let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
+    let long = "n".repeat(253);
+    scene.entry(&long, json!([])).await;
+    let large = "x".repeat(1_000_000);
+    scene.entry("large", json!([{ "op": "add", "path": "/large", "value": large }])).await;
+    scene.entry("platform", json!([{ "op": "remove", "path": "/platform" }])).await;
+    scene.entry("json", json!([{ "op": "add", "path": "/x", "valueJSON": "{" }])).await;
+    let pool = "p".repeat(63);
+    // Twice the same.
+    scene.pool(&pool, 2, &["large", "platform", "json", &long, &long], json!({})).await;
+    let attempts = json!({ "ferrite.metal3.io/provision-attempts": "many" });
+    scene.patch("ClusterPool", &pool, json!({ "metadata": { "annotations": attempts } })).await;
+    let view = scene.wait("it runs", |it| it.ready(&pool) == 1).await;
+    assert!(name(&view.clusters[0]).len() <= 63);
+    let state = |entry: &str| view.pool(&pool)["status"]["inventory"][entry].clone();
+    assert_eq!(state(&long)["status"], "Reserved");
+    assert_eq!(state(&long)["attempts"], 3);
+    for (entry, word) in
+        [("large", "larger than"), ("platform", "lacks platform"), ("json", "valueJSON")]
+    {
+        assert_eq!(state(entry)["status"], "Broken by configuration", "{entry}");
+        let told = state(entry)["lastFailure"]["message"].as_str().unwrap().to_owned();
+        assert!(told.contains(word), "{entry}: {told}");
+    }
+    let (status, _, message) = condition(view.pool(&pool), "InventoryValid");
+    assert!(
+        status == "False" && message.starts_with("1 of 4 entries for a size of 2"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn with_strict_pointers_and_lenient_replace_patches_are_read_as_wanted() {
+    let (scene, _hive) = Scene::new("strict").await;
+    let rules =
+        clusterpool_inventory::patch::Rules { strict_pointers: true, lenient_replace: true };
+    let policy = Policy { rules, ..Policy::default() };
+    let _running = start(plane().await, &[&scene.namespace], policy).await;
+    scene.entry("slash", json!([{ "op": "replace", "path": "baseDomain", "value": "x" }])).await;
+    scene.entry("new", json!([{ "op": "replace", "path": "/new", "value": "x" }])).await;
+    scene.pool("pool", 1, &["slash", "new"], json!({})).await;
+    let view = scene.wait("it runs", |it| it.ready("pool") == 1).await;
+    assert_eq!(view.word("pool", "slash"), "Broken by configuration");
+    assert_eq!(view.of_entry("new").len(), 1);
+}

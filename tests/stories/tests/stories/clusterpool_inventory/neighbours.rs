@@ -1,0 +1,90 @@
+//! What people and neighbours do at any moment.
+
+use clusterpool_inventory::config::Policy;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use serde_json::json;
+
+use super::ground::{plane, start};
+use super::scene::{Scene, name};
+
+#[tokio::test]
+async fn a_cluster_or_its_namespace_deleted_by_hand_is_made_anew_from_the_same_entry() {
+    let (scene, _hive) = Scene::new("byhand").await;
+    let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
+    scene.entries(&["a"]).await;
+    scene.pool("pool", 1, &["a"], json!({})).await;
+    let view = scene.wait("it runs", |it| it.ready("pool") == 1).await;
+    let first = name(&view.clusters[0]).to_owned();
+    let clusters = bench::hive::api(&scene.client, &first, "ClusterDeployment");
+    clusters.delete(&first, &DeleteParams::default()).await.unwrap();
+    let another = |not: String| {
+        move |it: &super::scene::View| {
+            it.ready("pool") == 1 && it.clusters.iter().all(|it| name(it) != not)
+        }
+    };
+    let view = scene.wait("another one runs", another(first)).await;
+    let second = name(&view.clusters[0]).to_owned();
+    let spaces: Api<Namespace> = Api::all(scene.client.clone());
+    spaces.delete(&second, &DeleteParams::default()).await.unwrap();
+    let view = scene.wait("a third one runs", another(second)).await;
+    assert_eq!(view.holder("a"), name(&view.clusters[0]));
+}
+
+#[tokio::test]
+async fn a_lease_that_is_taken_away_from_a_living_cluster_is_put_back() {
+    let (scene, _hive) = Scene::new("putback").await;
+    let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
+    scene.entries(&["a"]).await;
+    scene.pool("pool", 1, &["a"], json!({})).await;
+    let view = scene.wait("it runs", |it| it.ready("pool") == 1).await;
+    let cluster = name(&view.clusters[0]).to_owned();
+    let free = json!({ "status": {
+        "clusterDeploymentRef": null, "clusterPoolRef": null, "conditions": null,
+    }});
+    let entries = scene.api("ClusterDeploymentCustomization");
+    entries.patch_status("a", &PatchParams::default(), &Patch::Merge(free)).await.unwrap();
+    let view = scene.wait("it is leased again", |it| it.holder("a") == cluster).await;
+    assert_eq!(view.clusters.len(), 1);
+}
+
+#[tokio::test]
+async fn a_pool_that_is_deleted_while_it_fills_leaves_nothing() {
+    let (scene, hive) = Scene::new("midway").await;
+    hive.hold("*");
+    let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
+    let names: Vec<String> = (0..20).map(|it| format!("e{it}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    scene.entries(&names).await;
+    scene.pool("pool", 20, &names, json!({})).await;
+    scene.wait("the first clusters are there", |it| !it.clusters.is_empty()).await;
+    scene.delete("ClusterPool", "pool").await;
+    scene
+        .until("nothing is left", async |it| {
+            it.pools.is_empty()
+                && scene.clusters("pool").await.is_empty()
+                && it.entries.iter().all(|it| {
+                    it["metadata"]["finalizers"].is_null()
+                        && it["status"]["clusterDeploymentRef"].is_null()
+                })
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_protected_cluster_is_not_deleted() {
+    let (scene, _hive) = Scene::new("protected").await;
+    let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
+    scene.entries(&["a", "b"]).await;
+    scene.pool("pool", 2, &["a", "b"], json!({})).await;
+    let view = scene.wait("both run", |it| it.ready("pool") == 2).await;
+    let kept = name(&view.clusters[0]).to_owned();
+    let clusters = bench::hive::api(&scene.client, &kept, "ClusterDeployment");
+    let mark =
+        json!({ "metadata": { "annotations": { "hive.openshift.io/protected-delete": "true" } } });
+    clusters.patch(&kept, &PatchParams::default(), &Patch::Merge(mark)).await.unwrap();
+    scene.patch("ClusterPool", "pool", json!({ "spec": { "size": 0 } })).await;
+    let view = scene.wait("the other one is gone", |it| it.clusters.len() == 1).await;
+    assert_eq!(name(&view.clusters[0]), kept);
+    assert!(view.clusters[0]["metadata"]["deletionTimestamp"].is_null());
+}

@@ -1,0 +1,102 @@
+//! A pool of Hive's own controller, with what that leaves behind, is taken over.
+
+use api_types::hive::ClusterPoolSpec;
+use clusterpool_inventory::config::Policy;
+use clusterpool_inventory::pool_version::pool_version;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use super::ground::{plane, start};
+use super::scene::{Scene, condition, name};
+
+/// A cluster as Hive's controller leaves it: in its namespace, with its hash and without any finalizer of ours.
+async fn cluster(scene: &Scene, cluster: &str, hash: &str, reference: Value) {
+    space(scene, cluster).await;
+    let object: DynamicObject = serde_json::from_value(json!({
+        "apiVersion": "hive.openshift.io/v1",
+        "kind": "ClusterDeployment",
+        "metadata": {
+            "name": cluster,
+            "labels": { bench::hive::PLAYED_BY: scene.namespace },
+            "annotations": { "hive.openshift.io/cluster-pool-spec-hash": hash },
+        },
+        "spec": {
+            "clusterName": cluster,
+            "baseDomain": "example.com",
+            "installed": true,
+            "platform": { "openstack": { "cloud": "here", "credentialsSecretRef": { "name": "x" } } },
+            "provisioning": { "imageSetRef": { "name": "release" } },
+            "clusterPoolRef": reference,
+        },
+    }))
+    .unwrap();
+    let api = bench::hive::api(&scene.client, cluster, "ClusterDeployment");
+    api.create(&PostParams::default(), &object).await.unwrap();
+}
+
+async fn space(scene: &Scene, cluster: &str) {
+    let space: Namespace = serde_json::from_value(json!({ "metadata": {
+        "name": cluster, "labels": { "hive.openshift.io/cluster-pool-name": "pool" },
+    }}))
+    .unwrap();
+    let api: Api<Namespace> = Api::all(scene.client.clone());
+    api.create(&PostParams::default(), &space).await.unwrap();
+}
+
+async fn lease(scene: &Scene, entry: &str, status: Value) {
+    let mut status = status;
+    status["conditions"] = json!([{
+        "type": "Available", "status": "False", "reason": "Reserved", "message": "reserved",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }]);
+    let patch = Patch::Merge(json!({ "status": status }));
+    let api = scene.api("ClusterDeploymentCustomization");
+    api.patch_status(entry, &PatchParams::default(), &patch).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_pool_of_hives_own_controller_is_taken_over_without_making_a_cluster_anew() {
+    let (scene, _hive) = Scene::new("takeover").await;
+    scene.entries(&["a", "torn", "half", "free"]).await;
+    // Hive knows the list only.
+    let list = json!([{ "name": "a" }, { "name": "torn" }, { "name": "half" }, { "name": "free" }]);
+    scene.pool("pool", 2, &[], json!({ "inventory": list })).await;
+    let pool = scene.api("ClusterPool").get("pool").await.unwrap();
+    let spec: ClusterPoolSpec = serde_json::from_value(pool.data["spec"].clone()).unwrap();
+    let hash = pool_version(&spec).hive.unwrap();
+    let (here, gone) = (format!("{}-here", scene.namespace), format!("{}-gone", scene.namespace));
+    let reference = |entry: &str| {
+        json!({
+            "namespace": scene.namespace, "poolName": "pool",
+            "clusterDeploymentCustomization": { "name": entry },
+        })
+    };
+    cluster(&scene, &here, &hash, reference("a")).await;
+    let refs = |cluster: &str| json!({ "clusterDeploymentRef": { "name": cluster }, "clusterPoolRef": { "name": "pool" } });
+    lease(&scene, "a", refs(&here)).await;
+    // Stopped between the lease and its references; and between the namespace and the cluster.
+    lease(&scene, "torn", json!({})).await;
+    lease(&scene, "half", refs(&gone)).await;
+    space(&scene, &gone).await;
+    let before = scene.clusters("pool").await;
+    let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
+    let view = scene
+        .wait("two clusters run, all leases are whole", |it| {
+            it.ready("pool") == 2
+                && it.word("pool", "a") == "Reserved"
+                && it.word("pool", "half") == "Reserved"
+                && it.word("pool", "torn") == "Available"
+        })
+        .await;
+    let names: Vec<&str> = view.clusters.iter().map(name).collect();
+    assert_eq!(names.len(), 2);
+    assert!(names.contains(&here.as_str()) && names.contains(&gone.as_str()), "{names:?}");
+    let kept = view.clusters.iter().find(|it| name(it) == here).unwrap();
+    assert_eq!(kept["metadata"]["uid"], before[0]["metadata"]["uid"]);
+    let finalizers = kept["metadata"]["finalizers"].to_string();
+    assert!(finalizers.contains("hive.openshift.io/clusterpool-inventory"), "{finalizers}");
+    assert_eq!(condition(view.pool("pool"), "AllClustersCurrent").0, "True");
+    assert_eq!(view.holder("a"), here);
+    assert_eq!(view.holder("torn"), "");
+}
