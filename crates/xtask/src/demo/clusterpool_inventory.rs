@@ -55,20 +55,27 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<()> {
     entry(&client, "gamma", "gamma", false).await?;
     watch(&mut table, &client, "gamma has a cluster", |rows| running(rows) == 5).await?;
 
-    table.say("Beta is edited. Nobody has claimed its cluster, so it is replaced:");
-    entry(&client, "beta", "beta-2", false).await?;
-    let before = rows(&client).await?["beta"].cluster.clone();
-    watch(&mut table, &client, "beta has another cluster", |rows| {
-        running(rows) == 5 && rows["beta"].cluster != before && rows["beta"].status == "Reserved"
+    // Which cluster the team got is chance: what was made in one second is told apart by its name.
+    let now = rows(&client).await?;
+    let mut free = ["beta", "alpha", "delta"].into_iter().filter(|it| now[*it].claim.is_empty());
+    let (edited, removed) = (free.next().unwrap_or("beta"), free.next().unwrap_or("delta"));
+
+    table.say(&format!(
+        "The patch of {edited} is edited. Nobody has claimed its cluster, so it is replaced:"
+    ));
+    let before = now[edited].cluster.clone();
+    entry(&client, edited, &format!("{edited}-2"), false).await?;
+    watch(&mut table, &client, "it has another cluster", |rows| {
+        running(rows) == 5 && rows[edited].cluster != before && rows[edited].status == "Reserved"
     })
     .await?;
 
-    table.say("Delta is taken off the list. Its cluster goes, and then the entry:");
+    table.say(&format!("{removed} is taken off the list. Its cluster goes, and then the entry:"));
     let left: Vec<Value> =
-        ENTRIES.iter().filter(|it| **it != "delta").map(|it| json!({ "name": it })).collect();
+        ENTRIES.iter().filter(|it| **it != removed).map(|it| json!({ "name": it })).collect();
     apply(&client, "ClusterPool", POOL, &pool(&left)).await?;
-    watch(&mut table, &client, "delta is gone", |rows| {
-        !rows.contains_key("delta") && running(rows) == 4
+    watch(&mut table, &client, "it is gone", |rows| {
+        !rows.contains_key(removed) && running(rows) == 4
     })
     .await
 }
