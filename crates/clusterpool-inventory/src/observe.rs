@@ -81,6 +81,10 @@ pub struct Live {
 
 /// Asks for a pool.
 pub async fn live_pool(client: &Client, key: &Key) -> Result<Live, Error> {
+    // What is nobody's is let go in the name of no pool.
+    if key.1.is_empty() {
+        return Ok(Live::default());
+    }
     let api: Api<ClusterPool> = Api::namespaced(client.clone(), &key.0);
     let found = api.get_metadata_opt(&key.1).await.map_err(Error::api("get a ClusterPool"))?;
     let Some(found) = found else { return Ok(Live::default()) };

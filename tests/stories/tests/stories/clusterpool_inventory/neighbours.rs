@@ -88,3 +88,33 @@ async fn a_protected_cluster_is_not_deleted() {
     assert_eq!(name(&view.clusters[0]), kept);
     assert!(view.clusters[0]["metadata"]["deletionTimestamp"].is_null());
 }
+
+#[tokio::test]
+async fn what_a_stopped_process_left_of_a_pool_that_is_gone_is_removed() {
+    let (scene, _hive) = Scene::new("orphans").await;
+    scene.entries(&["kept", "leased"]).await;
+    // Put there by a process that had not heard of the pool's end.
+    let keep = json!({ "metadata": { "finalizers": ["hive.openshift.io/inventory-lease"] } });
+    for entry in ["kept", "leased"] {
+        scene.patch("ClusterDeploymentCustomization", entry, keep.clone()).await;
+    }
+    let cluster = format!("{}-gone", scene.namespace);
+    let lease = json!({ "status": {
+        "clusterDeploymentRef": { "name": cluster, "namespace": cluster },
+        "clusterPoolRef": { "name": "gone" },
+        "conditions": [{
+            "type": "Available", "status": "False", "message": "in use",
+            "reason": "ClusterDeploymentCustomizationInUse",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }],
+    }});
+    let entries = scene.api("ClusterDeploymentCustomization");
+    entries.patch_status("leased", &PatchParams::default(), &Patch::Merge(lease)).await.unwrap();
+    let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
+    scene
+        .wait("both are free", |it| {
+            it.holder("leased").is_empty()
+                && it.entries.iter().all(|it| it["metadata"]["finalizers"].is_null())
+        })
+        .await;
+}
