@@ -328,6 +328,7 @@ async fn a_stop_at_any_write_gives_no_entry_away_twice_and_leaves_nothing_behind
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes minutes: run with --ignored"]
 async fn a_stop_at_any_write_of_a_pools_life_leaves_nothing_behind() {
     let sweep = async |ground: Ground, scenario: Scenario| crash_sweep(&ground, &scenario).await;
     swept(sweep, "cpi-life", life()).await;
