@@ -24,7 +24,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use crate::act::{Pass, release_orphan};
 use crate::clusters::Clusters;
 use crate::config::Policy;
-use crate::decide::{Decision, Reason, decide};
+use crate::decide::{Decision, Note, Reason, decide};
 use crate::error::Error;
 use crate::history::History;
 use crate::interest::{Interest, Kind, Who};
@@ -50,7 +50,12 @@ pub struct Context {
     ours: Store<Metal3Remediation>,
     upstream: Option<Store<UpstreamRemediation>>,
     wake: Wakes,
+    /// Events to be published: when hundreds of machines fail at once, hosts come first.
+    news: UnboundedSender<News>,
 }
+
+/// Notes about objects, and the action that they belong to.
+type News = (Vec<ObjectReference>, Vec<Note>, String);
 
 /// Requests to look at.
 struct Wakes {
@@ -105,6 +110,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
     broken.extend(upstream.as_ref().map(|it| it.undecodable.clone()));
     let (wake_ours, woken_ours) = mpsc::unbounded_channel();
     let (wake_upstream, woken_upstream) = mpsc::unbounded_channel();
+    let (news, told) = mpsc::unbounded_channel();
     let context = Arc::new(Context {
         from: Sources {
             client: kit.client.clone(),
@@ -124,6 +130,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         ours: ours.store.clone(),
         upstream: upstream.as_ref().map(|it| it.store.clone()),
         wake: Wakes { ours: wake_ours, upstream: wake_upstream },
+        news,
     });
 
     let feeds = future::join4(
@@ -169,6 +176,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         _ = async { tokio::join!(drive_ours, drive_upstream) } => Ok(()),
         _ = feeds => Err("A watch ended".to_owned()),
         never = tend(&context, &broken) => match never {},
+        () = publish(&kit, told) => Err("Nobody has anything to tell any more".to_owned()),
         changed = served::changes(&kit, policy.upstream_group, served) => Err(changed),
     }
 }
@@ -238,7 +246,10 @@ impl Context {
         self.interest.set(&who(request), what);
     }
 
-    async fn publish(&self, live: &Live, decision: &Decision) {
+    fn tell(&self, live: &Live, decision: &Decision) {
+        if decision.notes.is_empty() {
+            return;
+        }
         let request = &live.seen.request;
         let mut about = Vec::new();
         about.extend(live.machine.as_ref().map(|it| it.object_ref(&self.from.served.core)));
@@ -251,16 +262,23 @@ impl Context {
             uid: Some(request.uid.clone()),
             ..ObjectReference::default()
         });
-        for note in &decision.notes {
+        // What tells two events of one reason apart is the try.
+        let action = format!("Remediate{}", request.standing.retries);
+        // Nobody listens any more only when the process ends.
+        let _ = self.news.send((about, decision.notes.clone(), action));
+    }
+}
+
+/// Publishes events, one after the other.
+async fn publish(kit: &Kit, mut told: UnboundedReceiver<News>) {
+    while let Some((about, notes, action)) = told.recv().await {
+        for note in &notes {
             let reason = note.reason.as_str();
-            // What tells two events of one reason apart is the try.
-            let action = format!("Remediate{}", request.standing.retries);
             for object in &about {
-                let events = &self.kit.events;
                 if note.warning {
-                    events.warning(object, reason, &action, &note.text).await;
+                    kit.events.warning(object, reason, &action, &note.text).await;
                 } else {
-                    events.normal(object, reason, &action, &note.text).await;
+                    kit.events.normal(object, reason, &action, &note.text).await;
                 }
             }
         }
@@ -358,7 +376,7 @@ async fn work(context: &Context, mut live: Live) -> (Request, Result<Action, Err
             note.text
         );
     }
-    context.publish(pass.live(), &decision).await;
+    context.tell(pass.live(), &decision);
     (request, Ok(end(context, &decision)))
 }
 

@@ -3,6 +3,7 @@
 
 pub mod bmo_reboot;
 pub mod capm3_reuse;
+pub mod remediation;
 pub mod sample;
 
 use bench::model::{Bounds, Report};
@@ -22,6 +23,7 @@ pub type Worlds = fn() -> Vec<World>;
 pub const ALL: &[(&str, Worlds)] = &[
     ("bmo-reboot", bmo_reboot::large),
     ("capm3-reuse", capm3_reuse::large),
+    ("remediation", remediation::large),
     ("sample", sample::large),
     // To see what a counterexample looks like.
     ("sample-flawed", sample::flawed),

@@ -126,3 +126,20 @@ pub(super) async fn start(
     let task = tokio::spawn(run(client, namespace.to_owned(), policy));
     (Running(task), user)
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_api_server_takes_every_object_of_the_chart_and_health_checks_may_use_its_kinds() {
+    let plane = &planes().await.management;
+    let namespace = plane.namespace("chart").await;
+    let values = json!({"settings": {"upstreamGroup": true, "nodeFencing": "delete"}});
+    let folder = chart::dir("remediation");
+    let objects = chart::render(&folder, "remediation", &namespace, &values).unwrap();
+    chart::dry_run(&plane.admin().await, &objects, &namespace).await.unwrap();
+    let of_kind = |kind: &str| objects.iter().filter(|it| it["kind"] == kind).count();
+    assert_eq!(of_kind("CustomResourceDefinition"), 2);
+    let aggregated = |it: &&serde_json::Value| {
+        it["metadata"]["labels"]["cluster.x-k8s.io/aggregate-to-manager"] == "true"
+    };
+    let role = objects.iter().find(aggregated).unwrap();
+    assert_eq!(role["rules"][0]["apiGroups"], json!(["remediation.metal3.io"]));
+}

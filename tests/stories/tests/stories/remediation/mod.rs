@@ -4,6 +4,7 @@ mod abort;
 mod bad_input;
 mod cycle;
 mod ground;
+mod model;
 mod neighbours;
 mod operator;
 mod scene;

@@ -1,0 +1,544 @@
+//! The world of `remediation`: a request, its Machine, host and node; an operator that switches the host some time; people
+//! who withdraw, delete, take away and pause at any moment; and replicas that act on what they read some time ago.
+//!
+//! Times are told apart only as far as decisions do: a moment is just now, or longer ago than any deadline. Versions are
+//! not counted: a replica remembers which objects others wrote since it read them.
+
+use std::time::Duration;
+
+use bench::model::{Progress, explore};
+use k8s_openapi::jiff::Timestamp;
+use remediation::config::Policy;
+use remediation::decide::{Act, Reason, decide};
+use remediation::history::History;
+use remediation::request::{Backup, Group, Request, Standing, Strategy};
+use remediation::seen::{ClusterSeen, Host, Machine, Metal, Node, NodeSeen, Observed, Taint};
+use stateright::{Model, Property};
+
+use crate::World;
+
+const NOW: i64 = 1_800_000_000;
+const LONG: i64 = 1_000_000;
+const LIMIT: u32 = 1;
+
+/// How large a world is, and how much may go wrong in it.
+#[derive(Clone, Copy)]
+pub struct Size {
+    /// Replicas without a lease.
+    pub replicas: usize,
+    /// Stops of a replica, and things that people do, in all.
+    pub mishaps: u8,
+    /// Whether the node comes back when its host is on.
+    pub returns: bool,
+}
+
+#[derive(Clone)]
+struct Site {
+    size: Size,
+    policy: Policy,
+}
+
+/// Objects that a write can be too late for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Object {
+    Request,
+    Host,
+    Node,
+    Machine,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Replica {
+    /// What is still to be written of the last decision.
+    acts: Vec<Act>,
+    /// What others wrote since it read.
+    old: [bool; 4],
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct State {
+    request: Option<Request>,
+    machine: Machine,
+    paused: bool,
+    host: Host,
+    /// Whether the machine really runs; the host's status says what it was when the operator last looked.
+    runs: bool,
+    node: Node,
+    boots: u8,
+    away: bool,
+    was_away: bool,
+    replicas: Vec<Replica>,
+    mishaps: u8,
+    broken: Option<&'static str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    Read(usize),
+    Go(usize),
+    Stop(usize),
+    Switch,
+    Report,
+    Boot,
+    Age,
+    Withdraw,
+    DeleteMachine,
+    TakeHost,
+    Pause,
+    Resume,
+    Away,
+    Back,
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_second(NOW).unwrap_or_default()
+}
+
+fn long_ago() -> Timestamp {
+    Timestamp::from_second(NOW - LONG).unwrap_or_default()
+}
+
+fn request() -> Request {
+    Request {
+        group: Group::Ours,
+        namespace: "ns".to_owned(),
+        name: "m".to_owned(),
+        uid: "uid".to_owned(),
+        version: String::new(),
+        generation: 1,
+        deleting: None,
+        paused: false,
+        finalizer: false,
+        others: Vec::new(),
+        transition: None,
+        owner: Some("m".to_owned()),
+        cluster: None,
+        strategy: Ok(Strategy { retries: LIMIT, timeout: Duration::from_secs(300) }),
+        standing: Standing::default(),
+        backup: None,
+    }
+}
+
+fn machine() -> Machine {
+    Machine {
+        name: "m".to_owned(),
+        uid: "machine".to_owned(),
+        cluster: "c".to_owned(),
+        deleting: None,
+        paused: false,
+        skipped: false,
+        owned: true,
+        node: Some("n".to_owned()),
+        provider_id: None,
+        told: false,
+        external: None,
+        healthy: None,
+    }
+}
+
+/// `on` is what the status says.
+fn host(on: bool) -> Host {
+    Host {
+        name: "h".to_owned(),
+        ours: true,
+        paused: false,
+        unmanaged: None,
+        provisioned: true,
+        online: true,
+        power_off_disabled: false,
+        held: false,
+        powered_on: on,
+        confirmed: false,
+        in_cycle: false,
+        marked: false,
+        history: History::default(),
+    }
+}
+
+fn node() -> Node {
+    Node {
+        uid: "node".to_owned(),
+        foreign: None,
+        ready: false,
+        kubelet: "0".to_owned(),
+        taint: Taint::None,
+        busy: 0,
+        backup: Backup::default(),
+    }
+}
+
+impl State {
+    fn observed(&self, request: &Request, look: bool) -> Observed {
+        let node = match (look, self.away) {
+            (false, _) => NodeSeen::NotAsked,
+            (true, true) => NodeSeen::NoAccess("away".to_owned()),
+            (true, false) => NodeSeen::Here(self.node.clone()),
+        };
+        Observed {
+            request: request.clone(),
+            machine: Some(self.machine.clone()),
+            cluster: ClusterSeen::Here { paused: self.paused },
+            metal: Some(Metal { paused: false, host: Some("h".to_owned()) }),
+            host: Some(self.host.clone()),
+            stray: None,
+            node,
+        }
+    }
+
+    fn wrote(&mut self, object: Object, by: Option<usize>) {
+        for (index, replica) in self.replicas.iter_mut().enumerate() {
+            if Some(index) != by && !replica.acts.is_empty() {
+                replica.old[object as usize] = true;
+            }
+        }
+    }
+
+    fn breaks(&mut self, rule: &'static str, is_broken: bool) {
+        if is_broken {
+            self.broken = self.broken.or(Some(rule));
+        }
+    }
+
+    fn read(&mut self, site: &Site, index: usize) {
+        let Some(request) = self.request.clone() else { return };
+        let mut decision = decide(&self.observed(&request, false), &site.policy, now());
+        if decision.needs_node {
+            decision = decide(&self.observed(&request, true), &site.policy, now());
+        }
+        self.breaks("nothing is decided while paused", self.paused && !decision.acts.is_empty());
+        self.replicas[index] = Replica { acts: decision.acts, old: [false; 4] };
+    }
+
+    /// The next write of a replica. One that is too late ends the pass.
+    fn go(&mut self, index: usize) {
+        let act = self.replicas[index].acts.remove(0);
+        let object = match &act {
+            Act::Host(_) => Object::Host,
+            Act::Taint | Act::Untaint | Act::DeleteNode | Act::Restore(_) => Object::Node,
+            Act::TellOwner(_) | Act::Settled | Act::Complain(..) | Act::DeleteMachine => {
+                Object::Machine
+            }
+            _ => Object::Request,
+        };
+        let late = self.replicas[index].old[object as usize];
+        let unreachable = object == Object::Node && self.away;
+        if late || unreachable || !self.write(act) {
+            self.replicas[index].acts.clear();
+            return;
+        }
+        self.wrote(object, Some(index));
+    }
+
+    /// Whether the write was taken.
+    fn write(&mut self, act: Act) -> bool {
+        match act {
+            Act::Host(write) => {
+                let host = &mut self.host;
+                host.held = write.key.unwrap_or(host.held);
+                host.marked |= write.mark;
+                host.online &= !write.offline;
+                if let Some(mut history) = write.history {
+                    // What ended decides nothing any more, but for how the last one did.
+                    let mut last = history.0.split_off(history.0.len().saturating_sub(1));
+                    for entry in &mut last {
+                        entry.ended = entry.ended.map(|_| long_ago());
+                        entry.off = None;
+                        entry.fenced = None;
+                    }
+                    host.history = History(last);
+                }
+                let foreign = !self.host.ours && (write.key == Some(true) || write.mark);
+                self.breaks("nobody else's host is touched", foreign);
+            }
+            Act::Taint => {
+                let runs = self.runs;
+                self.breaks("a node is taken out of service only while its host is off", runs);
+                self.node.taint = Taint::Ours;
+            }
+            Act::Untaint => self.node.taint = Taint::None,
+            Act::TellOwner(_) => {
+                let marked = self.host.marked || !self.host.ours;
+                self.breaks("a host is marked before its owner is told", !marked);
+                self.machine.told = true;
+            }
+            Act::Say(standing) => {
+                let Some(request) = &mut self.request else { return false };
+                // When a try began is for people.
+                let last = standing.last.map(|_| long_ago());
+                request.standing = Standing { last, ..standing };
+            }
+            Act::AddFinalizer => {
+                let Some(request) = &mut self.request else { return false };
+                if request.deleting.is_some() {
+                    return false;
+                }
+                request.finalizer = true;
+            }
+            Act::RemoveFinalizer => {
+                let Some(request) = &mut self.request else { return false };
+                request.finalizer = false;
+                if request.deleting.is_some() {
+                    self.request = None;
+                }
+            }
+            _ => {}
+        }
+        true
+    }
+
+    /// Everything that is remembered was long ago.
+    fn age(&mut self) {
+        let old = |stamp: &mut Option<Timestamp>| *stamp = stamp.map(|_| long_ago());
+        if let Some(request) = &mut self.request {
+            old(&mut request.deleting);
+            old(&mut request.standing.since);
+        }
+        for entry in &mut self.host.history.0 {
+            entry.asked = long_ago();
+            old(&mut entry.released);
+        }
+    }
+
+    fn wanted(&self) -> bool {
+        self.host.online && !self.host.held
+    }
+
+    fn says(&self, reason: Reason) -> bool {
+        let standing = self.request.as_ref().map(|it| &it.standing);
+        standing.and_then(|it| it.said.as_ref()).is_some_and(|it| it.reason == reason)
+    }
+
+    fn is_at_rest(&self) -> bool {
+        let done = self.request.as_ref().is_none_or(|it| {
+            let standing = &it.standing;
+            let ended = standing.has_succeeded()
+                || standing.is_over()
+                || !self.host.ours
+                || self.machine.deleting.is_some();
+            !it.finalizer && ended
+        });
+        let node = self.node.taint == Taint::None || self.was_away;
+        done && node && !self.host.held && self.runs == self.host.online
+    }
+}
+
+impl Model for Site {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        // The status may be old: the host runs and is said to be off.
+        [true, false]
+            .map(|shown| State {
+                request: Some(request()),
+                machine: machine(),
+                paused: false,
+                host: host(shown),
+                runs: true,
+                node: node(),
+                boots: 0,
+                away: false,
+                was_away: false,
+                replicas: vec![Replica::default(); self.size.replicas],
+                mishaps: 0,
+                broken: None,
+            })
+            .into()
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        let mishap = state.mishaps < self.size.mishaps;
+        for (index, replica) in state.replicas.iter().enumerate() {
+            if replica.acts.is_empty() {
+                actions.push(Action::Read(index));
+            } else {
+                actions.push(Action::Go(index));
+                if mishap {
+                    actions.push(Action::Stop(index));
+                }
+            }
+        }
+        actions.extend([Action::Switch, Action::Report, Action::Boot, Action::Age]);
+        if state.paused {
+            actions.push(Action::Resume);
+        }
+        if state.away {
+            actions.push(Action::Back);
+        }
+        if mishap {
+            actions.extend([
+                Action::Withdraw,
+                Action::DeleteMachine,
+                Action::TakeHost,
+                Action::Pause,
+                Action::Away,
+            ]);
+        }
+    }
+
+    fn next_state(&self, before: &State, action: Action) -> Option<State> {
+        let mut state = before.clone();
+        let mishap = matches!(
+            action,
+            Action::Stop(_)
+                | Action::Withdraw
+                | Action::DeleteMachine
+                | Action::TakeHost
+                | Action::Pause
+                | Action::Away
+        );
+        match action {
+            Action::Read(index) => state.read(self, index),
+            Action::Go(index) => state.go(index),
+            Action::Stop(index) => state.replicas[index] = Replica::default(),
+            Action::Switch => {
+                state.runs = state.wanted();
+                if !state.runs {
+                    state.node.ready = false;
+                }
+            }
+            Action::Report => {
+                state.host.powered_on = state.runs;
+                if state.host != before.host {
+                    state.wrote(Object::Host, None);
+                }
+            }
+            Action::Boot => {
+                // Once for each time that it was off.
+                let silent = !state.node.ready;
+                if !state.runs || !self.size.returns || !silent || state.boots >= 3 {
+                    return None;
+                }
+                state.boots += 1;
+                state.node.kubelet = state.boots.to_string();
+                state.node.ready = true;
+                state.wrote(Object::Node, None);
+            }
+            // Longer than the operator takes to look at the power, and to switch it.
+            Action::Age if state.runs != state.host.powered_on => return None,
+            Action::Age => state.age(),
+            Action::Withdraw => {
+                let request = state.request.as_mut()?;
+                if request.finalizer {
+                    request.deleting.get_or_insert(now());
+                } else {
+                    state.request = None;
+                }
+                state.wrote(Object::Request, None);
+            }
+            Action::DeleteMachine => {
+                state.machine.deleting.get_or_insert(long_ago());
+                state.wrote(Object::Machine, None);
+            }
+            Action::TakeHost => {
+                state.host.ours = false;
+                state.wrote(Object::Host, None);
+            }
+            Action::Pause => state.paused = true,
+            Action::Resume => state.paused = false,
+            Action::Away => (state.away, state.was_away) = (true, true),
+            Action::Back => state.away = false,
+        }
+        if state == *before {
+            return None;
+        }
+        state.mishaps += u8::from(mishap);
+        Some(state)
+    }
+
+    fn format_action(&self, action: &Action) -> String {
+        match action {
+            Action::Read(replica) => format!("replica-{replica}  reads and decides"),
+            Action::Go(replica) => format!("replica-{replica}  goes on"),
+            Action::Stop(replica) => format!("replica-{replica}  is stopped and started"),
+            Action::Switch => "operator   switches the machine".to_owned(),
+            Action::Report => "operator   says whether it is on".to_owned(),
+            Action::Boot => "kubelet    starts".to_owned(),
+            Action::Age => "time       passes".to_owned(),
+            other => format!("people     {other:?}"),
+        }
+    }
+
+    fn format_step(&self, before: &State, action: Action) -> Option<String> {
+        let after = self.next_state(before, action)?;
+        let standing = after.request.as_ref().map(|it| {
+            let said = it.standing.said.as_ref().map(|said| said.reason);
+            (it.finalizer, it.standing.retries, it.standing.step.clone(), said)
+        });
+        let acts: Vec<&Vec<Act>> = after.replicas.iter().map(|it| &it.acts).collect();
+        Some(format!(
+            "request {standing:?}, held {}, shown on {}, runs {}, taint {:?}; to write {acts:?}",
+            after.host.held, after.host.powered_on, after.runs, after.node.taint
+        ))
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let mut all = vec![
+            Property::always("no rule of the moment is broken", |_, state: &State| {
+                state.broken.is_none()
+            }),
+            Property::always(
+                "a host is held only for a request that lets go",
+                |_, state: &State| {
+                    !state.host.held || state.request.as_ref().is_some_and(|it| it.finalizer)
+                },
+            ),
+            Property::always("retries stay within the limit", |_, state: &State| {
+                state.request.as_ref().is_none_or(|it| it.standing.retries <= LIMIT)
+            }),
+            Property::always("no taint outlives its request", |_, state: &State| {
+                let kept = state.request.as_ref().is_some_and(|it| it.finalizer);
+                kept || state.node.taint == Taint::None || state.was_away
+            }),
+        ];
+        if self.size.returns {
+            all.push(Property::sometimes("a node comes back", |_, state: &State| {
+                state.says(Reason::Recovered)
+            }));
+        } else {
+            all.push(Property::sometimes("a machine is handed over", |_, state: &State| {
+                state.says(Reason::Exhausted)
+            }));
+        }
+        all
+    }
+}
+
+/// A world of this size.
+pub fn world(size: Size) -> World {
+    let explored = move |bounds| {
+        let own = |action: &Action| {
+            matches!(
+                action,
+                Action::Read(_)
+                    | Action::Go(_)
+                    | Action::Switch
+                    | Action::Report
+                    | Action::Boot
+                    | Action::Age
+                    | Action::Resume
+                    | Action::Back
+            )
+        };
+        let goal = |_: &Site, state: &State| state.is_at_rest();
+        let name = "the host is on again or handed over, and nothing of ours is left";
+        let progress = [Progress { name, goal, own }];
+        explore(&Site { size, policy: Policy::default() }, &progress, bounds)
+    };
+    let Size { replicas, mishaps, returns } = size;
+    let node = if returns { "that comes back" } else { "that does not" };
+    let name = format!("{replicas} replicas, {mishaps} mishaps, a node {node}");
+    World { name, explore: Box::new(explored) }
+}
+
+/// What a test has time for.
+pub fn small() -> Vec<World> {
+    let size = |replicas, mishaps, returns| Size { replicas, mishaps, returns };
+    [size(1, 1, true), size(1, 1, false), size(2, 0, true)].map(world).into()
+}
+
+/// More than a test has time for.
+pub fn large() -> Vec<World> {
+    let size = |replicas, mishaps, returns| Size { replicas, mishaps, returns };
+    [size(1, 2, true), size(1, 3, false), size(2, 1, true), size(2, 1, false)].map(world).into()
+}
