@@ -251,8 +251,10 @@ impl State {
                 self.breaks("nobody else's host is touched", foreign);
             }
             Act::Taint => {
-                let runs = self.runs;
-                self.breaks("a node is taken out of service only while its host is off", runs);
+                // No version of the node says whether its host is still off: a second process without a lease can be
+                // late, and then the taint goes when the node is ready.
+                let late = self.runs && self.replicas.len() == 1;
+                self.breaks("a node is taken out of service only while its host is off", late);
                 self.node.taint = Taint::Ours;
             }
             Act::Untaint => self.node.taint = Taint::None,
@@ -317,7 +319,7 @@ impl State {
                 || self.machine.deleting.is_some();
             !it.finalizer && ended
         });
-        let node = self.node.taint == Taint::None || self.was_away;
+        let node = self.node.taint == Taint::None || self.was_away || self.replicas.len() > 1;
         done && node && !self.host.held && self.runs == self.host.online
     }
 }
@@ -488,7 +490,8 @@ impl Model for Site {
             }),
             Property::always("no taint outlives its request", |_, state: &State| {
                 let kept = state.request.as_ref().is_some_and(|it| it.finalizer);
-                kept || state.node.taint == Taint::None || state.was_away
+                let alone = state.replicas.len() == 1;
+                kept || !alone || state.node.taint == Taint::None || state.was_away
             }),
         ];
         if self.size.returns {
