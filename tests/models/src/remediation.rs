@@ -56,6 +56,7 @@ struct Replica {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "so many independent facts")]
 struct State {
     request: Option<Request>,
     machine: Machine,
