@@ -98,7 +98,7 @@ fn machines() -> kube::core::ApiResource {
 
 /// One machine recovers and its request is withdrawn; another does not and is handed over; the request of a third is
 /// withdrawn at once.
-fn scenario() -> Scenario {
+fn scenario(kind: &str) -> Scenario {
     async fn at(client: Client, namespace: &str) -> Scene {
         Scene::at(client, namespace, PLAYED).await
     }
@@ -166,7 +166,7 @@ fn scenario() -> Scenario {
         ),
     ];
     Scenario {
-        name: "remediation".to_owned(),
+        name: format!("remediation-{kind}"),
         kinds: vec![bmo::hosts(), REMEDIATION.resource(), machines()],
         beyond: Vec::new(),
         phases,
@@ -186,15 +186,15 @@ async fn swept(kind: &str) -> Report {
         controller: account(&planes.management, &format!("sweep-{kind}")).await.0,
     };
     let report = if kind == "crash" {
-        crash_sweep(&ground, &scenario()).await.unwrap()
+        crash_sweep(&ground, &scenario(kind)).await.unwrap()
     } else {
-        two_replica_sweep(&ground, &scenario()).await.unwrap()
+        two_replica_sweep(&ground, &scenario(kind)).await.unwrap()
     };
     println!("{report}");
     // The nodes are in another cluster than the observer looks at.
     let nodes: Api<Node> = Api::all(workload);
     for node in nodes.list(&ListParams::default()).await.unwrap() {
-        let swept = node.name_any().starts_with("remediation-");
+        let swept = node.name_any().starts_with(&format!("remediation-{kind}-"));
         assert!(!swept || !is_tainted(&node), "{} is still tainted", node.name_any());
     }
     report
