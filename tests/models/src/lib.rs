@@ -3,6 +3,7 @@
 
 pub mod bmo_reboot;
 pub mod capm3_reuse;
+pub mod clusterpool_inventory;
 pub mod remediation;
 pub mod sample;
 
@@ -23,6 +24,7 @@ pub type Worlds = fn() -> Vec<World>;
 pub const ALL: &[(&str, Worlds)] = &[
     ("bmo-reboot", bmo_reboot::large),
     ("capm3-reuse", capm3_reuse::large),
+    ("clusterpool-inventory", clusterpool_inventory::large),
     ("remediation", remediation::large),
     ("sample", sample::large),
     // To see what a counterexample looks like.

@@ -8,6 +8,7 @@ mod claims;
 mod entries;
 mod fill;
 mod mission;
+mod model;
 mod neighbours;
 mod pools;
 mod process;

@@ -1,4 +1,4 @@
-//! The world: what is there, what a replica sees of it, and what a request does.
+//! The land: what is there, what a replica sees of it, and what a request does.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use clusterpool_inventory::seen::{self, Observed};
 use k8s_openapi::jiff::Timestamp;
 
 #[derive(Clone)]
-pub(crate) struct World {
+pub(crate) struct Land {
     pub(crate) pools: u8,
     pub(crate) entries: u8,
     /// How often an entry may be released; what comes after is not followed.
@@ -121,7 +121,7 @@ pub(crate) fn entry_number(name: &str) -> u8 {
     name[1..].parse().unwrap_or_else(|_| panic!("{name} is no entry"))
 }
 
-impl World {
+impl Land {
     pub(crate) fn new(pools: u8, entries: u8, releases: u8, disturbances: u8) -> Self {
         let mut names = Vec::new();
         for pool in 0..pools {
@@ -315,7 +315,7 @@ impl State {
     }
 
     /// One request. Whether the piece of work goes on, and whether the step is done with it.
-    pub(crate) fn request(&mut self, world: &World, by: u8, step: &Step) -> (bool, bool) {
+    pub(crate) fn request(&mut self, world: &Land, by: u8, step: &Step) -> (bool, bool) {
         let me = Replica { read: None, ..self.replicas[usize::from(by)].clone() };
         let is_old = |name: &str| me.old_entries & 1 << entry_number(name) != 0;
         let is_other = |name: &str| me.old_clusters & 1 << world.number(name) != 0;

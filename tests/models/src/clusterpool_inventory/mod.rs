@@ -9,22 +9,23 @@
 //! Versions are not counted: a replica remembers of each object whether it changed since it was
 //! read, which is all that a precondition asks.
 
-#![allow(clippy::panic, reason = "a test that cannot go on panics")]
+#![allow(clippy::panic, reason = "a model that cannot go on panics")]
 
-mod world;
+mod land;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use bench::model::{Bounds, Progress, explore};
+use bench::model::{Bounds, Progress, Report, explore};
 use stateright::{Model, Property};
 
-use world::{Cluster, Entry, Hive, Pool, Read, Replica, State, World};
+use self::land::{Cluster, Entry, Hive, Land, Pool, Read, Replica, State};
+use crate::World;
 
 const REPLICAS: usize = 2;
 
 /// What can happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Action {
+pub(crate) enum Action {
     Shrink(u8),
     DeletePool(u8),
     DeleteCluster(u8),
@@ -36,7 +37,7 @@ enum Action {
     Crash(u8),
 }
 
-impl Model for World {
+impl Model for Land {
     type State = State;
     type Action = Action;
 
@@ -254,7 +255,7 @@ impl Model for World {
 
 /// Every lease is a living cluster's, no entry is free that a pool waits for, and nothing else is
 /// left. Where an entry was released as often as the world allows, nobody knows what comes after.
-fn in_order(world: &World, state: &State) -> bool {
+fn in_order(world: &Land, state: &State) -> bool {
     if state.entries.iter().any(|it| it.released == world.releases) {
         return true;
     }
@@ -274,41 +275,30 @@ fn in_order(world: &World, state: &State) -> bool {
         && !(nobody_lists && state.entries.iter().any(|it| it.kept))
 }
 
-fn explored(world: &World, bounds: Bounds) {
-    let own = |action: &Action| {
-        matches!(
-            action,
-            Action::Hive(_)
-                | Action::ReadEntries(..)
-                | Action::ReadClusters(..)
-                | Action::Decide(..)
-                | Action::Write(_)
-        )
-    };
-    let name = "every lease ends in a cluster or is free again, and nothing is left";
-    let progress = [Progress { name, goal: in_order, own }];
-    let report = explore(world, &progress, bounds);
-    println!(
-        "{} pools, {} releases, {} disturbances: {report}",
-        world.pools, world.releases, world.disturbances
+/// A world of this size: pools, entries, how often each entry may be released, and what people may do in all.
+pub fn world(pools: u8, entries: u8, releases: u8, disturbances: u8) -> World {
+    let name = format!(
+        "{pools} pools, {entries} entries, {releases} releases, {disturbances} disturbances"
     );
-    assert!(report.passed(), "{report}");
+    let explored = move |bounds: Bounds| -> Report {
+        let own = |action: &Action| {
+            matches!(
+                action,
+                Action::Hive(_)
+                    | Action::ReadEntries(..)
+                    | Action::ReadClusters(..)
+                    | Action::Decide(..)
+                    | Action::Write(_)
+            )
+        };
+        let name = "every lease ends in a cluster or is free again, and nothing is left";
+        let progress = [Progress { name, goal: in_order, own }];
+        explore(&Land::new(pools, entries, releases, disturbances), &progress, bounds)
+    };
+    World { name, explore: Box::new(explored) }
 }
 
-#[test]
-fn two_pools_and_two_replicas_share_an_entry() {
-    explored(&World::new(2, 1, 1, 0), Bounds::default());
-}
-
-#[test]
-fn two_replicas_of_one_pool_live_through_one_disturbance() {
-    explored(&World::new(1, 1, 1, 1), Bounds::default());
-}
-
-#[test]
-#[ignore = "takes minutes: run with --ignored, optimised"]
-fn two_pools_and_two_replicas_share_an_entry_through_one_disturbance() {
-    let time = std::time::Duration::from_secs(1200);
-    let bounds = Bounds { time, states: 20_000_000, ..Bounds::default() };
-    explored(&World::new(2, 1, 2, 1), bounds);
+/// More than a test has time for.
+pub fn large() -> Vec<World> {
+    vec![world(2, 1, 2, 1)]
 }
