@@ -3,6 +3,7 @@
 //! This stands in for the deployment ramdisk, which needs a machine to boot. It cannot prove that a real agent on real
 //! hardware reports the same; the shape of the report is what Ironic's own hooks and its inventory reader accept.
 
+use anyhow::Context;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -139,6 +140,18 @@ impl Agent {
         ironic
             .call_version(Method::POST, "/v1/continue_inspection", Some(&self.report()), "1.1")
             .await
+    }
+
+    /// Posts a report to an Ironic that another process keeps. Returns the node.
+    ///
+    /// # Errors
+    /// When there is no answer, or it is a refusal.
+    pub async fn post_to(endpoint: &str, report: &Value) -> anyhow::Result<String> {
+        let http = reqwest::Client::builder().no_proxy().build()?;
+        let url = format!("{endpoint}/v1/continue_inspection");
+        let body: Value = http.post(url).json(report).send().await?.json().await?;
+        let node = body["uuid"].as_str();
+        Ok(node.with_context(|| format!("Ironic refused the report: {body}"))?.to_owned())
     }
 }
 

@@ -24,12 +24,18 @@ use self::stage::{Cluster, Controller, Server, Stage};
 mod bmo_reboot;
 mod capm3_reuse;
 mod clusterpool_inventory;
+mod host_discovery;
 mod stage;
 mod table;
 
 /// The controllers, and whether they speak to Ironic.
-const CONTROLLERS: [(&str, bool); 3] =
-    [("bmo-reboot", true), ("capm3-reuse", false), ("clusterpool-inventory", false)];
+const CONTROLLERS: [(&str, bool); 4] =
+    [
+        ("bmo-reboot", true),
+        ("capm3-reuse", false),
+        ("clusterpool-inventory", false),
+        ("host-discovery", true),
+    ];
 const PROGRAMS: [&str; 8] = [
     "etcd",
     "kube-apiserver",
@@ -54,6 +60,8 @@ pub(crate) enum Chapter {
     Capm3Reuse,
     /// A pool of four clusters out of five entries: one broken, one claimed, one edited, one removed.
     ClusterpoolInventory,
+    /// Five machines are switched on: three become hosts, one is a host already, and one waits to be approved.
+    HostDiscovery,
 }
 
 /// Starts the bench with the controllers unless it runs, plays one chapter or all, and says what to try.
@@ -72,6 +80,7 @@ pub(crate) fn up(chapter: Option<Chapter>) -> anyhow::Result<()> {
                 Chapter::BmoReboot => bmo_reboot::play(&stage).await?,
                 Chapter::Capm3Reuse => capm3_reuse::play(&stage).await?,
                 Chapter::ClusterpoolInventory => clusterpool_inventory::play(&stage).await?,
+                Chapter::HostDiscovery => host_discovery::play(&stage).await?,
             }
         }
         anyhow::Ok(())
@@ -159,6 +168,7 @@ pub(crate) fn serve() -> anyhow::Result<()> {
             crds::install(&plane.admin().await, &Group::ALL),
         )
         .await?;
+        step_async("our own CRDs", stage::own_crds(&plane.admin().await)).await?;
         // What is deleted takes its own with it, as in a cluster.
         plane.start_controllers(&["garbage-collector-controller", "namespace-controller"]).await?;
         let _hive = StandIn::for_all(&plane.admin().await, clusterpool_inventory::PLAYER);
@@ -251,4 +261,5 @@ fn explain(stage: &Stage) {
     println!("  {kubectl} -n {namespace} delete machine <one of them>");
     println!("  {kubectl} -n demo-pools get clusterpool lab -o yaml");
     println!("  {kubectl} -n demo-pools delete clusterclaim team-a");
+    println!("  {kubectl} -n demo-discovery get bmhd,baremetalhosts");
 }

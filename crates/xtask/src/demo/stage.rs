@@ -10,9 +10,11 @@ use bench::chart;
 use bench::control_plane::ControlPlane;
 use bench::process::{Service, free_port};
 use k8s_openapi::api::core::v1::Namespace;
-use kube::Client;
-use kube::api::{Api, Patch, PatchParams};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::runtime::wait::{await_condition, conditions};
+use kube::{Client, ResourceExt as _};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -78,6 +80,17 @@ impl Stage {
             kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
         Ok(Client::try_from(config)?)
     }
+}
+
+/// Installs the CRDs that our charts bring.
+pub(crate) async fn own_crds(client: &Client) -> anyhow::Result<()> {
+    let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for (_, crd) in api_types::own_crds() {
+        let name = crd.name_any();
+        crds.create(&PostParams::default(), &crd).await?;
+        await_condition(crds.clone(), &name, conditions::is_crd_established()).await?;
+    }
+    Ok(())
 }
 
 /// Makes a namespace, or finds it.

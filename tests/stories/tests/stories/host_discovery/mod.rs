@@ -5,6 +5,7 @@ mod flood;
 mod ironic_away;
 mod known;
 mod mission;
+mod model;
 mod names;
 mod power;
 mod sweeps;
