@@ -227,7 +227,7 @@ impl Model for Racks {
         for (machine, node) in (0..).zip(&state.nodes) {
             match node {
                 None if state.turns[usize::from(machine)] < 2 => {
-                    actions.push(Action::Boot(machine))
+                    actions.push(Action::Boot(machine));
                 }
                 Some(node) if !node.complete => actions.push(Action::Complete(machine)),
                 Some(_) if state.mischief > 0 => actions.push(Action::NodeGoes(machine)),
