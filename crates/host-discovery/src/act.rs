@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
+use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery, HardwareDetail};
 use api_types::names::ferrite;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Api;
@@ -14,6 +14,7 @@ use crate::decide::{Approvals, Verdict};
 use crate::error::{Error, asked};
 use crate::hardware::Encoded;
 use crate::host::new_host;
+use crate::index::Change;
 use crate::mac::Mac;
 use crate::machine::{Machine, Reading};
 use crate::observe;
@@ -53,7 +54,7 @@ pub struct Order<'a> {
 
 /// Makes a host. It is in the index before this returns, so that the next pass knows it.
 pub async fn create(context: &Context, order: Order<'_>) -> Made {
-    let Order { resource, machine, name, boot_mac, .. } = order;
+    let Order { resource, machine, verdict, name, boot_mac, .. } = order;
     let Reading::Facts(facts) = &machine.inventory else { return Made::Stale };
     let read;
     let details = match order.details {
@@ -72,6 +73,21 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
     }
     let client = context.kit.client.clone();
     let api: Api<BareMetalHost> = Api::namespaced(client, &resource.namespace);
+    if let Some(other) = other_name(verdict, name) {
+        // A process that sees hosts late may not know that the machine got its other name meanwhile.
+        match asked("read a host", api.get_opt(other)).await {
+            Ok(Some(there)) if context.index().apply(&there) != Change::None => {
+                return Made::Exists;
+            }
+            Ok(_) => {}
+            Err(_) => return Made::Unknown,
+        }
+    }
+    // What the watch told since the decision counts, too.
+    let known = context.index().known(machine.node, None, &machine.ports, Some(facts));
+    if !known.is_empty() {
+        return Made::Exists;
+    }
     let posted = asked("create a host", api.create(&PostParams::default(), &host.object)).await;
     match posted {
         Ok(made) => {
@@ -109,6 +125,14 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
         },
         Err(Error::Silent(_)) => Made::Unknown,
     }
+}
+
+/// The one of a machine's two names that it does not get now; none where the first is no other machine's anyway.
+fn other_name<'a>(verdict: &'a Verdict, name: &str) -> Option<&'a str> {
+    let named = verdict.named.as_ref()?;
+    let own = matches!(named.from, HardwareDetail::BootMac | HardwareDetail::ProvisioningId);
+    let other = if named.name == name { &named.beside } else { &named.name };
+    (!own).then_some(other.as_str())
 }
 
 /// Events of a new host are sent beside the work: a person reads some of them, and a flood must not be slowed down and

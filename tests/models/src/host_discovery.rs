@@ -57,6 +57,8 @@ struct Order {
     turn: u8,
     /// The name of a new host; none: the node is marked.
     name: Option<String>,
+    /// The machine's other name, which is looked at right before the write. Both are one step here.
+    other: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -159,7 +161,11 @@ impl Racks {
                 Step::Create { name, .. } => Some(name.clone()),
                 Step::Remember { .. } => None,
             };
-            Some(Order { machine: node.machine, turn: node.turn, name })
+            let other = verdict.named.as_ref().map_or_else(String::new, |named| {
+                let first = name.as_ref() == Some(&named.name);
+                if first { named.beside.clone() } else { named.name.clone() }
+            });
+            Some(Order { machine: node.machine, turn: node.turn, name, other })
         });
         orders.collect()
     }
@@ -188,6 +194,17 @@ impl State {
             }
             return true;
         };
+        let other = self.hosts.iter().find(|host| host.name == order.other).cloned();
+        let seen = &mut self.replicas[usize::from(replica)].hosts;
+        if let Some(other) = other.filter(|other| !seen.contains(other)) {
+            seen.retain(|it| it.name != other.name);
+            seen.push(other);
+            seen.sort();
+            return false;
+        }
+        if seen.iter().any(|host| host.machine == order.machine) {
+            return false;
+        }
         let there = self.hosts.iter().find(|host| host.name == *name).cloned();
         let new = there.is_none();
         let host = there.unwrap_or_else(|| Host {
@@ -352,9 +369,12 @@ impl Model for Racks {
             Property::sometimes("two machines are hosts", |_, state: &State| {
                 state.hosts.len() == 2 || state.nodes.len() < 2
             }),
-            Property::sometimes("a machine that came back is a host", |_, state: &State| {
-                state.mischief > 0 || state.hosts.iter().any(|host| host.turn == Some(1))
-            }),
+            Property::sometimes(
+                "a machine that came back is a host",
+                |racks: &Racks, state: &State| {
+                    racks.mischief == 0 || state.hosts.iter().any(|host| host.turn == Some(1))
+                },
+            ),
         ]
     }
 }
