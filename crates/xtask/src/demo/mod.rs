@@ -29,13 +29,12 @@ mod stage;
 mod table;
 
 /// The controllers, and whether they speak to Ironic.
-const CONTROLLERS: [(&str, bool); 4] =
-    [
-        ("bmo-reboot", true),
-        ("capm3-reuse", false),
-        ("clusterpool-inventory", false),
-        ("host-discovery", true),
-    ];
+const CONTROLLERS: [(&str, bool); 4] = [
+    ("bmo-reboot", true),
+    ("capm3-reuse", false),
+    ("clusterpool-inventory", false),
+    ("host-discovery", true),
+];
 const PROGRAMS: [&str; 8] = [
     "etcd",
     "kube-apiserver",

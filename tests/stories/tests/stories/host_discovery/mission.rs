@@ -94,9 +94,17 @@ async fn a_machine_whose_host_and_node_are_deleted_is_discovered_again_when_it_b
     let agent = site.agent(1);
     let first = site.boot(&agent).await;
     site.wait_names(&["m1"]).await;
-    // As the operator does it: the node goes with its host.
+    // As the operator does it: the node goes with its host, and again while somebody else writes to the node.
+    let is_marked = |it: &Value| it["extra"]["ferrite_had_host"].is_string();
+    site.ironic.wait(&first, "marked", is_marked).await.unwrap();
     site.delete("m1").await;
-    site.ironic.call(reqwest::Method::DELETE, &format!("/v1/nodes/{first}"), None).await.unwrap();
+    let path = format!("/v1/nodes/{first}");
+    loop {
+        let (code, _) = site.ironic.call(reqwest::Method::DELETE, &path, None).await.unwrap();
+        if code != reqwest::StatusCode::CONFLICT {
+            break;
+        }
+    }
     let second = site.boot(&agent).await;
     assert_ne!(first, second);
     site.wait_names(&["m1"]).await;
