@@ -14,7 +14,7 @@ use crate::decide::{Approvals, Verdict};
 use crate::error::{Error, asked};
 use crate::hardware::Encoded;
 use crate::host::new_host;
-use crate::index::Change;
+use crate::index::{Change, HostKey};
 use crate::mac::Mac;
 use crate::machine::{Machine, Reading};
 use crate::observe;
@@ -24,7 +24,7 @@ use crate::resource::Resource;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Made {
     /// It is there.
-    Created,
+    Created(HostKey),
     /// Somebody has the name: the host that has it is in the index now.
     Exists,
     /// The API server does not want it, and says why.
@@ -102,7 +102,7 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
                 "Made a host"
             );
             tell_of(context, order, &made, host.cut);
-            Made::Created
+            Made::Created(HostKey::new(&resource.namespace, name))
         }
         // The answer to a name that is taken, as to a lost race.
         Err(Error::Superseded) => match asked("read a host", api.get_opt(name)).await {

@@ -17,7 +17,7 @@ use crate::decide::{Decision, Observed, Step, decide};
 use crate::errand::Errand;
 use crate::error::Error;
 use crate::node_id::NodeId;
-use crate::nodes::{Look, Nodes};
+use crate::nodes::{Look, Nodes, Unmarked};
 use crate::observe::{self, Places};
 use crate::report::report;
 use crate::resource::Resource;
@@ -338,7 +338,12 @@ impl State {
         let mut again = tried > 0;
         for (node, made) in answers {
             match made {
-                Made::Created | Made::Exists | Made::Unknown => {}
+                // Also if a person deletes it before the next pass.
+                Made::Created(host) => {
+                    self.nodes.marked(node);
+                    context.send(Errand::Mark(Unmarked { node, host }));
+                }
+                Made::Exists | Made::Unknown => {}
                 Made::Refused(text) => {
                     tracing::warn!(node.id = %node, error = text, "A host is refused");
                     self.refused.insert(node, Refused { until: at + REFUSED, text });
