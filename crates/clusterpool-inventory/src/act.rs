@@ -137,7 +137,7 @@ impl Pass<'_> {
                 {
                     return Ok(Outcome::Superseded);
                 }
-                self.lease(entry, None, names::hive::REASON_AVAILABLE, at, piece).await
+                self.lease(entry, None, names::hive::CONDITION_AVAILABLE, at, piece).await
             }
             Step::Make { cluster, part, entry } => {
                 self.make(cluster, *part, entry.as_ref(), piece).await

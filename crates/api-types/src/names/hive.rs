@@ -42,15 +42,14 @@ pub const CLUSTERPOOL_NAME: &str = "hive.openshift.io/clusterpool-name";
 /// Hive does, read by users.
 pub const CLUSTERPOOL_NAMESPACE: &str = "hive.openshift.io/clusterpool-namespace";
 
-/// Condition of a customization: it is free. Written and read by `clusterpool-inventory`.
+/// Condition of a customization: it is free; then its reason is the same word. Written and read by
+/// `clusterpool-inventory`.
 pub const CONDITION_AVAILABLE: &str = "Available";
 /// Reason of [`CONDITION_AVAILABLE`] while a cluster uses the customization.
 pub const REASON_IN_USE: &str = "ClusterDeploymentCustomizationInUse";
 /// Reason of [`CONDITION_AVAILABLE`] while the cluster is missing and the lease is about to be released. Who is still
 /// creating that cluster sees it and stops.
 pub const REASON_RELEASING: &str = "LeaseReleasing";
-/// Reason of [`CONDITION_AVAILABLE`] while nobody uses the customization.
-pub const REASON_AVAILABLE: &str = "Available";
 /// Condition of a customization: whether its patches could be applied. Written by Hive and
 /// `clusterpool-inventory`.
 pub const CONDITION_APPLY_SUCCEEDED: &str = "ApplySucceeded";

@@ -23,7 +23,7 @@ fn no_rule_is_broken_near_the_beginning_of_a_larger_world() {
     // Two machines do not end in the time of a test: what is left unvisited is for the large worlds.
     for owner_of in [[0, 0], [0, 1]] {
         let world = world(&owner_of, 1, 0);
-        let bounds = Bounds { time: Duration::from_secs(20), ..Bounds::default() };
+        let bounds = Bounds { time: Duration::from_secs(5), ..Bounds::default() };
         let report = (world.explore)(bounds);
         println!("{}: {report}", world.name);
         let broken: Vec<&str> = report.failures.iter().map(|it| it.rule.as_str()).collect();

@@ -177,9 +177,12 @@ async fn a_removed_entry_goes_with_its_unclaimed_cluster_at_once_and_with_a_clai
  {
     let (scene, hive) = Scene::new("removed").await;
     let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
-    scene.entries(&["a", "b", "free"]).await;
-    scene.pool("pool", 2, &["a", "b", "free"], json!({})).await;
+    scene.entries(&["a", "b"]).await;
+    scene.pool("pool", 2, &["a", "b"], json!({})).await;
     scene.wait("both run", |it| it.ready("pool") == 2).await;
+    // The third comes later, so that these two are the ones that are removed.
+    scene.entries(&["free"]).await;
+    scene.list_entries("pool", &["a", "b", "free"]).await;
     scene.claim("mine", "pool").await;
     let view = scene.wait("three clusters", |it| it.of("pool").len() == 3).await;
     let claimed = view.claim("mine")["spec"]["namespace"].as_str().unwrap().to_owned();

@@ -61,7 +61,8 @@ async fn no_more_hosts_are_made_than_the_limit_says_and_the_rest_waits() {
     let seen = site.wait("racks", "at its limit", full).await;
     assert_eq!(condition(&seen, "Ready").1, "MaxHostsReached", "{seen:#}");
     site.settle().await;
-    assert_eq!(site.names().await, ["m1", "m2"]);
+    // Which two depends on whose inventory Ironic has first.
+    assert_eq!(site.names().await.len(), 2);
     site.patch("racks", json!({ "spec": { "maxHosts": 5 } })).await;
     site.wait_names(&["m1", "m2", "m3", "m4", "m5"]).await;
 }
