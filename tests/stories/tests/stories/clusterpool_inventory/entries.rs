@@ -184,7 +184,11 @@ async fn a_removed_entry_goes_with_its_unclaimed_cluster_at_once_and_with_a_clai
     scene.entries(&["free"]).await;
     scene.list_entries("pool", &["a", "b", "free"]).await;
     scene.claim("mine", "pool").await;
-    let view = scene.wait("three clusters", |it| it.of("pool").len() == 3).await;
+    let view = scene
+        .wait("three clusters, one of them claimed", |it| {
+            it.of("pool").len() == 3 && it.claim("mine")["spec"]["namespace"].is_string()
+        })
+        .await;
     let claimed = view.claim("mine")["spec"]["namespace"].as_str().unwrap().to_owned();
     let entry =
         super::scene::entry_of(view.clusters.iter().find(|it| name(it) == claimed).unwrap());
