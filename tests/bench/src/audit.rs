@@ -99,6 +99,27 @@ impl Audit {
         self.between(mark, end).await
     }
 
+    /// Waits until the user lets a whole window pass without a write, and tells what was answered in that window.
+    /// An event that was still on its way when a test began to look is no unrest; a loop never rests.
+    ///
+    /// # Errors
+    ///
+    /// If the user writes in each of ten windows, or the log cannot be read.
+    pub async fn rest(&self, user: &str, window: Duration) -> anyhow::Result<Counts> {
+        let mut counts = Counts::default();
+        for _ in 0..10 {
+            let mark = self.mark().await?;
+            tokio::time::sleep(window).await;
+            counts = self.since(mark).await?;
+            if counts.writes(user, &[]) == 0 {
+                return Ok(counts);
+            }
+        }
+        bail!(
+            "{user} does not come to rest, it wrote in each of ten windows of {window:?}; in the last: {counts}"
+        )
+    }
+
     /// What was answered between two marks.
     ///
     /// # Errors

@@ -76,6 +76,7 @@ async fn a_paused_cluster_stops_everything_at_every_step_and_nothing_is_stuck_af
                 condition(it, "Paused").is_some_and(|it| it["status"] == "True")
             })
             .await;
+        audit.rest(&user, std::time::Duration::from_millis(200)).await.unwrap();
         let mark = audit.mark().await.unwrap();
         scene.patch_host("h1", disturb).await;
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;

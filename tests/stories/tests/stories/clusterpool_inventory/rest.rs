@@ -22,9 +22,9 @@ async fn at_rest_the_controller_asks_for_nothing() {
             it.ready("pool") == 2 && it.pool("pool")["status"]["ready"] == 2
         })
         .await;
-    // What was announced by the last changes.
-    tokio::time::sleep(Duration::from_secs(3)).await;
     let audit = Audit::new(plane.audit_log(), plane.admin().await);
+    // What was announced by the last changes.
+    audit.rest(&running.user, Duration::from_secs(3)).await.unwrap();
     let mark = audit.mark().await.unwrap();
     tokio::time::sleep(Duration::from_secs(5)).await;
     let counts = audit.since(mark).await.unwrap();

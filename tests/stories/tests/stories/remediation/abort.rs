@@ -142,8 +142,8 @@ async fn while_its_cluster_is_paused_nothing_is_written_and_when_the_cluster_is_
     scene.machine("m", "h").await;
     bring(&scene, "m", "h", Moment::Fence).await;
     scene.patch(CLUSTER, CLUSTER_NAME, json!({"spec": {"paused": true}})).await;
-    tokio::time::sleep(Duration::from_secs(2)).await;
     let audit = bench::audit::Audit::new(plane.audit_log(), scene.client.clone());
+    audit.rest(&user, Duration::from_secs(2)).await.unwrap();
     let mark = audit.mark().await.unwrap();
     scene.delete(REMEDIATION, "m").await;
     tokio::time::sleep(Duration::from_secs(4)).await;
