@@ -17,6 +17,7 @@ mod crd_fields;
 mod crds;
 mod faults;
 mod host_discovery;
+mod in_process;
 mod ironic;
 mod ironic_client;
 mod ironic_power;

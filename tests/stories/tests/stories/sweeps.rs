@@ -2,20 +2,15 @@
 //! one is found out, and the report says who broke what with which write.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use bench::audit::Audit;
-use bench::chart;
 use bench::control_plane::{self, ControlPlane};
 use bench::observer::{Invariant, Observer, World};
 use bench::sweep::{Ground, Phase, Problem, Report, Scenario, crash_sweep, two_replica_sweep};
-use controller_kit::Kit;
-use controller_kit::config::{Config, LogFormat};
-use controller_kit::metrics::Metrics;
-use controller_kit::shutdown::Shutdown;
+use controller_kit::config::Config;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::core::{ApiResource, DynamicObject};
@@ -24,41 +19,20 @@ use sample::config::{Flaw, Policy};
 use sample::{GUEST, HOLDER, RESULT, ROLE, SEAT};
 use serde_json::json;
 
-/// An account with the rights of the sample's chart, and its name.
-async fn account(plane: &ControlPlane) -> anyhow::Result<(kube::Config, String)> {
-    let namespace = plane.namespace("sample-account").await;
-    let objects = chart::render(&chart::dir("sample"), "sample", &namespace, &json!({}))?;
-    chart::install_permissions(&plane.admin().await, &objects, &namespace).await?;
-    let config = chart::service_account_config(plane, &namespace, "sample").await?;
-    Ok((config, format!("system:serviceaccount:{namespace}:sample")))
-}
+use crate::in_process;
 
-/// What the process would make by itself: the sample in one namespace of this process, with somebody else's client. No
-/// lease: the sweeps show that safety does not rest on it. One pass at a time: what only two processes can do wrong
-/// must not already show in one.
+/// The sample in one namespace. One pass at a time: what only two processes can do wrong must not already show in one.
 async fn run(client: Client, namespace: String, flaw: Flaw) {
-    let config = Config {
-        controller: "sample",
-        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-        namespaces: vec![namespace],
-        watch_filter: None,
-        lease: None,
-        concurrency: 1,
-        log_format: LogFormat::Text,
-        log: "info".to_owned(),
-        kubeconfig: None,
-    };
-    let metrics = Metrics::new(config.controller).unwrap();
-    let kit = Kit::new(config, client, metrics, Shutdown::default());
+    let config = Config { concurrency: 1, ..in_process::config("sample", vec![namespace]) };
     let policy = Policy { flaw, ..Policy::default() };
-    sample::controller::run(kit, policy).await.unwrap();
+    sample::controller::run(in_process::kit(config, client), policy).await.unwrap();
 }
 
 async fn ground() -> anyhow::Result<Ground> {
     let plane = control_plane::shared().await;
     Ok(Ground {
         admin: plane.config("client", &["system:masters"]).await?,
-        controller: account(plane).await?.0,
+        controller: in_process::account(plane, "sample", "sample").await.0,
     })
 }
 
@@ -254,7 +228,7 @@ async fn a_claim_without_precondition_is_found_out_by_the_two_replica_sweep() ->
 async fn at_rest_the_sample_writes_and_lists_nothing() -> anyhow::Result<()> {
     // A server of its own: the shared one's other tests run under the same account.
     let plane = ControlPlane::start("rest").await?;
-    let (config, user) = account(&plane).await?;
+    let (config, user) = in_process::account(&plane, "sample", "sample").await;
     let admin = plane.admin().await;
     let namespace = plane.namespace("rest").await;
     let kinds = [ApiResource::erase::<ConfigMap>(&())];

@@ -9,28 +9,23 @@ mod rest;
 mod takeover;
 mod trouble;
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use bench::bmc::{self, Machine};
-use bench::chart;
 use bench::control_plane::ControlPlane;
 use bench::crds::{Group, install};
-use bench::faults::{self, Handle, Plan};
+use bench::faults::Plan;
 use bench::ironic::{self, Ironic};
 use bmo_reboot::config::{Policy, fields};
-use controller_kit::Kit;
-use controller_kit::config::{Config, LogFormat};
 use controller_kit::crd;
-use controller_kit::metrics::Metrics;
-use controller_kit::shutdown::Shutdown;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
-use tokio::task::JoinHandle;
+
+use crate::in_process::{self, Running};
 
 /// Long enough for a busy machine; nothing that is promised is measured by it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
@@ -70,18 +65,6 @@ pub(crate) struct Site {
     pub(crate) user: String,
 }
 
-/// A controller in this process, until it is dropped.
-pub(crate) struct Running {
-    pub(crate) handle: Handle,
-    task: JoinHandle<()>,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
 /// Short soft attempts, so that nobody waits for minutes.
 pub(crate) fn quick() -> Policy {
     Policy {
@@ -94,19 +77,7 @@ pub(crate) fn quick() -> Policy {
 
 /// The controller as its process would run it, in one namespace, with somebody else's client and without a lease.
 pub(crate) async fn run(client: Client, namespace: String, policy: Policy, endpoint: String) {
-    let config = Config {
-        controller: "bmo-reboot",
-        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-        namespaces: vec![namespace],
-        watch_filter: None,
-        lease: None,
-        concurrency: 32,
-        log_format: LogFormat::Text,
-        log: "info".to_owned(),
-        kubeconfig: None,
-    };
-    let metrics = Metrics::new(config.controller).unwrap();
-    let kit = Kit::new(config, client, metrics, Shutdown::default());
+    let kit = in_process::kit(in_process::config("bmo-reboot", vec![namespace]), client);
     bmo_reboot::controller::run(kit, policy, settings(&endpoint)).await.unwrap();
 }
 
@@ -120,11 +91,7 @@ impl Site {
         let plane = plane().await;
         let admin = plane.admin().await;
         let namespace = plane.namespace(name).await;
-        let objects =
-            chart::render(&chart::dir("bmo-reboot"), "bmo-reboot", &namespace, &values()).unwrap();
-        chart::install_permissions(&admin, &objects, &namespace).await.unwrap();
-        let account = chart::service_account_config(plane, &namespace, "bmo-reboot").await.unwrap();
-        let user = format!("system:serviceaccount:{namespace}:bmo-reboot");
+        let (account, user) = in_process::account(plane, "bmo-reboot", &namespace).await;
         Self { plane, admin, namespace, account, user }
     }
 
@@ -149,9 +116,9 @@ impl Site {
     }
 
     pub(crate) fn start_disturbed(&self, endpoint: &str, policy: Policy, plan: Plan) -> Running {
-        let (client, handle) = faults::client(self.account.clone(), plan).unwrap();
-        let task = run(client, self.namespace.clone(), policy, endpoint.to_owned());
-        Running { handle, task: tokio::spawn(task) }
+        let (namespace, endpoint) = (self.namespace.clone(), endpoint.to_owned());
+        let run = |client| run(client, namespace, policy, endpoint);
+        Running::start(self.account.clone(), plan, run)
     }
 
     /// A provisioned host that is ours, running. `more` is merged into it.
@@ -232,11 +199,6 @@ impl Site {
         };
         self.wait(name, "rebooted", done).await
     }
-}
-
-/// What the chart needs to be rendered.
-pub(crate) fn values() -> Value {
-    json!({ "ironic": { "endpoint": "http://ironic:6385" } })
 }
 
 pub(crate) fn merge(into: &mut Value, more: Value) {

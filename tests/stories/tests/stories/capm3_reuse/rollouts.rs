@@ -16,7 +16,7 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::runtime::watcher;
 use serde_json::{Value, json};
 
-use super::ground::{Running, start};
+use super::ground::start;
 use super::scene::{condition, consumer, host_of};
 
 /// A cluster with real managers, this controller, and hosts that a stand-in installs.
@@ -24,7 +24,7 @@ struct Stage {
     workload: Workload,
     observer: Observer,
     _operator: bmo::StandIn,
-    _running: Running,
+    _running: crate::in_process::Running,
 }
 
 impl Stage {

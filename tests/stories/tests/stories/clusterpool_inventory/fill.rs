@@ -90,7 +90,7 @@ async fn a_cluster_costs_eight_writes_and_a_pool_one_for_its_status_each_pass() 
     let names: Vec<String> = (0..8).map(|it| format!("e{it}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     scene.entries(&names).await;
-    let running = start(plane, &[&scene.namespace], Policy::default()).await;
+    let (_running, user) = start(plane, &[&scene.namespace], Policy::default()).await;
     let audit = Audit::new(plane.audit_log(), plane.admin().await);
     let begin = audit.mark().await.unwrap();
     scene.pool("pool", 8, &names, json!({})).await;
@@ -100,15 +100,14 @@ async fn a_cluster_costs_eight_writes_and_a_pool_one_for_its_status_each_pass() 
         })
         .await;
     let counts = audit.since(begin).await.unwrap();
-    let user = &running.user;
     // Finalizer on the entry, lease, namespace, three secrets, copy, cluster, end of its pause.
-    let of_clusters = counts.of(user, "create", "namespaces")
-        + counts.of(user, "create", "secrets")
-        + counts.of(user, "create", "clusterdeployments")
-        + counts.of(user, "patch", "clusterdeployments")
-        + counts.of(user, "create", "clusterdeploymentcustomizations")
-        + counts.of(user, "patch", "clusterdeploymentcustomizations")
-        + counts.of(user, "patch", "clusterdeploymentcustomizations/status");
+    let of_clusters = counts.of(&user, "create", "namespaces")
+        + counts.of(&user, "create", "secrets")
+        + counts.of(&user, "create", "clusterdeployments")
+        + counts.of(&user, "patch", "clusterdeployments")
+        + counts.of(&user, "create", "clusterdeploymentcustomizations")
+        + counts.of(&user, "patch", "clusterdeploymentcustomizations")
+        + counts.of(&user, "patch", "clusterdeploymentcustomizations/status");
     println!("{of_clusters} writes for 8 clusters\n{counts}");
     // Eight each, and the finalizer on an entry that was never used before.
     assert_eq!(of_clusters, 8 * 9, "{counts}");

@@ -1,23 +1,17 @@
 //! Where the stories of clusterpool-inventory take place, and as whom the controller runs.
 
-use std::net::SocketAddr;
-
-use bench::chart;
 use bench::control_plane::ControlPlane;
 use bench::crds::{self, Group};
-use bench::faults::{self, Handle, Plan};
+use bench::faults::Plan;
 use clusterpool_inventory::config::{Policy, needed};
 use clusterpool_inventory::controller;
-use controller_kit::Kit;
-use controller_kit::config::{Config, LogFormat};
 use controller_kit::crd;
-use controller_kit::metrics::Metrics;
-use controller_kit::shutdown::Shutdown;
 use kube::Client;
 use kube::api::{Api, PostParams};
 use serde_json::json;
 use tokio::sync::OnceCell;
-use tokio::task::JoinHandle;
+
+use crate::in_process::{self, Running};
 
 /// The release that the pools of the stories name.
 pub(super) const RELEASE: &str = "release";
@@ -47,56 +41,25 @@ pub(super) async fn plane() -> &'static ControlPlane {
         .await
 }
 
-/// An account with the rights that the chart gives, and its name. Each has a name of its own, so that the audit log
-/// tells them apart.
+/// An account with the rights of the chart and no more, and its name.
 pub(super) async fn account(plane: &ControlPlane, name: &str) -> (kube::Config, String) {
-    let namespace = plane.namespace(&format!("{name}-account")).await;
-    let chart = chart::dir("clusterpool-inventory");
-    let objects = chart::render(&chart, &namespace, &namespace, &json!({})).unwrap();
-    chart::install_permissions(&plane.admin().await, &objects, &namespace).await.unwrap();
-    let account = chart::find(&objects, "ServiceAccount").unwrap()["metadata"]["name"].clone();
-    let account = account.as_str().unwrap();
-    let config = chart::service_account_config(plane, &namespace, account).await.unwrap();
-    (config, format!("system:serviceaccount:{namespace}:{account}"))
+    in_process::account(plane, "clusterpool-inventory", name).await
 }
 
-/// What the process would make by itself: the controller for pools of these namespaces, with somebody else's client. No
-/// lease: the sweeps show that safety does not rest on it.
+/// The controller for pools of these namespaces.
 pub(super) async fn run(client: Client, namespaces: Vec<String>, policy: Policy) {
-    let config = Config {
-        controller: "clusterpool-inventory",
-        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-        namespaces,
-        watch_filter: None,
-        lease: None,
-        concurrency: 8,
-        log_format: LogFormat::Text,
-        log: "info".to_owned(),
-        kubeconfig: None,
-    };
-    let metrics = Metrics::new(config.controller).unwrap();
-    let kit = Kit::new(config, client, metrics, Shutdown::default());
+    let kit = in_process::kit(in_process::config("clusterpool-inventory", namespaces), client);
     controller::run(kit, policy).await.unwrap();
 }
 
-/// A controller that runs until this is dropped.
-pub(super) struct Running {
-    pub(super) handle: Handle,
-    pub(super) user: String,
-    task: JoinHandle<()>,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-/// Starts the controller for some namespaces, under an account of its own.
-pub(super) async fn start(plane: &ControlPlane, namespaces: &[&str], policy: Policy) -> Running {
-    let (config, user) = account(plane, namespaces[0]).await;
-    let (client, handle) = faults::client(config, Plan::none("controller")).unwrap();
+/// Starts the controller for some namespaces, under an account of its own. Returns the account's name.
+pub(super) async fn start(
+    plane: &ControlPlane,
+    namespaces: &[&str],
+    policy: Policy,
+) -> (Running, String) {
+    let (account, user) = account(plane, namespaces[0]).await;
     let namespaces = namespaces.iter().map(|it| (*it).to_owned()).collect();
-    let task = tokio::spawn(run(client, namespaces, policy));
-    Running { handle, user, task }
+    let run = |client| run(client, namespaces, policy);
+    (Running::start(account, Plan::none("clusterpool-inventory"), run), user)
 }

@@ -16,7 +16,7 @@ async fn at_rest_the_controller_asks_for_nothing() {
     scene.entries(&["a", "b"]).await;
     scene.entry("bad", json!([{ "op": "remove", "path": "/nothing" }])).await;
     scene.pool("pool", 2, &["a", "bad", "b", "missing"], json!({})).await;
-    let running = start(plane, &[&scene.namespace], Policy::default()).await;
+    let (running, user) = start(plane, &[&scene.namespace], Policy::default()).await;
     scene
         .wait("two clusters run", |it| {
             it.ready("pool") == 2 && it.pool("pool")["status"]["ready"] == 2
@@ -24,11 +24,11 @@ async fn at_rest_the_controller_asks_for_nothing() {
         .await;
     let audit = Audit::new(plane.audit_log(), plane.admin().await);
     // What was announced by the last changes.
-    audit.rest(&running.user, Duration::from_secs(3)).await.unwrap();
+    audit.rest(&user, Duration::from_secs(3)).await.unwrap();
     let mark = audit.mark().await.unwrap();
     tokio::time::sleep(Duration::from_secs(5)).await;
     let counts = audit.since(mark).await.unwrap();
-    assert_eq!(counts.requests(&running.user), 0, "{counts}");
+    assert_eq!(counts.requests(&user), 0, "{counts}");
     let seen = running.handle.writes();
     assert!(seen > 10, "only {seen} writes were made at all");
 }

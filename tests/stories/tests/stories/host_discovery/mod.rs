@@ -10,7 +10,6 @@ mod names;
 mod power;
 mod sweeps;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -18,15 +17,10 @@ use std::time::{Duration, Instant};
 use api_types::metal3::BareMetalHostDiscovery;
 use bench::agent::Agent;
 use bench::bmo;
-use bench::chart;
 use bench::control_plane::ControlPlane;
 use bench::crds::{Group, install};
-use bench::faults::{self, Handle, Plan};
+use bench::faults::Plan;
 use bench::ironic::{Ironic, Options};
-use controller_kit::Kit;
-use controller_kit::config::{Config, LogFormat};
-use controller_kit::metrics::Metrics;
-use controller_kit::shutdown::Shutdown;
 use host_discovery::config::Policy;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -36,7 +30,8 @@ use kube::{Api, Client, CustomResourceExt as _, ResourceExt as _};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
-use tokio::task::JoinHandle;
+
+use crate::in_process::{self, Running};
 
 /// Long enough for a busy machine; nothing that is promised is measured by it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -79,18 +74,6 @@ pub(crate) struct Site {
     pub(crate) base: u32,
 }
 
-/// A controller in this process, until it is dropped.
-pub(crate) struct Running {
-    pub(crate) handle: Handle,
-    task: JoinHandle<()>,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
 /// Polls often, so that nobody waits.
 pub(crate) fn quick() -> Policy {
     Policy {
@@ -113,19 +96,7 @@ pub(crate) async fn run_with(
     policy: Policy,
     settings: ::ironic::Settings,
 ) {
-    let config = Config {
-        controller: "host-discovery",
-        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-        namespaces: vec![namespace],
-        watch_filter: None,
-        lease: None,
-        concurrency: 32,
-        log_format: LogFormat::Text,
-        log: "info".to_owned(),
-        kubeconfig: None,
-    };
-    let metrics = Metrics::new(config.controller).unwrap();
-    let kit = Kit::new(config, client, metrics, Shutdown::default());
+    let kit = in_process::kit(in_process::config("host-discovery", vec![namespace]), client);
     Box::pin(host_discovery::controller::run(kit, policy, settings)).await.unwrap();
 }
 
@@ -138,14 +109,7 @@ impl Site {
         let (plane, ironic) = tokio::join!(Box::pin(plane()), Box::pin(Ironic::start(options)));
         let admin = plane.admin().await;
         let namespace = plane.namespace(name).await;
-        let values = json!({ "ironic": { "endpoint": "http://ironic:6385" } });
-        let dir = chart::dir("host-discovery");
-        // The name of a release makes those of its cluster-wide objects, and every story has its own.
-        let objects = chart::render(&dir, &namespace, &namespace, &values).unwrap();
-        chart::install_permissions(&admin, &objects, &namespace).await.unwrap();
-        let accounts = objects.iter().find(|it| it["kind"] == "ServiceAccount").unwrap();
-        let account = accounts["metadata"]["name"].as_str().unwrap().to_owned();
-        let account = chart::service_account_config(plane, &namespace, &account).await.unwrap();
+        let (account, _) = in_process::account(plane, "host-discovery", &namespace).await;
         let ironic = Arc::new(ironic.unwrap());
         Self { plane, admin, namespace, account, ironic, base: numbers() }
     }
@@ -175,9 +139,9 @@ impl Site {
     }
 
     pub(crate) fn start_disturbed(&self, endpoint: &str, policy: Policy, plan: Plan) -> Running {
-        let (client, handle) = faults::client(self.account.clone(), plan).unwrap();
-        let task = run(client, self.namespace.clone(), policy, endpoint.to_owned());
-        Running { handle, task: tokio::spawn(task) }
+        let (namespace, endpoint) = (self.namespace.clone(), endpoint.to_owned());
+        let run = |client| run(client, namespace, policy, endpoint);
+        Running::start(self.account.clone(), plan, run)
     }
 
     /// A discovery; hosts are named by their host name unless the spec says otherwise.

@@ -1,17 +1,13 @@
 //! Where these stories take place, and as whom the controller runs.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use bench::chart;
 use bench::cluster_api;
 use bench::control_plane::ControlPlane;
 use bench::crds::{self, Group};
-use controller_kit::Kit;
-use controller_kit::config::{Config, LogFormat};
+use bench::faults::Plan;
 use controller_kit::crd;
-use controller_kit::metrics::Metrics;
-use controller_kit::shutdown::Shutdown;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, PostParams};
 use kube::runtime::wait::{await_condition, conditions};
@@ -20,7 +16,8 @@ use remediation::config::Policy;
 use remediation::controller;
 use serde_json::json;
 use tokio::sync::OnceCell;
-use tokio::task::JoinHandle;
+
+use crate::in_process::{self, Running};
 
 /// A management API server with all kinds and none of their controllers, and a workload API server.
 pub(super) struct Planes {
@@ -75,44 +72,13 @@ pub(super) fn quick() -> Policy {
 
 /// An account with the rights of the chart and no more, and its name.
 pub(super) async fn account(plane: &ControlPlane, name: &str) -> (kube::Config, String) {
-    let namespace = plane.namespace(&format!("{name}-account")).await;
-    let folder = chart::dir("remediation");
-    let objects = chart::render(&folder, &namespace, &namespace, &json!({})).unwrap();
-    chart::install_permissions(&plane.admin().await, &objects, &namespace).await.unwrap();
-    let account = chart::find(&objects, "ServiceAccount").unwrap()["metadata"]["name"]
-        .as_str()
-        .unwrap()
-        .to_owned();
-    let config = chart::service_account_config(plane, &namespace, &account).await.unwrap();
-    (config, format!("system:serviceaccount:{namespace}:{account}"))
+    in_process::account(plane, "remediation", name).await
 }
 
-/// What the process would make by itself: the controller in one namespace of this process, with somebody else's client.
-/// No lease: the sweeps show that safety does not rest on it.
+/// The controller in one namespace.
 pub(super) async fn run(client: Client, namespace: String, policy: Policy) {
-    let config = Config {
-        controller: "remediation",
-        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-        namespaces: vec![namespace],
-        watch_filter: None,
-        lease: None,
-        concurrency: 32,
-        log_format: LogFormat::Text,
-        log: "info".to_owned(),
-        kubeconfig: None,
-    };
-    let metrics = Metrics::new(config.controller).unwrap();
-    let kit = Kit::new(config, client, metrics, Shutdown::default());
+    let kit = in_process::kit(in_process::config("remediation", vec![namespace]), client);
     controller::run(kit, policy).await.unwrap();
-}
-
-/// A controller that runs until this is dropped.
-pub(super) struct Running(JoinHandle<()>);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 /// Starts the controller for one namespace, under an account of its own. Returns the account's name.
@@ -121,10 +87,9 @@ pub(super) async fn start(
     namespace: &str,
     policy: Policy,
 ) -> (Running, String) {
-    let (config, user) = account(plane, namespace).await;
-    let client = Client::try_from(config).unwrap();
-    let task = tokio::spawn(run(client, namespace.to_owned(), policy));
-    (Running(task), user)
+    let (account, user) = account(plane, namespace).await;
+    let run = |client| run(client, namespace.to_owned(), policy);
+    (Running::start(account, Plan::none("remediation"), run), user)
 }
 
 #[tokio::test(flavor = "multi_thread")]

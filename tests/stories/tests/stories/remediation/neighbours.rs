@@ -31,8 +31,8 @@ struct Stage {
     workload: Workload,
     power: Operator,
     _installer: bmo::StandIn,
-    _reuse: capm3_reuse::ground::Running,
-    _running: super::ground::Running,
+    _reuse: crate::in_process::Running,
+    _running: crate::in_process::Running,
 }
 
 impl Stage {

@@ -1,0 +1,80 @@
+//! A controller in the test's own process: with the rights that its chart gives and no more, in a story's namespaces.
+
+use std::net::SocketAddr;
+
+use bench::chart;
+use bench::control_plane::ControlPlane;
+use bench::faults::{self, Handle, Plan};
+use controller_kit::Kit;
+use controller_kit::config::{Config, LogFormat};
+use controller_kit::metrics::Metrics;
+use controller_kit::shutdown::Shutdown;
+use kube::Client;
+use serde_json::json;
+use tokio::task::JoinHandle;
+
+/// An account with the rights of the controller's chart, and its name. Each has a name of its own, so that the audit
+/// log tells them apart.
+pub(crate) async fn account(
+    plane: &ControlPlane,
+    controller: &str,
+    name: &str,
+) -> (kube::Config, String) {
+    let namespace = plane.namespace(&format!("{name}-account")).await;
+    // Two of the charts need it; it changes nothing about the rights.
+    let values = match controller {
+        "bmo-reboot" | "host-discovery" => json!({"ironic": {"endpoint": "http://ironic:6385"}}),
+        _ => json!({}),
+    };
+    // The name of a release makes those of its cluster-wide objects.
+    let objects = chart::render(&chart::dir(controller), &namespace, &namespace, &values).unwrap();
+    chart::install_permissions(&plane.admin().await, &objects, &namespace).await.unwrap();
+    let account = &chart::find(&objects, "ServiceAccount").unwrap()["metadata"]["name"];
+    let account = account.as_str().unwrap();
+    let config = chart::service_account_config(plane, &namespace, account).await.unwrap();
+    (config, format!("system:serviceaccount:{namespace}:{account}"))
+}
+
+/// As the command line would make it. No lease: the sweeps show that safety does not rest on it.
+pub(crate) fn config(controller: &'static str, namespaces: Vec<String>) -> Config {
+    Config {
+        controller,
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        namespaces,
+        watch_filter: None,
+        lease: None,
+        concurrency: 32,
+        log_format: LogFormat::Text,
+        log: "info".to_owned(),
+        kubeconfig: None,
+    }
+}
+
+/// What the process would make by itself, with somebody else's client.
+pub(crate) fn kit(config: Config, client: Client) -> Kit {
+    let metrics = Metrics::new(config.controller).unwrap();
+    Kit::new(config, client, metrics, Shutdown::default())
+}
+
+/// A controller that runs until this is dropped.
+pub(crate) struct Running {
+    pub(crate) handle: Handle,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    /// Runs with a client of this account, which the plan disturbs.
+    pub(crate) fn start<R>(account: kube::Config, plan: Plan, run: impl FnOnce(Client) -> R) -> Self
+    where
+        R: Future<Output = ()> + Send + 'static,
+    {
+        let (client, handle) = faults::client(account, plan).unwrap();
+        Self { handle, task: tokio::spawn(run(client)) }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
