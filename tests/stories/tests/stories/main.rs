@@ -29,3 +29,4 @@ mod remediation;
 mod sample;
 mod smallness;
 mod sweeps;
+mod watching;
