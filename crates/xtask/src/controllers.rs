@@ -14,6 +14,10 @@ pub(crate) struct Controller {
     pub(crate) metrics: fn(&Registry) -> Result<(), prometheus::Error>,
 }
 
+/// Those that are installed as pods: all but the sample.
+pub(crate) const PODS: [&str; 5] =
+    ["bmo-reboot", "capm3-reuse", "clusterpool-inventory", "host-discovery", "remediation"];
+
 /// All of them. The sample is among them: it is the one to copy.
 pub(crate) const ALL: &[Controller] = &[
     Controller {

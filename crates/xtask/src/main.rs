@@ -4,6 +4,7 @@ mod check_upstream;
 mod controllers;
 mod demo;
 mod generate;
+mod image;
 mod lint;
 mod measure;
 mod model;
@@ -14,6 +15,7 @@ mod tidy;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use bench::programs::cargo;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
@@ -80,6 +82,11 @@ enum Task {
     },
     /// Makes CRDs, manifests, the values' schemas and the reference anew from what they are made from.
     Crdgen,
+    /// Makes the images of the controllers, or of one, without a container engine: archives of an OCI layout.
+    Image {
+        /// The controller's name.
+        controller: Option<String>,
+    },
     /// Formatting, clippy, links in the documentation, the house's rules, generated files, licences where cargo-deny is
     /// installed.
     Lint,
@@ -106,6 +113,7 @@ fn main() -> ExitCode {
             model::run(&name, &world, bench::model::Bounds { states, depth, time })
         }
         Task::Crdgen => generate::run(),
+        Task::Image { controller } => image::run(controller.as_deref()),
         Task::Lint => lint::run(),
         Task::Tidy => tidy::run(),
         Task::CheckUpstream { folder } => check_upstream::run(&folder),
@@ -122,22 +130,4 @@ fn main() -> ExitCode {
 /// The checkout.
 fn root() -> &'static Path {
     bench::checkout()
-}
-
-/// A cargo command in the checkout.
-fn cargo() -> std::process::Command {
-    let mut cargo =
-        std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(root());
-    // The variables that describe xtask to itself would make the inner cargo compile build scripts anew.
-    for (name, _) in std::env::vars_os() {
-        let text = name.to_string_lossy();
-        if text.starts_with("CARGO_PKG_")
-            || text.starts_with("CARGO_MANIFEST_")
-            || text == "CARGO_BIN_NAME"
-        {
-            cargo.env_remove(&name);
-        }
-    }
-    cargo
 }

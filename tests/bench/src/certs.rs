@@ -56,13 +56,13 @@ impl Authority {
         self.0.pem()
     }
 
-    /// A server on loopback.
+    /// A server on loopback, which pods reach under the address that their node has for it.
     ///
     /// # Errors
     /// When the certificate cannot be signed.
     pub fn server(&self) -> anyhow::Result<Identity> {
-        let mut params =
-            CertificateParams::new(vec!["127.0.0.1".to_owned(), "localhost".to_owned()])?;
+        let names = ["127.0.0.1", "localhost", crate::node::Node::ADDRESS];
+        let mut params = CertificateParams::new(names.map(str::to_owned).to_vec())?;
         params.distinguished_name = name("bench-server", &[]);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         self.sign(&params)

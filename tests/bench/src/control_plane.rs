@@ -95,6 +95,41 @@ impl ControlPlane {
     /// # Errors
     /// When it cannot be built or does not become ready; the message holds its last lines.
     pub async fn start(name: &str) -> anyhow::Result<Self> {
+        // Nobody makes the default ServiceAccounts here, and mirror pods are made by hand.
+        let alone = ["--authorization-mode=RBAC", "--disable-admission-plugins=ServiceAccount"];
+        Self::launch(name, &alone).await
+    }
+
+    /// Starts an API server that a kubelet may join, with the controllers that turn a chart into pods: Deployments and
+    /// Jobs, their accounts with tokens, the scheduler.
+    ///
+    /// # Errors
+    /// Those of [`ControlPlane::start`].
+    pub async fn start_for_pods(name: &str) -> anyhow::Result<Self> {
+        let plane = Self::launch(name, &["--authorization-mode=Node,RBAC"]).await?;
+        plane
+            .start_controllers(&[
+                "deployment-controller",
+                "replicaset-controller",
+                "job-controller",
+                "serviceaccount-controller",
+                "root-ca-certificate-publisher-controller",
+                "garbage-collector-controller",
+                "namespace-controller",
+                "node-lifecycle-controller",
+            ])
+            .await?;
+        let program = in_background(|| go::program("kube-scheduler")).await?;
+        let mut command = Command::new(program);
+        command
+            .arg(format!("--kubeconfig={}", plane.dir.path().join("admin.kubeconfig").display()))
+            .arg(format!("--secure-port={}", free_port()))
+            .args(["--bind-address=127.0.0.1", "--leader-elect=false"]);
+        plane.keep(Service::start("kube-scheduler", command, plane.dir.path())?);
+        Ok(plane)
+    }
+
+    async fn launch(name: &str, flags: &[&str]) -> anyhow::Result<Self> {
         static PREFIX: AtomicU32 = AtomicU32::new(0);
         certs::install_provider();
         let etcd = etcd().await?;
@@ -135,17 +170,15 @@ impl ControlPlane {
             .args([
                 "--bind-address=127.0.0.1",
                 "--advertise-address=127.0.0.1",
-                "--authorization-mode=RBAC",
                 "--service-account-issuer=https://kubernetes.default.svc",
                 "--service-cluster-ip-range=10.0.0.0/24",
-                // Nobody makes the default ServiceAccounts here, and mirror pods are made by hand.
-                "--disable-admission-plugins=ServiceAccount",
                 // A write is answered after it is in the log, so that counts are exact.
                 "--audit-log-mode=blocking",
                 // No rotation: who counts must not lose the beginning.
                 "--audit-log-maxsize=100000",
                 "--profiling=false",
-            ]);
+            ])
+            .args(flags);
         let service = Service::start("kube-apiserver", command, dir.path())?;
         let admin = authority.client("admin", &["system:masters"])?;
         let plane = Self {
@@ -279,11 +312,17 @@ impl ControlPlane {
             .arg(format!("--kubeconfig={}", kubeconfig.display()))
             .arg(format!("--controllers={}", controllers.join(",")))
             .arg(format!("--cert-dir={}", self.dir.path().display()))
+            // What pods are given to know the API server by.
+            .arg(format!("--root-ca-file={}", self.dir.path().join("ca.crt").display()))
             .arg(format!("--secure-port={}", free_port()))
             .args(["--bind-address=127.0.0.1", "--leader-elect=false"]);
         let service = Service::start("kube-controller-manager", command, self.dir.path())?;
-        self.managers.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(service);
+        self.keep(service);
         Ok(())
+    }
+
+    fn keep(&self, service: Service) {
+        self.managers.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(service);
     }
 
     /// A fresh namespace, named after the test that wants it.

@@ -40,6 +40,8 @@ pub const FOR_TESTS: &[&str] = &[
     "etcd",
     "kube-apiserver",
     "kube-controller-manager",
+    "kube-scheduler",
+    "kubelet",
     "capi-core",
     "capi-bootstrap",
     "capi-kcp",

@@ -12,9 +12,7 @@ use crate::cache;
 /// # Errors
 /// When Python or its venv module is missing and cannot be installed, or a package cannot be had.
 pub fn environment(dir: &Path, packages: &[&str]) -> anyhow::Result<()> {
-    let python = Path::new("/usr/bin/python3");
-    // Debian's own Python first: the one on the PATH may be somebody's project environment.
-    let python = if python.exists() { python } else { Path::new("python3") };
+    let python = interpreter();
     let make = |python: &Path| cache::run(Command::new(python).args(["-m", "venv"]).arg(dir));
     if make(python).is_err() {
         install(&["python3", "python3-venv"])?;
@@ -26,6 +24,17 @@ pub fn environment(dir: &Path, packages: &[&str]) -> anyhow::Result<()> {
             .args(packages),
     )?;
     Ok(())
+}
+
+/// Debian's own Python first: the one on the PATH may be somebody's project environment.
+fn interpreter() -> &'static Path {
+    let python = Path::new("/usr/bin/python3");
+    if python.exists() { python } else { Path::new("python3") }
+}
+
+/// Python without any packages.
+pub fn command() -> Command {
+    Command::new(interpreter())
 }
 
 /// Installs Debian packages where that is allowed, and names the command where it is not.

@@ -196,8 +196,9 @@ pub(crate) fn run(
         Ok(())
     })?;
     let builds: Vec<&str> = works.iter().flat_map(|it| it.build).copied().collect();
-    let folder =
-        step("static release builds (minutes, the first time)", || program::build(&builds))?;
+    let folder = step("static release builds (minutes, the first time)", || {
+        programs::build(Profile::Release, &builds)
+    })?;
     let (rates, rows) =
         tokio::runtime::Runtime::new()?.block_on(measure(&works, &folder, &peers, hosts))?;
     table::rates(&rates);

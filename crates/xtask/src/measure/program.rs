@@ -1,4 +1,4 @@
-//! Release builds, and how one of them is started and looked at from outside.
+//! How a release build is started and looked at from outside.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -11,31 +11,8 @@ use anyhow::{Context, bail};
 use bench::process::{Service, free_port};
 
 use super::{Ground, Program};
-use crate::cargo;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Builds programs as the image has them: one static file each. `what` are cargo's words for them. Gives the folder
-/// where they are.
-///
-/// # Errors
-/// When one does not compile.
-pub(super) fn build(what: &[&str]) -> anyhow::Result<PathBuf> {
-    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let mut cargo = cargo();
-    // With a target named, the flag is not for build scripts and procedural macros, which cannot be static.
-    cargo
-        .env("RUSTFLAGS", "-C target-feature=+crt-static")
-        .args(["build", "--quiet", "--release", "--locked", "--target", &target])
-        .args(what);
-    if !cargo.status()?.success() {
-        bail!("`{}` failed", bench::cache::shown(&cargo));
-    }
-    // This program is <target folder>/debug/xtask.
-    let own = std::env::current_exe()?;
-    let folder = own.ancestors().nth(2).context("this program is in cargo's target folder")?;
-    Ok(folder.join(target).join("release"))
-}
 
 /// As whom a program runs.
 pub(super) struct Account {
