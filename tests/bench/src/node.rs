@@ -284,7 +284,7 @@ fn kubelet_config(dir: &Path, cgroup: &str, authority: &Path) -> String {
         "address": "127.0.0.1",
         "healthzPort": 0,
         "resolvConf": "",
-        // What the machine refuses (its sysctls, a lower OOM score) is no reason to stop.
+        // What the machine refuses, such as a lower OOM score, is no reason to stop.
         "featureGates": {"KubeletInUserNamespace": true},
         // The disk of a developer may be full to the brim; pods are not to go for it.
         "evictionHard": {"memory.available": "10Mi", "nodefs.available": "1%", "imagefs.available": "1%"},

@@ -12,10 +12,12 @@ for own in /run /var/log /var/lib/kubelet; do
     mkdir -p "$own"
     mount -t tmpfs tmpfs "$own"
 done
-# The kubelet sets them for the whole machine. It goes on without where it cannot.
-for shared in /proc/sys/kernel /proc/sys/vm; do
-    mount --bind "$shared" "$shared"
-    mount -o remount,bind,ro "$shared"
+# The kubelet sets these for the whole machine: here it gets files to write to instead.
+for setting in vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops \
+    kernel/keys/root_maxkeys kernel/keys/root_maxbytes; do
+    file=/run/$(echo "$setting" | tr / .)
+    cat "/proc/sys/$setting" >"$file"
+    mount --bind "$file" "/proc/sys/$setting"
 done
 # Pods come out of their own networks into this one, and find here the address that the cluster gives its API server.
 ip link set lo up
