@@ -1,5 +1,6 @@
 //! The controllers as they are installed: images on an empty base, charts by helm, pods of a real kubelet.
 
+mod permissions;
 mod upgrade;
 
 use std::process::Command;
@@ -118,8 +119,12 @@ async fn no_node(test: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_five_run_from_their_charts_in_a_restricted_namespace_and_pass_their_own_check() {
-    if no_node("pods::the_five_run_from_their_charts_in_a_restricted_namespace").await {
+async fn the_five_run_from_their_charts_in_a_restricted_namespace_and_miss_each_permission() {
+    if no_node(
+        "pods::the_five_run_from_their_charts_in_a_restricted_namespace_and_miss_each_permission",
+    )
+    .await
+    {
         return;
     }
     let images = images().await;
@@ -146,4 +151,7 @@ async fn the_five_run_from_their_charts_in_a_restricted_namespace_and_pass_their
         assert_eq!(restarts, 0, "{controller}:\n{}", cluster.what_became_of(controller).await);
     }
     cluster.helm_all("test").await;
+    let missed = CONTROLLERS.map(|controller| cluster.each_missing_rule_is_named(controller));
+    let missed = futures_util::future::join_all(missed).await;
+    eprintln!("rules that were missed by name: {CONTROLLERS:?} {missed:?}");
 }

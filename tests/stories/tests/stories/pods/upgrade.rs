@@ -148,7 +148,7 @@ fn lease_writes(cluster: &Cluster) -> Vec<(String, Timestamp)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upgrade_under_load_does_nothing_twice_and_leaves_no_gap() {
-    if no_node("pods::upgrade::an_upgrade_under_load").await {
+    if no_node("pods::upgrade::an_upgrade_under_load_does_nothing_twice_and_leaves_no_gap").await {
         return;
     }
     let images = images().await;
