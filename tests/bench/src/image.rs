@@ -38,6 +38,7 @@ pub struct Image {
     port: Option<u16>,
     labels: BTreeMap<&'static str, String>,
     entries: Vec<Entry>,
+    program: PathBuf,
 }
 
 /// An image that has been written.
@@ -51,6 +52,8 @@ pub struct Written {
     pub bytes: usize,
     /// The archive.
     pub archive: PathBuf,
+    /// What was put into it.
+    pub program: PathBuf,
 }
 
 impl Image {
@@ -93,6 +96,7 @@ impl Image {
             port: Some(8080),
             labels: labels.into_iter().map(|(name, value)| (label(name), value)).collect(),
             entries,
+            program: program.to_owned(),
         })
     }
 
@@ -104,6 +108,7 @@ impl Image {
             port: None,
             labels: BTreeMap::new(),
             entries: vec![Entry { path: "pause", mode: 0o755, content: sleeper() }],
+            program: PathBuf::new(),
         }
     }
 
@@ -172,6 +177,7 @@ impl Image {
             digest: digest(&manifest),
             bytes: manifest.len() + config.len() + layer.len(),
             archive: archive.to_owned(),
+            program: self.program.clone(),
         })
     }
 }

@@ -151,7 +151,9 @@ async fn the_five_run_from_their_charts_in_a_restricted_namespace_and_miss_each_
         assert_eq!(restarts, 0, "{controller}:\n{}", cluster.what_became_of(controller).await);
     }
     cluster.helm_all("test").await;
-    let missed = CONTROLLERS.map(|controller| cluster.each_missing_rule_is_named(controller));
+    let missed = CONTROLLERS.iter().zip(&images).map(|(controller, image)| {
+        cluster.each_missing_rule_is_named(controller, image.program.clone())
+    });
     let missed = futures_util::future::join_all(missed).await;
     eprintln!("rules that were missed by name: {CONTROLLERS:?} {missed:?}");
 }

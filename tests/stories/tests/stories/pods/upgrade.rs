@@ -111,7 +111,9 @@ type Gone = Arc<Mutex<BTreeMap<String, (f64, i32)>>>;
 /// Looks for pods that go, for as long as it is polled.
 async fn departures(client: Client, gone: Gone) {
     let pods: Api<Pod> = Api::namespaced(client, NAMESPACE);
-    let mut changes = std::pin::pin!(watcher(pods, watcher::Config::default()));
+    // Not those of the hook.
+    let of_controller = watcher::Config::default().labels("app.kubernetes.io/name=bmo-reboot");
+    let mut changes = std::pin::pin!(watcher(pods, of_controller));
     while let Some(change) = changes.next().await {
         let Ok(watcher::Event::Delete(pod)) = change else { continue };
         let asked = pod.metadata.deletion_timestamp.as_ref().unwrap().0;
@@ -190,6 +192,7 @@ async fn an_upgrade_under_load_does_nothing_twice_and_leaves_no_gap() {
     let (counts, ()) = tokio::join!(load, changes);
     departures.abort();
 
+    eprintln!("reboots of each host meanwhile: {counts:?}");
     for ((host, count), before) in hosts.iter().zip(counts).zip(before) {
         let seen = host.machine.seen().await.unwrap();
         let off = seen.turned_off() - before.turned_off();
