@@ -20,7 +20,7 @@ use crate::bmo_reboot::{HARD, PATIENCE, PLAIN, keys, record, stamps, switch};
 
 const HOSTS: usize = 4;
 
-/// The mission allows no longer time without a leader.
+/// Longer than this nobody is to wait for a leader.
 const LONGEST_GAP: Duration = Duration::from_secs(2);
 
 /// A host that is rebooted again and again.
