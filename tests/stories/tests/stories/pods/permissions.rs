@@ -106,15 +106,16 @@ fn without(rules: &[PolicyRule], missing: usize) -> Vec<&PolicyRule> {
 
 /// Whether another rule allows the same and more. The two stand in one role only where all namespaces are watched.
 fn is_covered(rules: &[PolicyRule], one: usize) -> bool {
-    let has = |all: &Option<Vec<String>>, part: &Option<Vec<String>>| {
-        part.iter().flatten().all(|it| all.iter().flatten().any(|other| other == it))
+    let has = |all: Option<&[String]>, part: Option<&[String]>| {
+        let all = all.unwrap_or_default();
+        part.unwrap_or_default().iter().all(|it| all.contains(it))
     };
     let rule = &rules[one];
     rules.iter().enumerate().any(|(index, other)| {
         index != one
             && other.resource_names.is_none()
-            && has(&other.api_groups, &rule.api_groups)
-            && has(&other.resources, &rule.resources)
+            && has(other.api_groups.as_deref(), rule.api_groups.as_deref())
+            && has(other.resources.as_deref(), rule.resources.as_deref())
             && rule.verbs.iter().all(|verb| other.verbs.contains(verb))
     })
 }
