@@ -31,6 +31,7 @@ use crate::error::{Error, asked};
 use crate::node::{self, Place};
 use crate::observe::Live;
 use crate::request::{Backup, Group, Request, Standing};
+use crate::seen::has_plain;
 use crate::served::Served;
 
 /// The writes of one pass.
@@ -331,11 +332,22 @@ fn condition(request: &Request, standing: &Standing) -> Value {
 fn host_patch(host: &BareMetalHost, version: &str, write: &HostWrite, live: &Live) -> Value {
     let request = &live.seen.request;
     let mut annotations = Map::new();
-    if let Some(set) = write.key {
+    if write.key == Some(false) {
+        annotations.insert(request.key(), Value::Null);
+        if has_plain(host, request) {
+            annotations.insert(names::metal3::REBOOT.to_owned(), Value::Null);
+        }
+    } else if write.key == Some(true) {
         let machine = live.seen.machine.as_ref().map(|it| it.uid.clone()).unwrap_or_default();
         // Hard, since a node that hangs would not listen; and whom to ask about it.
-        let value = json!({"mode": "hard", "machine": machine}).to_string();
-        annotations.insert(request.key(), if set { json!(value) } else { Value::Null });
+        let mut value = json!({"mode": "hard", "machine": machine});
+        let mut key = request.key();
+        if write.plain {
+            // Anybody may set that one: whose it is, it says itself.
+            value["remediation"] = json!(request.uid);
+            names::metal3::REBOOT.clone_into(&mut key);
+        }
+        annotations.insert(key, json!(value.to_string()));
     }
     if let Some(history) = &write.history {
         annotations.insert(REMEDIATION_HISTORY.to_owned(), json!(history.text()));

@@ -48,6 +48,13 @@ pub struct Settings {
         num_args = 0..=1, require_equals = true, default_missing_value = "true"
     )]
     pub upstream_group: String,
+    /// Ask for one reboot by the plain key `reboot.metal3.io` instead of holding the host off until its node is fenced:
+    /// whoever switches it takes the key away, and nothing is done about the node
+    #[arg(
+        long, env = "FERRITE_PLAIN_REBOOT", global = true, default_value = "false",
+        num_args = 0..=1, require_equals = true, default_missing_value = "true"
+    )]
+    pub plain_reboot: String,
     /// What is done about the node while its host is off: `taint` it as out of service, `delete` it and give its
     /// successor its labels and annotations, or `none`
     #[arg(long, env = "FERRITE_NODE_FENCING", global = true, default_value = "taint")]
@@ -108,6 +115,8 @@ impl std::str::FromStr for Fencing {
 pub struct Policy {
     /// Whether CAPM3's kind is served as well.
     pub upstream_group: bool,
+    /// Whether a reboot is asked for by the plain key, which holds nothing off.
+    pub plain: bool,
     /// What is done about the node.
     pub fencing: Fencing,
     /// How long a host may take to be off.
@@ -128,6 +137,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             upstream_group: false,
+            plain: false,
             fencing: Fencing::Taint,
             power_off: Duration::from_secs(600),
             power_on: Duration::from_secs(600),
@@ -146,6 +156,7 @@ impl Settings {
         let mut switch =
             |flag, value, default| mistakes.parse(flag, value, "true or false", default);
         let upstream_group = switch("--upstream-group", &self.upstream_group, false);
+        let plain = switch("--plain-reboot", &self.plain_reboot, false);
         let switch_off = switch("--switch-off-exhausted", &self.switch_off_exhausted, true);
         let delete_unowned = switch("--delete-unowned", &self.delete_unowned, true);
         let words = "taint, delete or none";
@@ -161,6 +172,7 @@ impl Settings {
         }
         Policy {
             upstream_group,
+            plain,
             fencing,
             power_off,
             power_on,
@@ -204,6 +216,7 @@ mod tests {
     fn every_wrong_value_is_told_with_its_flag_and_its_variable() {
         let wrong = [
             "--upstream-group=maybe",
+            "--plain-reboot=often",
             "--node-fencing=shoot",
             "--power-off-timeout=soon",
             "--power-on-timeout=0s",

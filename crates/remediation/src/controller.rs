@@ -1,6 +1,6 @@
 //! Watches, who is concerned by a change, and one pass over one request.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +24,8 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use crate::act::{Pass, release_orphan};
 use crate::clusters::Clusters;
 use crate::config::Policy;
-use crate::decide::{Decision, Note, Reason, decide};
+use crate::crowd::{self, Asking, Crowd};
+use crate::decide::{Act, Decision, Note, Reason, decide};
 use crate::error::Error;
 use crate::history::History;
 use crate::interest::{Interest, Kind, Who};
@@ -36,7 +37,7 @@ use crate::served;
 /// A pass is a few requests here and in the workload cluster; one that takes longer hangs.
 const DEADLINE: Duration = Duration::from_secs(90);
 /// How often gauges are set, and requests that are gone are looked for.
-const TICK: Duration = Duration::from_secs(10);
+const TICK: Duration = Duration::from_secs(2);
 /// How often a pass is begun anew at once because somebody else wrote first.
 const ANEW: u32 = 4;
 
@@ -47,6 +48,7 @@ pub struct Context {
     metrics: Metrics,
     from: Sources,
     interest: Interest,
+    crowd: Crowd,
     ours: Store<Metal3Remediation>,
     upstream: Option<Store<UpstreamRemediation>>,
     wake: Wakes,
@@ -127,6 +129,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         policy: policy.clone(),
         metrics,
         interest: Interest::default(),
+        crowd: Crowd::default(),
         ours: ours.store.clone(),
         upstream: upstream.as_ref().map(|it| it.store.clone()),
         wake: Wakes { ours: wake_ours, upstream: wake_upstream },
@@ -176,7 +179,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         _ = async { tokio::join!(drive_ours, drive_upstream) } => Ok(()),
         _ = feeds => Err("A watch ended".to_owned()),
         never = tend(&context, &broken) => match never {},
-        () = publish(&kit, told) => Err("Nobody has anything to tell any more".to_owned()),
+        () = publish(&context, told) => Err("Nobody has anything to tell any more".to_owned()),
         changed = served::changes(&kit, policy.upstream_group, served) => Err(changed),
     }
 }
@@ -223,13 +226,11 @@ impl Context {
         self.changed(Kind::Cluster, cluster);
     }
 
-    fn is_known(&self, uid: &str) -> bool {
-        let here = |known: Option<&str>| known == Some(uid);
-        self.ours.state().iter().any(|it| here(it.metadata.uid.as_deref()))
-            || self
-                .upstream
-                .as_ref()
-                .is_some_and(|all| all.state().iter().any(|it| here(it.metadata.uid.as_deref())))
+    /// The uids of all requests.
+    fn known(&self) -> HashSet<String> {
+        let ours = self.ours.state().into_iter().filter_map(|it| it.metadata.uid.clone());
+        let upstream = self.upstream.iter().flat_map(Store::state);
+        ours.chain(upstream.filter_map(|it| it.metadata.uid.clone())).collect()
     }
 
     /// Notes what a request looks at.
@@ -270,8 +271,10 @@ impl Context {
 }
 
 /// Publishes events, one after the other.
-async fn publish(kit: &Kit, mut told: UnboundedReceiver<News>) {
+async fn publish(context: &Context, mut told: UnboundedReceiver<News>) {
+    let kit = &context.kit;
     while let Some((about, notes, action)) = told.recv().await {
+        context.crowd.passed().await;
         for note in &notes {
             let reason = note.reason.as_str();
             for object in &about {
@@ -311,12 +314,23 @@ async fn pass(
     if decision.acts.is_empty() {
         return Ok(end(&context, &decision));
     }
-    let beginning = decision.is_beginning();
-    let mut live =
-        if beginning { Some(known) } else { Box::pin(context.from.live(&known)).await? };
+    let mut asking = decision.is_beginning().then(|| context.crowd.enter());
+    known.seen.crowded = asking.as_ref().is_some_and(Asking::is_crowded);
+    if decision.is_following() && context.crowd.is_here() && is_fresh(&known, now) {
+        return Ok(Action::requeue(context.crowd.later()));
+    }
+    let proven = asking.is_some() || decision.is_following();
+    let host = known.host.as_ref().map(|it| it.name_any());
+    let mut live = if proven { Some(known) } else { Box::pin(context.from.live(&known)).await? };
     for round in 0..ANEW {
-        let Some(seen) = live.take() else { return Ok(Action::await_change()) };
-        let (request, result) = Box::pin(work(&context, seen)).await;
+        let Some(seen) = live.take() else {
+            if let Some(host) = host {
+                // The key may have been the first write, and the request gone before the second.
+                release(&context, &request.uid, &request.namespace, &host).await?;
+            }
+            return Ok(Action::await_change());
+        };
+        let (request, result) = Box::pin(work(&context, seen, asking.take())).await;
         match result {
             Err(Error::Superseded) if round + 1 < ANEW => {
                 context.metrics.superseded();
@@ -331,8 +345,19 @@ async fn pass(
     Err(Error::Superseded)
 }
 
+/// Whether the host was asked a moment ago.
+fn is_fresh(live: &Live, now: Timestamp) -> bool {
+    let host = live.seen.host.as_ref();
+    let open = host.and_then(|it| it.history.open(&live.seen.request.uid));
+    open.is_some_and(|it| seconds(it.asked, now) < crowd::LONGEST.as_secs_f64())
+}
+
 /// Decides on what was read, and does it.
-async fn work(context: &Context, mut live: Live) -> (Request, Result<Action, Error>) {
+async fn work(
+    context: &Context,
+    mut live: Live,
+    mut asking: Option<Asking<'_>>,
+) -> (Request, Result<Action, Error>) {
     let request = live.seen.request.clone();
     context.note(&live);
     let mut now = Timestamp::now();
@@ -353,6 +378,7 @@ async fn work(context: &Context, mut live: Live) -> (Request, Result<Action, Err
     let cluster = live.seen.machine.as_ref().map(|it| it.cluster.clone()).unwrap_or_default();
     let client = context.kit.client.clone();
     let mut pass = Pass::new(client, context.from.served, live);
+    let mut put_off = false;
     for act in &decision.acts {
         if !context.kit.may_act() {
             return (request, Ok(Action::await_change()));
@@ -364,6 +390,11 @@ async fn work(context: &Context, mut live: Live) -> (Request, Result<Action, Err
                 context.from.workloads.failed(&request.namespace, &cluster, &why);
             }
             return (request, Err(error));
+        }
+        if matches!(act, Act::Host(_)) && asking.take().is_some() && context.crowd.is_here() {
+            // The others' hosts come first; what is left is found again.
+            put_off = true;
+            break;
         }
     }
     context.metrics.done(&pass.live().seen, &decision, now);
@@ -377,7 +408,8 @@ async fn work(context: &Context, mut live: Live) -> (Request, Result<Action, Err
         );
     }
     context.tell(pass.live(), &decision);
-    (request, Ok(end(context, &decision)))
+    let next = end(context, &decision);
+    (request, Ok(if put_off { Action::requeue(context.crowd.later()) } else { next }))
 }
 
 fn end(context: &Context, decision: &Decision) -> Action {
@@ -405,8 +437,10 @@ async fn tend(context: &Context, broken: &[Undecodable]) -> std::convert::Infall
                     context.kit.events.warning(&it.object, reason, "Decode", &note).await;
                 }
             }
-            for (uid, namespace, name) in context.from.held.places() {
-                if !context.is_known(&uid)
+            let held = context.from.held.places();
+            let known = if held.is_empty() { HashSet::new() } else { context.known() };
+            for (uid, namespace, name) in held {
+                if !known.contains(&uid)
                     && let Err(error) = release(context, &uid, &namespace, &name).await
                 {
                     tracing::warn!(object.namespace = namespace, object.name = name, %error, "Could not release a host");

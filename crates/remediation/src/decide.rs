@@ -22,7 +22,7 @@ use crate::seen::{ClusterSeen, Host, Machine, Observed, Unmanaged};
 /// Decides about a request.
 pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
     let case = Case::of(seen, policy, now);
-    let rules: [fn(&Case<'_>) -> Option<Decision>; 14] = [
+    let rules: [fn(&Case<'_>) -> Option<Decision>; 15] = [
         // May anything be done at all?
         paused,
         // How does it end?
@@ -36,6 +36,7 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
         attempt::unprotected,
         attempt::recover,
         attempt::ask,
+        attempt::carried_out,
         attempt::switch_off,
         attempt::fence,
         attempt::release,

@@ -59,6 +59,8 @@ pub struct HostWrite {
     pub stray: bool,
     /// Our key is set, or goes.
     pub key: Option<bool>,
+    /// It is the plain key that is set.
+    pub plain: bool,
     /// It is marked as unhealthy. Only we do that here, and nobody's mark is ever removed.
     pub mark: bool,
     /// It is to be off.
@@ -104,8 +106,20 @@ impl Decision {
         self
     }
 
-    /// Whether only the very first writes are to be made, each of which is proven by the version that it insists on.
+    /// Whether a host is asked for the first time. Each of these writes is proven by the version that it insists on.
     pub fn is_beginning(&self) -> bool {
-        matches!(self.acts.as_slice(), [Act::AddFinalizer, Act::Host(_), Act::Say(_)])
+        let asks = |act: &Act| matches!(act, Act::Host(it) if it.key == Some(true));
+        self.acts.contains(&Act::AddFinalizer) && self.acts.iter().any(asks) && self.is_asking()
+    }
+
+    /// Whether only that is left to be written which can follow the key: versions prove it as well.
+    pub fn is_following(&self) -> bool {
+        let on_request = |act: &Act| matches!(act, Act::AddFinalizer | Act::Say(_));
+        !self.acts.is_empty() && self.acts.iter().all(on_request) && self.is_asking()
+    }
+
+    fn is_asking(&self) -> bool {
+        let fits = |act: &Act| matches!(act, Act::AddFinalizer | Act::Host(_) | Act::Say(_));
+        self.reason == Reason::PowerOff && self.acts.iter().all(fits)
     }
 }

@@ -46,15 +46,22 @@ type Place = (String, String);
 
 /// Hosts by the uid of the request whose key they have.
 #[derive(Default)]
-pub struct Held(Mutex<HashMap<String, BTreeSet<Place>>>);
+pub struct Held(Mutex<Keys>);
+
+#[derive(Default)]
+struct Keys {
+    by_uid: HashMap<String, BTreeSet<Place>>,
+    /// The same the other way round: a change of one host must not cost a look at all.
+    by_place: HashMap<Place, Vec<String>>,
+}
 
 impl Held {
-    fn all(&self) -> MutexGuard<'_, HashMap<String, BTreeSet<Place>>> {
+    fn all(&self) -> MutexGuard<'_, Keys> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes notice of a host that appeared, changed or went; returns the requests whose key it has.
-    pub fn update(&self, namespace: &str, name: &str, host: Option<&BareMetalHost>) -> Vec<String> {
+    /// Takes notice of a host that appeared, changed or went.
+    pub fn update(&self, namespace: &str, name: &str, host: Option<&BareMetalHost>) {
         let prefix = names::metal3::REBOOT_FOR_REMEDIATION;
         let uids: Vec<String> = host
             .into_iter()
@@ -63,22 +70,26 @@ impl Held {
             .collect();
         let place = (namespace.to_owned(), name.to_owned());
         let mut all = self.all();
-        all.retain(|uid, places| {
-            if !uids.contains(uid) {
+        for uid in all.by_place.remove(&place).into_iter().flatten() {
+            if let Some(places) = all.by_uid.get_mut(&uid) {
                 places.remove(&place);
+                if places.is_empty() {
+                    all.by_uid.remove(&uid);
+                }
             }
-            !places.is_empty()
-        });
-        for uid in &uids {
-            all.entry(uid.clone()).or_default().insert(place.clone());
         }
-        uids
+        for uid in &uids {
+            all.by_uid.entry(uid.clone()).or_default().insert(place.clone());
+        }
+        if !uids.is_empty() {
+            all.by_place.insert(place, uids);
+        }
     }
 
     /// A host other than this one that has a request's key.
     fn other(&self, uid: &str, namespace: &str, host: Option<&str>) -> Option<String> {
         let all = self.all();
-        let mut places = all.get(uid)?.iter();
+        let mut places = all.by_uid.get(uid)?.iter();
         places
             .find(|(space, name)| space == namespace && Some(name.as_str()) != host)
             .map(|(_, name)| name.clone())
@@ -92,7 +103,7 @@ impl Held {
             let names: Vec<_> = places.iter().cloned().collect();
             names.into_iter().map(move |(namespace, name)| (uid.clone(), namespace, name))
         };
-        all.iter().flat_map(each).collect()
+        all.by_uid.iter().flat_map(each).collect()
     }
 }
 
@@ -176,6 +187,7 @@ impl Sources {
             host: view(&host),
             stray: view(&stray),
             node: NodeSeen::NotAsked,
+            crowded: false,
             request,
         };
         Live { seen, machine, host, stray, place: None }

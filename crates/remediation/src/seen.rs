@@ -34,6 +34,8 @@ pub struct Observed {
     pub stray: Option<Host>,
     /// The node.
     pub node: NodeSeen,
+    /// Whether many requests are asking for their hosts at once.
+    pub crowded: bool,
 }
 
 /// What is known of the Cluster.
@@ -105,7 +107,7 @@ pub struct Host {
     pub online: bool,
     /// Whether it must never be switched off.
     pub power_off_disabled: bool,
-    /// Whether our key is on it.
+    /// Whether our request is on it, by our own key or by the plain one.
     pub held: bool,
     /// Whether its status says that it is on.
     pub powered_on: bool,
@@ -248,7 +250,7 @@ impl Host {
             provisioned: status.provisioning.state.is_provisioned(),
             online: host.spec.online,
             power_off_disabled: host.spec.disable_power_off == Some(true),
-            held: host.annotation(&key).is_some(),
+            held: host.annotation(&key).is_some() || has_plain(host, request),
             powered_on: status.powered_on,
             confirmed,
             in_cycle: match (pending, last) {
@@ -270,6 +272,13 @@ impl Host {
         let seen_since = self.confirmed || was_on || self.in_cycle || asked_for >= settled;
         self.held && !self.powered_on && seen_since
     }
+}
+
+/// Whether the plain key is on a host and says that it is this request's. Anybody may set that key.
+pub fn has_plain(host: &BareMetalHost, request: &Request) -> bool {
+    let value: Option<serde_json::Value> =
+        host.annotation(names::metal3::REBOOT).and_then(|it| serde_json::from_str(it).ok());
+    value.is_some_and(|it| it["remediation"] == request.uid.as_str())
 }
 
 /// Whether this machine has this host. A reference without uid is CAPM3's; one with another uid is this machine's as well

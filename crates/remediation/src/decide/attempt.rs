@@ -14,10 +14,15 @@ use crate::seen::{Host, NodeSeen, Taint};
 /// How often the workload cluster is asked, at first and at last.
 const POLL: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(15));
 
-/// Somebody took the finalizer away by force: without it nobody would undo what follows.
+/// The key came first since others were asking, too; or somebody took the finalizer away by force. Without it nobody
+/// would undo what follows.
 pub(super) fn unprotected(case: &Case<'_>) -> Option<Decision> {
-    let under_way = case.entry().is_some() && !case.request.finalizer;
-    under_way.then(|| Decision::rest(Reason::PowerOff).act(Act::AddFinalizer).again(Duration::ZERO))
+    let entry = case.entry().filter(|_| !case.request.finalizer)?;
+    let mut decision = Decision::rest(Reason::PowerOff).act(Act::AddFinalizer);
+    if case.step().is_none() {
+        decision.acts.extend(case.say(asked(case, entry.asked)));
+    }
+    Some(decision.again(Duration::ZERO))
 }
 
 /// The host was back once: the node is awaited, whatever became of the record on the host.
@@ -129,21 +134,22 @@ fn hold(case: &Case<'_>, host: &Host, number: u32, older: Reason) -> HostWrite {
     entry.node = case.machine().and_then(|it| it.node.clone());
     entry.was_on = host.powered_on;
     let history = Some(case.ended(host, older).with(entry));
-    HostWrite { key: Some(true), history, ..HostWrite::default() }
+    HostWrite { key: Some(true), plain: case.policy.plain, history, ..HostWrite::default() }
 }
 
-/// No try is under way: one begins. The finalizer comes first, so that what follows is undone whatever happens.
+/// No try is under way: one begins. The finalizer comes first, so that what follows is undone whatever happens. In a crowd
+/// every write before the key keeps hosts waiting: there the record that comes with the key has to do for a moment.
 pub(super) fn ask(case: &Case<'_>) -> Option<Decision> {
     let host = case.own_host()?;
     if case.entry().is_some() {
         return None;
     }
-    let mut decision = Decision::rest(Reason::PowerOff);
-    if !case.request.finalizer {
-        decision = decision.act(Act::AddFinalizer);
-    }
     let number = case.standing.retries;
-    decision = decision.act(Act::Host(hold(case, host, number, Reason::NotRecovered)));
+    let mut acts = vec![Act::Host(hold(case, host, number, Reason::NotRecovered))];
+    if !case.request.finalizer {
+        acts.insert(usize::from(case.seen.crowded), Act::AddFinalizer);
+    }
+    let mut decision = Decision { acts, ..Decision::rest(Reason::PowerOff) };
     decision.acts.extend(case.say(asked(case, case.now)));
     let text = format!("{}: the host is asked to be switched off", case.which());
     Some(decision.note(false, Reason::PowerOff, text).again(case.policy.power_off))
@@ -153,6 +159,19 @@ fn asked(case: &Case<'_>, since: k8s_openapi::jiff::Timestamp) -> Standing {
     let text = "the host is asked to be switched off";
     let standing = case.on_the_way(Phase::Running, Step::PowerOff, since, Reason::PowerOff, text);
     Standing { last: Some(since), ..standing }
+}
+
+/// The plain key is gone: whoever switches the host took it away when that was off, or is doing so.
+pub(super) fn carried_out(case: &Case<'_>) -> Option<Decision> {
+    let (host, entry) = (case.own_host()?, case.entry()?);
+    if !case.policy.plain || host.held || entry.released.is_some() {
+        return None;
+    }
+    if case.seen.node == NodeSeen::NotAsked && case.machine()?.node.is_some() {
+        // What its kubelet said until now is no news later on.
+        return Some(Decision::look_at_node(Reason::PowerOn));
+    }
+    Some(let_go(case, host).again(case.policy.power_on))
 }
 
 /// Asked, and not off yet, as far as that is known.
@@ -167,7 +186,8 @@ pub(super) fn switch_off(case: &Case<'_>) -> Option<Decision> {
     let mut decision = Decision::rest(Reason::PowerOff).again(left);
     if !host.held {
         // Somebody took our key away. It was not for them to decide.
-        let key = HostWrite { key: Some(true), ..HostWrite::default() };
+        let plain = case.policy.plain;
+        let key = HostWrite { key: Some(true), plain, ..HostWrite::default() };
         decision = decision.act(Act::Host(key));
     }
     if !host.powered_on
@@ -184,7 +204,8 @@ pub(super) fn switch_off(case: &Case<'_>) -> Option<Decision> {
 }
 
 fn is_fenced(case: &Case<'_>, host: &Host, entry: &Entry) -> bool {
-    host.is_fenced(entry.was_on, case.age(entry.asked), case.policy.stale)
+    // Nobody holds it off.
+    !case.policy.plain && host.is_fenced(entry.was_on, case.age(entry.asked), case.policy.stale)
 }
 
 /// Off: what ran on the node is moved away before anything runs there again, as far as that can be done in time.
@@ -252,14 +273,20 @@ pub(super) fn release(case: &Case<'_>) -> Option<Decision> {
 fn let_go(case: &Case<'_>, host: &Host) -> Decision {
     let (fenced, kubelet) = node_part(case);
     let now = case.now;
+    let plain = case.policy.plain;
     let history = host.history.changed(&case.request.uid, |entry| {
-        entry.off = Some(now);
+        entry.off = (!plain || !host.powered_on).then_some(now);
         entry.fenced = Some(fenced.clone());
         entry.kubelet = kubelet;
         entry.released = Some(now);
     });
-    let write = HostWrite { key: Some(false), history: Some(history), ..HostWrite::default() };
-    let text = format!("the host was off ({fenced}) and may be switched on");
+    let key = host.held.then_some(false);
+    let write = HostWrite { key, history: Some(history), ..HostWrite::default() };
+    let text = if plain {
+        format!("the reboot was accepted ({fenced})")
+    } else {
+        format!("the host was off ({fenced}) and may be switched on")
+    };
     let wanted = case.on_the_way(Phase::Running, Step::PowerOn, now, Reason::PowerOn, &text);
     let mut decision = Decision::rest(Reason::PowerOn).act(Act::Host(write));
     decision.acts.extend(case.say(wanted));
@@ -268,7 +295,8 @@ fn let_go(case: &Case<'_>, host: &Host) -> Decision {
 
 /// What was done about the node, in words, and what its kubelet said last.
 fn node_part(case: &Case<'_>) -> (String, Option<String>) {
-    let text = match (&case.seen.node, case.policy.fencing) {
+    let fencing = if case.policy.plain { Fencing::None } else { case.policy.fencing };
+    let text = match (&case.seen.node, fencing) {
         (_, Fencing::None) => "the node was left alone".to_owned(),
         (NodeSeen::NotAsked | NodeSeen::NoName, _) => "there is no node".to_owned(),
         (NodeSeen::NoAccess(why), _) => {

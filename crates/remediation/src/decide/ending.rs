@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_secs(5);
 /// The request is being deleted: a host that is off is switched on first, then the rest is undone.
 pub(super) fn withdrawn(case: &Case<'_>) -> Option<Decision> {
     case.request.deleting?;
-    if !case.request.finalizer {
+    if !case.request.finalizer && !is_left(case) {
         return Some(Decision::rest(Reason::AtRest));
     }
     Some(undo(case, Reason::Withdrawn))

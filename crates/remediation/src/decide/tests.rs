@@ -93,6 +93,7 @@ pub(super) fn fresh() -> Observed {
         host: Some(host()),
         stray: None,
         node: NodeSeen::NotAsked,
+        crowded: false,
     }
 }
 

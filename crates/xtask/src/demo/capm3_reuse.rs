@@ -18,7 +18,7 @@ use super::stage::{Server, Stage, until};
 use super::table::Table;
 
 const MACHINES: u32 = 3;
-const DEPLOYMENT: &str = "workers";
+pub(super) const DEPLOYMENT: &str = "workers";
 /// The deployment goes from one to the other, and back if the chapter is played again.
 const TEMPLATES: [&str; 2] = ["image-1", "image-2"];
 
@@ -30,19 +30,10 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<()> {
     println!("\ncapm3-reuse: the right host for every machine, and the same host again");
     let client = stage.admin().await?;
     let place = Place { client: &client, namespace: &stage.cluster.namespace };
-    // Three are needed, the fourth could be taken instead.
-    let servers = &stage.servers[1..5];
-    for server in servers {
-        place.host(server).await?;
-    }
-    for template in TEMPLATES {
-        let mut object = metal3_machine_template(template);
-        object["spec"]["nodeReuse"] = json!(true);
-        place.apply(METAL3_MACHINE_TEMPLATE, template, object).await?;
-    }
-    place.apply(KUBEADM_CONFIG_TEMPLATE, "join", kubeadm_config_template("join")).await?;
+    let servers = servers(stage);
+    place.prepare(servers).await?;
     let (before, after) = place.turn().await?;
-    let mut table = Table::new(&["HOST", "BMC", "STATE", "CONSUMER", "IMAGE"]);
+    let mut table = new_table();
 
     table.say(&format!(
         "{MACHINES} machines of one MachineDeployment come up on four servers (Cluster API's own managers drive them):"
@@ -68,12 +59,47 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Three are needed, the fourth could be taken instead.
+pub(super) fn servers(stage: &Stage) -> &[Server] {
+    &stage.servers[1..5]
+}
+
+/// Sees to it that the machines are up, for a chapter that needs them.
+///
+/// # Errors
+/// When one does not come up.
+pub(super) async fn come_up(stage: &Stage) -> anyhow::Result<()> {
+    let client = stage.admin().await?;
+    let place = Place { client: &client, namespace: &stage.cluster.namespace };
+    place.prepare(servers(stage)).await?;
+    let (template, _) = place.turn().await?;
+    place.deploy(&stage.cluster.name, template).await?;
+    place.come_up(&mut new_table(), servers(stage), template).await.map(drop)
+}
+
+fn new_table() -> Table {
+    Table::new(&["HOST", "BMC", "STATE", "CONSUMER", "IMAGE"])
+}
+
 struct Place<'a> {
     client: &'a Client,
     namespace: &'a str,
 }
 
 impl Place<'_> {
+    /// Hosts and templates.
+    async fn prepare(&self, servers: &[Server]) -> anyhow::Result<()> {
+        for server in servers {
+            self.host(server).await?;
+        }
+        for template in TEMPLATES {
+            let mut object = metal3_machine_template(template);
+            object["spec"]["nodeReuse"] = json!(true);
+            self.apply(METAL3_MACHINE_TEMPLATE, template, object).await?;
+        }
+        self.apply(KUBEADM_CONFIG_TEMPLATE, "join", kubeadm_config_template("join")).await
+    }
+
     async fn apply(&self, kind: Kind, name: &str, object: Value) -> anyhow::Result<()> {
         let apply = PatchParams::apply("demo").force();
         kind.api(self.client, self.namespace).patch(name, &apply, &Patch::Apply(object)).await?;

@@ -25,15 +25,17 @@ mod bmo_reboot;
 mod capm3_reuse;
 mod clusterpool_inventory;
 mod host_discovery;
+mod remediation;
 mod stage;
 mod table;
 
 /// The controllers, and whether they speak to Ironic.
-const CONTROLLERS: [(&str, bool); 4] = [
+const CONTROLLERS: [(&str, bool); 5] = [
     ("bmo-reboot", true),
     ("capm3-reuse", false),
     ("clusterpool-inventory", false),
     ("host-discovery", true),
+    ("remediation", false),
 ];
 const PROGRAMS: [&str; 8] = [
     "etcd",
@@ -61,6 +63,8 @@ pub(crate) enum Chapter {
     ClusterpoolInventory,
     /// Five machines are switched on: three become hosts, one is a host already, and one waits to be approved.
     HostDiscovery,
+    /// A node dies, is power-cycled and returns; a second one does not, and its Machine is replaced on another server.
+    Remediation,
 }
 
 /// Starts the bench with the controllers unless it runs, plays one chapter or all, and says what to try.
@@ -80,6 +84,7 @@ pub(crate) fn up(chapter: Option<Chapter>) -> anyhow::Result<()> {
                 Chapter::Capm3Reuse => capm3_reuse::play(&stage).await?,
                 Chapter::ClusterpoolInventory => clusterpool_inventory::play(&stage).await?,
                 Chapter::HostDiscovery => host_discovery::play(&stage).await?,
+                Chapter::Remediation => remediation::play(&stage).await?,
             }
         }
         anyhow::Ok(())
@@ -258,6 +263,7 @@ fn explain(stage: &Stage) {
     let namespace = &stage.cluster.namespace;
     println!("  {kubectl} -n {namespace} get machines,metal3machines,baremetalhosts");
     println!("  {kubectl} -n {namespace} delete machine <one of them>");
+    println!("  {kubectl} -n {namespace} get metal3remediations.remediation.metal3.io");
     println!("  {kubectl} -n demo-pools get clusterpool lab -o yaml");
     println!("  {kubectl} -n demo-pools delete clusterclaim team-a");
     println!("  {kubectl} -n demo-discovery get bmhd,baremetalhosts");

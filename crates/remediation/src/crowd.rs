@@ -1,0 +1,76 @@
+//! How many requests are asking for their hosts just now. When hundreds of machines fail at once, the hosts come first: all
+//! else that has to be written would only keep the API server from taking the next key.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// From so many on they are a crowd. Less is what a few machines that happen to fail together make.
+const MANY: usize = 4;
+/// How long what can wait is put off, and how long at most since its host was asked.
+const LATER: Duration = Duration::from_millis(150);
+/// See [`LATER`]: a crowd that never ends must not keep anybody from going on.
+pub const LONGEST: Duration = Duration::from_secs(5);
+
+/// Counts those who are asking.
+#[derive(Debug, Default)]
+pub struct Crowd(AtomicUsize);
+
+/// One who is asking, until this is dropped.
+pub struct Asking<'a>(&'a Crowd);
+
+impl Crowd {
+    /// One more is asking from now on.
+    pub fn enter(&self) -> Asking<'_> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Asking(self)
+    }
+
+    /// Whether anybody is asking.
+    pub fn is_here(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+
+    /// When to look again instead of writing what can wait.
+    pub fn later(&self) -> Duration {
+        LATER.mul_f64(1.0 + controller_kit::backoff::random_unit())
+    }
+
+    /// Waits while anybody is asking, but not for ever.
+    pub async fn passed(&self) {
+        let begun = tokio::time::Instant::now();
+        while self.is_here() && begun.elapsed() < LONGEST {
+            tokio::time::sleep(LATER).await;
+        }
+    }
+}
+
+impl Asking<'_> {
+    /// Whether so many others are asking that the key has to be the first write.
+    pub fn is_crowded(&self) -> bool {
+        self.0.0.load(Ordering::Relaxed) > MANY
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_are_no_crowd_and_who_has_asked_does_not_count() {
+        let crowd = Crowd::default();
+        let mut all: Vec<_> = (0..MANY).map(|_| crowd.enter()).collect();
+        assert!(all.iter().all(|it| !it.is_crowded()));
+        all.push(crowd.enter());
+        assert!(all[0].is_crowded());
+        all.pop();
+        assert!(!all[0].is_crowded() && crowd.is_here());
+        all.clear();
+        assert!(!crowd.is_here());
+    }
+}
