@@ -73,9 +73,17 @@ impl Authority {
     /// # Errors
     /// When the certificate cannot be signed.
     pub fn client(&self, user: &str, groups: &[&str]) -> anyhow::Result<Identity> {
-        let mut params = CertificateParams::new(Vec::new())?;
-        params.distinguished_name = name(user, groups);
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        self.sign(&client(user, groups)?)
+    }
+
+    /// The same client years later: its certificate was not renewed.
+    ///
+    /// # Errors
+    /// When the certificate cannot be signed.
+    pub fn expired_client(&self, user: &str, groups: &[&str]) -> anyhow::Result<Identity> {
+        let mut params = client(user, groups)?;
+        params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2021, 1, 1);
         self.sign(&params)
     }
 
@@ -84,6 +92,13 @@ impl Authority {
         let certificate = params.signed_by(&key, &self.0)?;
         Ok(Identity { certificate: certificate.pem(), key: key.serialize_pem() })
     }
+}
+
+fn client(user: &str, groups: &[&str]) -> anyhow::Result<CertificateParams> {
+    let mut params = CertificateParams::new(Vec::new())?;
+    params.distinguished_name = name(user, groups);
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    Ok(params)
 }
 
 /// A key pair for signing ServiceAccount tokens: public and private PEM.

@@ -253,10 +253,22 @@ impl ControlPlane {
         } else {
             self.authority.client(user, groups)?
         };
-        Ok(self.render(&serde_json::json!({
+        Ok(self.render_for(&identity))
+    }
+
+    /// The kubeconfig of a user whose certificate has expired, as text.
+    ///
+    /// # Errors
+    /// When no certificate can be made.
+    pub fn expired_kubeconfig_text(&self, user: &str, groups: &[&str]) -> anyhow::Result<String> {
+        Ok(self.render_for(&self.authority.expired_client(user, groups)?))
+    }
+
+    fn render_for(&self, identity: &Identity) -> String {
+        self.render(&serde_json::json!({
             "client-certificate-data": base64(&identity.certificate),
             "client-key-data": base64(&identity.key),
-        })))
+        }))
     }
 
     /// A kubeconfig file for a user.

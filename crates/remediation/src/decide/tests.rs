@@ -11,6 +11,8 @@ use crate::history::{Entry, History};
 use crate::request::{Backup, Group, Request, Said, Standing, Strategy};
 use crate::seen::{ClusterSeen, Host, Machine, Metal, Node, NodeSeen, Observed, Taint, Unmanaged};
 
+mod beginning;
+
 pub(super) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).unwrap()
 }

@@ -9,6 +9,7 @@ mod capm3_reuse;
 mod fleet;
 mod minimal;
 mod program;
+mod remediation;
 mod sample;
 mod table;
 
@@ -29,7 +30,8 @@ use tokio::sync::OnceCell;
 use program::{Account, Running};
 
 /// What is measured, one line for each controller.
-const WORKS: &[Work] = &[minimal::WORK, sample::WORK, bmo_reboot::WORK, capm3_reuse::WORK];
+const WORKS: &[Work] =
+    &[minimal::WORK, sample::WORK, bmo_reboot::WORK, capm3_reuse::WORK, remediation::WORK];
 
 /// How often a start is measured.
 const STARTS: usize = 5;

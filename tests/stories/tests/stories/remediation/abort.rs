@@ -12,17 +12,18 @@ use super::scene::{CLUSTER_NAME, REMEDIATION, Scene, history, keys, reboot};
 
 /// Where a request is when something ends it.
 #[derive(Clone, Copy, Debug)]
-enum Moment {
+pub(super) enum Moment {
     PowerOff,
     Fence,
     PowerOn,
     Recover,
 }
 
-const MOMENTS: [Moment; 4] = [Moment::PowerOff, Moment::Fence, Moment::PowerOn, Moment::Recover];
+pub(super) const MOMENTS: [Moment; 4] =
+    [Moment::PowerOff, Moment::Fence, Moment::PowerOn, Moment::Recover];
 
 /// Brings a request of a machine to a moment and keeps it there.
-async fn bring(scene: &Scene, machine: &str, host: &str, moment: Moment) {
+pub(super) async fn bring(scene: &Scene, machine: &str, host: &str, moment: Moment) {
     let step = match moment {
         Moment::PowerOff => {
             scene.operator().stick(host);
@@ -69,7 +70,7 @@ fn long() -> Policy {
     Policy { fence: Duration::from_secs(600), ..quick() }
 }
 
-async fn let_go(scene: &Scene, host: &str) {
+pub(super) async fn let_go(scene: &Scene, host: &str) {
     scene.operator().unstick(host);
     scene.patch_host(host, json!({"metadata": {"labels": {"nudge": "1"}}})).await;
 }

@@ -2,6 +2,7 @@
 
 mod abort;
 mod bad_input;
+mod by_hand;
 mod cycle;
 mod ground;
 mod model;
@@ -9,3 +10,4 @@ mod neighbours;
 mod operator;
 mod scene;
 mod sweeps;
+mod workload;

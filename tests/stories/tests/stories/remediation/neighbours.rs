@@ -157,6 +157,46 @@ async fn a_health_check_has_a_silent_node_power_cycled_and_withdraws_its_request
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn while_too_many_machines_are_unhealthy_for_their_health_check_no_host_is_touched() {
+    let stage = Stage::new("rem-circuit", Masters::Given, 2, quick()).await;
+    stage.workers(2).await;
+    let hosts = stage.available(2).await;
+    let mut nodes = Vec::new();
+    for machine in hosts.keys() {
+        let node = stage.node_of(machine).await;
+        stage.workload.stand_in.set_ready(&node, "Unknown").await.unwrap();
+        nodes.push(node);
+    }
+    let strategy = json!({"template": {"spec": {"strategy": reboot(1, "300s")}}});
+    stage.create(TEMPLATE, TEMPLATE.object("reboot", &strategy)).await;
+    let cluster = &stage.workload.cluster;
+    let mut check = machine_health_check("check", cluster, "workers", TEMPLATE, "reboot");
+    check["spec"]["remediation"]["triggerIf"] = json!({"unhealthyLessThanOrEqualTo": 1});
+    stage.create(MACHINE_HEALTH_CHECK, check).await;
+    until_one(&stage.api(MACHINE_HEALTH_CHECK), "check", "short of its limit", |it| {
+        let it = serde_json::to_value(it).unwrap();
+        condition(&it, "RemediationAllowed").0 == "False"
+    })
+    .await
+    .unwrap();
+    let requests = stage.api(REMEDIATION);
+    assert!(requests.list(&kube::api::ListParams::default()).await.unwrap().items.is_empty());
+    for host in hosts.values() {
+        assert!(history(&stage.host(host).await).is_empty(), "{host} was touched");
+    }
+    // One comes back by itself: then the other one's turn has come.
+    stage.workload.stand_in.set_ready(&nodes[0], "True").await.unwrap();
+    let all = watcher::Config::default();
+    let asked = until(&requests, &all, "a request", |all| !all.is_empty()).await.unwrap();
+    let second = hosts.keys().nth(1).unwrap();
+    assert_eq!(asked.keys().collect::<Vec<_>>(), [second]);
+    until(&requests, &all, "the request withdrawn", BTreeMap::is_empty).await.unwrap();
+    assert_eq!(history(&stage.host(&hosts[second]).await)[0]["result"], "Recovered");
+    let first = hosts.values().next().unwrap();
+    assert!(history(&stage.host(first).await).is_empty(), "it was never power-cycled");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_real_owner_replaces_a_machine_that_does_not_come_back_on_another_host() {
     let stage = Stage::new("rem-exhausted", Masters::Given, 2, quick()).await;
     stage.workers(1).await;

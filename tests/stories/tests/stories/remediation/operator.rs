@@ -88,6 +88,15 @@ async fn look_at(
         return;
     }
     let api = bmo::api(client, &host.namespace().unwrap());
+    if !wanted && host.annotations().contains_key("reboot.metal3.io") {
+        // One reboot was asked for: when the host is off, the operator takes that key away.
+        let off = json!({"status": {"poweredOn": false}});
+        let taken = json!({"metadata": {"annotations": {"reboot.metal3.io": null}}});
+        let params = PatchParams::default();
+        let _ = api.patch_status(&name, &params, &Patch::Merge(&off)).await;
+        let _ = api.patch(&name, &params, &Patch::Merge(&taken)).await;
+        return;
+    }
     let status = json!({
         "metadata": {"resourceVersion": host.metadata.resource_version},
         "status": {"poweredOn": wanted},

@@ -1,0 +1,69 @@
+//! How a try begins in a crowd, and by the plain key.
+
+use super::*;
+
+fn plainly(seen: &Observed, second: i64) -> Decision {
+    decide(seen, &Policy { plain: true, ..Policy::default() }, at(second))
+}
+
+/// What is written, in order.
+fn order(decision: &Decision) -> Vec<&'static str> {
+    let name = |act: &Act| match act {
+        Act::AddFinalizer => "finalizer",
+        Act::Host(write) if write.key == Some(true) => "key",
+        Act::Host(_) => "host",
+        Act::Say(_) => "status",
+        _ => "other",
+    };
+    decision.acts.iter().map(name).collect()
+}
+
+#[test]
+fn the_finalizer_comes_before_the_key_and_in_a_crowd_right_after_it() {
+    let calm = now(&fresh(), 0);
+    assert_eq!(order(&calm), ["finalizer", "key", "status"]);
+    let crowd = now(&edit(fresh(), |seen| seen.crowded = true), 0);
+    assert_eq!(order(&crowd), ["key", "finalizer", "status"]);
+    assert!(calm.is_beginning() && crowd.is_beginning());
+    assert!(!calm.is_following() && !crowd.is_following());
+}
+
+#[test]
+fn what_follows_the_key_is_found_on_the_host_when_it_was_put_off() {
+    let cut = edit(asked(), |seen| {
+        seen.request.finalizer = false;
+        seen.request.standing = Standing::default();
+    });
+    let next = now(&cut, 1);
+    assert_eq!(order(&next), ["finalizer", "status"]);
+    assert!(next.is_following() && !next.is_beginning());
+    // Somebody else's finalizer keeps a request that was withdrawn meanwhile.
+    let withdrawn = edit(cut, |seen| seen.request.deleting = Some(at(1)));
+    let next = now(&withdrawn, 1);
+    assert_eq!(order(&next), ["host"]);
+    assert!(matches!(&next.acts[0], Act::Host(write) if write.key == Some(false)));
+}
+
+#[test]
+fn a_plain_reboot_waits_until_its_key_is_taken_and_leaves_the_node_alone() {
+    let first = plainly(&fresh(), 0);
+    assert!(first.acts.iter().any(|it| matches!(it, Act::Host(write) if write.plain)));
+    // Off or not: as long as the key is there the reboot goes on.
+    for seen in [asked(), off()] {
+        let waits = plainly(&seen, 5);
+        assert!(waits.acts.is_empty() && waits.again.is_some(), "{waits:?}");
+    }
+    let late = plainly(&asked(), 600);
+    assert!(late.notes.iter().any(|it| it.reason == Reason::PowerOffTimedOut), "{late:?}");
+    let taken = edit(off(), |seen| {
+        seen.host.as_mut().unwrap().held = false;
+        seen.node = NodeSeen::Here(node());
+    });
+    let next = plainly(&taken, 5);
+    assert_eq!(order(&next), ["host", "status"]);
+    assert_eq!(next.reason, Reason::PowerOn);
+    let Act::Host(write) = &next.acts[0] else { panic!("{next:?}") };
+    let entry = write.history.as_ref().unwrap().open("uid").unwrap();
+    assert_eq!((entry.released, write.key), (Some(at(5)), None));
+    assert_eq!(entry.kubelet.as_deref(), Some("before"), "what it said until then is no news");
+}

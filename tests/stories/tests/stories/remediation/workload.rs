@@ -1,0 +1,60 @@
+//! The workload cluster's API server in trouble: the reboot goes on, and what comes back is used again.
+
+use std::time::Duration;
+
+use bench::control_plane::ControlPlane;
+use remediation::config::Policy;
+use serde_json::Value;
+
+use super::ground::{planes, quick, start};
+use super::operator::boot;
+use super::scene::{REMEDIATION, Scene, history, reboot};
+
+fn impatient() -> Policy {
+    Policy { fence: Duration::from_secs(3), ..quick() }
+}
+
+/// Waits until the host is on again; returns what was done about the node.
+async fn on_again(scene: &Scene) -> String {
+    let recovering = |it: Option<&Value>| it.is_some_and(|it| it["status"]["step"] == "recover");
+    scene.until(REMEDIATION, "m", "on again", recovering).await;
+    let tries = history(&scene.get_host("h").await);
+    tries[0]["fenced"].as_str().unwrap_or_default().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_expired_certificate_delays_the_reboot_only_and_a_renewed_one_is_used_at_once() {
+    let workload = &planes().await.workload;
+    let groups = ["system:masters"];
+    let scene = Scene::new("expired").await;
+    let _running = start(&planes().await.management, &scene.namespace, impatient()).await;
+    scene.kubeconfig(&workload.expired_kubeconfig_text("late", &groups).unwrap()).await;
+    scene.machine("m", "h").await;
+    scene.request("m", reboot(0, "300s")).await;
+    let fenced = on_again(&scene).await;
+    assert!(fenced.contains("the node was left alone"), "{fenced}");
+    assert!(fenced.contains("metal"), "which cluster: {fenced}");
+    scene.kubeconfig(&workload.kubeconfig_text("renewed", &groups).unwrap()).await;
+    scene.says("m", "Recovered").await;
+    scene.is_clean("m", "h").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workload_api_server_that_hangs_delays_the_reboot_only_and_is_used_when_it_answers_again()
+{
+    let own = ControlPlane::start("remediation-hangs").await.unwrap();
+    let scene = Scene { workload: own.admin().await, ..Scene::new("hangs").await };
+    let _running = start(&planes().await.management, &scene.namespace, impatient()).await;
+    scene.kubeconfig(&own.kubeconfig_text("slow", &["system:masters"]).unwrap()).await;
+    scene.machine("m", "h").await;
+    // The stand-in speaks to the other workload cluster: whether this kubelet starts is up to us.
+    scene.operator().kill("h");
+    own.freeze(true).unwrap();
+    scene.request("m", reboot(0, "300s")).await;
+    let fenced = on_again(&scene).await;
+    assert!(fenced.contains("the node was left alone"), "{fenced}");
+    own.freeze(false).unwrap();
+    boot(&scene.workload, &scene.node_of("m")).await;
+    scene.says("m", "Recovered").await;
+    scene.is_clean("m", "h").await;
+}
