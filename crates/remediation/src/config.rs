@@ -112,6 +112,7 @@ impl std::str::FromStr for Fencing {
 
 /// How to decide.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "so many independent settings")]
 pub struct Policy {
     /// Whether CAPM3's kind is served as well.
     pub upstream_group: bool,

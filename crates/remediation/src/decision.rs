@@ -54,6 +54,7 @@ pub enum Act {
 
 /// A write to a host. What is empty stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "so many independent parts of one write")]
 pub struct HostWrite {
     /// The host that the machine had before, not the one that it has.
     pub stray: bool,

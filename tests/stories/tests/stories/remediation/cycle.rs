@@ -255,7 +255,7 @@ async fn five_hundred_machines_that_fail_at_once_have_their_keys_soon() {
         })
     };
     assert!(observer.reaches(released, Duration::from_secs(120)).await.unwrap());
-    for name in names[..400].iter() {
+    for name in &names[..400] {
         let protected = |it: Option<&Value>| !it.unwrap()["metadata"]["finalizers"].is_null();
         scene.until(REMEDIATION, name, "protected", protected).await;
     }

@@ -43,7 +43,8 @@ async fn an_expired_certificate_delays_the_reboot_only_and_a_renewed_one_is_used
 async fn a_workload_api_server_that_hangs_delays_the_reboot_only_and_is_used_when_it_answers_again()
 {
     let own = ControlPlane::start("remediation-hangs").await.unwrap();
-    let scene = Scene { workload: own.admin().await, ..Scene::new("hangs").await };
+    let mut scene = Scene::new("hangs").await;
+    scene.workload = own.admin().await;
     let _running = start(&planes().await.management, &scene.namespace, impatient()).await;
     scene.kubeconfig(&own.kubeconfig_text("slow", &["system:masters"]).unwrap()).await;
     scene.machine("m", "h").await;
