@@ -133,6 +133,12 @@ fn hold(case: &Case<'_>, host: &Host, number: u32, older: Reason) -> HostWrite {
     let mut entry = Entry::begin(&request.uid, request.machine(), number, case.now);
     entry.node = case.machine().and_then(|it| it.node.clone());
     entry.was_on = host.powered_on;
+    if case.policy.plain
+        && let NodeSeen::Here(node) = &case.seen.node
+    {
+        // Nobody holds the host off, so its kubelet may be back before anybody looks.
+        entry.kubelet = Some(node.kubelet.clone());
+    }
     let history = Some(case.ended(host, older).with(entry));
     HostWrite { key: Some(true), plain: case.policy.plain, history, ..HostWrite::default() }
 }
@@ -143,6 +149,10 @@ pub(super) fn ask(case: &Case<'_>) -> Option<Decision> {
     let host = case.own_host()?;
     if case.entry().is_some() {
         return None;
+    }
+    let named = case.machine().is_some_and(|it| it.node.is_some());
+    if case.policy.plain && named && case.seen.node == NodeSeen::NotAsked {
+        return Some(Decision::look_at_node(Reason::PowerOff));
     }
     let number = case.standing.retries;
     let mut acts = vec![Act::Host(hold(case, host, number, Reason::NotRecovered))];
@@ -166,10 +176,6 @@ pub(super) fn carried_out(case: &Case<'_>) -> Option<Decision> {
     let (host, entry) = (case.own_host()?, case.entry()?);
     if !case.policy.plain || host.held || entry.released.is_some() {
         return None;
-    }
-    if case.seen.node == NodeSeen::NotAsked && case.machine()?.node.is_some() {
-        // What its kubelet said until now is no news later on.
-        return Some(Decision::look_at_node(Reason::PowerOn));
     }
     Some(let_go(case, host).again(case.policy.power_on))
 }
@@ -277,7 +283,9 @@ fn let_go(case: &Case<'_>, host: &Host) -> Decision {
     let history = host.history.changed(&case.request.uid, |entry| {
         entry.off = (!plain || !host.powered_on).then_some(now);
         entry.fenced = Some(fenced.clone());
-        entry.kubelet = kubelet;
+        if !plain {
+            entry.kubelet = kubelet;
+        }
         entry.released = Some(now);
     });
     let key = host.held.then_some(false);

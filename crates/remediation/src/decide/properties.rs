@@ -157,10 +157,10 @@ fn policies() -> impl Any<Value = Policy> {
     let plain = prop::bool::weighted(0.2);
     (fencing, any::<bool>(), any::<bool>(), plain).prop_map(
         |(fencing, switch_off, delete_unowned, plain)| Policy {
+            plain,
             fencing,
             switch_off,
             delete_unowned,
-            plain,
             ..Policy::default()
         },
     )

@@ -46,7 +46,11 @@ fn what_follows_the_key_is_found_on_the_host_when_it_was_put_off() {
 
 #[test]
 fn a_plain_reboot_waits_until_its_key_is_taken_and_leaves_the_node_alone() {
-    let first = plainly(&fresh(), 0);
+    assert!(plainly(&fresh(), 0).needs_node, "what its kubelet said until then is no news later");
+    let first = plainly(&edit(fresh(), |seen| seen.node = NodeSeen::Here(node())), 0);
+    let Some(Act::Host(asked_for)) = first.acts.get(1) else { panic!("{first:?}") };
+    let entry = asked_for.history.as_ref().unwrap().open("uid").unwrap();
+    assert_eq!(entry.kubelet.as_deref(), Some("before"));
     assert!(first.acts.iter().any(|it| matches!(it, Act::Host(write) if write.plain)));
     // Off or not: as long as the key is there the reboot goes on.
     for seen in [asked(), off()] {
@@ -56,8 +60,9 @@ fn a_plain_reboot_waits_until_its_key_is_taken_and_leaves_the_node_alone() {
     let late = plainly(&asked(), 600);
     assert!(late.notes.iter().any(|it| it.reason == Reason::PowerOffTimedOut), "{late:?}");
     let taken = edit(off(), |seen| {
-        seen.host.as_mut().unwrap().held = false;
-        seen.node = NodeSeen::Here(node());
+        let host = seen.host.as_mut().unwrap();
+        host.held = false;
+        host.history = host.history.changed("uid", |it| it.kubelet = Some("before".to_owned()));
     });
     let next = plainly(&taken, 5);
     assert_eq!(order(&next), ["host", "status"]);
@@ -65,5 +70,5 @@ fn a_plain_reboot_waits_until_its_key_is_taken_and_leaves_the_node_alone() {
     let Act::Host(write) = &next.acts[0] else { panic!("{next:?}") };
     let entry = write.history.as_ref().unwrap().open("uid").unwrap();
     assert_eq!((entry.released, write.key), (Some(at(5)), None));
-    assert_eq!(entry.kubelet.as_deref(), Some("before"), "what it said until then is no news");
+    assert_eq!(entry.kubelet.as_deref(), Some("before"), "it is still known");
 }
