@@ -67,6 +67,19 @@ pub(crate) struct Memory {
     pub(crate) rival: Option<Timestamp>,
     pub(crate) trials: BTreeMap<String, Trial>,
     pub(crate) told: BTreeSet<(Reason, String)>,
+    stored: Option<Instant>,
+}
+
+impl Memory {
+    /// The pool's status was written just now.
+    pub(crate) fn status_stored(&mut self) {
+        self.stored = Some(Instant::now());
+    }
+
+    /// Whether the pool's status was written longer ago than this.
+    pub(crate) fn is_status_old(&self, age: Duration) -> bool {
+        self.stored.is_none_or(|it| it.elapsed() >= age)
+    }
 }
 
 /// Works until the process is to end. The kit is the process' own, or one that a test made in its place.
@@ -179,6 +192,14 @@ impl Context {
 
     pub(crate) fn memory(&self) -> MutexGuard<'_, HashMap<Key, Memory>> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is remembered of a pool, and its trials for the pass to put back.
+    pub(crate) fn recall(&self, key: &Key) -> (Memory, BTreeMap<String, Trial>) {
+        let mut all = self.memory();
+        let Some(known) = all.get_mut(key) else { return Default::default() };
+        let trials = std::mem::take(&mut known.trials);
+        (known.clone(), trials)
     }
 
     /// Has these pools looked at, also those that are gone. Clusters are seen everywhere: a pool of another process'

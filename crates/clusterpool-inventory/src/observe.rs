@@ -1,6 +1,6 @@
 //! All reads: a snapshot of one pool from the caches, and what the API server is asked for itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use api_types::condition::{self, Condition as ForeignCondition};
@@ -166,7 +166,8 @@ pub fn observe(
             deleting: it.metadata.deletion_timestamp.is_some(),
         })
         .collect();
-    trials.retain(|name, _| seen.pool.listed.names().contains(name));
+    let listed: HashSet<&String> = seen.pool.listed.names().iter().collect();
+    trials.retain(|name, _| listed.contains(name));
     let about = About { stores, index, key, known };
     for it in index.customizations.of(&all_in(&key.0)) {
         if let Some(found) = cached(&stores.customizations, it) {

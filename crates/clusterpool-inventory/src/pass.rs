@@ -34,7 +34,9 @@ const ECHO: Duration = Duration::from_millis(500);
 const LACKING: Duration = Duration::from_secs(10);
 const AT_REST: Duration = Duration::from_secs(300);
 /// Clusters that one pass begins: a claim that comes meanwhile waits for one pass.
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 32;
+/// Between two writes of the status of a pool that has more clusters to begin than one pass does: it tells of every entry.
+const STATUS: Duration = Duration::from_secs(1);
 
 /// Spread, or those who met once meet again.
 fn soon(wait: Duration) -> Action {
@@ -58,9 +60,9 @@ pub(crate) async fn pass(stub: Arc<ClusterPool>, context: Arc<Context>) -> Resul
         context.look(&key, pool).await?;
     }
     let now = Timestamp::now();
-    let remembered = context.memory().get(&key).cloned().unwrap_or_default();
+    // The trials are many and of use to this pass alone: they are taken out and put back.
+    let (remembered, mut trials) = context.recall(&key);
     let rival = context.rival(remembered.rival, now);
-    let mut trials = remembered.trials.clone();
     let known = Known {
         policy: &context.policy,
         materials: &remembered.materials,
@@ -72,7 +74,7 @@ pub(crate) async fn pass(stub: Arc<ClusterPool>, context: Arc<Context>) -> Resul
     if pool.is_some() {
         context.metrics.seen(&key, &seen);
         if let Some(memory) = context.memory().get_mut(&key) {
-            memory.trials.clone_from(&trials);
+            memory.trials = trials;
         }
     } else if decision.work.is_empty() && is_nothing(&seen, &key) {
         context.forget(&key);
@@ -115,6 +117,13 @@ struct Carried {
     wait: Option<Duration>,
 }
 
+#[derive(Default)]
+struct Worked {
+    superseded: bool,
+    not_yet: bool,
+    failed: Option<Error>,
+}
+
 struct Acting<'a> {
     context: &'a Context,
     key: &'a Key,
@@ -149,37 +158,36 @@ impl Acting<'_> {
         };
         let pass = &pass;
         let work = first_of(&decision.work, &mut carried);
-        let pieces: Vec<_> = work.into_iter().map(|work| piece_of(pass, work)).collect();
-        let mut pieces = std::pin::pin!(stream::iter(pieces).buffered(AT_ONCE));
-        let mut failed = None;
-        while let Some((work, result, piece)) = pieces.next().await {
+        let goes_on = carried.wait == Some(Duration::ZERO);
+        let status = decision.status.as_ref().filter(|_| !pool_was_written(&decision.work));
+        let status = status.filter(|_| !goes_on || remembered.is_status_old(STATUS));
+        // The status tells what was seen before the work, and nothing of the work relies on it.
+        let storing = async {
+            let mut piece = Piece::default();
+            let Some(status) = status else { return Ok(None) };
+            let stored = pass.store(status, &mut piece).await?;
             context.echo.wrote(self.key, piece.wrote);
-            match result {
-                Ok(Outcome::Done) => self.done(work, now),
-                Ok(other) => {
-                    tracing::debug!(work = ?work, "Superseded");
-                    carried.superseded = true;
-                    carried.not_yet |= other == Outcome::NotYet;
-                }
-                Err(error) => failed = failed.or(Some(error)),
-            }
-        }
+            Ok(Some(stored))
+        };
+        let working = self.work(pass, work, now);
+        let (worked, stored) = tokio::join!(working, storing);
+        carried.superseded |= worked.superseded;
+        carried.not_yet |= worked.not_yet;
+        let failed = worked.failed;
         for (cluster, change) in &bindings {
             carried.superseded |= pass.bind(cluster, change).await? == Outcome::Superseded;
         }
-        if let Some(status) = &decision.status
-            && !pool_was_written(&decision.work)
-        {
-            let mut piece = Piece::default();
-            if pass.store(status, &mut piece).await? == Outcome::Done {
-                context.echo.wrote(self.key, piece.wrote);
+        match (status, stored?) {
+            (Some(status), Some(Outcome::Done)) => {
+                if let Some(memory) = context.memory().get_mut(self.key) {
+                    memory.status_stored();
+                }
                 self.publish(&decision.events).await;
-                self.publish_notes(status, remembered).await;
-            } else {
-                carried.superseded = true;
+                self.publish_notes(status).await;
             }
-        } else if decision.status.is_none() {
-            self.publish(&decision.events).await;
+            (Some(_), _) => carried.superseded = true,
+            (None, _) if decision.status.is_none() => self.publish(&decision.events).await,
+            (None, _) => {}
         }
         match failed {
             None => Ok(carried),
@@ -194,6 +202,26 @@ impl Acting<'_> {
                 Err(error)
             }
         }
+    }
+
+    /// Carries out all pieces, so many at a time.
+    async fn work(&self, pass: &Pass<'_>, work: Vec<&Work>, now: Timestamp) -> Worked {
+        let pieces: Vec<_> = work.into_iter().map(|work| piece_of(pass, work)).collect();
+        let mut pieces = std::pin::pin!(stream::iter(pieces).buffered(AT_ONCE));
+        let mut worked = Worked::default();
+        while let Some((work, result, piece)) = pieces.next().await {
+            self.context.echo.wrote(self.key, piece.wrote);
+            match result {
+                Ok(Outcome::Done) => self.done(work, now),
+                Ok(other) => {
+                    tracing::debug!(work = ?work, "Superseded");
+                    worked.superseded = true;
+                    worked.not_yet |= other == Outcome::NotYet;
+                }
+                Err(error) => worked.failed = worked.failed.or(Some(error)),
+            }
+        }
+        worked
     }
 
     /// A last look before anything is written: the pool is the one that was decided about, and nobody else's.
@@ -274,22 +302,23 @@ impl Acting<'_> {
 
     /// Patches that were accepted and mean something else than their author may think, once for each version of them.
     /// On the customization, since a pool's events of one reason would be taken for one.
-    async fn publish_notes(&self, status: &crate::seen::Status, remembered: &Memory) {
+    async fn publish_notes(&self, status: &crate::seen::Status) {
         let before = &self.seen.pool.status.inventory;
-        let trials = {
+        let news: Vec<(String, String)> = {
             let memory = self.context.memory();
-            memory.get(self.key).map(|it| it.trials.clone())
+            let Some(known) = memory.get(self.key) else { return };
+            let news = status.inventory.iter().filter_map(|(name, entry)| {
+                let same = before.get(name).is_some_and(|it| it.version == entry.version);
+                let trial = known.trials.get(name).filter(|it| !same && !it.notes.is_empty())?;
+                Some((name.clone(), trial.notes.join("; ")))
+            });
+            news.collect()
         };
-        let trials = trials.unwrap_or_else(|| remembered.trials.clone());
-        for (name, entry) in &status.inventory {
-            let same = before.get(name).is_some_and(|it| it.version == entry.version);
-            let Some(trial) = trials.get(name).filter(|it| !same && !it.notes.is_empty()) else {
-                continue;
-            };
+        for (name, notes) in news {
             let key = (self.key.0.clone(), name.clone());
             let Some(found) = cached(&self.context.stores.customizations, &key) else { continue };
             let reference: ObjectReference = found.object_ref(&());
-            let note = format!("In pool {}: {}", self.key.1, trial.notes.join("; "));
+            let note = format!("In pool {}: {notes}", self.key.1);
             self.context.kit.events.warning(&reference, "PatchAdjusted", "Patch", &note).await;
         }
     }

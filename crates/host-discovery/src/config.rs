@@ -39,7 +39,7 @@ pub struct Settings {
     #[arg(long, env = "FERRITE_FULL_SYNC_INTERVAL", global = true, default_value = "5m")]
     pub full_sync_interval: String,
     /// Most hosts that are made in a second
-    #[arg(long, env = "FERRITE_CREATE_RATE", global = true, default_value = "50")]
+    #[arg(long, env = "FERRITE_CREATE_RATE", global = true, default_value = "500")]
     pub create_rate: String,
     /// When a host that was discovered gets a BMC, give its node the driver that the BMC's address calls for
     #[arg(
@@ -76,7 +76,7 @@ impl Default for Policy {
         Self {
             poll_interval: Duration::from_secs(5),
             full_sync_interval: Duration::from_secs(300),
-            create_rate: NonZeroU32::MIN.saturating_add(49),
+            create_rate: NonZeroU32::MIN.saturating_add(499),
             adopt_driver: false,
             give_up: Duration::from_secs(600),
             most_machines: 10_000,
@@ -99,7 +99,7 @@ impl Settings {
             let expected = format!("at least --poll-interval, which is {}", self.poll_interval);
             mistakes.add("--full-sync-interval", &self.full_sync_interval, expected);
         }
-        let expected = "hosts in a second, from 1 to 10000, such as 50";
+        let expected = "hosts in a second, from 1 to 10000, such as 500";
         let rate = self.create_rate.trim().trim_end_matches("/s");
         let create_rate = mistakes.parse("--create-rate", rate, expected, default.create_rate);
         if create_rate.get() > 10_000 {

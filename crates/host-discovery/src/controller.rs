@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -60,6 +61,7 @@ pub struct Context {
     index: Mutex<Index>,
     news: Mutex<News>,
     wake: Notify,
+    making: AtomicBool,
     errands: UnboundedSender<Errand>,
     events: Sender<Event>,
 }
@@ -128,6 +130,16 @@ impl Context {
         self.news().marked.push(node);
     }
 
+    /// Whether the last pass made hosts.
+    pub fn is_making(&self) -> bool {
+        self.making.load(Ordering::Relaxed)
+    }
+
+    /// Takes notice of whether hosts are being made.
+    pub fn set_making(&self, making: bool) {
+        self.making.store(making, Ordering::Relaxed);
+    }
+
     /// Has something written to Ironic, some time.
     pub fn send(&self, errand: Errand) {
         // Nobody listens any more only when the process ends.
@@ -166,6 +178,7 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
         index: Mutex::default(),
         news: Mutex::default(),
         wake: Notify::new(),
+        making: AtomicBool::new(false),
         errands,
         events,
     });

@@ -21,6 +21,8 @@ use crate::nodes::{HAD_HOST, Unmarked};
 
 /// How soon something that did not work is tried again.
 const AGAIN: Duration = Duration::from_secs(5);
+/// Between two writes while hosts are being made: Ironic and the API server may share a machine, and hosts are waited for.
+const PACE: Duration = Duration::from_millis(500);
 const FIELDS: Detail = Detail::Fields(&["uuid", "driver", "provision_state"]);
 /// States in which nothing runs on a node, so that another driver disturbs nobody.
 const AT_REST: [&str; 5] = ["enroll", "manageable", "available", "inspect failed", "clean failed"];
@@ -93,6 +95,9 @@ pub async fn run(context: &Context, mut errands: UnboundedReceiver<Errand>) -> I
                 None => std::future::pending().await,
             },
             () = pause => {}
+        }
+        if context.is_making() {
+            tokio::time::sleep(PACE).await;
         }
         let now = Instant::now();
         let due = waiting.iter().find(|(_, (due, _))| *due <= now).map(|(key, _)| *key);

@@ -29,10 +29,11 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// So many failures in a row are silence; one alone is told to nobody, and asked again soon.
 const MISSES: u32 = 3;
 const MISSED: Duration = Duration::from_secs(1);
-/// Machines that are read in one pass, so that hosts come of the first before the last is read.
+/// Machines that are read in one pass, so that hosts come of the first before the last is read; and hosts that are made in
+/// one, so that it ends long before its deadline.
 const BATCH: usize = 256;
-/// Hosts that are made at the same time.
-const AT_ONCE: usize = 16;
+/// Hosts that are made at the same time, as many as the other controllers' `--concurrency`.
+const AT_ONCE: usize = 32;
 /// A machine that Ironic showed longer ago is looked at once more before it becomes a host: it may have been registered
 /// or gone since.
 const FRESH: Duration = Duration::from_secs(60);
@@ -319,6 +320,10 @@ impl State {
             if self.refused.contains_key(&machine.node) {
                 continue;
             }
+            // What was decided long ago may not be so any more.
+            if orders.len() == BATCH {
+                break;
+            }
             if self.nodes.seen(machine.node).is_none_or(|seen| at.duration_since(seen) > FRESH) {
                 old.push(machine.node);
                 continue;
@@ -328,6 +333,7 @@ impl State {
             orders.push(Order { resource, machine, verdict, name, boot_mac, details });
         }
         let tried = u32::try_from(orders.len()).unwrap_or(u32::MAX);
+        context.set_making(tried > 0);
         let jobs = orders.into_iter().map(|order| {
             let node = order.machine.node;
             async move { (node, act::create(context, order).await) }

@@ -18,6 +18,8 @@ pub struct Agent {
     pub hostname: String,
     /// The serial number of the chassis, `None` where the firmware has none.
     pub serial: Option<String>,
+    /// What its maker calls it.
+    pub product: String,
     /// How many network ports it has. The first has the cable and the address.
     pub nics: u8,
     /// The address of its BMC.
@@ -35,6 +37,7 @@ impl Agent {
             index,
             hostname: format!("machine-{index}.rack.example"),
             serial: Some(format!("FRT{index:06}")),
+            product: "Anvil 2".to_owned(),
             nics: 2,
             bmc_address: Some(address(index, 30)),
             pxe: true,
@@ -51,6 +54,15 @@ impl Agent {
     /// The address of its first port.
     pub fn address(&self) -> String {
         address(self.index, 20)
+    }
+
+    /// All that tells it from other machines, in an order of its own.
+    pub fn words(&self) -> Vec<String> {
+        let macs = (0..self.nics).chain([u8::MAX]).map(|nic| self.mac(nic));
+        let named = [Some(self.hostname.clone()), self.serial.clone(), self.bmc_address.clone()];
+        let disk = [format!("QD{:08}", self.index), format!("0x5000c500{:08x}", self.index)];
+        let own = named.into_iter().map(Option::unwrap_or_default);
+        macs.chain(own).chain(disk).chain([self.address(), self.product.clone()]).collect()
     }
 
     /// The body that is posted.
@@ -89,7 +101,7 @@ impl Agent {
                 "memory": { "total": 67_108_864_000_u64, "physical_mb": 65536 },
                 "system_vendor": {
                     "manufacturer": "Ferrous Works",
-                    "product_name": "Anvil 2",
+                    "product_name": self.product,
                     "serial_number": self.serial,
                     "firmware": {
                         "vendor": "Ferrous Works",

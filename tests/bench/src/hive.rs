@@ -10,6 +10,7 @@
 //! admission refuses, what comes of attempts, machine pools, lifetimes of claims or power on a real cloud.
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,10 +21,13 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
+use tokio::sync::mpsc::{self, UnboundedSender};
+use tokio::task::{JoinHandle, JoinSet};
 
 /// The label of clusters and claims that a stand-in plays for; its value is the stand-in's own.
 pub const PLAYED_BY: &str = "bench.ferrite.metal3.io/played-by";
+/// Objects that it looks at at the same time; each always in the same lane, so that no two looks at one overtake each other.
+const LANES: u64 = 8;
 const DEPROVISION: &str = "hive.openshift.io/deprovision";
 const CLAIM: &str = "hive.openshift.io/claim";
 const PAUSE: &str = "hive.openshift.io/reconcile-pause";
@@ -94,10 +98,16 @@ impl StandIn {
                 let all: Api<DynamicObject> = Api::all_with(shared.client.clone(), &kind(of));
                 let mut changes =
                     std::pin::pin!(watcher(all, which).default_backoff().applied_objects());
+                let mut running = JoinSet::new();
+                let lanes: Vec<_> = (0..LANES).map(|_| shared.lane(of, &mut running)).collect();
                 while let Some(object) = changes.next().await {
                     // A watch that breaks comes back by itself.
                     let Ok(object) = object else { continue };
-                    shared.look_at(of, &object).await;
+                    let mut hasher = DefaultHasher::new();
+                    object.name_any().hash(&mut hasher);
+                    let lane = usize::try_from(hasher.finish() % LANES).unwrap_or_default();
+                    // Nobody listens any more only when the stand-in ends.
+                    let _ = lanes[lane].send(object);
                 }
             })
         });
@@ -143,6 +153,18 @@ impl Shared {
     fn wants(&self, wish: Wish, entry: &str) -> bool {
         let wishes = self.wishes.lock().unwrap_or_else(PoisonError::into_inner);
         wishes.contains(&(wish, entry.to_owned())) || wishes.contains(&(wish, "*".to_owned()))
+    }
+
+    /// Looks at the objects that are sent to it, one after the other.
+    fn lane(&self, of: &'static str, running: &mut JoinSet<()>) -> UnboundedSender<DynamicObject> {
+        let (sender, mut objects) = mpsc::unbounded_channel();
+        let shared = self.clone();
+        running.spawn(async move {
+            while let Some(object) = objects.recv().await {
+                shared.look_at(of, &object).await;
+            }
+        });
+        sender
     }
 
     /// Does what is due. A write that meets another is left to the watch, which shows both.

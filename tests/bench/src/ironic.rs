@@ -17,6 +17,7 @@ use crate::certs::{self, Authority};
 use crate::process::{Service, free_port};
 use crate::{python, steps};
 
+mod crowd;
 mod settings;
 
 pub use settings::Options;
@@ -256,6 +257,22 @@ impl Ironic {
         let before = Timestamp::now();
         *self.service() = launch(&self.environment, self.dir.path())?;
         self.ready(before).await
+    }
+
+    /// Starts it again without anything that it knew, as after the loss of its database.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub async fn restart_empty(&self) -> anyhow::Result<()> {
+        self.kill();
+        let database = self.dir.path().join("ironic.sqlite");
+        std::fs::copy(self.environment.join("empty.sqlite"), &database)?;
+        // What was under way would be undone in the new one.
+        let under_way = self.dir.path().join("ironic.sqlite-journal");
+        if under_way.exists() {
+            std::fs::remove_file(under_way)?;
+        }
+        self.restart().await
     }
 
     fn service(&self) -> MutexGuard<'_, Service> {

@@ -49,13 +49,14 @@ impl fmt::Display for Key {
 /// All observed objects at one moment.
 pub type World = BTreeMap<Key, DynamicObject>;
 
-type Check = dyn Fn(&World) -> Result<(), String> + Send + Sync;
+type Check = dyn Fn(&World, &World) -> Result<(), String> + Send + Sync;
 
 /// What must hold after every write.
 #[derive(Clone)]
 pub struct Invariant {
     /// The rule as a sentence.
     pub name: String,
+    /// Of the world before a write and the one after it.
     check: Arc<Check>,
 }
 
@@ -64,6 +65,14 @@ impl Invariant {
     pub fn new(
         name: impl Into<String>,
         check: impl Fn(&World) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        Self::between(name, move |_, world| check(world))
+    }
+
+    /// A rule about a step: what was before a write, and what is after it.
+    pub fn between(
+        name: impl Into<String>,
+        check: impl Fn(&World, &World) -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
         Self { name: name.into(), check: Arc::new(check) }
     }
@@ -465,11 +474,11 @@ impl History {
 
     /// The first write after which an invariant did not hold.
     pub fn check(&self, invariants: &[Invariant]) -> Option<Violation> {
-        let mut world = self.start.clone();
+        let (mut before, mut world) = (self.start.clone(), self.start.clone());
         for (index, write) in self.writes.iter().enumerate() {
             write.apply(&mut world);
             for invariant in invariants {
-                if let Err(what) = (invariant.check)(&world) {
+                if let Err(what) = (invariant.check)(&before, &world) {
                     return Some(Violation {
                         invariant: invariant.name.clone(),
                         what,
@@ -479,6 +488,7 @@ impl History {
                     });
                 }
             }
+            write.apply(&mut before);
         }
         None
     }

@@ -70,12 +70,17 @@ pub(super) async fn host(
     Ok(())
 }
 
+/// The node that a host is in Ironic.
+pub(super) fn node(number: u32) -> String {
+    format!("00000000-0000-0000-0000-{number:012}")
+}
+
 /// An available host as its operator writes it.
 fn status(number: u32) -> Value {
     json!({
         "poweredOn": false, "operationalStatus": "OK", "errorMessage": "", "errorCount": 0,
         "provisioningFailCount": 0,
-        "provisioning": { "state": "available", "ID": format!("00000000-0000-0000-0000-{number:012}") },
+        "provisioning": { "state": "available", "ID": node(number) },
         "hardware": hardware(number),
     })
 }

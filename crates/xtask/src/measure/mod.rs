@@ -6,7 +6,9 @@
 mod api_server;
 mod bmo_reboot;
 mod capm3_reuse;
+mod clusterpool_inventory;
 mod fleet;
+mod host_discovery;
 mod minimal;
 mod program;
 mod remediation;
@@ -30,8 +32,15 @@ use tokio::sync::OnceCell;
 use program::{Account, Running};
 
 /// What is measured, one line for each controller.
-const WORKS: &[Work] =
-    &[minimal::WORK, sample::WORK, bmo_reboot::WORK, capm3_reuse::WORK, remediation::WORK];
+const WORKS: &[Work] = &[
+    minimal::WORK,
+    sample::WORK,
+    bmo_reboot::WORK,
+    capm3_reuse::WORK,
+    clusterpool_inventory::WORK,
+    host_discovery::WORK,
+    remediation::WORK,
+];
 
 /// How often a start is measured.
 const STARTS: usize = 5;
@@ -143,6 +152,7 @@ struct Ground {
     hosts: u32,
     fleet: OnceCell<()>,
     ironic: OnceCell<Proxy>,
+    machines: OnceCell<host_discovery::Machines>,
 }
 
 /// What was measured of one program.
@@ -241,8 +251,8 @@ async fn measure(
     let plane = step_async("an API server of its own", ControlPlane::start("load")).await?;
     let admin = plane.admin().await;
     let audit = Audit::new(plane.audit_log(), admin.clone());
-    let (fleet, ironic) = (OnceCell::new(), OnceCell::new());
-    let ground = Ground { plane, admin, audit, hosts, fleet, ironic };
+    let (fleet, ironic, machines) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
+    let ground = Ground { plane, admin, audit, hosts, fleet, ironic, machines };
     let own = works.iter().map(|work| (*work, folder.join(work.program), false));
     let others = peers.iter().map(|(work, path)| (*work, path.clone(), true));
     let mut programs = Vec::new();

@@ -66,9 +66,34 @@ impl Running {
         Ok(())
     }
 
-    /// What it has in memory. The largest of the processes that got the address: beside it there are the shells that
-    /// guard it or prepared its flags.
+    /// What it has in memory.
     pub(super) fn resident_megabytes(&self) -> anyhow::Result<f64> {
+        let (_, kilobytes) = self.process()?;
+        Ok(megabytes(kilobytes * 1024))
+    }
+
+    /// Processor time that it has used so far, in milliseconds. The kernel counts it in steps of ten.
+    pub(super) fn cpu_ms(&self) -> anyhow::Result<f64> {
+        let (folder, _) = self.process()?;
+        let stat = fs::read_to_string(folder.join("stat"))?;
+        let ticks =
+            ticks(&stat).context("the kernel does not say how long the program computed")?;
+        Ok(ticks as f64 * 10.0)
+    }
+
+    /// The sum of all series of one of its metrics.
+    pub(super) async fn metric(&self, name: &str) -> anyhow::Result<f64> {
+        let (address, name) = (self.address.clone(), name.to_owned());
+        let text = tokio::task::spawn_blocking(move || ask(&address, "/metrics")).await??;
+        let series = text.lines().filter(|line| {
+            line.strip_prefix(&name).is_some_and(|rest| rest.starts_with(['{', ' ']))
+        });
+        Ok(series.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum())
+    }
+
+    /// Its folder below /proc, and its kilobytes in memory. The largest of the processes that got the address: beside it
+    /// there are the shells that guard it or prepared its flags.
+    fn process(&self) -> anyhow::Result<(PathBuf, u64)> {
         let mark = format!("FERRITE_LISTEN={}", self.address);
         let mut most = None;
         for entry in fs::read_dir("/proc")?.flatten() {
@@ -77,11 +102,19 @@ impl Running {
             });
             if marked {
                 let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
-                most = most.max(resident(&status));
+                most = most.max(resident(&status).map(|kilobytes| (kilobytes, entry.path())));
             }
         }
-        Ok(megabytes(most.context("the program has ended")? * 1024))
+        most.map(|(kilobytes, path)| (path, kilobytes)).context("the program has ended")
     }
+}
+
+/// Processor time of a process, by the kernel's word: the fields behind its name, which may hold anything.
+fn ticks(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace().skip(11);
+    let (user, system) = (fields.next()?, fields.next()?);
+    Some(user.parse::<u64>().ok()? + system.parse::<u64>().ok()?)
 }
 
 /// Kilobytes, by the kernel's word.
@@ -95,16 +128,17 @@ pub(super) fn megabytes(bytes: u64) -> f64 {
 }
 
 fn ready(address: &str) -> bool {
-    let ask = || -> std::io::Result<String> {
-        let mut stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-        stream
-            .write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer)
-    };
-    ask().is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
+    ask(address, "/readyz").is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
+}
+
+fn ask(address: &str, path: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
 }
 
 #[cfg(test)]
@@ -116,5 +150,12 @@ mod tests {
         let status = "Name:\tminimal\nVmHWM:\t   12000 kB\nVmRSS:\t   10240 kB\nThreads:\t3\n";
         assert_eq!(resident(status), Some(10_240));
         assert_eq!(resident("Name:\tkworker\n"), None);
+    }
+
+    #[test]
+    fn the_time_that_a_program_computed_stands_behind_its_name() {
+        let stat = "7 (a) b) S 1 7 7 0 -1 4194304 90 0 0 0 12 30 0 0 20 0 4 0 100 2000 50";
+        assert_eq!(ticks(stat), Some(42));
+        assert_eq!(ticks("7 (short) S 1"), None);
     }
 }

@@ -27,6 +27,8 @@ pub struct Options {
     pub soft_timeout: u32,
     /// The driver of the nodes that are made for unknown machines.
     pub discovery_driver: String,
+    /// The most objects that it puts on a page, if not a thousand.
+    pub page: Option<u32>,
 }
 
 impl Default for Options {
@@ -42,6 +44,7 @@ impl Default for Options {
             power_timeout: 30,
             soft_timeout: 20,
             discovery_driver: "fake-hardware".to_owned(),
+            page: None,
         }
     }
 }
@@ -65,6 +68,7 @@ pub(super) fn settings(options: &Options, dir: &Path, port: u16) -> String {
         Some(release) => format!("pin_release_version = {release}\n"),
         None => String::new(),
     };
+    let page = options.page.map_or_else(String::new, |page| format!("max_limit = {page}\n"));
     // Where the certificate is named has moved: old releases read [ssl], new ones [api].
     let tls = if options.tls {
         format!("cert_file = {dir}/server.crt\nkey_file = {dir}/server.key\n")
@@ -104,7 +108,7 @@ port = {port}
 api_workers = 1
 public_endpoint = {endpoint}
 enable_ssl_api = {tls_on}
-{tls}
+{page}{tls}
 [ssl]
 {tls}
 [service_catalog]

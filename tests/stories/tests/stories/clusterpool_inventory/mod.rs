@@ -1,12 +1,14 @@
 //! Pools of clusters whose names, addresses and hosts exist once.
 
 mod ground;
+mod invariants;
 mod scene;
 
 mod bad_input;
 mod claims;
 mod entries;
 mod fill;
+mod handback;
 mod mission;
 mod model;
 mod neighbours;

@@ -132,3 +132,31 @@ async fn an_ironic_that_fails_every_third_request_loses_no_machine_and_makes_non
     let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
     site.wait_names(&wanted).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ironic_that_lost_its_database_leaves_the_hosts_as_they_are_and_knows_them_again_when_they_boot()
+ {
+    let site = Site::new("emptied").await;
+    site.discovery("racks", json!({})).await;
+    let _running = site.start(quick());
+    site.boot(&site.agent(1)).await;
+    site.boot(&site.agent(2)).await;
+    site.wait_names(&["m1", "m2"]).await;
+    site.wait("racks", "counted", |it| it["status"]["counts"]["known"] == 2).await;
+    let before = site.hosts().await;
+    site.ironic.restart_empty().await.unwrap();
+    let seen = site
+        .wait("racks", "asked", |it| {
+            it["status"]["counts"]["known"] == 0 && condition(it, "Ready").0 == "True"
+        })
+        .await;
+    assert_eq!(reachable(&seen).0, "True", "{seen:#}");
+    assert_eq!(site.hosts().await, before);
+    // Each under a new identifier, and by its addresses the same machine.
+    site.boot(&site.agent(1)).await;
+    site.boot(&site.agent(2)).await;
+    site.boot(&site.agent(3)).await;
+    site.wait("racks", "counted", |it| it["status"]["counts"]["known"] == 3).await;
+    assert_eq!(site.names().await, ["m1", "m2", "m3"]);
+    assert_eq!(site.hosts().await[..2], before[..]);
+}

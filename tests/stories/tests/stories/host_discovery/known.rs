@@ -65,6 +65,37 @@ async fn a_host_that_a_person_makes_in_the_same_instant_under_the_same_name_is_t
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_a_person_makes_in_the_same_instant_under_another_name_is_told_and_nothing_is_touched()
+ {
+    let site = Site::new("twice").await;
+    site.discovery("racks", json!({})).await;
+    let agent = site.agent(1);
+    let plan = Plan::one("host-discovery", At::Write(2), Fault::Hold);
+    // The first write is the status of an empty Ironic.
+    let running = site.start_disturbed(&site.ironic.endpoint, quick(), plan);
+    site.wait("racks", "looked at", |it| !condition(it, "Ready").0.is_empty()).await;
+    let node = site.boot(&agent).await;
+    running.handle.held().await;
+    site.host("mine", json!({ "spec": { "bootMACAddress": agent.mac(0) } })).await;
+    running.handle.release();
+    let entry = site.listed("racks", "conflicts", &node, "KnownTwice").await;
+    let told = entry["reason"].as_str().unwrap();
+    assert!(told.contains("/m1") && told.contains("/mine"), "{entry:#}");
+    let before = site.hosts().await;
+    assert_eq!(site.names().await, ["m1", "mine"]);
+    site.settle().await;
+    assert_eq!(site.hosts().await, before);
+    // Whichever a person deletes, the other one is the machine's host.
+    site.delete("m1").await;
+    site.wait("racks", "settled", |it| {
+        it["status"]["counts"]["known"] == 1 && it["status"]["counts"]["conflicting"] == 0
+    })
+    .await;
+    site.settle().await;
+    assert_eq!(site.names().await, ["mine"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn two_processes_without_a_lease_make_one_host_of_each_machine() {
     let site = Site::new("two").await;
     site.discovery("racks", json!({})).await;

@@ -7,6 +7,7 @@ mod known;
 mod mission;
 mod model;
 mod names;
+mod pages;
 mod power;
 mod sweeps;
 

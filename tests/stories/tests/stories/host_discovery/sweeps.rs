@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bench::agent::Agent;
 use bench::bmo;
 use bench::observer::{Invariant, World};
 use bench::sweep::{Ground, Phase, Report, Scenario, crash_sweep, two_replica_sweep};
@@ -54,13 +55,14 @@ fn invariants() -> Vec<Invariant> {
 /// Each run has its own machines, by its own addresses, in one Ironic; the selector takes those of its namespace.
 /// Nobody deletes a host beside a second process: a creation has no precondition, so one that is held while the host is
 /// made, and deleted, makes it again.
-fn scenario(site: &Arc<Site>, with_deletion: bool) -> Scenario {
+fn scenario(site: &Arc<Site>, like: &(String, Agent), with_deletion: bool) -> Scenario {
     let of = |site: &Arc<Site>| site.clone();
     let first = of(site);
+    let like = like.clone();
     let appear = Phase::new(
         "three machines appear, one of them is a person's host",
         move |client, namespace: String| -> BoxFuture<'static, anyhow::Result<()>> {
-            let site = first.clone();
+            let (site, like) = (first.clone(), like.clone());
             Box::pin(async move {
                 let site = Site { namespace: namespace.clone(), admin: client, ..site.like() };
                 let spec = json!({
@@ -70,18 +72,18 @@ fn scenario(site: &Arc<Site>, with_deletion: bool) -> Scenario {
                 });
                 site.discovery("racks", spec).await;
                 let base = numbers();
-                let mut nodes = Vec::new();
-                for number in 1..=3 {
-                    let mut agent = bench::agent::Agent::new(base + number);
+                let machines = (1..=3).map(|number| {
+                    let mut agent = Agent::new(base + number);
                     agent.hostname = format!("m{number}");
-                    if number == 3 {
-                        let body = json!({ "spec": { "bootMACAddress": agent.mac(1) } });
-                        site.host("person", body).await;
-                    }
-                    let mut report = agent.report();
-                    report["inventory"]["system_vendor"]["product_name"] = json!(namespace);
-                    nodes.push(site.post(&report).await);
-                }
+                    agent.product.clone_from(&namespace);
+                    (format!("00000000-0000-4000-8000-{:012}", base + number), agent)
+                });
+                let machines: Vec<(String, Agent)> = machines.collect();
+                let body = json!({ "spec": { "bootMACAddress": machines[2].1.mac(1) } });
+                site.host("person", body).await;
+                // A machine's own report costs Ironic more than all else that it does here.
+                site.ironic.multiply(&like.0, &like.1, &machines).await?;
+                let nodes: Vec<&str> = machines.iter().map(|(node, _)| node.as_str()).collect();
                 site.approve("racks", &nodes[..2].join(",")).await;
                 Ok(())
             })
@@ -136,7 +138,17 @@ async fn swept(crash: bool) -> Report {
         admin: site.plane.config("client", &["system:masters"]).await.unwrap(),
         controller: site.account.clone(),
     };
-    let scenario = scenario(&site, crash);
+    // A machine that no run's selector takes.
+    let like = Agent {
+        hostname: "like-all-others".to_owned(),
+        product: "like-no-other".to_owned(),
+        ..site.agent(0)
+    };
+    let node = site.boot(&like).await;
+    while !site.ironic.has_inventory(&node).await.unwrap() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let scenario = scenario(&site, &(node, like), crash);
     let report = if crash {
         crash_sweep(&ground, &scenario).await.unwrap()
     } else {

@@ -1,0 +1,363 @@
+//! clusterpool-inventory: a large pool fills, rests, and gives its entries from one cluster to the next.
+
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use bench::{crds, hive, load};
+use controller_kit::crd;
+use futures_util::{Stream, StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, ResourceExt};
+use serde_json::{Value, json};
+
+use super::program::Running;
+use super::{Environment, Figure, Ground, Limits, Operation, Program, Round, Work, account, fleet};
+
+pub(super) const WORK: Work = Work {
+    controller: "clusterpool-inventory",
+    build: &["--package=clusterpool-inventory", "--bin=clusterpool-inventory"],
+    program: "clusterpool-inventory",
+    chart: Some("clusterpool-inventory"),
+    values: "{}",
+    neighbours: |ground| Box::pin(neighbours(ground)),
+    limits: Limits { megabytes: 15.0, ready_ms: 300.0, resident_megabytes: 15.0, share: 0.8 },
+    operation: Some(Operation {
+        name: "clusters made",
+        count: clusters_of,
+        bare: |ground, round| Box::pin(bare(ground, round)),
+        prepare: |ground, round| Box::pin(prepare(ground, round)),
+        done: |ground, round| Box::pin(done(ground, round)),
+    }),
+    further: Some(|ground, program| Box::pin(further(ground, program))),
+};
+
+const RELEASE: &str = "release";
+const TEMPLATE: &str = "\
+apiVersion: v1
+baseDomain: to.be.replaced
+metadata: {name: to-be-replaced}
+controlPlane: {name: master, replicas: 3}
+compute: [{name: worker, replicas: 2}]
+platform: {openstack: {cloud: here, externalNetwork: outside}}
+";
+const PAUSE: &str = "hive.openshift.io/reconcile-pause";
+/// As many clusters as the controller begins at the same time.
+const BEGUN_AT_ONCE: usize = 32;
+/// Clusters that are deleted one after the other, and passes whose cost is measured.
+const FREED: usize = 100;
+const PASSES: u32 = 100;
+const PATIENCE: Duration = Duration::from_secs(1800);
+
+fn clusters_of(hosts: u32) -> u32 {
+    hosts / 10
+}
+
+async fn neighbours(ground: &Ground) -> anyhow::Result<Environment> {
+    crds::install(&ground.admin, &[crds::Group::Hive]).await?;
+    let needed = clusterpool_inventory::config::needed();
+    crd::extend(&ground.admin, &needed, false).await.map_err(anyhow::Error::msg)?;
+    let sets: Api<DynamicObject> =
+        Api::all_with(ground.admin.clone(), &hive::kind("ClusterImageSet"));
+    let set = object(
+        "ClusterImageSet",
+        RELEASE,
+        json!({ "releaseImage": "registry.example.com/release:1" }),
+    )?;
+    match sets.create(&PostParams::default(), &set).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+        other => drop(other?),
+    }
+    Ok(Environment::new())
+}
+
+fn object(kind: &str, name: &str, spec: Value) -> anyhow::Result<DynamicObject> {
+    Ok(serde_json::from_value(json!({
+        "apiVersion": "hive.openshift.io/v1",
+        "kind": kind,
+        "metadata": { "name": name },
+        "spec": spec,
+    }))?)
+}
+
+/// A customization that names its cluster.
+fn entry(name: &str) -> anyhow::Result<DynamicObject> {
+    let patch = json!({ "op": "replace", "path": "/metadata/name", "value": name });
+    object("ClusterDeploymentCustomization", name, json!({ "installConfigPatches": [patch] }))
+}
+
+/// The writes that a cluster takes, by somebody who need not think.
+async fn bare(ground: &Ground, round: Round) -> anyhow::Result<f64> {
+    let (count, client) = (round.count.min(200), &ground.admin);
+    let pool = format!("bare-{}", round.number);
+    fleet::namespace(ground, &pool).await?;
+    entries(client, &pool, count).await?;
+    let began = Instant::now();
+    let cluster = async |n: u32| bare_cluster(client, &pool, n).await;
+    let writes: Vec<u32> =
+        stream::iter(0..count).map(cluster).buffer_unordered(BEGUN_AT_ONCE).try_collect().await?;
+    Ok(f64::from(writes.iter().sum::<u32>()) / began.elapsed().as_secs_f64())
+}
+
+async fn bare_cluster(client: &Client, pool: &str, number: u32) -> anyhow::Result<u32> {
+    let (name, cluster) = (format!("e{number}"), format!("{pool}-{number}"));
+    let entries = hive::api(client, pool, "ClusterDeploymentCustomization");
+    let (post, params) = (PostParams::default(), PatchParams::default());
+    let finalizer = json!({ "metadata": { "finalizers": ["hive.openshift.io/inventory-lease"] } });
+    entries.patch(&name, &params, &Patch::Merge(finalizer)).await?;
+    let lease = json!({ "status": {
+        "clusterDeploymentRef": { "name": cluster, "namespace": cluster },
+        "clusterPoolRef": { "name": pool },
+        "conditions": [{
+            "type": "Available", "status": "False", "reason": "ClusterDeploymentCustomizationInUse",
+            "message": format!("Currently in use by cluster deployment {cluster} of clusterpool {pool}"),
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }],
+    }});
+    entries.patch_status(&name, &params, &Patch::Merge(lease)).await?;
+    let space = json!({ "metadata": {
+        "name": cluster,
+        "labels": { "hive.openshift.io/cluster-pool-name": "bare" },
+    }});
+    let spaces: Api<Namespace> = Api::all(client.clone());
+    spaces.create(&post, &serde_json::from_value(space)?).await?;
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), &cluster);
+    for (secret, key) in [
+        ("install-config", "install-config.yaml"),
+        ("pull-secret", ".dockerconfigjson"),
+        ("openstack-creds", "clouds.yaml"),
+    ] {
+        let secret = json!({
+            "metadata": { "name": format!("{cluster}-{secret}") },
+            "stringData": { key: TEMPLATE },
+        });
+        secrets.create(&post, &serde_json::from_value(secret)?).await?;
+    }
+    let copies = hive::api(client, &cluster, "ClusterDeploymentCustomization");
+    copies.create(&post, &entry(&name)?).await?;
+    let mut made = object(
+        "ClusterDeployment",
+        &cluster,
+        json!({
+            "clusterName": cluster,
+            "baseDomain": "example.com",
+            "platform": { "openstack": { "cloud": "here", "credentialsSecretRef": { "name": "x" } } },
+            "provisioning": {
+                "imageSetRef": { "name": RELEASE },
+                "installConfigSecretRef": { "name": format!("{cluster}-install-config") },
+            },
+            "pullSecretRef": { "name": format!("{cluster}-pull-secret") },
+        }),
+    )?;
+    made.metadata.annotations = Some([(PAUSE.to_owned(), "true".to_owned())].into());
+    let clusters = hive::api(client, &cluster, "ClusterDeployment");
+    clusters.create(&post, &made).await?;
+    let unpaused = json!({ "metadata": { "annotations": { PAUSE: null } } });
+    clusters.patch(&cluster, &params, &Patch::Merge(unpaused)).await?;
+    Ok(9)
+}
+
+async fn entries(client: &Client, namespace: &str, count: u32) -> anyhow::Result<()> {
+    let api = hive::api(client, namespace, "ClusterDeploymentCustomization");
+    let make = async |n: u32| {
+        let made = api.create(&PostParams::default(), &entry(&format!("e{n}"))?).await?;
+        anyhow::Ok(drop(made))
+    };
+    stream::iter(0..count).map(make).buffer_unordered(BEGUN_AT_ONCE).try_collect().await
+}
+
+/// Pool and namespace of a round have one name.
+fn pool_of(round: usize) -> String {
+    format!("pool-{round}")
+}
+
+/// A pool of that size with as many entries.
+async fn prepare(ground: &Ground, round: Round) -> anyhow::Result<()> {
+    let (client, name) = (&ground.admin, pool_of(round.number));
+    fleet::namespace(ground, &name).await?;
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), &name);
+    for (secret, key, text) in [
+        ("template", "install-config.yaml", TEMPLATE),
+        ("pull", ".dockerconfigjson", "{\"auths\":{}}"),
+        ("cloud", "clouds.yaml", "clouds: {}"),
+    ] {
+        let secret = json!({ "metadata": { "name": secret }, "stringData": { key: text } });
+        secrets.create(&PostParams::default(), &serde_json::from_value(secret)?).await?;
+    }
+    entries(client, &name, round.count).await?;
+    let list: Vec<Value> = (0..round.count).map(|n| json!({ "name": format!("e{n}") })).collect();
+    let spec = json!({
+        "platform": { "openstack": { "cloud": "here", "credentialsSecretRef": { "name": "cloud" } } },
+        "baseDomain": "example.com",
+        "imageSetRef": { "name": RELEASE },
+        "size": round.count,
+        "pullSecretRef": { "name": "pull" },
+        "installConfigSecretTemplateRef": { "name": "template" },
+        "skipMachinePools": true,
+        "inventory": { "ClusterDeploymentCustomizations": list },
+    });
+    let pools = hive::api(client, &name, "ClusterPool");
+    pools.create(&PostParams::default(), &object("ClusterPool", &name, spec)?).await?;
+    Ok(())
+}
+
+fn is_of(cluster: &DynamicObject, pool: &str) -> bool {
+    cluster.data["spec"]["clusterPoolRef"]["poolName"] == pool
+}
+
+fn changes(client: &Client, kind: &str) -> impl Stream<Item = watcher::Result<DynamicObject>> {
+    let all: Api<DynamicObject> = Api::all_with(client.clone(), &hive::kind(kind));
+    watcher(all, watcher::Config::default()).default_backoff().applied_objects()
+}
+
+/// Hive may install every cluster of the pool.
+async fn done(ground: &Ground, round: Round) -> anyhow::Result<()> {
+    let pool = pool_of(round.number);
+    let waiting = async {
+        let mut made = BTreeSet::new();
+        let mut seen = pin!(changes(&ground.admin, "ClusterDeployment"));
+        while let Some(cluster) = seen.try_next().await? {
+            if is_of(&cluster, &pool) && !cluster.annotations().contains_key(PAUSE) {
+                made.insert(cluster.name_any());
+            }
+            if made.len() >= usize::try_from(round.count)? {
+                return Ok(());
+            }
+        }
+        bail!("the watch on the clusters ended")
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.context("the pool does not fill")?
+}
+
+async fn further(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<Figure>> {
+    let account = account(ground, program).await?;
+    let pool = newest(ground).await?;
+    let count = clusters_of(ground.hosts);
+    let running = Running::start(ground, program, &account).await?;
+    ground.audit.rest(&account.user, Duration::from_secs(5)).await?;
+    let mut figures = Vec::new();
+    if !program.is_peer {
+        let mark = ground.audit.mark().await?;
+        let cost = pass_at_rest(ground, &running, &pool).await?;
+        let writes = ground.audit.since(mark).await?.writes(&account.user, &["leases"]);
+        figures.push(Figure {
+            what: format!("ms of processor time of a pass over {count} clusters"),
+            value: cost,
+            at_most: Some(5.0),
+        });
+        figures.push(Figure {
+            what: format!("writes of {PASSES} passes without news"),
+            value: writes as f64,
+            at_most: Some(0.0),
+        });
+    }
+    let took = freed(ground, &pool).await?;
+    let figure = |percent, at_most| Figure {
+        what: format!("ms from an entry that is free to its next lease, p{percent}"),
+        value: load::millis(load::quantile(&took, percent)),
+        at_most,
+    };
+    figures.extend([figure(50, None), figure(99, Some(100.0))]);
+    figures.push(Figure {
+        what: format!("megabytes resident with {count} clusters"),
+        value: running.resident_megabytes()?,
+        at_most: Some(64.0),
+    });
+    running.stop().await?;
+    Ok(figures)
+}
+
+/// The pool that the program's own turn filled.
+async fn newest(ground: &Ground) -> anyhow::Result<String> {
+    let all: Api<DynamicObject> = Api::all_with(ground.admin.clone(), &hive::kind("ClusterPool"));
+    let found = all.list(&kube::api::ListParams::default()).await?.items;
+    let newest = found.into_iter().max_by_key(|it| it.creation_timestamp().map(|it| it.0));
+    Ok(newest.context("no pool was filled")?.name_any())
+}
+
+/// Somebody writes to clusters what says nothing: each time the pool is looked at once more.
+async fn pass_at_rest(ground: &Ground, running: &Running, pool: &str) -> anyhow::Result<f64> {
+    const PASSED: &str = "controller_runtime_reconcile_total";
+    let all: Api<DynamicObject> =
+        Api::all_with(ground.admin.clone(), &hive::kind("ClusterDeployment"));
+    let mut clusters = all.list(&kube::api::ListParams::default()).await?.items;
+    clusters.retain(|it| is_of(it, pool));
+    let mut clusters = clusters.iter().map(ResourceExt::name_any).cycle();
+    let (before, cpu) = (running.metric(PASSED).await?, running.cpu_ms()?);
+    for turn in 0..PASSES {
+        let name = clusters.next().context("the pool has no cluster")?;
+        let passed = running.metric(PASSED).await?;
+        let note =
+            json!({ "metadata": { "annotations": { "ferrite.test/turn": turn.to_string() } } });
+        let api = hive::api(&ground.admin, &name, "ClusterDeployment");
+        api.patch_metadata(&name, &PatchParams::default(), &Patch::Merge(note)).await?;
+        let deadline = Instant::now() + PATIENCE;
+        while running.metric(PASSED).await? <= passed {
+            if Instant::now() > deadline {
+                bail!("nobody looks at the pool");
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    let passes = running.metric(PASSED).await? - before;
+    Ok((running.cpu_ms()? - cpu) / passes)
+}
+
+/// How long each entry stays free when its cluster is deleted, in a pool that wants all of them.
+async fn freed(ground: &Ground, pool: &str) -> anyhow::Result<Vec<Duration>> {
+    let mut clusters = pin!(changes(&ground.admin, "ClusterDeployment"));
+    let mut entries = pin!(changes(&ground.admin, "ClusterDeploymentCustomization"));
+    let mut took = Vec::new();
+    let all: Api<DynamicObject> =
+        Api::all_with(ground.admin.clone(), &hive::kind("ClusterDeployment"));
+    let mut old = all.list(&kube::api::ListParams::default()).await?.items;
+    old.retain(|it| is_of(it, pool));
+    let mut known: BTreeSet<String> = old.iter().map(ResourceExt::name_any).collect();
+    for cluster in old.iter().take(FREED) {
+        let name = cluster.name_any();
+        let reference = &cluster.data["spec"]["clusterPoolRef"]["clusterDeploymentCustomization"];
+        let entry = reference["name"].as_str().unwrap_or_default().to_owned();
+        let holder = |it: &DynamicObject| {
+            it.data["status"]["clusterDeploymentRef"]["name"].as_str().map(str::to_owned)
+        };
+        let lease = async {
+            let mut freed = None;
+            while let Some(it) = entries.try_next().await? {
+                if it.name_any() != entry || it.namespace().as_deref() != Some(pool) {
+                    continue;
+                }
+                match (holder(&it), freed) {
+                    (None, None) => freed = Some(Instant::now()),
+                    (Some(now), Some(since)) if now != name => return Ok(Instant::now() - since),
+                    _ => {}
+                }
+            }
+            bail!("the watch on the entries ended")
+        };
+        let delete = async {
+            let api = hive::api(&ground.admin, &name, "ClusterDeployment");
+            api.delete(&name, &DeleteParams::default()).await?;
+            anyhow::Ok(())
+        };
+        let both = async { tokio::try_join!(lease, delete) };
+        let (waited, ()) =
+            tokio::time::timeout(PATIENCE, both).await.context("a free entry is not used")??;
+        took.push(waited);
+        // The next one finds a pool at rest.
+        let made = async {
+            while let Some(it) = clusters.try_next().await? {
+                let paused = it.annotations().contains_key(PAUSE);
+                if is_of(&it, pool) && !paused && known.insert(it.name_any()) {
+                    return anyhow::Ok(());
+                }
+            }
+            bail!("the watch on the clusters ended")
+        };
+        tokio::time::timeout(PATIENCE, made).await.context("no cluster takes its place")??;
+    }
+    took.sort_unstable();
+    Ok(took)
+}

@@ -1,0 +1,58 @@
+//! Many machines at once.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, bail};
+use reqwest::Method;
+use serde_json::json;
+
+use super::Ironic;
+use crate::agent::Agent;
+
+const PROGRAM: &str = include_str!("../../python/multiply.py");
+
+impl Ironic {
+    /// Puts machines, each with the UUID of its node, beside one that was discovered as `node`: in the database, since
+    /// thousands of inventories take the API many minutes. What they say of themselves is what `like` said, but for what
+    /// tells machines apart. Lists show them as soon as this returns.
+    ///
+    /// # Errors
+    /// When that machine is not there, or one of the others is.
+    pub async fn multiply(
+        &self,
+        node: &str,
+        like: &Agent,
+        machines: &[(String, Agent)],
+    ) -> anyhow::Result<()> {
+        let machines: Vec<_> = machines
+            .iter()
+            .map(|(node, agent)| json!({ "node": node, "words": agent.words() }))
+            .collect();
+        let order = json!({ "words": like.words(), "machines": machines }).to_string();
+        let mut command = Command::new(self.environment.join("bin/python"));
+        let database = self.dir.path().join("ironic.sqlite");
+        command.args(["-c", PROGRAM]).arg(database).arg(node);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        tokio::task::spawn_blocking(move || {
+            let mut child = command.spawn().context("cannot start Ironic's Python")?;
+            let input = child.stdin.take().context("it has an input")?;
+            std::io::Write::write_all(&mut { input }, order.as_bytes())?;
+            let output = child.wait_with_output()?;
+            if !output.status.success() {
+                bail!("no more machines: {}", String::from_utf8_lossy(&output.stderr));
+            }
+            Ok(())
+        })
+        .await?
+    }
+
+    /// Whether it has the inventory of a node: it takes it in some time after it has answered the machine.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn has_inventory(&self, node: &str) -> anyhow::Result<bool> {
+        let path = format!("/v1/nodes/{node}/inventory");
+        let (status, _) = self.call(Method::GET, &path, None).await?;
+        Ok(status.is_success())
+    }
+}
