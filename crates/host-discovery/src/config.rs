@@ -67,6 +67,8 @@ pub struct Policy {
     /// How long a machine may have no inventory or no ports before that counts as a failure. Ironic
     /// shows a node some milliseconds before both, and minutes before both when it is busy.
     pub give_up: Duration,
+    /// Time between two writes of one status while much happens.
+    pub status_interval: Duration,
     /// Machines of which something may be made that are remembered at the same time. A flood has to end somewhere.
     pub most_machines: usize,
 }
@@ -79,6 +81,7 @@ impl Default for Policy {
             create_rate: NonZeroU32::MIN.saturating_add(499),
             adopt_driver: false,
             give_up: Duration::from_secs(600),
+            status_interval: Duration::from_secs(1),
             most_machines: 10_000,
         }
     }

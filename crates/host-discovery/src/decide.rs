@@ -413,8 +413,11 @@ impl<'a> Pass<'a> {
         let mut verdict = Verdict::new(machine, reason);
         verdict.resource = self.complained_to();
         if matches!(reason, Reason::AwaitsInventory | Reason::AwaitsPorts) {
-            // As long as it has waited already: twice as late each time.
-            verdict.again = Some(asked.clamp(FIRST_LOOK, LONGEST_LOOK));
+            // As long as it has waited already: twice as late each time. In the first minute, in which most complete, not
+            // later than another new machine would be seen.
+            let poll = self.policy.poll_interval.max(FIRST_LOOK);
+            let longest = if asked < LONGEST_LOOK { poll.min(LONGEST_LOOK) } else { LONGEST_LOOK };
+            verdict.again = Some(asked.clamp(FIRST_LOOK, longest));
         } else {
             verdict.note = machine.last_error.as_deref().map(|it| printable(it, LONGEST_NOTE));
         }

@@ -39,8 +39,6 @@ const AT_ONCE: usize = 32;
 const FRESH: Duration = Duration::from_secs(60);
 /// How soon a host that was refused is tried again.
 const REFUSED: Duration = Duration::from_secs(30);
-/// Between two writes of one status, while much happens.
-const STATUS: Duration = Duration::from_secs(1);
 /// The shortest wait for room under the rate: some hosts at once cost less than a pass for each.
 const ROOM: Duration = Duration::from_millis(100);
 /// A complete list that was not answered in full says nothing about what is gone: it is asked for again this soon.
@@ -437,8 +435,9 @@ impl State {
         let uid = object.metadata.uid.clone().unwrap_or_default();
         if let Some(written) = self.written.get(&uid) {
             let since = written.at.elapsed();
-            if since < STATUS {
-                return Ok(Some(STATUS.saturating_sub(since)));
+            let interval = context.policy.status_interval;
+            if since < interval {
+                return Ok(Some(interval.saturating_sub(since)));
             }
         }
         if !context.kit.may_act() {

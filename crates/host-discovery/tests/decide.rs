@@ -132,7 +132,7 @@ fn a_machine_without_inventory_or_ports_is_waited_for_and_then_reported() {
         allowance: 9,
         complete: true,
     };
-    for (after, wait) in [(0, 1), (1, 1), (2, 2), (8, 8), (500, 60)] {
+    for (after, wait) in [(0, 1), (1, 1), (2, 2), (8, 5), (59, 5), (60, 60), (500, 60)] {
         let found = decide(&seen, &policy, start() + i64::from(after).seconds());
         let reasons: Vec<_> = found.verdicts.iter().map(|it| it.reason).collect();
         assert_eq!(reasons, [Reason::AwaitsInventory, Reason::AwaitsPorts]);
@@ -377,7 +377,7 @@ fn no_more_hosts_are_made_than_the_rate_allows_and_the_rest_follows() {
     let found = pass(&[machine(1), machine(2), machine(3)], &resources, &Index::default(), 2);
     let reasons: Vec<_> = found.verdicts.iter().map(|it| it.reason).collect();
     assert_eq!(reasons, [Reason::Created, Reason::Created, Reason::RateLimited]);
-    assert_eq!(found.again, Some(Duration::from_millis(20)));
+    assert_eq!(found.again, Some(Duration::from_millis(2)));
 }
 
 #[test]

@@ -237,7 +237,7 @@ async fn further(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<F
     let pool = newest(ground).await?;
     let count = clusters_of(ground.hosts);
     let running = Running::start(ground, program, &account).await?;
-    ground.audit.rest(&account.user, Duration::from_secs(5)).await?;
+    rest(ground, &account).await?;
     let mut figures = Vec::new();
     if !program.is_peer {
         let mark = ground.audit.mark().await?;

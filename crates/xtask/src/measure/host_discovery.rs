@@ -8,17 +8,18 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use api_types::metal3::BareMetalHostDiscovery;
+use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
 use bench::agent::Agent;
 use bench::ironic::{Ironic, Options};
 use bench::proxy::{Proxy, Recorded, writes};
 use bench::steps::step_async;
 use bench::{bmo, crds};
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::core::PartialObjectMeta;
 use kube::runtime::wait::{await_condition, conditions};
-use kube::runtime::{WatchStreamExt, metadata_watcher, watcher};
+use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, CustomResourceExt, ResourceExt};
 use serde_json::json;
 
@@ -194,10 +195,18 @@ async fn all_pending(ground: &Ground, site: &str, new: u32) -> anyhow::Result<()
     }
 }
 
+/// Hosts as they come, without what is in them.
+fn hosts(
+    ground: &Ground,
+    site: &str,
+) -> impl Stream<Item = watcher::Result<watcher::Event<PartialObjectMeta<BareMetalHost>>>> {
+    let api: Api<PartialObjectMeta<BareMetalHost>> = Api::namespaced(ground.admin.clone(), site);
+    watcher(api, watcher::Config::default()).default_backoff()
+}
+
 /// From one word of a person to the last host.
 async fn approved(ground: &Ground, site: &str, new: u32) -> anyhow::Result<Duration> {
-    let hosts = bmo::api(&ground.admin, site);
-    let mut seen = pin!(metadata_watcher(hosts, watcher::Config::default()).default_backoff());
+    let mut seen = pin!(hosts(ground, site));
     // What it begins with is nothing.
     while !matches!(seen.try_next().await?, Some(watcher::Event::InitDone)) {}
     let patch = Patch::Merge(json!({ "spec": { "approval": "Automatic" } }));
@@ -259,8 +268,7 @@ async fn at_rest(
 /// Machines that are switched on one after the other, at all moments between two polls: the longest time from an
 /// inventory that is there to its host.
 async fn switched_on(ground: &Ground, machines: &Machines, site: &str) -> anyhow::Result<Duration> {
-    let hosts = bmo::api(&ground.admin, site);
-    let mut seen = pin!(metadata_watcher(hosts, watcher::Config::default()).default_backoff());
+    let mut seen = pin!(hosts(ground, site));
     let mut longest = Duration::ZERO;
     for number in 1..=ONE_BY_ONE {
         tokio::time::sleep(POLL * number / ONE_BY_ONE).await;

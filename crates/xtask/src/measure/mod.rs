@@ -366,6 +366,18 @@ async fn busy(
     Ok(reached)
 }
 
+/// Waits until a program lets some seconds pass without a write, renewals of its lease left out.
+async fn rest(ground: &Ground, account: &Account) -> anyhow::Result<()> {
+    for _ in 0..30 {
+        let mark = ground.audit.mark().await?;
+        tokio::time::sleep(REST / 2).await;
+        if ground.audit.since(mark).await?.writes(&account.user, &["leases"]) == 0 {
+            return Ok(());
+        }
+    }
+    bail!("{} does not come to rest", account.user)
+}
+
 /// One line for each limit that one of our own does not keep.
 fn exceeded(works: &[&Work], rows: &[Row]) -> Vec<String> {
     let mut lines = Vec::new();

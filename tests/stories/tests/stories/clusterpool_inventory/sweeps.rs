@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::ground::{account, plane, run};
 use super::invariants::{
-    clusters, entries, entry_of, is_clean, is_ready, no_lease_of_nothing, of, of_one, of_two,
+    clusters, entry_of, is_clean, is_ready, no_lease_of_nothing, of, of_one, of_two,
 };
 use super::scene::Scene;
 

@@ -125,6 +125,7 @@ fn scenario(site: &Arc<Site>, like: &(String, Agent), with_deletion: bool) -> Sc
         run: Arc::new(move |client, namespace| {
             let mut policy = quick();
             policy.full_sync_interval = Duration::from_secs(1);
+            policy.status_interval = Duration::from_millis(100);
             Box::pin(run(client, namespace, policy, endpoint.clone()))
         }),
         invariants: invariants(),
