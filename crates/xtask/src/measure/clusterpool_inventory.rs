@@ -15,7 +15,9 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
 use super::program::Running;
-use super::{Environment, Figure, Ground, Limits, Operation, Program, Round, Work, account, fleet};
+use super::{
+    Environment, Figure, Ground, Limits, Operation, Program, Round, Work, account, fleet, rest,
+};
 
 pub(super) const WORK: Work = Work {
     controller: "clusterpool-inventory",
@@ -50,6 +52,8 @@ const BEGUN_AT_ONCE: usize = 32;
 /// Clusters that are deleted one after the other, and passes whose cost is measured.
 const FREED: usize = 100;
 const PASSES: u32 = 100;
+/// A watch that has nothing new for so long has told all.
+const QUIET: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(1800);
 
 fn clusters_of(hosts: u32) -> u32 {
@@ -310,6 +314,13 @@ async fn pass_at_rest(ground: &Ground, running: &Running, pool: &str) -> anyhow:
 async fn freed(ground: &Ground, pool: &str) -> anyhow::Result<Vec<Duration>> {
     let mut clusters = pin!(changes(&ground.admin, "ClusterDeployment"));
     let mut entries = pin!(changes(&ground.admin, "ClusterDeploymentCustomization"));
+    // Both watches begin with what is there.
+    while let Ok(seen) = tokio::time::timeout(QUIET, clusters.try_next()).await {
+        seen?;
+    }
+    while let Ok(seen) = tokio::time::timeout(QUIET, entries.try_next()).await {
+        seen?;
+    }
     let mut took = Vec::new();
     let all: Api<DynamicObject> =
         Api::all_with(ground.admin.clone(), &hive::kind("ClusterDeployment"));

@@ -25,7 +25,7 @@ use serde_json::json;
 
 use super::fleet::{self, fleet};
 use super::program::{Account, Running};
-use super::{AT_ONCE, Environment, Figure, Ground, Limits, Program, Work, account};
+use super::{AT_ONCE, Environment, Figure, Ground, Limits, Program, Work, account, rest};
 
 /// Ironic with its database is slower than the API server: what it takes to read the machines is told apart from what it
 /// takes to make hosts of them.
@@ -103,8 +103,8 @@ async fn further(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<F
     let made = approved(ground, &site, new).await?;
     let memory = running.resident_megabytes()?;
     marked(machines, new).await?;
-    ground.audit.rest(&account.user, POLL).await?;
-    let rest = at_rest(ground, machines, &running, &account.user).await?;
+    rest(ground, &account).await?;
+    let quiet = at_rest(ground, machines, &running, &account.user).await?;
     let latest = switched_on(ground, machines, &site).await?;
     running.stop().await?;
     let sync = full_sync(ground, program, &account).await?;
@@ -128,9 +128,9 @@ async fn further(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<F
             latest.as_secs_f64() * 1000.0,
             POLL.as_secs_f64() * 1000.0 + 100.0,
         ),
-        figure("requests to Ironic for a poll at rest".to_owned(), rest.each_poll, 1.0),
-        figure("bytes of an answer to it".to_owned(), rest.bytes, 100.0),
-        figure("requests to Kubernetes at rest".to_owned(), rest.kubernetes, 0.0),
+        figure("requests to Ironic for a poll at rest".to_owned(), quiet.each_poll, 1.0),
+        figure("bytes of an answer to it".to_owned(), quiet.bytes, 100.0),
+        figure("requests to Kubernetes at rest".to_owned(), quiet.kubernetes, 0.0),
         figure(format!("ms of processor time of a full sync of {nodes} nodes"), sync, 2000.0),
         figure(format!("megabytes resident with {nodes} hosts"), memory, 64.0),
     ])
