@@ -156,6 +156,10 @@ impl<'a> Plan<'a> {
                     if entry.is_announced() && !holder.deleting {
                         let retract = Step::Retract { entry: name.clone(), at: at.clone() };
                         self.push(Reason::LeaseRepaired, [retract]);
+                    } else if !entry.kept && !entry.deleting && !holder.deleting {
+                        // A lease of Hive's own controller, or one that somebody took our finalizer off.
+                        let keep = Step::KeepEntry { entry: name.clone(), at: at.clone() };
+                        self.push(Reason::LeaseRepaired, [keep]);
                     }
                     self.end_double_use(&entry.name, Some(&holder.name));
                 }

@@ -155,6 +155,16 @@ fn a_cluster_of_another_controller_gets_our_finalizer() {
 }
 
 #[test]
+fn a_leased_entry_without_our_finalizer_gets_it_unless_it_is_being_deleted() {
+    let mut seen = full(1, &["a"]);
+    seen.customizations[0].kept = false;
+    assert_eq!(reasons(&seen), [Reason::LeaseRepaired]);
+    // The API server takes no new finalizer then.
+    seen.customizations[0].deleting = true;
+    assert!(!reasons(&seen).contains(&Reason::LeaseRepaired));
+}
+
+#[test]
 fn what_was_announced_is_released_although_a_cluster_is_wanted_again() {
     let mut seen = pool(1, &["a"]);
     seen.customizations[0].lease = lease("pool-x");

@@ -78,11 +78,14 @@ fn fail_and_delete() -> Vec<Phase> {
                 })
             },
             |world| {
-                let broken = |pool: &DynamicObject| {
+                let told = |pool: &DynamicObject| {
                     let state = &pool.data["status"]["inventory"][FAILS];
-                    state["status"] == "Broken by cloud" && state["attempts"] == 0
+                    state["status"] == "Broken by cloud"
+                        && state["attempts"] == 0
+                        && pool.data["status"]["ready"] == 1
                 };
-                of(world, "clusterpools").all(|it| broken(it) && it.data["status"]["ready"] == 1)
+                of(world, "clusterpools").any(told)
+                    && clusters(world).count() == 1
                     && clusters(world).all(|it| is_ready(it) && entry_of(it) == "good")
                     && no_lease_of_nothing(world)
             },
