@@ -62,6 +62,10 @@ enum Task {
         /// How many hosts a large installation has. Making them is most of the time that this takes.
         #[arg(long, default_value = "10000")]
         hosts: u32,
+        /// Measures the programs in this folder as they are, instead of building them: those of a release, or of a quick
+        /// look at the bench itself.
+        #[arg(long, value_name = "FOLDER")]
+        programs: Option<PathBuf>,
     },
     /// Explores the worlds of a controller's model that are too large for a test.
     Model {
@@ -105,8 +109,8 @@ fn main() -> ExitCode {
         Task::Demo { down: true, .. } => demo::down(),
         Task::Demo { serve: true, .. } => demo::serve(),
         Task::Demo { chapter, .. } => demo::up(chapter),
-        Task::Bench { controller, json, peers, hosts } => {
-            measure::run(json.as_deref(), &peers, &controller, hosts)
+        Task::Bench { controller, json, peers, hosts, programs } => {
+            measure::run(json.as_deref(), &peers, &controller, hosts, programs)
         }
         Task::Model { name, world, states, depth, seconds } => {
             let time = std::time::Duration::from_secs(seconds);

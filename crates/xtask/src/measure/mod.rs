@@ -197,6 +197,7 @@ pub(crate) fn run(
     peers: &[String],
     only: &str,
     hosts: u32,
+    programs: Option<PathBuf>,
 ) -> anyhow::Result<()> {
     let works: Vec<&Work> = WORKS.iter().filter(|it| it.controller.contains(only)).collect();
     ensure!(!works.is_empty(), "no controller's name contains {only:?}");
@@ -207,10 +208,13 @@ pub(crate) fn run(
         }
         Ok(())
     })?;
-    let builds: Vec<&str> = works.iter().flat_map(|it| it.build).copied().collect();
-    let folder = step("static release builds (minutes, the first time)", || {
-        programs::build(Profile::Release, &builds)
-    })?;
+    let folder = match programs {
+        Some(folder) => std::path::absolute(folder)?,
+        None => step("static release builds (minutes, the first time)", || {
+            let builds: Vec<&str> = works.iter().flat_map(|it| it.build).copied().collect();
+            programs::build(Profile::Release, &builds)
+        })?,
+    };
     let (rates, rows) =
         tokio::runtime::Runtime::new()?.block_on(measure(&works, &folder, &peers, hosts))?;
     table::rates(&rates);
