@@ -197,7 +197,9 @@ impl Context {
     /// What is remembered of a pool, and its trials for the pass to put back.
     pub(crate) fn recall(&self, key: &Key) -> (Memory, BTreeMap<String, Trial>) {
         let mut all = self.memory();
-        let Some(known) = all.get_mut(key) else { return Default::default() };
+        let Some(known) = all.get_mut(key) else {
+            return (Memory::default(), BTreeMap::new());
+        };
         let trials = std::mem::take(&mut known.trials);
         (known.clone(), trials)
     }

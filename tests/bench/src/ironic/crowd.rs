@@ -1,5 +1,6 @@
 //! Many machines at once.
 
+use std::io::Write;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
@@ -35,8 +36,10 @@ impl Ironic {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         tokio::task::spawn_blocking(move || {
             let mut child = command.spawn().context("cannot start Ironic's Python")?;
-            let input = child.stdin.take().context("it has an input")?;
-            std::io::Write::write_all(&mut { input }, order.as_bytes())?;
+            let mut input = child.stdin.take().context("it has an input")?;
+            input.write_all(order.as_bytes())?;
+            // It reads to the end.
+            drop(input);
             let output = child.wait_with_output()?;
             if !output.status.success() {
                 bail!("no more machines: {}", String::from_utf8_lossy(&output.stderr));
