@@ -69,7 +69,7 @@ async fn neighbours(ground: &Ground) -> anyhow::Result<Environment> {
     let set = object(
         "ClusterImageSet",
         RELEASE,
-        json!({ "releaseImage": "registry.example.com/release:1" }),
+        &json!({ "releaseImage": "registry.example.com/release:1" }),
     )?;
     match sets.create(&PostParams::default(), &set).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => {}
@@ -78,7 +78,7 @@ async fn neighbours(ground: &Ground) -> anyhow::Result<Environment> {
     Ok(Environment::new())
 }
 
-fn object(kind: &str, name: &str, spec: Value) -> anyhow::Result<DynamicObject> {
+fn object(kind: &str, name: &str, spec: &Value) -> anyhow::Result<DynamicObject> {
     Ok(serde_json::from_value(json!({
         "apiVersion": "hive.openshift.io/v1",
         "kind": kind,
@@ -90,7 +90,7 @@ fn object(kind: &str, name: &str, spec: Value) -> anyhow::Result<DynamicObject> 
 /// A customization that names its cluster.
 fn entry(name: &str) -> anyhow::Result<DynamicObject> {
     let patch = json!({ "op": "replace", "path": "/metadata/name", "value": name });
-    object("ClusterDeploymentCustomization", name, json!({ "installConfigPatches": [patch] }))
+    object("ClusterDeploymentCustomization", name, &json!({ "installConfigPatches": [patch] }))
 }
 
 /// The writes that a cluster takes, by somebody who need not think.
@@ -145,7 +145,7 @@ async fn bare_cluster(client: &Client, pool: &str, number: u32) -> anyhow::Resul
     let mut made = object(
         "ClusterDeployment",
         &cluster,
-        json!({
+        &json!({
             "clusterName": cluster,
             "baseDomain": "example.com",
             "platform": { "openstack": { "cloud": "here", "credentialsSecretRef": { "name": "x" } } },
@@ -167,8 +167,8 @@ async fn bare_cluster(client: &Client, pool: &str, number: u32) -> anyhow::Resul
 async fn entries(client: &Client, namespace: &str, count: u32) -> anyhow::Result<()> {
     let api = hive::api(client, namespace, "ClusterDeploymentCustomization");
     let make = async |n: u32| {
-        let made = api.create(&PostParams::default(), &entry(&format!("e{n}"))?).await?;
-        anyhow::Ok(drop(made))
+        api.create(&PostParams::default(), &entry(&format!("e{n}"))?).await?;
+        anyhow::Ok(())
     };
     stream::iter(0..count).map(make).buffer_unordered(BEGUN_AT_ONCE).try_collect().await
 }
@@ -204,7 +204,7 @@ async fn prepare(ground: &Ground, round: Round) -> anyhow::Result<()> {
         "inventory": { "ClusterDeploymentCustomizations": list },
     });
     let pools = hive::api(client, &name, "ClusterPool");
-    pools.create(&PostParams::default(), &object("ClusterPool", &name, spec)?).await?;
+    pools.create(&PostParams::default(), &object("ClusterPool", &name, &spec)?).await?;
     Ok(())
 }
 
@@ -342,7 +342,7 @@ async fn freed(ground: &Ground, pool: &str) -> anyhow::Result<Vec<Duration>> {
                 }
                 match (holder(&it), freed) {
                     (None, None) => freed = Some(Instant::now()),
-                    (Some(now), Some(since)) if now != name => return Ok(Instant::now() - since),
+                    (Some(now), Some(since)) if now != name => return Ok(since.elapsed()),
                     _ => {}
                 }
             }
