@@ -68,6 +68,8 @@ pub(crate) struct Memory {
     pub(crate) trials: BTreeMap<String, Trial>,
     pub(crate) told: BTreeSet<(Reason, String)>,
     stored: Option<Instant>,
+    /// How often in a row somebody else wrote first.
+    superseded: u32,
 }
 
 impl Memory {
@@ -202,6 +204,20 @@ impl Context {
         };
         let trials = std::mem::take(&mut known.trials);
         (known.clone(), trials)
+    }
+
+    /// Somebody else wrote first; how often in a row that was so before.
+    pub(crate) fn superseded(&self, key: &Key) -> u32 {
+        let mut all = self.memory();
+        let known = all.entry(key.clone()).or_default();
+        known.superseded = known.superseded.saturating_add(1);
+        known.superseded - 1
+    }
+
+    pub(crate) fn not_superseded(&self, key: &Key) {
+        if let Some(known) = self.memory().get_mut(key) {
+            known.superseded = 0;
+        }
     }
 
     /// Has these pools looked at, also those that are gone. Clusters are seen everywhere: a pool of another process'

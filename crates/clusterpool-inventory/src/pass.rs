@@ -26,6 +26,8 @@ use crate::seen::Observed;
 
 /// How soon to look again after somebody else wrote first, at most.
 const RETRY: Duration = Duration::from_millis(50);
+/// Twice as late each time in a row: what is in the way may stay. A change that the caches show is looked at at once.
+const MOST_DOUBLINGS: u32 = 8;
 /// How soon to look again when a namespace of before is still on its way out.
 const LATER: Duration = Duration::from_secs(1);
 /// The cache shows our own writes long before; its change wakes the pool.
@@ -97,8 +99,11 @@ pub(crate) async fn pass(stub: Arc<ClusterPool>, context: Arc<Context>) -> Resul
     let wait = [outcome.wait, wait].into_iter().flatten().min();
     if outcome.superseded {
         context.metrics.superseded();
-        return Ok(soon(if outcome.not_yet { LATER } else { RETRY }));
+        let times = context.superseded(&key);
+        let wait = RETRY * 2_u32.pow(times.min(MOST_DOUBLINGS));
+        return Ok(soon(if outcome.not_yet { LATER.max(wait) } else { wait }));
     }
+    context.not_superseded(&key);
     Ok(wait.map_or_else(Action::await_change, Action::requeue))
 }
 

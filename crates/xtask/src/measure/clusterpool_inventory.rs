@@ -110,11 +110,11 @@ async fn bare_cluster(client: &Client, pool: &str, number: u32) -> anyhow::Resul
     let (name, cluster) = (format!("e{number}"), format!("{pool}-{number}"));
     let entries = hive::api(client, pool, "ClusterDeploymentCustomization");
     let (post, params) = (PostParams::default(), PatchParams::default());
-    let finalizer = json!({ "metadata": { "finalizers": ["hive.openshift.io/inventory-lease"] } });
+    // Nothing of it is of a pool, or the controller would put it right.
+    let finalizer = json!({ "metadata": { "finalizers": ["ferrite.test/inventory-lease"] } });
     entries.patch(&name, &params, &Patch::Merge(finalizer)).await?;
     let lease = json!({ "status": {
         "clusterDeploymentRef": { "name": cluster, "namespace": cluster },
-        "clusterPoolRef": { "name": pool },
         "conditions": [{
             "type": "Available", "status": "False", "reason": "ClusterDeploymentCustomizationInUse",
             "message": format!("Currently in use by cluster deployment {cluster} of clusterpool {pool}"),
