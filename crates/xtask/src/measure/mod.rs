@@ -24,6 +24,7 @@ use bench::audit::Audit;
 use bench::chart;
 use bench::control_plane::ControlPlane;
 use bench::load::Rate;
+use bench::programs::{self, Profile};
 use bench::proxy::Proxy;
 use bench::steps::{step, step_async};
 use serde::Serialize;
