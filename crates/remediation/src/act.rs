@@ -17,7 +17,7 @@ use api_types::names::ferrite::{
 use api_types::remediation::Phase;
 use controller_kit::api_error;
 use k8s_openapi::api::core::v1::Taint;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use kube::core::GroupVersionKind;
@@ -105,7 +105,8 @@ impl Pass {
             Act::Taint => {
                 let uid = self.request().uid.clone();
                 let place = self.live.place.as_mut().ok_or(Error::Superseded)?;
-                place.taint(&uid).await
+                place.taint(&uid).await?;
+                self.unless_withdrawn().await
             }
             Act::Untaint => self.live.place.as_mut().ok_or(Error::Superseded)?.untaint().await,
             Act::Restore(backup) => {
@@ -113,6 +114,21 @@ impl Pass {
             }
             Act::DeleteNode => self.live.place.as_ref().ok_or(Error::Superseded)?.delete().await,
         }
+    }
+
+    /// No precondition reaches from the request to a node in another cluster. A pass that stalled before its taint may
+    /// have written it after another process undid the request, and then nobody else would take it away.
+    async fn unless_withdrawn(&mut self) -> Result<(), Error> {
+        let (api, name) = (self.requests(), &self.request().name);
+        let now = asked("read the Metal3Remediation again", api.get_metadata(name)).await;
+        let stands = |it: &ObjectMeta| {
+            it.uid.as_ref() == Some(&self.request().uid) && it.deletion_timestamp.is_none()
+        };
+        if now.is_ok_and(|it| stands(&it.metadata)) {
+            return Ok(());
+        }
+        self.live.place.as_mut().ok_or(Error::Superseded)?.untaint().await?;
+        Err(Error::Superseded)
     }
 
     fn requests(&self) -> Api<DynamicObject> {

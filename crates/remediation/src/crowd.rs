@@ -8,7 +8,7 @@ use std::time::Duration;
 const MANY: usize = 4;
 /// How long what can wait is put off, and how long at most since its host was asked.
 const LATER: Duration = Duration::from_millis(150);
-/// See [`LATER`]: a crowd that never ends must not keep anybody from going on.
+/// A crowd that never ends must not keep anybody from going on.
 pub const LONGEST: Duration = Duration::from_secs(5);
 
 /// Counts those who are asking.
