@@ -1,6 +1,7 @@
 //! A controller in the test's own process: with the rights that its chart gives and no more, in a story's namespaces.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use bench::chart;
 use bench::control_plane::ControlPlane;
@@ -77,4 +78,11 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// A kubeconfig of an account, by the name that [`account`] gave, for a process of its own.
+pub(crate) async fn kubeconfig(plane: &ControlPlane, user: &str) -> PathBuf {
+    let (namespace, name) =
+        user.strip_prefix("system:serviceaccount:").and_then(|it| it.split_once(':')).unwrap();
+    chart::service_account_kubeconfig(plane, namespace, name).await.unwrap()
 }

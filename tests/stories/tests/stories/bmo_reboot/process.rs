@@ -5,7 +5,6 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use bench::cache::RunDir;
-use bench::chart;
 use bench::control_plane::ControlPlane;
 use bench::crds::{Group, install};
 use bench::ironic::{self, secured};
@@ -70,8 +69,7 @@ async fn wrong_credentials_are_told_by_check_probe_and_condition_and_right_ones_
     switch(ironic, &node, "power on").await;
     let dir = RunDir::new("credentials").unwrap();
     login(dir.path(), "wrong");
-    let kubeconfig =
-        chart::service_account_kubeconfig(site.plane, &site.namespace, "bmo-reboot").await.unwrap();
+    let kubeconfig = crate::in_process::kubeconfig(site.plane, &site.user).await;
     let listen = format!("127.0.0.1:{}", free_port());
     let command = || {
         let mut command = Command::new(program());
@@ -166,8 +164,8 @@ async fn leaders_killed_under_a_hundred_requests_cost_none_and_double_none() {
     };
     let nodes: Vec<String> =
         stream::iter(0..HOSTS).map(make).buffered(8).try_collect().await.unwrap();
-    let kubeconfig =
-        chart::service_account_kubeconfig(site.plane, &site.namespace, "bmo-reboot").await.unwrap();
+    let kubeconfig = crate::in_process::kubeconfig(site.plane, &site.user).await;
+    let own = site.user.split(':').nth(2).unwrap();
     let dir = RunDir::new("failover").unwrap();
     let start = |name: &str| {
         let mut command = Command::new(program());
@@ -176,7 +174,7 @@ async fn leaders_killed_under_a_hundred_requests_cost_none_and_double_none() {
             .env("KUBECONFIG", &kubeconfig)
             .env("IRONIC_ENDPOINT", &proxy.endpoint)
             .env("FERRITE_NAMESPACES", &site.namespace)
-            .env("FERRITE_LEASE_NAMESPACE", &site.namespace)
+            .env("FERRITE_LEASE_NAMESPACE", own)
             .env("FERRITE_LISTEN", format!("127.0.0.1:{}", free_port()));
         Service::start(name, command, dir.path()).unwrap()
     };
