@@ -97,6 +97,9 @@ impl Metrics {
                 metrics.calls.with_label_values(&[call, answer]);
             }
         }
+        for class in ironic::Class::ALL {
+            metrics.ironic_errors.with_label_values(&[class.as_str()]);
+        }
         registry.register(Box::new(metrics.accepted.clone()))?;
         registry.register(Box::new(metrics.calls.clone()))?;
         registry.register(Box::new(metrics.to_off.clone()))?;

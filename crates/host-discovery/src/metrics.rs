@@ -67,6 +67,9 @@ impl Metrics {
             ),
             &["class"],
         )?;
+        for class in ironic::Class::ALL {
+            ironic_errors.with_label_values(&[class.as_str()]);
+        }
         registry.register(Box::new(ironic_errors.clone()))?;
         let last_poll = Gauge::new(
             "ferrite_host_discovery_last_poll_timestamp_seconds",

@@ -46,6 +46,25 @@ pub enum Class {
 }
 
 impl Class {
+    /// All, in the order above.
+    pub const ALL: [Self; 15] = [
+        Self::NotFound,
+        Self::MarkerGone,
+        Self::Locked,
+        Self::PowerOffDisabled,
+        Self::Unsupported,
+        Self::WrongState,
+        Self::Refused,
+        Self::Unauthorized,
+        Self::TooOld,
+        Self::Busy,
+        Self::Unreachable,
+        Self::Timeout,
+        Self::TooLarge,
+        Self::Server,
+        Self::Invalid,
+    ];
+
     /// Name for metrics and conditions.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -267,6 +286,13 @@ mod tests {
 
     fn class(status: u16, body: &[u8]) -> Class {
         Error::of_answer(status, body).class()
+    }
+
+    #[test]
+    fn all_classes_are_listed_once_and_in_their_order() {
+        let listed: Vec<usize> = Class::ALL.iter().map(|it| *it as usize).collect();
+        let counted: Vec<usize> = (0..=Class::Invalid as usize).collect();
+        assert_eq!(listed, counted);
     }
 
     #[test]

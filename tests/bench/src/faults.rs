@@ -32,6 +32,8 @@ pub enum At {
     Request(u32),
     /// The n-th write, see [`is_write`].
     Write(u32),
+    /// The n-th write that makes an object.
+    Creation(u32),
 }
 
 /// What happens at the chosen request.
@@ -85,12 +87,13 @@ impl Plan {
         !self.faults.is_empty()
     }
 
-    fn fault(&self, request: u32, write: Option<u32>) -> Option<Fault> {
+    fn fault(&self, request: u32, write: Option<u32>, creation: Option<u32>) -> Option<Fault> {
         self.faults
             .iter()
             .find(|(at, _)| match at {
                 At::Request(n) => *n == request,
                 At::Write(n) => Some(*n) == write,
+                At::Creation(n) => Some(*n) == creation,
             })
             .map(|(_, fault)| *fault)
     }
@@ -121,6 +124,7 @@ pub struct Call {
 struct Journal {
     requests: u32,
     writes: u32,
+    creations: u32,
     calls: BTreeMap<u32, Call>,
 }
 
@@ -148,6 +152,10 @@ impl Shared {
             journal.writes += 1;
             journal.writes
         });
+        let creation = (write.is_some() && request.method() == Method::POST).then(|| {
+            journal.creations += 1;
+            journal.creations
+        });
         let call = Call {
             actor: self.plan.actor.clone(),
             request: number,
@@ -159,7 +167,7 @@ impl Shared {
             at: Instant::now(),
         };
         journal.calls.insert(number, call);
-        (number, self.plan.fault(number, write))
+        (number, self.plan.fault(number, write, creation))
     }
 
     fn end(&self, number: u32, status: StatusCode, version: Option<u64>) {

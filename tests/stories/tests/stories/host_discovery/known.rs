@@ -52,8 +52,7 @@ async fn a_host_that_a_person_makes_in_the_same_instant_under_the_same_name_is_t
     let site = Site::new("instant").await;
     site.discovery("racks", json!({})).await;
     let agent = site.agent(1);
-    let plan = Plan::one("host-discovery", At::Write(2), Fault::Hold);
-    // The first write is the status of an empty Ironic.
+    let plan = Plan::one("host-discovery", At::Creation(1), Fault::Hold);
     let running = site.start_disturbed(&site.ironic.endpoint, quick(), plan);
     site.wait("racks", "looked at", |it| !condition(it, "Ready").0.is_empty()).await;
     site.boot(&agent).await;
@@ -70,8 +69,7 @@ async fn a_host_that_a_person_makes_in_the_same_instant_under_another_name_is_to
     let site = Site::new("twice").await;
     site.discovery("racks", json!({})).await;
     let agent = site.agent(1);
-    let plan = Plan::one("host-discovery", At::Write(2), Fault::Hold);
-    // The first write is the status of an empty Ironic.
+    let plan = Plan::one("host-discovery", At::Creation(1), Fault::Hold);
     let running = site.start_disturbed(&site.ironic.endpoint, quick(), plan);
     site.wait("racks", "looked at", |it| !condition(it, "Ready").0.is_empty()).await;
     let node = site.boot(&agent).await;
