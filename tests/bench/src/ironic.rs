@@ -18,8 +18,10 @@ use crate::process::{Service, free_port};
 use crate::{python, steps};
 
 mod crowd;
+mod lent;
 mod settings;
 
+pub use lent::Lent;
 pub use settings::Options;
 use settings::{prepare, scheme, settings};
 
@@ -370,6 +372,7 @@ impl Ironic {
         check: impl Fn(&Value) -> bool,
     ) -> anyhow::Result<Value> {
         let deadline = Instant::now() + PATIENCE;
+        let mut pause = Duration::from_millis(60);
         loop {
             let seen = self.node(node).await?;
             if check(&seen) {
@@ -384,7 +387,9 @@ impl Ironic {
                     seen["last_error"]
                 );
             }
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            // Each question costs Ironic tens of milliseconds of a processor that all its users share.
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(600));
         }
     }
 

@@ -176,7 +176,9 @@ pub(crate) fn serve() -> anyhow::Result<()> {
         // What is deleted takes its own with it, as in a cluster.
         plane.start_controllers(&["garbage-collector-controller", "namespace-controller"]).await?;
         let _hive = StandIn::for_all(&plane.admin().await, clusterpool_inventory::PLAYER);
-        let ironic = step_async("Ironic", Ironic::start(Options::default())).await?;
+        // Whoever plays with a server's power at its BMC is to see that it is noticed.
+        let options = Options { power_sync: 30, ..Options::default() };
+        let ironic = step_async("Ironic", Ironic::start(options)).await?;
         let rack = step_async("virtual servers", Rack::start(SERVERS)).await?;
         let servers = step_async("the servers in Ironic", async {
             let enrolled = rack.machines.iter().enumerate().map(async |(number, machine)| {

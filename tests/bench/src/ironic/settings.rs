@@ -17,7 +17,8 @@ pub struct Options {
     pub tls: bool,
     /// Seconds that each call to a fake driver takes, or a range like `2,8`. A power change is two calls.
     pub fake_delay: String,
-    /// Seconds between two looks at the power state of all nodes.
+    /// Seconds between two looks at the power state of all nodes; 0 for none. A look at a Redfish node takes most of a
+    /// second of a processor, so with the nodes of many tests it would never come to an end.
     pub power_sync: u32,
     /// How often Ironic tries to connect to a BMC, a second apart.
     pub redfish_attempts: u32,
@@ -39,7 +40,7 @@ impl Default for Options {
             login: None,
             tls: false,
             fake_delay: "0".to_owned(),
-            power_sync: 60,
+            power_sync: 0,
             redfish_attempts: 2,
             power_timeout: 30,
             soft_timeout: 20,

@@ -21,7 +21,7 @@ use bench::bmo;
 use bench::control_plane::ControlPlane;
 use bench::crds::{Group, install};
 use bench::faults::Plan;
-use bench::ironic::{Ironic, Options};
+use bench::ironic::{Lent, Options};
 use host_discovery::config::Policy;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -71,7 +71,7 @@ pub(crate) struct Site {
     pub(crate) admin: Client,
     pub(crate) namespace: String,
     pub(crate) account: kube::Config,
-    pub(crate) ironic: Arc<Ironic>,
+    pub(crate) ironic: Arc<Lent>,
     pub(crate) base: u32,
 }
 
@@ -103,15 +103,19 @@ pub(crate) async fn run_with(
 
 impl Site {
     pub(crate) async fn new(name: &str) -> Self {
-        Self::with(name, Options::default()).await
+        Self::beside(name, Lent::usual().await.unwrap()).await
     }
 
     pub(crate) async fn with(name: &str, options: Options) -> Self {
-        let (plane, ironic) = tokio::join!(Box::pin(plane()), Box::pin(Ironic::start(options)));
+        Self::beside(name, Lent::special(options).await.unwrap()).await
+    }
+
+    async fn beside(name: &str, ironic: Lent) -> Self {
+        let plane = Box::pin(plane()).await;
         let admin = plane.admin().await;
         let namespace = plane.namespace(name).await;
         let (account, _) = in_process::account(plane, "host-discovery", &namespace).await;
-        let ironic = Arc::new(ironic.unwrap());
+        let ironic = Arc::new(ironic);
         Self { plane, admin, namespace, account, ironic, base: numbers() }
     }
 
