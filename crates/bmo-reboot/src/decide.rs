@@ -151,11 +151,12 @@ impl<'a> Case<'a> {
         until(since, self.exact)
     }
 
-    /// Whether the operator waits for the host while we keep it from it.
+    /// Whether the operator is to have the host while we keep it from it.
     fn is_wanted_back(&self) -> bool {
         let host = self.host;
         host.paused == Pause::ByUs
-            && (host.deleting
+            && (!self.policy.takeover
+                || host.deleting
                 || host.detached
                 || host.needs_operator
                 || !host.selected

@@ -437,6 +437,15 @@ fn a_host_is_taken_over_before_its_power_is_touched_and_given_back_between_cycle
         let done = decided_by(&policy, &cycling, &heading(Power::On, Target::Off));
         assert_eq!(done.annotations.len(), 0, "{number}: in the middle of a cycle");
     }
+    // Whoever switched the takeover off wants all hosts back, and each keeps being served.
+    let resting = Host { paused: Pause::ByUs, ..host() };
+    assert_eq!(decided_by(&policy, &resting, &node(Power::On)).annotations.len(), 0);
+    let off = Policy::default();
+    assert_eq!(decided_by(&off, &resting, &node(Power::On)).reason, Reason::HandedBack);
+    let mut cycling = cycling(&[(PLAIN, HARD)], Reason::HardPowerOff, true, 2);
+    cycling.paused = Pause::ByUs;
+    let done = decided_by(&off, &cycling, &heading(Power::On, Target::Off));
+    assert_eq!(done.annotations.len(), 0, "in the middle of a cycle");
 }
 
 #[test]
