@@ -1,160 +1,16 @@
-//! What goes wrong around a cycle: crashes at every write and call, a second replica, an Ironic that is locked, busy,
-//! away or does not answer.
+//! What goes wrong around a cycle: crashes at every call of Ironic, an Ironic that is locked, busy, away or does not
+//! answer, an API server that fails.
 
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bench::faults::Plan;
-use bench::ironic;
-use bench::observer::{Invariant, World};
 use bench::proxy::{Fault, Moment, Proxy, power_changes};
-use bench::sweep::{Ground, Phase, Report, Scenario, crash_sweep, two_replica_sweep};
 use futures_util::future::join_all;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::Notify;
 
-use super::{HARD, PLAIN, Site, keys, kind, machine, quick, record, run, stamps, switch};
-
-const HOLD: &str = "reboot.metal3.io/a";
-
-fn hosts(world: &World) -> impl Iterator<Item = Value> {
-    world.values().filter_map(|host| serde_json::to_value(host).ok())
-}
-
-fn rebooted(host: &Value) -> bool {
-    stamps(host).0.is_some()
-        && stamps(host).1 > stamps(host).0
-        && host["status"]["poweredOn"] == true
-        && record(host).0 == "Completed"
-        && keys(host).is_empty()
-}
-
-/// Namespace and node of each run, so that what happened to it can be counted in the end.
-type Nodes = Arc<Mutex<Vec<(String, String)>>>;
-
-/// A plain reboot, then a hold with a plain request beside it, then its end: two cycles.
-///
-/// Power is Ironic's fake driver here: a hundred runs are to be had in minutes, and what is swept lies in front of Ironic.
-fn scenario(site: &Arc<Site>, proxy: &Arc<Proxy>, nodes: &Nodes) -> Scenario {
-    let (arranging, nodes) = (site.clone(), nodes.clone());
-    let reboot = Phase::new(
-        "a plain reboot",
-        move |_, namespace| {
-            let (site, nodes) = (arranging.clone(), nodes.clone());
-            Box::pin(async move {
-                let ironic = ironic::shared().await;
-                let node = ironic.enroll_fake(&namespace).await?;
-                switch(ironic, &node, "power on").await;
-                nodes.lock().unwrap().push((namespace.clone(), node.clone()));
-                let site = Site { namespace, ..site.like() };
-                let asked = json!({ "metadata": { "annotations": { PLAIN: HARD } } });
-                site.host("h", &node, asked).await;
-                Ok(())
-            })
-        },
-        |world| hosts(world).any(|host| rebooted(&host)),
-    );
-    let annotate = |site: &Arc<Site>, annotations: Value| {
-        let site = site.clone();
-        move |_, namespace| -> futures_util::future::BoxFuture<'static, anyhow::Result<()>> {
-            let (site, annotations) = (site.clone(), annotations.clone());
-            Box::pin(async move {
-                let site = Site { namespace, ..site.like() };
-                site.annotate("h", annotations).await;
-                Ok(())
-            })
-        }
-    };
-    let hold = Phase::new("a hold", annotate(site, json!({ HOLD: HARD, PLAIN: "" })), |world| {
-        hosts(world).any(|host| record(&host).0 == "HeldOff" && keys(&host) == [HOLD])
-    });
-    let release = Phase::new("its end", annotate(site, json!({ HOLD: null })), |world| {
-        hosts(world).any(|host| rebooted(&host))
-    });
-    let endpoint = proxy.endpoint.clone();
-    let run = move |client, namespace| -> futures_util::future::BoxFuture<'static, ()> {
-        Box::pin(run(client, namespace, quick(), endpoint.clone()))
-    };
-    Scenario {
-        name: "bmo-reboot".to_owned(),
-        kinds: vec![kind()],
-        beyond: Vec::new(),
-        phases: vec![reboot, hold, release],
-        run: Arc::new(run),
-        invariants: invariants(),
-        patience: super::PATIENCE,
-    }
-}
-
-fn invariants() -> Vec<Invariant> {
-    let each = |check: fn(&Value) -> bool, what: &'static str| {
-        move |world: &World| match hosts(world).find(|host| !check(host)) {
-            None => Ok(()),
-            Some(host) => Err(format!("{what}: {}", host["status"])),
-        }
-    };
-    vec![
-        Invariant::new(
-            "stamps are never equal",
-            each(
-                |host| stamps(host).0.is_none() || stamps(host).0 != stamps(host).1,
-                "equal stamps",
-            ),
-        ),
-        Invariant::new(
-            "nothing is switched on while somebody holds it",
-            each(
-                |host| record(host).0 != "PoweringOn" || !keys(host).contains(&HOLD.to_owned()),
-                "switched on while held",
-            ),
-        ),
-        Invariant::new(
-            "no failure is shown",
-            each(|host| host["status"]["errorType"].is_null(), "a failure"),
-        ),
-    ]
-}
-
-async fn swept(kind: &str, more_cycles: usize) -> Report {
-    let site = Arc::new(Site::new(kind).await);
-    let proxy = Arc::new(Proxy::start(ironic::shared().await).await.unwrap());
-    let nodes = Nodes::default();
-    let ground = Ground {
-        admin: site.plane.config("client", &["system:masters"]).await.unwrap(),
-        controller: site.account.clone(),
-    };
-    let scenario = scenario(&site, &proxy, &nodes);
-    let report = if kind == "crash" {
-        crash_sweep(&ground, &scenario).await.unwrap()
-    } else {
-        two_replica_sweep(&ground, &scenario).await.unwrap()
-    };
-    println!("{report}");
-    assert!(report.passed(), "{report}");
-    let nodes = nodes.lock().unwrap().clone();
-    for (namespace, node) in nodes {
-        let powered = proxy.powered(&node);
-        let cycles = powered.iter().filter(|target| *target == "power off").count();
-        assert!(
-            (2..=2 + more_cycles).contains(&cycles),
-            "{namespace}: {cycles} cycles for 2 requests: {powered:?}"
-        );
-        assert_eq!(powered.len(), 2 * cycles, "{namespace}: off, then on: {powered:?}");
-        assert_eq!(powered.last().map(String::as_str), Some("power on"), "{namespace}");
-    }
-    report
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_stop_at_any_write_costs_no_request_and_adds_no_cycle() {
-    let report = Box::pin(swept("crash", 0)).await;
-    assert!(report.points > 15, "{report}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_second_replica_at_any_write_breaks_no_hold() {
-    Box::pin(swept("replicas", 1)).await;
-}
+use super::{HARD, PLAIN, Site, keys, machine, quick, record, switch};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_at_any_call_of_ironic_costs_no_request_and_adds_no_cycle() {
@@ -208,6 +64,31 @@ async fn survived(number: usize, fault: fn(&str) -> Fault) {
     assert_eq!(met, 2, "the fault was met twice");
     let seen = machine.seen().await.unwrap();
     assert_eq!((seen.turned_off(), seen.turned_on()), (1, 2), "{fault:?}: {seen:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_of_a_minute_is_told_and_ends_in_one_cycle_soon_after_it_is_gone() {
+    let site = Site::new("locked").await;
+    let (ironic, machine, node) = machine("locked").await;
+    let proxy = Proxy::start(ironic).await.unwrap();
+    site.host("h", &node, json!({})).await;
+    proxy.fault(Fault::locked(&node), usize::MAX, power_changes);
+    let _running = site.start(&proxy.endpoint, quick());
+    site.annotate("h", json!({ PLAIN: HARD })).await;
+    site.wait("h", "told to be locked", |host| record(host).0 == "NodeBusy").await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let host = site.get("h").await;
+    assert_eq!((record(&host).0.as_str(), keys(&host).len()), ("NodeBusy", 1), "{host:#}");
+    assert!(host["status"]["errorType"].is_null(), "nobody's failure: {host:#}");
+    let asked = proxy.count(|request| request.fault.is_some());
+    assert!((10..=30).contains(&asked), "asked again {asked} times within a minute");
+    proxy.heal();
+    let gone = Instant::now();
+    site.wait("h", "switched off", |host| host["status"]["poweredOn"] == false).await;
+    assert!(gone.elapsed() < Duration::from_secs(30), "after {:?}", gone.elapsed());
+    site.cycled("h").await;
+    let seen = machine.seen().await.unwrap();
+    assert_eq!((seen.turned_off(), seen.turned_on()), (1, 2), "{seen:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

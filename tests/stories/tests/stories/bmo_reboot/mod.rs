@@ -6,6 +6,7 @@ mod model;
 mod ours;
 mod process;
 mod rest;
+mod sweeps;
 mod takeover;
 mod trouble;
 

@@ -1,0 +1,263 @@
+//! Whole courses of events, stopped before and after every write, and with a second process beside each.
+//!
+//! Power is Ironic's fake driver here: a hundred runs are to be had in minutes, and what is swept lies in front of Ironic.
+
+use std::sync::{Arc, Mutex};
+
+use bench::ironic;
+use bench::observer::{Invariant, World};
+use bench::proxy::Proxy;
+use bench::sweep::{Ground, Phase, Report, Scenario, crash_sweep, two_replica_sweep};
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+
+use super::{HARD, PLAIN, Site, keys, kind, quick, record, run, stamps, switch};
+
+const HOLD: &str = "reboot.metal3.io/a";
+
+/// What is done to a host, one after the other, and how it looks when that has come about.
+struct Course {
+    name: &'static str,
+    /// The host as it is made.
+    host: Value,
+    steps: Vec<Step>,
+    /// What Ironic is asked for in the whole course.
+    calls: &'static [&'static str],
+}
+
+struct Step {
+    name: &'static str,
+    patch: Value,
+    status: Value,
+    goal: fn(&Value) -> bool,
+}
+
+fn requests() -> Course {
+    Course {
+        name: "requests",
+        host: json!({ "metadata": { "annotations": { PLAIN: HARD } } }),
+        steps: vec![
+            Step::new("a plain reboot", json!({}), rebooted),
+            Step::new("a hold", annotations(json!({ HOLD: HARD, PLAIN: "" })), |host| {
+                record(host).0 == "HeldOff" && keys(host) == [HOLD]
+            }),
+            Step::new("its end", annotations(json!({ HOLD: null })), rebooted),
+        ],
+        calls: &["power off", "power on", "power off", "power on"],
+    }
+}
+
+fn out_of_use() -> Course {
+    Course {
+        name: "out-of-use",
+        host: annotations(json!({ PLAIN: "" })),
+        steps: vec![
+            Step::new("a soft reboot", json!({}), rebooted),
+            Step::new("switched off", json!({ "spec": { "online": false } }), |host| {
+                host["status"]["poweredOn"] == false
+            }),
+            Step::new("held as well", annotations(json!({ HOLD: HARD, PLAIN: HARD })), |host| {
+                record(host).0 == "HeldOff" && keys(host) == [PLAIN, HOLD]
+            }),
+            Step::new(
+                "wanted again",
+                json!({ "spec": { "online": true }, "metadata": { "annotations": { HOLD: null } } }),
+                |host| host["status"]["poweredOn"] == true && keys(host).is_empty(),
+            ),
+            Step {
+                name: "deprovisioned",
+                patch: annotations(json!({ PLAIN: HARD })),
+                status: json!({ "provisioning": { "state": "deprovisioning" } }),
+                goal: |host| keys(host).is_empty() && stamps(host) == (None, None),
+            },
+        ],
+        calls: &["soft power off", "power on", "soft power off", "power on"],
+    }
+}
+
+fn stays_on() -> Course {
+    let reset = |host: &Value| stamps(host).1 > stamps(host).0 && record(host).0 == "Completed";
+    Course {
+        name: "stays-on",
+        host: json!({
+            "metadata": { "annotations": { PLAIN: HARD } },
+            "spec": { "disablePowerOff": true },
+        }),
+        steps: vec![
+            Step::new("a reset", json!({}), reset),
+            Step::new("a hold", annotations(json!({ HOLD: HARD })), |host| {
+                record(host).0 == "HoldUnsupported"
+            }),
+        ],
+        calls: &["rebooting", "rebooting"],
+    }
+}
+
+impl Step {
+    fn new(name: &'static str, patch: Value, goal: fn(&Value) -> bool) -> Self {
+        Self { name, patch, status: json!({}), goal }
+    }
+}
+
+fn annotations(all: Value) -> Value {
+    json!({ "metadata": { "annotations": all } })
+}
+
+fn hosts(world: &World) -> impl Iterator<Item = Value> {
+    world.values().filter_map(|host| serde_json::to_value(host).ok())
+}
+
+fn rebooted(host: &Value) -> bool {
+    stamps(host).0.is_some()
+        && stamps(host).1 > stamps(host).0
+        && host["status"]["poweredOn"] == true
+        && record(host).0 == "Completed"
+        && keys(host).is_empty()
+}
+
+/// Namespace and node of each run, so that what happened to it can be counted in the end.
+type Nodes = Arc<Mutex<Vec<(String, String)>>>;
+
+fn scenario(course: Course, site: &Arc<Site>, proxy: &Arc<Proxy>, nodes: &Nodes) -> Scenario {
+    let mut made = Some(course.host);
+    let mut phases = Vec::new();
+    for Step { name, patch, status, goal } in course.steps {
+        let (site, nodes, host) = (site.clone(), nodes.clone(), made.take());
+        let act = move |_, namespace: String| -> BoxFuture<'static, anyhow::Result<()>> {
+            let (site, nodes, host) = (site.clone(), nodes.clone(), host.clone());
+            let (patch, status) = (patch.clone(), status.clone());
+            Box::pin(async move {
+                let site = Site { namespace: namespace.clone(), ..site.like() };
+                if let Some(host) = host {
+                    let ironic = ironic::shared().await;
+                    let node = ironic.enroll_fake(&namespace).await?;
+                    switch(ironic, &node, "power on").await;
+                    nodes.lock().unwrap().push((namespace, node.clone()));
+                    site.host("h", &node, host).await;
+                }
+                if status != json!({}) {
+                    site.status("h", json!({ "status": status })).await;
+                }
+                if patch != json!({}) {
+                    site.patch("h", patch).await;
+                }
+                Ok(())
+            })
+        };
+        phases.push(Phase::new(name, act, move |world| hosts(world).any(|host| goal(&host))));
+    }
+    let endpoint = proxy.endpoint.clone();
+    let run = move |client, namespace| -> BoxFuture<'static, ()> {
+        Box::pin(run(client, namespace, quick(), endpoint.clone()))
+    };
+    Scenario {
+        name: format!("bmo-{}", course.name),
+        kinds: vec![kind()],
+        beyond: Vec::new(),
+        phases,
+        run: Arc::new(run),
+        invariants: invariants(),
+        patience: super::PATIENCE,
+    }
+}
+
+fn invariants() -> Vec<Invariant> {
+    let each = |check: fn(&Value) -> bool, what: &'static str| {
+        move |world: &World| match hosts(world).find(|host| !check(host)) {
+            None => Ok(()),
+            Some(host) => Err(format!("{what}: {}", host["status"])),
+        }
+    };
+    vec![
+        Invariant::new(
+            "stamps are never equal",
+            each(
+                |host| stamps(host).0.is_none() || stamps(host).0 != stamps(host).1,
+                "equal stamps",
+            ),
+        ),
+        Invariant::new(
+            "nothing is switched on while somebody holds it",
+            each(
+                |host| record(host).0 != "PoweringOn" || !keys(host).contains(&HOLD.to_owned()),
+                "switched on while held",
+            ),
+        ),
+        Invariant::new(
+            "no failure is shown",
+            each(|host| host["status"]["errorType"].is_null(), "a failure"),
+        ),
+        Invariant::between("stamps never go back, but with all of them", |before, after| {
+            for (key, host) in after {
+                let Some(old) = before.get(key) else { continue };
+                let of = |it| stamps(&serde_json::to_value(it).unwrap_or_default());
+                let (old, new) = (of(old), of(host));
+                if new != (None, None) && (new.0 < old.0 || new.1 < old.1) {
+                    return Err(format!("{old:?} became {new:?}"));
+                }
+            }
+            Ok(())
+        }),
+    ]
+}
+
+async fn swept(course: Course, replicas: bool) -> Report {
+    let (name, calls) = (course.name, course.calls);
+    let site = Arc::new(Site::new(name).await);
+    let proxy = Arc::new(Proxy::start(ironic::shared().await).await.unwrap());
+    let nodes = Nodes::default();
+    let ground = Ground {
+        admin: site.plane.config("client", &["system:masters"]).await.unwrap(),
+        controller: site.account.clone(),
+    };
+    let scenario = scenario(course, &site, &proxy, &nodes);
+    let report = if replicas {
+        two_replica_sweep(&ground, &scenario).await.unwrap()
+    } else {
+        crash_sweep(&ground, &scenario).await.unwrap()
+    };
+    println!("{report}");
+    assert!(report.passed(), "{report}");
+    for (namespace, node) in nodes.lock().unwrap().iter() {
+        let powered = proxy.powered(node);
+        if !replicas {
+            assert_eq!(powered, calls, "{namespace}");
+            continue;
+        }
+        // What two processes that do not know of each other may cost is one cycle, whole and in its order.
+        assert!(powered.len() <= calls.len() + 2, "{namespace}: {powered:?} for {calls:?}");
+        assert_eq!(powered.last().map(String::as_str), calls.last().copied(), "{namespace}");
+        let stays_on = |target: &str| target == "rebooting";
+        let in_order = powered.windows(2).all(|it| it[0] != it[1] || stays_on(&it[0]));
+        assert!(in_order, "{namespace}: off, then on: {powered:?}");
+    }
+    report
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_at_any_write_costs_no_request_and_adds_no_cycle() {
+    let report = Box::pin(swept(requests(), false)).await;
+    assert!(report.points > 15, "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_at_any_write_neither_wakes_a_host_out_of_use_nor_loses_one_that_is_wanted_again() {
+    let report = Box::pin(swept(out_of_use(), false)).await;
+    assert!(report.points > 15, "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_at_any_write_resets_a_host_that_stays_on_once_for_each_request() {
+    let report = Box::pin(swept(stays_on(), false)).await;
+    assert!(report.points > 5, "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_replica_at_any_write_breaks_no_hold() {
+    Box::pin(swept(requests(), true)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_replica_at_any_write_of_a_host_out_of_use_breaks_no_hold() {
+    Box::pin(swept(out_of_use(), true)).await;
+}
