@@ -57,7 +57,7 @@ pub(crate) fn run(name: Option<&str>) -> anyhow::Result<()> {
     tests.args(["--", "-Zunstable-options", "--report-time"]);
     // Most of a story is waiting for somebody else's timer, so more of them go on than there are processors.
     let processors = std::thread::available_parallelism().map_or(2, usize::from);
-    tests.arg(format!("--test-threads={}", 2 * processors));
+    tests.arg(format!("--test-threads={}", 3 * processors));
     if let Some(name) = name {
         tests.arg(name);
     }
