@@ -431,20 +431,22 @@ impl Ironic {
     }
 
     /// Makes a node with the fake driver, whose power changes at once or after [`Options::fake_delay`]. Until its first
-    /// change nobody knows its power state, and it is null.
+    /// change nobody knows its power state, and it is null. It stays `enroll`: there is no BMC to be proven.
     ///
     /// # Errors
     /// When Ironic refuses the node.
     pub async fn enroll_fake(&self, name: &str) -> anyhow::Result<String> {
-        self.manage(&json!({ "name": name, "driver": "fake-hardware" })).await
+        self.register(&json!({ "name": name, "driver": "fake-hardware" })).await
+    }
+
+    async fn register(&self, node: &Value) -> anyhow::Result<String> {
+        let (status, body) = self.call(Method::POST, "/v1/nodes", Some(node)).await?;
+        let uuid = body["uuid"].as_str();
+        uuid.map(str::to_owned).with_context(|| format!("Ironic refused the node: {status} {body}"))
     }
 
     async fn manage(&self, node: &Value) -> anyhow::Result<String> {
-        let (status, body) = self.call(Method::POST, "/v1/nodes", Some(node)).await?;
-        let uuid = body["uuid"]
-            .as_str()
-            .with_context(|| format!("Ironic refused the node: {status} {body}"))?
-            .to_owned();
+        let uuid = self.register(node).await?;
         let (status, body) = self
             .call(
                 Method::PUT,

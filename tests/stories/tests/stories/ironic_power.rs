@@ -7,7 +7,7 @@ use bench::bmc::{self, Behaviour, Machine};
 use bench::ironic::shared;
 use ironic::{Class, Client, Detail, Node, PatchOp, Power, PowerTarget};
 use reqwest::StatusCode;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::ironic_client::client;
 
@@ -96,6 +96,9 @@ async fn a_target_that_the_driver_lacks_is_told_apart_from_one_that_comes_at_the
     // A machine that was just looked into: its agent still runs, and can do no more than restart it.
     let agent = Agent::new(4101);
     let node = ironic.enroll_fake("by-hand").await.unwrap();
+    let manageable = |it: &Value| it["provision_state"] == "manageable";
+    client.set_provision_state(&node, "manage").await.unwrap();
+    ironic.wait(&node, "manageable", manageable).await.unwrap();
     client.create_port(&node, &agent.mac(0)).await.unwrap();
     client.set_power(&node, PowerTarget::On).await.unwrap();
     settled(&client, &node).await;
@@ -103,7 +106,7 @@ async fn a_target_that_the_driver_lacks_is_told_apart_from_one_that_comes_at_the
     ironic.wait(&node, "inspected", |it| it["provision_state"] == "inspect wait").await.unwrap();
     let (status, body) = agent.post(ironic).await.unwrap();
     assert_eq!(status, StatusCode::ACCEPTED, "{body}");
-    ironic.wait(&node, "manageable", |it| it["provision_state"] == "manageable").await.unwrap();
+    ironic.wait(&node, "manageable", manageable).await.unwrap();
     let set = |path: &str, value: &str| PatchOp::Add { path: path.to_owned(), value: value.into() };
     let by_hand = [
         set("/driver", "manual-management"),

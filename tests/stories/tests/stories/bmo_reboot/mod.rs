@@ -249,7 +249,10 @@ pub(crate) async fn machine(name: &str) -> (&'static Ironic, Machine, String) {
 
 pub(crate) async fn switch(ironic: &Ironic, node: &str, target: &str) {
     ironic.power(node, target, None).await.unwrap();
-    let settled =
-        |node: &Value| node["target_power_state"].is_null() && node["power_state"] == target;
+    let settled = |node: &Value| {
+        node["target_power_state"].is_null()
+            && node["power_state"] == target
+            && node["reservation"].is_null()
+    };
     ironic.wait(node, target, settled).await.unwrap();
 }

@@ -119,6 +119,7 @@ fn rebooted(host: &Value) -> bool {
 type Nodes = Arc<Mutex<Vec<(String, String)>>>;
 
 fn scenario(course: Course, site: &Arc<Site>, proxy: &Arc<Proxy>, nodes: &Nodes) -> Scenario {
+    let resets = course.host["spec"]["disablePowerOff"] == true;
     let mut made = Some(course.host);
     let mut phases = Vec::new();
     for Step { name, patch, status, goal } in course.steps {
@@ -134,7 +135,7 @@ fn scenario(course: Course, site: &Arc<Site>, proxy: &Arc<Proxy>, nodes: &Nodes)
                     switch(ironic, &node, "power on").await;
                     nodes.lock().unwrap().push((namespace, node.clone()));
                     site.host("h", &node, host).await;
-                } else {
+                } else if resets {
                     // Ironic lets go of a node a moment after its power has changed. Who is stopped just then cannot
                     // tell that from the reset that it was about to ask for.
                     let free = |node: &Value| node["reservation"].is_null();

@@ -7,7 +7,7 @@ use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
 use super::ground::{plane, start};
-use super::scene::{Scene, TEMPLATE, condition, name};
+use super::scene::{Scene, TEMPLATE, View, condition, name};
 
 async fn template(scene: &Scene, bytes: &[u8]) {
     let secrets: Api<Secret> = Api::namespaced(scene.client.clone(), &scene.namespace);
@@ -52,10 +52,10 @@ async fn entries_of_every_size_and_name_are_used_or_told() {
     scene.pool(&pool, 2, &["large", "platform", "json", &long, &long], json!({})).await;
     let attempts = json!({ "ferrite.metal3.io/provision-attempts": "many" });
     scene.patch("ClusterPool", &pool, json!({ "metadata": { "annotations": attempts } })).await;
-    let view = scene.wait("it runs", |it| it.ready(&pool) == 1).await;
+    let runs = |it: &View| it.ready(&pool) == 1 && it.word(&pool, &long) == "Reserved";
+    let view = scene.wait("it runs", runs).await;
     assert!(name(&view.clusters[0]).len() <= 63);
     let state = |entry: &str| view.pool(&pool)["status"]["inventory"][entry].clone();
-    assert_eq!(state(&long)["status"], "Reserved");
     assert_eq!(state(&long)["attempts"], 3);
     for (entry, word) in
         [("large", "larger than"), ("platform", "lacks platform"), ("json", "valueJSON")]

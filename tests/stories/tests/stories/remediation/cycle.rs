@@ -218,7 +218,9 @@ async fn five_hundred_machines_that_fail_at_once_have_their_keys_soon() {
         scene.operator().stick(name);
     }
     let plane = &planes().await.management;
-    let (_running, user) = start(plane, &namespace, quick()).await;
+    // However long all of it takes here, no host is given up meanwhile for not being off.
+    let policy = Policy { power_off: Duration::from_secs(3600), ..quick() };
+    let (_running, user) = start(plane, &namespace, policy).await;
     // A first one shows that all lists are there.
     scene.request(&names[0], reboot(0, "300s")).await;
     scene.host_is(&names[0], "held", |host| !keys(host).is_empty()).await;

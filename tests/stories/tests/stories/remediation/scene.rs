@@ -1,6 +1,5 @@
 //! A cluster whose objects a story makes by hand, as Cluster API's managers and `capm3-reuse` would.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bench::bmo;
@@ -271,12 +270,13 @@ impl Scene {
             let annotations = node.metadata.annotations.unwrap_or_default();
             assert!(!annotations.keys().any(|it| it.contains("ferrite")), "{annotations:?}");
         }
-        let api = REMEDIATION.api(&self.client, &self.namespace);
-        if let Some(request) = api.get_opt(machine).await.unwrap() {
-            assert!(request.finalizers().is_empty(), "{:?}", request.finalizers());
-            let annotations: &BTreeMap<String, String> = request.annotations();
-            assert!(!annotations.keys().any(|it| it.contains("backup")), "{annotations:?}");
-        }
+        // The request is let go of last.
+        let is_free =
+            |it: Option<&Value>| it.is_none_or(|it| it["metadata"]["finalizers"].is_null());
+        let request = self.until(REMEDIATION, machine, "let go", is_free).await;
+        let annotations = request["metadata"]["annotations"].as_object().into_iter().flatten();
+        let mut backups = annotations.filter(|(key, _)| key.contains("backup"));
+        assert!(backups.next().is_none(), "{request:#}");
     }
 }
 
