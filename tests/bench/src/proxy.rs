@@ -218,9 +218,16 @@ impl Proxy {
         book.requests.iter().filter(|r| wanted(r)).count()
     }
 
-    /// The power states that Ironic agreed to bring this node to, in order, repetitions left out. What it was asked by
-    /// somebody who died before the answer counts too: it may have agreed.
+    /// The power states that Ironic agreed to bring this node to, in order, repetitions left out.
     pub fn powered(&self, node: &str) -> Vec<String> {
+        let mut targets = self.agreed(node);
+        targets.dedup();
+        targets
+    }
+
+    /// What Ironic agreed to do to this node's power, in order. What it was asked by somebody who died before the answer
+    /// counts too: it may have agreed.
+    pub fn agreed(&self, node: &str) -> Vec<String> {
         let path = format!("/v1/nodes/{node}/states/power");
         let book = self.shared.book();
         let agreed = book.requests.iter().filter(|r| {
@@ -232,9 +239,7 @@ impl Proxy {
             let body: serde_json::Value = serde_json::from_slice(&r.body).ok()?;
             body["target"].as_str().map(ToOwned::to_owned)
         });
-        let mut targets: Vec<_> = targets.collect();
-        targets.dedup();
-        targets
+        targets.collect()
     }
 
     /// The most connections that were open at the same time.

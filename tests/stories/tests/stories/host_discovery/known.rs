@@ -55,10 +55,14 @@ async fn a_host_that_a_person_makes_in_the_same_instant_under_the_same_name_is_t
     let plan = Plan::one("host-discovery", At::Creation(1), Fault::Hold);
     let running = site.start_disturbed(&site.ironic.endpoint, quick(), plan);
     site.wait("racks", "looked at", |it| !condition(it, "Ready").0.is_empty()).await;
-    site.boot(&agent).await;
-    running.handle.held().await;
-    let made = site.host("m1", json!({ "spec": { "bootMACAddress": agent.mac(0) } })).await;
-    running.handle.release();
+    // The request is given up when it has no answer for some seconds, and a busy Ironic takes as long for the report.
+    let meanwhile = async {
+        running.handle.held().await;
+        let made = site.host("m1", json!({ "spec": { "bootMACAddress": agent.mac(0) } })).await;
+        running.handle.release();
+        made
+    };
+    let (_, made) = tokio::join!(site.boot(&agent), meanwhile);
     site.wait("racks", "counted", |it| it["status"]["counts"]["known"] == 1).await;
     assert_eq!(site.hosts().await, [made]);
 }
@@ -72,10 +76,12 @@ async fn a_host_that_a_person_makes_in_the_same_instant_under_another_name_is_to
     let plan = Plan::one("host-discovery", At::Creation(1), Fault::Hold);
     let running = site.start_disturbed(&site.ironic.endpoint, quick(), plan);
     site.wait("racks", "looked at", |it| !condition(it, "Ready").0.is_empty()).await;
-    let node = site.boot(&agent).await;
-    running.handle.held().await;
-    site.host("mine", json!({ "spec": { "bootMACAddress": agent.mac(0) } })).await;
-    running.handle.release();
+    let meanwhile = async {
+        running.handle.held().await;
+        site.host("mine", json!({ "spec": { "bootMACAddress": agent.mac(0) } })).await;
+        running.handle.release();
+    };
+    let (node, ()) = tokio::join!(site.boot(&agent), meanwhile);
     let entry = site.listed("racks", "conflicts", &node, "KnownTwice").await;
     let told = entry["reason"].as_str().unwrap();
     assert!(told.contains("/m1") && told.contains("/mine"), "{entry:#}");
