@@ -22,7 +22,7 @@ use crate::seen::{ClusterSeen, Host, Machine, Observed, Unmanaged};
 /// Decides about a request.
 pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
     let case = Case::of(seen, policy, now);
-    let rules: [fn(&Case<'_>) -> Option<Decision>; 15] = [
+    let rules: [fn(&Case<'_>) -> Option<Decision>; 16] = [
         // May anything be done at all?
         paused,
         // How does it end?
@@ -32,6 +32,7 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
         ending::machine_gone,
         ending::succeeded,
         refused,
+        strayed,
         // A try.
         attempt::unprotected,
         attempt::recover,
@@ -159,6 +160,18 @@ fn refused(case: &Case<'_>) -> Option<Decision> {
         return Some(ending::undo(case, refusal.reason));
     }
     Some(refuse(case, refusal))
+}
+
+/// The machine got another host while we held its old one: that one is let go before a try goes on with the new one.
+fn strayed(case: &Case<'_>) -> Option<Decision> {
+    let stray = case.seen.stray.as_ref().filter(|it| it.held)?;
+    let reason = Reason::HostNotClaimed;
+    let open = stray.history.open(&case.request.uid).is_some();
+    let history = open.then(|| case.ended(stray, reason));
+    let write = HostWrite { stray: true, key: Some(false), history, ..HostWrite::default() };
+    let text = format!("{} is not the machine's host any more, and is let go", stray.name);
+    let decision = Decision::rest(reason).act(Act::Host(write));
+    Some(decision.note(false, reason, text).again(Duration::ZERO))
 }
 
 /// Says why nothing is done.

@@ -465,6 +465,19 @@ fn a_key_on_a_host_that_the_machine_has_lost_goes_and_nothing_else_of_that_host(
     let decision = now(&lost, 5);
     let write = writes(&decision)[0];
     assert!(write.stray && write.key == Some(false) && !write.mark && !write.offline);
+    // It is the first thing that is done when the machine has another host by now.
+    let moved = edit(off(), |seen| {
+        let mut old = seen.host.clone().unwrap();
+        (old.name, old.ours) = ("old".to_owned(), false);
+        seen.stray = Some(old);
+        let new = seen.host.as_mut().unwrap();
+        (new.held, new.history) = (false, History(Vec::new()));
+    });
+    let decision = now(&moved, 5);
+    assert_eq!(decision.acts.len(), 1);
+    let write = writes(&decision)[0];
+    assert!(write.stray && write.key == Some(false), "{write:?}");
+    assert_eq!(write.history.as_ref().unwrap().open("uid"), None, "its record ends with it");
 }
 
 #[test]
