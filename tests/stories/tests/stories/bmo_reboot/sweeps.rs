@@ -248,14 +248,18 @@ async fn swept(course: Course, replicas: bool) -> Report {
             ironic::shared().await.wait(&node, "on again", is_on).await.unwrap();
             powered = proxy.powered(&node);
         }
-        // What two processes that do not know of each other may cost is one cycle, whole and in its order.
-        let at_most_one_more = calls.len()..=calls.len() + 2;
-        assert!(
-            at_most_one_more.contains(&powered.len()),
-            "{namespace}: {powered:?} for {calls:?}"
+        // What two processes that do not know of each other may cost is one cycle. In one cycle the second may ask for
+        // off in its own way, softly after hard, when it was held just before its call.
+        let on = |all: &[String]| all.iter().filter(|it| *it == "power on").count();
+        let asked = calls.iter().filter(|it| **it == "power on").count();
+        let cycles = asked..=asked + 1;
+        assert!(cycles.contains(&on(&powered)), "{namespace}: {powered:?} for {calls:?}");
+        assert_eq!(
+            powered.last().map(String::as_str),
+            Some("power on"),
+            "{namespace}: {powered:?}"
         );
-        let whole = |it: &[String]| it.len() == 2 && it[0].ends_with("off") && it[1] == "power on";
-        assert!(powered.chunks(2).all(whole), "{namespace}: off, then on: {powered:?}");
+        assert!(powered[0].ends_with("off"), "{namespace}: {powered:?}");
     }
     report
 }
