@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use hyper_util::rt::TokioExecutor;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, PostParams};
+use kube::client::ConfigExt;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::sync::OnceCell;
 
@@ -231,7 +233,7 @@ impl ControlPlane {
             .config("admin", &["system:masters"])
             .await
             .expect("the bench's own kubeconfig is valid");
-        kube::Client::try_from(config).expect("the bench's own certificates are valid")
+        long_lived(config).expect("the bench's own certificates are valid")
     }
 
     /// Client configuration of any user: the API server sees this name and these groups.
@@ -377,6 +379,22 @@ impl ControlPlane {
     pub fn authority(&self) -> &Authority {
         &self.authority
     }
+}
+
+/// A client that lets go of a connection long before the API server does.
+///
+/// Both sides of kube's own client close what was idle for 90 seconds: a test that waits that long writes into a
+/// connection that is being closed, and has no second look to repair it as a controller has.
+fn long_lived(config: kube::Config) -> anyhow::Result<kube::Client> {
+    let connections = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+        .pool_idle_timeout(Duration::from_secs(30))
+        .build(config.rustls_https_connector()?);
+    let service = tower::ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .map_err(tower::BoxError::from)
+        .service(connections);
+    Ok(kube::Client::new(service, config.default_namespace))
 }
 
 fn base64(text: &str) -> String {
