@@ -111,7 +111,7 @@ pub fn customization(
     made_from: &str,
 ) -> Value {
     let mut annotations = entry.annotations().clone();
-    annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+    annotations.remove(names::LAST_APPLIED);
     annotations.insert(names::ferrite::POOL_OWNER.to_owned(), owner(pool));
     annotations.insert(names::ferrite::MADE_FROM.to_owned(), made_from.to_owned());
     json!({

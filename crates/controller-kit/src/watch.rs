@@ -276,7 +276,11 @@ where
     let kind = K::kind(version).into_owned();
     let condition = format!("watch/{kind}");
     kit.readiness.require(&condition, &format!("{kind} is not listed yet"));
-    let writer = Writer::new(version.clone());
+    let mut writer = Writer::new(version.clone());
+    // A controller waits for a store that says it is complete, which it says only at the end of a start of its own, for
+    // which it holds everything twice. Here the readiness condition says it, and no pass runs before.
+    writer.apply_watcher_event(&watcher::Event::Init);
+    writer.apply_watcher_event(&watcher::Event::InitDone);
     let store = writer.as_reader();
     let undecodable = Undecodable::default();
     let feed = Feed {
@@ -434,20 +438,10 @@ where
         if !self.listed[index] {
             self.listed[index] = true;
             if self.listed.iter().all(|listed| *listed) {
-                self.fill();
                 self.kit.readiness.ready(&self.condition);
             }
         }
         changed
-    }
-
-    /// Tells the store that it is complete, which it learns only from a start of its own.
-    fn fill(&mut self) {
-        self.writer.apply_watcher_event(&watcher::Event::Init);
-        for object in self.store.state() {
-            self.writer.apply_watcher_event(&watcher::Event::InitApply((*object).clone()));
-        }
-        self.writer.apply_watcher_event(&watcher::Event::InitDone);
     }
 
     fn failed(&mut self, index: usize, error: &watcher::Error) {

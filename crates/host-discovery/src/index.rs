@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::hash::Hash;
 use std::net::IpAddr;
 
 use api_types::metal3::BareMetalHost;
@@ -65,9 +66,6 @@ impl fmt::Debug for HostKey {
 enum Mark {
     /// The interface that it boots from.
     BootMac(Mac),
-    /// Any interface that an inspection found. Some of them, such as that of a management
-    /// controller's internal network, have the same address in many machines.
-    Nic(Mac),
     /// Its identifier in Ironic.
     Node(NodeId),
     /// Its management controller.
@@ -81,6 +79,9 @@ struct Entry {
     /// Tells it from a later host of the same name.
     uid: Option<Box<str>>,
     marks: Box<[Mark]>,
+    /// Any interface that an inspection found: dozens in one machine. Some of them, such as that of a management
+    /// controller's internal network, have the same address in many machines.
+    nics: Box<[Mac]>,
     /// The discovery of the host's namespace that made it.
     made_by: Option<Box<str>>,
     /// The node that it was made for.
@@ -91,7 +92,10 @@ struct Entry {
 
 impl Entry {
     fn is(&self, seen: &Seen) -> bool {
-        *self.marks == *seen.marks && self.made_by == seen.made_by && self.made_for == seen.made_for
+        *self.marks == *seen.marks
+            && *self.nics == *seen.nics
+            && self.made_by == seen.made_by
+            && self.made_for == seen.made_for
     }
 }
 
@@ -106,27 +110,50 @@ pub enum Change {
     Less(HostKey),
 }
 
-/// The hosts that have a mark: nearly always one.
+/// The hosts that have a mark: nearly always one, so that is what little is kept of each.
 #[derive(Clone, Debug)]
-enum Holders {
-    One(u32),
-    Several(Vec<u32>),
+struct Holders<M> {
+    first: HashMap<M, u32>,
+    /// The others, where there are any.
+    more: HashMap<M, Vec<u32>>,
 }
 
-impl Holders {
-    fn as_slice(&self) -> &[u32] {
-        match self {
-            Self::One(one) => std::slice::from_ref(one),
-            Self::Several(several) => several,
+impl<M> Default for Holders<M> {
+    fn default() -> Self {
+        Self { first: HashMap::new(), more: HashMap::new() }
+    }
+}
+
+impl<M: Copy + Eq + Hash> Holders<M> {
+    fn of(&self, mark: &M) -> impl Iterator<Item = u32> + use<'_, M> {
+        let more = self.more.get(mark).into_iter().flatten();
+        self.first.get(mark).into_iter().chain(more).copied()
+    }
+
+    fn add(&mut self, mark: M, holder: u32) {
+        if *self.first.entry(mark).or_insert(holder) == holder {
+            return;
+        }
+        let more = self.more.entry(mark).or_default();
+        if !more.contains(&holder) {
+            more.push(holder);
         }
     }
 
-    fn add(&mut self, holder: u32) {
-        match self {
-            Self::One(one) if *one == holder => {}
-            Self::One(one) => *self = Self::Several(vec![*one, holder]),
-            Self::Several(several) if several.contains(&holder) => {}
-            Self::Several(several) => several.push(holder),
+    fn remove(&mut self, mark: &M, holder: u32) {
+        let is_first = self.first.get(mark) == Some(&holder);
+        let Some(more) = self.more.get_mut(mark) else {
+            if is_first {
+                self.first.remove(mark);
+            }
+            return;
+        };
+        if is_first && let Some(next) = more.pop() {
+            self.first.insert(*mark, next);
+        }
+        more.retain(|other| *other != holder);
+        if more.is_empty() {
+            self.more.remove(mark);
         }
     }
 }
@@ -136,7 +163,8 @@ impl Holders {
 pub struct Index {
     hosts: HashMap<u32, Entry>,
     by_key: HashMap<HostKey, u32>,
-    by_mark: HashMap<Mark, Holders>,
+    by_mark: Holders<Mark>,
+    by_nic: Holders<Mac>,
     made: BTreeMap<(Box<str>, Box<str>), u32>,
     next: u32,
     listing: u32,
@@ -166,12 +194,20 @@ impl Index {
                 entry.listing = self.listing;
                 return Change::None;
             }
-            Some(entry) if entry.marks.iter().all(|mark| seen.marks.contains(mark)) => Change::More,
+            Some(entry)
+                if entry.marks.iter().all(|mark| seen.marks.contains(mark))
+                    && entry.nics.iter().all(|nic| seen.nics.contains(nic)) =>
+            {
+                Change::More
+            }
             Some(_) => Change::Less(key.clone()),
         };
         self.forget(id);
         for mark in &seen.marks {
-            self.by_mark.entry(*mark).and_modify(|it| it.add(id)).or_insert(Holders::One(id));
+            self.by_mark.add(*mark, id);
+        }
+        for nic in &seen.nics {
+            self.by_nic.add(*nic, id);
         }
         if let Some(discovery) = &seen.made_by {
             let made = (key.namespace().into(), discovery.clone());
@@ -182,6 +218,7 @@ impl Index {
             key,
             uid: host.metadata.uid.as_deref().map(Into::into),
             marks: seen.marks.into_boxed_slice(),
+            nics: seen.nics.into_boxed_slice(),
             made_by: seen.made_by,
             made_for: seen.made_for,
             listing: self.listing,
@@ -252,7 +289,7 @@ impl Index {
 
     /// Whether a node is a host by its identifier alone.
     pub fn has_node(&self, node: NodeId) -> bool {
-        self.by_mark.contains_key(&Mark::Node(node))
+        self.by_mark.of(&Mark::Node(node)).next().is_some()
     }
 
     /// The hosts that a machine is, in the order of their names: by its identifier, by its name in
@@ -267,7 +304,7 @@ impl Index {
         ports: &[Port],
         facts: Option<&Facts>,
     ) -> Vec<Known> {
-        let of_ports = ports.iter().flat_map(|port| [Mark::BootMac(port.mac), Mark::Nic(port.mac)]);
+        let of_ports = ports.iter().map(|port| Mark::BootMac(port.mac));
         let claimed = facts.into_iter().flat_map(|facts| &facts.macs);
         let marks = std::iter::once(Mark::Node(node))
             .chain(of_ports)
@@ -275,10 +312,9 @@ impl Index {
         let by_name =
             node_name.and_then(HostKey::of_node_name).and_then(|key| self.by_key.get(&key));
         let mut ids: Vec<u32> = marks
-            .filter_map(|mark| self.by_mark.get(&mark))
-            .flat_map(Holders::as_slice)
-            .chain(by_name)
-            .copied()
+            .flat_map(|mark| self.by_mark.of(&mark).collect::<Vec<_>>())
+            .chain(ports.iter().flat_map(|port| self.by_nic.of(&port.mac)))
+            .chain(by_name.copied())
             .collect();
         ids.sort_unstable();
         ids.dedup();
@@ -293,8 +329,8 @@ impl Index {
 
     /// A host whose management controller has this address.
     pub fn with_bmc(&self, bmc: IpAddr) -> Option<&HostKey> {
-        let holders = self.by_mark.get(&Mark::Bmc(bmc.to_canonical()))?;
-        holders.as_slice().iter().filter_map(|id| self.hosts.get(id)).map(|entry| &entry.key).min()
+        let holders = self.by_mark.of(&Mark::Bmc(bmc.to_canonical()));
+        holders.filter_map(|id| self.hosts.get(&id)).map(|entry| &entry.key).min()
     }
 
     fn next_id(&mut self) -> u32 {
@@ -310,15 +346,10 @@ impl Index {
     fn forget(&mut self, id: u32) {
         let Some(entry) = self.hosts.remove(&id) else { return };
         for mark in entry.marks {
-            let Some(holders) = self.by_mark.get_mut(&mark) else { continue };
-            if let Holders::Several(several) = holders {
-                several.retain(|other| *other != id);
-                if let [one] = several[..] {
-                    *holders = Holders::One(one);
-                }
-            } else {
-                self.by_mark.remove(&mark);
-            }
+            self.by_mark.remove(&mark, id);
+        }
+        for nic in entry.nics {
+            self.by_nic.remove(&nic, id);
         }
         if let Some(discovery) = entry.made_by {
             let made = (entry.key.namespace().into(), discovery);
@@ -344,6 +375,7 @@ fn key_of_meta(metadata: &ObjectMeta) -> Option<HostKey> {
 /// What of a host goes into the index.
 struct Seen {
     marks: Vec<Mark>,
+    nics: Vec<Mac>,
     made_by: Option<Box<str>>,
     made_for: Option<NodeId>,
 }
@@ -395,16 +427,14 @@ impl Seen {
         let nics = host.mac_addresses().chain(waiting_macs).filter_map(Mac::parse_usable);
         let bmc = host.spec.bmc.as_ref().and_then(|bmc| address_of(&bmc.address)).map(Mark::Bmc);
 
-        let mut marks: Vec<_> = boot
-            .into_iter()
-            .chain(ids.map(Mark::Node))
-            .chain(nics.map(Mark::Nic))
-            .chain(bmc)
-            .collect();
+        let mut marks: Vec<_> = boot.into_iter().chain(ids.map(Mark::Node)).chain(bmc).collect();
         marks.sort_unstable();
         marks.dedup();
+        let mut nics: Vec<_> = nics.collect();
+        nics.sort_unstable();
+        nics.dedup();
         let made_by = host.label(names::ferrite::DISCOVERED_BY).map(Into::into);
-        Self { marks, made_by, made_for }
+        Self { marks, nics, made_by, made_for }
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-/// The UUID of a node. Sixteen bytes instead of text: every host has one in the index.
+/// The UUID of a node. Sixteen bytes instead of text, and no number, which would be aligned to as many: every host has
+/// one in the index.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct NodeId(u128);
+pub struct NodeId([u8; 16]);
 
 impl NodeId {
     /// Reads the form with hyphens, in any case. Ironic gives no other.
@@ -22,19 +23,19 @@ impl NodeId {
                 _ => return None,
             }
         }
-        u128::from_str_radix(&digits, 16).ok().map(Self)
+        u128::from_str_radix(&digits, 16).ok().map(Self::from)
     }
 }
 
 impl From<u128> for NodeId {
     fn from(number: u128) -> Self {
-        Self(number)
+        Self(number.to_be_bytes())
     }
 }
 
 impl fmt::Display for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let digits = format!("{:032x}", self.0);
+        let digits = format!("{:032x}", u128::from_be_bytes(self.0));
         let (first, rest) = digits.split_at(8);
         let (second, rest) = rest.split_at(4);
         let (third, rest) = rest.split_at(4);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use api_types::names::LAST_APPLIED;
 use api_types::names::capm3::{NODE_SHUTDOWN, OUT_OF_SERVICE};
 use api_types::names::ferrite::OUT_OF_SERVICE_BY;
 use controller_kit::api_error;
@@ -15,8 +16,7 @@ use crate::request::Backup;
 use crate::seen::{Machine, Node, NodeSeen, Taint};
 
 /// Annotations that are a running kubelet's or controller's, not its administrator's.
-const NOT_BACKED_UP: &[&str] =
-    &["kubectl.kubernetes.io/last-applied-configuration", OUT_OF_SERVICE_BY];
+const NOT_BACKED_UP: &[&str] = &[LAST_APPLIED, OUT_OF_SERVICE_BY];
 
 /// A Node of a workload cluster, with what writes to it need.
 pub struct Place {

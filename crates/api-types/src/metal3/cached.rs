@@ -9,16 +9,16 @@ use kube::Resource;
 use serde::Deserialize;
 
 use super::host::{
-    BareMetalHost, BareMetalHostSpec, BareMetalHostStatus, Bmc, CustomDeploy, Hardware, Image, Nic,
-    Provisioning,
+    BareMetalHost, BareMetalHostSpec, BareMetalHostStatus, Bmc, CustomDeploy, Image, Provisioning,
 };
 use crate::condition::Condition;
 use crate::foreign::Unknown;
+use crate::names::LAST_APPLIED;
+use crate::names::metal3::{HARDWARE_DETAILS, STATUS};
 use crate::reference::{NamedRef, ObjectRef};
 
-/// A host without what makes it large: of the hardware only the MAC addresses are left, and
-/// fields that we do not know and managed fields are dropped, each object as soon as it is
-/// decoded.
+/// A host without what makes it large: hardware, fields that we do not know and managed fields are
+/// dropped, each object as soon as it is decoded.
 ///
 /// It reads like a [`BareMetalHost`]. It cannot be encoded: what was dropped would be missing.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -36,6 +36,9 @@ impl Deref for CachedHost {
 impl From<BareMetalHost> for CachedHost {
     fn from(mut host: BareMetalHost) -> Self {
         host.metadata.managed_fields = None;
+        for large in LARGE {
+            host.metadata.annotations.as_mut().and_then(|all| all.remove(large));
+        }
         host.other = Unknown::new();
         trim_spec(&mut host.spec);
         if let Some(status) = &mut host.status {
@@ -44,6 +47,9 @@ impl From<BareMetalHost> for CachedHost {
         Self(host)
     }
 }
+
+/// Annotations that hold most of the object once more.
+const LARGE: [&str; 3] = [STATUS, HARDWARE_DETAILS, LAST_APPLIED];
 
 // The patterns name every field: one that is added to a type has to be thought of here.
 
@@ -109,15 +115,7 @@ fn trim_status(status: &mut BareMetalHostStatus) {
     for Condition { other, .. } in conditions {
         other.clear();
     }
-    if let Some(Hardware { hostname, nics, other }) = hardware {
-        *hostname = None;
-        other.clear();
-        // One entry per address: a second one with the same MAC says nothing new.
-        let mut macs: Vec<_> = nics.drain(..).filter_map(|nic| nic.mac).collect();
-        macs.sort_unstable();
-        macs.dedup();
-        *nics = macs.into_iter().map(|mac| Nic { mac: Some(mac), ..Nic::default() }).collect();
-    }
+    *hardware = None;
 }
 
 fn trim_deployed(image: &mut Option<Image>, custom_deploy: &mut Option<CustomDeploy>) {
