@@ -43,6 +43,10 @@
   value: {{ .endpoint | quote }}
 - name: IRONIC_CLIENT_TIMEOUT
   value: {{ .timeout | quote }}
+{{- with .conductorGroup }}
+- name: IRONIC_CONDUCTOR_GROUP
+  value: {{ . | quote }}
+{{- end }}
 {{- if .insecure }}
 - name: IRONIC_INSECURE
   value: "true"

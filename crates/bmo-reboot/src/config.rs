@@ -72,6 +72,9 @@ pub struct Settings {
     /// URL of the Ironic API; the other variables of the operator's Ironic client are read too
     #[arg(long, env = "IRONIC_ENDPOINT", global = true, default_value = "")]
     pub ironic_endpoint: String,
+    /// Look only at nodes of this conductor group of Ironic, where each group has an instance of its own
+    #[arg(long, env = "IRONIC_CONDUCTOR_GROUP", global = true, default_value = "")]
+    pub conductor_group: String,
 }
 
 /// How decisions are made.
@@ -198,7 +201,9 @@ impl Settings {
             return None;
         }
         let endpoint = controller_kit::config::given(&self.ironic_endpoint);
+        let group = controller_kit::config::given(&self.conductor_group);
         ironic::Settings::from_env(endpoint.as_deref())
+            .and_then(|settings| settings.in_group(group))
             .map_err(|lines| lines.into_iter().for_each(|line| mistakes.note(line)))
             .ok()
     }

@@ -103,12 +103,13 @@ struct Page<T> {
 }
 
 impl Client {
-    /// The nodes that match.
+    /// The nodes that match, of those that the settings are about.
     pub fn nodes(&self, query: NodeQuery) -> Pager<Node> {
         let mut filters = Vec::new();
         add(&mut filters, "provision_state", query.provision_state);
         add(&mut filters, "driver", query.driver);
         add(&mut filters, "resource_class", query.resource_class);
+        add(&mut filters, "conductor_group", self.settings().conductor_group.clone());
         let maintenance = query.maintenance.map(|value| value.to_string());
         add(&mut filters, "maintenance", maintenance);
         Pager::new(self, "nodes".to_owned(), filters, query.detail, query.page, query.after)

@@ -28,6 +28,8 @@ pub struct Settings {
     pub auth_dir: PathBuf,
     /// Accept any certificate. For laboratories.
     pub insecure: bool,
+    /// Only nodes of this conductor group are listed; `None`: all.
+    pub conductor_group: Option<String>,
     /// Limit of a whole request, from connecting to the last byte of the answer. The time that a
     /// request waits for a free connection is not part of it.
     pub timeout: Duration,
@@ -141,10 +143,24 @@ impl Settings {
                 client_key_file,
                 auth_dir,
                 insecure,
+                conductor_group: None,
                 timeout,
             }),
             _ => Err(mistakes),
         }
+    }
+
+    /// The same for one conductor group, where each group has an instance of its own.
+    pub fn in_group(mut self, group: Option<String>) -> Result<Self, Vec<String>> {
+        let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+        if let Some(group) = group.as_deref().filter(|it| !it.chars().all(is_letter)) {
+            return Err(vec![format!(
+                "--conductor-group (IRONIC_CONDUCTOR_GROUP) is {group:?}: Ironic knows only letters, digits, '-', '_' \
+                 and '.' in it"
+            )]);
+        }
+        self.conductor_group = group;
+        Ok(self)
     }
 }
 
@@ -232,6 +248,14 @@ mod tests {
     fn the_command_line_wins_over_the_environment() {
         let settings = read(Some("http://a:1"), &[("IRONIC_ENDPOINT", "http://b:2/v1/")]).unwrap();
         assert_eq!(settings.endpoint.as_str(), "http://a:1/");
+    }
+
+    #[test]
+    fn a_conductor_group_that_ironic_cannot_have_is_a_mistake() {
+        let settings = read(Some("http://a"), &[]).unwrap();
+        let group = |name: &str| settings.clone().in_group(Some(name.to_owned()));
+        assert_eq!(group("hall-1.b_2").unwrap().conductor_group.as_deref(), Some("hall-1.b_2"));
+        assert!(group("hall 1&x").unwrap_err()[0].contains("IRONIC_CONDUCTOR_GROUP"));
     }
 
     #[test]

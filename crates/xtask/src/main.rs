@@ -37,6 +37,10 @@ enum Task {
         /// Only this part of the tour.
         #[arg(long)]
         chapter: Option<demo::Chapter>,
+        /// Watches the tour with a Prometheus, which is built the first time, and draws each chart's dashboard into this
+        /// folder.
+        #[arg(long, value_name = "FOLDER", conflicts_with = "down")]
+        pictures: Option<PathBuf>,
         /// Ends it.
         #[arg(long)]
         down: bool,
@@ -108,7 +112,7 @@ fn main() -> ExitCode {
         Task::Test { name } => test::run(name.as_deref()),
         Task::Demo { down: true, .. } => demo::down(),
         Task::Demo { serve: true, .. } => demo::serve(),
-        Task::Demo { chapter, .. } => demo::up(chapter),
+        Task::Demo { chapter, pictures, .. } => demo::up(chapter, pictures.as_deref()),
         Task::Bench { controller, json, peers, hosts, programs } => {
             measure::run(json.as_deref(), &peers, &controller, hosts, programs)
         }

@@ -32,8 +32,12 @@ const PROGRAMS: &[(&str, &str, &str, bool)] = &[
     ("capi-bootstrap", "cluster-api", "sigs.k8s.io/cluster-api/bootstrap/kubeadm", false),
     ("capi-kcp", "cluster-api", "sigs.k8s.io/cluster-api/controlplane/kubeadm", false),
     ("helm", "tools", "helm.sh/helm/v4/cmd/helm", false),
+    ("prometheus", "tools", "github.com/prometheus/prometheus/cmd/prometheus", false),
     ("promtool", "tools", "github.com/prometheus/prometheus/cmd/promtool", false),
 ];
+
+/// For Prometheus: without the clients of all clouds, in which nobody here discovers anything and which are most of it.
+const NO_CLOUDS: &str = "-tags=remove_all_sd";
 
 /// What the tests need of [`program`]; the rest is built when somebody asks for it.
 pub const FOR_TESTS: &[&str] = &[
@@ -46,6 +50,7 @@ pub const FOR_TESTS: &[&str] = &[
     "capi-bootstrap",
     "capi-kcp",
     "helm",
+    "prometheus",
     "promtool",
 ];
 
@@ -66,9 +71,10 @@ pub fn program(name: &str) -> anyhow::Result<PathBuf> {
         bail!("no program {name}: it is not in the table of tests/bench/src/go.rs");
     };
     let flags = linker_flags(*stamped);
+    let tags = if *group == "tools" { NO_CLOUDS } else { "" };
     let source = group_dir(group);
     let recipe = format!(
-        "{}{}{package}{flags}",
+        "{}{}{package}{flags}{tags}",
         std::fs::read_to_string(source.join("go.mod"))?,
         std::fs::read_to_string(source.join("go.sum"))?,
     );
@@ -78,6 +84,7 @@ pub fn program(name: &str) -> anyhow::Result<PathBuf> {
                 go()?
                     .current_dir(&source)
                     .args(["build", "-trimpath"])
+                    .args(Some(tags).filter(|it| !it.is_empty()))
                     .arg(format!("-ldflags={flags}"))
                     .arg("-o")
                     .arg(dir.join(name))

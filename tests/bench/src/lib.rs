@@ -23,6 +23,7 @@ pub mod node;
 pub mod observer;
 pub mod process;
 pub mod programs;
+pub mod prometheus;
 pub mod proxy;
 pub mod python;
 pub mod skip;

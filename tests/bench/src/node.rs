@@ -176,6 +176,43 @@ impl Node {
         }
     }
 
+    /// A program that runs in the node's network, where pods have their addresses. Its ports are not this machine's.
+    ///
+    /// # Errors
+    /// When the node has ended.
+    pub fn inside(&self, program: impl AsRef<std::ffi::OsStr>) -> anyhow::Result<Command> {
+        let first = self.dir.path().join("init.sh");
+        let first = first.as_os_str().as_encoded_bytes();
+        let runs = |process: &fs::DirEntry| {
+            let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
+            let mut words = line.split(|it| *it == 0);
+            words.next() == Some(b"sh") && words.next() == Some(first)
+        };
+        let mut processes = fs::read_dir("/proc")?.flatten();
+        let process = processes.find(runs).context("the node has ended")?;
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net={}", process.path().join("ns/net").display())).arg(program);
+        Ok(command)
+    }
+
+    /// Opens a port of the node's own loopback on this machine's, under another number. It is closed by dropping the two.
+    ///
+    /// # Errors
+    /// When the node has ended.
+    pub fn open(&self, inside: u16, outside: u16) -> anyhow::Result<[Service; 2]> {
+        let (program, socket) =
+            (self.dir.path().join("forward.py"), self.dir.path().join(format!("{outside}.in")));
+        let socket = socket.display();
+        let mut within = self.inside(python::command().get_program())?;
+        within.arg(&program).arg(format!("{socket}=127.0.0.1:{inside}"));
+        let mut without = python::command();
+        without.arg(&program).arg(format!("127.0.0.1:{outside}={socket}"));
+        Ok([
+            Service::start(&format!("within-{outside}"), within, self.dir.path())?,
+            Service::start(&format!("without-{outside}"), without, self.dir.path())?,
+        ])
+    }
+
     /// Gives the node an image, as a pull would.
     ///
     /// # Errors

@@ -212,6 +212,11 @@ impl Proxy {
         self.shared.book().requests.clone()
     }
 
+    /// The first request of a kind, without a copy of all others.
+    pub fn first(&self, wanted: impl Fn(&Recorded) -> bool) -> Option<Recorded> {
+        self.shared.book().requests.iter().find(|r| wanted(r)).cloned()
+    }
+
     /// How many requests so far match.
     pub fn count(&self, wanted: impl Fn(&Recorded) -> bool) -> usize {
         let book = self.shared.book();

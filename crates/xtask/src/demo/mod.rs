@@ -19,12 +19,14 @@ use bench::{cache, go};
 use clap::ValueEnum;
 use serde_json::json;
 
+use self::pictures::Watching;
 use self::stage::{Cluster, Controller, Server, Stage};
 
 mod bmo_reboot;
 mod capm3_reuse;
 mod clusterpool_inventory;
 mod host_discovery;
+mod pictures;
 mod remediation;
 mod stage;
 mod table;
@@ -67,17 +69,22 @@ pub(crate) enum Chapter {
     Remediation,
 }
 
-/// Starts the bench with the controllers unless it runs, plays one chapter or all, and says what to try.
+/// Starts the bench with the controllers unless it runs, plays one chapter or all, and says what to try. With a folder for
+/// pictures, the dashboards are drawn there as they look at the end.
 ///
 /// # Errors
 /// When a part does not start, or a chapter does not come to its end.
-pub(crate) fn up(chapter: Option<Chapter>) -> anyhow::Result<()> {
+pub(crate) fn up(chapter: Option<Chapter>, pictures: Option<&Path>) -> anyhow::Result<()> {
     let stage = match running() {
         Some(stage) => stage,
         None => start()?,
     };
     let chapters = chapter.as_ref().map_or(Chapter::value_variants(), std::slice::from_ref);
     tokio::runtime::Runtime::new()?.block_on(async {
+        let watching = match pictures {
+            Some(_) => Some(Watching::start(&stage).await?),
+            None => None,
+        };
         for chapter in chapters {
             match chapter {
                 Chapter::BmoReboot => bmo_reboot::play(&stage).await?,
@@ -86,6 +93,9 @@ pub(crate) fn up(chapter: Option<Chapter>) -> anyhow::Result<()> {
                 Chapter::HostDiscovery => host_discovery::play(&stage).await?,
                 Chapter::Remediation => remediation::play(&stage).await?,
             }
+        }
+        if let (Some(watching), Some(folder)) = (watching, pictures) {
+            watching.draw(&stage, folder).await?;
         }
         anyhow::Ok(())
     })?;

@@ -176,8 +176,7 @@ async fn one_by_one(ground: &Ground) -> anyhow::Result<Vec<Duration>> {
         let began = Instant::now();
         let url = format!("/v1/nodes/{node}/states/power");
         let answered = loop {
-            let requests = proxy.requests();
-            if let Some(request) = requests.iter().find(|it| it.path == url)
+            if let Some(request) = proxy.first(|it| it.path == url)
                 && let Some(took) = request.took
             {
                 break request.at + took;

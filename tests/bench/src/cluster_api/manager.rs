@@ -67,8 +67,12 @@ pub(super) async fn install_crds(
                 labels.insert(format!("cluster.x-k8s.io/{version}"), version.to_owned());
             }
         }
-        let created = api.create(&PostParams::default(), &crd).await;
-        created.with_context(|| format!("the API server refuses {}", path.display()))?;
+        match api.create(&PostParams::default(), &crd).await {
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+            created => drop(
+                created.with_context(|| format!("the API server refuses {}", path.display()))?,
+            ),
+        }
         names.extend(crd.metadata.name);
     }
     let crds: Api<CustomResourceDefinition> = Api::all(client.clone());

@@ -41,10 +41,10 @@ pub async fn shared() -> &'static ControlPlane {
 }
 
 /// Installs Cluster API's CRDs without its managers: for stories that make Machines by hand. Nobody converts between
-/// versions then but for the apiVersion.
+/// versions then but for the apiVersion. Those that are there already are left as they are.
 ///
 /// # Errors
-/// When the CRDs cannot be had, or the API server has them already.
+/// When the CRDs cannot be had, or the API server refuses them.
 pub async fn install_crds(client: &kube::Client) -> anyhow::Result<()> {
     let sources = tokio::task::spawn_blocking(manager::sources).await??;
     for manager in manager::ALL {

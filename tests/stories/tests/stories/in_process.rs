@@ -86,3 +86,13 @@ pub(crate) async fn kubeconfig(plane: &ControlPlane, user: &str) -> PathBuf {
         user.strip_prefix("system:serviceaccount:").and_then(|it| it.split_once(':')).unwrap();
     chart::service_account_kubeconfig(plane, namespace, name).await.unwrap()
 }
+
+/// A program of ours, which `cargo xtask test` builds before the tests.
+pub(crate) fn program(name: &str) -> PathBuf {
+    // Tests are in <target>/<profile>/deps, programs beside that folder.
+    let test = std::env::current_exe().unwrap();
+    let program = test.ancestors().nth(2).unwrap().join(name);
+    let told = program.display();
+    assert!(program.exists(), "{told} is not there: run `cargo build -p {name}` first");
+    program
+}

@@ -105,6 +105,24 @@ async fn an_upgrade_is_followed_and_a_release_that_is_too_old_is_refused_in_one_
 }
 
 #[tokio::test]
+async fn a_client_of_a_conductor_group_lists_no_node_of_another() {
+    let ironic = shared().await;
+    let all = client(&ironic.endpoint);
+    let [here, there] = register(&all, "grouped", 2).await.try_into().unwrap();
+    let group = format!("hall-{}", std::process::id());
+    let moved = json!([{ "op": "add", "path": "/conductor_group", "value": group }]);
+    let path = format!("/v1/nodes/{}", here.uuid);
+    let (status, body) = ironic.call(Method::PATCH, &path, Some(&moved)).await.unwrap();
+    assert!(status.is_success(), "{status} {body}");
+    let settings = all.settings().clone().in_group(Some(group)).unwrap();
+    let of_group = Client::new(settings).unwrap();
+    let listed = of_group.nodes(NodeQuery::default()).collect(10_000).await.unwrap();
+    assert_eq!(listed.iter().map(|it| &it.uuid).collect::<Vec<_>>(), [&here.uuid]);
+    // Who asks for one by its name gets it: the group limits what is looked for, not what is there.
+    assert_eq!(of_group.node(&there.uuid, Detail::Basic).await.unwrap().uuid, there.uuid);
+}
+
+#[tokio::test]
 async fn every_page_is_asked_for_with_the_filters_of_the_first() {
     let ironic = shared().await;
     let proxy = Proxy::start(ironic).await.unwrap();

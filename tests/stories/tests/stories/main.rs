@@ -30,4 +30,5 @@ mod remediation;
 mod sample;
 mod smallness;
 mod sweeps;
+mod together;
 mod watching;

@@ -16,18 +16,10 @@ use kube::{Api, Client, ResourceExt};
 use sample::{GUEST, RESULT, ROLE, SEAT};
 use serde_json::json;
 
+use crate::in_process::program;
+
 /// Starting on a busy machine takes a while; nothing that is promised is measured by this.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// The program, which `cargo xtask test` builds before the tests.
-fn program() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    // Tests are in <target>/<profile>/deps, programs beside that folder.
-    let program = test.parent().and_then(|deps| deps.parent()).unwrap().join("sample");
-    let built = "run `cargo build -p sample` first";
-    assert!(program.exists(), "{} is not there: {built}", program.display());
-    program
-}
 
 /// The chart installed in a namespace of its own, with rights in the one where the work is.
 struct Installed {
@@ -50,7 +42,7 @@ impl Installed {
     }
 
     fn command(&self, port: u16, namespace: &str) -> Command {
-        let mut command = Command::new(program());
+        let mut command = Command::new(program("sample"));
         command
             .arg(format!("--listen=127.0.0.1:{port}"))
             .arg(format!("--kubeconfig={}", self.kubeconfig.display()))
@@ -174,7 +166,7 @@ async fn check_passes_under_the_charts_role_and_names_what_another_place_lacks()
 
 #[test]
 fn its_own_mistakes_are_listed_with_the_common_ones() {
-    let output = Command::new(program())
+    let output = Command::new(program("sample"))
         .args(["--retry=soon", "--flaw=some", "--concurrency=none"])
         .env_clear()
         .output()

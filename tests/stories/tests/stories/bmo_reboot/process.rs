@@ -1,6 +1,6 @@
 //! The real program: credentials that are wrong, a CRD without the stamps, and leaders that are killed at their work.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
@@ -14,15 +14,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use serde_json::{Value, json};
 
 use super::{HARD, PATIENCE, PLAIN, Site, record, switch};
-
-fn program() -> PathBuf {
-    // Tests are in <target>/<profile>/deps, programs beside that folder.
-    let test = std::env::current_exe().unwrap();
-    let program = test.ancestors().nth(2).unwrap().join("bmo-reboot");
-    let told = program.display();
-    assert!(program.exists(), "{told} is not there: run `cargo build -p bmo-reboot` first");
-    program
-}
+use crate::in_process::program;
 
 fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
@@ -72,7 +64,7 @@ async fn wrong_credentials_are_told_by_check_probe_and_condition_and_right_ones_
     let kubeconfig = crate::in_process::kubeconfig(site.plane, &site.user).await;
     let listen = format!("127.0.0.1:{}", free_port());
     let command = || {
-        let mut command = Command::new(program());
+        let mut command = Command::new(program("bmo-reboot"));
         command
             .env("KUBECONFIG", &kubeconfig)
             .env("IRONIC_ENDPOINT", &ironic.endpoint)
@@ -107,7 +99,7 @@ async fn with_a_crd_that_has_no_stamps_nothing_is_done_until_it_was_extended() {
     let kubeconfig = plane.kubeconfig("admin", &["system:masters"]).unwrap();
     let listen = format!("127.0.0.1:{}", free_port());
     let command = |arguments: &[&str]| {
-        let mut command = Command::new(program());
+        let mut command = Command::new(program("bmo-reboot"));
         command
             .args(arguments)
             .env("KUBECONFIG", &kubeconfig)
@@ -168,7 +160,7 @@ async fn leaders_killed_under_a_hundred_requests_cost_none_and_double_none() {
     let own = site.user.split(':').nth(2).unwrap();
     let dir = RunDir::new("failover").unwrap();
     let start = |name: &str| {
-        let mut command = Command::new(program());
+        let mut command = Command::new(program("bmo-reboot"));
         command
             .args(["--lease-duration=3s", "--renew-deadline=2s", "--retry-period=500ms"])
             .env("KUBECONFIG", &kubeconfig)

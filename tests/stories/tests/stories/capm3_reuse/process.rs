@@ -1,6 +1,5 @@
 //! The real program on its command line: what it says about itself, and about an API server that lacks something.
 
-use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
@@ -12,20 +11,11 @@ use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
 use super::ground::plane;
-
-fn program() -> PathBuf {
-    // Tests are in <target>/<profile>/deps, programs beside that folder.
-    let test = std::env::current_exe().unwrap();
-    let profile = test.parent().and_then(|deps| deps.parent()).unwrap();
-    let program = profile.join("capm3-reuse");
-    let told = program.display();
-    assert!(program.exists(), "{told} is not there: run `cargo build -p capm3-reuse` first");
-    program
-}
+use crate::in_process::program;
 
 fn run(plane: &ControlPlane, arguments: &[&str]) -> Output {
     let kubeconfig = plane.kubeconfig("admin", &["system:masters"]).unwrap();
-    let mut command = Command::new(program());
+    let mut command = Command::new(program("capm3-reuse"));
     command.args(arguments).arg(format!("--kubeconfig={}", kubeconfig.display()));
     command.output().unwrap()
 }
@@ -77,7 +67,7 @@ async fn check_says_what_an_api_server_has_and_lacks_and_the_process_waits_for_i
     assert!(told.contains("baremetalhosts.metal3.io is not installed"), "{told}");
     let port = free_port();
     let kubeconfig = bare.kubeconfig("admin", &["system:masters"]).unwrap();
-    let mut command = Command::new(program());
+    let mut command = Command::new(program("capm3-reuse"));
     command
         .args(["--leader-elect=false", &format!("--listen=127.0.0.1:{port}")])
         .arg(format!("--kubeconfig={}", kubeconfig.display()));

@@ -1,6 +1,5 @@
 //! The real program on its command line, on an API server with Hive's own CRDs.
 
-use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
@@ -8,22 +7,11 @@ use bench::control_plane::ControlPlane;
 use bench::crds::{self, Group};
 use bench::process::{Service, free_port};
 
-fn program() -> PathBuf {
-    // Tests are in <target>/<profile>/deps, programs beside that folder.
-    let test = std::env::current_exe().unwrap();
-    let profile = test.parent().and_then(|deps| deps.parent()).unwrap();
-    let program = profile.join("clusterpool-inventory");
-    let told = program.display();
-    assert!(
-        program.exists(),
-        "{told} is not there: run `cargo build -p clusterpool-inventory` first"
-    );
-    program
-}
+use crate::in_process::program;
 
 fn run(plane: &ControlPlane, arguments: &[&str]) -> Output {
     let kubeconfig = plane.kubeconfig("admin", &["system:masters"]).unwrap();
-    let mut command = Command::new(program());
+    let mut command = Command::new(program("clusterpool-inventory"));
     command.args(arguments).arg(format!("--kubeconfig={}", kubeconfig.display()));
     command.output().unwrap()
 }
@@ -59,7 +47,7 @@ async fn with_hives_own_crds_the_process_waits_for_its_fields_and_extend_crd_add
     }
     let port = free_port();
     let kubeconfig = plane.kubeconfig("admin", &["system:masters"]).unwrap();
-    let mut command = Command::new(program());
+    let mut command = Command::new(program("clusterpool-inventory"));
     command
         .args(["--leader-elect=false", &format!("--listen=127.0.0.1:{port}")])
         .arg(format!("--kubeconfig={}", kubeconfig.display()));

@@ -2,6 +2,7 @@
 
 mod permissions;
 mod upgrade;
+mod watched;
 
 use std::process::Command;
 
@@ -119,9 +120,10 @@ async fn no_node(test: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_five_run_from_their_charts_in_a_restricted_namespace_and_miss_each_permission() {
+async fn the_five_run_from_their_charts_in_a_restricted_namespace_are_watched_and_miss_each_permission()
+ {
     if no_node(
-        "pods::the_five_run_from_their_charts_in_a_restricted_namespace_and_miss_each_permission",
+        "pods::the_five_run_from_their_charts_in_a_restricted_namespace_are_watched_and_miss_each_permission",
     )
     .await
     {
@@ -151,6 +153,7 @@ async fn the_five_run_from_their_charts_in_a_restricted_namespace_and_miss_each_
         assert_eq!(restarts, 0, "{controller}:\n{}", cluster.what_became_of(controller).await);
     }
     cluster.helm_all("test").await;
+    cluster.is_watched().await;
     let missed = CONTROLLERS.iter().zip(&images).map(|(controller, image)| {
         cluster.each_missing_rule_is_named(controller, image.program.clone())
     });

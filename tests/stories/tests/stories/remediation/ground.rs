@@ -43,12 +43,9 @@ pub(super) async fn planes() -> &'static Planes {
 }
 
 /// Installs our CRDs, unless they are there.
-pub(super) async fn install_own(client: &Client) {
+pub(crate) async fn install_own(client: &Client) {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-    for (owner, crd) in api_types::own_crds() {
-        if owner != "remediation" {
-            continue;
-        }
+    for (_, crd) in api_types::own_crds() {
         match api.create(&PostParams::default(), &crd).await {
             Err(kube::Error::Api(status)) if status.is_already_exists() => {}
             made => drop(made.unwrap()),

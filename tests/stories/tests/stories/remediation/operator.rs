@@ -113,7 +113,7 @@ async fn look_at(
 }
 
 /// A kubelet that has just started.
-pub(super) async fn boot(workload: &Client, node: &str) {
+pub(crate) async fn boot(workload: &Client, node: &str) {
     let now = k8s_openapi::jiff::Timestamp::now();
     let beat = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let nodes: Api<Node> = Api::all(workload.clone());
