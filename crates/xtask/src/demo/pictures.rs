@@ -15,6 +15,8 @@ use super::stage::Stage;
 const UNIT: (f64, f64) = (48.0, 26.0);
 /// What stays free around a graph: left, top, right, and below it for the times and the legend.
 const MARGIN: (f64, f64, f64, f64) = (46.0, 30.0, 14.0, 44.0);
+/// As many names of lines have room below a graph.
+const NAMES: usize = 7;
 const COLOURS: [&str; 8] =
     ["#3274d9", "#e0752d", "#56a64b", "#e02f44", "#8f3bb8", "#f2cc0c", "#37872d", "#7c7c84"];
 
@@ -70,6 +72,10 @@ impl Watching {
                 lines.push((name, series.points));
             }
         }
+        // Where there is no room for all names, those to which nothing happened are left out.
+        if lines.len() > NAMES {
+            lines.retain(|(_, points): &(_, Vec<(f64, f64)>)| points.iter().any(|it| it.1 != 0.0));
+        }
         let grid = |side: &str| panel["gridPos"][side].as_f64().unwrap_or_default();
         Ok(Panel {
             title: panel["title"].as_str().unwrap_or_default().to_owned(),
@@ -83,6 +89,9 @@ impl Watching {
         })
     }
 }
+
+/// Seconds without a point that make a gap.
+const GAP: f64 = 2.5;
 
 struct Panel {
     title: String,
@@ -156,11 +165,21 @@ impl Panel {
             let colour = COLOURS[number % COLOURS.len()];
             let mut path = String::new();
             let mut last = f64::NEG_INFINITY;
-            for (time, value) in points.iter().filter(|it| it.1.is_finite()) {
+            let points: Vec<_> = points.iter().filter(|it| it.1.is_finite()).collect();
+            for (number, (time, value)) in points.iter().enumerate() {
                 // Where nothing was told for a while there is a gap.
-                let verb = if time - last > 2.5 { 'M' } else { 'L' };
-                let _ = write!(path, "{verb}{:.1} {:.1}", x(*time), y(*value));
+                let verb = if time - last > GAP { 'M' } else { 'L' };
                 last = *time;
+                // What is on a level line between two others does not show.
+                let level = |other: Option<&&(f64, f64)>| {
+                    other.is_some_and(|it| {
+                        it.1.total_cmp(value).is_eq() && (it.0 - time).abs() <= GAP
+                    })
+                };
+                let before = number.checked_sub(1).and_then(|it| points.get(it));
+                if !(level(before) && level(points.get(number + 1))) {
+                    let _ = write!(path, "{verb}{:.1} {:.1}", x(*time), y(*value));
+                }
             }
             let foot = top + high + 32.0;
             let _ = writeln!(
@@ -202,10 +221,8 @@ mod tests {
 
     #[test]
     fn a_scale_ends_at_a_number_that_reads_well() {
-        assert_eq!(
-            [0.0, 0.3, 1.0, 3.0, 17.0, 950.0].map(round_up),
-            [1.0, 0.4, 1.0, 4.0, 20.0, 1000.0]
-        );
+        let ends = [0.0, 0.3, 1.0, 3.0, 17.0, 950.0].map(round_up).map(number);
+        assert_eq!(ends, ["1", "0.4", "1", "4", "20", "1000"]);
         assert_eq!(
             ["2", "0.5", "0.025"],
             [number(2.0), number(0.5), number(0.025)].each_ref().map(String::as_str)
@@ -225,6 +242,17 @@ mod tests {
             size: (400.0, 200.0),
             lines: vec![("on ok".to_owned(), series.points)],
         };
+        let level = vec![(1.0, 3.0), (2.0, 3.0), (3.0, 3.0), (4.0, 3.0)];
+        let level = Panel {
+            title: String::new(),
+            unit: "",
+            at: (0.0, 0.0),
+            size: (400.0, 200.0),
+            lines: vec![(String::new(), level)],
+        };
+        let svg = picture("x", &[level], Duration::from_secs(10));
+        let path = svg.lines().find(|it| it.contains("stroke-linecap")).unwrap();
+        assert_eq!((path.matches('M').count(), path.matches('L').count()), (1, 1), "{path}");
         let svg = picture("x", &[panel], Duration::from_secs(10));
         assert!(svg.contains("a &lt; b") && svg.contains(">on ok<"), "{svg}");
         let path = svg.lines().find(|it| it.contains("stroke-linecap")).unwrap();
