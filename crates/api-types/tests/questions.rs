@@ -139,6 +139,13 @@ fn a_cached_host_names_the_path_of_a_mistake() {
     assert_eq!(error.path, "spec.online");
 }
 
+#[test]
+fn a_cached_host_does_not_mind_what_it_does_not_read() {
+    let mut host = large_host();
+    host["status"]["hardware"] = json!({"nics": "of another shape"});
+    assert_eq!(read::<CachedHost>(host).provisioning_state(), &ProvisioningState::Provisioned);
+}
+
 /// 64 MB for 10,000 hosts leave 6,400 bytes each, strings and the store's own share included.
 #[test]
 fn a_cached_host_leaves_room_for_ten_thousand() {

@@ -155,8 +155,8 @@ impl Mistakes {
     /// Reads a duration above zero as Go writes it (`90s`, `1m30s`).
     pub fn duration(&mut self, flag: &str, value: &str, default: Duration) -> Duration {
         let Some(text) = given(value) else { return default };
-        match text.parse::<kube::core::Duration>() {
-            Ok(read) if !read.is_negative() && Duration::from(read) > Duration::ZERO => read.into(),
+        match duration(&text) {
+            Some(read) if read > Duration::ZERO => read,
             _ => {
                 self.add(flag, value, "a duration above zero such as 15s or 1m30s");
                 default
@@ -176,6 +176,17 @@ impl Mistakes {
         }
         if self.0.is_empty() { Ok(()) } else { Err(ExitCode::from(2)) }
     }
+}
+
+/// A duration as Go writes it; nothing if it is not one, or negative, or far beyond any use.
+pub fn duration(text: &str) -> Option<Duration> {
+    // kube's type panics on a number that does not fit, and on a sign in the middle.
+    let digits = |run: &str| run.len() <= 12;
+    let fits = text.len() <= 64 && text.split(|it: char| !it.is_ascii_digit()).all(digits);
+    if !fits || text.contains('-') {
+        return None;
+    }
+    text.parse::<kube::core::Duration>().ok().map(Duration::from)
 }
 
 /// The environment variable of a flag. Two have a name that others made known.

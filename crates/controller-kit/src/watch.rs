@@ -21,6 +21,7 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Resource, ResourceExt as _};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Error as _};
+use serde_json::value::RawValue;
 
 use crate::api_error;
 use crate::kit::Kit;
@@ -491,16 +492,23 @@ struct Guarded<K>(Result<K, (ObjectMeta, String)>);
 
 impl<'de, K: DeserializeOwned> Deserialize<'de> for Guarded<K> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = serde_json::Value::deserialize(deserializer)?;
-        Ok(Self(match serde_path_to_error::deserialize(&value) {
+        // The text, and no tree of values: of a large object most is skipped.
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        Ok(Self(match serde_json::from_str(text.get()) {
             Ok(object) => Ok(object),
-            Err(problem) => {
-                let partial =
-                    PartialObjectMeta::<k8s_openapi::api::core::v1::ConfigMap>::deserialize(&value);
-                Err((partial.map_err(D::Error::custom)?.metadata, problem.to_string()))
-            }
+            Err(_) => Err(refused::<K>(text.get()).map_err(D::Error::custom)?),
         }))
     }
+}
+
+/// The metadata of an object that cannot be decoded, and which field is wrong.
+fn refused<K: DeserializeOwned>(text: &str) -> serde_json::Result<(ObjectMeta, String)> {
+    let mut again = serde_json::Deserializer::from_str(text);
+    let problem = serde_path_to_error::deserialize::<_, K>(&mut again).err();
+    let problem = problem.map_or_else(String::new, |it| it.to_string());
+    let partial: PartialObjectMeta<k8s_openapi::api::core::v1::ConfigMap> =
+        serde_json::from_str(text)?;
+    Ok((partial.metadata, problem))
 }
 
 impl<K: Resource> Resource for Guarded<K> {

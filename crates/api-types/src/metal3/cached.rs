@@ -4,13 +4,14 @@ use std::borrow::Cow;
 use std::ops::Deref;
 
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
 use serde::Deserialize;
 
 use super::host::{
     BareMetalHost, BareMetalHostSpec, BareMetalHostStatus, Bmc, CustomDeploy, Image, Provisioning,
 };
+use super::state::{ErrorType, OperationalStatus};
 use crate::condition::Condition;
 use crate::foreign::Unknown;
 use crate::names::LAST_APPLIED;
@@ -22,8 +23,58 @@ use crate::reference::{NamedRef, ObjectRef};
 ///
 /// It reads like a [`BareMetalHost`]. It cannot be encoded: what was dropped would be missing.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(from = "BareMetalHost")]
+#[serde(from = "Read")]
 pub struct CachedHost(BareMetalHost);
+
+/// What is read of a host. The rest is skipped where it stands, which is most of it.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Read {
+    api_version: Option<String>,
+    kind: Option<String>,
+    metadata: ObjectMeta,
+    spec: BareMetalHostSpec,
+    status: Option<ReadStatus>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ReadStatus {
+    powered_on: bool,
+    operational_status: OperationalStatus,
+    error_type: Option<ErrorType>,
+    error_message: String,
+    error_count: i64,
+    provisioning: Provisioning,
+    conditions: Vec<Condition>,
+    last_updated: Option<Time>,
+}
+
+impl From<Read> for CachedHost {
+    fn from(read: Read) -> Self {
+        let Read { api_version, kind, metadata, spec, status } = read;
+        let other = Unknown::new();
+        let status = status.map(BareMetalHostStatus::from);
+        BareMetalHost { api_version, kind, metadata, spec, status, other }.into()
+    }
+}
+
+impl From<ReadStatus> for BareMetalHostStatus {
+    fn from(read: ReadStatus) -> Self {
+        Self {
+            powered_on: read.powered_on,
+            operational_status: read.operational_status,
+            error_type: read.error_type,
+            error_message: read.error_message,
+            error_count: read.error_count,
+            provisioning: read.provisioning,
+            conditions: read.conditions,
+            last_updated: read.last_updated,
+            hardware: None,
+            other: Unknown::new(),
+        }
+    }
+}
 
 impl Deref for CachedHost {
     type Target = BareMetalHost;

@@ -111,3 +111,12 @@ fn common_flags_may_follow_the_command() {
     assert_eq!(cli.command, Some(Command::ExtendCrd { dry_run: true }));
     assert_eq!(cli.settings.kubeconfig, "k");
 }
+
+#[test]
+fn a_duration_that_no_clock_holds_is_refused_and_does_not_end_the_process() {
+    for wrong in ["99999999999999999999h", "5m-1s", "-5s", "5", "s", &"999999999999h".repeat(100)] {
+        assert_eq!(duration(wrong), None, "{wrong}");
+    }
+    assert_eq!(duration("1m30.5s"), Some(Duration::from_millis(90_500)));
+    assert_eq!(duration("0s"), Some(Duration::ZERO));
+}
