@@ -15,8 +15,9 @@ use super::stage::Stage;
 const UNIT: (f64, f64) = (48.0, 26.0);
 /// What stays free around a graph: left, top, right, and below it for the times and the legend.
 const MARGIN: (f64, f64, f64, f64) = (46.0, 30.0, 14.0, 44.0);
-/// As many names of lines have room below a graph.
+/// As many names of lines have room below a graph, in rows of this height.
 const NAMES: usize = 7;
+const ROW: f64 = 14.0;
 const COLOURS: [&str; 8] =
     ["#3274d9", "#e0752d", "#56a64b", "#e02f44", "#8f3bb8", "#f2cc0c", "#37872d", "#7c7c84"];
 
@@ -129,7 +130,10 @@ fn picture(name: &str, panels: &[Panel], span: Duration) -> String {
 impl Panel {
     fn draw(&self, svg: &mut String, end: f64, span: f64) {
         let (left, top, right, below) = MARGIN;
-        let (wide, high) = (self.size.0 - 8.0 - left - right, self.size.1 - 8.0 - top - below);
+        let wide = self.size.0 - 8.0 - left - right;
+        let legend = places(self.lines.iter().map(|(name, _)| name.as_str()), wide);
+        let rows = legend.last().map_or(0.0, |it| it.1);
+        let high = self.size.1 - 8.0 - top - below - ROW * rows;
         let points = self.lines.iter().flat_map(|(_, points)| points);
         let most = points.map(|point| point.1).filter(|it| it.is_finite()).fold(0.0, f64::max);
         let most = round_up(most);
@@ -160,8 +164,7 @@ impl Panel {
                 seconds = span * part,
             );
         }
-        let mut legend = left;
-        for (number, (name, points)) in self.lines.iter().enumerate() {
+        for ((number, (name, points)), (column, row)) in self.lines.iter().enumerate().zip(legend) {
             let colour = COLOURS[number % COLOURS.len()];
             let mut path = String::new();
             let mut last = f64::NEG_INFINITY;
@@ -181,7 +184,7 @@ impl Panel {
                     let _ = write!(path, "{verb}{:.1} {:.1}", x(*time), y(*value));
                 }
             }
-            let foot = top + high + 32.0;
+            let (legend, foot) = (left + column, top + high + 32.0 + ROW * row);
             let _ = writeln!(
                 svg,
                 "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\" stroke-linecap=\"round\"/>\n\
@@ -190,10 +193,24 @@ impl Panel {
                 legend + 13.0,
                 escaped(name),
             );
-            legend += 30.0 + 6.2 * name.chars().count() as f64;
         }
         svg.push_str("</g>\n");
     }
+}
+
+/// Where each name of a legend stands, in rows that are so wide: how far to the right, and in which row.
+fn places<'a>(names: impl Iterator<Item = &'a str>, wide: f64) -> Vec<(f64, f64)> {
+    let (mut column, mut row) = (0.0, 0.0);
+    let place = |name: &str| {
+        let width = 30.0 + 6.2 * name.chars().count() as f64;
+        if column > 0.0 && column + width > wide {
+            (column, row) = (0.0, row + 1.0);
+        }
+        let place = (column, row);
+        column += width;
+        place
+    };
+    names.map(place).collect()
 }
 
 /// The next number with one digit, so that a scale reads well.
@@ -218,6 +235,14 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_do_not_fit_beside_each_other_stand_below_each_other() {
+        let places = places(["one", "two", "three"].into_iter(), 100.0);
+        assert_eq!(places.iter().map(|it| it.1).collect::<Vec<_>>(), [0.0, 0.0, 1.0]);
+        assert_eq!((places[0].0, places[2].0), (0.0, 0.0));
+        assert!(places[1].0 > 40.0);
+    }
 
     #[test]
     fn a_scale_ends_at_a_number_that_reads_well() {

@@ -10,7 +10,7 @@ use bench::cluster_api::objects::{CLUSTER, Kind, MACHINE, METAL3_MACHINE, VERSIO
 use bench::{bmo, cluster_api, crds, load};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
@@ -81,7 +81,10 @@ async fn bare(ground: &Ground, round: Round) -> anyhow::Result<f64> {
         anyhow::Ok(())
     };
     stream::iter(0..count).map(writes).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
-    Ok(f64::from(3 * count) / began.elapsed().as_secs_f64())
+    let rate = f64::from(3 * count) / began.elapsed().as_secs_f64();
+    // Nobody's machines would be told that they are.
+    machines.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+    Ok(rate)
 }
 
 fn metal3_machine(rack: Option<u32>) -> Value {

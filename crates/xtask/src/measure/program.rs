@@ -24,6 +24,7 @@ pub(super) struct Account {
 /// A program that is ready; it ends when this is dropped.
 pub(super) struct Running {
     pub(super) ready_ms: f64,
+    pub(super) ready_at: Instant,
     address: String,
     service: Service,
 }
@@ -54,8 +55,9 @@ impl Running {
                 }
                 std::thread::sleep(Duration::from_millis(1));
             }
-            let ready_ms = began.elapsed().as_secs_f64() * 1000.0;
-            Ok(Self { ready_ms, address, service })
+            let ready_at = Instant::now();
+            let ready_ms = ready_at.duration_since(began).as_secs_f64() * 1000.0;
+            Ok(Self { ready_ms, ready_at, address, service })
         });
         starting.await?.with_context(|| format!("cannot measure {}", program.path.display()))
     }

@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 
 use super::fleet::{self, fleet};
 use super::program::Running;
-use super::{AT_ONCE, Environment, Figure, Ground, Limits, Program, Work, account};
+use super::{AT_ONCE, Environment, Figure, Ground, Limits, Program, Work, account, rest};
 
 /// What it reaches is compared with bare requests among its own figures: most of its writes can wait, and do.
 pub(super) const WORK: Work = Work {
@@ -279,6 +279,8 @@ async fn healed(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Figure
     let account = account(ground, program).await?;
     let running = Running::start(ground, program, &account).await?;
     let operator = Operator::start(&site);
+    // What those before it have left is not counted.
+    rest(ground, &account).await?;
     let mark = ground.audit.mark().await?;
     site.requests(HEALED).await?;
     let requests = REMEDIATION.api(&ground.admin, &site.namespace);

@@ -43,9 +43,10 @@ fn operations(rows: &[Row]) {
         return;
     }
     println!(
-        "\n{:<28} {:<30} {:>10} {:>12} {:>14} {:>11} {:>7} {:>8}",
+        "\n{:<28} {:<30} {:>9} {:>10} {:>12} {:>14} {:>11} {:>7} {:>8}",
         "controller",
         "operation",
+        "ready ms",
         "per second",
         "writes each",
         "requests each",
@@ -56,9 +57,10 @@ fn operations(rows: &[Row]) {
     for row in rows {
         let Some(reached) = &row.operation else { continue };
         println!(
-            "{:<28} {:<30} {:>10.1} {:>12.2} {:>14.2} {:>9.0}/s {:>6.0}% {:>8.1}",
+            "{:<28} {:<30} {:>9.0} {:>10.1} {:>12.2} {:>14.2} {:>9.0}/s {:>6.0}% {:>8.1}",
             name(row),
             format!("{} {}", reached.count, reached.name),
+            reached.ready_ms,
             reached.per_second,
             reached.writes_each,
             reached.requests_each,
