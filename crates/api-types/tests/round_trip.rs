@@ -323,17 +323,13 @@ fn a_malformed_field_is_named_by_its_path() {
             error_of::<BareMetalHost>,
         ),
         ("/status/conditions/0/status", "status.conditions[0].status: ", error_of::<Machine>),
-        (
-            "/spec/inventory/ClusterDeploymentCustomizations/0/name",
-            "spec.inventory.ClusterDeploymentCustomizations[0].name: ",
-            error_of::<ClusterPool>,
-        ),
+        ("/spec/imageSetRef/name", "spec.imageSetRef.name: ", error_of::<ClusterPool>),
         (
             "/spec/installConfigPatches/0/path",
             "spec.installConfigPatches[0].path: ",
             error_of::<ClusterDeploymentCustomization>,
         ),
-        ("/spec/inventory", "spec.inventory: ", error_of::<ClusterPool>),
+        ("/spec/baseDomain", "spec.baseDomain: ", error_of::<ClusterPool>),
     ];
     let samples = samples();
     for (pointer, expected, error_of) in cases {

@@ -63,6 +63,8 @@ pub struct Piece {
     entries: HashMap<String, ClusterDeploymentCustomization>,
     clusters: HashMap<String, String>,
     unpaused: bool,
+    /// Whether somebody else was faster to lease the entry, so that nothing was begun.
+    pub outrun: bool,
     /// For the caches to show.
     pub wrote: Vec<Wrote>,
 }
@@ -81,7 +83,11 @@ impl Pass<'_> {
         for step in &work.steps {
             match self.step(step, piece).await? {
                 Outcome::Done => {}
-                other => return Ok(other),
+                other => {
+                    let begins = matches!(step, Step::KeepEntry { .. } | Step::Lease { .. });
+                    piece.outrun = begins && work.leases().is_some();
+                    return Ok(other);
+                }
             }
         }
         Ok(Outcome::Done)

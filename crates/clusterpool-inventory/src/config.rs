@@ -145,6 +145,7 @@ pub fn needed() -> Vec<Needed> {
             of("clusterdeployments.hive.openshift.io"),
             of("clusterclaims.hive.openshift.io"),
             of("clusterimagesets.hive.openshift.io"),
+            of("machinepools.hive.openshift.io"),
         ])
         .collect()
 }

@@ -1,6 +1,6 @@
 //! Watches, and who is concerned by a change.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,17 +22,17 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher;
 use tokio::sync::mpsc::{self, UnboundedSender};
 
+use crate::access;
 use crate::config::Policy;
-use crate::decision::Reason;
+use crate::decision::Event;
 use crate::echo::{Echo, Object};
 use crate::error::Error;
 use crate::index::{Index, Key, all_in};
 use crate::inventory::Listed;
 use crate::materials::{Materials, materials};
 use crate::metrics::Metrics;
-use crate::observe::{Stores, Trial, cached, is_one, leasing_pool, live_pool, pool_key};
+use crate::observe::{Last, Stores, cached, is_one, leasing_pool, live_pool, owner_of, pool_key};
 use crate::pass::pass;
-use crate::{access, make};
 
 /// A pass makes a handful of clusters; one that takes longer hangs.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -60,28 +60,26 @@ pub struct Context {
 }
 
 /// What this process remembers of a pool. All of it can be forgotten: it saves requests.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(crate) struct Memory {
-    looked: Option<(Instant, ClusterPoolSpec)>,
+    /// When what the pool refers to was looked at, and at which generation of which pool.
+    looked: Option<(Instant, Option<String>, Option<i64>)>,
     pub(crate) materials: Arc<Materials>,
     pub(crate) rival: Option<Timestamp>,
-    pub(crate) trials: BTreeMap<String, Trial>,
-    pub(crate) told: BTreeSet<(Reason, String)>,
-    stored: Option<Instant>,
+    pub(crate) last: Last,
+    pub(crate) told: BTreeSet<Event>,
+    /// Since when a status that is news waits for the work of the pool.
+    held_back: Option<Instant>,
     /// How often in a row somebody else wrote first.
     superseded: u32,
 }
 
-impl Memory {
-    /// The pool's status was written just now.
-    pub(crate) fn status_stored(&mut self) {
-        self.stored = Some(Instant::now());
-    }
-
-    /// Whether the pool's status was written longer ago than this.
-    pub(crate) fn is_status_old(&self, age: Duration) -> bool {
-        self.stored.is_none_or(|it| it.elapsed() >= age)
-    }
+/// What one pass needs of a [`Memory`].
+#[derive(Default)]
+pub(crate) struct Recalled {
+    pub(crate) materials: Arc<Materials>,
+    pub(crate) rival: Option<Timestamp>,
+    pub(crate) last: Last,
 }
 
 /// Works until the process is to end. The kit is the process' own, or one that a test made in its place.
@@ -177,6 +175,11 @@ async fn tell(context: &Context, broken: &[Undecodable]) -> std::convert::Infall
             if told.insert(uid, version.clone()) != Some(version) {
                 let note = format!("It is left out until this is corrected: {}", it.problem);
                 context.kit.events.warning(&it.object, "Undecodable", "Decode", &note).await;
+                // A customization that never could be decoded was never a change for its pools.
+                let named =
+                    (it.object.namespace.unwrap_or_default(), it.object.name.unwrap_or_default());
+                let listing: Vec<Key> = context.index().lists.of(&named).cloned().collect();
+                context.wake(listing);
             }
         }
     }
@@ -196,14 +199,28 @@ impl Context {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is remembered of a pool, and its trials for the pass to put back.
-    pub(crate) fn recall(&self, key: &Key) -> (Memory, BTreeMap<String, Trial>) {
+    /// What a pass needs of what is remembered, what the last one left for it to put back.
+    pub(crate) fn recall(&self, key: &Key) -> Recalled {
         let mut all = self.memory();
-        let Some(known) = all.get_mut(key) else {
-            return (Memory::default(), BTreeMap::new());
-        };
-        let trials = std::mem::take(&mut known.trials);
-        (known.clone(), trials)
+        let Some(known) = all.get_mut(key) else { return Recalled::default() };
+        Recalled {
+            materials: known.materials.clone(),
+            rival: known.rival,
+            last: std::mem::take(&mut known.last),
+        }
+    }
+
+    /// For how long a status that is news has waited, from now on if it did not wait before.
+    pub(crate) fn status_waits(&self, key: &Key) -> Duration {
+        let mut all = self.memory();
+        let known = all.entry(key.clone()).or_default();
+        known.held_back.get_or_insert_with(Instant::now).elapsed()
+    }
+
+    pub(crate) fn status_stored(&self, key: &Key) {
+        if let Some(known) = self.memory().get_mut(key) {
+            known.held_back = None;
+        }
     }
 
     /// Somebody else wrote first; how often in a row that was so before.
@@ -282,10 +299,7 @@ impl Context {
         let kept = now
             .is_some_and(|it| it.finalizers().iter().any(|it| it == names::hive::LEASE_FINALIZER));
         if concerned.is_empty() && kept {
-            concerned.extend(index.pools.of(&all_in(&key.0)).next().cloned());
-            if concerned.is_empty() {
-                concerned.insert(all_in(&key.0));
-            }
+            concerned.insert(all_in(&key.0));
         }
         drop(index);
         self.wake(concerned);
@@ -323,9 +337,7 @@ impl Context {
         let key = key_of(changed);
         let now = cached(&self.stores.namespaces, &key);
         let pool = now.and_then(|it| {
-            let (namespace, name) =
-                make::pool_of(it.annotations().get(names::ferrite::POOL_OWNER)?)?;
-            Some((namespace.to_owned(), name.to_owned()))
+            owner_of(&it).map(|(namespace, name, _)| (namespace.to_owned(), name.to_owned()))
         });
         let concerned = self.index().namespaces.put(&key, pool);
         self.wake(concerned);
@@ -345,19 +357,30 @@ impl Context {
         self.wake(concerned);
     }
 
-    /// Whether a pool is ours to decide about.
-    pub(crate) fn is_ours(&self, key: &Key, pool: &ClusterPool) -> bool {
-        let used =
-            || {
-                let index = self.index();
-                index.clusters.of(key).filter_map(|it| cached(&self.stores.clusters, it)).any(
-                    |it| it.finalizers().iter().any(|it| it == names::hive::INVENTORY_FINALIZER),
-                )
-            };
+    /// Whether a pool is ours to decide about, or what is left of one that is gone.
+    pub(crate) fn is_ours(&self, key: &Key, pool: Option<&ClusterPool>) -> bool {
+        let filter = self.kit.config.watch_filter.as_deref();
+        if let (Some(pool), Some(wanted)) = (pool, filter)
+            && pool.label(names::capi::WATCH_FILTER) != Some(wanted)
+        {
+            return false;
+        }
+        let has_inventory = |it: &ClusterPool| {
+            Listed::of(&it.spec) != Listed::Nothing
+                || it.status.as_ref().is_some_and(|it| !it.inventory.is_empty())
+        };
         self.policy.all_pools
-            || Listed::of(&pool.spec) != Listed::Nothing
-            || pool.status.as_ref().is_some_and(|it| !it.inventory.is_empty())
-            || used()
+            || pool.is_some_and(has_inventory)
+            || self.is_used(key, pool.is_some())
+    }
+
+    /// Whether something of a pool carries a mark of ours.
+    fn is_used(&self, key: &Key, is_there: bool) -> bool {
+        let index = self.index();
+        let of_pool = index.clusters.of(key).filter_map(|it| cached(&self.stores.clusters, it));
+        let ours = |it: &String| it == names::hive::INVENTORY_FINALIZER;
+        let made = || index.namespaces.has(key) || index.leases.has(key) || key.1.is_empty();
+        !is_there && made() || of_pool.into_iter().any(|it| it.finalizers().iter().any(ours))
     }
 
     pub(crate) fn is_behind(&self, key: &Key) -> bool {
@@ -377,10 +400,11 @@ impl Context {
 
     /// Looks at what the pool refers to, unless that was just done.
     pub(crate) async fn look(&self, key: &Key, pool: &ClusterPool) -> Result<(), Error> {
+        let (uid, generation) = (&pool.metadata.uid, pool.metadata.generation);
         let fresh = self.memory().get(key).is_some_and(|it| {
-            it.looked
-                .as_ref()
-                .is_some_and(|(when, spec)| when.elapsed() < FRESH && *spec == pool.spec)
+            it.looked.as_ref().is_some_and(|(when, of, at)| {
+                when.elapsed() < FRESH && of == uid && *at == generation
+            })
         });
         if fresh {
             return Ok(());
@@ -390,7 +414,7 @@ impl Context {
         let live = live_pool(client, key).await?;
         let mut memory = self.memory();
         let known = memory.entry(key.clone()).or_default();
-        known.looked = Some((Instant::now(), pool.spec.clone()));
+        known.looked = Some((Instant::now(), uid.clone(), generation));
         known.materials = Arc::new(found);
         known.rival = live.rival;
         Ok(())

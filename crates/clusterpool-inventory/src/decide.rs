@@ -14,20 +14,24 @@
 //!
 //! A cluster whose failure costs its entry an attempt is not removed before that is stored. A pool
 //! that is gone counts as one that is being deleted: a process that had not heard of it may have
-//! made something for it since.
+//! made something for it since. What is installed stays then, unless its claim is gone: a backup may
+//! have brought it back before its pool.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
 use crate::config::Policy;
-use crate::decision::{Decision, Reason, Step};
+use crate::decision::{Decision, Reason, Step, Work};
 use crate::inventory::{Listed, is_counted};
 use crate::lease::Held;
-use crate::naming::cluster_name;
 use crate::plan::Plan;
 use crate::seen::{Cluster, Observed};
 use crate::status;
+
+/// The reason of a condition that Hive put there and knows nothing about yet.
+const UNTOLD: &str = "Initialized";
 
 /// Decides about a pool.
 pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
@@ -51,14 +55,29 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
     } else {
         plan.push(Reason::PoolAdopted, [Step::KeepPool { at: pool.at.clone() }]);
     }
-    let status = status::of(&plan);
     status::events(&mut plan);
     Decision {
+        status: status::news(&plan),
         work: plan.work,
-        status: (status != pool.status).then_some(status),
         events: plan.events,
+        goes_on: plan.goes_on,
         again: plan.again,
     }
+}
+
+/// Clusters in place of those whose entries somebody else was faster to lease: what would be added without the entries
+/// that were tried, so many at most.
+pub fn instead(
+    seen: &Observed,
+    policy: &Policy,
+    now: Timestamp,
+    tried: &BTreeSet<String>,
+    places: usize,
+) -> Vec<Work> {
+    let mut left = seen.clone();
+    left.customizations.retain(|it| !tried.contains(&it.name));
+    let work = decide(&left, policy, now).work;
+    work.into_iter().filter(|it| it.leases().is_some()).take(places).collect()
 }
 
 /// Nothing is done, and the pool says why.
@@ -66,7 +85,7 @@ fn refused(seen: &Observed) -> Decision {
     let status = status::refused(seen);
     let news = status != seen.pool.status;
     let note = seen.pool.rival.clone().unwrap_or_default();
-    let event = crate::decision::Event { reason: Reason::Contested, note };
+    let event = crate::decision::Event { reason: Reason::Contested, about: None, note };
     Decision {
         status: news.then_some(status),
         events: if news { vec![event] } else { Vec::new() },
@@ -74,7 +93,7 @@ fn refused(seen: &Observed) -> Decision {
     }
 }
 
-impl<'a> Plan<'a> {
+impl Plan<'_> {
     /// A cluster that waits only for us: its lease first, our finalizer second. In the other order
     /// a crash between them would leave a lease of nothing.
     fn release(&mut self) {
@@ -88,7 +107,7 @@ impl<'a> Plan<'a> {
                 entry: cluster.entry.clone(),
                 at: cluster.at.clone(),
             };
-            let entry = cluster.entry.as_deref().and_then(|name| self.entries.get(name));
+            let entry = cluster.entry.as_deref().and_then(|name| self.entry(name));
             let steps = match entry {
                 Some((entry, Held::Ours(holder))) if holder.name == cluster.name => {
                     let release = Step::Release {
@@ -106,11 +125,13 @@ impl<'a> Plan<'a> {
     }
 
     /// Whether the cluster's failure is stored, if it costs its entry an attempt.
-    fn may_go(&mut self, cluster: &Cluster) -> bool {
+    pub(crate) fn may_go(&mut self, cluster: &Cluster) -> bool {
         let counts = cluster.has_failed()
             && !self.seen.pool.deleting
-            && is_counted(&self.inventory, cluster)
-            && !is_counted(&self.seen.pool.status.inventory, cluster);
+            && cluster.entry.as_deref().is_some_and(|name| {
+                let before = self.seen.pool.status.inventory.get(name);
+                is_counted(self.state(name), cluster) && !is_counted(before, cluster)
+            });
         if counts {
             self.again = Some(Duration::ZERO);
         }
@@ -119,46 +140,55 @@ impl<'a> Plan<'a> {
 
     fn put_leases_right(&mut self) {
         let seen = self.seen;
-        let customizations: Vec<_> = self.entries.values().copied().collect();
-        for (entry, held) in customizations {
+        for place in 0..self.entries.len() {
+            let (entry, held) = self.entries[place];
             let listed = self.listed.contains(entry.name.as_str());
-            let living = self.living(&entry.name);
-            let at = entry.at.clone();
-            let name = entry.name.clone();
-            let release = |cluster: Option<&str>| Step::Release {
-                entry: name.clone(),
-                cluster: cluster.map(str::to_owned),
-                prove_absent: false,
-                at: at.clone(),
+            let named = || (entry.name.clone(), entry.at.clone());
+            let release = |cluster: Option<&str>| {
+                let (entry, at) = named();
+                let cluster = cluster.map(str::to_owned);
+                Step::Release { entry, cluster, prove_absent: false, at }
             };
             match held {
-                // Whoever lost its lease gets it back, as long as it alone has the entry.
+                // Whoever lost its lease gets it back, the oldest where there are several, as long as no other pool has
+                // the entry and nobody who leaves is still at it.
                 Held::Free | Held::Torn => {
-                    let first = living.first().copied();
-                    let alone = entry.others.is_empty()
-                        && !self.users.get(entry.name.as_str()).into_iter().flatten().any(|it| {
-                            it.is_live() && first.is_none_or(|first| first.name != it.name)
-                        });
+                    let first = self.living(&entry.name).first().copied();
+                    let users = self.users.get(entry.name.as_str()).into_iter().flatten();
+                    let left = users.into_iter().all(|it| !it.deleting || !it.is_live());
                     match first {
-                        Some(cluster) if alone && !entry.deleting => {
-                            self.push(
-                                Reason::LeaseRepaired,
-                                Self::leasing(entry, &cluster.name, true),
-                            );
+                        Some(cluster) if entry.others.is_empty() => {
+                            if left && !entry.deleting {
+                                let steps = Self::leasing(entry, &cluster.name, true);
+                                self.push(Reason::LeaseRepaired, steps);
+                            }
+                            self.end_double_use(&entry.name, Some(&cluster.name));
                         }
-                        None if alone && listed && held == Held::Torn => {
+                        Some(cluster) => {
+                            let note = format!(
+                                "Entry {} is in use by cluster {} and by {} of another pool; end one of them",
+                                entry.name, cluster.name, entry.others[0]
+                            );
+                            self.event(Reason::DoubleUse, &entry.name, note);
+                        }
+                        None if left && entry.others.is_empty() && listed && held == Held::Torn => {
                             self.push(Reason::LeaseAbandoned, [release(None)]);
                         }
-                        _ => {}
+                        None => {}
                     }
                 }
                 Held::Ours(holder) => {
                     if entry.is_announced() && !holder.deleting {
-                        let retract = Step::Retract { entry: name.clone(), at: at.clone() };
+                        let (entry, at) = named();
+                        let retract = Step::Retract { entry, at };
                         self.push(Reason::LeaseRepaired, [retract]);
-                    } else if !entry.kept && !entry.deleting && !holder.deleting {
+                    } else if (!entry.kept || seen.kept_by_hive.contains(&entry.name))
+                        && !entry.deleting
+                        && !holder.deleting
+                    {
                         // A lease of Hive's own controller, or one that somebody took our finalizer off.
-                        let keep = Step::KeepEntry { entry: name.clone(), at: at.clone() };
+                        let (entry, at) = named();
+                        let keep = Step::KeepEntry { entry, at };
                         self.push(Reason::LeaseRepaired, [keep]);
                     }
                     self.end_double_use(&entry.name, Some(&holder.name));
@@ -177,7 +207,7 @@ impl<'a> Plan<'a> {
         }
         for cluster in seen.clusters.iter().filter(|it| !it.deleting) {
             let Some(entry) = &cluster.entry else { continue };
-            let lost = cluster.unverified && !self.entries.contains_key(entry.as_str());
+            let lost = cluster.unverified && self.entry(entry).is_none();
             if lost && cluster.claim.is_none() && !cluster.protected {
                 // Its lease can never be verified, and nothing of it was installed.
                 self.delete_at_once(cluster, Reason::EntryMissing);
@@ -201,7 +231,7 @@ impl<'a> Plan<'a> {
                     "Entry {entry} is in use by claimed cluster {} and by another one; end one of them",
                     cluster.name
                 );
-                self.event(Reason::DoubleUse, note);
+                self.event(Reason::DoubleUse, entry, note);
             }
         }
     }
@@ -230,15 +260,21 @@ impl<'a> Plan<'a> {
                 {
                     self.push(Reason::Claimed, [claim_step(it, &claim.name)]);
                 }
-                _ => {
+                Some(_) => {
                     let (claim, at) = (claim.name.clone(), claim.at.clone());
                     self.push(Reason::AssignmentConflict, [Step::Unassign { claim, at }]);
                 }
+                // It was the claim's and is gone: Hive says so on the claim, and its user has to know.
+                None => {}
             }
         }
         for claim in claims {
-            if claim.cluster.is_some() {
-                if claim.pending.as_deref() == Some(Reason::NoClusters.as_str()) {
+            if let Some(name) = claim.cluster.as_deref() {
+                let has = |it: &&Cluster| it.claim.as_ref() == Some(&claim.name);
+                let untold = [None, Some(UNTOLD), Some(Reason::NoClusters.as_str())];
+                if self.clusters.get(name).is_some_and(has)
+                    && untold.contains(&claim.pending.as_deref())
+                {
                     self.tell(claim, Reason::ClusterAssigned);
                 }
                 continue;
@@ -275,176 +311,18 @@ impl<'a> Plan<'a> {
     }
 
     /// Whether the cluster's entry is one of the pool's, or does not have to be.
-    fn is_still_listed(&self, cluster: &Cluster) -> bool {
+    pub(crate) fn is_still_listed(&self, cluster: &Cluster) -> bool {
         match (&self.seen.pool.listed, &cluster.entry) {
             (Listed::Entries(_), Some(entry)) => self.listed.contains(entry.as_str()),
             _ => true,
         }
     }
 
-    /// Clusters that nobody has and that this pass leaves.
-    fn unclaimed(&self) -> impl Iterator<Item = &'a Cluster> + use<'a, '_> {
-        self.seen.clusters.iter().filter(|it| {
-            let name = it.name.as_str();
-            it.is_unclaimed() && !self.given.contains(name) && !self.gone.contains(name)
-        })
-    }
-
-    /// Completes, adds and removes, within one budget.
-    fn balance(&mut self) {
-        let seen = self.seen;
-        let pool = &seen.pool;
-        for cluster in seen.clusters.iter().filter(|it| it.marked) {
-            self.delete(cluster, Reason::ClaimGone);
-        }
-        if pool.listed == Listed::Empty {
-            return;
-        }
-        let removed: Vec<&Cluster> =
-            self.unclaimed().filter(|it| !self.is_still_listed(it)).collect();
-        for cluster in removed {
-            if self.may_go(cluster) {
-                self.delete(cluster, Reason::EntryRemoved);
-            }
-        }
-        let waiting = seen.claims.iter().filter(|it| !it.deleting && it.cluster.is_none());
-        let target = pool.size + waiting.count().saturating_sub(self.served);
-        let unclaimed = self.unclaimed().count();
-        let halves = self.complete_or_give_up(target.saturating_sub(unclaimed));
-        let added = self.add(target.saturating_sub(unclaimed + halves), halves);
-        let lacking = target.saturating_sub(unclaimed + halves) > 0;
-        let impossible = lacking && added == 0;
-        let broken: Vec<&Cluster> = self.unclaimed().filter(|it| it.is_broken()).collect();
-        for cluster in broken {
-            if self.may_go(cluster) {
-                self.delete(cluster, Reason::ClusterBroken);
-            }
-        }
-        // The broken ones that are left go as such, later.
-        let whole = |it: &&Cluster| !it.is_broken();
-        let mut rest: Vec<&Cluster> = self.unclaimed().filter(whole).collect();
-        let excess = rest.len().saturating_sub(target);
-        rest.sort_by_key(|it| {
-            // Installing ones first, the newest first; then those that do not run, then those that
-            // do, the oldest first.
-            let age = it.created.as_nanosecond();
-            (it.installed, it.running, if it.installed { age } else { -age }, it.name.as_str())
-        });
-        for cluster in rest.into_iter().take(excess) {
-            self.delete(cluster, Reason::TooMany);
-        }
-        let busy = halves > 0
-            || added > 0
-            || seen.clusters.iter().any(Cluster::is_installing)
-            || seen.clusters.iter().any(|it| it.deleting && it.claim.is_none())
-            || self.work.iter().any(|it| matches!(it.steps[..], [Step::Delete { .. }]));
-        if !busy && (!lacking || impossible) {
-            let mut stale: Vec<(u8, &Cluster)> =
-                self.unclaimed().filter_map(|it| Some((self.staleness(it)?, it))).collect();
-            stale.sort_by_key(|(kind, it)| (*kind, it.created, it.name.as_str()));
-            if let Some((_, cluster)) = stale.first() {
-                self.delete(cluster, Reason::Stale);
-            }
-        }
-    }
-
-    /// How a cluster is stale: made from nobody knows what, from another spec, or from an entry
-    /// that has changed or been given up since.
-    pub(crate) fn staleness(&self, cluster: &Cluster) -> Option<u8> {
-        let Some(version) = cluster.pool_version.as_deref().filter(|it| !it.is_empty()) else {
-            return Some(0);
-        };
-        if !self.seen.pool.version.accepts(version) {
-            return Some(1);
-        }
-        let entry = cluster.entry.as_ref().and_then(|name| self.inventory.get(name))?;
-        let is_user = entry.cluster.as_ref() == Some(&cluster.name);
-        let word = entry.status.as_str();
-        (is_user && (word == "To Be Updated" || word == "To Be Deleted")).then_some(2)
-    }
-
-    /// Completes as many leases without clusters as are wanted; how many there will be.
-    fn complete_or_give_up(&mut self, wanted: usize) -> usize {
-        let pool = &self.seen.pool;
-        let total = self.seen.clusters.len() + self.halves().count();
-        let too_many = pool.max_size.map_or(0, |most| total.saturating_sub(most));
-        let halves: Vec<_> = self.halves().collect();
-        let wanted = wanted.min(halves.len().saturating_sub(too_many));
-        let mut completed = 0;
-        for (entry, cluster) in halves {
-            let fits = self.listed.contains(entry.name.as_str())
-                && !entry.deleting
-                && !entry.is_announced()
-                && entry.refused.is_none();
-            if !fits || completed == wanted {
-                let steps = self.abandoning(entry, cluster);
-                self.push(Reason::LeaseAbandoned, steps);
-                continue;
-            }
-            completed += 1;
-            // What is missing may come; until then the lease keeps the entry's place.
-            if self.seen.missing.is_empty() {
-                let steps = self.creation(cluster, Some(entry));
-                self.push(Reason::RolledForward, steps);
-            }
-        }
-        completed
-    }
-
-    /// Adds clusters as far as all limits allow; how many.
-    fn add(&mut self, lacking: usize, halves: usize) -> usize {
-        let seen = self.seen;
-        let pool = &seen.pool;
-        if !seen.missing.is_empty() {
-            return 0;
-        }
-        let room = pool
-            .max_size
-            .map_or(usize::MAX, |most| most.saturating_sub(seen.clusters.len() + halves));
-        let most = lacking.min(room).min(self.budget);
-        let mut added = 0;
-        match &pool.listed {
-            Listed::Empty => {}
-            Listed::Nothing => {
-                let taken = |name: &str| {
-                    self.clusters.contains_key(name)
-                        || seen.namespaces.iter().any(|it| it.name == name)
-                };
-                let names: Vec<String> = (0..most + seen.namespaces.len())
-                    .map(|it| cluster_name(&pool.name, &[&pool.uid, &pool.at, &it.to_string()]))
-                    .filter(|name| !taken(name))
-                    .take(most)
-                    .collect();
-                for name in names {
-                    let steps = self.creation(&name, None);
-                    self.push(Reason::Added, steps);
-                    added += 1;
-                }
-            }
-            Listed::Entries(names) => {
-                let usable: Vec<&String> =
-                    names.iter().filter(|name| self.is_usable(name)).take(most).collect();
-                for name in usable {
-                    let Some((entry, _)) = self.entries.get(name.as_str()).copied() else {
-                        continue;
-                    };
-                    let cluster = cluster_name(&pool.name, &[&pool.uid, &entry.version, &entry.at]);
-                    let mut steps = Self::leasing(entry, &cluster, false);
-                    steps.extend(self.creation(&cluster, Some(entry)));
-                    self.push(Reason::Added, steps);
-                    added += 1;
-                }
-            }
-        }
-        self.budget -= added;
-        added
-    }
-
     /// New clusters that a stopped process left paused.
     fn verify(&mut self) {
         let seen = self.seen;
         for cluster in seen.clusters.iter().filter(|it| it.unverified && !it.deleting) {
-            let found = cluster.entry.as_deref().and_then(|name| self.entries.get(name));
+            let found = cluster.entry.as_deref().and_then(|name| self.entry(name));
             let holds = matches!(found, Some((entry, Held::Ours(holder)))
                 if holder.name == cluster.name && !entry.is_announced());
             if let (true, Some(entry)) = (holds, &cluster.entry)
@@ -460,50 +338,34 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// As many as wanted run, the oldest first, and one more for each waiting claim.
-    fn power(&mut self) {
-        let pool = &self.seen.pool;
-        if !pool.hibernates {
-            return;
-        }
-        let waiting = self.seen.claims.iter().filter(|it| !it.deleting && it.cluster.is_none());
-        let run = pool.running + waiting.count();
-        let mut clusters: Vec<&Cluster> = self.unclaimed().filter(|it| !it.is_broken()).collect();
-        clusters.sort_by_key(|it| (it.created, it.name.as_str()));
-        for (index, cluster) in clusters.into_iter().enumerate() {
-            let run = index < run;
-            if cluster.asked_to_run != Some(run) && !cluster.unverified {
-                let (cluster, at) = (cluster.name.clone(), cluster.at.clone());
-                self.push(Reason::Power, [Step::Power { cluster, run, at }]);
-            }
-        }
-    }
-
     /// Finalizers on customizations that nobody needs, and namespaces that no cluster came to.
     fn tidy(&mut self) {
         let seen = self.seen;
-        for (entry, held) in self.entries.values().copied().collect::<Vec<_>>() {
+        for place in 0..self.entries.len() {
+            let (entry, held) = self.entries[place];
             let name = entry.name.as_str();
             let listed = entry.listed_elsewhere
                 || self.listed.contains(name) && !seen.pool.deleting
-                || seen.pool.listed == Listed::Empty && !seen.pool.deleting;
+                || seen.pool.listed.is_mistaken() && !seen.pool.deleting;
             let used = !entry.others.is_empty()
                 || self.users.get(name).into_iter().flatten().any(|it| it.is_live());
-            if entry.kept && held == Held::Free && !used && (entry.deleting || !listed) {
+            let kept = entry.kept || seen.kept_by_hive.contains(name);
+            if kept && held == Held::Free && !used && (entry.deleting || !listed) {
                 let step = Step::FreeEntry { entry: name.to_owned(), at: entry.at.clone() };
                 self.push(Reason::EntryFreed, [step]);
             }
         }
-        let leased: std::collections::BTreeSet<&str> =
-            self.halves().map(|(_, cluster)| cluster).collect();
+        let leased: BTreeSet<&str> = self.halves().map(|(_, cluster)| cluster).collect();
         for namespace in seen.namespaces.iter().filter(|it| !it.deleting) {
             let name = namespace.name.as_str();
-            if self.clusters.contains_key(name) || leased.contains(name) {
+            if self.clusters.contains_key(name)
+                || leased.contains(name)
+                || self.begun.contains(name)
+            {
                 continue;
             }
-            let age = Duration::try_from(self.now.duration_since(namespace.created));
-            let left = self.policy.namespace_grace.saturating_sub(age.unwrap_or_default());
-            if left.is_zero() || seen.pool.deleting {
+            let left = self.grace_of(namespace);
+            if left.is_zero() || seen.pool.deleting && !seen.pool.absent {
                 let (name, uid) = (name.to_owned(), namespace.uid.clone());
                 self.push(Reason::LeftOver, [Step::RemoveNamespace { name, uid }]);
             } else {
@@ -532,8 +394,9 @@ impl<'a> Plan<'a> {
         }
     }
 
-    pub(crate) fn event(&mut self, reason: Reason, note: String) {
-        self.events.push(crate::decision::Event { reason, note });
+    pub(crate) fn event(&mut self, reason: Reason, entry: &str, note: String) {
+        let about = Some(entry.to_owned());
+        self.events.push(crate::decision::Event { reason, about, note });
     }
 }
 

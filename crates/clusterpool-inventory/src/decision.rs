@@ -14,6 +14,8 @@ pub struct Decision {
     pub status: Option<Status>,
     /// What came about.
     pub events: Vec<Event>,
+    /// Whether more of the same is to be begun right after.
+    pub goes_on: bool,
     /// When to look again without being told.
     pub again: Option<Duration>,
 }
@@ -26,6 +28,16 @@ pub struct Work {
     pub reason: Reason,
     /// In this order.
     pub steps: Vec<Step>,
+}
+
+impl Work {
+    /// The entry that a new cluster is made from, if this makes one.
+    pub fn leases(&self) -> Option<&str> {
+        self.steps.iter().find_map(|it| match it {
+            Step::Lease { entry, prove_living: false, .. } => Some(entry.as_str()),
+            _ => None,
+        })
+    }
 }
 
 /// One write. `at` is the resourceVersion that it insists on; where an earlier step of the same
@@ -76,14 +88,15 @@ pub enum Step {
         /// Version of the claim.
         at: String,
     },
-    /// Puts our finalizer on a customization, before its first lease.
+    /// Puts our finalizer on a customization, before its first lease, in place of the one that Hive's own controller put
+    /// there for the pool.
     KeepEntry {
         /// The customization.
         entry: String,
         /// Version of it.
         at: String,
     },
-    /// Takes it off again.
+    /// Takes both off again.
     FreeEntry {
         /// The customization.
         entry: String,
@@ -213,10 +226,12 @@ pub struct Version {
 }
 
 /// Something that came about, for the pool's events.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Event {
     /// Why.
     pub reason: Reason,
+    /// The entry, where it is about one.
+    pub about: Option<String>,
     /// About what, and what to do.
     pub note: String,
 }

@@ -28,11 +28,29 @@ impl Error {
         move |source| Self::Api { what, source: Box::new(source) }
     }
 
-    /// How it is retried.
+    /// How it is retried. What was refused is tried again too: what it was made from, such as secrets, is not watched,
+    /// and the rest of the pool has to be looked at.
     pub fn class(&self) -> Class {
         match self {
-            Self::Api { source, .. } => api_error::class(source),
+            Self::Api { source, .. } => match api_error::class(source) {
+                Class::Invalid => Class::Transient,
+                other => other,
+            },
             Self::Foreign(_) => Class::Transient,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_refused_is_looked_at_again() {
+        for code in [400, 422] {
+            let status = kube::core::Status { code, ..Default::default() };
+            let error = Error::api("create a cluster")(kube::Error::Api(Box::new(status)));
+            assert_eq!(error.class(), Class::Transient);
         }
     }
 }

@@ -41,6 +41,11 @@ impl Links {
         self.members.get(group).into_iter().flatten()
     }
 
+    /// Whether an object is in a group.
+    pub fn is_in(&self, object: &Key, group: &Key) -> bool {
+        self.groups.get(object).is_some_and(|it| it.contains(group))
+    }
+
     /// Whether a group has an object.
     pub fn has(&self, group: &Key) -> bool {
         self.members.contains_key(group)

@@ -4,9 +4,10 @@
 //! derived is kept in the pool's status: which version was last seen, how many failed provisions
 //! are left, and which cluster's failure was counted last.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashSet};
 
-use api_types::hive::{ClusterPoolSpec, EntryState, EntryStatus, LastFailure};
+use api_types::hive::{ClusterPoolSpec, EntryState, EntryStatus, Inventory, LastFailure};
+use api_types::names::ferrite::PROVISION_ATTEMPTS;
 use api_types::reference::NamedRef;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -22,6 +23,8 @@ pub enum Listed {
     /// A list without entries, which is a mistake: it is neither a wish for clusters without
     /// entries nor one to delete all that are there.
     Empty,
+    /// Something that is no inventory, and why: a mistake too.
+    Unreadable(String),
     /// The entries in the order of the list, each once.
     Entries(Vec<String>),
 }
@@ -30,11 +33,15 @@ impl Listed {
     /// Reads the inventory, in whichever of its spellings.
     pub fn of(spec: &ClusterPoolSpec) -> Self {
         let Some(inventory) = &spec.inventory else { return Self::Nothing };
-        let mut seen = BTreeSet::new();
+        if let Inventory::Unreadable(it) = inventory {
+            return Self::Unreadable(it.why.clone());
+        }
+        let mut seen = HashSet::new();
         let names: Vec<String> = inventory
             .entries()
-            .map(|entry| entry.name.clone())
-            .filter(|name| !name.is_empty() && seen.insert(name.clone()))
+            .map(|entry| entry.name.as_str())
+            .filter(|name| !name.is_empty() && seen.insert(*name))
+            .map(str::to_owned)
             .collect();
         if names.is_empty() { Self::Empty } else { Self::Entries(names) }
     }
@@ -43,9 +50,35 @@ impl Listed {
     pub fn names(&self) -> &[String] {
         match self {
             Self::Entries(names) => names,
-            Self::Nothing | Self::Empty => &[],
+            Self::Nothing | Self::Empty | Self::Unreadable(_) => &[],
         }
     }
+
+    /// Whether it says neither which entries there are nor that there are none.
+    pub fn is_mistaken(&self) -> bool {
+        matches!(self, Self::Empty | Self::Unreadable(_))
+    }
+}
+
+/// What a pool says of its inventory and does not mean, in words for its condition.
+pub fn remarks(spec: &ClusterPoolSpec, attempts: Option<&str>) -> Vec<String> {
+    let mut seen = HashSet::new();
+    let entries = spec.inventory.iter().flat_map(Inventory::entries);
+    let twice: BTreeSet<&str> =
+        entries.map(|it| it.name.as_str()).filter(|it| !seen.insert(*it)).collect();
+    let mut remarks: Vec<String> =
+        twice.into_iter().map(|it| format!("{it} is listed more than once")).collect();
+    if let Some(wrong) = attempts.filter(|it| allowed_attempts(it).is_none()) {
+        remarks.push(format!(
+            "annotation {PROVISION_ATTEMPTS} is {wrong:?} and no number above zero, so it is not used"
+        ));
+    }
+    remarks
+}
+
+/// The failed provisions that a pool's annotation allows.
+pub fn allowed_attempts(annotation: &str) -> Option<u32> {
+    annotation.trim().parse().ok().filter(|it| *it > 0)
 }
 
 /// An entry in the pool's status.
@@ -112,16 +145,17 @@ pub fn entry(facts: &Facts<'_>) -> Option<Entry> {
 }
 
 fn used(facts: &Facts<'_>, user: &str) -> Entry {
-    let before = facts.before.cloned().unwrap_or_default();
-    let present = facts.customization.filter(|it| !it.deleting).map(|it| it.version.clone());
+    let before = facts.before;
+    let present = facts.customization.filter(|it| !it.deleting).map(|it| it.version.as_str());
     // A lease is taken and its cluster made at one version, which the cluster notes. A cluster
     // that another controller made has none: what was seen first counts as that.
-    let same_user = before.cluster.as_deref() == Some(user);
-    let noted = facts.cluster.and_then(|it| it.entry_version.clone());
-    let version = noted.or(if same_user { before.version.clone() } else { None });
+    let known = before.and_then(|it| it.version.as_deref());
+    let same_user = before.and_then(|it| it.cluster.as_deref()) == Some(user);
+    let noted = facts.cluster.and_then(|it| it.entry_version.as_deref());
+    let version = noted.or(known.filter(|_| same_user));
     let version = match facts.cluster {
-        Some(_) => version.or_else(|| present.clone()),
-        None => present.clone().or(version),
+        Some(_) => version.or(present),
+        None => present.or(version),
     };
     let status = if !facts.listed {
         EntryStatus::ToBeDeleted
@@ -130,9 +164,10 @@ fn used(facts: &Facts<'_>, user: &str) -> Entry {
     } else {
         EntryStatus::ToBeUpdated
     };
-    let renewed = version.is_some() && before.version.is_some() && before.version != version;
-    let mut attempts = before.attempts.filter(|_| !renewed).unwrap_or(facts.attempts);
-    let mut failure = before.failure.filter(|_| !renewed);
+    let renewed = version.is_some() && known.is_some() && known != version;
+    let before = before.filter(|_| !renewed);
+    let mut attempts = before.and_then(|it| it.attempts).unwrap_or(facts.attempts);
+    let mut failure = before.and_then(|it| it.failure.clone());
     if let Some(cluster) = facts.cluster {
         let counted = failure.as_ref().and_then(|it| it.cluster.as_deref()) == Some(user);
         if cluster.installed {
@@ -148,14 +183,21 @@ fn used(facts: &Facts<'_>, user: &str) -> Entry {
             });
         }
     }
-    Entry { version, status, attempts: Some(attempts), cluster: Some(user.to_owned()), failure }
+    Entry {
+        version: version.map(str::to_owned),
+        status,
+        attempts: Some(attempts),
+        cluster: Some(user.to_owned()),
+        failure,
+    }
 }
 
 fn unused(facts: &Facts<'_>) -> Entry {
     let before = facts.before.cloned().unwrap_or_default();
     let Some(customization) = facts.customization.filter(|it| !it.deleting) else {
+        let status = if facts.taken { EntryStatus::Unavailable } else { EntryStatus::Missing };
         // What is known is kept: the same object may be seen again, and another has another uid.
-        return Entry { status: EntryStatus::Missing, cluster: None, ..before };
+        return Entry { status, cluster: None, ..before };
     };
     let version = Some(customization.version.clone());
     let is_new = before.version != version;
@@ -182,11 +224,9 @@ fn unused(facts: &Facts<'_>) -> Entry {
 }
 
 /// Whether a cluster's failure is in the status already, so that the cluster may go.
-pub fn is_counted(entries: &BTreeMap<String, Entry>, cluster: &Cluster) -> bool {
-    let Some(entry) = cluster.entry.as_ref().and_then(|name| entries.get(name)) else {
-        return false;
-    };
-    entry.failure.as_ref().and_then(|it| it.cluster.as_ref()) == Some(&cluster.name)
+pub fn is_counted(entry: Option<&Entry>, cluster: &Cluster) -> bool {
+    let failure = entry.and_then(|it| it.failure.as_ref());
+    failure.and_then(|it| it.cluster.as_ref()) == Some(&cluster.name)
 }
 
 impl From<&EntryState> for Entry {

@@ -10,7 +10,7 @@
 //! The lease of a cluster that is there is released only when nobody else keeps that cluster any
 //! more, and before our own finalizer goes.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 use crate::seen::{Cluster, Customization};
 
@@ -34,10 +34,10 @@ pub enum Held<'a> {
 }
 
 /// Reads a lease.
-pub fn held<'a>(
+pub(crate) fn held<'a>(
     customization: &'a Customization,
     pool: &str,
-    clusters: &BTreeMap<&str, &'a Cluster>,
+    clusters: &HashMap<&str, &'a Cluster>,
 ) -> Held<'a> {
     let Some(lease) = &customization.lease else { return Held::Free };
     let Some(name) = lease.cluster.as_deref() else {

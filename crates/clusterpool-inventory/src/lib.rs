@@ -18,6 +18,7 @@
 
 pub mod access;
 pub mod act;
+mod balance;
 pub mod config;
 pub mod controller;
 pub mod decide;

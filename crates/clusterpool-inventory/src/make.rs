@@ -30,10 +30,10 @@ pub fn owner(pool: &ClusterPool) -> String {
     format!("{}/{}/{uid}", pool.namespace().unwrap_or_default(), pool.name_any())
 }
 
-/// Namespace and name in what [`owner`] wrote.
-pub fn pool_of(owner: &str) -> Option<(&str, &str)> {
+/// Namespace, name and uid in what [`owner`] wrote.
+pub fn pool_of(owner: &str) -> Option<(&str, &str, &str)> {
     let mut parts = owner.split('/');
-    Some((parts.next()?, parts.next()?))
+    Some((parts.next()?, parts.next()?, parts.next().unwrap_or_default()))
 }
 
 /// A name as the value of a label: names may be longer.
@@ -127,20 +127,31 @@ pub fn customization(
     })
 }
 
-/// The generations of pool and customization that something is made from.
-pub fn made_from(pool: &ClusterPool, entry: Option<&ClusterDeploymentCustomization>) -> String {
+/// What something is made from: the generations of pool and customization, the install config, and which customization
+/// of the name it is.
+pub fn made_from(
+    pool: &ClusterPool,
+    entry: Option<&ClusterDeploymentCustomization>,
+    config_hash: u64,
+) -> String {
     let of_entry = entry.and_then(|it| it.metadata.generation).unwrap_or(0);
-    format!("{}.{of_entry}", pool.metadata.generation.unwrap_or(0))
+    let of_pool = pool.metadata.generation.unwrap_or(0);
+    let uid = entry.and_then(|it| it.metadata.uid.as_deref()).unwrap_or_default();
+    format!("{of_pool}.{of_entry}.{config_hash:016x}.{uid}")
 }
 
-/// Whether something made from `old` may be made anew from `new`: in no respect from something older.
+/// Whether something made from `old` may be made anew from `new`: in no respect from something older, as far as that can
+/// be told.
 pub fn is_newer(new: &str, old: &str) -> bool {
-    let read = |text: &str| -> (i64, i64) {
-        let (pool, entry) = text.split_once('.').unwrap_or_default();
-        (pool.parse().unwrap_or(0), entry.parse().unwrap_or(0))
-    };
-    let (new, old) = (read(new), read(old));
-    new != old && new.0 >= old.0 && new.1 >= old.1
+    fn read(text: &str) -> (i64, i64, &str) {
+        let mut parts = text.splitn(4, '.');
+        let mut number = || parts.next().and_then(|it| it.parse().ok()).unwrap_or(0);
+        let (pool, entry) = (number(), number());
+        (pool, entry, parts.nth(1).unwrap_or_default())
+    }
+    let ((pool, entry, uid), old_ones) = (read(new), read(old));
+    // Generations of two customizations cannot be compared.
+    new != old && pool >= old_ones.0 && (uid != old_ones.2 || entry >= old_ones.1)
 }
 
 /// The workers of a cluster.
@@ -257,8 +268,15 @@ mod tests {
 
     #[test]
     fn what_is_made_from_something_older_does_not_replace_what_is_newer() {
-        assert!(is_newer("2.1", "1.1") && is_newer("1.2", "1.1") && is_newer("1.1", ""));
-        assert!(!is_newer("1.1", "1.1") && !is_newer("1.1", "1.2") && !is_newer("2.1", "1.2"));
+        for new in ["2.1.a.u", "1.2.a.u", "1.1.b.u"] {
+            assert!(is_newer(new, "1.1.a.u") && is_newer(new, "1.1") && is_newer(new, ""), "{new}");
+        }
+        for old in ["1.1.a.u", "1.2.a.u", "2.1.a.u", "2.1"] {
+            assert!(!is_newer("1.1.a.u", old), "{old}");
+        }
+        assert!(!is_newer("2.1.a.u", "1.2.a.u"));
+        // A customization that was deleted and created again begins anew.
+        assert!(is_newer("1.1.a.v", "1.5.a.u"));
     }
 
     #[test]
@@ -271,7 +289,7 @@ mod tests {
 
     #[test]
     fn an_owner_names_its_pool() {
-        assert_eq!(pool_of("ns/pool/uid"), Some(("ns", "pool")));
+        assert_eq!(pool_of("ns/pool/uid"), Some(("ns", "pool", "uid")));
         assert_eq!(pool_of(""), None);
     }
 

@@ -1,11 +1,13 @@
 //! All reads: a snapshot of one pool from the caches, and what the API server is asked for itself.
 
-use std::collections::{BTreeMap, HashSet};
+mod views;
+
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use api_types::condition::{self, Condition as ForeignCondition};
+use api_types::condition;
 use api_types::hive::{
-    ClusterClaim, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, ClusterPoolStatus,
+    ClusterClaim, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, pools_finalizer,
 };
 use api_types::names;
 use controller_kit::watch::Undecodable;
@@ -16,17 +18,14 @@ use kube::api::Api;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, Resource, ResourceExt as _};
 
+use self::views::{claim, cluster, created, resume_timeout, view};
 use crate::config::Policy;
 use crate::error::Error;
 use crate::index::{Index, Key, all_in};
-use crate::inventory::{Entry, Listed};
+use crate::make::pool_of;
 use crate::materials::Materials;
 use crate::patch;
-use crate::platform::Platform;
-use crate::pool_version::pool_version;
-use crate::seen::{
-    Claim, Cluster, Condition, Customization, Lease, Namespace, Observed, Part, Pool, Status,
-};
+use crate::seen::{Customization, Lease, Namespace, Observed, Pool};
 
 /// What was last seen of each kind; hints, behind everybody's writes.
 pub struct Stores {
@@ -112,38 +111,85 @@ pub struct Known<'a> {
     pub now: Timestamp,
 }
 
+/// What the pass before left. All of it can be forgotten: it saves work.
+#[derive(Default)]
+pub struct Last {
+    /// What it saw; what was not written since is taken from here.
+    pub seen: Observed,
+    /// The patches that were tried, by customization.
+    pub trials: HashMap<String, Trial>,
+}
+
+/// What was seen before, in the order of the names, from which it is taken in that order.
+struct Same<K> {
+    left: std::iter::Peekable<std::vec::IntoIter<K>>,
+    name: fn(&K) -> &String,
+}
+
+impl<K> Same<K> {
+    fn of(before: Vec<K>, name: fn(&K) -> &String) -> Self {
+        Self { left: before.into_iter().peekable(), name }
+    }
+
+    fn take(&mut self, object: &impl Resource) -> Option<K> {
+        let wanted = object.meta().name.as_ref()?;
+        while self.left.next_if(|it| (self.name)(it) < wanted).is_some() {}
+        self.left.next_if(|it| (self.name)(it) == wanted)
+    }
+}
+
+fn is_at(object: &impl Resource, version: &str) -> bool {
+    object.meta().resource_version.as_deref() == Some(version)
+}
+
+fn lease(it: &ClusterDeploymentCustomization) -> Option<Lease> {
+    let cluster = it.leased_by().map(str::to_owned);
+    let is_one = cluster.is_some() || it.is_marked_in_use();
+    let pool = leasing_pool(it).map(str::to_owned);
+    is_one.then(|| Lease { cluster, pool, pool_exists: false, releasing: is_releasing(it) })
+}
+
 /// A snapshot of a pool, which may be gone, and when it has to be looked at again although nothing changes.
 pub fn observe(
     stores: &Stores,
     index: &Index,
     key: &Key,
     known: &Known<'_>,
-    trials: &mut BTreeMap<String, Trial>,
+    last: &mut Last,
 ) -> (Observed, Option<Duration>) {
+    let (before, trials) = (std::mem::take(&mut last.seen), &mut last.trials);
     let pool = cached(&stores.pools, key);
     let mut due = None;
+    let was = (before.pool.hibernates, before.pool.at.clone());
     let mut seen = Observed {
         pool: match &pool {
+            Some(pool) if pool.metadata.resource_version.as_ref() == Some(&was.1) => {
+                Pool { rival: known.rival.clone(), ..before.pool }
+            }
             Some(pool) => view(pool, known),
             None => Pool {
                 namespace: key.0.clone(),
                 name: key.1.clone(),
                 deleting: true,
+                absent: true,
                 ..Pool::default()
             },
         },
         missing: known.materials.missing.clone(),
         ..Observed::default()
     };
-    let resume = pool
-        .as_ref()
-        .and_then(|it| it.spec.hibernation_config.as_ref()?.resume_timeout.as_deref()?.parse().ok())
-        .map(|timeout: kube::core::Duration| Duration::from(timeout));
+    let resume = pool.as_ref().and_then(|it| resume_timeout(&it.spec));
+    // What can change without the cluster's being written is left to be read anew.
+    let is_same = resume.is_none() && was.0 == seen.pool.hibernates;
+    let mut same = Same::of(if is_same { before.clusters } else { Vec::new() }, |it| &it.name);
     seen.clusters = index
         .clusters
         .of(key)
         .filter_map(|it| cached(&stores.clusters, it))
         .map(|it| {
+            if let Some(cluster) = same.take(&*it).filter(|old| is_at(&*it, &old.at)) {
+                return cluster;
+            }
             let (cluster, again) = cluster(&it, &seen.pool, resume, known.now);
             due = due.into_iter().chain(again).min();
             cluster
@@ -155,36 +201,57 @@ pub fn observe(
         .filter_map(|it| cached(&stores.claims, it))
         .map(|it| claim(&it))
         .collect();
+    // Where the pool is there, only those matter that have no cluster.
+    let with_cluster: HashSet<&str> = if seen.pool.absent {
+        HashSet::new()
+    } else {
+        seen.clusters.iter().map(|it| it.name.as_str()).collect()
+    };
     seen.namespaces = index
         .namespaces
         .of(key)
+        .filter(|it| !with_cluster.contains(it.1.as_str()))
         .filter_map(|it| cached(&stores.namespaces, it))
         .map(|it| Namespace {
             name: it.name_any(),
             uid: it.uid().unwrap_or_default(),
+            pool_uid: owner_of(&it).map(|(_, _, uid)| uid.to_owned()).unwrap_or_default(),
             created: created(&*it),
             deleting: it.metadata.deletion_timestamp.is_some(),
         })
         .collect();
-    let listed: HashSet<&String> = seen.pool.listed.names().iter().collect();
-    trials.retain(|name, _| listed.contains(name));
-    let about = About { stores, index, key, known };
+    let listed: HashSet<&str> = seen.pool.listed.names().iter().map(String::as_str).collect();
+    if trials.len() > listed.len() {
+        trials.retain(|name, _| listed.contains(name.as_str()));
+    }
+    let about = About { stores, index, key, known, is_there: pool.is_some() };
+    let hives_finalizer = pools_finalizer(&key.1);
+    let mut same = Same::of(before.customizations, |it| &it.name);
     for it in index.customizations.of(&all_in(&key.0)) {
         if let Some(found) = cached(&stores.customizations, it) {
-            let mut it = about.customization(&found);
-            let listed = index.lists.of(&(key.0.clone(), it.name.clone())).any(|it| it == key);
-            if listed && !it.deleting {
+            let old = same.take(&*found).filter(|old| is_at(&*found, &old.at));
+            let mut it = about.customization(it, &found, old);
+            if found.finalizers().contains(&hives_finalizer) {
+                seen.kept_by_hive.insert(it.name.clone());
+            }
+            if listed.contains(it.name.as_str()) && !it.deleting {
                 it.refused = about.tried(&found, &it.version, &seen.pool, trials);
             }
             seen.customizations.push(it);
         }
     }
-    for name in seen.pool.listed.names().to_vec() {
-        let Some(broken) = stores.broken_customizations.get(Some(&key.0), &name) else { continue };
+    for broken in stores.broken_customizations.all() {
+        let name = broken.object.name.clone().unwrap_or_default();
+        if broken.object.namespace.as_ref() != Some(&key.0) || !listed.contains(name.as_str()) {
+            continue;
+        }
         let user = seen.clusters.iter().find(|it| it.entry.as_ref() == Some(&name));
+        // What is in it cannot be told, so it counts as what it was.
+        let known = seen.pool.status.inventory.get(&name).and_then(|it| it.version.clone());
+        let version = user.and_then(|it| it.entry_version.clone()).or(known);
         seen.customizations.push(Customization {
             at: broken.object.resource_version.unwrap_or_default(),
-            version: broken.object.uid.unwrap_or_default(),
+            version: version.or(broken.object.uid).unwrap_or_default(),
             deleting: false,
             kept: true,
             // Who has it cannot be read. It is not used, and not taken away either.
@@ -194,7 +261,7 @@ pub fn observe(
                 pool_exists: true,
                 releasing: false,
             }),
-            others: about.others(&name),
+            others: about.others(&(key.0.clone(), name.clone())),
             listed_elsewhere: true,
             refused: Some(format!("it cannot be read: {}; correct it", broken.problem)),
             name,
@@ -208,21 +275,25 @@ struct About<'a> {
     index: &'a Index,
     key: &'a Key,
     known: &'a Known<'a>,
+    is_there: bool,
 }
 
 impl About<'_> {
     fn pool_exists(&self, name: &str) -> bool {
+        if name == self.key.1 && self.is_there {
+            return true;
+        }
         let key = (self.key.0.clone(), name.to_owned());
         cached(&self.stores.pools, &key).is_some()
             || self.stores.broken_pools.get(Some(&key.0), name).is_some()
     }
 
     /// Live clusters that were made from the entry and are not this pool's.
-    fn others(&self, entry: &str) -> Vec<String> {
-        let users = self.index.users.of(&(self.key.0.clone(), entry.to_owned()));
+    fn others(&self, entry: &Key) -> Vec<String> {
+        let users = self.index.users.of(entry);
         users
+            .filter(|it| !self.index.clusters.is_in(it, self.key))
             .filter_map(|it| cached(&self.stores.clusters, it))
-            .filter(|it| pool_key(it).as_ref() != Some(self.key) || !is_one(it))
             .filter(|it| {
                 it.metadata.deletion_timestamp.is_none()
                     || it.finalizers().iter().any(|it| it != names::hive::INVENTORY_FINALIZER)
@@ -231,37 +302,35 @@ impl About<'_> {
             .collect()
     }
 
-    fn customization(&self, it: &ClusterDeploymentCustomization) -> Customization {
-        let name = it.name_any();
-        let lists = self.index.lists.of(&(self.key.0.clone(), name.clone()));
-        Customization {
+    /// A customization; what it says of itself is taken from before, if it was not written since.
+    fn customization(
+        &self,
+        key: &Key,
+        it: &ClusterDeploymentCustomization,
+        before: Option<Customization>,
+    ) -> Customization {
+        let mut seen = before.unwrap_or_else(|| Customization {
             at: it.resource_version().unwrap_or_default(),
             version: version(it),
             deleting: it.metadata.deletion_timestamp.is_some(),
             kept: it.finalizers().iter().any(|it| it == names::hive::LEASE_FINALIZER),
-            lease: self.lease(it),
-            others: self.others(&name),
-            listed_elsewhere: lists
-                .filter(|pool| *pool != self.key)
-                .filter_map(|pool| cached(&self.stores.pools, pool))
-                .any(|pool| pool.metadata.deletion_timestamp.is_none()),
+            lease: lease(it),
+            others: Vec::new(),
+            listed_elsewhere: false,
             refused: None,
-            name,
+            name: key.1.clone(),
+        });
+        if let Some(lease) = &mut seen.lease {
+            lease.pool_exists = lease.pool.as_deref().is_some_and(|it| self.pool_exists(it));
         }
-    }
-
-    fn lease(&self, it: &ClusterDeploymentCustomization) -> Option<Lease> {
-        let cluster = it.leased_by().map(str::to_owned);
-        if cluster.is_none() && !it.is_marked_in_use() {
-            return None;
-        }
-        let pool = leasing_pool(it).map(str::to_owned);
-        Some(Lease {
-            cluster,
-            pool_exists: pool.as_deref().is_some_and(|it| self.pool_exists(it)),
-            pool,
-            releasing: is_releasing(it),
-        })
+        seen.others = self.others(key);
+        let mut lists = self.index.lists.of(key).filter(|pool| *pool != self.key);
+        seen.listed_elsewhere = lists.any(|pool| {
+            let pool = cached(&self.stores.pools, pool);
+            pool.is_some_and(|it| it.metadata.deletion_timestamp.is_none())
+        });
+        seen.refused = None;
+        seen
     }
 
     /// Why the patches cannot be used, tried once for each version of them and of the template.
@@ -270,16 +339,17 @@ impl About<'_> {
         it: &ClusterDeploymentCustomization,
         version: &str,
         pool: &Pool,
-        trials: &mut BTreeMap<String, Trial>,
+        trials: &mut HashMap<String, Trial>,
     ) -> Option<String> {
         let materials = self.known.materials;
         let config = materials.config.as_ref()?;
-        let name = it.name_any();
+        let name = it.metadata.name.as_deref().unwrap_or_default();
         let is_same =
             |trial: &&Trial| trial.version == version && trial.config_hash == materials.config_hash;
-        if let Some(trial) = trials.get(&name).filter(is_same) {
+        if let Some(trial) = trials.get(name).filter(is_same) {
             return trial.refused.clone();
         }
+        let name = name.to_owned();
         let base_domain = cached(&self.stores.pools, self.key)
             .map(|it| it.spec.base_domain.clone())
             .unwrap_or_default();
@@ -332,153 +402,29 @@ pub fn is_one(cluster: &ClusterDeployment) -> bool {
     cluster.metadata.namespace == cluster.metadata.name
 }
 
-fn created(object: &impl Resource) -> Timestamp {
-    let born = object.meta().creation_timestamp.as_ref();
-    born.map_or(Timestamp::UNIX_EPOCH, |born| born.0)
+/// Namespace, name and uid of the pool that a namespace was made for.
+pub fn owner_of(namespace: &KubeNamespace) -> Option<(&str, &str, &str)> {
+    pool_of(namespace.annotations().get(names::ferrite::POOL_OWNER)?)
 }
 
-fn count(number: Option<i32>) -> Option<usize> {
-    number.map(|it| usize::try_from(it).unwrap_or(0))
-}
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
 
-fn is_yes(value: Option<&str>) -> bool {
-    value.is_some_and(|it| ["true", "t", "1"].contains(&it.to_ascii_lowercase().as_str()))
-}
+    use super::*;
 
-fn view(pool: &ClusterPool, known: &Known<'_>) -> Pool {
-    let spec = &pool.spec;
-    let platform = Platform::of(spec);
-    let hibernates = platform.is_some_and(|it| it.hibernates());
-    let size = count(Some(spec.size)).unwrap_or(0);
-    let listed = Listed::of(spec);
-    let named = |it: &Option<api_types::reference::NamedRef>| {
-        it.as_ref().and_then(|it| it.name.as_deref()).is_some_and(|it| !it.is_empty())
-    };
-    let wanted = [
-        (Part::Namespace, true),
-        (Part::InstallConfig, true),
-        (Part::PullSecret, named(&spec.pull_secret_ref)),
-        (Part::Credentials, platform.is_some_and(|it| it.credentials().is_some())),
-        (Part::Certificates, platform.is_some_and(|it| it.certificates().is_some())),
-        (Part::Customization, matches!(listed, Listed::Entries(_))),
-        (Part::PoolCustomization, named(&spec.customization_ref)),
-        (
-            Part::MachinePool,
-            spec.skip_machine_pools != Some(true) && platform.is_some_and(|it| it.has_workers()),
-        ),
-    ];
-    Pool {
-        namespace: pool.namespace().unwrap_or_default(),
-        name: pool.name_any(),
-        uid: pool.uid().unwrap_or_default(),
-        at: pool.resource_version().unwrap_or_default(),
-        deleting: pool.metadata.deletion_timestamp.is_some(),
-        kept: pool.finalizers().iter().any(|it| it == names::hive::POOL_FINALIZER),
-        listed,
-        size,
-        running: if hibernates { count(spec.running_count).unwrap_or(0) } else { size },
-        max_size: count(spec.max_size),
-        max_concurrent: count(spec.max_concurrent),
-        hibernates,
-        version: pool_version(spec),
-        attempts: pool
-            .annotation(names::ferrite::PROVISION_ATTEMPTS)
-            .and_then(|it| it.trim().parse().ok())
-            .filter(|it| *it > 0),
-        parts: wanted.into_iter().filter(|(_, is)| *is).map(|(part, _)| part).collect(),
-        status: pool.status.as_ref().map(stored).unwrap_or_default(),
-        rival: known.rival.clone(),
-    }
-}
-
-/// A stored status without its times.
-fn stored(status: &ClusterPoolStatus) -> Status {
-    let condition = |it: &ForeignCondition| {
-        let condition = Condition {
-            status: it.status.clone(),
-            reason: it.reason.clone().unwrap_or_default(),
-            message: it.message.clone().unwrap_or_default(),
+    #[test]
+    fn what_was_seen_before_is_taken_by_name_and_version() {
+        let of = |name: &str, version: &str| -> KubeNamespace {
+            serde_json::from_value(
+                json!({ "metadata": { "name": name, "resourceVersion": version } }),
+            )
+            .unwrap()
         };
-        (it.r#type.clone(), condition)
-    };
-    Status {
-        size: count(Some(status.size)).unwrap_or(0),
-        ready: count(Some(status.ready)).unwrap_or(0),
-        standby: count(status.standby).unwrap_or(0),
-        inventory: status
-            .inventory
-            .iter()
-            .map(|(name, state)| (name.clone(), Entry::from(state)))
-            .collect::<BTreeMap<_, _>>(),
-        conditions: status.conditions.iter().map(condition).collect(),
-    }
-}
-
-fn cluster(
-    it: &ClusterDeployment,
-    pool: &Pool,
-    resume: Option<Duration>,
-    now: Timestamp,
-) -> (Cluster, Option<Duration>) {
-    let conditions = it.status.as_ref().map(|it| it.conditions.as_slice()).unwrap_or_default();
-    let state = it.status.as_ref().and_then(|it| it.power_state.as_deref()).unwrap_or_default();
-    let installed = it.spec.installed == Some(true);
-    let wanted = it.spec.power_state.as_deref();
-    let stopped = condition::find(conditions, names::hive::CONDITION_PROVISION_STOPPED);
-    let resuming = condition::find(conditions, names::hive::CONDITION_HIBERNATING)
-        .filter(|it| it.reason.as_deref() == Some(names::hive::REASON_RESUMING))
-        .filter(|_| installed && wanted == Some("Running"))
-        .filter(|_| !["Running", "Hibernating"].contains(&state))
-        .and_then(|it| it.last_transition_time.as_ref());
-    let left = resume.zip(resuming).map(|(timeout, since)| {
-        let passed = Duration::try_from(now.duration_since(since.0)).unwrap_or_default();
-        timeout.saturating_sub(passed)
-    });
-    let reference = it.spec.cluster_pool_ref.as_ref();
-    let marks = [names::hive::REMOVE_FROM_POOL, names::hive::REMOVE_CLAIMED_FROM_POOL];
-    let cluster = Cluster {
-        name: it.name_any(),
-        uid: it.uid().unwrap_or_default(),
-        at: it.resource_version().unwrap_or_default(),
-        created: created(it),
-        deleting: it.metadata.deletion_timestamp.is_some(),
-        kept: it.finalizers().iter().any(|it| it == names::hive::INVENTORY_FINALIZER),
-        kept_by_others: it.finalizers().iter().any(|it| it != names::hive::INVENTORY_FINALIZER),
-        entry: reference.and_then(|it| it.customization_name()).map(str::to_owned),
-        entry_version: it.annotation(names::ferrite::CUSTOMIZATION_VERSION).map(str::to_owned),
-        pool_version: it.annotation(names::hive::POOL_SPEC_HASH).map(str::to_owned),
-        claim: reference.and_then(|it| it.claim_name.clone()).filter(|it| !it.is_empty()),
-        marked: marks.iter().any(|key| is_yes(it.annotation(key))),
-        protected: is_yes(it.annotation(names::hive::PROTECTED_DELETE)),
-        unverified: it.annotation(names::ferrite::LEASE_UNVERIFIED).is_some(),
-        installed,
-        stopped: stopped.filter(|it| it.is_true()).map(|it| {
-            let words = [it.reason.as_deref(), it.message.as_deref()];
-            let words: Vec<&str> =
-                words.into_iter().flatten().filter(|it| !it.is_empty()).collect();
-            if words.is_empty() { "provisioning stopped".to_owned() } else { words.join(": ") }
-        }),
-        stuck: left.is_some_and(|it| it.is_zero()),
-        running: state == "Running" || installed && !pool.hibernates,
-        asked_to_run: match wanted {
-            Some("Running") => Some(true),
-            Some("Hibernating") => Some(false),
-            _ => None,
-        },
-    };
-    (cluster, left.filter(|it| !it.is_zero()))
-}
-
-fn claim(it: &ClusterClaim) -> Claim {
-    let conditions = it.status.as_ref().map(|it| it.conditions.as_slice()).unwrap_or_default();
-    Claim {
-        name: it.name_any(),
-        at: it.resource_version().unwrap_or_default(),
-        created: created(it),
-        deleting: it.metadata.deletion_timestamp.is_some(),
-        cluster: it.spec.namespace.clone().filter(|it| !it.is_empty()),
-        pending: condition::find(conditions, names::hive::CONDITION_PENDING)
-            .filter(|it| it.is_true())
-            .and_then(|it| it.reason.clone()),
+        let before = ["a", "c", "d"].map(str::to_owned).to_vec();
+        let mut same = Same::of(before, |it| it);
+        let found: Vec<_> = ["b", "c", "d", "e"].map(|it| same.take(&of(it, "1"))).to_vec();
+        assert_eq!(found, [None, Some("c".to_owned()), Some("d".to_owned()), None]);
+        assert!(is_at(&of("a", "1"), "1") && !is_at(&of("a", "2"), "1"));
     }
 }

@@ -14,15 +14,16 @@ use k8s_openapi::jiff::Timestamp;
 use kube::runtime::controller::Action;
 use kube::{Resource as _, ResourceExt};
 
-use crate::access;
 use crate::act::{Outcome, Pass, Piece};
-use crate::controller::{Context, Memory, key_of};
-use crate::decide::decide;
+use crate::controller::{Context, key_of};
+use crate::decide::{decide, instead};
 use crate::decision::{Decision, Event, Reason, Step, Work};
 use crate::error::Error;
 use crate::index::{Key, all_in};
+use crate::materials::Materials;
 use crate::observe::{Known, Live, cached, live_pool, observe};
-use crate::seen::Observed;
+use crate::seen::{Observed, Status};
+use crate::{access, make};
 
 /// How soon to look again after somebody else wrote first, at most.
 const RETRY: Duration = Duration::from_millis(50);
@@ -35,9 +36,12 @@ const ECHO: Duration = Duration::from_millis(500);
 /// How often a pool that lacks something is looked at, and one at rest.
 const LACKING: Duration = Duration::from_secs(10);
 const AT_REST: Duration = Duration::from_secs(300);
-/// Clusters that one pass begins: a claim that comes meanwhile waits for one pass.
+/// And one with an entry whose patches are refused: the template that they are applied to may be corrected.
+const REFUSED: Duration = Duration::from_secs(30);
+/// Pieces of work that are carried out at the same time.
 const AT_ONCE: usize = 32;
-/// Between two writes of the status of a pool that has more clusters to begin than one pass does: it tells of every entry.
+/// For how long a status waits for work: it tells of every entry, which makes it the slowest write, and the next pass
+/// waits until the caches show it.
 const STATUS: Duration = Duration::from_secs(1);
 
 /// Spread, or those who met once meet again.
@@ -55,15 +59,18 @@ pub(crate) async fn pass(stub: Arc<ClusterPool>, context: Arc<Context>) -> Resul
         return Ok(Action::requeue(ECHO));
     }
     let pool = cached(&context.stores.pools, &key);
-    if let Some(pool) = &pool {
-        if !context.is_ours(&key, pool) {
-            return Ok(Action::await_change());
+    if !context.is_ours(&key, pool.as_deref()) {
+        if pool.is_none() {
+            context.forget(&key);
         }
+        return Ok(Action::await_change());
+    }
+    if let Some(pool) = &pool {
         context.look(&key, pool).await?;
     }
     let now = Timestamp::now();
-    // The trials are many and of use to this pass alone: they are taken out and put back.
-    let (remembered, mut trials) = context.recall(&key);
+    // What the last pass left is much and of use to this pass alone: it is taken out and put back.
+    let mut remembered = context.recall(&key);
     let rival = context.rival(remembered.rival, now);
     let known = Known {
         policy: &context.policy,
@@ -71,12 +78,13 @@ pub(crate) async fn pass(stub: Arc<ClusterPool>, context: Arc<Context>) -> Resul
         rival: rival.as_ref().map(|(note, _)| note.clone()),
         now,
     };
-    let (seen, due) = observe(&context.stores, &context.index(), &key, &known, &mut trials);
+    let last = &mut remembered.last;
+    let (seen, due) = observe(&context.stores, &context.index(), &key, &known, last);
     let decision = decide(&seen, &context.policy, now);
     if pool.is_some() {
         context.metrics.seen(&key, &seen);
         if let Some(memory) = context.memory().get_mut(&key) {
-            memory.trials = trials;
+            memory.last.trials = std::mem::take(&mut remembered.last.trials);
         }
     } else if decision.work.is_empty() && is_nothing(&seen, &key) {
         context.forget(&key);
@@ -89,8 +97,13 @@ pub(crate) async fn pass(stub: Arc<ClusterPool>, context: Arc<Context>) -> Resul
         "Decided"
     );
     let acting = Acting { context: &context, key: &key, pool: pool.as_deref(), seen: &seen };
-    let mut outcome = acting.carry_out(&decision, &remembered, now).await?;
-    let rest = if seen.missing.is_empty() { AT_REST } else { LACKING };
+    let mut outcome = acting.carry_out(&decision, &remembered.materials, now).await?;
+    let rest = rest(&seen);
+    if pool.is_some()
+        && let Some(memory) = context.memory().get_mut(&key)
+    {
+        memory.last.seen = seen;
+    }
     let waits = [decision.again, due, rival.map(|(_, left)| left)];
     let wait = waits.into_iter().flatten().min();
     if pool.is_some() {
@@ -105,6 +118,17 @@ pub(crate) async fn pass(stub: Arc<ClusterPool>, context: Arc<Context>) -> Resul
     }
     context.not_superseded(&key);
     Ok(wait.map_or_else(Action::await_change, Action::requeue))
+}
+
+/// When to look again at what is not watched.
+fn rest(seen: &Observed) -> Duration {
+    if !seen.missing.is_empty() {
+        LACKING
+    } else if seen.customizations.iter().any(|it| it.refused.is_some()) {
+        REFUSED
+    } else {
+        AT_REST
+    }
 }
 
 /// Whether nothing is left of a pool that is gone.
@@ -140,12 +164,15 @@ impl Acting<'_> {
     async fn carry_out(
         &self,
         decision: &Decision,
-        remembered: &Memory,
+        materials: &Materials,
         now: Timestamp,
     ) -> Result<Carried, Error> {
         let context = self.context;
         let mut carried = Carried::default();
         let bindings = self.bindings();
+        if decision.status.is_none() {
+            context.status_stored(self.key);
+        }
         if decision.work.is_empty() && decision.status.is_none() && bindings.is_empty() {
             self.publish(&decision.events).await;
             return Ok(carried);
@@ -158,35 +185,40 @@ impl Acting<'_> {
             stores: &context.stores,
             key: self.key,
             pool: self.pool,
-            materials: &remembered.materials,
+            materials,
             policy: &context.policy,
         };
         let pass = &pass;
-        let work = first_of(&decision.work, &mut carried);
-        let goes_on = carried.wait == Some(Duration::ZERO);
+        if decision.goes_on {
+            carried.wait = Some(Duration::ZERO);
+        }
         let status = decision.status.as_ref().filter(|_| !pool_was_written(&decision.work));
-        let status = status.filter(|_| !goes_on || remembered.is_status_old(STATUS));
+        let status = status.filter(|_| !self.may_wait(decision));
+        if status.is_none() && decision.status.is_some() {
+            carried.wait = carried.wait.or(Some(STATUS));
+        }
         // The status tells what was seen before the work, and nothing of the work relies on it.
-        let storing = async {
-            let mut piece = Piece::default();
-            let Some(status) = status else { return Ok(None) };
-            let stored = pass.store(status, &mut piece).await?;
-            context.echo.wrote(self.key, piece.wrote);
-            Ok(Some(stored))
-        };
-        let working = self.work(pass, work, now);
-        let (worked, stored) = tokio::join!(working, storing);
+        let storing = self.store(pass, status);
+        let working = self.work(pass, &decision.work, now);
+        let (worked, mut stored) = tokio::join!(working, storing);
         carried.superseded |= worked.superseded;
         carried.not_yet |= worked.not_yet;
-        let failed = worked.failed;
+        let mut failed = worked.failed;
         for (cluster, change) in &bindings {
-            carried.superseded |= pass.bind(cluster, change).await? == Outcome::Superseded;
+            match pass.bind(cluster, change).await {
+                Ok(outcome) => carried.superseded |= outcome == Outcome::Superseded,
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        let mut status = status;
+        if failed.is_some() && status.is_none() {
+            // Nobody knows when there will be a pass without a failure.
+            status = decision.status.as_ref();
+            stored = self.store(pass, status).await;
         }
         match (status, stored?) {
             (Some(status), Some(Outcome::Done)) => {
-                if let Some(memory) = context.memory().get_mut(self.key) {
-                    memory.status_stored();
-                }
+                context.status_stored(self.key);
                 self.publish(&decision.events).await;
                 self.publish_notes(status).await;
             }
@@ -197,24 +229,73 @@ impl Acting<'_> {
         match failed {
             None => Ok(carried),
             Some(error) => {
-                if error.class() == Class::Invalid
-                    && let (Some(pool), Error::Api { source, .. }) = (self.pool, &error)
-                {
-                    let note = api_error::explain(source);
-                    let reference = pool.object_ref(&());
-                    context.kit.events.warning(&reference, "Refused", "Write", &note).await;
-                }
+                self.tell_refused(&error).await;
                 Err(error)
             }
         }
     }
 
-    /// Carries out all pieces, so many at a time.
-    async fn work(&self, pass: &Pass<'_>, work: Vec<&Work>, now: Timestamp) -> Worked {
-        let pieces: Vec<_> = work.into_iter().map(|work| piece_of(pass, work)).collect();
-        let mut pieces = std::pin::pin!(stream::iter(pieces).buffered(AT_ONCE));
+    async fn store(
+        &self,
+        pass: &Pass<'_>,
+        status: Option<&Status>,
+    ) -> Result<Option<Outcome>, Error> {
+        let mut piece = Piece::default();
+        let Some(status) = status else { return Ok(None) };
+        let stored = pass.store(status, &mut piece).await?;
+        self.context.echo.wrote(self.key, piece.wrote);
+        Ok(Some(stored))
+    }
+
+    /// What only a person can help with.
+    async fn tell_refused(&self, error: &Error) {
+        let Some(pool) = self.pool else { return };
+        let note = match error {
+            Error::Api { source, .. } if api_error::class(source) == Class::Invalid => {
+                api_error::explain(source)
+            }
+            Error::Api { .. } => return,
+            Error::Foreign(_) => error.to_string(),
+        };
+        let reference = pool.object_ref(&());
+        self.context.kit.events.warning(&reference, "Refused", "Write", &note).await;
+    }
+
+    /// Whether the status may wait for the work. What the next pass decides by is stored at once.
+    fn may_wait(&self, decision: &Decision) -> bool {
+        !decision.work.is_empty()
+            && decision.again != Some(Duration::ZERO)
+            && self.context.status_waits(self.key) < STATUS
+    }
+
+    /// Carries out all pieces, and others in place of those that make a cluster of an entry that somebody else was
+    /// faster to lease.
+    async fn work(&self, pass: &Pass<'_>, work: &[Work], now: Timestamp) -> Worked {
         let mut worked = Worked::default();
+        let mut outrun = self.work_on(pass, work, now, &mut worked).await;
+        let mut tried: BTreeSet<String> =
+            work.iter().filter_map(|it| it.leases()).map(str::to_owned).collect();
+        while outrun > 0 {
+            let more = instead(self.seen, &self.context.policy, now, &tried, outrun);
+            tried.extend(more.iter().filter_map(|it| it.leases()).map(str::to_owned));
+            outrun = self.work_on(pass, &more, now, &mut worked).await;
+        }
+        worked
+    }
+
+    /// Carries out pieces, so many at a time. Returns how many of them somebody else was faster with.
+    async fn work_on(
+        &self,
+        pass: &Pass<'_>,
+        work: &[Work],
+        now: Timestamp,
+        worked: &mut Worked,
+    ) -> usize {
+        let pieces: Vec<_> = work.iter().map(|work| piece_of(pass, work)).collect();
+        let mut pieces = std::pin::pin!(stream::iter(pieces).buffered(AT_ONCE));
+        let mut outrun = 0;
         while let Some((work, result, piece)) = pieces.next().await {
+            outrun += usize::from(piece.outrun);
             self.context.echo.wrote(self.key, piece.wrote);
             match result {
                 Ok(Outcome::Done) => self.done(work, now),
@@ -223,10 +304,10 @@ impl Acting<'_> {
                     worked.superseded = true;
                     worked.not_yet |= other == Outcome::NotYet;
                 }
-                Err(error) => worked.failed = worked.failed.or(Some(error)),
+                Err(error) => worked.failed = worked.failed.take().or(Some(error)),
             }
         }
-        worked
+        outrun
     }
 
     /// A last look before anything is written: the pool is the one that was decided about, and nobody else's.
@@ -290,31 +371,42 @@ impl Acting<'_> {
 
     async fn publish(&self, events: &[Event]) {
         let Some(pool) = self.pool else { return };
-        let now: BTreeSet<(Reason, String)> =
-            events.iter().map(|it| (it.reason, it.note.clone())).collect();
-        let news: Vec<(Reason, String)> = {
+        let now: BTreeSet<Event> = events.iter().cloned().collect();
+        let news: Vec<Event> = {
             let mut memory = self.context.memory();
             let Some(known) = memory.get_mut(self.key) else { return };
             let news = now.difference(&known.told).cloned().collect();
             known.told = now;
             news
         };
-        for (reason, note) in news {
+        for Event { reason, about, note } in news {
             let reference = pool.object_ref(&());
-            self.context.kit.events.warning(&reference, reason.as_str(), "Decide", &note).await;
+            if matches!(reason, Reason::EntryMissing | Reason::BrokenByConfiguration) {
+                tracing::error!(
+                    object.namespace = self.key.0,
+                    object.name = self.key.1,
+                    entry = about,
+                    reason = note,
+                    "An entry cannot be used"
+                );
+            }
+            // Events of one reason and one action would be taken for one.
+            let action = about.as_deref().map_or_else(|| "Decide".to_owned(), make::label);
+            self.context.kit.events.warning(&reference, reason.as_str(), &action, &note).await;
         }
     }
 
     /// Patches that were accepted and mean something else than their author may think, once for each version of them.
     /// On the customization, since a pool's events of one reason would be taken for one.
-    async fn publish_notes(&self, status: &crate::seen::Status) {
+    async fn publish_notes(&self, status: &Status) {
         let before = &self.seen.pool.status.inventory;
         let news: Vec<(String, String)> = {
             let memory = self.context.memory();
             let Some(known) = memory.get(self.key) else { return };
             let news = status.inventory.iter().filter_map(|(name, entry)| {
                 let same = before.get(name).is_some_and(|it| it.version == entry.version);
-                let trial = known.trials.get(name).filter(|it| !same && !it.notes.is_empty())?;
+                let trial =
+                    known.last.trials.get(name).filter(|it| !same && !it.notes.is_empty())?;
                 Some((name.clone(), trial.notes.join("; ")))
             });
             news.collect()
@@ -345,18 +437,28 @@ fn pool_was_written(work: &[Work]) -> bool {
         .any(|it| matches!(it, Step::KeepPool { .. } | Step::LetPoolGo { .. }))
 }
 
-/// The work of one pass: all of it, but not more new clusters than one pass makes.
-fn first_of<'a>(work: &'a [Work], carried: &mut Carried) -> Vec<&'a Work> {
-    let mut begun = 0;
-    let mut taken = Vec::new();
-    for it in work {
-        let makes = it.steps.iter().any(|step| matches!(step, Step::Create { .. }));
-        begun += usize::from(makes);
-        if makes && begun > AT_ONCE {
-            carried.wait = Some(Duration::ZERO);
-            continue;
-        }
-        taken.push(it);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seen::Customization;
+
+    #[test]
+    fn what_may_be_corrected_unseen_is_looked_at_more_often() {
+        let mut seen = Observed::default();
+        assert_eq!(rest(&seen), AT_REST);
+        seen.customizations.push(Customization {
+            name: "a".to_owned(),
+            at: "5".to_owned(),
+            version: "1-u".to_owned(),
+            deleting: false,
+            kept: true,
+            lease: None,
+            others: Vec::new(),
+            listed_elsewhere: false,
+            refused: Some("the template lacks what is replaced".to_owned()),
+        });
+        assert_eq!(rest(&seen), REFUSED);
+        seen.missing.push("a secret".to_owned());
+        assert_eq!(rest(&seen), LACKING);
     }
-    taken
 }

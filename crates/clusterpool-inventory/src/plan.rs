@@ -1,6 +1,6 @@
 //! A pool's state in the terms in which it is decided about, and the plan as it grows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use api_types::hive::EntryStatus;
@@ -12,19 +12,34 @@ use crate::inventory::{self, Entry, Facts};
 use crate::lease::{Held, held};
 use crate::seen::{Cluster, Customization, Observed};
 
+/// Clusters that one pass begins: enough that not all wait for the slowest of each pass, and no more than may be planned
+/// at once however large a pool is. A claim that comes meanwhile waits for one pass.
+pub(crate) const BEGUN: usize = 64;
+
+/// An entry as it was and as it is.
+pub(crate) struct State<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) before: Option<&'a Entry>,
+    pub(crate) now: Entry,
+}
+
 /// The plan as it grows: each rule sees what those before it decided.
 pub(crate) struct Plan<'a> {
     pub(crate) seen: &'a Observed,
     pub(crate) policy: &'a Policy,
     pub(crate) now: Timestamp,
-    pub(crate) clusters: BTreeMap<&'a str, &'a Cluster>,
-    /// The customizations by name, and who has them.
-    pub(crate) entries: BTreeMap<&'a str, (&'a Customization, Held<'a>)>,
+    pub(crate) clusters: HashMap<&'a str, &'a Cluster>,
+    /// The customizations, and who has them.
+    pub(crate) entries: Vec<(&'a Customization, Held<'a>)>,
+    /// Where each of them stands.
+    places: HashMap<&'a str, usize>,
     /// The clusters that are there and were made from an entry, by entry, oldest first.
-    pub(crate) users: BTreeMap<&'a str, Vec<&'a Cluster>>,
-    pub(crate) listed: BTreeSet<&'a str>,
-    /// The entries of the new status.
-    pub(crate) inventory: BTreeMap<String, Entry>,
+    pub(crate) users: HashMap<&'a str, Vec<&'a Cluster>>,
+    pub(crate) listed: HashSet<&'a str>,
+    /// The entries of the new status, by name.
+    pub(crate) inventory: Vec<State<'a>>,
+    /// Where each of them stands.
+    states: HashMap<&'a str, usize>,
     pub(crate) work: Vec<Work>,
     pub(crate) events: Vec<Event>,
     /// Claims without a cluster that get one in this pass.
@@ -33,21 +48,25 @@ pub(crate) struct Plan<'a> {
     pub(crate) given: BTreeSet<&'a str>,
     /// Clusters that this pass deletes.
     pub(crate) gone: BTreeSet<&'a str>,
+    /// Names of clusters that this pass begins to make.
+    pub(crate) begun: BTreeSet<String>,
     /// How many more clusters may be installed or removed at the same time.
     pub(crate) budget: usize,
+    /// Whether that kept clusters from being made.
+    pub(crate) held_up: bool,
+    /// Whether there is more to begin than one pass begins.
+    pub(crate) goes_on: bool,
     pub(crate) again: Option<Duration>,
 }
 
 impl<'a> Plan<'a> {
     pub(crate) fn new(seen: &'a Observed, policy: &'a Policy, now: Timestamp) -> Self {
-        let clusters: BTreeMap<&str, &Cluster> =
+        let clusters: HashMap<&str, &Cluster> =
             seen.clusters.iter().map(|it| (it.name.as_str(), it)).collect();
-        let entries: BTreeMap<_, _> = seen
-            .customizations
-            .iter()
-            .map(|it| (it.name.as_str(), (it, held(it, &seen.pool.name, &clusters))))
-            .collect();
-        let mut users: BTreeMap<&str, Vec<&Cluster>> = BTreeMap::new();
+        let all = seen.customizations.iter();
+        let entries = all.clone().map(|it| (it, held(it, &seen.pool.name, &clusters))).collect();
+        let places = all.enumerate().map(|(place, it)| (it.name.as_str(), place)).collect();
+        let mut users: HashMap<&str, Vec<&Cluster>> = HashMap::new();
         for cluster in &seen.clusters {
             if let Some(entry) = &cluster.entry {
                 users.entry(entry).or_default().push(cluster);
@@ -62,27 +81,39 @@ impl<'a> Plan<'a> {
             now,
             clusters,
             entries,
+            places,
             users,
             listed: seen.pool.listed.names().iter().map(String::as_str).collect(),
-            inventory: BTreeMap::new(),
+            inventory: Vec::new(),
+            states: HashMap::new(),
             work: Vec::new(),
             events: Vec::new(),
             served: 0,
             given: BTreeSet::new(),
             gone: BTreeSet::new(),
+            begun: BTreeSet::new(),
             budget: 0,
+            held_up: false,
+            goes_on: false,
             again: None,
         };
         let busy = seen.clusters.iter().filter(|it| it.deleting || it.is_installing()).count();
         let most = seen.pool.max_concurrent.unwrap_or(usize::MAX);
         plan.budget = most.saturating_sub(busy + plan.halves().count());
         plan.inventory = plan.inventory_now();
+        let states = plan.inventory.iter().enumerate();
+        plan.states = states.map(|(place, it)| (it.name, place)).collect();
         plan
+    }
+
+    /// A customization, and who has it.
+    pub(crate) fn entry(&self, name: &str) -> Option<(&'a Customization, Held<'a>)> {
+        self.entries.get(*self.places.get(name)?).copied()
     }
 
     /// Leases of this pool whose clusters are not there, with their names.
     pub(crate) fn halves(&self) -> impl Iterator<Item = (&'a Customization, &'a str)> {
-        self.entries.values().filter_map(|(customization, held)| match held {
+        self.entries.iter().filter_map(|(customization, held)| match held {
             Held::Half(cluster) => Some((*customization, *cluster)),
             _ => None,
         })
@@ -94,18 +125,36 @@ impl<'a> Plan<'a> {
         users.iter().copied().filter(|it| !it.deleting).collect()
     }
 
-    fn inventory_now(&self) -> BTreeMap<String, Entry> {
+    /// Entries in which more than one cluster lives, this pool's among them.
+    pub(crate) fn in_double_use(&self) -> impl Iterator<Item = &'a str> {
+        self.entries.iter().filter_map(|(it, _)| {
+            let users = self.users.get(it.name.as_str())?;
+            let ours = users.iter().filter(|it| !it.deleting && !it.unverified).count();
+            (ours > 0 && ours + it.others.len() > 1).then_some(it.name.as_str())
+        })
+    }
+
+    /// An entry of the new status.
+    pub(crate) fn state(&self, name: &str) -> Option<&Entry> {
+        Some(&self.inventory.get(*self.states.get(name)?)?.now)
+    }
+
+    fn inventory_now(&self) -> Vec<State<'a>> {
         let before = &self.seen.pool.status.inventory;
-        let mut names: BTreeSet<&str> = self.listed.clone();
-        names.extend(before.keys().map(String::as_str));
-        names.extend(self.users.keys());
-        names.extend(self.entries.iter().filter_map(|(name, (_, held))| {
-            matches!(held, Held::Ours(_) | Held::Half(_)).then_some(*name)
-        }));
+        let mut names: Vec<(&'a str, Option<&'a Entry>)> =
+            before.iter().map(|(name, it)| (name.as_str(), Some(it))).collect();
+        // In the order of the names, which most of them are in already.
+        let mut known: HashSet<&str> = names.iter().map(|it| it.0).collect();
+        let leased = self.entries.iter().filter_map(|(it, held)| {
+            matches!(held, Held::Ours(_) | Held::Half(_)).then_some(it.name.as_str())
+        });
+        let others = self.listed.iter().copied().chain(self.users.keys().copied()).chain(leased);
+        names.extend(others.filter(|it| known.insert(it)).map(|it| (it, None)));
+        names.sort_by_key(|it| it.0);
         // An empty list is a mistake, so nothing counts as taken off it.
-        let is_empty = self.seen.pool.listed == inventory::Listed::Empty;
-        let facts = |name: &str| {
-            let found = self.entries.get(name);
+        let is_empty = self.seen.pool.listed.is_mistaken();
+        let facts = |(name, before): (&'a str, Option<&'a Entry>)| {
+            let found = self.entry(name);
             let first = || {
                 let users = self.users.get(name).into_iter().flatten();
                 users.copied().find(|it| it.is_live())
@@ -120,20 +169,19 @@ impl<'a> Plan<'a> {
                 customization: found.map(|it| it.0),
                 user,
                 cluster,
-                taken: found.is_some_and(|(it, held)| *held != Held::Free || !it.others.is_empty()),
-                before: before.get(name),
+                taken: found.is_some_and(|(it, held)| held != Held::Free || !it.others.is_empty()),
+                before,
                 attempts: self.seen.pool.attempts.unwrap_or(self.policy.provision_attempts),
                 now: self.now,
             })?;
-            Some((name.to_owned(), entry))
+            Some(State { name, before, now: entry })
         };
         names.into_iter().filter_map(facts).collect()
     }
 
     /// Whether the entry may be leased in this pass.
     pub(crate) fn is_usable(&self, name: &str) -> bool {
-        let available =
-            self.inventory.get(name).is_some_and(|it| it.status == EntryStatus::Available);
+        let available = self.state(name).is_some_and(|it| it.status == EntryStatus::Available);
         available && self.users.get(name).is_none_or(|users| !users.iter().any(|it| it.is_live()))
     }
 
@@ -148,6 +196,7 @@ impl<'a> Plan<'a> {
         if cluster.deleting
             || cluster.protected
             || self.gone.contains(cluster.name.as_str())
+            || self.outlives_its_pool(cluster)
             || self.budget < price
         {
             return false;
@@ -157,16 +206,27 @@ impl<'a> Plan<'a> {
         true
     }
 
+    /// Whether nothing of the cluster can be in use where the pool is gone without having asked for the end of its
+    /// clusters: they may be back from a backup before it is, or of a pool that never was ours.
+    fn outlives_its_pool(&self, cluster: &Cluster) -> bool {
+        let made_here = || self.seen.namespaces.iter().any(|it| it.name == cluster.name);
+        self.seen.pool.absent
+            && !cluster.marked
+            && (cluster.installed && !cluster.unverified || !made_here())
+    }
+
     /// Deletes a cluster whatever else is under way: it must not be.
     pub(crate) fn delete_at_once(&mut self, cluster: &'a Cluster, reason: Reason) {
-        if self.gone.insert(&cluster.name) {
+        if !self.outlives_its_pool(cluster) && self.gone.insert(&cluster.name) {
             let (name, uid, at) = (cluster.name.clone(), cluster.uid.clone(), cluster.at.clone());
             self.push(reason, [Step::Delete { cluster: name, uid, at }]);
         }
     }
 
     /// The steps that make a cluster, from the namespace to the end of its pause.
-    pub(crate) fn creation(&self, cluster: &str, entry: Option<&Customization>) -> Vec<Step> {
+    pub(crate) fn creation(&mut self, cluster: &str, entry: Option<&Customization>) -> Vec<Step> {
+        let ahead = self.begun.len();
+        self.begun.insert(cluster.to_owned());
         let version =
             entry.map(|it| Version { name: it.name.clone(), version: it.version.clone() });
         let pool = &self.seen.pool;
@@ -176,11 +236,12 @@ impl<'a> Plan<'a> {
             entry: version.clone(),
         });
         let mut steps: Vec<Step> = made.collect();
-        let runs = self.seen.clusters.iter().filter(|it| it.is_unclaimed()).count() < pool.running;
+        // Those that are there are older.
+        let runs = || self.whole().count() + ahead < self.running();
         steps.push(Step::Create {
             cluster: cluster.to_owned(),
             entry: version,
-            run: pool.hibernates.then_some(runs),
+            run: pool.hibernates.then(runs),
         });
         if let Some(entry) = entry.filter(|_| self.policy.verify_lease) {
             let entry = entry.name.clone();

@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use api_types::hive::ClusterPoolSpec;
+use api_types::hive::{ClusterPoolSpec, Inventory};
 use api_types::reference::NamedRef;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -45,9 +45,11 @@ pub fn pool_version(spec: &ClusterPoolSpec) -> PoolVersion {
 }
 
 /// Whether the pool has an inventory: a list or an object that is empty has none in it, and is the
-/// administrator's mistake rather than a wish to replace every cluster.
+/// administrator's mistake rather than a wish to replace every cluster. What cannot be read was meant as one.
 pub fn has_inventory(spec: &ClusterPoolSpec) -> bool {
-    spec.inventory.as_ref().is_some_and(|it| it.entries().next().is_some())
+    spec.inventory
+        .as_ref()
+        .is_some_and(|it| matches!(it, Inventory::Unreadable(_)) || it.entries().next().is_some())
 }
 
 fn own(spec: &ClusterPoolSpec) -> String {

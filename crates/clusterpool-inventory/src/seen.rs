@@ -4,7 +4,7 @@
 //! it. The objects may come from caches of different age; the rules in [`mod@crate::decide`] do not
 //! rely on their being of one moment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -24,12 +24,15 @@ pub struct Observed {
     pub claims: Vec<Claim>,
     /// The namespaces that were made for its clusters.
     pub namespaces: Vec<Namespace>,
+    /// Customizations with the finalizer that Hive's own controller puts on them for this pool.
+    pub kept_by_hive: BTreeSet<String>,
     /// What it refers to and is not there or not usable, in words for its condition.
     pub missing: Vec<String>,
 }
 
 /// The pool.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Pool {
     /// Its namespace.
     pub namespace: String,
@@ -39,8 +42,11 @@ pub struct Pool {
     pub uid: String,
     /// Its resourceVersion.
     pub at: String,
-    /// Whether its deletion was asked for.
+    /// Whether its deletion was asked for, or it is gone.
     pub deleting: bool,
+    /// Whether there is no such pool: nobody asked for the end of its clusters, and it may come back from a backup after
+    /// them.
+    pub absent: bool,
     /// Whether it has our finalizer.
     pub kept: bool,
     /// Its inventory.
@@ -59,6 +65,8 @@ pub struct Pool {
     pub version: PoolVersion,
     /// Failed provisions that an entry may have, if the pool says so itself.
     pub attempts: Option<u32>,
+    /// What it says of its inventory and does not mean, in words for its condition.
+    pub remarks: Vec<String>,
     /// What a cluster needs beside itself.
     pub parts: Vec<Part>,
     /// Its status as it is stored.
@@ -207,7 +215,7 @@ pub struct Claim {
     pub deleting: bool,
     /// The cluster that it was given.
     pub cluster: Option<String>,
-    /// Why it is pending, as its condition says.
+    /// The reason of its condition `Pending`, whatever that says.
     pub pending: Option<String>,
 }
 
@@ -218,6 +226,8 @@ pub struct Namespace {
     pub name: String,
     /// Its uid.
     pub uid: String,
+    /// The uid of the pool that it was made for: another one of the name may have taken that one's place.
+    pub pool_uid: String,
     /// When it was created.
     pub created: Timestamp,
     /// Whether its deletion was asked for.

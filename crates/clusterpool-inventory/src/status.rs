@@ -13,12 +13,13 @@ use serde_json::{Value, json};
 
 use crate::decision::Reason;
 use crate::inventory::Listed;
-use crate::plan::Plan;
+use crate::plan::{Plan, State};
 use crate::seen::{Cluster, Condition, Observed, Status};
 
-/// The status that the pool should have.
-pub(crate) fn of(plan: &Plan<'_>) -> Status {
-    let unclaimed = || plan.seen.clusters.iter().filter(|it| it.is_unclaimed());
+/// The status that the pool should have, if it is another than it has.
+pub(crate) fn news(plan: &Plan<'_>) -> Option<Status> {
+    let seen = plan.seen;
+    let unclaimed = || seen.clusters.iter().filter(|it| it.is_unclaimed());
     let mut conditions = plan.seen.pool.status.conditions.clone();
     conditions.remove(CONDITION_SOLE_CONTROLLER);
     let mut say = |kind: &str, status: &str, reason: &str, message: String| {
@@ -43,17 +44,34 @@ pub(crate) fn of(plan: &Plan<'_>) -> Status {
                 format!("{all} of at most {most} clusters are there, claimed ones among them");
             say(names::CONDITION_CAPACITY_AVAILABLE, "False", "MaxCapacity", message);
         }
-        _ => say(names::CONDITION_CAPACITY_AVAILABLE, "True", "Available", "There is room".into()),
+        _ => {
+            let room = match plan.seen.pool.max_concurrent {
+                Some(0) => {
+                    "There is room, but with a spec.maxConcurrent of 0 no cluster is made or removed: raise it"
+                }
+                Some(_) if plan.held_up => {
+                    "There is room, but spec.maxConcurrent allows no more to be installed or removed at the same time"
+                }
+                _ => "There is room",
+            };
+            say(names::CONDITION_CAPACITY_AVAILABLE, "True", "Available", room.to_owned());
+        }
     }
-    let stale: Vec<&str> =
-        unclaimed().filter(|it| plan.staleness(it).is_some()).map(|it| it.name.as_str()).collect();
-    if stale.is_empty() {
+    let stale: Vec<(u8, &str)> =
+        unclaimed().filter_map(|it| Some((plan.staleness(it)?, it.name.as_str()))).collect();
+    let listed = some(&stale.iter().map(|it| it.1).collect::<Vec<_>>());
+    let (status, reason, message) = if stale.is_empty() {
         let message = "Every unclaimed cluster is made from what pool and entries are now".into();
-        say(names::CONDITION_ALL_CLUSTERS_CURRENT, "True", "ClusterDeploymentsCurrent", message);
+        ("True", "ClusterDeploymentsCurrent", message)
+    } else if stale.iter().all(|it| it.0 == 0) {
+        let message = format!(
+            "Nobody noted what they are made from, so they are replaced one by one: {listed}"
+        );
+        ("Unknown", "SomeClusterDeploymentsUnknown", message)
     } else {
-        let message = format!("To be replaced one by one: {}", some(&stale));
-        say(names::CONDITION_ALL_CLUSTERS_CURRENT, "False", "SomeClusterDeploymentsStale", message);
-    }
+        ("False", "SomeClusterDeploymentsStale", format!("To be replaced one by one: {listed}"))
+    };
+    say(names::CONDITION_ALL_CLUSTERS_CURRENT, status, reason, message);
     if let Some((status, reason, message)) = inventory(plan) {
         say(names::CONDITION_INVENTORY_VALID, status, reason, message);
     } else {
@@ -76,13 +94,18 @@ pub(crate) fn of(plan: &Plan<'_>) -> Status {
         };
         conditions.insert(names::CONDITION_DELETION_POSSIBLE.to_owned(), condition);
     }
-    Status {
-        size: unclaimed().count(),
-        ready: unclaimed().filter(|it| it.is_ready()).count(),
-        standby: unclaimed().filter(|it| is_standby(it)).count(),
-        inventory: plan.inventory.clone(),
-        conditions,
+    let (size, ready) = (unclaimed().count(), unclaimed().filter(|it| it.is_ready()).count());
+    let standby = unclaimed().filter(|it| is_standby(it)).count();
+    let before = &seen.pool.status;
+    let is_same = before.inventory.len() == plan.inventory.len()
+        && plan.inventory.iter().all(|it| it.before == Some(&it.now))
+        && (size, ready, standby) == (before.size, before.ready, before.standby)
+        && conditions == before.conditions;
+    if is_same {
+        return None;
     }
+    let inventory = plan.inventory.iter().map(|it| (it.name.to_owned(), it.now.clone())).collect();
+    Some(Status { size, ready, standby, inventory, conditions })
 }
 
 /// The status of a pool that is left alone because another controller works on it.
@@ -190,21 +213,25 @@ fn some(names: &[&str]) -> String {
 }
 
 fn inventory(plan: &Plan<'_>) -> Option<(&'static str, &'static str, String)> {
-    match plan.seen.pool.listed {
+    match &plan.seen.pool.listed {
         Listed::Nothing if plan.inventory.is_empty() => return None,
         Listed::Empty => {
             let message = "spec.inventory lists nothing: list at least one customization, or remove \
                            it. Until then no cluster is made or removed";
             return Some(("False", "Empty", message.to_owned()));
         }
+        Listed::Unreadable(why) => {
+            let message = format!("{why}. Until then no cluster is made or removed");
+            return Some(("False", "Unreadable", message));
+        }
         Listed::Nothing | Listed::Entries(_) => {}
     }
     let mut by_status: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (name, entry) in &plan.inventory {
-        by_status.entry(entry.status.as_str()).or_default().push(name);
+    for it in &plan.inventory {
+        by_status.entry(it.now.status.as_str()).or_default().push(it.name);
     }
     let usable = plan.listed.iter().filter(|name| {
-        plan.inventory.get(**name).is_some_and(|it| {
+        plan.state(name).is_some_and(|it| {
             let broken = [
                 EntryStatus::BrokenByConfiguration,
                 EntryStatus::BrokenByCloud,
@@ -227,12 +254,19 @@ fn inventory(plan: &Plan<'_>) -> Option<(&'static str, &'static str, String)> {
         }
     }
     for name in by_status.get("Broken by configuration").into_iter().flatten().take(MOST_TOLD) {
-        let failure = plan.inventory.get(*name).and_then(|it| it.failure.as_ref());
+        let failure = plan.state(name).and_then(|it| it.failure.as_ref());
         if let Some(failure) = failure {
             message = format!("{message}; {name}: {}", failure.message);
         }
     }
-    if bad.iter().any(|status| by_status.contains_key(status)) {
+    let twice: Vec<&str> = plan.in_double_use().collect();
+    if !twice.is_empty() {
+        message = format!("{message}; in use by two clusters: {}", some(&twice));
+    }
+    for remark in &plan.seen.pool.remarks {
+        message = format!("{message}; {remark}");
+    }
+    if !twice.is_empty() || bad.iter().any(|status| by_status.contains_key(status)) {
         return Some(("False", "Invalid", message));
     }
     Some(("True", "Valid", message))
@@ -240,10 +274,8 @@ fn inventory(plan: &Plan<'_>) -> Option<(&'static str, &'static str, String)> {
 
 /// Entries that became unusable, and clusters that cost an attempt.
 pub(crate) fn events(plan: &mut Plan<'_>) {
-    let before = &plan.seen.pool.status.inventory;
-    let mut events = Vec::new();
-    for (name, entry) in &plan.inventory {
-        let old = before.get(name);
+    let mut events: Vec<(Reason, &str, String)> = Vec::new();
+    for State { name, before: old, now: entry } in &plan.inventory {
         let why = entry.failure.as_ref().map_or("", |it| it.message.as_str());
         let cluster = |it: &crate::inventory::Entry| it.failure.clone().and_then(|it| it.cluster);
         if let Some(cluster) =
@@ -253,7 +285,7 @@ pub(crate) fn events(plan: &mut Plan<'_>) {
             let note = format!(
                 "Cluster {cluster} of entry {name} failed, {left} attempts are left: {why}"
             );
-            events.push((Reason::ProvisionStopped, note));
+            events.push((Reason::ProvisionStopped, name, note));
         }
         if old.is_some_and(|it| it.status == entry.status) {
             continue;
@@ -261,20 +293,25 @@ pub(crate) fn events(plan: &mut Plan<'_>) {
         match entry.status {
             EntryStatus::BrokenByConfiguration => events.push((
                 Reason::BrokenByConfiguration,
+                name,
                 format!("The patches of entry {name} cannot be applied: {why}"),
             )),
             EntryStatus::BrokenByCloud => events.push((
                 Reason::BrokenByCloud,
+                name,
                 format!("Entry {name} is not used again before it is edited: {why}"),
             )),
             EntryStatus::Missing => events.push((
                 Reason::EntryMissing,
+                name,
                 format!("There is no ClusterDeploymentCustomization {name}; create it or take it off the list"),
             )),
             _ => {}
         }
     }
-    for (reason, note) in events {
-        plan.event(reason, note);
+    let events: Vec<_> =
+        events.into_iter().map(|(reason, name, note)| (reason, name.to_owned(), note)).collect();
+    for (reason, name, note) in events {
+        plan.event(reason, &name, note);
     }
 }

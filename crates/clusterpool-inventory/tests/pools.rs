@@ -134,18 +134,19 @@ fn listed() -> impl Strategy<Value = Listed> {
 fn pool() -> impl Strategy<Value = Pool> {
     let limits = (0..5usize, 0..3usize, prop::option::of(0..6usize), prop::option::of(0..4usize));
     let inventory = prop::collection::btree_map(name("e"), entry(), 0..4);
-    (limits, listed(), inventory, any::<(bool, bool, bool)>()).prop_map(
+    (limits, listed(), inventory, any::<(bool, bool, bool, bool)>()).prop_map(
         |(
             (size, running, max_size, max_concurrent),
             listed,
             inventory,
-            (kept, deleting, hibernates),
+            (kept, deleting, absent, hibernates),
         )| {
             Pool {
                 name: "pool".to_owned(),
                 uid: "uid".to_owned(),
                 at: "at-pool".to_owned(),
                 deleting,
+                absent: absent && deleting,
                 kept,
                 listed,
                 size,
@@ -164,7 +165,8 @@ fn pool() -> impl Strategy<Value = Pool> {
 
 fn observed() -> impl Strategy<Value = Observed> {
     let namespace = (name("c"), moment(), any::<bool>()).prop_map(|(name, created, deleting)| {
-        Namespace { uid: format!("u-{name}"), name, created, deleting }
+        let pool_uid = "uid".to_owned();
+        Namespace { uid: format!("u-{name}"), name, pool_uid, created, deleting }
     });
     (
         pool(),
@@ -185,7 +187,15 @@ fn observed() -> impl Strategy<Value = Observed> {
                 seen.clear();
                 namespaces.retain(|it| seen.insert(it.name.clone()));
                 let missing = if missing { vec!["secret".to_owned()] } else { Vec::new() };
-                Observed { pool, clusters, customizations, claims, namespaces, missing }
+                Observed {
+                    pool,
+                    clusters,
+                    customizations,
+                    claims,
+                    namespaces,
+                    missing,
+                    ..Observed::default()
+                }
             },
         )
 }
@@ -213,6 +223,9 @@ proptest! {
                 let it = seen.clusters.iter().find(|it| it.name == *cluster).unwrap();
                 prop_assert!(it.claim.is_none() || it.marked);
                 prop_assert!(!it.protected && !it.deleting);
+                // Nobody asked for the end of a pool that is merely not there.
+                let in_use = it.installed && !it.unverified && !it.marked;
+                prop_assert!(!(seen.pool.absent && in_use));
                 prop_assert!(*uid == it.uid && *at == it.at && deleted.insert(cluster.clone()));
             }
             // What a claim gets in this pass does not go in this pass.
@@ -234,7 +247,10 @@ proptest! {
                 prop_assert!(it.others.is_empty() && !it.deleting && *at == it.at);
                 prop_assert!(leased.insert(entry.clone()));
                 let live = |it: &&Cluster| it.entry.as_ref() == Some(entry) && it.is_live();
-                prop_assert!(seen.clusters.iter().filter(live).all(|it| it.name == *cluster));
+                // Of several that have an entry already one gets its lease back; nobody new comes in.
+                let is_back = |it: &Cluster| *prove_living && !it.deleting;
+                let mut users = seen.clusters.iter().filter(live);
+                prop_assert!(users.all(|it| it.name == *cluster || is_back(it)));
                 // A new use of an entry wants it whole in this pool.
                 if !prove_living {
                     prop_assert!(seen.pool.listed.names().contains(entry) && it.refused.is_none());

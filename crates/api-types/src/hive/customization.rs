@@ -83,6 +83,12 @@ pub struct CustomizationStatus {
     pub other: Unknown,
 }
 
+/// Finalizer on a customization that Hive's own controller of pools puts there for this pool. Removed by
+/// `clusterpool-inventory`, which runs in that controller's place.
+pub fn pools_finalizer(pool: &str) -> String {
+    format!("{}/{pool}", ClusterDeploymentCustomizationKind::GROUP)
+}
+
 impl ClusterDeploymentCustomization {
     /// Name of the cluster that holds the lease, if one does.
     pub fn leased_by(&self) -> Option<&str> {

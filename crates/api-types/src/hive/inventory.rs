@@ -1,12 +1,10 @@
 //! The inventory of a pool, which is written in three ways, and the words for its entries.
 
-use std::fmt;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
-
-use crate::foreign::Unknown;
+use super::customization::ClusterDeploymentCustomizationKind;
+use crate::foreign::{ForeignKind as _, Unknown};
 
 /// `spec.inventory` of a pool.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -16,6 +14,23 @@ pub enum Inventory {
     Object(InventoryObject),
     /// The plain list, which a stock Hive knows.
     List(Vec<InventoryEntry>),
+    /// Something else: no schema of a CRD can ask for one of two types, so it is for the controller to say what is wrong.
+    Unreadable(Unreadable),
+}
+
+/// An inventory that cannot be read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unreadable {
+    /// As it stands there.
+    pub value: Value,
+    /// Which field is wrong, and what to change.
+    pub why: String,
+}
+
+impl Serialize for Unreadable {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.value.serialize(serializer)
+    }
 }
 
 /// The object form of an inventory.
@@ -53,6 +68,7 @@ impl Inventory {
     pub fn entries(&self) -> impl Iterator<Item = &InventoryEntry> {
         let (first, second) = match self {
             Self::List(entries) => (entries.as_slice(), [].as_slice()),
+            Self::Unreadable(_) => ([].as_slice(), [].as_slice()),
             Self::Object(object) => (
                 object.customizations.as_deref().unwrap_or_default(),
                 object.lower_camel.as_deref().unwrap_or_default(),
@@ -62,32 +78,67 @@ impl Inventory {
     }
 }
 
-// By hand, because an untagged enum would lose the path of a mistake inside the list.
 impl<'de> Deserialize<'de> for Inventory {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct EitherForm;
-
-        impl<'de> Visitor<'de> for EitherForm {
-            type Value = Inventory;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str(
-                    "a list of customizations, or an object with ClusterDeploymentCustomizations",
-                )
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Inventory, A::Error> {
-                Vec::deserialize(SeqAccessDeserializer::new(list)).map(Inventory::List)
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, object: A) -> Result<Inventory, A::Error> {
-                InventoryObject::deserialize(MapAccessDeserializer::new(object))
-                    .map(Inventory::Object)
-            }
+        let value = Value::deserialize(deserializer)?;
+        if let Some(why) = mistake(&value) {
+            return Ok(Self::Unreadable(Unreadable { value, why }));
         }
-
-        deserializer.deserialize_any(EitherForm)
+        let read = if value.is_array() {
+            Vec::deserialize(&value).map(Self::List)
+        } else {
+            InventoryObject::deserialize(&value).map(Self::Object)
+        };
+        let unreadable = |error: serde_json::Error| {
+            let why = format!("spec.inventory cannot be read: {error}; correct it");
+            Self::Unreadable(Unreadable { value, why })
+        };
+        Ok(read.unwrap_or_else(unreadable))
     }
+}
+
+/// The spellings of the list in the object form.
+const LISTS: [&str; 2] = ["ClusterDeploymentCustomizations", "clusterDeploymentCustomizations"];
+
+/// What is wrong with an inventory, and what to change.
+fn mistake(inventory: &Value) -> Option<String> {
+    let lists: Vec<(String, &Value)> = match inventory {
+        Value::Array(_) => vec![("spec.inventory".to_owned(), inventory)],
+        Value::Object(fields) => LISTS
+            .iter()
+            .filter_map(|name| Some((format!("spec.inventory.{name}"), fields.get(*name)?)))
+            .filter(|(_, list)| !list.is_null())
+            .collect(),
+        _ => {
+            return Some(format!(
+                "spec.inventory is neither an object nor a list: give it the list {}",
+                LISTS[0]
+            ));
+        }
+    };
+    lists.iter().find_map(|(path, list)| {
+        let Value::Array(entries) = list else {
+            return Some(format!("{path} is no list: write it as a list of name: <customization>"));
+        };
+        entries.iter().enumerate().find_map(|(place, entry)| {
+            let is_named = entry["name"].as_str().is_some_and(|it| !it.is_empty());
+            let kind = &entry["kind"];
+            let is_kind = kind.is_null()
+                || ["", ClusterDeploymentCustomizationKind::KIND].iter().any(|it| kind == it);
+            if !is_named {
+                Some(format!(
+                    "{path}[{place}] names no customization: write it as name: <customization>"
+                ))
+            } else if !is_kind {
+                Some(format!(
+                    "{path}[{place}].kind can only be {}: correct it or leave it out",
+                    ClusterDeploymentCustomizationKind::KIND
+                ))
+            } else {
+                None
+            }
+        })
+    })
 }
 
 /// How a pool sees one of its entries.

@@ -7,14 +7,14 @@ mod pool;
 
 pub use customization::{
     ClusterDeploymentCustomization, ClusterDeploymentCustomizationKind, CustomizationSpec,
-    CustomizationStatus, InstallConfigPatch,
+    CustomizationStatus, InstallConfigPatch, pools_finalizer,
 };
 pub use deployment::{
     ClusterClaim, ClusterClaimKind, ClusterClaimSpec, ClusterClaimStatus, ClusterDeployment,
     ClusterDeploymentKind, ClusterDeploymentSpec, ClusterDeploymentStatus, ClusterPoolRef,
     Provisioning,
 };
-pub use inventory::{EntryStatus, Inventory, InventoryEntry, InventoryObject};
+pub use inventory::{EntryStatus, Inventory, InventoryEntry, InventoryObject, Unreadable};
 pub use pool::{
     ClaimLifetime, ClusterPool, ClusterPoolKind, ClusterPoolSpec, ClusterPoolStatus, EntryState,
     HibernationConfig, LastFailure,

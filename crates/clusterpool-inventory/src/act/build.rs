@@ -62,7 +62,7 @@ impl Pass<'_> {
             Err(outcome) => return Ok(outcome),
         };
         let source = source.as_deref();
-        let made_from = make::made_from(pool, source);
+        let made_from = make::made_from(pool, source, self.materials.config_hash);
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), cluster);
         let copy = |secret: &Option<make::Secret>| {
             let name = make::secret_name(cluster, part, platform.name);

@@ -1,7 +1,7 @@
 //! Who has a customization: every write insists on the version that was decided on.
 
 use api_types::condition::Condition;
-use api_types::hive::ClusterDeploymentCustomization;
+use api_types::hive::{ClusterDeploymentCustomization, pools_finalizer};
 use api_types::names;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -38,7 +38,9 @@ impl Pass<'_> {
         piece: &mut Piece,
     ) -> Result<Outcome, Error> {
         let Some(found) = self.entry_at(name, at, piece) else { return Ok(Outcome::Superseded) };
-        let all = finalizers(&found.metadata, names::hive::LEASE_FINALIZER, keep);
+        let mut all = finalizers(&found.metadata, names::hive::LEASE_FINALIZER, keep);
+        let hives = pools_finalizer(&self.key.1);
+        all.retain(|it| *it != hives || it == names::hive::LEASE_FINALIZER);
         let patch = json!({
             "metadata": { "resourceVersion": found.metadata.resource_version, "finalizers": all },
         });

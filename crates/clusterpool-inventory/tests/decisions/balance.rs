@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use api_types::hive::ClusterPoolSpec;
 use clusterpool_inventory::decision::{Reason, Step};
-use clusterpool_inventory::inventory::Listed;
-use clusterpool_inventory::seen::{Claim, Cluster, Namespace};
+use clusterpool_inventory::inventory::{Listed, remarks};
+use clusterpool_inventory::seen::{Claim, Cluster, Observed};
 
 use crate::world::{
-    at, claim, cluster, customization, decided, deleted, full, installing, lease, leased, now,
-    pool, reasons, stored,
+    at, claim, cluster, customization, decided, deleted, full, installing, lease, leased,
+    namespace, pool, reasons, stored,
 };
 
 #[test]
@@ -79,11 +80,11 @@ fn half_an_assignment_is_completed_from_either_side() {
 
 #[test]
 fn a_claim_on_a_cluster_that_it_cannot_have_is_taken_back() {
-    for change in [
-        (|it: &mut Cluster| it.claim = Some("another".to_owned())) as fn(&mut Cluster),
-        |it| it.deleting = true,
-        |it| it.name = "elsewhere".to_owned(),
-    ] {
+    for change in
+        [(|it: &mut Cluster| it.claim = Some("another".to_owned())) as fn(&mut Cluster), |it| {
+            it.deleting = true;
+        }]
+    {
         let mut seen = full(0, &["a"]);
         change(&mut seen.clusters[0]);
         seen.claims.push(Claim { cluster: Some("ca".to_owned()), ..claim("x", 1) });
@@ -98,6 +99,82 @@ fn a_claim_without_a_cluster_is_told_once_and_another_cluster_is_made_for_it() {
     assert_eq!(reasons(&seen), [Reason::NoClusters, Reason::Added]);
     seen.claims[0].pending = Some("NoClusters".to_owned());
     assert_eq!(reasons(&seen), [Reason::Added]);
+}
+
+#[test]
+fn a_claim_that_is_served_wakes_no_other_cluster_and_new_ones_run_as_far_as_wanted() {
+    let mut seen = full(1, &["a", "b"]);
+    seen.pool.hibernates = true;
+    for cluster in &mut seen.clusters {
+        cluster.asked_to_run = Some(cluster.name == "ca");
+    }
+    seen.clusters[1].running = false;
+    seen.claims.push(claim("x", 1));
+    assert_eq!(reasons(&seen), [Reason::Claimed]);
+    // Nobody can be served: the sleeping one is woken.
+    seen.clusters[0].claim = Some("another".to_owned());
+    assert!(reasons(&seen).contains(&Reason::Power));
+    let mut seen = pool(3, &["a", "b", "c"]);
+    seen.pool.hibernates = true;
+    seen.pool.running = 1;
+    let runs: Vec<Option<bool>> = decided(&seen)
+        .work
+        .into_iter()
+        .flat_map(|it| it.steps)
+        .filter_map(|it| match it {
+            Step::Create { run, .. } => Some(run),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(runs, [Some(true), Some(false), Some(false)]);
+}
+
+#[test]
+fn however_large_a_pool_is_one_pass_begins_so_many_clusters() {
+    let seen = pool(usize::MAX >> 32, &[]);
+    let decision = decided(&seen);
+    assert!(decision.goes_on && decision.work.len() == 64, "{}", decision.work.len());
+    assert!(!decided(&pool(64, &[])).goes_on);
+}
+
+#[test]
+fn a_limit_that_holds_clusters_up_is_told() {
+    let told =
+        |seen: &Observed| stored(seen).pool.status.conditions["CapacityAvailable"].message.clone();
+    let mut seen = pool(2, &["a", "b"]);
+    assert_eq!(told(&seen), "There is room");
+    seen.pool.max_concurrent = Some(1);
+    assert!(told(&seen).contains("allows no more"));
+    seen.pool.max_concurrent = Some(0);
+    assert!(told(&seen).contains("raise it"));
+}
+
+#[test]
+fn a_claim_whose_cluster_is_gone_gets_no_other_one_behind_its_users_back() {
+    let mut seen = full(0, &["a"]);
+    seen.claims.push(Claim {
+        cluster: Some("gone".to_owned()),
+        pending: Some("ClusterClaimed".to_owned()),
+        ..claim("x", 1)
+    });
+    assert!(!reasons(&seen).contains(&Reason::AssignmentConflict));
+}
+
+#[test]
+fn a_claim_is_told_that_it_was_assigned_a_cluster_once() {
+    let mut seen = full(0, &["a"]);
+    seen.clusters[0].claim = Some("x".to_owned());
+    seen.claims.push(Claim { cluster: Some("ca".to_owned()), ..claim("x", 1) });
+    for (pending, told) in [
+        (None, true),
+        (Some("Initialized"), true),
+        (Some("NoClusters"), true),
+        (Some("ClusterAssigned"), false),
+        (Some("ClusterClaimed"), false),
+    ] {
+        seen.claims[0].pending = pending.map(str::to_owned);
+        assert_eq!(reasons(&seen).contains(&Reason::ClusterAssigned), told, "{pending:?}");
+    }
 }
 
 #[test]
@@ -153,6 +230,52 @@ fn a_deleted_pool_goes_after_its_clusters_leases_and_finalizers() {
 }
 
 #[test]
+fn what_is_in_use_of_a_pool_that_is_not_there_stays() {
+    let mut seen = full(2, &["a", "b"]);
+    (seen.pool.deleting, seen.pool.absent, seen.pool.kept) = (true, true, false);
+    seen.pool.listed = Listed::Nothing;
+    for cluster in &mut seen.clusters {
+        seen.namespaces.push(namespace(&cluster.name));
+    }
+    seen.namespaces.push(namespace("empty"));
+    assert_eq!(reasons(&seen), []);
+    assert_eq!(decided(&seen).again, Some(Duration::from_secs(300)));
+    // Ours, and nobody can use it yet; in a namespace that we did not make it is somebody else's.
+    seen.clusters[0].installed = false;
+    assert_eq!(deleted(&seen), ["ca"]);
+    seen.namespaces.remove(0);
+    assert_eq!(deleted(&seen), [""; 0]);
+    // Given back by its user.
+    seen.clusters[1].claim = Some("someone".to_owned());
+    seen.clusters[1].marked = true;
+    assert_eq!(deleted(&seen), ["cb"]);
+    // Another pool has its entry: that is not put right at the cost of a cluster.
+    seen.clusters.truncate(1);
+    seen.customizations[0].lease.as_mut().unwrap().pool = Some("other".to_owned());
+    assert_eq!(deleted(&seen), [""; 0]);
+}
+
+#[test]
+fn a_namespace_that_waits_for_its_cluster_gets_it_before_another_one_is_made() {
+    let mut seen = pool(2, &[]);
+    seen.namespaces = vec![namespace("begun"), namespace("old"), namespace("of-another")];
+    seen.namespaces[1].created = at(0);
+    seen.namespaces[2].pool_uid = "before".to_owned();
+    let created: Vec<String> = decided(&seen)
+        .work
+        .into_iter()
+        .flat_map(|it| it.steps)
+        .filter_map(|it| match it {
+            Step::Create { cluster, .. } => Some(cluster),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(created[0], "begun");
+    assert!(created.len() == 2 && created[1].starts_with("pool-"), "{created:?}");
+    assert!(reasons(&seen).contains(&Reason::LeftOver));
+}
+
+#[test]
 fn a_deleted_pool_is_held_up_neither_by_a_running_count_nor_by_a_limit_of_none() {
     let mut seen = full(1, &["a"]);
     seen.pool.deleting = true;
@@ -178,9 +301,7 @@ fn a_finalizer_stays_on_an_entry_as_long_as_somebody_lists_or_uses_it() {
 #[test]
 fn a_namespace_to_which_no_cluster_came_goes_after_a_while() {
     let mut seen = pool(0, &["a"]);
-    let namespace =
-        Namespace { name: "n".to_owned(), uid: "u".to_owned(), created: now(), deleting: false };
-    seen.namespaces.push(namespace);
+    seen.namespaces.push(namespace("n"));
     assert_eq!(reasons(&seen), []);
     assert_eq!(decided(&seen).again, Some(Duration::from_secs(300)));
     seen.namespaces[0].created = at(999_000);
@@ -192,9 +313,58 @@ fn a_namespace_to_which_no_cluster_came_goes_after_a_while() {
 #[test]
 fn a_name_listed_twice_is_one_entry() {
     let spec = serde_json::from_value(serde_json::json!({
-        "inventory": {"ClusterDeploymentCustomizations": [{"name": "a"}, {"name": "a"}, {"name": ""}]}
+        "inventory": {"ClusterDeploymentCustomizations": [{"name": "a"}, {"name": "a"}]}
     }));
-    assert_eq!(Listed::of(&spec.unwrap()), Listed::Entries(vec!["a".to_owned()]));
+    let spec = spec.unwrap();
+    assert_eq!(Listed::of(&spec), Listed::Entries(vec!["a".to_owned()]));
+    assert_eq!(remarks(&spec, Some("3")), ["a is listed more than once"]);
+}
+
+#[test]
+fn what_is_no_number_of_attempts_is_told() {
+    for wrong in ["many", "0", "-1", ""] {
+        assert_eq!(remarks(&ClusterPoolSpec::default(), Some(wrong)).len(), 1, "{wrong}");
+    }
+    let mut seen = full(1, &["a"]);
+    seen.pool.remarks.push("a is listed more than once".to_owned());
+    let condition = stored(&seen).pool.status.conditions["InventoryValid"].clone();
+    assert!(
+        condition.status == "True" && condition.message.ends_with("; a is listed more than once")
+    );
+}
+
+#[test]
+fn what_is_no_inventory_is_told_and_changes_nothing() {
+    let a = serde_json::json!({ "name": "a" });
+    for (inventory, told) in [
+        (serde_json::json!("foo"), "neither an object nor a list"),
+        (serde_json::json!(["foo"]), "spec.inventory[0] names no customization"),
+        (serde_json::json!([{ "name": 5 }]), "spec.inventory[0] names no customization"),
+        (serde_json::json!([a, { "nme": "b" }]), "spec.inventory[1] names no customization"),
+        (serde_json::json!([a, { "name": "" }]), "spec.inventory[1] names no customization"),
+        (serde_json::json!([{ "kind": "Other", "name": "a" }]), "spec.inventory[0].kind"),
+        (
+            serde_json::json!({ "ClusterDeploymentCustomizations": { "name": "a" } }),
+            "spec.inventory.ClusterDeploymentCustomizations is no list",
+        ),
+    ] {
+        let spec: ClusterPoolSpec =
+            serde_json::from_value(serde_json::json!({ "inventory": inventory })).unwrap();
+        assert_eq!(serde_json::to_value(&spec).unwrap()["inventory"], inventory);
+        let mut seen = stored(&full(2, &["a", "b"]));
+        seen.pool.listed = Listed::of(&spec);
+        seen.pool.size = 5;
+        assert_eq!(reasons(&seen), [], "{inventory}");
+        let status = stored(&seen).pool.status;
+        let condition = &status.conditions["InventoryValid"];
+        assert!(condition.status == "False" && condition.message.contains(told), "{condition:?}");
+        assert_eq!(status.inventory["a"].status.as_str(), "Reserved");
+        // Claims are served, and the pool can be deleted.
+        seen.claims.push(claim("x", 1));
+        assert_eq!(reasons(&seen), [Reason::Claimed]);
+        seen.pool.deleting = true;
+        assert_eq!(deleted(&seen), ["ca", "cb"]);
+    }
 }
 
 #[test]

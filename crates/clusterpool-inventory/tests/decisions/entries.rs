@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use clusterpool_inventory::decision::Reason;
 use clusterpool_inventory::inventory::Listed;
-use clusterpool_inventory::seen::Cluster;
+use clusterpool_inventory::seen::{Cluster, Observed};
 
 use crate::world::{
-    cluster, decided, deleted, entry, failed, full, installing, lease, leased, reasons, status_of,
-    stored,
+    cluster, customization, decided, deleted, entry, failed, full, installing, lease, leased,
+    reasons, status_of, stored,
 };
 
 #[test]
@@ -110,11 +110,44 @@ fn stale_clusters_are_replaced_one_by_one_also_where_no_entry_is_spare() {
 }
 
 #[test]
+fn a_stale_cluster_stays_as_long_as_no_other_can_be_made_in_its_place() {
+    let mut seen = full(2, &["a", "b"]);
+    seen.pool.version.own = "w".to_owned();
+    seen.missing.push("ClusterImageSet next is not there".to_owned());
+    assert_eq!(deleted(&seen), [""; 0]);
+    seen.pool.size = 3;
+    assert_eq!(deleted(&seen), [""; 0]);
+    seen.missing.clear();
+    assert_eq!(deleted(&seen), ["ca"]);
+    // Its entry could not be used again, and no other one can.
+    seen.customizations[0].refused = Some("no".to_owned());
+    assert_eq!(deleted(&seen), ["cb"]);
+    seen.customizations[1].deleting = true;
+    assert_eq!(deleted(&seen), [""; 0]);
+    seen.pool.size = 2;
+    seen.pool.listed = Listed::Entries(["a", "b", "c"].map(str::to_owned).to_vec());
+    seen.customizations.push(customization("c"));
+    assert_eq!(deleted(&seen), ["ca"]);
+}
+
+#[test]
 fn no_stale_cluster_goes_while_another_is_being_installed() {
     let mut seen = full(2, &["a", "b"]);
     seen.pool.version.own = "w".to_owned();
     seen.clusters[1] = installing("cb", Some("b"), 1);
     assert_eq!(deleted(&seen), [""; 0]);
+}
+
+#[test]
+fn clusters_of_which_nobody_knows_what_they_are_made_from_are_told_as_such() {
+    let mut seen = full(2, &["a", "b"]);
+    seen.clusters[0].pool_version = None;
+    let current =
+        |seen: &Observed| stored(seen).pool.status.conditions["AllClustersCurrent"].clone();
+    assert_eq!(current(&seen).status, "Unknown");
+    assert_eq!(current(&seen).reason, "SomeClusterDeploymentsUnknown");
+    seen.clusters[1].pool_version = Some("old".to_owned());
+    assert_eq!(current(&seen).reason, "SomeClusterDeploymentsStale");
 }
 
 #[test]

@@ -1,9 +1,13 @@
 //! Leases: whose they are, and what becomes of them.
 
+use clusterpool_inventory::Policy;
+use clusterpool_inventory::decide::instead;
 use clusterpool_inventory::decision::{Reason, Step};
-use clusterpool_inventory::seen::{Lease, Namespace};
+use clusterpool_inventory::seen::{Lease, Namespace, Observed};
 
-use crate::world::{cluster, decided, deleted, full, lease, leased, now, pool, reasons, status_of};
+use crate::world::{
+    cluster, decided, deleted, full, lease, leased, now, pool, reasons, status_of, stored,
+};
 
 #[test]
 fn another_pools_entry_is_not_touched() {
@@ -43,6 +47,7 @@ fn a_lease_without_a_cluster_that_nobody_wants_is_announced_then_released_with_i
     let left = Namespace {
         name: "pool-x".to_owned(),
         uid: "n".to_owned(),
+        pool_uid: "uid".to_owned(),
         created: now(),
         deleting: false,
     };
@@ -148,6 +153,55 @@ fn of_two_clusters_in_one_entry_the_one_without_the_lease_goes_unless_it_is_clai
 }
 
 #[test]
+fn of_two_clusters_in_one_entry_whose_lease_was_lost_the_oldest_gets_it_and_the_other_goes() {
+    for lost in [None, Some(Lease::default())] {
+        let mut seen = full(2, &["a"]);
+        seen.clusters.push(cluster("second", Some("a"), 5));
+        seen.customizations[0].lease = lost;
+        assert_eq!(leased(&seen), ["a"]);
+        assert_eq!(deleted(&seen), ["second"]);
+        let condition = &stored(&seen).pool.status.conditions["InventoryValid"];
+        assert!(condition.status == "False" && condition.message.contains("two clusters: a"));
+        // Another pool's cluster lives in it too: neither pool can tell who should go.
+        seen.clusters.truncate(1);
+        seen.customizations[0].others.push("theirs".to_owned());
+        let decision = decided(&seen);
+        assert!(decision.work.is_empty() && decision.events[0].reason == Reason::DoubleUse);
+        let condition = &stored(&seen).pool.status.conditions["InventoryValid"];
+        assert!(condition.message.contains("two clusters: a"), "{condition:?}");
+    }
+}
+
+#[test]
+fn who_loses_an_entry_to_somebody_else_goes_on_with_the_next_ones() {
+    let seen = pool(2, &["a", "b", "c", "d", "e"]);
+    assert_eq!(leased(&seen), ["a", "b"]);
+    let tried = ["a", "b"].map(str::to_owned).into();
+    let next = instead(&seen, &Policy::default(), now(), &tried, 1);
+    assert_eq!(next.iter().filter_map(|it| it.leases()).collect::<Vec<_>>(), ["c"]);
+    let all = seen.pool.listed.names().iter().cloned().collect();
+    assert!(instead(&seen, &Policy::default(), now(), &all, 1).is_empty());
+}
+
+#[test]
+fn a_name_that_a_cluster_of_another_entry_has_is_not_used_twice() {
+    let mut seen = pool(1, &["a", "b"]);
+    let name = |seen: &Observed| {
+        decided(seen).work.into_iter().flat_map(|it| it.steps).find_map(|it| match it {
+            Step::Create { cluster, .. } => Some(cluster),
+            _ => None,
+        })
+    };
+    let first = name(&seen).unwrap();
+    let mut other = cluster(&first, Some("b"), 1);
+    other.claim = Some("someone".to_owned());
+    seen.clusters.push(other);
+    seen.customizations[1].lease = lease(&first);
+    let second = name(&seen).unwrap();
+    assert_ne!(first, second);
+}
+
+#[test]
 fn a_cluster_of_another_controller_gets_our_finalizer() {
     let mut seen = full(1, &["a"]);
     seen.clusters[0].kept = false;
@@ -162,6 +216,21 @@ fn a_leased_entry_without_our_finalizer_gets_it_unless_it_is_being_deleted() {
     // The API server takes no new finalizer then.
     seen.customizations[0].deleting = true;
     assert!(!reasons(&seen).contains(&Reason::LeaseRepaired));
+}
+
+#[test]
+fn the_finalizer_of_hives_own_controller_goes_from_what_is_in_use_and_from_what_is_to_go() {
+    let mut seen = full(1, &["a"]);
+    seen.kept_by_hive.insert("a".to_owned());
+    let work = decided(&seen).work;
+    assert!(matches!(&work[0].steps[..], [Step::KeepEntry { .. }]), "{work:?}");
+    // Free, never used by us and on its way out: nobody else would let it go.
+    let mut seen = pool(0, &["a"]);
+    seen.kept_by_hive.insert("a".to_owned());
+    seen.customizations[0].kept = false;
+    assert_eq!(reasons(&seen), []);
+    seen.customizations[0].deleting = true;
+    assert_eq!(reasons(&seen), [Reason::EntryFreed]);
 }
 
 #[test]

@@ -122,4 +122,7 @@ fn an_entry_that_is_being_deleted_is_missing_once_it_is_free_and_not_leased() {
     seen.customizations[0].deleting = true;
     assert_eq!(status_of(&seen, "a"), "Missing");
     assert_eq!(leased(&seen), [""; 0]);
+    let theirs = Lease { pool: Some("other".to_owned()), ..lease("x").unwrap() };
+    seen.customizations[0].lease = Some(theirs);
+    assert_eq!(status_of(&seen, "a"), "Unavailable");
 }

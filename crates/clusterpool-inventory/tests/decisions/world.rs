@@ -5,7 +5,9 @@ use clusterpool_inventory::decide::decide;
 use clusterpool_inventory::decision::{Decision, Reason, Step};
 use clusterpool_inventory::inventory::{Entry, Listed};
 use clusterpool_inventory::pool_version::PoolVersion;
-use clusterpool_inventory::seen::{Claim, Cluster, Customization, Lease, Observed, Part, Pool};
+use clusterpool_inventory::seen::{
+    Claim, Cluster, Customization, Lease, Namespace, Observed, Part, Pool,
+};
 use k8s_openapi::jiff::Timestamp;
 
 pub(crate) fn at(second: i64) -> Timestamp {
@@ -112,6 +114,16 @@ pub(crate) fn claim(name: &str, second: i64) -> Claim {
         deleting: false,
         cluster: None,
         pending: None,
+    }
+}
+
+pub(crate) fn namespace(name: &str) -> Namespace {
+    Namespace {
+        name: name.to_owned(),
+        uid: "u".to_owned(),
+        pool_uid: "uid".to_owned(),
+        created: now(),
+        deleting: false,
     }
 }
 

@@ -2,8 +2,9 @@
 
 use clusterpool_inventory::config::Policy;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::Secret;
-use kube::api::{Api, Patch, PatchParams};
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::ResourceExt as _;
+use kube::api::{Api, ListParams, Patch, PatchParams};
 use serde_json::json;
 
 use super::ground::{plane, start};
@@ -35,6 +36,31 @@ async fn a_template_that_cannot_be_used_is_told_and_taken_once_it_is_corrected()
     scene.wait("a list is told", lacking("a list")).await;
     template(&scene, TEMPLATE.as_bytes()).await;
     scene.wait("it runs", |it| it.ready("pool") == 1).await;
+}
+
+#[tokio::test]
+async fn a_pool_whose_clusters_are_refused_says_so_and_makes_no_namespace_after_the_other() {
+    let (scene, _hive) = Scene::new("refused").await;
+    let (_running, _) = start(plane().await, &[&scene.namespace], Policy::default()).await;
+    let labels = json!({ bench::hive::PLAYED_BY: scene.namespace, "wrong": "not a label!" });
+    let name = format!("{}-pool", scene.namespace);
+    scene.pool(&name, 1, &[], json!({ "labels": labels })).await;
+    scene
+        .wait("its status is there", |it| {
+            condition(it.pool(&name), "MissingDependencies").0 == "False"
+        })
+        .await;
+    let spaces: Api<Namespace> = Api::all(scene.client.clone());
+    let selector = format!("hive.openshift.io/cluster-pool-name={name}");
+    let of_pool = ListParams::default().labels(&selector);
+    // Several tries later.
+    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+    assert_eq!(spaces.list(&of_pool).await.unwrap().items.len(), 1);
+    let labels = json!({ "labels": { "wrong": null } });
+    scene.patch("ClusterPool", &name, json!({ "spec": labels })).await;
+    let view = scene.wait("it runs once it is corrected", |it| it.ready(&name) == 1).await;
+    let first = spaces.list(&of_pool).await.unwrap().items;
+    assert_eq!(super::scene::name(&view.clusters[0]), first[0].name_any());
 }
 
 #[tokio::test]
@@ -81,7 +107,8 @@ async fn with_strict_pointers_and_lenient_replace_patches_are_read_as_wanted() {
     scene.entry("slash", json!([{ "op": "replace", "path": "baseDomain", "value": "x" }])).await;
     scene.entry("new", json!([{ "op": "replace", "path": "/new", "value": "x" }])).await;
     scene.pool("pool", 1, &["slash", "new"], json!({})).await;
-    let view = scene.wait("it runs", |it| it.ready("pool") == 1).await;
-    assert_eq!(view.word("pool", "slash"), "Broken by configuration");
+    let runs =
+        |it: &View| it.ready("pool") == 1 && it.word("pool", "slash") == "Broken by configuration";
+    let view = scene.wait("it runs, and the entry is told", runs).await;
     assert_eq!(view.of_entry("new").len(), 1);
 }

@@ -73,6 +73,11 @@ async fn a_pool_of_hives_own_controller_is_taken_over_without_making_a_cluster_a
         })
     };
     cluster(&scene, &here, &hash, reference("a")).await;
+    // Hive's finalizer for the pool on all that it lists, and nobody is there to take it off again.
+    let kept = json!({ "metadata": { "finalizers": ["hive.openshift.io/pool"] } });
+    for entry in ["a", "torn", "half", "free"] {
+        scene.patch("ClusterDeploymentCustomization", entry, kept.clone()).await;
+    }
     let refs = |cluster: &str| json!({ "clusterDeploymentRef": { "name": cluster }, "clusterPoolRef": { "name": "pool" } });
     lease(&scene, "a", refs(&here)).await;
     // Stopped between the lease and its references; and between the namespace and the cluster.
@@ -99,4 +104,17 @@ async fn a_pool_of_hives_own_controller_is_taken_over_without_making_a_cluster_a
     assert_eq!(condition(view.pool("pool"), "AllClustersCurrent").0, "True");
     assert_eq!(view.holder("a"), here);
     assert_eq!(view.holder("torn"), "");
+    // What is free can be deleted, and what is in use as soon as it is free.
+    for entry in ["torn", "free"] {
+        scene.delete("ClusterDeploymentCustomization", entry).await;
+    }
+    scene
+        .wait("deleted entries go, and Hive's finalizer is off the others", |it| {
+            it.entries.len() == 2
+                && it.entries.iter().all(|it| {
+                    let all = it["metadata"]["finalizers"].to_string();
+                    !all.contains("hive.openshift.io/pool") && all.contains("inventory-lease")
+                })
+        })
+        .await;
 }

@@ -1,0 +1,250 @@
+//! How many clusters there are, of what, and which of them run.
+
+use std::time::Duration;
+
+use crate::decision::{Reason, Step};
+use crate::inventory::Listed;
+use crate::naming::cluster_name;
+use crate::plan::{BEGUN, Plan};
+use crate::seen::{Cluster, Namespace};
+
+impl<'a> Plan<'a> {
+    /// Clusters that nobody has and that this pass leaves.
+    pub(crate) fn unclaimed(&self) -> impl Iterator<Item = &'a Cluster> + use<'a, '_> {
+        self.seen.clusters.iter().filter(|it| {
+            let name = it.name.as_str();
+            it.is_unclaimed() && !self.given.contains(name) && !self.gone.contains(name)
+        })
+    }
+
+    /// Those of them that are or will be of use.
+    pub(crate) fn whole(&self) -> impl Iterator<Item = &'a Cluster> + use<'a, '_> {
+        self.unclaimed().filter(|it| !it.is_broken())
+    }
+
+    /// How many of them are to run: as many as the pool says, and one for each claim that still waits.
+    pub(crate) fn running(&self) -> usize {
+        self.seen.pool.running + self.waiting()
+    }
+
+    /// Claims without a cluster that get none in this pass.
+    fn waiting(&self) -> usize {
+        let all = self.seen.claims.iter().filter(|it| !it.deleting && it.cluster.is_none());
+        all.count().saturating_sub(self.served)
+    }
+
+    /// Completes, adds and removes, within one budget.
+    pub(crate) fn balance(&mut self) {
+        let seen = self.seen;
+        let pool = &seen.pool;
+        for cluster in seen.clusters.iter().filter(|it| it.marked) {
+            self.delete(cluster, Reason::ClaimGone);
+        }
+        if pool.listed.is_mistaken() {
+            return;
+        }
+        let removed: Vec<&Cluster> =
+            self.unclaimed().filter(|it| !self.is_still_listed(it)).collect();
+        for cluster in removed {
+            if self.may_go(cluster) {
+                self.delete(cluster, Reason::EntryRemoved);
+            }
+        }
+        let target = pool.size + self.waiting();
+        let unclaimed = self.unclaimed().count();
+        let halves = self.complete_or_give_up(target.saturating_sub(unclaimed));
+        let added = self.add(target.saturating_sub(unclaimed + halves), halves);
+        let broken: Vec<&Cluster> = self.unclaimed().filter(|it| it.is_broken()).collect();
+        for cluster in broken {
+            if self.may_go(cluster) {
+                self.delete(cluster, Reason::ClusterBroken);
+            }
+        }
+        // The broken ones that are left go as such, later.
+        let mut rest: Vec<&Cluster> = self.whole().collect();
+        let excess = rest.len().saturating_sub(target);
+        rest.sort_by_key(|it| {
+            // Installing ones first, the newest first; then those that do not run, then those that
+            // do, the oldest first.
+            let age = it.created.as_nanosecond();
+            (it.installed, it.running, if it.installed { age } else { -age }, it.name.as_str())
+        });
+        for cluster in rest.into_iter().take(excess) {
+            self.delete(cluster, Reason::TooMany);
+        }
+        let busy = halves > 0
+            || added > 0
+            || seen.clusters.iter().any(Cluster::is_installing)
+            || seen.clusters.iter().any(|it| it.deleting && it.claim.is_none())
+            || self.work.iter().any(|it| matches!(it.steps[..], [Step::Delete { .. }]));
+        if !busy {
+            let replaceable = self.unclaimed().filter(|it| self.is_replaceable(it));
+            let mut stale: Vec<(u8, &Cluster)> =
+                replaceable.filter_map(|it| Some((self.staleness(it)?, it))).collect();
+            stale.sort_by_key(|(kind, it)| (*kind, it.created, it.name.as_str()));
+            if let Some((_, cluster)) = stale.first() {
+                self.delete(cluster, Reason::Stale);
+            }
+        }
+    }
+
+    /// Whether another cluster can be made in its place, as far as is known. One that is stale is better than none.
+    fn is_replaceable(&self, cluster: &Cluster) -> bool {
+        if !self.seen.missing.is_empty() {
+            return false;
+        }
+        let Listed::Entries(names) = &self.seen.pool.listed else { return true };
+        let is_left = |name: &str| {
+            let entry = self.entry(name).map(|it| it.0);
+            let attempts = self.state(name).and_then(|it| it.attempts);
+            self.listed.contains(name)
+                && entry.is_some_and(|it| !it.deleting && it.refused.is_none())
+                && attempts != Some(0)
+        };
+        cluster.entry.as_deref().is_some_and(is_left) || names.iter().any(|it| self.is_usable(it))
+    }
+
+    /// How a cluster is stale: made from nobody knows what, from another spec, or from an entry
+    /// that has changed or been given up since.
+    pub(crate) fn staleness(&self, cluster: &Cluster) -> Option<u8> {
+        let Some(version) = cluster.pool_version.as_deref().filter(|it| !it.is_empty()) else {
+            return Some(0);
+        };
+        if !self.seen.pool.version.accepts(version) {
+            return Some(1);
+        }
+        let entry = self.state(cluster.entry.as_deref()?)?;
+        let is_user = entry.cluster.as_ref() == Some(&cluster.name);
+        let word = entry.status.as_str();
+        (is_user && (word == "To Be Updated" || word == "To Be Deleted")).then_some(2)
+    }
+
+    /// Completes as many leases without clusters as are wanted; how many there will be.
+    fn complete_or_give_up(&mut self, wanted: usize) -> usize {
+        let pool = &self.seen.pool;
+        let total = self.seen.clusters.len() + self.halves().count();
+        let too_many = pool.max_size.map_or(0, |most| total.saturating_sub(most));
+        let halves: Vec<_> = self.halves().collect();
+        let wanted = wanted.min(halves.len().saturating_sub(too_many));
+        let mut completed = 0;
+        for (entry, cluster) in halves {
+            let fits = self.listed.contains(entry.name.as_str())
+                && !entry.deleting
+                && !entry.is_announced()
+                && entry.refused.is_none();
+            if !fits || completed == wanted {
+                let steps = self.abandoning(entry, cluster);
+                self.push(Reason::LeaseAbandoned, steps);
+                continue;
+            }
+            completed += 1;
+            // What is missing may come; until then the lease keeps the entry's place.
+            if self.begun.len() >= BEGUN {
+                self.goes_on = true;
+            } else if self.seen.missing.is_empty() {
+                let steps = self.creation(cluster, Some(entry));
+                self.push(Reason::RolledForward, steps);
+            }
+        }
+        completed
+    }
+
+    /// Adds clusters as far as all limits allow; how many.
+    fn add(&mut self, lacking: usize, halves: usize) -> usize {
+        let seen = self.seen;
+        let pool = &seen.pool;
+        if !seen.missing.is_empty() {
+            return 0;
+        }
+        let room = pool
+            .max_size
+            .map_or(usize::MAX, |most| most.saturating_sub(seen.clusters.len() + halves));
+        self.held_up = lacking.min(room) > self.budget;
+        let wanted = lacking.min(room).min(self.budget);
+        let most = wanted.min(BEGUN.saturating_sub(self.begun.len()));
+        let mut added = 0;
+        match &pool.listed {
+            Listed::Empty | Listed::Unreadable(_) => {}
+            Listed::Nothing => {
+                self.goes_on |= wanted > most;
+                let taken = |name: &str| {
+                    self.clusters.contains_key(name)
+                        || seen.namespaces.iter().any(|it| it.name == name)
+                };
+                // What was begun is completed first: whatever refuses a cluster would get one namespace after another.
+                let begun = seen.namespaces.iter().filter(|it| self.is_begun(it));
+                let new = (0..most + seen.namespaces.len())
+                    .map(|it| cluster_name(&pool.name, &[&pool.uid, &pool.at, &it.to_string()]))
+                    .filter(|name| !taken(name));
+                let names: Vec<String> =
+                    begun.map(|it| it.name.clone()).chain(new).take(most).collect();
+                for name in names {
+                    let steps = self.creation(&name, None);
+                    self.push(Reason::Added, steps);
+                    added += 1;
+                }
+            }
+            Listed::Entries(names) => {
+                let mut usable: Vec<&String> =
+                    names.iter().filter(|name| self.is_usable(name)).take(wanted).collect();
+                self.goes_on |= usable.len() > most;
+                usable.truncate(most);
+                for name in usable {
+                    let Some((entry, _)) = self.entry(name) else { continue };
+                    let state = [pool.uid.as_str(), &entry.version, &entry.at];
+                    let Some(cluster) = self.free_name(&entry.name, state) else { continue };
+                    let mut steps = Self::leasing(entry, &cluster, false);
+                    steps.extend(self.creation(&cluster, Some(entry)));
+                    self.push(Reason::Added, steps);
+                    added += 1;
+                }
+            }
+        }
+        self.budget -= added;
+        added
+    }
+
+    /// A name for a cluster of an entry, a longer seed's where a cluster of another entry happens to have it.
+    fn free_name(&self, entry: &str, [uid, version, at]: [&str; 3]) -> Option<String> {
+        let pool = &self.seen.pool.name;
+        let is_free = |name: &String| {
+            let there = self.clusters.get(name.as_str());
+            !self.begun.contains(name) && there.is_none_or(|it| it.entry.as_deref() == Some(entry))
+        };
+        let first = Some(cluster_name(pool, &[uid, version, at])).filter(is_free);
+        first.or_else(|| Some(cluster_name(pool, &[uid, version, at, entry])).filter(is_free))
+    }
+
+    /// Whether a namespace waits for its cluster, as far as is known.
+    fn is_begun(&self, namespace: &Namespace) -> bool {
+        !namespace.deleting
+            && namespace.pool_uid == self.seen.pool.uid
+            && !self.clusters.contains_key(namespace.name.as_str())
+            && !self.halves().any(|(_, cluster)| cluster == namespace.name)
+            && !self.grace_of(namespace).is_zero()
+    }
+
+    /// For how long a namespace may still stand without a cluster.
+    pub(crate) fn grace_of(&self, namespace: &Namespace) -> Duration {
+        let age = Duration::try_from(self.now.duration_since(namespace.created));
+        self.policy.namespace_grace.saturating_sub(age.unwrap_or_default())
+    }
+
+    /// As many as wanted run, the oldest first, and one more for each waiting claim.
+    pub(crate) fn power(&mut self) {
+        let pool = &self.seen.pool;
+        if !pool.hibernates {
+            return;
+        }
+        let run = self.running();
+        let mut clusters: Vec<&Cluster> = self.whole().collect();
+        clusters.sort_by_key(|it| (it.created, it.name.as_str()));
+        for (index, cluster) in clusters.into_iter().enumerate() {
+            let run = index < run;
+            if cluster.asked_to_run != Some(run) && !cluster.unverified {
+                let (cluster, at) = (cluster.name.clone(), cluster.at.clone());
+                self.push(Reason::Power, [Step::Power { cluster, run, at }]);
+            }
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Objects as the decision sees them.
+
+use std::time::Duration;
+
+use api_types::condition::{self, Condition as ForeignCondition};
+use api_types::hive::{
+    ClusterClaim, ClusterDeployment, ClusterPool, ClusterPoolSpec, ClusterPoolStatus,
+};
+use api_types::names;
+use controller_kit::config::duration;
+use k8s_openapi::jiff::Timestamp;
+use kube::{Resource, ResourceExt as _};
+
+use super::Known;
+use crate::inventory::{Entry, Listed, allowed_attempts, remarks};
+use crate::platform::Platform;
+use crate::pool_version::pool_version;
+use crate::seen::{Claim, Cluster, Condition, Part, Pool, Status};
+
+pub(super) fn created(object: &impl Resource) -> Timestamp {
+    let born = object.meta().creation_timestamp.as_ref();
+    born.map_or(Timestamp::UNIX_EPOCH, |born| born.0)
+}
+
+fn count(number: Option<i32>) -> Option<usize> {
+    number.map(|it| usize::try_from(it).unwrap_or(0))
+}
+
+fn is_yes(value: &str) -> bool {
+    ["true", "t", "1"].iter().any(|it| value.eq_ignore_ascii_case(it))
+}
+
+/// What a cluster's annotations say, in one go over them.
+#[derive(Default)]
+struct Notes<'a> {
+    entry_version: Option<&'a str>,
+    pool_version: Option<&'a str>,
+    marked: bool,
+    protected: bool,
+    unverified: bool,
+}
+
+impl<'a> Notes<'a> {
+    fn of(cluster: &'a ClusterDeployment) -> Self {
+        let mut notes = Self::default();
+        for (key, value) in cluster.metadata.annotations.iter().flatten() {
+            match key.as_str() {
+                names::ferrite::CUSTOMIZATION_VERSION => notes.entry_version = Some(value),
+                names::hive::POOL_SPEC_HASH => notes.pool_version = Some(value),
+                names::hive::REMOVE_FROM_POOL | names::hive::REMOVE_CLAIMED_FROM_POOL => {
+                    notes.marked |= is_yes(value);
+                }
+                names::hive::PROTECTED_DELETE => notes.protected = is_yes(value),
+                names::ferrite::LEASE_UNVERIFIED => notes.unverified = true,
+                _ => {}
+            }
+        }
+        notes
+    }
+}
+
+pub(super) fn view(pool: &ClusterPool, known: &Known<'_>) -> Pool {
+    let spec = &pool.spec;
+    let platform = Platform::of(spec);
+    let hibernates = platform.is_some_and(|it| it.hibernates());
+    let size = count(Some(spec.size)).unwrap_or(0);
+    let listed = Listed::of(spec);
+    let attempts = pool.annotation(names::ferrite::PROVISION_ATTEMPTS);
+    let named = |it: &Option<api_types::reference::NamedRef>| {
+        it.as_ref().and_then(|it| it.name.as_deref()).is_some_and(|it| !it.is_empty())
+    };
+    let wanted = [
+        (Part::Namespace, true),
+        (Part::InstallConfig, true),
+        (Part::PullSecret, named(&spec.pull_secret_ref)),
+        (Part::Credentials, platform.is_some_and(|it| it.credentials().is_some())),
+        (Part::Certificates, platform.is_some_and(|it| it.certificates().is_some())),
+        (Part::Customization, matches!(listed, Listed::Entries(_))),
+        (Part::PoolCustomization, named(&spec.customization_ref)),
+        (
+            Part::MachinePool,
+            spec.skip_machine_pools != Some(true) && platform.is_some_and(|it| it.has_workers()),
+        ),
+    ];
+    Pool {
+        namespace: pool.namespace().unwrap_or_default(),
+        name: pool.name_any(),
+        uid: pool.uid().unwrap_or_default(),
+        at: pool.resource_version().unwrap_or_default(),
+        deleting: pool.metadata.deletion_timestamp.is_some(),
+        absent: false,
+        kept: pool.finalizers().iter().any(|it| it == names::hive::POOL_FINALIZER),
+        listed,
+        size,
+        running: if hibernates { count(spec.running_count).unwrap_or(0) } else { size },
+        max_size: count(spec.max_size),
+        max_concurrent: count(spec.max_concurrent),
+        hibernates,
+        version: pool_version(spec),
+        attempts: attempts.and_then(allowed_attempts),
+        remarks: remarks(spec, attempts),
+        parts: wanted.into_iter().filter(|(_, is)| *is).map(|(part, _)| part).collect(),
+        status: pool.status.as_ref().map(stored).unwrap_or_default(),
+        rival: known.rival.clone(),
+    }
+}
+
+/// A stored status without its times.
+fn stored(status: &ClusterPoolStatus) -> Status {
+    let condition = |it: &ForeignCondition| {
+        let condition = Condition {
+            status: it.status.clone(),
+            reason: it.reason.clone().unwrap_or_default(),
+            message: it.message.clone().unwrap_or_default(),
+        };
+        (it.r#type.clone(), condition)
+    };
+    Status {
+        size: count(Some(status.size)).unwrap_or(0),
+        ready: count(Some(status.ready)).unwrap_or(0),
+        standby: count(status.standby).unwrap_or(0),
+        inventory: status
+            .inventory
+            .iter()
+            .map(|(name, state)| (name.clone(), Entry::from(state)))
+            .collect(),
+        conditions: status.conditions.iter().map(condition).collect(),
+    }
+}
+
+pub(super) fn cluster(
+    it: &ClusterDeployment,
+    pool: &Pool,
+    resume: Option<Duration>,
+    now: Timestamp,
+) -> (Cluster, Option<Duration>) {
+    let conditions = it.status.as_ref().map(|it| it.conditions.as_slice()).unwrap_or_default();
+    let state = it.status.as_ref().and_then(|it| it.power_state.as_deref()).unwrap_or_default();
+    let installed = it.spec.installed == Some(true);
+    let wanted = it.spec.power_state.as_deref();
+    let stopped = condition::find(conditions, names::hive::CONDITION_PROVISION_STOPPED);
+    let resuming = condition::find(conditions, names::hive::CONDITION_HIBERNATING)
+        .filter(|it| it.reason.as_deref() == Some(names::hive::REASON_RESUMING))
+        .filter(|_| installed && wanted == Some("Running"))
+        .filter(|_| !["Running", "Hibernating"].contains(&state))
+        .and_then(|it| it.last_transition_time.as_ref());
+    let left = resume.zip(resuming).map(|(timeout, since)| {
+        let passed = Duration::try_from(now.duration_since(since.0)).unwrap_or_default();
+        timeout.saturating_sub(passed)
+    });
+    let reference = it.spec.cluster_pool_ref.as_ref();
+    let notes = Notes::of(it);
+    let cluster = Cluster {
+        name: it.name_any(),
+        uid: it.uid().unwrap_or_default(),
+        at: it.resource_version().unwrap_or_default(),
+        created: created(it),
+        deleting: it.metadata.deletion_timestamp.is_some(),
+        kept: it.finalizers().iter().any(|it| it == names::hive::INVENTORY_FINALIZER),
+        kept_by_others: it.finalizers().iter().any(|it| it != names::hive::INVENTORY_FINALIZER),
+        entry: reference.and_then(|it| it.customization_name()).map(str::to_owned),
+        entry_version: notes.entry_version.map(str::to_owned),
+        pool_version: notes.pool_version.map(str::to_owned),
+        claim: reference.and_then(|it| it.claim_name.clone()).filter(|it| !it.is_empty()),
+        marked: notes.marked,
+        protected: notes.protected,
+        unverified: notes.unverified,
+        installed,
+        stopped: stopped.filter(|it| it.is_true()).map(|it| {
+            let words = [it.reason.as_deref(), it.message.as_deref()];
+            let words: Vec<&str> =
+                words.into_iter().flatten().filter(|it| !it.is_empty()).collect();
+            if words.is_empty() { "provisioning stopped".to_owned() } else { words.join(": ") }
+        }),
+        stuck: left.is_some_and(|it| it.is_zero()),
+        running: state == "Running" || installed && !pool.hibernates,
+        asked_to_run: match wanted {
+            Some("Running") => Some(true),
+            Some("Hibernating") => Some(false),
+            _ => None,
+        },
+    };
+    (cluster, left.filter(|it| !it.is_zero()))
+}
+
+pub(super) fn claim(it: &ClusterClaim) -> Claim {
+    let conditions = it.status.as_ref().map(|it| it.conditions.as_slice()).unwrap_or_default();
+    Claim {
+        name: it.name_any(),
+        at: it.resource_version().unwrap_or_default(),
+        created: created(it),
+        deleting: it.metadata.deletion_timestamp.is_some(),
+        cluster: it.spec.namespace.clone().filter(|it| !it.is_empty()),
+        pending: condition::find(conditions, names::hive::CONDITION_PENDING)
+            .and_then(|it| it.reason.clone()),
+    }
+}
+
+/// How long a cluster may take to resume. None at all, also where Hive's types would read zero, means any time.
+pub(super) fn resume_timeout(spec: &ClusterPoolSpec) -> Option<Duration> {
+    let text = spec.hibernation_config.as_ref()?.resume_timeout.as_deref()?;
+    duration(text).filter(|it| !it.is_zero())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_resume_timeout_of_none_or_beyond_any_use_makes_no_cluster_late() {
+        let of = |text: &str| {
+            let spec = json!({ "hibernationConfig": { "resumeTimeout": text } });
+            resume_timeout(&serde_json::from_value(spec).unwrap())
+        };
+        assert_eq!(of("20m"), Some(Duration::from_secs(1200)));
+        for text in ["0s", "0", "-5m", "", "soon", "99999999999999999999h"] {
+            assert_eq!(of(text), None, "{text}");
+        }
+    }
+}
