@@ -1,6 +1,7 @@
 //! All writes to the API server: new hosts, approvals that are settled, and the status.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery, HardwareDetail};
 use api_types::names::ferrite;
@@ -18,6 +19,7 @@ use crate::index::{Change, HostKey};
 use crate::mac::Mac;
 use crate::machine::{Machine, Reading};
 use crate::observe;
+use crate::refusals::Cause;
 use crate::resource::Resource;
 
 /// What came of making a host.
@@ -27,10 +29,8 @@ pub enum Made {
     Created(HostKey),
     /// Somebody has the name: the host that has it is in the index now.
     Exists,
-    /// The API server does not want it, and says why.
-    Refused(String),
-    /// Nobody knows; the next pass looks.
-    Unknown,
+    /// It could not be made; what the API server said.
+    Failed(Cause, String),
     /// The machine is no longer what was decided about.
     Stale,
 }
@@ -80,7 +80,8 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
                 return Made::Exists;
             }
             Ok(_) => {}
-            Err(_) => return Made::Unknown,
+            // Nothing was made by a question.
+            Err(error) => return failed(context, resource, other, &error, false),
         }
     }
     // What the watch told since the decision counts, too.
@@ -110,21 +111,37 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
                 context.index().apply(&there);
                 Made::Exists
             }
-            _ => Made::Unknown,
+            // Gone again, or it was about something else, such as a quota that others change.
+            Ok(None) => failed(context, resource, name, &Error::Superseded, false),
+            Err(error) => failed(context, resource, name, &error, false),
         },
-        Err(Error::Kube { source, .. }) => match *source {
-            kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 429 => {
-                context.metrics.refused.inc();
-                Made::Refused(format!("{}/{name}: {}", resource.namespace, status.message))
-            }
-            error => {
-                let why = controller_kit::api_error::explain(&error);
-                tracing::warn!(object.name = name, error = why, "Could not make a host");
-                Made::Unknown
-            }
-        },
-        Err(Error::Silent(_)) => Made::Unknown,
+        Err(error) => failed(context, resource, name, &error, true),
     }
+}
+
+/// What an error says of the host. `posted`: whether the host may be there in spite of it.
+fn failed(context: &Context, resource: &Resource, name: &str, error: &Error, posted: bool) -> Made {
+    let unclear = if posted { Cause::Unknown } else { Cause::Failed(None) };
+    let (cause, why) = match error {
+        Error::Kube { source, .. } => match &**source {
+            kube::Error::Api(status) => {
+                let after = status.details.as_ref().map(|it| it.retry_after_seconds);
+                let after = after.filter(|it| *it > 0).map(|it| Duration::from_secs(it.into()));
+                let cause = match status.code {
+                    429 => Cause::Failed(after),
+                    400..500 => Cause::Refused,
+                    _ => unclear,
+                };
+                (cause, status.message.clone())
+            }
+            source => (unclear, controller_kit::api_error::explain(source)),
+        },
+        Error::Silent(_) | Error::Superseded => (unclear, error.to_string()),
+    };
+    context.metrics.refused.inc();
+    let text = format!("{}/{name}: {why}", resource.namespace);
+    tracing::warn!(error = text, "Could not make a host");
+    Made::Failed(cause, text)
 }
 
 /// The one of a machine's two names that it does not get now; none where the first is no other machine's anyway.

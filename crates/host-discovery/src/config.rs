@@ -3,9 +3,11 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use crate::naming::quotable;
 use clap::{Args, Parser};
 use controller_kit::check::{Check, Row};
 use controller_kit::config::{Command, Mistakes, Settings as Common, given};
+use controller_kit::crd::Needed;
 use controller_kit::run::Needs;
 
 /// Name of the binary.
@@ -135,6 +137,14 @@ impl Settings {
             return None;
         }
         let endpoint = given(&self.ironic_endpoint);
+        let named = std::env::var("IRONIC_NAME").ok().filter(|name| !name.trim().is_empty());
+        if let Some(name) = named.filter(|_| endpoint.is_none()) {
+            mistakes.note(format!(
+                "IRONIC_NAME names the Ironic {}, which is not looked up: set IRONIC_ENDPOINT (or --ironic-endpoint) to the URL of its service, such as https://<name>.<namespace>.svc, and mount its credentials and its CA as files",
+                quotable(&name)
+            ));
+            return None;
+        }
         let group = given(&self.conductor_group);
         ironic::Settings::from_env(endpoint.as_deref())
             .and_then(|settings| settings.in_group(group))
@@ -152,8 +162,10 @@ pub fn needs(settings: Option<ironic::Settings>) -> Needs {
         crds: include_str!(
             "../../../charts/host-discovery/files/crds/baremetalhostdiscoveries.metal3.io.yaml"
         ),
-        // Nothing is added to the operator's CRD; that it is there, the watch says.
-        fields: Vec::new(),
+        // Nothing is added to them, they only have to be there.
+        fields: ["baremetalhosts.metal3.io", "baremetalhostdiscoveries.metal3.io"]
+            .map(|crd| Needed { crd, versions: &["v1alpha1"], field: None })
+            .into(),
         rules: include_str!("../../../charts/host-discovery/files/rules.json"),
         checks: checks.collect(),
     }
@@ -192,6 +204,18 @@ mod tests {
         assert!(mistakes.is_empty(), "{mistakes:?}");
         assert_eq!((policy.create_rate.get(), policy.poll_interval.as_secs()), (7, 1));
         assert!(policy.adopt_driver);
+    }
+
+    #[test]
+    fn both_kinds_have_to_be_there_and_the_chart_allows_to_look() {
+        let needs = needs(None);
+        let crds: Vec<&str> = needs.fields.iter().map(|it| it.crd).collect();
+        assert_eq!(crds, ["baremetalhosts.metal3.io", "baremetalhostdiscoveries.metal3.io"]);
+        let rules: serde_json::Value = serde_json::from_str(needs.rules).unwrap();
+        let rules = rules["cluster"].as_array().unwrap();
+        let rule = rules.iter().find(|it| it["apiGroups"][0] == "apiextensions.k8s.io").unwrap();
+        assert_eq!(rule["resourceNames"], serde_json::json!(crds));
+        assert_eq!(rule["verbs"], serde_json::json!(["get", "list", "watch"]));
     }
 
     #[test]

@@ -31,7 +31,7 @@ use crate::metrics::Metrics;
 use crate::node_id::NodeId;
 use crate::pass::State;
 
-/// A pass reads for ten seconds at most and writes for some more.
+/// A pass begins to read machines for ten seconds at most, ends what it has begun, and writes for some more.
 const DEADLINE: Duration = Duration::from_secs(120);
 /// How soon the loop turns again at the earliest: what comes in between is looked at together.
 const BREATH: Duration = Duration::from_millis(20);
@@ -71,7 +71,8 @@ pub struct Context {
 pub struct News {
     /// Something that decisions are made of changed.
     pub changed: bool,
-    /// Hosts that went, or are no longer known by what they were known by.
+    /// Hosts that went, are no longer known by what they were known by, or are no longer the only ones: their machines
+    /// have to be read again.
     pub gone: Vec<HostKey>,
     /// Nodes that bear the mark now.
     pub marked: Vec<NodeId>,
@@ -210,7 +211,9 @@ async fn follow(context: &Context, hosts: impl futures_util::Stream<Item = Told<
         match told {
             Told::Listing => context.index().listing(),
             Told::Applied(host) => {
-                let change = context.index().apply(&host);
+                let (change, rivals) = context.index().take(&host);
+                // Their nodes have two hosts now.
+                context.news().gone.extend(rivals);
                 if context.policy.adopt_driver
                     && let Some(errand) = Errand::adopt(&host)
                 {

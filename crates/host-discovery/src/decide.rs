@@ -16,9 +16,11 @@ use crate::mac::Mac;
 use crate::machine::{Machine, Reading};
 use crate::naming::{Named, choose};
 use crate::node_id::NodeId;
+use crate::refusals::{Cause, Refusal};
 use crate::resource::Resource;
 
-/// The first look at a machine that is not complete, and the longest time between two.
+/// The first look at a machine that is not complete, unless new ones are asked for more often, and the longest time
+/// between two.
 const FIRST_LOOK: Duration = Duration::from_secs(1);
 const LONGEST_LOOK: Duration = Duration::from_secs(60);
 
@@ -34,6 +36,8 @@ pub struct Observed<'a> {
     pub resources: &'a [Resource],
     /// Every host.
     pub hosts: &'a Index,
+    /// Machines whose host could not be made.
+    pub refused: &'a BTreeMap<NodeId, Refusal>,
     /// How many hosts may be made now.
     pub allowance: u32,
     /// Whether every node of Ironic that is not a host is among the machines: only then is it known
@@ -146,9 +150,13 @@ pub enum Reason {
     /// Nothing that it says can name it.
     NoName,
     /// Other machines have both names that it could get.
-    NameTaken,
+    NameConflict,
     /// A person has to approve it.
     AwaitsApproval,
+    /// The API server does not want its host.
+    HostRefused,
+    /// The API server could not make its host.
+    HostFailed,
     /// Its resource has made as many hosts as it may.
     MaxHosts,
     /// Its resource only tells what it would do.
@@ -197,8 +205,10 @@ impl Reason {
             Self::BmcOfAnotherHost => "BmcOfAnotherHost",
             Self::AfterAnother => "AfterAnother",
             Self::NoName => "NoName",
-            Self::NameTaken => "NameTaken",
+            Self::NameConflict => "NameConflict",
             Self::AwaitsApproval => "AwaitsApproval",
+            Self::HostRefused => "HostRefused",
+            Self::HostFailed => "HostFailed",
             Self::MaxHosts => "MaxHosts",
             Self::DryRun => "DryRun",
             Self::RateLimited => "RateLimited",
@@ -223,8 +233,10 @@ impl Reason {
             | Self::InventoryUnreadable
             | Self::NoUsablePort
             | Self::TemplateInvalid
-            | Self::NoName => Sort::Failed,
-            Self::KnownTwice | Self::BmcOfAnotherHost | Self::NameTaken => Sort::Conflicting,
+            | Self::NoName
+            | Self::HostRefused
+            | Self::HostFailed => Sort::Failed,
+            Self::KnownTwice | Self::BmcOfAnotherHost | Self::NameConflict => Sort::Conflicting,
             Self::Registered
             | Self::AwaitsInventory
             | Self::AwaitsPorts
@@ -359,7 +371,7 @@ impl<'a> Pass<'a> {
             verdict.hosts = vec![other.clone()];
             return verdict.because(Reason::BmcOfAnotherHost);
         }
-        let Some(name) = verdict.name.clone() else { return verdict.because(Reason::NameTaken) };
+        let Some(name) = verdict.name.clone() else { return verdict.because(Reason::NameConflict) };
         if self.is_taken(machine, facts) || self.names.contains(&(namespace, name.clone())) {
             // The second name is taken only where a host has the first. That a machine is about to
             // get the first is not enough: another replica may have given it to this one.
@@ -371,6 +383,15 @@ impl<'a> Pass<'a> {
         if resource.approval == Approval::Manual && !approved {
             return verdict.because(Reason::AwaitsApproval);
         }
+        let refusal = self.seen.refused.get(&machine.node).filter(|_| !resource.dry_run);
+        if let Some(refusal) = refusal.filter(|it| it.waits || self.allowance == 0) {
+            // One that may be there all the same keeps what it would have taken; any other must not be in others' way.
+            if refusal.cause == Cause::Unknown {
+                self.take(at, name, boot_mac, facts);
+            }
+            verdict.fail(refusal);
+            return verdict;
+        }
         if resource.max_hosts.is_some_and(|most| self.made[at] >= most) {
             return verdict.because(Reason::MaxHosts);
         }
@@ -378,17 +399,23 @@ impl<'a> Pass<'a> {
             verdict.again = Some(Duration::from_secs(1) / self.policy.create_rate.get());
             return verdict.because(Reason::RateLimited);
         }
-        self.made[at] += 1;
         if resource.dry_run {
+            self.made[at] += 1;
             self.told.insert((namespace, name));
             return verdict.because(Reason::DryRun);
         }
-        self.names.insert((namespace, name.clone()));
-        self.boot_macs.insert(boot_mac);
-        self.macs.extend(facts.macs.iter().chain([&boot_mac]));
+        self.take(at, name.clone(), boot_mac, facts);
         self.allowance -= 1;
         verdict.step = Some(Step::Create { name, boot_mac });
         verdict.because(Reason::Created)
+    }
+
+    /// A host takes its name, its addresses and a place under its resource's limit.
+    fn take(&mut self, at: usize, name: String, boot_mac: Mac, facts: &Facts) {
+        self.made[at] += 1;
+        self.names.insert((self.seen.resources[at].namespace.as_str(), name));
+        self.boot_macs.insert(boot_mac);
+        self.macs.extend(facts.macs.iter().chain([&boot_mac]));
     }
 
     /// Says of a machine without facts or ports what it waits for, and when that has lasted too
@@ -415,9 +442,9 @@ impl<'a> Pass<'a> {
         if matches!(reason, Reason::AwaitsInventory | Reason::AwaitsPorts) {
             // As long as it has waited already: twice as late each time. In the first minute, in which most complete, not
             // later than another new machine would be seen.
-            let poll = self.policy.poll_interval.max(FIRST_LOOK);
-            let longest = if asked < LONGEST_LOOK { poll.min(LONGEST_LOOK) } else { LONGEST_LOOK };
-            verdict.again = Some(asked.clamp(FIRST_LOOK, longest));
+            let poll = self.policy.poll_interval.min(LONGEST_LOOK);
+            let longest = if asked < LONGEST_LOOK { poll } else { LONGEST_LOOK };
+            verdict.again = Some(asked.clamp(FIRST_LOOK.min(poll), longest));
         } else {
             verdict.note = machine.last_error.as_deref().map(|it| printable(it, LONGEST_NOTE));
         }
@@ -470,6 +497,16 @@ impl Verdict {
 
     fn because(self, reason: Reason) -> Self {
         Self { reason, ..self }
+    }
+
+    /// Its host could not be made.
+    pub fn fail(&mut self, refusal: &Refusal) {
+        self.reason = match refusal.cause {
+            Cause::Refused => Reason::HostRefused,
+            Cause::Failed(_) | Cause::Unknown => Reason::HostFailed,
+        };
+        self.note = Some(refusal.text.clone());
+        self.step = None;
     }
 }
 

@@ -1,14 +1,16 @@
 //! The writes to Ironic: the mark of a node that had a host, and the driver of one whose host got a BMC.
 //!
-//! Nobody waits for them, so they are done one after the other beside the passes, and again where Ironic was busy. What a
-//! process leaves undone, the next one finds in its first list of all nodes.
+//! Nobody waits for them, so they are done beside the passes, and again where Ironic was busy. What a process leaves
+//! undone, the next one finds in its first list of all nodes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use api_types::metal3::BareMetalHost;
 use api_types::names::ferrite;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use ironic::{Class, Detail, Error, PatchOp};
 use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::json;
@@ -21,11 +23,18 @@ use crate::nodes::{HAD_HOST, Unmarked};
 
 /// How soon something that did not work is tried again.
 const AGAIN: Duration = Duration::from_secs(5);
-/// Between two writes while hosts are being made: Ironic and the API server may share a machine, and hosts are waited for.
-const PACE: Duration = Duration::from_millis(500);
+const LONGEST: Duration = Duration::from_secs(300);
+/// After so many tries a node that is still not at rest is no longer on its way somewhere, but in use.
+const SOON: u32 = 4;
+/// Writes that are under way at once: a host is safe from being made again only when its node bears the mark. Only one
+/// while hosts are being made, since Ironic and the API server may share a machine.
+const AT_ONCE: usize = 4;
 const FIELDS: Detail = Detail::Fields(&["uuid", "driver", "provision_state"]);
 /// States in which nothing runs on a node, so that another driver disturbs nobody.
 const AT_REST: [&str; 5] = ["enroll", "manageable", "available", "inspect failed", "clean failed"];
+
+/// The node, and whether it is about its driver.
+type Key = (NodeId, bool);
 
 /// Something to be written to Ironic.
 #[derive(Clone, Debug)]
@@ -62,7 +71,15 @@ impl Errand {
         Some(adopt).filter(|_| !leaves)
     }
 
-    fn key(&self) -> (NodeId, bool) {
+    /// Whether it is the same as another, which may be older.
+    fn is_for(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Adopt { address, .. }, Self::Adopt { address: other, .. }) => address == other,
+            _ => false,
+        }
+    }
+
+    fn key(&self) -> Key {
         match self {
             Self::Mark(unmarked) => (unmarked.node, false),
             Self::Adopt { node, .. } => (*node, true),
@@ -70,12 +87,49 @@ impl Errand {
     }
 }
 
+/// An errand that is not done yet.
+struct Waiting {
+    due: Instant,
+    /// How often it was tried.
+    tries: u32,
+    /// Whether it was told why it is not done.
+    told: bool,
+    errand: Errand,
+}
+
+/// What came of an errand.
+enum Outcome {
+    Done,
+    /// It was not tried: another process acts.
+    Untried,
+    /// Nothing can be done now.
+    Later,
+    /// It needs a person, who was told.
+    Told,
+}
+
 /// Runs errands for as long as the process lives.
 pub async fn run(context: &Context, mut errands: UnboundedReceiver<Errand>) -> Infallible {
-    let mut waiting: HashMap<(NodeId, bool), (Instant, Errand)> = HashMap::new();
+    let mut waiting: HashMap<Key, Waiting> = HashMap::new();
     let mut adopted: HashMap<NodeId, String> = HashMap::new();
+    let mut busy: HashSet<Key> = HashSet::new();
+    let mut running = FuturesUnordered::new();
     loop {
-        let next = waiting.values().map(|(due, _)| *due).min();
+        let most = if context.is_making() { 1 } else { AT_ONCE };
+        let mut next = None;
+        if running.len() < most {
+            let now = Instant::now();
+            let free = waiting.iter().filter(|(key, _)| !busy.contains(key));
+            let first = free.min_by_key(|(_, it)| it.due).map(|(key, it)| (*key, it.due));
+            next = first.map(|(_, due)| due);
+            if let Some((key, _)) = first.filter(|(_, due)| *due <= now)
+                && let Some(it) = waiting.remove(&key)
+            {
+                busy.insert(key);
+                running.push(async move { (attempt(context, &it).await, it) });
+                continue;
+            }
+        }
         let pause = async {
             match next {
                 Some(due) => tokio::time::sleep_until(due.into()).await,
@@ -88,48 +142,67 @@ pub async fn run(context: &Context, mut errands: UnboundedReceiver<Errand>) -> I
                     let done = matches!(&errand, Errand::Adopt { node, address, .. }
                         if adopted.get(node) == Some(address));
                     if !done {
-                        waiting.insert(errand.key(), (Instant::now(), errand));
+                        let (due, key) = (Instant::now(), errand.key());
+                        let known = waiting.get(&key).filter(|it| it.errand.is_for(&errand));
+                        let (tries, told) = known.map_or((0, false), |it| (it.tries, it.told));
+                        waiting.insert(key, Waiting { due, tries, told, errand });
                     }
-                    continue;
                 }
                 None => std::future::pending().await,
             },
-            () = pause => {}
-        }
-        if context.is_making() {
-            tokio::time::sleep(PACE).await;
-        }
-        let now = Instant::now();
-        let due = waiting.iter().find(|(_, (due, _))| *due <= now).map(|(key, _)| *key);
-        let Some((key, errand)) = due.and_then(|key| Some((key, waiting.remove(&key)?.1))) else {
-            continue;
-        };
-        let result = if context.kit.may_act() { once(context, &errand).await } else { Ok(false) };
-        match result {
-            Ok(true) => match errand {
-                Errand::Mark(unmarked) => context.marked(unmarked.node),
-                Errand::Adopt { node, address, .. } => drop(adopted.insert(node, address)),
-            },
-            Ok(false) => drop(waiting.insert(key, (now + AGAIN, errand))),
-            Err(error) if error.class() == Class::NotFound => {}
-            Err(error) => {
-                tracing::debug!(node.id = %key.0, error = %error, "Could not write to a node yet");
-                waiting.insert(key, (now + AGAIN, errand));
+            Some((outcome, it)) = running.next(), if !running.is_empty() => {
+                let key = it.errand.key();
+                busy.remove(&key);
+                let mut tries = it.tries + 1;
+                let told = match outcome {
+                    Ok(Outcome::Untried) => {
+                        tries = 0;
+                        it.told
+                    }
+                    Ok(Outcome::Done) => {
+                        match it.errand {
+                            Errand::Mark(unmarked) => context.marked(unmarked.node),
+                            Errand::Adopt { node, address, .. } => {
+                                adopted.insert(node, address);
+                            }
+                        }
+                        continue;
+                    }
+                    Ok(Outcome::Later) => it.told,
+                    Ok(Outcome::Told) => true,
+                    Err(error) if error.class() == Class::NotFound => continue,
+                    Err(error) => {
+                        tracing::debug!(node.id = %key.0, error = %error, "Could not write to a node yet");
+                        it.told
+                    }
+                };
+                let due = Instant::now() + wait_after(it.tries);
+                // What was sent meanwhile is newer.
+                waiting.entry(key).or_insert(Waiting { due, tries, told, errand: it.errand });
             }
+            () = pause => {}
         }
     }
 }
 
-/// Does one errand. Says whether it is done, or has to be done later.
-async fn once(context: &Context, errand: &Errand) -> Result<bool, Error> {
-    match errand {
+/// Twice as long each time.
+fn wait_after(tries: u32) -> Duration {
+    (AGAIN * 2_u32.pow(tries.min(10))).min(LONGEST)
+}
+
+/// Does one errand, if this process may.
+async fn attempt(context: &Context, it: &Waiting) -> Result<Outcome, Error> {
+    if !context.kit.may_act() {
+        return Ok(Outcome::Untried);
+    }
+    match &it.errand {
         Errand::Mark(Unmarked { node, host }) => {
             let mark =
                 PatchOp::Add { path: format!("/extra/{HAD_HOST}"), value: json!(host.to_string()) };
             context.ironic.patch_node(&node.to_string(), &[mark], false).await?;
-            Ok(true)
+            Ok(Outcome::Done)
         }
-        Errand::Adopt { node, address, host } => adopt(context, *node, address, host).await,
+        Errand::Adopt { node, address, host } => adopt(context, *node, address, host, it).await,
     }
 }
 
@@ -138,22 +211,34 @@ async fn adopt(
     id: NodeId,
     address: &str,
     host: &ObjectReference,
-) -> Result<bool, Error> {
+    waiting: &Waiting,
+) -> Result<Outcome, Error> {
     let node = context.ironic.node(&id.to_string(), FIELDS).await?;
     let wanted = drivers_of(address);
     let driver = node.driver.unwrap_or_default();
     if wanted.contains(&driver.as_str()) {
-        return Ok(true);
+        return Ok(Outcome::Done);
     }
+    let events = &context.kit.events;
     let state = node.provision_state.unwrap_or_default();
     if !AT_REST.contains(&state.as_str()) {
         // On its way from one state to the next; in use it stays as it is until it is free.
-        return Ok(false);
+        if waiting.told || waiting.tries < SOON {
+            return Ok(Outcome::Later);
+        }
+        let text = format!(
+            "The node {id} keeps the driver {driver} while it is {state}. With {driver} the power of the host may be pretended"
+        );
+        events.warning(host, "DriverAdoptionWaits", "Adopt", &text).await;
+        return Ok(Outcome::Told);
     }
     let offered = context.ironic.drivers().await?;
     let chosen = wanted.iter().find(|name| offered.iter().any(|it| it.name == **name));
-    let events = &context.kit.events;
     let Some(chosen) = chosen else {
+        // Somebody may enable it.
+        if waiting.told {
+            return Ok(Outcome::Later);
+        }
         let text = format!(
             "The node {id} keeps the driver {driver}: no driver for this BMC address is enabled in Ironic ({}). With {driver} the power of the host may be pretended",
             if wanted.is_empty() {
@@ -163,7 +248,7 @@ async fn adopt(
             },
         );
         events.warning(host, "DriverNotEnabled", "Adopt", &text).await;
-        return Ok(true);
+        return Ok(Outcome::Told);
     };
     let patch = [PatchOp::Replace { path: "/driver".to_owned(), value: json!(chosen) }];
     context.ironic.patch_node(&id.to_string(), &patch, true).await?;
@@ -177,5 +262,16 @@ async fn adopt(
     );
     let text = format!("The node {id} has the driver {chosen} now, instead of {driver}");
     events.normal(host, "DriverAdopted", "Adopt", &text).await;
-    Ok(true)
+    Ok(Outcome::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::wait_after;
+
+    #[test]
+    fn what_cannot_be_done_is_tried_less_and_less_often() {
+        let waits = [0, 1, 2, 5, 6, 99].map(|tries| wait_after(tries).as_secs());
+        assert_eq!(waits, [5, 10, 20, 160, 300, 300]);
+    }
 }

@@ -227,6 +227,16 @@ impl Index {
         change
     }
 
+    /// The same for one that the watch tells of. Gives the hosts, too, that were one machine's only ones before.
+    pub fn take(&mut self, host: &BareMetalHost) -> (Change, Vec<HostKey>) {
+        let change = self.apply(host);
+        let rivals = match (&change, key_of(host)) {
+            (Change::More, Some(key)) => self.rivals(&key),
+            _ => Vec::new(),
+        };
+        (change, rivals)
+    }
+
     /// Takes notice that a host is gone. A later host of the same name stays.
     pub fn remove(&mut self, host: &ObjectMeta) -> Change {
         let key = key_of_meta(host);
@@ -325,6 +335,30 @@ impl Index {
             .collect();
         known.sort_by(|a, b| a.host.cmp(&b.host));
         known
+    }
+
+    /// Other hosts that claim to be the same machine as this one: an address that one of them boots from is the other's,
+    /// or both have one identifier.
+    pub fn rivals(&self, host: &HostKey) -> Vec<HostKey> {
+        let Some((id, entry)) =
+            self.by_key.get(host).and_then(|id| Some((*id, self.hosts.get(id)?)))
+        else {
+            return Vec::new();
+        };
+        let marks = entry.marks.iter().filter(|it| !matches!(it, Mark::Bmc(_)));
+        let of_marks = marks.flat_map(|mark| self.by_mark.of(mark));
+        let boots = entry.marks.iter().filter_map(|mark| match mark {
+            Mark::BootMac(mac) => Some(mac),
+            Mark::Node(_) | Mark::Bmc(_) => None,
+        });
+        let of_boots = boots.flat_map(|mac| self.by_nic.of(mac));
+        let claimed = entry.nics.iter().map(|mac| Mark::BootMac(*mac));
+        let of_nics = claimed.flat_map(|mark| self.by_mark.of(&mark).collect::<Vec<_>>());
+        let mut ids: Vec<u32> =
+            of_marks.chain(of_boots).chain(of_nics).filter(|it| *it != id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids.iter().filter_map(|id| self.hosts.get(id)).map(|entry| entry.key.clone()).collect()
     }
 
     /// A host whose management controller has this address.

@@ -28,6 +28,17 @@ pub struct Port {
     pub pxe: bool,
 }
 
+/// Whether these are all ports of a machine: Ironic makes one after the other, and says in the inventory, which comes
+/// last, which it makes.
+pub fn are_all(ports: &[Port], inventory: &Inventory) -> bool {
+    let made = &inventory.plugin_data.macs;
+    let has = |mac: Mac| ports.iter().any(|port| port.mac == mac);
+    if made.is_empty() {
+        return inventory.machine.interfaces.iter().filter_map(usable_mac).all(has);
+    }
+    made.iter().filter_map(|mac| Mac::parse_usable(mac)).all(has)
+}
+
 impl Port {
     /// Reads a port; none if its address is no machine's own.
     pub fn read(port: &ironic::Port) -> Option<Self> {

@@ -35,6 +35,7 @@ pub mod node_id;
 pub mod nodes;
 pub mod observe;
 pub mod pass;
+pub mod refusals;
 pub mod report;
 pub mod resource;
 pub mod selector;

@@ -18,7 +18,7 @@ const KINDS: [&str; 2] = ["new", "all"];
 pub struct Metrics {
     /// Hosts that were made.
     pub created: IntCounter,
-    /// Hosts that the API server refused.
+    /// Attempts that made no host.
     pub refused: IntCounter,
     /// Machines by what became of them.
     machines: IntGaugeVec,
@@ -93,7 +93,7 @@ impl Metrics {
             created: counter("ferrite_host_discovery_hosts_created_total", "Hosts that were made")?,
             refused: counter(
                 "ferrite_host_discovery_hosts_refused_total",
-                "Attempts to make a host that the API server refused",
+                "Attempts to make a host that the API server refused or could not answer",
             )?,
             machines,
             left_out: gauge(

@@ -12,7 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::decide::{Decision, Reason, Step};
 use crate::hardware::Encoded;
 use crate::index::{HostKey, Index};
-use crate::inventory::Port;
+use crate::inventory::{Port, printable};
 use crate::machine::{Machine, Reading};
 use crate::node_id::NodeId;
 
@@ -23,6 +23,8 @@ const ENROLL: &str = "enroll";
 pub const HAD_HOST: &str = "ferrite_had_host";
 /// Encoded details that are kept for machines that wait. What has no room is read again when its host is made.
 const MOST_DETAILS: usize = 32 << 20;
+/// Characters of an error of Ironic's that are kept: part of it is the machine's own text, of many megabytes if it likes.
+const LONGEST_ERROR: usize = 256;
 /// How long a reading that failed for no reason of the machine's waits.
 const AGAIN: Duration = Duration::from_secs(5);
 
@@ -164,7 +166,7 @@ impl Nodes {
         self.drop_all(&gone);
     }
 
-    /// Takes a node as a list shows it. Tells of one that is a host made for it and does not bear the mark.
+    /// Takes a node as a list shows it, without its error. Tells of one that is a host made for it and does not bear the mark.
     pub fn note(
         &mut self,
         node: &ironic::Node,
@@ -176,12 +178,14 @@ impl Nodes {
         let (marked, enrolled) = (is_marked(node), is_enrolled(node));
         if let Some(&place) = self.places.get(&id) {
             let (machine, track) = (&mut self.machines[place], &mut self.tracks[place]);
-            let changed = machine.last_error != node.last_error
-                || machine.name != node.name
-                || machine.enrolled != enrolled;
-            let unread = matches!(machine.inventory, Reading::None)
-                || (machine.ports.is_empty() && matches!(machine.inventory, Reading::Facts(_)));
-            machine.take(node.clone());
+            let changed = machine.name != node.name || machine.enrolled != enrolled;
+            // What could not be read may have been a proxy's answer, not Ironic's.
+            let unread = match machine.inventory {
+                Reading::None | Reading::Unreadable => true,
+                Reading::TooLarge => false,
+                Reading::Facts(_) => machine.ports.is_empty(),
+            };
+            machine.take(node);
             (track.round, track.seen) = (self.round, Some(at));
             if (changed || unread) && track.look.is_none() {
                 track.look = Some(at);
@@ -217,7 +221,7 @@ impl Nodes {
             node: id,
             name: node.name.clone(),
             enrolled,
-            last_error: node.last_error.clone(),
+            last_error: None,
             first_seen: now,
             ports: Vec::new(),
             strange_ports: 0,
@@ -252,7 +256,9 @@ impl Nodes {
             Look::Read { node, inventory, details, ports, strange_ports } => {
                 let (machine, track) = (&mut self.machines[place], &mut self.tracks[place]);
                 if let Some(node) = node {
-                    machine.take(*node);
+                    machine.take(&node);
+                    machine.last_error =
+                        node.last_error.as_deref().map(|it| printable(it, LONGEST_ERROR));
                     track.seen = Some(at);
                 }
                 machine.inventory = inventory;
@@ -279,6 +285,20 @@ impl Nodes {
     /// When Ironic last showed a machine.
     pub fn seen(&self, node: NodeId) -> Option<Instant> {
         self.tracks[*self.places.get(&node)?].seen
+    }
+
+    /// The node that Ironic lists before this one, as far as is known.
+    pub fn before(&self, node: NodeId) -> Option<NodeId> {
+        let order = self.tracks[*self.places.get(&node)?].order;
+        let settled = self.settled.iter().map(|(node, it)| (it.order, *node));
+        let pairs = self.machines.iter().zip(&self.tracks);
+        let waiting = pairs.map(|(machine, track)| (track.order, machine.node));
+        settled.chain(waiting).filter(|(it, _)| *it < order).max().map(|(_, node)| node)
+    }
+
+    /// Whether a node is among those that may become hosts.
+    pub fn is_machine(&self, node: NodeId) -> bool {
+        self.places.contains_key(&node)
     }
 
     /// Has a machine read anew.
@@ -408,11 +428,10 @@ impl Nodes {
 
 impl Machine {
     /// Takes over what a list or the node itself shows.
-    fn take(&mut self, node: ironic::Node) {
-        self.had_host |= is_marked(&node);
-        self.enrolled = is_enrolled(&node);
-        self.last_error = node.last_error;
-        self.name = node.name;
+    fn take(&mut self, node: &ironic::Node) {
+        self.had_host |= is_marked(node);
+        self.enrolled = is_enrolled(node);
+        self.name.clone_from(&node.name);
     }
 }
 

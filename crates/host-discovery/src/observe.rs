@@ -1,15 +1,16 @@
 //! All questions to Ironic.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt as _, stream};
-use ironic::{Class, Client, Detail, Error, NodeQuery, Pager, PortQuery};
+use ironic::{Class, Client, Detail, Error, MAX_PAGE, NodeQuery, Pager, PortQuery};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::controller::Context;
 use crate::hardware::HardwareDetails;
-use crate::inventory::{Facts, Port};
+use crate::inventory::{Facts, Port, are_all};
 use crate::machine::Reading;
 use crate::node_id::NodeId;
 use crate::nodes::{Look, Nodes, Unmarked};
@@ -20,9 +21,12 @@ pub const MOST_INVENTORY: usize = 1 << 20;
 const MOST_PORTS: usize = 256;
 /// Inventories that are asked for at the same time. The client has its own limit for connections.
 const AT_ONCE: usize = 8;
-/// With more machines to read, their ports are listed at once.
+/// More machines than these are not asked for one by one: their ports are listed at once, and what became of them.
 const MANY: usize = 32;
-/// How long one pass reads before it makes hosts of what it has.
+/// Machines that are asked for one by one before they become hosts, in one pass.
+const MOST_CONFIRMED: usize = 256;
+/// How long one pass begins to read machines. What it has begun it ends, however slow Ironic is: to begin it anew in the
+/// next pass would never end.
 const READING: Duration = Duration::from_secs(10);
 /// How often a list is begun again whose place was lost, because a node was deleted meanwhile.
 const BEGINNINGS: u32 = 3;
@@ -30,6 +34,8 @@ const BEGINNINGS: u32 = 3;
 const ATTEMPTS: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// Lists are without errors: part of an error is what a machine posted, and some of them would fill every answer.
+const LISTED: Detail = Detail::Fields(&["uuid", "name", "provision_state", "extra"]);
 const FIELDS: Detail = Detail::Fields(&["uuid", "name", "provision_state", "last_error", "extra"]);
 const PORT_FIELDS: Detail = Detail::Fields(&["uuid", "address", "node_uuid", "pxe_enabled"]);
 
@@ -40,6 +46,34 @@ pub struct Places {
     nodes: Option<String>,
     /// After this port.
     ports: Option<String>,
+    /// Ports of nodes that are still to be read: the list does not show them again.
+    found: HashMap<NodeId, Ports>,
+}
+
+/// Ports of one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Ports {
+    usable: Vec<Port>,
+    strange: u32,
+}
+
+impl Ports {
+    fn add(&mut self, port: &ironic::Port) {
+        match Port::read(port) {
+            Some(_) if self.usable.len() >= MOST_PORTS => {}
+            Some(port) => self.usable.push(port),
+            None => self.strange = self.strange.saturating_add(1),
+        }
+    }
+}
+
+/// What came of reading machines.
+#[derive(Debug, Default)]
+pub struct Read {
+    /// Whether Ironic answered at least once.
+    pub answered: bool,
+    /// That it did not, or not to us.
+    pub silence: Option<Error>,
 }
 
 /// Asks for all nodes, or for those that are newer than the last one seen. Tells which are to be marked.
@@ -52,29 +86,60 @@ pub async fn poll(
     if all {
         return list_all(context, nodes, places).await;
     }
-    let query = NodeQuery { detail: FIELDS, after: places.nodes.clone(), ..NodeQuery::default() };
-    let mut pages = context.ironic.nodes(query);
+    let mut list = List::after(&context.ironic, places.nodes.clone());
     let mut unmarked = Vec::new();
-    while let Some(page) = page(&mut pages).await? {
+    while let Some(page) = list.page().await? {
         note(context, nodes, &page, &mut unmarked);
     }
-    places.nodes = pages.last_seen().map(str::to_owned);
+    places.nodes = list.last_seen();
     Ok(unmarked)
 }
 
-/// The next page, asked for again where Ironic may answer the next time: a list of many pages would else never end while
-/// every tenth answer fails.
-async fn page(pages: &mut Pager<ironic::Node>) -> Result<Option<Vec<ironic::Node>>, Error> {
-    let mut attempts = 1;
-    loop {
-        match pages.next().await {
-            Err(error) if error.class().is_transient() && attempts < ATTEMPTS => {
-                attempts += 1;
-                tokio::time::sleep(PAUSE).await;
+/// A list of nodes.
+struct List<'a> {
+    ironic: &'a Client,
+    pages: Pager<ironic::Node>,
+    size: u32,
+}
+
+impl<'a> List<'a> {
+    fn after(ironic: &'a Client, after: Option<String>) -> Self {
+        let query = NodeQuery { detail: LISTED, after, ..NodeQuery::default() };
+        Self { ironic, pages: ironic.nodes(query), size: MAX_PAGE }
+    }
+
+    fn last_seen(&self) -> Option<String> {
+        self.pages.last_seen().map(str::to_owned)
+    }
+
+    /// The next page: asked for again where Ironic may answer the next time, since a list of many pages would else never
+    /// end while every tenth answer fails; and a smaller one where it is larger than anybody reads.
+    async fn page(&mut self) -> Result<Option<Vec<ironic::Node>>, Error> {
+        let mut attempts = 0;
+        loop {
+            match self.pages.next().await {
+                Err(error) if error.class() == Class::TooLarge && self.size > 1 => {
+                    self.size /= 2;
+                    let (after, page) = (self.last_seen(), self.size);
+                    let query = NodeQuery { detail: LISTED, after, page, ..NodeQuery::default() };
+                    self.pages = self.ironic.nodes(query);
+                }
+                Err(error) if is_worth_another(&error, &mut attempts).await => {}
+                answer => return answer,
             }
-            answer => return answer,
         }
     }
+}
+
+/// Whether something is asked for once more, after a pause. What took its whole time is not: it would only take it again.
+async fn is_worth_another(error: &Error, attempts: &mut u32) -> bool {
+    *attempts += 1;
+    let class = error.class();
+    let again = class.is_transient() && class != Class::Timeout && *attempts < ATTEMPTS;
+    if again {
+        tokio::time::sleep(PAUSE).await;
+    }
+    again
 }
 
 async fn list_all(
@@ -84,11 +149,11 @@ async fn list_all(
 ) -> Result<Vec<Unmarked>, Error> {
     let mut beginnings = 0;
     'anew: loop {
-        let mut pages = context.ironic.nodes(NodeQuery { detail: FIELDS, ..NodeQuery::default() });
+        let mut list = List::after(&context.ironic, None);
         let mut unmarked = Vec::new();
         nodes.begin();
         loop {
-            match page(&mut pages).await {
+            match list.page().await {
                 Ok(Some(page)) => note(context, nodes, &page, &mut unmarked),
                 Ok(None) => break,
                 Err(error) if error.class() == Class::MarkerGone && beginnings < BEGINNINGS => {
@@ -99,7 +164,7 @@ async fn list_all(
             }
         }
         nodes.end();
-        places.nodes = pages.last_seen().map(str::to_owned);
+        places.nodes = list.last_seen();
         return Ok(unmarked);
     }
 }
@@ -110,86 +175,133 @@ fn note(context: &Context, nodes: &mut Nodes, page: &[ironic::Node], unmarked: &
     unmarked.extend(page.iter().filter_map(|node| nodes.note(node, &index, now, at)));
 }
 
-/// Reads machines whose turn it is, `most` of them, as far as the time allows. The error is Ironic's silence; what was
-/// read before it counts.
-pub async fn read(
-    context: &Context,
-    nodes: &mut Nodes,
-    places: &mut Places,
-    most: usize,
-) -> Result<(), Error> {
-    let due = nodes.due(Instant::now(), most);
-    if due.is_empty() {
-        return Ok(());
-    }
-    let ports = if due.len() > MANY && due.len() * 20 > nodes.len() {
-        list_ports(&context.ironic, places, &due).await?
-    } else {
-        HashMap::new()
-    };
-    let ironic = &context.ironic;
-    let jobs = due.into_iter().map(|node| {
-        let (listed, known) = (ports.get(&node), nodes.seen(node).is_some());
-        async move { (node, look(ironic, node, listed, known).await) }
-    });
-    // What the jobs borrow is not what their answers change.
-    let jobs: Vec<_> = jobs.collect();
-    let mut answers = stream::iter(jobs).buffer_unordered(AT_ONCE);
-    let deadline = tokio::time::Instant::now() + READING;
-    while let Ok(Some((node, answer))) = tokio::time::timeout_at(deadline, answers.next()).await {
-        let at = Instant::now();
-        match answer {
-            Ok(look) => nodes.read(node, look, at),
-            Err(error) => {
-                let class = error.class();
-                context.metrics.ironic_errors.with_label_values(&[class.as_str()]).inc();
-                nodes.read(node, Look::Failed, at);
-                if matches!(class, Class::Unreachable | Class::Timeout | Class::Unauthorized) {
-                    return Err(error);
+/// Looks once more at machines that Ironic showed long ago: at many by a list of all that are not older.
+pub async fn confirm(context: &Context, nodes: &mut Nodes, old: Vec<NodeId>) -> Result<(), Error> {
+    let (began, ironic) = (Instant::now(), &context.ironic);
+    let mut old = old;
+    if let Some(oldest) = old.first().filter(|_| old.len() > MANY) {
+        let before = nodes.before(*oldest).map(|node| node.to_string());
+        let mut list = List::after(ironic, before);
+        let mut beginnings = 0;
+        loop {
+            match list.page().await {
+                Ok(Some(page)) => note(context, nodes, &page, &mut Vec::new()),
+                Ok(None) => break,
+                Err(error) if error.class() == Class::MarkerGone && beginnings < BEGINNINGS => {
+                    beginnings += 1;
+                    list = List::after(ironic, None);
                 }
-                tracing::debug!(node.id = %node, error = %error, "Could not read a machine");
+                Err(error) => return Err(error),
             }
+        }
+        old.retain(|node| nodes.seen(*node).is_none_or(|seen| seen < began));
+    }
+    let jobs = old.into_iter().take(MOST_CONFIRMED);
+    let jobs: Vec<_> = jobs.map(|id| async move { (id, node(ironic, id).await) }).collect();
+    let mut answers = stream::iter(jobs).buffer_unordered(AT_ONCE);
+    while let Some((id, answer)) = answers.next().await {
+        match answer? {
+            Some(node) => note(context, nodes, &[node], &mut Vec::new()),
+            None => nodes.read(id, Look::Gone, Instant::now()),
         }
     }
     Ok(())
 }
 
-/// The ports of these nodes, from one list of all that are new.
-async fn list_ports(
-    ironic: &Client,
-    places: &mut Places,
-    due: &[NodeId],
-) -> Result<HashMap<NodeId, Vec<ironic::Port>>, Error> {
-    let mut found: HashMap<NodeId, Vec<ironic::Port>> = HashMap::new();
-    let wanted: std::collections::HashSet<&NodeId> = due.iter().collect();
-    for _ in 0..=BEGINNINGS {
-        let query =
-            PortQuery { detail: PORT_FIELDS, after: places.ports.take(), ..PortQuery::default() };
-        let mut pages = ironic.ports(query)?;
-        loop {
-            match pages.next().await {
-                Ok(Some(page)) => {
-                    for port in page {
-                        let node = port.node_uuid.as_deref().and_then(NodeId::parse);
-                        if let Some(node) = node.filter(|node| wanted.contains(node)) {
-                            let ports = found.entry(node).or_default();
-                            if ports.len() < MOST_PORTS {
-                                ports.push(port);
-                            }
-                        }
-                    }
+/// Reads machines whose turn it is, `most` of them, as far as the time allows.
+pub async fn read(context: &Context, nodes: &mut Nodes, places: &mut Places, most: usize) -> Read {
+    let all = nodes.due(Instant::now(), usize::MAX);
+    let due: Vec<NodeId> = all.iter().copied().take(most).collect();
+    let mut read = Read::default();
+    if due.is_empty() {
+        return read;
+    }
+    let ironic = &context.ironic;
+    places.found.retain(|node, _| nodes.is_machine(*node));
+    if all.len() > MANY && all.len() * 20 > nodes.len() {
+        // Without it each machine is asked for its own.
+        if let Err(error) = list_ports(ironic, places, &all).await {
+            count(context, &error);
+            tracing::debug!(error = %error, "Could not list the ports");
+        }
+    }
+    let stop = AtomicBool::new(false);
+    let deadline = Instant::now() + READING;
+    let jobs = due.into_iter().map(|node| {
+        let (listed, known) = (places.found.remove(&node), nodes.seen(node).is_some());
+        let stop = &stop;
+        async move {
+            if Instant::now() >= deadline || stop.load(Ordering::Relaxed) {
+                return (node, Err(listed));
+            }
+            (node, Ok(look(ironic, node, listed, known).await))
+        }
+    });
+    // What the jobs borrow is not what their answers change.
+    let jobs: Vec<_> = jobs.collect();
+    let mut answers = stream::iter(jobs).buffer_unordered(AT_ONCE);
+    while let Some((node, answer)) = answers.next().await {
+        let at = Instant::now();
+        match answer {
+            // Its turn comes in the next pass.
+            Err(listed) => {
+                places.found.extend(listed.map(|ports| (node, ports)));
+            }
+            Ok(Ok(look)) => {
+                read.answered = true;
+                nodes.read(node, look, at);
+            }
+            Ok(Err(error)) => {
+                let class = error.class();
+                nodes.read(node, Look::Failed, at);
+                if matches!(class, Class::Unreachable | Class::Timeout | Class::Unauthorized) {
+                    stop.store(true, Ordering::Relaxed);
+                    read.silence = Some(error);
+                } else {
+                    count(context, &error);
+                    tracing::debug!(node.id = %node, error = %error, "Could not read a machine");
                 }
-                Ok(None) => {
-                    places.ports = pages.last_seen().map(str::to_owned);
-                    return Ok(found);
-                }
-                Err(error) if error.class() == Class::MarkerGone => break,
-                Err(error) => return Err(error),
             }
         }
-        found.clear();
     }
-    Ok(found)
+    read
+}
+
+fn count(context: &Context, error: &Error) {
+    context.metrics.ironic_errors.with_label_values(&[error.class().as_str()]).inc();
+}
+
+/// The ports of these nodes, from one list of all that are new. What was listed before an error stays listed.
+async fn list_ports(ironic: &Client, places: &mut Places, due: &[NodeId]) -> Result<(), Error> {
+    let wanted: HashSet<&NodeId> = due.iter().collect();
+    let mut beginnings = 0;
+    let mut attempts = 0;
+    let from =
+        |after| ironic.ports(PortQuery { detail: PORT_FIELDS, after, ..PortQuery::default() });
+    let mut pages = from(places.ports.clone())?;
+    loop {
+        match pages.next().await {
+            Ok(Some(page)) => {
+                attempts = 0;
+                for port in &page {
+                    let node = port.node_uuid.as_deref().and_then(NodeId::parse);
+                    if let Some(node) = node.filter(|node| wanted.contains(node)) {
+                        places.found.entry(node).or_default().add(port);
+                    }
+                }
+                places.ports = pages.last_seen().map(str::to_owned);
+            }
+            Ok(None) => return Ok(()),
+            Err(error) if error.class() == Class::MarkerGone && beginnings < BEGINNINGS => {
+                beginnings += 1;
+                places.ports = None;
+                places.found.clear();
+                pages = from(None)?;
+            }
+            Err(error) if is_worth_another(&error, &mut attempts).await => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// An answer, asked for again where it may come the next time.
@@ -197,15 +309,10 @@ async fn patiently<T, F>(ask: impl Fn() -> F) -> Result<T, Error>
 where
     F: Future<Output = Result<T, Error>>,
 {
-    let mut attempts = 1;
+    let mut attempts = 0;
     loop {
         match ask().await {
-            Err(error)
-                if matches!(error.class(), Class::Busy | Class::Server) && attempts < ATTEMPTS =>
-            {
-                attempts += 1;
-                tokio::time::sleep(PAUSE).await;
-            }
+            Err(error) if is_worth_another(&error, &mut attempts).await => {}
             answer => return answer,
         }
     }
@@ -216,11 +323,11 @@ where
 async fn look(
     ironic: &Client,
     id: NodeId,
-    listed: Option<&Vec<ironic::Port>>,
+    listed: Option<Ports>,
     known: bool,
 ) -> Result<Look, Error> {
     let text = id.to_string();
-    let inventory = match patiently(|| ironic.inventory(&text, MOST_INVENTORY)).await {
+    let mut inventory = match patiently(|| ironic.inventory(&text, MOST_INVENTORY)).await {
         Ok(inventory) => Ok(Some(inventory)),
         Err(error) => match error.class() {
             Class::NotFound => Ok(None),
@@ -229,54 +336,73 @@ async fn look(
             _ => return Err(error),
         },
     };
-    let mut node = None;
+    let mut read = None;
     if matches!(inventory, Ok(None)) || !known {
-        match patiently(|| ironic.node(&text, FIELDS)).await {
-            Ok(read) => node = Some(Box::new(read)),
-            Err(error) if error.class() == Class::NotFound => return Ok(Look::Gone),
-            Err(error) => return Err(error),
-        }
+        let Some(node) = patiently(|| node(ironic, id)).await? else { return Ok(Look::Gone) };
+        read = Some(Box::new(node));
     }
     let waits = matches!(inventory, Ok(None))
-        && node.as_ref().is_some_and(|node| node.last_error.is_none());
-    let mut inventory = inventory;
+        && read.as_ref().is_some_and(|node| node.last_error.is_none());
+    let listed = listed.filter(|ports| match &inventory {
+        Ok(Some(inventory)) => are_all(&ports.usable, inventory),
+        Ok(None) | Err(_) => false,
+    });
     let ports = match listed {
-        _ if waits => Vec::new(),
-        Some(listed) => listed.clone(),
+        _ if waits => Ports::default(),
+        Some(listed) => listed,
         None => match patiently(|| ports_of(ironic, &text)).await {
             Ok(ports) => ports,
             Err(error) if error.class() == Class::NotFound => return Ok(Look::Gone),
             // So many interfaces no machine has.
             Err(error) if error.class() == Class::TooLarge => {
                 inventory = Err(Reading::TooLarge);
-                Vec::new()
+                Ports::default()
             }
             Err(error) => return Err(error),
         },
     };
-    let usable: Vec<Port> = ports.iter().filter_map(Port::read).collect();
-    let strange_ports = u32::try_from(ports.len() - usable.len()).unwrap_or(u32::MAX);
+    if ports.usable.is_empty() && read.is_none() {
+        // An error may say why.
+        let Some(node) = patiently(|| node(ironic, id)).await? else { return Ok(Look::Gone) };
+        read = Some(Box::new(node));
+    }
     let (inventory, details) = match inventory {
         Ok(None) => (Reading::None, None),
         Err(reading) => (reading, None),
         Ok(Some(inventory)) => {
-            let facts = Facts::read(&inventory, &usable);
+            let facts = Facts::read(&inventory, &ports.usable);
             let details = HardwareDetails::read(&inventory).encoded();
             (Reading::Facts(Box::new(facts)), Some(details))
         }
     };
-    Ok(Look::Read { node, inventory, details, ports: usable, strange_ports })
+    let (ports, strange_ports) = (ports.usable, ports.strange);
+    Ok(Look::Read { node: read, inventory, details, ports, strange_ports })
 }
 
-async fn ports_of(ironic: &Client, node: &str) -> Result<Vec<ironic::Port>, Error> {
+async fn ports_of(ironic: &Client, node: &str) -> Result<Ports, Error> {
     let query =
         PortQuery { detail: PORT_FIELDS, node: Some(node.to_owned()), ..PortQuery::default() };
-    ironic.ports(query)?.collect(MOST_PORTS).await
+    let mut ports = Ports::default();
+    ironic.ports(query)?.collect(MOST_PORTS).await?.iter().for_each(|port| ports.add(port));
+    Ok(ports)
 }
 
 /// The node as it is now; none if it is gone.
-pub async fn node(ironic: &Client, id: NodeId) -> Result<Option<ironic::Node>, Error> {
-    match ironic.node(&id.to_string(), FIELDS).await {
+async fn node(ironic: &Client, id: NodeId) -> Result<Option<ironic::Node>, Error> {
+    let id = id.to_string();
+    let answer = match ironic.node(&id, FIELDS).await {
+        // So long is only an error that a machine posted.
+        Err(error) if error.class() == Class::TooLarge => {
+            let error = "it is too long to be read".to_owned();
+            let node = ironic.node(&id, LISTED).await;
+            node.map(|mut node| {
+                node.last_error = Some(error);
+                node
+            })
+        }
+        answer => answer,
+    };
+    match answer {
         Ok(node) => Ok(Some(node)),
         Err(error) if error.class() == Class::NotFound => Ok(None),
         Err(error) => Err(error),

@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use api_types::metal3::{BareMetalHostDiscovery, BareMetalHostDiscoveryStatus};
+use controller_kit::backoff;
 use futures_util::{StreamExt as _, stream};
 use ironic::Class;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -13,12 +15,13 @@ use k8s_openapi::jiff::Timestamp;
 use crate::act::{self, Made, Order};
 use crate::allowance::Allowance;
 use crate::controller::{Context, spread};
-use crate::decide::{Decision, Observed, Step, decide};
+use crate::decide::{Decision, Observed, Reason, Step, decide};
 use crate::errand::Errand;
 use crate::error::Error;
 use crate::node_id::NodeId;
-use crate::nodes::{Look, Nodes, Unmarked};
+use crate::nodes::{Nodes, Unmarked};
 use crate::observe::{self, Places};
+use crate::refusals::{Cause, Refusals};
 use crate::report::report;
 use crate::resource::Resource;
 use crate::status::{self, Reach, Troubles};
@@ -32,13 +35,9 @@ const MISSED: Duration = Duration::from_secs(1);
 /// Machines that are read in one pass, so that hosts come of the first before the last is read; and hosts that are made in
 /// one, so that it ends long before its deadline.
 const BATCH: usize = 256;
-/// Hosts that are made at the same time, as many as the other controllers' `--concurrency`.
-const AT_ONCE: usize = 32;
-/// A machine that Ironic showed longer ago is looked at once more before it becomes a host: it may have been registered
-/// or gone since.
-const FRESH: Duration = Duration::from_secs(60);
-/// How soon a host that was refused is tried again.
-const REFUSED: Duration = Duration::from_secs(30);
+/// A machine that Ironic showed longer ago, two polls unless they are set otherwise, is looked at once more before it
+/// becomes a host: it may have been registered or gone since.
+const FRESH: Duration = Duration::from_secs(10);
 /// The shortest wait for room under the rate: some hosts at once cost less than a pass for each.
 const ROOM: Duration = Duration::from_millis(100);
 /// A complete list that was not answered in full says nothing about what is gone: it is asked for again this soon.
@@ -54,6 +53,8 @@ pub struct State {
     allowance: Allowance,
     next_poll: Instant,
     next_full: Instant,
+    /// No machine is read before: Ironic was silent just now.
+    next_read: Instant,
     last_poll: Option<Timestamp>,
     last_full: Option<Timestamp>,
     /// When the last complete list of nodes began.
@@ -63,13 +64,8 @@ pub struct State {
     /// Whether every machine that the first list showed was read: before that, a status would tell less than the one
     /// that is there.
     caught_up: bool,
-    refused: HashMap<NodeId, Refused>,
+    refusals: Refusals,
     written: HashMap<String, Written>,
-}
-
-struct Refused {
-    until: Instant,
-    text: String,
 }
 
 /// A status that we wrote, until the watch shows it.
@@ -92,12 +88,13 @@ impl State {
             allowance: Allowance::new(context.policy.create_rate, Timestamp::now()),
             next_poll: now,
             next_full: now,
+            next_read: now,
             last_poll: None,
             last_full: None,
             listed: None,
             unshown: HashMap::new(),
             caught_up: false,
-            refused: HashMap::new(),
+            refusals: Refusals::default(),
             written: HashMap::new(),
         }
     }
@@ -124,16 +121,21 @@ impl State {
             self.nodes.marked(node);
         }
         self.nodes.unsettle(&news.gone, Timestamp::now(), Instant::now());
-        if self.reach == Reach::Answers {
+        if self.reach == Reach::Answers && Instant::now() >= self.next_read {
             let read = observe::read(context, &mut self.nodes, &mut self.places, BATCH).await;
-            if read.is_err() {
-                self.heard(context, read);
+            if read.answered {
+                self.heard(context, Ok(()));
+            }
+            if let Some(error) = read.silence {
+                self.heard(context, Err(error));
             }
         }
         let result = self.decide_and_act(context).await;
         let now = Instant::now();
-        let looks = self.nodes.next_look().filter(|_| self.reach == Reach::Answers);
-        let next = [Some(self.next_poll), looks].into_iter().flatten().min();
+        let answers = self.reach == Reach::Answers;
+        let looks = self.nodes.next_look().map(|look| look.max(self.next_read));
+        let (looks, tries) = (looks.filter(|_| answers), self.refusals.next().filter(|_| answers));
+        let next = [Some(self.next_poll), looks, tries].into_iter().flatten().min();
         let rest = next.map_or(AGAIN, |next| next.saturating_duration_since(now));
         Ok(result?.map_or(rest, |again| again.max(ROOM).min(rest)))
     }
@@ -190,11 +192,12 @@ impl State {
                 context.metrics.ironic_errors.with_label_values(&[class]).inc();
                 let text = error.to_string();
                 self.misses += 1;
+                let soon = spread(MISSED.min(context.policy.poll_interval));
+                self.next_read = Instant::now() + soon;
                 let was = self.reach == Reach::Answers;
                 if was && error.class().is_transient() && self.misses < MISSES {
                     tracing::debug!(error = text, "Ironic did not answer this time");
-                    let soon = MISSED.min(context.policy.poll_interval);
-                    self.next_poll = Instant::now() + spread(soon);
+                    self.next_poll = Instant::now() + soon;
                     return;
                 }
                 context.metrics.ironic_reachable.set(0);
@@ -202,7 +205,7 @@ impl State {
                 if was {
                     tracing::warn!(error = text, "Ironic does not answer");
                 }
-                self.reach = Reach::Silent { class, text };
+                self.reach.silent(error.class(), text, Instant::now());
                 let soon = AGAIN.min(context.policy.poll_interval);
                 self.next_poll = Instant::now() + spread(soon);
             }
@@ -220,19 +223,23 @@ impl State {
         let now = Timestamp::now();
         let complete = self.caught_up && answers && !reads && self.has_shown_all(&resources);
         let allowance = if answers { self.allowance.available(now) } else { 0 };
-        let decision = {
+        let at = Instant::now();
+        let nodes = &self.nodes;
+        self.refusals.now(at, |node| nodes.is_machine(node));
+        let mut decision = {
             let index = context.index();
             let seen = Observed {
                 machines: self.nodes.machines(),
                 resources: &resources,
                 hosts: &index,
+                refused: self.refusals.all(),
                 allowance,
                 complete,
             };
             decide(&seen, &context.policy, now)
         };
         let mut again = decision.again.filter(|_| answers);
-        if answers && self.make(context, &resources, &decision).await {
+        if answers && self.make(context, &resources, &mut decision).await {
             // What was made changes what is to be said of the others.
             again = Some(Duration::ZERO);
         }
@@ -303,10 +310,9 @@ impl State {
         &mut self,
         context: &Context,
         resources: &[Resource],
-        decision: &Decision,
+        decision: &mut Decision,
     ) -> bool {
         let at = Instant::now();
-        self.refused.retain(|_, it| it.until > at);
         let machines = self.nodes.machines();
         let mut orders = Vec::new();
         let mut old = Vec::new();
@@ -315,9 +321,6 @@ impl State {
             let Some(resource) = verdict.resource.and_then(|at| resources.get(at)) else {
                 continue;
             };
-            if self.refused.contains_key(&machine.node) {
-                continue;
-            }
             // What was decided long ago may not be so any more.
             if orders.len() == BATCH {
                 break;
@@ -330,54 +333,57 @@ impl State {
             let boot_mac = *boot_mac;
             orders.push(Order { resource, machine, verdict, name, boot_mac, details });
         }
-        let tried = u32::try_from(orders.len()).unwrap_or(u32::MAX);
-        context.set_making(tried > 0);
+        context.set_making(!orders.is_empty());
+        // An API server that fails is not asked for hundreds of hosts more.
+        let stop = AtomicBool::new(false);
         let jobs = orders.into_iter().map(|order| {
-            let node = order.machine.node;
-            async move { (node, act::create(context, order).await) }
+            let (node, stop) = (order.machine.node, &stop);
+            async move {
+                if stop.load(Ordering::Relaxed) {
+                    return None;
+                }
+                let made = act::create(context, order).await;
+                if matches!(made, Made::Failed(Cause::Failed(_) | Cause::Unknown, _)) {
+                    stop.store(true, Ordering::Relaxed);
+                }
+                Some((node, made))
+            }
         });
         let jobs: Vec<_> = jobs.collect();
-        let answers: Vec<_> = stream::iter(jobs).buffer_unordered(AT_ONCE).collect().await;
-        self.allowance.spend(tried);
-        let mut again = tried > 0;
+        let at_once = usize::from(context.kit.config.concurrency);
+        let answers: Vec<_> = stream::iter(jobs).buffer_unordered(at_once).collect().await;
+        let answers: Vec<_> = answers.into_iter().flatten().collect();
+        self.allowance.spend(u32::try_from(answers.len()).unwrap_or(u32::MAX));
+        let mut again = false;
         for (node, made) in answers {
+            again |= !matches!(made, Made::Failed(..));
             match made {
                 // Also if a person deletes it before the next pass.
                 Made::Created(host) => {
                     self.nodes.marked(node);
+                    self.refusals.made(node);
                     context.send(Errand::Mark(Unmarked { node, host }));
                 }
-                Made::Exists | Made::Unknown => {}
-                Made::Refused(text) => {
-                    tracing::warn!(node.id = %node, error = text, "A host is refused");
-                    self.refused.insert(node, Refused { until: at + REFUSED, text });
+                Made::Exists => self.refusals.made(node),
+                Made::Failed(cause, text) => {
+                    let unit = backoff::random_unit();
+                    self.refusals.failed(node, cause, &text, Instant::now(), unit);
                 }
                 Made::Stale => self.nodes.look_at(node, Instant::now()),
             }
         }
-        again |= self.confirm(context, old).await;
-        again
-    }
-
-    /// Looks once more at machines that Ironic showed long ago.
-    async fn confirm(&mut self, context: &Context, old: Vec<NodeId>) -> bool {
-        let any = !old.is_empty();
-        let ironic = &context.ironic;
-        let jobs = old.into_iter().take(BATCH);
-        let jobs: Vec<_> =
-            jobs.map(|id| async move { (id, observe::node(ironic, id).await) }).collect();
-        let mut answers = stream::iter(jobs).buffer_unordered(AT_ONCE);
-        while let Some((id, answer)) = answers.next().await {
-            match answer {
-                Ok(Some(node)) => {
-                    let index = context.index();
-                    self.nodes.note(&node, &index, Timestamp::now(), Instant::now());
-                }
-                Ok(None) => self.nodes.read(id, Look::Gone, Instant::now()),
-                Err(_) => self.nodes.look_at(id, Instant::now()),
+        for verdict in decision.verdicts.iter_mut().filter(|it| it.reason == Reason::Created) {
+            if let Some(refusal) = self.refusals.all().get(&verdict.node) {
+                verdict.fail(refusal);
             }
         }
-        any
+        if !old.is_empty() {
+            match observe::confirm(context, &mut self.nodes, old).await {
+                Ok(()) => again = true,
+                Err(error) => self.heard(context, Err(error)),
+            }
+        }
+        again
     }
 
     /// What every resource's status is to say.
@@ -390,11 +396,6 @@ impl State {
         now: Timestamp,
     ) -> Vec<(Arc<BareMetalHostDiscovery>, BareMetalHostDiscoveryStatus)> {
         let known = self.nodes.known();
-        let refused = self.refused.values().map(|it| it.text.clone()).min();
-        let troubles = Troubles {
-            left_out: self.nodes.left_out(),
-            refused: refused.map(|text| (self.refused.len(), text)),
-        };
         let version = context.ironic.offered().map(|it| it.to_string());
         let mut all = Vec::new();
         for (at, (object, resource)) in objects.iter().zip(resources).enumerate() {
@@ -408,6 +409,7 @@ impl State {
                 status = report(at, decision, self.nodes.machines(), known, made, &before, now);
             }
             let generation = object.metadata.generation;
+            let troubles = Troubles::of(at, decision, self.nodes.left_out());
             status::conditions(resource, generation, &self.reach, &troubles, &mut status, now);
             if self.reach == Reach::Answers && version.is_some() {
                 status.ironic_version.clone_from(&version);

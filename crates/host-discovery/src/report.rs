@@ -36,7 +36,10 @@ pub fn report(
     };
     let mut counts =
         DiscoveryCounts { known: count(known), created: count(made), ..DiscoveryCounts::default() };
-    for (verdict, machine) in decision.verdicts.iter().zip(machines) {
+    // Some of the machines may have gone since the decision.
+    let mut machines = machines.iter().peekable();
+    for verdict in &decision.verdicts {
+        let Some(machine) = machines.next_if(|it| it.node == verdict.node) else { continue };
         if verdict.resource != Some(at) {
             continue;
         }

@@ -1,16 +1,22 @@
 //! The conditions of a resource, and what is told of a change of its status. Pure.
 
+use std::time::{Duration, Instant};
+
 use api_types::metal3::{BareMetalHostDiscovery, BareMetalHostDiscoveryStatus, ListedHost};
 use api_types::names::capi::CONDITION_READY;
 use api_types::names::ferrite::CONDITION_IRONIC_REACHABLE;
+use ironic::Class;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::decide::{Decision, Reason};
 use crate::resource::Resource;
 
 /// Characters of a condition's message.
 const LONGEST_MESSAGE: usize = 1024;
+/// How long what is said of a silent Ironic is put in the same words.
+const SAME_WORDS: Duration = Duration::from_secs(60);
 
 /// What is known of Ironic.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +31,32 @@ pub enum Reach {
         class: &'static str,
         /// Why, and what to do about it.
         text: String,
+        /// Since when it is put like this.
+        since: Instant,
     },
+}
+
+impl Reach {
+    /// Ironic did not answer. Its words may differ from one attempt to the next and mean the same, so other words are
+    /// only taken after some time.
+    pub fn silent(&mut self, class: Class, text: String, at: Instant) {
+        let class = reason(class);
+        let is_recent = |it: &Self| {
+            matches!(it, Self::Silent { class: known, since, .. }
+                if *known == class && at.duration_since(*since) < SAME_WORDS)
+        };
+        if !is_recent(self) {
+            *self = Self::Silent { class, text, since: at };
+        }
+    }
+}
+
+/// The word in the condition.
+fn reason(class: Class) -> &'static str {
+    match class {
+        Class::Unauthorized => "AuthFailed",
+        class => class.as_str(),
+    }
 }
 
 /// What a resource's `Ready` depends on, beside the resource.
@@ -35,10 +66,25 @@ pub struct Troubles {
     pub left_out: usize,
     /// Hosts that the API server refuses: how many, and what it says of one.
     pub refused: Option<(usize, String)>,
+    /// Hosts that it could not make: the same.
+    pub failed: Option<(usize, String)>,
 }
 
-/// Sets both conditions. Times and messages of Ironic's stay as they are while the reason is the same: its words may
-/// differ from one attempt to the next and mean the same.
+impl Troubles {
+    /// Those of the resource at this place.
+    pub fn of(at: usize, decision: &Decision, left_out: usize) -> Self {
+        let with = |reason| {
+            let all = decision.verdicts.iter();
+            let all = all.filter(|it| it.reason == reason && it.resource == Some(at));
+            let texts: Vec<&str> = all.filter_map(|it| it.note.as_deref()).collect();
+            Some((texts.len(), (*texts.iter().min()?).to_owned()))
+        };
+        let (refused, failed) = (with(Reason::HostRefused), with(Reason::HostFailed));
+        Self { left_out, refused, failed }
+    }
+}
+
+/// Sets both conditions. Their times stay as they are while they say yes, or no.
 pub fn conditions(
     resource: &Resource,
     generation: Option<i64>,
@@ -54,10 +100,7 @@ pub fn conditions(
             None => say("Unknown", "NotAsked", "Ironic was not asked yet"),
         },
         Reach::Answers => say("True", "Answers", "Ironic answers"),
-        Reach::Silent { class, text } => match known.filter(|it| it.reason == *class) {
-            Some(known) => say("False", class, &known.message),
-            None => say("False", class, text),
-        },
+        Reach::Silent { class, text, .. } => say("False", class, text),
     };
     let is_reachable = reachable.0 == "True";
     put(status, CONDITION_IRONIC_REACHABLE, reachable, generation, now);
@@ -96,6 +139,12 @@ fn ready(
     if let Some((count, text)) = &troubles.refused {
         let text = format!("the API server refuses {count} hosts, the first of them: {text}");
         return say("False", "HostsRefused", &text);
+    }
+    if let Some((count, text)) = &troubles.failed {
+        let text = format!(
+            "the API server could not make {count} hosts, which are tried again; of one it says: {text}"
+        );
+        return say("False", "HostsFailed", &text);
     }
     if troubles.left_out > 0 {
         let text = format!(

@@ -50,6 +50,16 @@ fn all_mistakes_are_listed_at_once_before_anything_starts() {
 }
 
 #[test]
+fn an_ironic_that_is_only_named_is_told_to_be_given_by_its_url() {
+    let named = [("IRONIC_NAME", "metal"), ("IRONIC_NAMESPACE", "metal3")];
+    let output = host_discovery(&["run"], &named);
+    assert_eq!(output.status.code(), Some(2));
+    let errors = text(&output.stderr);
+    assert!(errors.contains("IRONIC_NAME") && errors.contains(".svc"), "{errors}");
+    assert!(!errors.contains("is missing"), "{errors}");
+}
+
+#[test]
 fn its_own_kind_is_printed_without_an_address_of_ironic() {
     let output = host_discovery(&["crds"], &[]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));

@@ -60,8 +60,8 @@ async fn what_can_make_no_legal_name_or_match_nothing_is_refused_with_what_to_ch
         (template("", "-", "hostname"), "suffix: only lower-case letters"),
         (template("", "a.b", "hostname"), "suffix: only lower-case letters"),
         (template("", "", "provisioning-id"), "provisioning-id needs a prefix or a suffix"),
-        (template(&"a".repeat(21), &"b".repeat(20), "ip"), "leave room for the value"),
-        (template(&"a".repeat(41), "", "ip"), "may not be more than 40"),
+        (template(&"a".repeat(42), &"b".repeat(21), "ip"), "leave room for the value"),
+        (template(&"a".repeat(63), "", "ip"), "may not be more than 62"),
         (json!({"fallback": "provisioning-id"}), "fallback: provisioning-id needs a prefix"),
         (json!({"selector": {"macPrefixes": ["5254"]}}), "macPrefixes: one to six bytes"),
         (json!({"selector": {"subnets": ["10.0.0.0"]}}), "subnets: networks in CIDR notation"),
@@ -82,6 +82,7 @@ async fn what_the_api_server_takes_is_read_without_a_mistake() {
     for spec in [
         json!({}),
         json!({"resourceNameTemplate": {"prefix": "", "suffix": "", "hardwareDetails": "ip"}}),
+        json!({"resourceNameTemplate": {"prefix": "a".repeat(60), "hardwareDetails": "hostname"}}),
         json!({"resourceNameTemplate": {"prefix": "4u-", "suffix": "-x9", "hardwareDetails": "provisioning-id"}}),
         json!({"resourceNameTemplate": {"prefix": "x", "hardwareDetails": "serial-number"}, "fallback": "provisioning-id"}),
         json!({

@@ -7,7 +7,8 @@
 
 mod world;
 
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use api_types::metal3::HardwareDetail;
 use host_discovery::config::Policy;
@@ -15,6 +16,7 @@ use host_discovery::decide::{Decision, Observed, Reason, Sort, Step, Verdict, de
 use host_discovery::index::Index;
 use host_discovery::machine::{Machine, Reading};
 use host_discovery::naming::Unusable;
+use host_discovery::refusals::{Cause, Refusals};
 use host_discovery::resource::Resource;
 use k8s_openapi::jiff::{Timestamp, ToSpan};
 use serde_json::{Value, json};
@@ -25,7 +27,14 @@ fn start() -> Timestamp {
 }
 
 fn pass(machines: &[Machine], resources: &[Resource], hosts: &Index, allowance: u32) -> Decision {
-    let seen = Observed { machines, resources, hosts, allowance, complete: true };
+    let seen = Observed {
+        machines,
+        resources,
+        hosts,
+        refused: &BTreeMap::new(),
+        allowance,
+        complete: true,
+    };
     decide(&seen, &Policy::default(), start())
 }
 
@@ -129,6 +138,7 @@ fn a_machine_without_inventory_or_ports_is_waited_for_and_then_reported() {
         machines: &machines,
         resources: &resources,
         hosts: &hosts,
+        refused: &BTreeMap::new(),
         allowance: 9,
         complete: true,
     };
@@ -266,7 +276,7 @@ fn a_name_of_another_machine_gets_the_end_of_the_address_and_two_such_names_are_
     assert_eq!(verdict.reason, Reason::Created);
     let both = with(&[first, host("metal", "n1-000100", &json!({}))]);
     let verdict = one(machine(1), &json!({}), &both);
-    assert_eq!((verdict.reason, verdict.step), (Reason::NameTaken, None));
+    assert_eq!((verdict.reason, verdict.step), (Reason::NameConflict, None));
     // The same names in another namespace are free.
     let elsewhere = with(&[host("other", "n1", &json!({}))]);
     assert_eq!(one(machine(1), &json!({}), &elsewhere).name.as_deref(), Some("n1"));
@@ -380,6 +390,63 @@ fn no_more_hosts_are_made_than_the_rate_allows_and_the_rest_follows() {
     assert_eq!(found.again, Some(Duration::from_millis(2)));
 }
 
+/// Reasons for two machines of one name, the first of which could not be made a host, beside a third.
+fn after_failure(cause: Cause, spec: &Value, allowance: u32) -> (Vec<Reason>, Option<String>) {
+    let [first, second] = twins();
+    let (machines, resources) = ([first, second, machine(3)], [resource("racks", spec)]);
+    let mut refusals = Refusals::default();
+    refusals.failed(node(1), cause, "metal/n1: no", Instant::now(), 0.0);
+    let seen = Observed {
+        machines: &machines,
+        resources: &resources,
+        hosts: &Index::default(),
+        refused: refusals.all(),
+        allowance,
+        complete: true,
+    };
+    let mut found = decide(&seen, &Policy::default(), start()).verdicts;
+    assert_eq!(found[0].step, None);
+    (found.iter().map(|it| it.reason).collect(), found.remove(0).note)
+}
+
+#[test]
+fn a_host_that_was_refused_is_listed_and_in_nobodys_way() {
+    let (reasons, note) = after_failure(Cause::Refused, &json!({"maxHosts": 1}), 1);
+    assert_eq!(reasons, [Reason::HostRefused, Reason::Created, Reason::MaxHosts]);
+    assert_eq!(note.as_deref(), Some("metal/n1: no"));
+    assert_eq!(Reason::HostRefused.sort(), Sort::Failed);
+    let (reasons, _) = after_failure(Cause::Failed(None), &json!({}), 9);
+    assert_eq!(reasons, [Reason::HostFailed, Reason::Created, Reason::Created]);
+    assert_eq!(Reason::HostFailed.sort(), Sort::Failed);
+    assert_eq!(after_failure(Cause::Refused, &json!({"dryRun": true}), 9).0[0], Reason::DryRun);
+}
+
+#[test]
+fn a_host_that_may_be_there_keeps_its_name_and_its_place() {
+    let (reasons, _) = after_failure(Cause::Unknown, &json!({}), 9);
+    assert_eq!(reasons, [Reason::HostFailed, Reason::AfterAnother, Reason::Created]);
+    let (reasons, _) = after_failure(Cause::Unknown, &json!({"maxHosts": 1}), 9);
+    assert_eq!(reasons, [Reason::HostFailed, Reason::AfterAnother, Reason::MaxHosts]);
+}
+
+#[test]
+fn where_new_machines_are_asked_for_often_incomplete_ones_are_looked_at_as_often() {
+    let mut incomplete = machine(1);
+    incomplete.inventory = Reading::None;
+    let seen = Observed {
+        machines: &[incomplete],
+        resources: &[],
+        hosts: &Index::default(),
+        refused: &BTreeMap::new(),
+        allowance: 9,
+        complete: true,
+    };
+    let poll_interval = Duration::from_millis(200);
+    let policy = Policy { poll_interval, ..Policy::default() };
+    assert_eq!(decide(&seen, &policy, start()).again, Some(poll_interval));
+    assert_eq!(decide(&seen, &policy, start() + 70.seconds()).again, Some(Duration::from_secs(60)));
+}
+
 #[test]
 fn a_dry_run_tells_the_names_writes_nothing_and_costs_no_allowance() {
     let resources = [resource("racks", &json!({"dryRun": true, "maxHosts": 1}))];
@@ -410,6 +477,7 @@ fn approvals_are_taken_away_when_done_or_when_they_name_nobody() {
         machines: &machines,
         resources: &[racks],
         hosts: &hosts,
+        refused: &BTreeMap::new(),
         allowance: 0,
         complete: false,
     };

@@ -291,6 +291,33 @@ fn events() -> impl Strategy<Value = Event> {
     ]
 }
 
+#[test]
+fn a_host_that_claims_the_machine_of_another_is_its_rival() {
+    let boots =
+        |name: &str, mac: u8| host("a", name, &json!({"spec": {"bootMACAddress": numbered(mac)}}));
+    let has = |mac: u8, nic: u8| {
+        json!({
+            "spec": {"bootMACAddress": numbered(mac)},
+            "status": {"hardware": {"nics": [{"mac": numbered(nic)}]}},
+        })
+    };
+    let mut index = index(&[host("a", "first", &has(1, 9))]);
+    let mut rivals = |host: &BareMetalHost| {
+        let (_, rivals) = index.take(host);
+        let names: Vec<String> = rivals.iter().map(|it| it.name().to_owned()).collect();
+        index.remove(&host.metadata);
+        names
+    };
+    assert_eq!(rivals(&boots("same", 1)), ["first"]);
+    assert_eq!(rivals(&boots("its-other-interface", 9)), ["first"]);
+    assert_eq!(rivals(&host("a", "the-other-way-round", &has(2, 1))), ["first"]);
+    // Interfaces that none of them boots from may have one address in many machines.
+    assert_eq!(rivals(&host("a", "alike", &has(2, 9))), Vec::<String>::new());
+    let bmc = json!({"spec": {"bmc": {"address": "192.0.2.1", "credentialsName": "s"}}});
+    index.apply(&host("a", "one", &bmc));
+    assert_eq!(index.take(&host("a", "two", &bmc)).1, []);
+}
+
 fn numbered(mac: u8) -> String {
     format!("52:54:00:00:00:{mac:02x}")
 }

@@ -101,6 +101,7 @@ impl World {
             machines: &machines,
             resources: std::slice::from_ref(&self.resource),
             hosts: &self.replicas[replica],
+            refused: &BTreeMap::new(),
             allowance: 9,
             complete: true,
         };
@@ -208,6 +209,7 @@ proptest! {
             machines: &machines,
             resources: std::slice::from_ref(&world.resource),
             hosts: &world.replicas[0],
+            refused: &BTreeMap::new(),
             allowance: 9,
             complete: true,
         };
@@ -234,7 +236,7 @@ proptest! {
         let mut hosts = Index::default();
         hosts.apply(&host("metal", "n1", &json!({})));
         hosts.apply(&host("metal", "x", &json!({"spec": {"bootMACAddress": mac(2, 0).to_string()}})));
-        let seen = Observed { machines: &machines, resources: &resources, hosts: &hosts, allowance, complete };
+        let seen = Observed { machines: &machines, resources: &resources, hosts: &hosts, refused: &BTreeMap::new(), allowance, complete };
         let now = Timestamp::UNIX_EPOCH + after.seconds();
         let found = decide(&seen, &Policy::default(), now);
         prop_assert_eq!(&found, &decide(&seen, &Policy::default(), now));

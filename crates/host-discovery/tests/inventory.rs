@@ -6,7 +6,7 @@
     reason = "all of this is test code, also what stands outside of a test function"
 )]
 
-use host_discovery::inventory::{Facts, LONGEST_TEXT, Port};
+use host_discovery::inventory::{Facts, LONGEST_TEXT, Port, are_all};
 use host_discovery::{Mac, NodeId};
 use ironic::Inventory;
 use proptest::prelude::*;
@@ -41,6 +41,19 @@ fn three(boot: &Value, marked: &str) -> Inventory {
 
 fn boot_mac(inventory: &Inventory, ports: &[Port]) -> Option<Mac> {
     Facts::read(inventory, ports).boot_mac
+}
+
+#[test]
+fn listed_ports_are_all_only_with_every_one_that_ironic_says_it_makes() {
+    let two = [port(1, true), port(2, false)];
+    let mut inventory = three(&Value::Null, "eno1");
+    assert!(!are_all(&two, &inventory));
+    assert!(are_all(&[two[0], two[1], port(3, false)], &inventory));
+    // By its settings Ironic makes fewer ports than there are interfaces.
+    inventory.plugin_data.macs =
+        ["52:54:00:00:07:01", "00:00:00:00:00:00", "52-54-00-00-07-02"].map(str::to_owned).into();
+    assert!(are_all(&two, &inventory));
+    assert!(!are_all(&two[1..], &inventory));
 }
 
 #[test]

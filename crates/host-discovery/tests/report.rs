@@ -7,6 +7,8 @@
 
 mod world;
 
+use std::collections::BTreeMap;
+
 use api_types::metal3::BareMetalHostDiscoveryStatus;
 use host_discovery::config::Policy;
 use host_discovery::decide::{Decision, Observed, decide};
@@ -19,7 +21,14 @@ use serde_json::{Value, json};
 use world::{host, machine, node, resource};
 
 fn decided(machines: &[Machine], resources: &[Resource], hosts: &Index) -> Decision {
-    let seen = Observed { machines, resources, hosts, allowance: 0, complete: true };
+    let seen = Observed {
+        machines,
+        resources,
+        hosts,
+        refused: &BTreeMap::new(),
+        allowance: 0,
+        complete: true,
+    };
     decide(&seen, &Policy::default(), Timestamp::UNIX_EPOCH)
 }
 
@@ -79,6 +88,17 @@ fn a_status_that_says_the_same_is_the_same_and_a_new_reason_has_a_new_time() {
     let later = report(0, &decision, &machines, 7, 3, &first, start + 9.seconds());
     assert_eq!(written(&later)["failures"][0]["since"], "1970-01-01T00:00:09Z");
     assert_eq!(first.pending, later.pending);
+}
+
+#[test]
+fn a_machine_that_went_after_the_decision_costs_the_others_nothing() {
+    let (mut machines, resources, hosts) = small_world();
+    let decision = decided(&machines, &resources, &hosts);
+    machines.remove(0);
+    let before = BareMetalHostDiscoveryStatus::default();
+    let status = report(0, &decision, &machines, 7, 3, &before, Timestamp::UNIX_EPOCH);
+    assert_eq!(status.pending, []);
+    assert_eq!(written(&status)["conflicts"][0]["macs"][0], "52:54:00:00:03:00");
 }
 
 #[test]

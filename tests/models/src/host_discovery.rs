@@ -4,6 +4,8 @@
 //! A person who makes a host of a machine in the same instant under another name than the controller would give it is left
 //! out: the API server knows no uniqueness of addresses, so that race is open, and the page says so.
 
+use std::collections::BTreeMap;
+
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
 use bench::model::{Progress, explore};
 use host_discovery::config::Policy;
@@ -152,6 +154,7 @@ impl Racks {
             machines: &machines,
             resources: &self.resources,
             hosts: &index,
+            refused: &BTreeMap::new(),
             allowance: 9,
             complete: true,
         };

@@ -119,16 +119,16 @@ pub struct BareMetalHostDiscoverySpec {
     validation = Rule::new("!has(self.prefix) || self.prefix.matches('^([a-z0-9][a-z0-9-]*)?$')").message("prefix: only lower-case letters, digits and '-', beginning with a letter or digit"),
     validation = Rule::new("!has(self.suffix) || self.suffix.matches('^([a-z0-9-]*[a-z0-9])?$')").message("suffix: only lower-case letters, digits and '-', ending with a letter or digit"),
     validation = Rule::new("self.hardwareDetails != 'provisioning-id' || (has(self.prefix) && self.prefix != '') || (has(self.suffix) && self.suffix != '')").message("provisioning-id needs a prefix or a suffix, because a bare UUID is not accepted as the name of a host"),
-    validation = Rule::new("(has(self.prefix) ? size(self.prefix) : 0) + (has(self.suffix) ? size(self.suffix) : 0) <= 40").message("prefix and suffix together must leave room for the value: at most 40 characters")
+    validation = Rule::new("(has(self.prefix) ? size(self.prefix) : 0) + (has(self.suffix) ? size(self.suffix) : 0) <= 62").message("prefix and suffix together must leave room for the value: at most 62 characters")
 )]
 pub struct ResourceNameTemplate {
     /// Text before the value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 40))]
+    #[schemars(length(max = 62))]
     pub prefix: Option<String>,
     /// Text after the value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 40))]
+    #[schemars(length(max = 62))]
     pub suffix: Option<String>,
     /// The value: `hostname`, `ip` of the first interface, `serial-number`, `boot-mac`, or
     /// `provisioning-id`, which is the machine's identifier in Ironic.

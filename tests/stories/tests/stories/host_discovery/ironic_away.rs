@@ -48,7 +48,7 @@ async fn wrong_credentials_are_told_and_right_ones_are_taken_without_a_restart()
         bench::faults::client(site.account.clone(), Plan::none("host-discovery")).unwrap();
     let task = tokio::spawn(run_with(client, site.namespace.clone(), quick(), settings));
     let seen = site.wait("racks", "refused", |it| reachable(it).0 == "False").await;
-    assert_eq!(reachable(&seen).1, "Unauthorized", "{seen:#}");
+    assert_eq!(reachable(&seen).1, "AuthFailed", "{seen:#}");
     assert!(reachable(&seen).2.contains("METAL3_AUTH_ROOT_DIR"), "{seen:#}");
     assert!(!seen.to_string().contains("wrong"), "{seen:#}");
     std::fs::write(files.join("password"), "right").unwrap();

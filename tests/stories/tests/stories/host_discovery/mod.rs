@@ -10,6 +10,7 @@ mod names;
 mod pages;
 mod power;
 mod sweeps;
+mod trouble;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,0 +1,96 @@
+//! What is remembered of Ironic's nodes.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "all of this is test code, also what stands outside of a test function"
+)]
+
+mod world;
+
+use std::time::{Duration, Instant};
+
+use host_discovery::NodeId;
+use host_discovery::index::Index;
+use host_discovery::machine::Reading;
+use host_discovery::nodes::{Look, Nodes};
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+use world::{facts, node, port};
+
+fn shown(number: u8, more: &Value) -> ironic::Node {
+    let mut node = json!({"uuid": node(number).to_string(), "provision_state": "enroll"});
+    for (key, value) in more.as_object().unwrap() {
+        node[key] = value.clone();
+    }
+    serde_json::from_value(node).unwrap()
+}
+
+struct Known {
+    nodes: Nodes,
+    hosts: Index,
+    at: Instant,
+}
+
+impl Known {
+    fn new() -> Self {
+        Self { nodes: Nodes::new(9), hosts: Index::default(), at: Instant::now() }
+    }
+
+    /// Ironic lists a node, a second after what was before.
+    fn list(&mut self, number: u8) {
+        self.at += Duration::from_secs(1);
+        self.nodes.note(&shown(number, &json!({})), &self.hosts, Timestamp::UNIX_EPOCH, self.at);
+    }
+
+    fn read(&mut self, number: u8, inventory: Reading, node: Option<ironic::Node>) {
+        let ports = vec![port(number, 0)];
+        let node_read = node.map(Box::new);
+        let look =
+            Look::Read { node: node_read, inventory, details: None, ports, strange_ports: 0 };
+        self.nodes.read(world::node(number), look, self.at);
+    }
+
+    fn due(&self) -> Vec<NodeId> {
+        self.nodes.due(self.at, 9)
+    }
+}
+
+#[test]
+fn what_could_not_be_read_is_read_again_when_all_nodes_are_listed_and_what_is_too_large_is_not() {
+    for (reading, again) in [
+        (Reading::None, true),
+        (Reading::Unreadable, true),
+        (Reading::TooLarge, false),
+        (Reading::Facts(Box::new(facts(1))), false),
+    ] {
+        let mut known = Known::new();
+        known.list(1);
+        known.read(1, reading.clone(), None);
+        assert_eq!(known.due(), []);
+        known.list(1);
+        assert_eq!(known.due() == [node(1)], again, "{reading:?}");
+    }
+}
+
+#[test]
+fn an_error_is_kept_cut_and_a_list_that_is_without_it_leaves_it() {
+    let mut known = Known::new();
+    known.list(1);
+    let error = "x".repeat(1 << 20);
+    known.read(1, Reading::None, Some(shown(1, &json!({ "last_error": error }))));
+    let kept = |known: &Known| known.nodes.machines()[0].last_error.clone().unwrap().len();
+    assert_eq!(kept(&known), 256);
+    known.list(1);
+    assert_eq!(kept(&known), 256);
+}
+
+#[test]
+fn a_list_goes_on_before_the_oldest_of_the_machines_that_wait() {
+    let mut known = Known::new();
+    for number in [3, 1, 2] {
+        known.list(number);
+    }
+    let before = |number| known.nodes.before(node(number));
+    assert_eq!([before(3), before(1), before(2)], [None, Some(node(3)), Some(node(1))]);
+    assert_eq!(before(4), None);
+}

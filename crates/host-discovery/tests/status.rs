@@ -1,0 +1,77 @@
+//! The conditions.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "all of this is test code, also what stands outside of a test function"
+)]
+
+mod world;
+
+use std::time::{Duration, Instant};
+
+use api_types::metal3::BareMetalHostDiscoveryStatus;
+use host_discovery::config::Policy;
+use host_discovery::decide::{Observed, decide};
+use host_discovery::index::Index;
+use host_discovery::refusals::{Cause, Refusals};
+use host_discovery::status::{Reach, Troubles, conditions};
+use ironic::Class;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::json;
+use world::{machine, node, resource};
+
+/// Reason and message.
+fn said(reach: &Reach, troubles: &Troubles, kind: &str) -> (String, String) {
+    let mut status = BareMetalHostDiscoveryStatus::default();
+    let racks = resource("racks", &json!({}));
+    conditions(&racks, None, reach, troubles, &mut status, Timestamp::UNIX_EPOCH);
+    let found = status.conditions.into_iter().find(|it| it.type_ == kind).unwrap();
+    (found.reason, found.message)
+}
+
+#[test]
+fn other_words_of_a_silent_ironic_are_taken_a_minute_later_and_another_reason_at_once() {
+    let (mut reach, at) = (Reach::Answers, Instant::now());
+    let told = |reach: &Reach| said(reach, &Troubles::default(), "IronicReachable");
+    let mut hear = |class, text: &str, after| {
+        reach.silent(class, text.to_owned(), at + Duration::from_secs(after));
+        told(&reach)
+    };
+    let is = |reason: &str, text: &str| (reason.to_owned(), text.to_owned());
+    assert_eq!(hear(Class::Unreachable, "no route", 0), is("Unreachable", "no route"));
+    assert_eq!(hear(Class::Unreachable, "no name", 59), is("Unreachable", "no route"));
+    assert_eq!(hear(Class::Unreachable, "no name", 60), is("Unreachable", "no name"));
+    assert_eq!(hear(Class::Unauthorized, "who?", 61), is("AuthFailed", "who?"));
+}
+
+#[test]
+fn a_resource_is_told_of_its_own_hosts_that_could_not_be_made() {
+    let mut wide = resource("wide", &json!({}));
+    wide.created = Some(Timestamp::UNIX_EPOCH);
+    let resources = [wide, resource("other", &json!({}))];
+    let (machines, hosts) = ([machine(1), machine(2), machine(3)], Index::default());
+    let mut refusals = Refusals::default();
+    let (at, quota) = (Instant::now(), "metal/n: exceeded quota");
+    refusals.failed(node(1), Cause::Refused, quota, at, 0.0);
+    refusals.failed(node(2), Cause::Refused, quota, at, 0.0);
+    refusals.failed(node(3), Cause::Unknown, "metal/n3: timed out", at, 0.0);
+    let seen = Observed {
+        machines: &machines,
+        resources: &resources,
+        hosts: &hosts,
+        refused: refusals.all(),
+        allowance: 9,
+        complete: true,
+    };
+    let decision = decide(&seen, &Policy::default(), Timestamp::UNIX_EPOCH);
+    let mut own = Troubles::of(0, &decision, 0);
+    let ready = |troubles: &Troubles| said(&Reach::Answers, troubles, "Ready");
+    let (reason, text) = ready(&own);
+    assert_eq!(reason, "HostsRefused");
+    assert!(text.contains("2 hosts") && text.ends_with(quota), "{text}");
+    own.refused = None;
+    let (reason, text) = ready(&own);
+    assert_eq!(reason, "HostsFailed");
+    assert!(text.ends_with("metal/n3: timed out"), "{text}");
+    assert_eq!(Troubles::of(1, &decision, 0), Troubles::default());
+}

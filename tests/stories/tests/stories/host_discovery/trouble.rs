@@ -1,0 +1,163 @@
+//! An API server and an Ironic that are slow or fail, and machines that change while they wait.
+
+use std::time::{Duration, Instant};
+
+use bench::agent::Agent;
+use bench::faults::{At, Fault as ApiFault, Plan};
+use bench::ironic::Options;
+use bench::proxy::{Fault, Proxy};
+use reqwest::{Method, StatusCode};
+use serde_json::json;
+
+use super::{Policy, Site, condition, quick};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_the_api_server_fails_to_make_is_told_and_tried_later_each_time() {
+    let site = Site::new("failing").await;
+    site.discovery("racks", json!({})).await;
+    let fails = ApiFault::Fail(StatusCode::INTERNAL_SERVER_ERROR);
+    let plan = (2..=6).fold(Plan::one("host-discovery", At::Creation(1), fails), |plan, number| {
+        plan.and(At::Creation(number), fails)
+    });
+    let _running = site.start_disturbed(&site.ironic.endpoint, quick(), plan);
+    let node = site.boot(&site.agent(1)).await;
+    site.listed("racks", "failures", &node, "HostFailed").await;
+    let seen = site.get("racks").await;
+    assert_eq!(condition(&seen, "Ready").1, "HostsFailed", "{seen:#}");
+    site.wait_names(&["m1"]).await;
+    site.wait("racks", "well", |it| condition(it, "Ready").0 == "True").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ironic_that_takes_long_for_each_answer_is_read_all_the_same() {
+    let site = Site::new("slow").await;
+    site.discovery("racks", json!({})).await;
+    let proxy = Proxy::start(&site.ironic).await.unwrap();
+    let reads = |_: &Method, path: &str| path.contains("/inventory") || path.contains("/ports");
+    proxy.fault(Fault::Delay(Duration::from_secs(6)), usize::MAX, reads);
+    let _running = site.start_disturbed(&proxy.endpoint, quick(), Plan::none("host-discovery"));
+    site.boot(&site.agent(1)).await;
+    site.wait_names(&["m1"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ironic_that_fails_every_third_request_of_many_is_said_to_answer_and_loses_no_machine() {
+    let site = Site::with("many-thirds", Options { page: Some(5), ..Options::default() }).await;
+    site.discovery("racks", json!({})).await;
+    let like = Agent { hostname: "like-all-others".to_owned(), ..site.agent(0) };
+    let first = site.boot(&like).await;
+    while !site.ironic.has_inventory(&first).await.unwrap() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let others: Vec<_> = (1..=60)
+        .map(|number| {
+            (format!("00000000-0000-4000-8000-{:012}", site.base + number), site.agent(number))
+        })
+        .collect();
+    site.ironic.multiply(&first, &like, &others).await.unwrap();
+    let proxy = Proxy::start(&site.ironic).await.unwrap();
+    let count = std::sync::atomic::AtomicUsize::new(0);
+    let third = move |_: &Method, path: &str| {
+        (path.contains("/nodes") || path.contains("/ports"))
+            && count.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % 3 == 2
+    };
+    proxy.fault(Fault::busy(), usize::MAX, third);
+    let _running = site.start_disturbed(&proxy.endpoint, quick(), Plan::none("host-discovery"));
+    let deadline = Instant::now() + super::PATIENCE;
+    while site.names().await.len() < 61 {
+        let seen = site.get("racks").await;
+        assert_ne!(condition(&seen, "IronicReachable").0, "False", "{seen:#}");
+        assert!(Instant::now() < deadline, "{seen:#}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_of_many_megabytes_that_anybody_posts_hold_up_no_machine() {
+    let site = Site::new("errors").await;
+    site.discovery("racks", json!({})).await;
+    let mut failed = String::new();
+    for number in 1..=9 {
+        let mut agent = site.agent(number);
+        agent.error = Some("x".repeat(2 << 20));
+        failed = site.boot(&agent).await;
+    }
+    let _running = site.start(quick());
+    site.boot(&site.agent(10)).await;
+    site.wait_names(&["m10"]).await;
+    let entry = site.listed("racks", "failures", &failed, "InspectionFailed").await;
+    assert!(entry["reason"].as_str().unwrap().len() < 300, "{entry:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_that_somebody_registered_while_it_waited_becomes_no_host_when_it_is_approved() {
+    let site = Site::new("registered").await;
+    site.discovery("racks", json!({ "approval": "Manual" })).await;
+    let policy = Policy { full_sync_interval: Duration::from_secs(3600), ..quick() };
+    let _running = site.start(policy);
+    let registered = site.boot(&site.agent(1)).await;
+    let other = site.boot(&site.agent(2)).await;
+    site.listed("racks", "pending", &registered, "AwaitsApproval").await;
+    site.listed("racks", "pending", &other, "AwaitsApproval").await;
+    let name = json!([{ "op": "add", "path": "/name", "value": format!("mine-{}", site.base) }]);
+    let path = format!("/v1/nodes/{registered}");
+    let (status, body) = site.ironic.call(Method::PATCH, &path, Some(&name)).await.unwrap();
+    assert!(status.is_success(), "{status} {body}");
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    site.approve("racks", &format!("{registered},{other}")).await;
+    site.wait_names(&["m2"]).await;
+    site.settle().await;
+    assert_eq!(site.names().await, ["m2"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_are_marked_beside_each_other() {
+    const MACHINES: u32 = 12;
+    let site = Site::new("marks").await;
+    site.discovery("racks", json!({})).await;
+    for number in 1..=MACHINES {
+        site.boot(&site.agent(number)).await;
+    }
+    let proxy = Proxy::start(&site.ironic).await.unwrap();
+    let marks = |method: &Method, path: &str| *method == Method::PATCH && path.contains("/nodes/");
+    proxy.fault(Fault::Delay(Duration::from_secs(1)), usize::MAX, marks);
+    let _running = site.start_disturbed(&proxy.endpoint, quick(), Plan::none("host-discovery"));
+    let patience = Instant::now() + super::PATIENCE;
+    while site.names().await.len() < MACHINES as usize {
+        assert!(Instant::now() < patience, "{:?}", site.names().await);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // One after the other they take a second each.
+    let deadline = Instant::now() + Duration::from_secs(8);
+    let done = || {
+        proxy.count(|it| {
+            marks(&it.method, &it.path) && it.status.is_some_and(|status| status.is_success())
+        })
+    };
+    while done() < MACHINES as usize {
+        assert!(Instant::now() < deadline, "only {} are marked", done());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_host_that_a_person_makes_of_a_known_machine_is_told() {
+    let site = Site::new("second").await;
+    site.discovery("racks", json!({})).await;
+    let policy = Policy { full_sync_interval: Duration::from_secs(3600), ..quick() };
+    let _running = site.start(policy);
+    let agent = site.agent(1);
+    let node = site.boot(&agent).await;
+    site.wait("racks", "counted", |it| it["status"]["counts"]["known"] == 1).await;
+    site.settle().await;
+    site.host("mine", json!({ "spec": { "bootMACAddress": agent.mac(0) } })).await;
+    let entry = site.listed("racks", "conflicts", &node, "KnownTwice").await;
+    let told = entry["reason"].as_str().unwrap();
+    assert!(told.contains("/m1") && told.contains("/mine"), "{entry:#}");
+    site.delete("mine").await;
+    site.wait("racks", "settled", |it| {
+        it["status"]["counts"]["known"] == 1 && it["status"]["counts"]["conflicting"] == 0
+    })
+    .await;
+    assert_eq!(site.names().await, ["m1"]);
+}
