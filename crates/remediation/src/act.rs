@@ -97,6 +97,11 @@ impl Pass {
             Act::Settled => {
                 self.patch_machine(&[(CONDITION_EXTERNALLY_REMEDIATED, Change::Gone)]).await
             }
+            Act::Await => {
+                let text = "The host is asked to be switched off";
+                let waits = Change::False(REASON_WAITING_FOR_REMEDIATION, text);
+                self.patch_machine(&[(CONDITION_EXTERNALLY_REMEDIATED, waits)]).await
+            }
             Act::Complain(reason, text) => {
                 let why = Change::False(reason.as_str(), text);
                 self.patch_machine(&[(CONDITION_EXTERNALLY_REMEDIATED, why)]).await

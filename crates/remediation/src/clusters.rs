@@ -18,6 +18,8 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 const RESTS: Duration = Duration::from_secs(10);
 /// How long a kubeconfig is used before it is read again: certificates are renewed in it.
 const FRESH: Duration = Duration::from_secs(60);
+/// What nobody has used for so long is dropped: a client that is idle, and a trouble that nobody asks about any more.
+const IDLE: Duration = Duration::from_secs(300);
 
 type Name = (String, String);
 
@@ -34,6 +36,7 @@ struct Known {
     client: Option<Client>,
     read: Option<Instant>,
     trouble: Option<(Instant, String)>,
+    used: Option<Instant>,
 }
 
 impl Clusters {
@@ -58,11 +61,18 @@ impl Clusters {
         self.known().remove(&(namespace.to_owned(), cluster.to_owned()));
     }
 
+    /// Drops what nobody needs any more.
+    pub fn tidy(&self, now: Instant) {
+        let idle = |used: Instant| now.saturating_duration_since(used) > IDLE;
+        self.known().retain(|_, it| it.used.is_some_and(|used| !idle(used)));
+    }
+
     /// Notes that a cluster did not answer: for a moment nobody asks it.
     pub fn failed(&self, namespace: &str, cluster: &str, why: &str) {
         let mut known = self.known();
         let it = known.entry((namespace.to_owned(), cluster.to_owned())).or_default();
         it.trouble = Some((Instant::now() + RESTS, why.to_owned()));
+        it.used = Some(Instant::now());
         // The next one who asks reads the kubeconfig again: it may be the reason.
         it.read = None;
     }
@@ -78,8 +88,9 @@ impl Clusters {
     pub async fn client(&self, namespace: &str, cluster: &str) -> Result<Client, String> {
         let name = (namespace.to_owned(), cluster.to_owned());
         {
-            let known = self.known();
-            if let Some(it) = known.get(&name) {
+            let mut known = self.known();
+            if let Some(it) = known.get_mut(&name) {
+                it.used = Some(Instant::now());
                 if let Some((until, why)) = &it.trouble
                     && *until > Instant::now()
                 {
@@ -141,6 +152,7 @@ impl Clusters {
             client: Some(client.clone()),
             read: Some(Instant::now()),
             trouble: it.trouble.take(),
+            used: Some(Instant::now()),
         };
         Ok(client)
     }
@@ -173,7 +185,22 @@ fn read(text: &str) -> Result<Kubeconfig, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::read;
+    use std::time::Instant;
+
+    use kube::Client;
+
+    use super::{Clusters, IDLE, read};
+
+    #[tokio::test]
+    async fn a_cluster_that_nobody_asks_any_more_is_not_called_unreachable_for_ever() {
+        let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let clusters = Clusters::new(Client::try_from(nowhere).unwrap());
+        clusters.failed("ns", "c", "no answer");
+        clusters.tidy(Instant::now());
+        assert_eq!(clusters.counts(), (0, 1), "somebody may still be asking");
+        clusters.tidy(Instant::now() + IDLE * 2);
+        assert_eq!(clusters.counts(), (0, 0));
+    }
 
     fn with_user(user: &str) -> String {
         format!(

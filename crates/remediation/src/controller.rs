@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use api_types::capi::{Cluster, Machine};
 use api_types::capm3::{Metal3Machine, UpstreamRemediation};
@@ -31,7 +31,7 @@ use crate::history::History;
 use crate::interest::{Interest, Kind, Who};
 use crate::metrics::{Metrics, seconds};
 use crate::observe::{Held, Live, Sources};
-use crate::request::{Group, Request};
+use crate::request::{Group, Request, Standing};
 use crate::served;
 
 /// A pass is a few requests here and in the workload cluster; one that takes longer hangs.
@@ -49,8 +49,6 @@ pub struct Context {
     from: Sources,
     interest: Interest,
     crowd: Crowd,
-    ours: Store<Metal3Remediation>,
-    upstream: Option<Store<UpstreamRemediation>>,
     wake: Wakes,
     /// Events to be published: when hundreds of machines fail at once, hosts come first.
     news: UnboundedSender<News>,
@@ -99,6 +97,11 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         () = kit.shutdown.requested() => return Ok(()),
     };
     tracing::info!(?served, "Found what the API server serves");
+    if policy.upstream_group && served.upstream.is_none() {
+        tracing::warn!(
+            "--upstream-group has nothing to serve: install CAPM3's CRD metal3remediations with v1beta2 or v1beta1"
+        );
+    }
     let config = watcher::Config::default();
     let ours: Watched<Metal3Remediation> = watch::namespaced(&kit, &config);
     let upstream: Option<Watched<UpstreamRemediation>> =
@@ -124,14 +127,14 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
             clusters: clusters.store.clone(),
             workloads: Clusters::new(kit.client.clone()),
             held: Held::default(),
+            ours: ours.store.clone(),
+            upstream: upstream.as_ref().map(|it| it.store.clone()),
         },
         kit: kit.clone(),
         policy: policy.clone(),
         metrics,
         interest: Interest::default(),
         crowd: Crowd::default(),
-        ours: ours.store.clone(),
-        upstream: upstream.as_ref().map(|it| it.store.clone()),
         wake: Wakes { ours: wake_ours, upstream: wake_upstream },
         news,
     });
@@ -228,8 +231,8 @@ impl Context {
 
     /// The uids of all requests.
     fn known(&self) -> HashSet<String> {
-        let ours = self.ours.state().into_iter().filter_map(|it| it.metadata.uid.clone());
-        let upstream = self.upstream.iter().flat_map(Store::state);
+        let ours = self.from.ours.state().into_iter().filter_map(|it| it.metadata.uid.clone());
+        let upstream = self.from.upstream.iter().flat_map(Store::state);
         ours.chain(upstream.filter_map(|it| it.metadata.uid.clone())).collect()
     }
 
@@ -319,7 +322,8 @@ async fn pass(
     if decision.is_following() && context.crowd.is_here() && is_fresh(&known, now) {
         return Ok(Action::requeue(context.crowd.later()));
     }
-    let proven = asking.is_some() || decision.is_following();
+    // In a crowd each read before a key keeps others waiting too, and the versions prove most of it.
+    let proven = known.seen.crowded;
     let host = known.host.as_ref().map(|it| it.name_any());
     let mut live = if proven { Some(known) } else { Box::pin(context.from.live(&known)).await? };
     for round in 0..ANEW {
@@ -484,20 +488,18 @@ fn show(context: &Context) {
     let mut phases = [0; 5];
     let mut oldest = 0.0_f64;
     let now = Timestamp::now();
-    let mut count = |phase: Option<Phase>, last: Option<Timestamp>, succeeded: bool| {
-        let phase = phase.as_ref().map(Phase::as_str);
-        phases[Metrics::phase_index(phase)] += 1;
-        if matches!(phase, Some("running" | "waiting")) && !succeeded {
-            oldest = oldest.max(last.map_or(0.0, |last| seconds(last, now)));
+    let mut count = |standing: &Standing| {
+        phases[Metrics::phase_index(standing.phase.as_ref().map(Phase::as_str))] += 1;
+        if standing.is_under_way() {
+            oldest = oldest.max(standing.last.map_or(0.0, |last| seconds(last, now)));
         }
     };
-    for it in context.ours.state() {
-        let standing = Request::of_ours(&it).standing;
-        count(standing.phase.clone(), standing.last, standing.has_succeeded());
+    for it in context.from.ours.state() {
+        count(&Request::of_ours(&it).standing);
     }
-    for it in context.upstream.iter().flat_map(Store::state) {
-        let standing = Request::of_upstream(&it).standing;
-        count(standing.phase.clone(), standing.last, standing.has_succeeded());
+    for it in context.from.upstream.iter().flat_map(Store::state) {
+        count(&Request::of_upstream(&it).standing);
     }
+    context.from.workloads.tidy(Instant::now());
     context.metrics.shown(&phases, oldest, context.from.workloads.counts());
 }

@@ -2,10 +2,12 @@
 //!
 //! What a try has done so far stands where it was done: our key and the open entry of the history are on the host, in
 //! one write; the number of the try and the moment at which the host was back are on the request. So a pass that was cut
-//! off anywhere is gone on with by the next one. `attempt` has the steps of a try, `ending` how a request ends.
+//! off anywhere is gone on with by the next one. `attempt` has the steps of a try, `node` what is known of the node
+//! meanwhile, `ending` how a request ends.
 
 mod attempt;
 mod ending;
+mod node;
 
 use std::time::Duration;
 
@@ -16,7 +18,7 @@ use crate::config::Policy;
 pub use crate::decision::{Act, Decision, HostWrite, Note};
 use crate::history::{Entry, History};
 pub use crate::reason::Reason;
-use crate::request::{Refusal, Request, Said, Standing, Strategy};
+use crate::request::{Group, Refusal, Request, Said, Standing, Strategy};
 use crate::seen::{ClusterSeen, Host, Machine, Observed, Unmanaged};
 
 /// Decides about a request.
@@ -179,18 +181,16 @@ pub(crate) fn refuse(case: &Case<'_>, refusal: Refusal) -> Decision {
     let Refusal { reason, message } = refusal;
     let said = Said { succeeded: Some(false), reason, message: message.clone() };
     let news = case.standing.said.as_ref().is_none_or(|it| it.reason != reason);
-    let wanted = Standing {
-        phase: None,
-        step: None,
-        since: None,
-        said: Some(said),
-        ..case.standing.clone()
-    };
+    // The phase stays: it never goes back to none.
+    let wanted = Standing { step: None, since: None, said: Some(said), ..case.standing.clone() };
     let mut decision = Decision::rest(reason);
-    // Where the health check has said that the remediation is waited for, it is said there for what.
+    // Where the health check has said that the remediation is waited for, it is said there for what. CAPM3's kind has no
+    // other place for it. A Machine that the request is not for is not spoken to.
     if let Some(machine) = case.machine()
         && machine.deleting.is_none()
-        && machine.external.as_ref().is_some_and(|it| it != reason.as_str())
+        && reason != Reason::MachineMismatch
+        && machine.external.as_deref() != Some(reason.as_str())
+        && (machine.external.is_some() || case.request.group != Group::Ours)
     {
         decision = decision.act(Act::Complain(reason, message.clone()));
     }
@@ -270,4 +270,4 @@ fn unfit(case: &Case<'_>) -> Option<Refusal> {
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -44,6 +44,8 @@ pub enum Act {
     TellOwner(String),
     /// On the Machine: the external remediation has done its part.
     Settled,
+    /// On the Machine: the external remediation is under way, and what was complained of is corrected.
+    Await,
     /// On the Machine: the external remediation waits, and why.
     Complain(Reason, String),
     /// The Machine goes; nobody owns it who would replace it.

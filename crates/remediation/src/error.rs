@@ -52,15 +52,33 @@ pub(crate) async fn asked<T>(
 }
 
 impl Error {
-    /// How it is retried. Somebody waits for a machine, so nothing here waits for minutes.
+    /// How it is retried. Somebody waits for a machine, so nothing here waits for minutes; and the time of a step goes on
+    /// while a write is refused, so that is looked at again as well.
     pub fn class(&self) -> Class {
         match self {
             Self::Superseded => Class::Conflict,
             Self::Api { source, .. } => match api_error::class(source) {
-                Class::Transient | Class::Throttled => Class::Urgent,
+                Class::Transient | Class::Throttled | Class::Invalid => Class::Urgent,
                 class => class,
             },
             Self::Silent(_) | Self::Workload { .. } => Class::Urgent,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn a_write_that_is_refused_is_tried_again_since_the_time_of_its_step_runs_on() {
+        for code in [413, 422, 500] {
+            let status = Status { code, ..Status::failure("refused", "Invalid") };
+            let source = Box::new(kube::Error::Api(Box::new(status)));
+            let error = Error::Api { what: "patch the BareMetalHost", source };
+            assert_eq!(error.class(), Class::Urgent, "{code}");
         }
     }
 }

@@ -42,6 +42,12 @@ pub struct Entry {
     /// When the host was allowed to come back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub released: Option<Timestamp>,
+    /// CAPM3 had begun before us: an out-of-service taint that names nobody is the request's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub adopted: bool,
+    /// What may be left on the node, since nobody could look at it in time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<String>,
     /// When the try ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Timestamp>,
@@ -64,6 +70,8 @@ impl Entry {
             fenced: None,
             kubelet: None,
             released: None,
+            adopted: false,
+            left: None,
             ended: None,
             result: None,
         }
@@ -89,6 +97,11 @@ impl History {
     /// The try of a request that has not ended.
     pub fn open(&self, remediation: &str) -> Option<&Entry> {
         self.0.iter().rev().find(|it| it.remediation == remediation && it.ended.is_none())
+    }
+
+    /// The last try of a request, whether it has ended or not.
+    pub fn last(&self, remediation: &str) -> Option<&Entry> {
+        self.0.iter().rev().find(|it| it.remediation == remediation)
     }
 
     /// Whether a request has used up all its tries here.
@@ -128,6 +141,16 @@ impl History {
         let open = |it: &&mut Entry| it.remediation == remediation && it.ended.is_none();
         if let Some(entry) = all.0.iter_mut().rev().find(open) {
             change(entry);
+        }
+        all
+    }
+
+    /// The same with what may be left on the node said in the last try of a request.
+    #[must_use]
+    pub fn leaving(&self, remediation: &str, what: &str) -> Self {
+        let mut all = self.clone();
+        if let Some(entry) = all.0.iter_mut().rev().find(|it| it.remediation == remediation) {
+            entry.left = Some(what.to_owned());
         }
         all
     }

@@ -176,7 +176,8 @@ impl Metrics {
         }
         let first = history.and_then(|it| it.0.iter().find(|it| it.remediation == *uid));
         for (reason, result) in RESULTS {
-            if decision.reason == reason && !decision.notes.is_empty() {
+            let told = decision.notes.iter().any(|it| it.reason == reason);
+            if decision.reason == reason && told {
                 self.results.with_label_values(&[result]).inc();
                 if let Some(first) = first {
                     self.seconds.with_label_values(&[result]).observe(seconds(first.asked, now));

@@ -8,12 +8,13 @@ use api_types::names::ferrite::OUT_OF_SERVICE_BY;
 use controller_kit::api_error;
 use k8s_openapi::api::core::v1::{Node as Object, Pod, Taint as ObjectTaint};
 use k8s_openapi::api::storage::v1::VolumeAttachment;
-use kube::api::ListParams;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{ListParams, ObjectList};
 use kube::{Api, Client};
 
 use crate::clusters::{Clusters, PATIENCE};
 use crate::request::Backup;
-use crate::seen::{Machine, Node, NodeSeen, Taint};
+use crate::seen::{Node, NodeSeen, Taint, UNKNOWN};
 
 /// Annotations that are a running kubelet's or controller's, not its administrator's.
 const NOT_BACKED_UP: &[&str] = &[LAST_APPLIED, OUT_OF_SERVICE_BY];
@@ -24,16 +25,29 @@ pub struct Place {
     pub(crate) object: Object,
 }
 
-/// Looks at a machine's node. With `load`, also at what still runs there.
-pub async fn look(
-    clusters: &Clusters,
-    namespace: &str,
-    machine: &Machine,
-    request: &str,
-    load: bool,
-) -> (NodeSeen, Option<Place>) {
-    let Some(name) = &machine.node else { return (NodeSeen::NoName, None) };
-    let cluster = &machine.cluster;
+/// Which node is looked at, and for whom.
+pub struct Sought<'a> {
+    /// Of the Cluster.
+    pub namespace: &'a str,
+    /// The Cluster.
+    pub cluster: &'a str,
+    /// Name of the node.
+    pub name: &'a str,
+    /// Identity that it must have, where that is known.
+    pub provider_id: Option<&'a str>,
+    /// Uid of the request.
+    pub request: &'a str,
+    /// Whether a taint that names nobody is the request's: CAPM3 began it.
+    pub adopted: bool,
+    /// Whether there is a request of this uid.
+    pub is_there: &'a (dyn Fn(&str) -> bool + Sync),
+    /// Whether it is asked what still runs there.
+    pub load: bool,
+}
+
+/// Looks at a node.
+pub async fn look(clusters: &Clusters, sought: &Sought<'_>) -> (NodeSeen, Option<Place>) {
+    let Sought { namespace, cluster, name, .. } = *sought;
     let client = match clusters.client(namespace, cluster).await {
         Ok(client) => client,
         Err(why) => return (NodeSeen::NoAccess(why), None),
@@ -49,8 +63,8 @@ pub async fn look(
     };
     clusters.answered(namespace, cluster);
     let Some(object) = object else { return (NodeSeen::Gone, None) };
-    let mut node = view(&object, machine, request);
-    if load {
+    let mut node = view(&object, sought);
+    if sought.load {
         node.busy = busy(&client, name).await;
     }
     (NodeSeen::Here(node), Some(Place { api, object }))
@@ -63,36 +77,43 @@ async fn within<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, 
     }
 }
 
-fn view(object: &Object, machine: &Machine, request: &str) -> Node {
+fn view(object: &Object, sought: &Sought<'_>) -> Node {
     let status = object.status.clone().unwrap_or_default();
     let ready = status.conditions.iter().flatten().find(|it| it.type_ == "Ready");
     let boot = status.node_info.as_ref().map(|it| it.boot_id.clone()).unwrap_or_default();
-    let beat = ready.and_then(|it| it.last_heartbeat_time.as_ref()).map(|it| it.0.to_string());
+    let beat = ready.and_then(|it| it.last_heartbeat_time.as_ref()).map(|it| it.0);
+    let turned = ready.and_then(|it| it.last_transition_time.as_ref()).map(|it| it.0);
+    let word = ready.map(|it| it.status.as_str()).unwrap_or_default();
     let uid = object.metadata.uid.clone().unwrap_or_default();
     let provider = object.spec.as_ref().and_then(|it| it.provider_id.clone());
-    let foreign = match (&machine.provider_id, provider.filter(|it| !it.is_empty())) {
-        (Some(wanted), Some(found)) if *wanted != found => Some(found),
-        _ => None,
-    };
-    let by = annotation(object, OUT_OF_SERVICE_BY);
-    let taint = match (taints(object).iter().any(is_out_of_service), by) {
-        (_, Some(by)) if by == request => Taint::Ours,
+    let foreign = provider
+        .filter(|it| !it.is_empty())
+        .filter(|it| sought.provider_id.is_some_and(|wanted| wanted != it));
+    let ours = taints(object).iter().filter(|it| is_out_of_service(it)).any(is_shutdown);
+    let taint = match (taints(object).iter().any(is_out_of_service), by(object)) {
+        (_, Some(by)) if by == sought.request => Taint::Ours,
+        // Whoever set it cannot take it away any more.
+        (true, Some(by)) if !(sought.is_there)(by) => Taint::Ours,
+        (true, None) if sought.adopted && ours => Taint::Ours,
         (true, _) => Taint::Foreign,
         (false, _) => Taint::None,
     };
+    let text = |it: Option<Timestamp>| it.map(|it| it.to_string()).unwrap_or_default();
     Node {
-        kubelet: format!("{uid} {boot} {}", beat.unwrap_or_default()),
+        kubelet: format!("{uid} {boot} {} {word} {}", text(beat), text(turned)),
+        heard: beat.max(turned),
         uid,
         foreign,
-        ready: ready.is_some_and(|it| it.status == "True"),
+        ready: word == "True",
         taint,
         busy: 0,
         backup: backup(object),
     }
 }
 
-fn annotation<'a>(object: &'a Object, key: &str) -> Option<&'a str> {
-    object.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+/// Who says that the out-of-service taint is his.
+fn by(object: &Object) -> Option<&str> {
+    object.metadata.annotations.as_ref()?.get(OUT_OF_SERVICE_BY).map(String::as_str)
 }
 
 pub(crate) fn taints(object: &Object) -> Vec<ObjectTaint> {
@@ -103,6 +124,10 @@ pub(crate) fn is_out_of_service(taint: &ObjectTaint) -> bool {
     taint.key == OUT_OF_SERVICE
 }
 
+fn is_shutdown(taint: &ObjectTaint) -> bool {
+    taint.value.as_deref() == Some(NODE_SHUTDOWN)
+}
+
 fn backup(object: &Object) -> Backup {
     let mut annotations = object.metadata.annotations.clone().unwrap_or_default();
     annotations.retain(|key, _| !NOT_BACKED_UP.contains(&key.as_str()));
@@ -111,18 +136,30 @@ fn backup(object: &Object) -> Backup {
     Backup { labels: text(&labels), annotations: text(&annotations) }
 }
 
-/// Pods that the taint drives out or that are going, and volumes that are attached. What must not be asked is not
-/// waited for.
+/// Pods that the taint drives out or that are going, and volumes that are attached.
 async fn busy(client: &Client, node: &str) -> u32 {
     let pods: Api<Pod> = Api::all(client.clone());
     let there = ListParams::default().fields(&format!("spec.nodeName={node}"));
-    let pods = within(pods.list(&there)).await;
-    let pods = pods.map_or(0, |all| all.iter().filter(|it| is_driven_out(it)).count());
+    let pods = tokio::time::timeout(PATIENCE, pods.list(&there)).await;
     let volumes: Api<VolumeAttachment> = Api::all(client.clone());
-    let volumes = within(volumes.list(&ListParams::default())).await;
-    let volumes =
-        volumes.map_or(0, |all| all.iter().filter(|it| it.spec.node_name == node).count());
-    u32::try_from(pods + volumes).unwrap_or(u32::MAX)
+    let volumes = tokio::time::timeout(PATIENCE, volumes.list(&ListParams::default())).await;
+    let pods = counted(pods.ok(), is_driven_out);
+    let volumes = counted(volumes.ok(), |it| it.spec.node_name == node);
+    pods.saturating_add(volumes)
+}
+
+/// What must not be asked, or is no kind there, is not waited for; what was not answered may still be there.
+fn counted<K: Clone>(
+    answer: Option<kube::Result<ObjectList<K>>>,
+    which: impl Fn(&K) -> bool,
+) -> u32 {
+    match answer {
+        Some(Ok(all)) => {
+            u32::try_from(all.iter().filter(|it| which(it)).count()).unwrap_or(UNKNOWN)
+        }
+        Some(Err(kube::Error::Api(status))) if matches!(status.code, 403 | 404) => 0,
+        Some(Err(_)) | None => UNKNOWN,
+    }
 }
 
 fn is_driven_out(pod: &Pod) -> bool {
@@ -143,4 +180,69 @@ fn is_driven_out(pod: &Pod) -> bool {
         (any || this) && (effect.is_empty() || effect == "NoExecute")
     });
     !is_static && !tolerates && !["Succeeded", "Failed"].contains(&phase)
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn seen(object: &Value, adopted: bool) -> Node {
+        let sought = Sought {
+            namespace: "ns",
+            cluster: "c",
+            name: "n",
+            provider_id: None,
+            request: "uid",
+            adopted,
+            is_there: &|uid| uid == "alive",
+            load: false,
+        };
+        view(&serde_json::from_value(object.clone()).unwrap(), &sought)
+    }
+
+    fn tainted(by: Option<&str>, adopted: bool) -> Taint {
+        let taint = json!({"key": OUT_OF_SERVICE, "value": NODE_SHUTDOWN, "effect": "NoExecute"});
+        let annotations = by.map(|by| json!({ OUT_OF_SERVICE_BY: by }));
+        let metadata = json!({"name": "n", "annotations": annotations});
+        seen(&json!({"metadata": metadata, "spec": {"taints": [taint]}}), adopted).taint
+    }
+
+    #[test]
+    fn a_taint_is_ours_to_remove_when_nobody_else_can() {
+        assert_eq!(tainted(Some("uid"), false), Taint::Ours);
+        assert_eq!(tainted(Some("alive"), false), Taint::Foreign);
+        assert_eq!(tainted(Some("dead"), false), Taint::Ours, "its request is gone");
+        assert_eq!(tainted(None, false), Taint::Foreign, "a person's");
+        assert_eq!(tainted(None, true), Taint::Ours, "CAPM3's, which has begun with this request");
+    }
+
+    #[test]
+    fn a_node_that_becomes_ready_says_something_new_whatever_its_kubelet_fills_in() {
+        let node = |condition: Value| {
+            seen(&json!({"metadata": {"name": "n"}, "status": {"conditions": [condition]}}), false)
+        };
+        let silent = node(json!({"type": "Ready", "status": "Unknown"}));
+        let back = node(json!({"type": "Ready", "status": "True"}));
+        assert!(back.ready && silent.kubelet != back.kubelet);
+        let turned =
+            |at: &str| node(json!({"type": "Ready", "status": "True", "lastTransitionTime": at}));
+        let (old, new) = (turned("2026-01-01T00:00:00Z"), turned("2026-01-01T00:10:00Z"));
+        assert!(old.kubelet != new.kubelet && old.heard < new.heard);
+    }
+
+    #[test]
+    fn what_could_not_be_listed_may_still_be_there() {
+        let refused = |code| {
+            let status = Status { code, ..Status::failure("no", "No") };
+            Some(Err(kube::Error::Api(Box::new(status))))
+        };
+        let count = |answer| counted::<Pod>(answer, |_| true);
+        assert_eq!(count(refused(403)), 0);
+        assert_eq!(count(refused(404)), 0);
+        assert_eq!(count(refused(500)), UNKNOWN);
+        assert_eq!(count(None), UNKNOWN, "no answer in time");
+    }
 }

@@ -1,6 +1,6 @@
 //! All reads. Caches say whether anything is to be done; before it is done, the objects concerned are read live.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use api_types::capi::{self, Cluster};
@@ -8,12 +8,14 @@ use api_types::capm3::{Metal3Machine, UpstreamRemediation};
 use api_types::metal3::{BareMetalHost, CachedHost};
 use api_types::names;
 use api_types::remediation::Metal3Remediation;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::Api;
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::{Client, ResourceExt as _};
 
 use crate::clusters::Clusters;
 use crate::error::{Error, asked};
+use crate::history::History;
 use crate::node;
 use crate::request::{Group, Request};
 use crate::seen::{ClusterSeen, Host, Machine, Metal, NodeSeen, Observed};
@@ -37,37 +39,57 @@ pub struct Sources {
     pub clusters: Store<Cluster>,
     /// Clients of workload clusters.
     pub workloads: Clusters,
-    /// Which hosts have the key of which request: a machine may have another host by now.
+    /// Which hosts have the key or the record of which request: a machine may have another host by now, or be gone.
     pub held: Held,
+    /// Our own requests as they were last seen.
+    pub ours: Store<Metal3Remediation>,
+    /// CAPM3's.
+    pub upstream: Option<Store<UpstreamRemediation>>,
 }
 
 /// Namespace and name of a host.
 type Place = (String, String);
 
-/// Hosts by the uid of the request whose key they have.
+/// Hosts by the uid of the request that they know of, and how they do.
 #[derive(Default)]
-pub struct Held(Mutex<Keys>);
+pub struct Held(Mutex<Known>);
 
 #[derive(Default)]
-struct Keys {
-    by_uid: HashMap<String, BTreeSet<Place>>,
+struct Known {
+    by_uid: HashMap<String, BTreeMap<Place, Mark>>,
     /// The same the other way round: a change of one host must not cost a look at all.
     by_place: HashMap<Place, Vec<String>>,
 }
 
+/// What a host has of a request; what counts more is greater.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Mark {
+    /// The record of a try that has ended.
+    Ended,
+    /// The record of one that has not.
+    Open,
+    /// The key.
+    Key,
+}
+
 impl Held {
-    fn all(&self) -> MutexGuard<'_, Keys> {
+    fn all(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes notice of a host that appeared, changed or went.
     pub fn update(&self, namespace: &str, name: &str, host: Option<&BareMetalHost>) {
         let prefix = names::metal3::REBOOT_FOR_REMEDIATION;
-        let uids: Vec<String> = host
-            .into_iter()
-            .flat_map(BareMetalHost::reboot_requests)
-            .filter_map(|(key, _)| key.strip_prefix(prefix).map(str::to_owned))
-            .collect();
+        let mut marks = BTreeMap::new();
+        for entry in host.map(History::of).unwrap_or_default().0 {
+            let mark = if entry.ended.is_none() { Mark::Open } else { Mark::Ended };
+            marks.insert(entry.remediation, mark);
+        }
+        for (key, _) in host.into_iter().flat_map(BareMetalHost::reboot_requests) {
+            if let Some(uid) = key.strip_prefix(prefix) {
+                marks.insert(uid.to_owned(), Mark::Key);
+            }
+        }
         let place = (namespace.to_owned(), name.to_owned());
         let mut all = self.all();
         for uid in all.by_place.remove(&place).into_iter().flatten() {
@@ -78,29 +100,34 @@ impl Held {
                 }
             }
         }
-        for uid in &uids {
-            all.by_uid.entry(uid.clone()).or_default().insert(place.clone());
+        if marks.is_empty() {
+            return;
         }
-        if !uids.is_empty() {
-            all.by_place.insert(place, uids);
+        all.by_place.insert(place.clone(), marks.keys().cloned().collect());
+        for (uid, mark) in marks {
+            all.by_uid.entry(uid).or_default().insert(place.clone(), mark);
         }
     }
 
-    /// A host other than this one that has a request's key.
+    /// A host other than this one that has a request's key; where no host is known, one with its record will do.
     fn other(&self, uid: &str, namespace: &str, host: Option<&str>) -> Option<String> {
         let all = self.all();
-        let mut places = all.by_uid.get(uid)?.iter();
+        let places = all.by_uid.get(uid)?.iter();
+        let least = if host.is_none() { Mark::Ended } else { Mark::Key };
         places
-            .find(|(space, name)| space == namespace && Some(name.as_str()) != host)
-            .map(|(_, name)| name.clone())
+            .filter(|((space, name), _)| space == namespace && Some(name.as_str()) != host)
+            .filter(|(_, mark)| **mark >= least)
+            .max_by_key(|(_, mark)| **mark)
+            .map(|((_, name), _)| name.clone())
     }
 
-    /// Every request whose key is on a host, with the hosts.
+    /// Every request whose key or open record is on a host, with the hosts.
     pub fn places(&self) -> Vec<(String, String, String)> {
         let all = self.all();
-        let each = |(uid, places): (&String, &BTreeSet<Place>)| {
+        let each = |(uid, places): (&String, &BTreeMap<Place, Mark>)| {
             let uid = uid.clone();
-            let names: Vec<_> = places.iter().cloned().collect();
+            let under_way = places.iter().filter(|(_, mark)| **mark >= Mark::Open);
+            let names: Vec<_> = under_way.map(|(place, _)| place.clone()).collect();
             names.into_iter().map(move |(namespace, name)| (uid.clone(), namespace, name))
         };
         all.by_uid.iter().flat_map(each).collect()
@@ -155,21 +182,20 @@ impl Sources {
         };
         let (host, stray) = (host_of(named), host_of(other));
         let machine = machine.map(|it| (*it).clone());
-        self.put_together(request.clone(), machine, metal.as_deref(), host, stray)
+        let cluster = cluster_of(machine.as_ref(), request)
+            .and_then(|it| Self::cached(&self.clusters, core, &namespace, &it));
+        let cluster = cluster.as_deref();
+        Self::put_together(request.clone(), machine, cluster, metal.as_deref(), host, stray)
     }
 
     fn put_together(
-        &self,
         request: Request,
         machine: Option<capi::Machine>,
+        cluster: Option<&Cluster>,
         metal: Option<&Metal3Machine>,
         host: Option<Arc<BareMetalHost>>,
         stray: Option<Arc<BareMetalHost>>,
     ) -> Live {
-        let cluster = machine.as_ref().map(|it| it.spec.cluster_name.clone());
-        let cluster = cluster.or_else(|| request.cluster.clone()).and_then(|name| {
-            Self::cached(&self.clusters, self.served.core, &request.namespace, &name)
-        });
         let cluster = cluster.map_or(ClusterSeen::Missing, |it| {
             // One that is on its way out has still Machines to clear up, which is not ours to hinder.
             ClusterSeen::Here { paused: it.is_paused() }
@@ -205,10 +231,12 @@ impl Sources {
         let metal_name = known.machine.as_ref().and_then(Machine::metal).map(str::to_owned);
         let host_name = known.seen.metal.as_ref().and_then(|it| it.host.clone());
         let stray_name = known.stray.as_ref().map(|it| it.name_any());
+        let cluster_name = cluster_of(known.machine.as_ref(), request);
         // The names come from caches; the objects tell whether they still are the right ones.
-        let (now, machine, metal, host, stray) = tokio::join!(
+        let (now, machine, cluster, metal, host, stray) = tokio::join!(
             self.request(request),
             asked("read the Machine", machines.get_opt(request.machine())),
+            self.cluster(namespace, cluster_name.as_deref()),
             async {
                 match &metal_name {
                     Some(name) => asked("read the Metal3Machine", metals.get_opt(name)).await,
@@ -219,8 +247,12 @@ impl Sources {
             self.host(namespace, stray_name.as_deref()),
         );
         let (now, machine, mut metal) = (now?, machine?, metal?);
-        let (mut host, stray) = (host?, stray?);
+        let (mut cluster, mut host, stray) = (cluster?, host?, stray?);
         let Some(now) = now.filter(|it| it.uid == request.uid) else { return Ok(None) };
+        let of = cluster_of(machine.as_ref(), &now);
+        if of != cluster_name {
+            cluster = self.cluster(namespace, of.as_deref()).await?;
+        }
         let named = machine.as_ref().and_then(Machine::metal).map(str::to_owned);
         if named != metal_name {
             metal = match &named {
@@ -232,17 +264,46 @@ impl Sources {
         if named != host_name {
             host = self.host(namespace, named.as_deref()).await?;
         }
-        Ok(Some(self.put_together(now, machine, metal.as_ref(), host, stray)))
+        let cluster = cluster.as_ref();
+        Ok(Some(Self::put_together(now, machine, cluster, metal.as_ref(), host, stray)))
     }
 
-    /// Looks at the node. With `load`, also at what still runs there.
+    /// Looks at the node, which is known without its Machine as well. With `load`, also at what still runs there.
     pub async fn look_at_node(&self, live: &mut Live, load: bool) {
-        let Some(machine) = &live.seen.machine else { return };
-        let request = &live.seen.request;
-        let (seen, place) =
-            node::look(&self.workloads, &request.namespace, machine, &request.uid, load).await;
-        live.seen.node = seen;
+        let seen = &live.seen;
+        let (request, machine) = (&seen.request, seen.machine.as_ref());
+        let cluster = machine.map(|it| it.cluster.as_str()).or(request.cluster.as_deref());
+        let (Some(name), Some(cluster)) = (seen.node_name(), cluster) else {
+            live.seen.node = NodeSeen::NoName;
+            return;
+        };
+        let sought = node::Sought {
+            namespace: &request.namespace,
+            cluster,
+            name,
+            provider_id: machine.and_then(|it| it.provider_id.as_deref()),
+            request: &request.uid,
+            adopted: seen.is_adopted(),
+            is_there: &|uid| self.is_there(uid),
+            load,
+        };
+        let (node, place) = node::look(&self.workloads, &sought).await;
+        live.seen.node = node;
         live.place = place;
+    }
+
+    /// Whether there is a request of this uid, of whichever group.
+    pub fn is_there(&self, uid: &str) -> bool {
+        let is = |meta: &ObjectMeta| meta.uid.as_deref() == Some(uid);
+        self.ours.find(|it| is(&it.metadata)).is_some()
+            || self.upstream.iter().any(|all| all.find(|it| is(&it.metadata)).is_some())
+    }
+
+    async fn cluster(&self, namespace: &str, name: Option<&str>) -> Result<Option<Cluster>, Error> {
+        let Some(name) = name else { return Ok(None) };
+        let api: Api<Cluster> =
+            Api::namespaced_with(self.client.clone(), namespace, &self.served.core);
+        asked("read the Cluster", api.get_opt(name)).await
     }
 
     /// Reads a request, of whichever group.
@@ -281,4 +342,8 @@ impl Sources {
         let api: Api<BareMetalHost> = Api::namespaced(self.client.clone(), namespace);
         Ok(asked("read the BareMetalHost", api.get_opt(name)).await?.map(Arc::new))
     }
+}
+
+fn cluster_of(machine: Option<&capi::Machine>, request: &Request) -> Option<String> {
+    machine.map(|it| it.spec.cluster_name.clone()).or_else(|| request.cluster.clone())
 }

@@ -170,9 +170,23 @@ impl Standing {
         serde_json::to_string(&rest).unwrap_or_default()
     }
 
-    /// Whether the node was back once, and nothing was tried since.
+    /// Whether the node was back once, and nothing was tried since. The phase counts as well: of CAPM3's kind it is
+    /// written first, and the rest may be that of the try before.
     pub fn has_succeeded(&self) -> bool {
-        self.said.as_ref().is_some_and(|it| it.succeeded == Some(true))
+        let said = self.said.as_ref().is_some_and(|it| it.succeeded == Some(true));
+        said && self.phase == Some(Phase::Waiting)
+    }
+
+    /// Whether the host was back once and the node is awaited; since when.
+    pub fn awaits_node(&self) -> Option<Timestamp> {
+        let awaits = self.step == Some(Step::Recover) && self.phase == Some(Phase::Waiting);
+        self.since.filter(|_| awaits)
+    }
+
+    /// Whether a try is under way: begun, and neither refused nor at its end.
+    pub fn is_under_way(&self) -> bool {
+        let begun = matches!(self.phase, Some(Phase::Running | Phase::Waiting));
+        begun && self.step.is_some() && !self.has_succeeded()
     }
 
     /// Whether it has been handed over, or given up.
@@ -185,6 +199,13 @@ impl Request {
     /// Key of our annotation on the host.
     pub fn key(&self) -> String {
         format!("{}{}", names::metal3::REBOOT_FOR_REMEDIATION, self.uid)
+    }
+
+    /// Whether CAPM3's controller has begun with it, and we have not.
+    pub fn is_others_work(&self) -> bool {
+        let standing = &self.standing;
+        let begun = standing.step.is_some() || standing.said.is_some();
+        self.group != Group::Ours && self.finalizer && !begun
     }
 
     /// Name of the Machine.

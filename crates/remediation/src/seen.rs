@@ -14,7 +14,7 @@ use api_types::names::ferrite::{CONDITION_REBOOTING, PAUSED_BY_BMO_REBOOT};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
-use crate::history::History;
+use crate::history::{Entry, History};
 use crate::request::Request;
 
 /// What one pass knows.
@@ -113,8 +113,10 @@ pub struct Host {
     pub powered_on: bool,
     /// Whether whoever switches it says that our key keeps it off.
     pub confirmed: bool,
-    /// Whether a reboot was accepted and the host was not switched on since.
+    /// Whether a reboot was accepted since our request, and the host was not switched on after that.
     pub in_cycle: bool,
+    /// Whether whoever looks at its power has written its status since our request.
+    pub looked_at: bool,
     /// Whether it is marked as unhealthy under both names.
     pub marked: bool,
     /// Its last tries.
@@ -156,25 +158,51 @@ pub struct Node {
     pub foreign: Option<String>,
     /// Whether its kubelet says that it is ready.
     pub ready: bool,
-    /// What its kubelet last said, as a fingerprint that changes with each word of it.
+    /// What its kubelet last said, or was said of it, as a fingerprint that changes with each word of it.
     pub kubelet: String,
+    /// When it last said that it is ready, by its own clock.
+    pub heard: Option<Timestamp>,
     /// Who set the out-of-service taint.
     pub taint: Taint,
-    /// What still runs there or is attached; nothing where that must not be asked.
+    /// What still runs there or is attached; nothing where that must not be asked, and [`UNKNOWN`] where it could not be.
     pub busy: u32,
     /// Its labels and annotations.
     pub backup: crate::request::Backup,
 }
+
+/// So much runs on a node whose pods or volumes could not be listed.
+pub const UNKNOWN: u32 = u32::MAX;
 
 /// Who set the out-of-service taint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Taint {
     /// Nobody.
     None,
-    /// This request.
+    /// This request, or one that is gone and cannot remove it any more.
     Ours,
     /// Somebody else, who will remove it.
     Foreign,
+}
+
+impl Observed {
+    /// What stands of this request on a host, whether its try has ended or not.
+    pub fn last(&self) -> Option<&Entry> {
+        let mut hosts = self.host.iter().chain(&self.stray);
+        hosts.find_map(|it| it.history.last(&self.request.uid))
+    }
+
+    /// Name of the node. When the Machine is gone, the host remembers it.
+    pub fn node_name(&self) -> Option<&str> {
+        match &self.machine {
+            Some(machine) => machine.node.as_deref(),
+            None => self.last().and_then(|it| it.node.as_deref()),
+        }
+    }
+
+    /// Whether CAPM3 began with the request: then an out-of-service taint that names nobody is the request's.
+    pub fn is_adopted(&self) -> bool {
+        self.last().map_or_else(|| self.request.is_others_work(), |it| it.adopted)
+    }
 }
 
 impl Machine {
@@ -222,6 +250,8 @@ impl Host {
     pub fn of(host: &BareMetalHost, request: &Request, machine: Option<&Metal3Machine>) -> Self {
         let key = request.key();
         let status = host.status.clone().unwrap_or_default();
+        let history = History::of(host);
+        let asked = history.open(&request.uid).map(|it| it.asked);
         let stamp =
             |it: Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>| it.map(|it| it.0);
         let pending = stamp(status.provisioning.pending_reboot_since);
@@ -253,23 +283,25 @@ impl Host {
             held: host.annotation(&key).is_some() || has_plain(host, request),
             powered_on: status.powered_on,
             confirmed,
-            in_cycle: match (pending, last) {
-                (None, _) => false,
-                (Some(_), None) => true,
-                (Some(pending), Some(last)) => pending > last,
-            },
+            // One that somebody else had asked for before is old: the host may have been switched on by hand since.
+            in_cycle: pending.is_some_and(|pending| {
+                asked.is_some_and(|asked| pending.as_second() >= asked.as_second())
+                    && last.is_none_or(|last| pending > last)
+            }),
+            looked_at: stamp(status.last_updated).zip(asked).is_some_and(|(at, asked)| at > asked),
             marked: host.annotation(names::capm3::UNHEALTHY).is_some()
                 && host.annotation(names::capm3::UNHEALTHY_DEPRECATED).is_some(),
-            history: History::of(host),
+            history,
         }
     }
 
-    /// Whether the host is off, and was seen off after our request: nothing that ran on it then runs now. Another's
-    /// stamps are compared with each other only, since clocks differ.
+    /// Whether the host is off, and was seen off after our request: nothing that ran on it then runs now. A clock that is
+    /// behind ours costs time and never lets an old "off" pass.
     pub fn is_fenced(&self, was_on: bool, asked_for: Duration, settled: Duration) -> bool {
         // Whoever switches it says so; or it was on when we asked, or it is off for a reboot that nobody has ended;
-        // or it has been off, while we asked, for so long that its power was looked at.
-        let seen_since = self.confirmed || was_on || self.in_cycle || asked_for >= settled;
+        // or it has been off, while we asked, for so long that its power was looked at by somebody who is at work.
+        let settled = asked_for >= settled && self.looked_at;
+        let seen_since = self.confirmed || was_on || self.in_cycle || settled;
         self.held && !self.powered_on && seen_since
     }
 }
@@ -295,4 +327,44 @@ fn is_of(host: &BareMetalHost, machine: &Metal3Machine) -> bool {
         && (uid.is_none()
             || uid == machine.metadata.uid.as_deref()
             || machine.host_name() == host.metadata.name.as_deref())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::decide::tests::{at, request};
+
+    fn host(status: &serde_json::Value) -> Host {
+        let history = History(vec![Entry::begin("uid", "m", 0, at(100))]);
+        let object = json!({
+            "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost",
+            "metadata": {"name": "h", "annotations": {
+                names::ferrite::REMEDIATION_HISTORY: history.text(),
+            }},
+            "spec": {"online": true}, "status": status,
+        });
+        Host::of(&serde_json::from_value(object).unwrap(), &request(), None)
+    }
+
+    #[test]
+    fn a_reboot_counts_only_when_it_was_accepted_after_the_request() {
+        let cycle = |pending: i64, last: Option<i64>| {
+            let last = last.map(|it| at(it).to_string());
+            let pending = at(pending).to_string();
+            host(&json!({"provisioning": {"pendingRebootSince": pending, "lastPoweredOn": last}}))
+        };
+        assert!(!cycle(99, None).in_cycle, "another client's, for an hour perhaps");
+        assert!(cycle(100, None).in_cycle && cycle(101, Some(50)).in_cycle);
+        assert!(!cycle(101, Some(102)).in_cycle, "it was switched on since");
+        assert!(!host(&json!({})).in_cycle);
+    }
+
+    #[test]
+    fn a_status_counts_as_looked_at_only_when_it_was_written_after_the_request() {
+        let looked_at = |second| host(&json!({"lastUpdated": at(second).to_string()})).looked_at;
+        assert!(!looked_at(99) && !looked_at(100) && looked_at(101));
+        assert!(!host(&json!({})).looked_at);
+    }
 }

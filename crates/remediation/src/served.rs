@@ -21,7 +21,7 @@ pub struct Served {
     pub core: ContractVersion,
     /// `Metal3Machines`.
     pub infrastructure: ContractVersion,
-    /// CAPM3's own `Metal3Remediations`, where they are to be served.
+    /// CAPM3's own `Metal3Remediations`, where they are to be served and are there. Our own do not wait for them.
     pub upstream: Option<ContractVersion>,
 }
 
@@ -62,12 +62,8 @@ pub async fn find(client: &Client, upstream: bool) -> Result<Served, String> {
     let core = required(client, CORE, &["clusters", "machines"], "Cluster API").await?;
     let machines = ["metal3machines"];
     let infrastructure = required(client, INFRASTRUCTURE, &machines, "CAPM3's CRDs").await?;
-    let upstream = if upstream {
-        let kinds = ["metal3remediations"];
-        Some(required(client, INFRASTRUCTURE, &kinds, "CAPM3's CRDs").await?)
-    } else {
-        None
-    };
+    let upstream =
+        if upstream { best(client, INFRASTRUCTURE, &["metal3remediations"]).await? } else { None };
     Ok(Served { core, infrastructure, upstream })
 }
 
@@ -77,15 +73,26 @@ async fn required(
     resources: &[&str],
     what: &str,
 ) -> Result<ContractVersion, String> {
+    best(client, group, resources).await?.ok_or_else(|| {
+        format!(
+            "no version of {group} has all of {}: install {what} with v1beta2 or v1beta1",
+            resources.join(", ")
+        )
+    })
+}
+
+/// The best version that is served with all of these resources.
+async fn best(
+    client: &Client,
+    group: &str,
+    resources: &[&str],
+) -> Result<Option<ContractVersion>, String> {
     for version in BEST_FIRST {
         if has(client, group, version, resources).await? {
-            return Ok(version);
+            return Ok(Some(version));
         }
     }
-    Err(format!(
-        "no version of {group} has all of {}: install {what} with v1beta2 or v1beta1",
-        resources.join(", ")
-    ))
+    Ok(None)
 }
 
 /// Whether a version of a group is served with all of these resources.

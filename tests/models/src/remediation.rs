@@ -154,6 +154,7 @@ fn host(on: bool) -> Host {
         powered_on: on,
         confirmed: false,
         in_cycle: false,
+        looked_at: true,
         marked: false,
         history: History::default(),
     }
@@ -165,6 +166,7 @@ fn node() -> Node {
         foreign: None,
         ready: false,
         kubelet: "0".to_owned(),
+        heard: None,
         taint: Taint::None,
         busy: 0,
         backup: Backup::default(),

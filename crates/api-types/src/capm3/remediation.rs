@@ -89,9 +89,41 @@ impl UpstreamStrategy {
         let Some(text) = &self.timeout else {
             return Ok(None);
         };
+        if !is_plain(text) {
+            return Err(text.clone());
+        }
         match text.parse::<kube::core::Duration>() {
             Ok(timeout) if !timeout.is_negative() => Ok(Some(timeout.into())),
             _ => Err(text.clone()),
         }
+    }
+}
+
+/// Whether a text is short and made of numbers that are no longer than nine digits, with a sign only in front: the older
+/// contract takes any text, and on others the parser ends the process.
+fn is_plain(text: &str) -> bool {
+    let text = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let known = |it: char| it.is_ascii_digit() || it == '.' || it.is_alphabetic();
+    let mut numbers = text.split(|it: char| !it.is_ascii_digit());
+    text.len() <= 64 && text.chars().all(known) && numbers.all(|it| it.len() <= 9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_that_makes_no_sense_is_an_error_and_ends_nothing() {
+        let timeout = |text: &str| {
+            UpstreamStrategy { timeout: Some(text.to_owned()), ..UpstreamStrategy::default() }
+                .timeout()
+        };
+        let long = "9".repeat(60) + "h";
+        let many = "999999999h".repeat(8);
+        for wrong in ["10000000000000000h", "5m-1s", "soon", "-5m", &long, &many, "1.h.s"] {
+            assert_eq!(timeout(wrong), Err(wrong.to_owned()), "{wrong:?}");
+        }
+        assert_eq!(timeout("5m0s"), Ok(Some(Duration::from_secs(300))));
+        assert_eq!(timeout("1h0.5s"), Ok(Some(Duration::from_millis(3_600_500))));
     }
 }

@@ -4,15 +4,17 @@ use std::time::Duration;
 
 use api_types::remediation::{Phase, Step};
 
-use super::ending::{give_back, hand_over};
-use super::{Act, Case, Decision, HostWrite, Reason};
+use super::ending::{give_back, hand_over, is_owed};
+use super::{Act, Case, Decision, HostWrite, Reason, node};
 use crate::config::Fencing;
 use crate::history::Entry;
 use crate::request::Standing;
 use crate::seen::{Host, NodeSeen, Taint};
 
 /// How often the workload cluster is asked, at first and at last.
-const POLL: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(15));
+pub(super) const POLL: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(15));
+/// A host that is on again before this is over needs no word about its being switched on.
+const SOON: Duration = Duration::from_secs(5);
 
 /// The key came first since others were asking, too; or somebody took the finalizer away by force. Without it nobody
 /// would undo what follows.
@@ -28,21 +30,17 @@ pub(super) fn unprotected(case: &Case<'_>) -> Option<Decision> {
 /// The host was back once: the node is awaited, whatever became of the record on the host.
 pub(super) fn recover(case: &Case<'_>) -> Option<Decision> {
     let host = case.own_host()?;
-    let since = case.standing.since.filter(|_| case.step() == Some(&Step::Recover))?;
+    let since = case.standing.awaits_node()?;
     if host.held {
         return None;
     }
     let left = case.left(since, case.strategy().timeout);
     let machine = case.machine()?;
-    let known = case.entry().and_then(|it| it.kubelet.as_deref());
     let is_back = match &case.seen.node {
         NodeSeen::NotAsked if machine.node.is_some() => {
             return Some(Decision::look_at_node(Reason::Recovering));
         }
-        NodeSeen::Here(node) => {
-            // Off, no kubelet says anything: what it said before is no news.
-            node.foreign.is_none() && node.ready && known != Some(node.kubelet.as_str())
-        }
+        NodeSeen::Here(node) => node::is_back(case, node, since),
         // The health check sees what we cannot.
         NodeSeen::NoAccess(_) => machine.healthy == Some(true),
         NodeSeen::NotAsked | NodeSeen::NoName | NodeSeen::Gone => false,
@@ -52,10 +50,22 @@ pub(super) fn recover(case: &Case<'_>) -> Option<Decision> {
     }
     let Some(left) = left else { return Some(fail(case, host, Reason::NotRecovered)) };
     let poll = (case.age(since) / 8).clamp(POLL.0, POLL.1);
-    Some(Decision::rest(Reason::Recovering).again(left.min(poll)))
+    let mut decision = Decision::rest(Reason::Recovering).again(left.min(poll));
+    if let Some(history) = node::first_sight(case, host) {
+        decision =
+            decision.act(Act::Host(HostWrite { history: Some(history), ..HostWrite::default() }));
+    }
+    if node::is_news(case) {
+        let text = format!("the host is on; the node is awaited{}", node::but(case));
+        let wanted =
+            case.on_the_way(Phase::Waiting, Step::Recover, since, Reason::Recovering, &text);
+        decision.acts.extend(case.say(wanted));
+    }
+    Some(decision)
 }
 
-/// The node is ready: what was changed is undone first, and then it is said.
+/// The node is ready: what was changed is undone first, and then it is said. What cannot be undone now is undone later,
+/// and until then the finalizer stays.
 fn recovered(case: &Case<'_>, host: &Host) -> Decision {
     let mut decision = Decision::rest(Reason::Recovered);
     decision.acts.extend(give_back(case));
@@ -67,18 +77,12 @@ fn recovered(case: &Case<'_>, host: &Host) -> Decision {
         decision = decision.act(Act::Settled);
     }
     let text = "the node is ready again";
-    let mut wanted = case.on_the_way(
-        Phase::Waiting,
-        Step::Done,
-        case.standing.since.unwrap_or(case.now),
-        Reason::Recovered,
-        text,
-    );
+    let mut wanted = case.on_the_way(Phase::Waiting, Step::Done, case.now, Reason::Recovered, text);
     if let Some(said) = &mut wanted.said {
         said.succeeded = Some(true);
     }
     decision.acts.extend(case.say(wanted));
-    if case.request.finalizer {
+    if case.request.finalizer && !is_owed(case) {
         decision = decision.act(Act::RemoveFinalizer);
     }
     decision.note(false, Reason::Recovered, format!("{}: {text}", case.which()))
@@ -113,18 +117,19 @@ pub(super) fn fail(case: &Case<'_>, host: &Host, reason: Reason) -> Decision {
     decision
         .act(Act::Say(standing))
         .act(Act::Host(hold(case, host, retries + 1, reason)))
-        .note(true, reason, format!("{}: {}", case.which(), failure(reason)))
+        .note(true, reason, format!("{}: {}", case.which(), failure(case, reason)))
         .note(false, Reason::PowerOff, text)
         .again(case.policy.power_off)
 }
 
-pub(super) fn failure(reason: Reason) -> &'static str {
-    match reason {
+pub(super) fn failure(case: &Case<'_>, reason: Reason) -> String {
+    let text = match reason {
         Reason::PowerOffTimedOut => "the host was not off in time",
         Reason::PowerOnTimedOut => "the host was not on in time",
         Reason::StillUnhealthy => "the node was ready, and the machine is still called unhealthy",
-        _ => "the node was not ready in time",
-    }
+        _ => return format!("the node was not ready in time{}", node::but(case)),
+    };
+    text.to_owned()
 }
 
 /// Our key with the record of a new try, in one write. An older try of ours has ended for this reason.
@@ -133,6 +138,7 @@ fn hold(case: &Case<'_>, host: &Host, number: u32, older: Reason) -> HostWrite {
     let mut entry = Entry::begin(&request.uid, request.machine(), number, case.now);
     entry.node = case.machine().and_then(|it| it.node.clone());
     entry.was_on = host.powered_on;
+    entry.adopted = case.seen.is_adopted();
     if case.policy.plain
         && let NodeSeen::Here(node) = &case.seen.node
     {
@@ -177,7 +183,7 @@ pub(super) fn carried_out(case: &Case<'_>) -> Option<Decision> {
     if !case.policy.plain || host.held || entry.released.is_some() {
         return None;
     }
-    Some(let_go(case, host).again(case.policy.power_on))
+    Some(let_go(case, host).again(SOON))
 }
 
 /// Asked, and not off yet, as far as that is known.
@@ -190,6 +196,11 @@ pub(super) fn switch_off(case: &Case<'_>) -> Option<Decision> {
         return Some(fail(case, host, Reason::PowerOffTimedOut));
     };
     let mut decision = Decision::rest(Reason::PowerOff).again(left);
+    let complaint = case.machine().and_then(|it| Reason::parse(it.external.as_deref()?));
+    if complaint.is_some_and(Reason::is_refusal) {
+        // What kept it from beginning was corrected.
+        decision = decision.act(Act::Await);
+    }
     if !host.held {
         // Somebody took our key away. It was not for them to decide.
         let plain = case.policy.plain;
@@ -254,13 +265,17 @@ pub(super) fn fence(case: &Case<'_>) -> Option<Decision> {
         let released = let_go(case, host);
         decision.acts.extend(released.acts);
         decision.notes = released.notes;
-        return Some(decision.again(case.policy.power_on));
+        return Some(decision.again(SOON));
     }
     let wait = if act.is_some() { Duration::ZERO } else { left.min(POLL.0) };
     let mut decision = rest.again(wait);
-    if since.is_none() {
-        let text = "the host is off; what ran on the node is moved away";
-        let wanted = case.on_the_way(Phase::Running, Step::Fence, case.now, Reason::Fencing, text);
+    if since.is_none() || node::is_news(case) {
+        let text = match node::trouble(case) {
+            None => "the host is off; what ran on the node is moved away".to_owned(),
+            Some(trouble) => format!("the host is off, but {trouble}"),
+        };
+        let since = since.unwrap_or(case.now);
+        let wanted = case.on_the_way(Phase::Running, Step::Fence, since, Reason::Fencing, &text);
         decision.acts.extend(case.say(wanted));
     }
     decision.acts.extend(act);
@@ -273,65 +288,44 @@ pub(super) fn release(case: &Case<'_>) -> Option<Decision> {
     if entry.released.is_some() || !is_fenced(case, host, entry) {
         return None;
     }
-    Some(let_go(case, host).again(case.policy.power_on))
+    if case.seen.node == NodeSeen::NotAsked && case.machine()?.node.is_some() {
+        // Nothing is done about it, but what its kubelet said until now is no news later.
+        return Some(Decision::look_at_node(Reason::PowerOn));
+    }
+    Some(let_go(case, host).again(SOON))
 }
 
+/// What people read of it is written by who finds the host still off a moment later.
 fn let_go(case: &Case<'_>, host: &Host) -> Decision {
-    let (fenced, kubelet) = node_part(case);
+    let fenced = node::part(case);
     let now = case.now;
     let plain = case.policy.plain;
     let history = host.history.changed(&case.request.uid, |entry| {
         entry.off = (!plain || !host.powered_on).then_some(now);
         entry.fenced = Some(fenced.clone());
         if !plain {
-            entry.kubelet = kubelet;
+            entry.kubelet = node::last_word(case);
         }
         entry.released = Some(now);
     });
     let key = host.held.then_some(false);
     let write = HostWrite { key, history: Some(history), ..HostWrite::default() };
-    let text = if plain {
-        format!("the reboot was accepted ({fenced})")
-    } else {
-        format!("the host was off ({fenced}) and may be switched on")
-    };
-    let wanted = case.on_the_way(Phase::Running, Step::PowerOn, now, Reason::PowerOn, &text);
-    let mut decision = Decision::rest(Reason::PowerOn).act(Act::Host(write));
-    decision.acts.extend(case.say(wanted));
+    let text = released(case, &fenced);
+    let decision = Decision::rest(Reason::PowerOn).act(Act::Host(write));
     decision.note(false, Reason::PowerOn, format!("{}: {text}", case.which()))
 }
 
-/// What was done about the node, in words, and what its kubelet said last.
-fn node_part(case: &Case<'_>) -> (String, Option<String>) {
-    let fencing = if case.policy.plain { Fencing::None } else { case.policy.fencing };
-    let text = match (&case.seen.node, fencing) {
-        (_, Fencing::None) => "the node was left alone".to_owned(),
-        (NodeSeen::NotAsked | NodeSeen::NoName, _) => "there is no node".to_owned(),
-        (NodeSeen::NoAccess(why), _) => {
-            let why = controller_kit::events::shorten(why, 200);
-            format!("the node was left alone: {why}")
-        }
-        (NodeSeen::Gone, _) => "the node is deleted".to_owned(),
-        (NodeSeen::Here(node), _) if node.foreign.is_some() => {
-            "the node was left alone: it is another machine's".to_owned()
-        }
-        (NodeSeen::Here(_), Fencing::Delete) => "the node is still there".to_owned(),
-        (NodeSeen::Here(node), Fencing::Taint) if node.busy > 0 => {
-            format!("the node is out of service, {} things still on it", node.busy)
-        }
-        (NodeSeen::Here(_), Fencing::Taint) => "the node is out of service".to_owned(),
-    };
-    let kubelet = match &case.seen.node {
-        NodeSeen::Here(node) => Some(node.kubelet.clone()),
-        _ => None,
-    };
-    (text, kubelet)
+fn released(case: &Case<'_>, fenced: &str) -> String {
+    if case.policy.plain {
+        return format!("the reboot was accepted ({fenced})");
+    }
+    format!("the host was off ({fenced}) and may be switched on")
 }
 
 /// The host may come back, and is awaited.
 pub(super) fn switch_on(case: &Case<'_>) -> Option<Decision> {
     let (host, entry) = (case.own_host()?, case.entry()?);
-    let released = entry.released?;
+    let at = entry.released?;
     if host.held {
         // Set by a process that did not know yet: the record counts.
         let key = HostWrite { key: Some(false), ..HostWrite::default() };
@@ -345,16 +339,18 @@ pub(super) fn switch_on(case: &Case<'_>) -> Option<Decision> {
         decision.acts.extend(case.say(wanted));
         return Some(decision);
     }
-    let Some(left) = case.left(released, case.policy.power_on) else {
+    let Some(left) = case.left(at, case.policy.power_on) else {
         return Some(fail(case, host, Reason::PowerOnTimedOut));
     };
     let mut decision = Decision::rest(Reason::PowerOn).again(left);
-    if case.step() != Some(&Step::PowerOn) {
-        let fenced = entry.fenced.as_deref().unwrap_or("the node was left alone");
-        let text = format!("the host was off ({fenced}) and may be switched on");
-        let since = released;
-        let wanted = case.on_the_way(Phase::Running, Step::PowerOn, since, Reason::PowerOn, &text);
-        decision.acts.extend(case.say(wanted));
+    if case.step() == Some(&Step::PowerOn) {
+        return Some(decision);
     }
+    if let Some(soon) = case.left(at, SOON) {
+        return Some(decision.again(soon));
+    }
+    let text = released(case, entry.fenced.as_deref().unwrap_or("the node was left alone"));
+    let wanted = case.on_the_way(Phase::Running, Step::PowerOn, at, Reason::PowerOn, &text);
+    decision.acts.extend(case.say(wanted));
     Some(decision)
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 use api_types::remediation::{Phase, Step};
 use k8s_openapi::jiff::Timestamp;
 
-use super::attempt::{fail, failure};
+use super::attempt::{POLL, fail, failure};
 use super::{Act, Case, Decision, HostWrite, Reason, refuse};
+use crate::config::Fencing;
 use crate::request::{Refusal, Said, Standing};
 use crate::seen::{ClusterSeen, Host, NodeSeen, Taint};
 
@@ -81,9 +82,17 @@ pub(super) fn succeeded(case: &Case<'_>) -> Option<Decision> {
     }
     let since = case.standing.since.unwrap_or(case.now);
     let patience = case.strategy().timeout.max(GRACE);
-    match case.left(since, patience) {
-        Some(left) => Some(rest.again(left)),
-        None => Some(fail(case, host, Reason::StillUnhealthy)),
+    if let Some(left) = case.left(since, patience) {
+        return Some(rest.again(left));
+    }
+    // What the health check says may be old, or nobody's any more: a node that is ready is not taken away again.
+    match &case.seen.node {
+        NodeSeen::NotAsked if machine.node.is_some() => {
+            Some(Decision::look_at_node(Reason::Recovered))
+        }
+        NodeSeen::Here(node) if node.ready && node.foreign.is_none() => Some(rest.again(GRACE)),
+        NodeSeen::NoAccess(_) => Some(rest.again(POLL.1)),
+        _ => Some(fail(case, host, Reason::StillUnhealthy)),
     }
 }
 
@@ -123,23 +132,25 @@ pub(super) fn hand_over(case: &Case<'_>, host: &Host, why: Reason) -> Decision {
     let which = case.which();
     let text = match why {
         Reason::Exhausted => "All tries have failed".to_owned(),
-        why => format!("{which}, the last: {}", failure(why)),
+        why => format!("{which}, the last: {}", failure(case, why)),
     };
     let Some(machine) = case.machine() else { return decision };
     let alone = !machine.owned;
     let mut phase = Phase::DeletingMachine;
-    if machine.deleting.is_none() {
-        if !alone && !machine.told {
-            decision = decision.act(Act::TellOwner(text.clone()));
-        } else if alone && case.policy.delete_unowned {
-            decision = decision.act(Act::DeleteMachine);
-        } else if alone {
-            phase = Phase::Failed;
-        }
+    if machine.deleting.is_none() && !machine.told {
+        decision = decision.act(Act::TellOwner(text.clone()));
     }
     if case.policy.switch_off && host.online {
         let write = HostWrite { offline: true, ..HostWrite::default() };
         decision = decision.act(Act::Host(write));
+    }
+    // Last: without its Machine nothing would lead to the host any more.
+    if machine.deleting.is_none() && alone {
+        if case.policy.delete_unowned {
+            decision = decision.act(Act::DeleteMachine);
+        } else {
+            phase = Phase::Failed;
+        }
     }
     let message = match (&phase, alone) {
         (Phase::Failed, _) => format!("{text}. Nobody owns the Machine: delete it"),
@@ -163,8 +174,9 @@ pub(super) fn undo(case: &Case<'_>, reason: Reason) -> Decision {
     let mut decision = Decision::rest(reason);
     for (host, stray) in hosts(case) {
         let open = host.history.open(uid).is_some();
-        // Of a host that is somebody else's by now only what is ours is taken.
-        if host.held || (open && host.ours) {
+        // Of a host that is somebody else's by now only what is ours is taken. Without a Machine nobody knows whose it is,
+        // and our record on it is ended all the same.
+        if host.held || (open && (host.ours || case.machine().is_none())) {
             let history = open.then(|| case.ended(host, reason));
             let key = host.held.then_some(false);
             let write = HostWrite { stray, key, history, ..HostWrite::default() };
@@ -188,13 +200,35 @@ pub(super) fn undo(case: &Case<'_>, reason: Reason) -> Decision {
         return remember(case, decision, since).again(wait);
     }
     let acts = give_back(case);
-    match what_is_left(case, started) {
+    match what_is_left(case, reason, started) {
         Left::Nothing => {}
         Left::Look => return Decision { needs_node: true, ..decision },
         Left::Wait(wait) => return remember(case, decision, since).again(wait),
+        Left::GivenUp(what) => decision = give_up(case, decision, &what),
     }
     decision.acts.extend(acts);
     decision.act(Act::RemoveFinalizer)
+}
+
+/// What may be left on the node is said where it outlives the request.
+fn give_up(case: &Case<'_>, mut decision: Decision, what: &str) -> Decision {
+    let uid = &case.request.uid;
+    for (host, stray) in hosts(case) {
+        let has_ended = host.history.open(uid).is_none();
+        if has_ended && host.history.last(uid).is_some_and(|it| it.left.is_none()) {
+            let history = Some(host.history.leaving(uid, what));
+            let write = HostWrite { stray, history, ..HostWrite::default() };
+            decision = decision.act(Act::Host(write));
+        }
+    }
+    decision.note(true, Reason::Undoing, format!("Not all could be undone: {what}"))
+}
+
+/// Whether something of ours may be on the node that cannot be looked at now.
+pub(super) fn is_owed(case: &Case<'_>) -> bool {
+    let fences = !case.policy.plain && case.policy.fencing != Fencing::None;
+    let marked = case.request.backup.is_some() || (fences && case.seen.node_name().is_some());
+    marked && matches!(case.seen.node, NodeSeen::NoAccess(_))
 }
 
 /// Since when things are being undone, where that is known.
@@ -228,21 +262,42 @@ enum Left {
     Nothing,
     Look,
     Wait(Duration),
+    GivenUp(String),
 }
 
 /// Whether the node has to be looked at or waited for before nothing is left on it.
-fn what_is_left(case: &Case<'_>, since: Timestamp) -> Left {
-    let Some(machine) = case.machine() else { return Left::Nothing };
-    if machine.node.is_none() {
+fn what_is_left(case: &Case<'_>, reason: Reason, since: Timestamp) -> Left {
+    if case.seen.node_name().is_none() {
         return Left::Nothing;
     }
-    let wait = |left: Option<Duration>| left.map_or(Left::Nothing, |it| Left::Wait(it.min(LOOK)));
+    let backup = case.request.backup.is_some();
     match &case.seen.node {
         NodeSeen::NotAsked => Left::Look,
-        NodeSeen::NoAccess(_) => wait(case.left(since, case.policy.fence)),
+        // The machine is well and stays, and nobody waits for the request to go.
+        NodeSeen::NoAccess(_)
+            if reason == Reason::Recovered && case.request.deleting.is_none() && is_owed(case) =>
+        {
+            Left::Wait(POLL.1)
+        }
+        NodeSeen::NoAccess(why) => match case.left(since, case.policy.fence) {
+            Some(left) => Left::Wait(left.min(LOOK)),
+            None if is_owed(case) => {
+                let why = controller_kit::events::shorten(why, 200);
+                let what = if backup {
+                    "the node did not get its labels and annotations back"
+                } else {
+                    "the node may still be out of service: if it is, remove its taint"
+                };
+                Left::GivenUp(format!("{what} ({why})"))
+            }
+            None => Left::Nothing,
+        },
         // Its successor gets what it had, if it comes in time; a machine that goes has none.
-        NodeSeen::Gone if case.request.backup.is_some() && machine.deleting.is_none() => {
-            wait(case.left(since, case.strategy().timeout))
+        NodeSeen::Gone if backup && case.machine().is_some_and(|it| it.deleting.is_none()) => {
+            match case.left(since, case.strategy().timeout) {
+                Some(left) => Left::Wait(left.min(LOOK)),
+                None => Left::GivenUp("the node has not come back for its labels".to_owned()),
+            }
         }
         NodeSeen::NoName | NodeSeen::Gone | NodeSeen::Here(_) => Left::Nothing,
     }

@@ -60,6 +60,7 @@ fn histories() -> impl Any<Value = History> {
         let entries = all.into_iter().map(|(number, asked, was_on, released, ended, exhausted)| {
             let mut entry = Entry::begin("uid", "m", number, at(asked));
             entry.was_on = was_on;
+            entry.node = was_on.then(|| "n".to_owned());
             entry.released = released.map(at);
             entry.ended = ended.map(at);
             let word = if exhausted { "Exhausted" } else { "NotRecovered" };
@@ -94,7 +95,7 @@ fn nodes() -> impl Any<Value = NodeSeen> {
 }
 
 fn worlds() -> impl Any<Value = Observed> {
-    let flags = proptest::collection::vec(prop::bool::weighted(0.25), 25);
+    let flags = proptest::collection::vec(prop::bool::weighted(0.25), 26);
     (flags, standings(), histories(), nodes(), maybe_time()).prop_map(
         |(flags, standing, history, node, deleting)| {
             let mut flags = flags.into_iter();
@@ -120,6 +121,7 @@ fn worlds() -> impl Any<Value = Observed> {
             host.powered_on = rarely();
             host.confirmed = rarely();
             host.in_cycle = rarely();
+            host.looked_at = rarely();
             host.marked = rarely();
             host.ours = !rarely();
             host.online = !rarely();
@@ -207,7 +209,8 @@ proptest! {
         }
     }
 
-    /// I13: of a host that is not the machine's nothing is taken but our own key.
+    /// I13: of a host that is not the machine's nothing is taken but our own key, and nothing is put there but how it
+    /// ended.
     #[test]
     fn a_host_of_somebody_else_is_left_alone_but_for_our_key(
         seen in worlds(), policy in policies(), now in 0_i64..5000,
@@ -216,8 +219,9 @@ proptest! {
             let Act::Host(write) = act else { continue };
             let host = if write.stray { &seen.stray } else { &seen.host };
             if !host.as_ref().unwrap().ours {
-                prop_assert_eq!(write.key, Some(false));
-                prop_assert!(!write.mark && !write.offline);
+                prop_assert!(write.key != Some(true) && !write.mark && !write.offline);
+                let open = write.history.as_ref().is_some_and(|it| it.open("uid").is_some());
+                prop_assert!(!open);
             }
         }
     }
@@ -229,10 +233,16 @@ proptest! {
     ) {
         let acts = decide(&seen, &policy, at(now)).acts;
         if acts.contains(&Act::RemoveFinalizer) {
-            if let (NodeSeen::Here(node), Some(machine)) = (&seen.node, &seen.machine)
-                && node.taint == Taint::Ours && machine.node.is_some()
+            if let NodeSeen::Here(node) = &seen.node
+                && node.taint == Taint::Ours && seen.node_name().is_some()
             {
                 prop_assert!(acts.contains(&Act::Untaint));
+            }
+            // Nobody knows what is on a node that cannot be asked: while the machine stays in use, it is waited for.
+            let well = decide(&seen, &policy, at(now)).reason == Reason::Recovered;
+            if matches!(seen.node, NodeSeen::NoAccess(_)) && well {
+                let fences = !policy.plain && policy.fencing != Fencing::None;
+                prop_assert!(!fences || seen.node_name().is_none() || seen.request.deleting.is_some());
             }
             for (host, stray) in [(&seen.host, false), (&seen.stray, true)] {
                 if host.as_ref().is_some_and(|it| it.held) {

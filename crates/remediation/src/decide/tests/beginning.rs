@@ -65,7 +65,7 @@ fn a_plain_reboot_waits_until_its_key_is_taken_and_leaves_the_node_alone() {
         host.history = host.history.changed("uid", |it| it.kubelet = Some("before".to_owned()));
     });
     let next = plainly(&taken, 5);
-    assert_eq!(order(&next), ["host", "status"]);
+    assert_eq!(order(&next), ["host"]);
     assert_eq!(next.reason, Reason::PowerOn);
     let Act::Host(write) = &next.acts[0] else { panic!("{next:?}") };
     let entry = write.history.as_ref().unwrap().open("uid").unwrap();

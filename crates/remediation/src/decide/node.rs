@@ -1,0 +1,103 @@
+//! What is known of the node, and what people are told of it.
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::{Case, Reason};
+use crate::config::Fencing;
+use crate::history::History;
+use crate::seen::{Host, Node, NodeSeen, UNKNOWN};
+
+/// The words by which a text is known to speak of a trouble already.
+const UNSEEN: &str = "the node cannot be seen";
+const FOREIGN: &str = "the node of that name is another machine's";
+/// What stands for the word of a node that is not there: whatever says something later is another one.
+const NOBODY: &str = "none";
+
+/// Whether the node is ready, and said so after its host was on again.
+pub(super) fn is_back(case: &Case<'_>, node: &Node, since: Timestamp) -> bool {
+    node.foreign.is_none() && node.ready && is_new(case, node, since)
+}
+
+fn is_new(case: &Case<'_>, node: &Node, since: Timestamp) -> bool {
+    let after = |moment: Timestamp| node.heard.is_some_and(|heard| heard >= moment);
+    let Some(entry) = case.entry() else {
+        let last = case.seen.last();
+        let cut_off =
+            last.is_some_and(|it| it.result.as_deref() == Some(Reason::Recovered.as_str()));
+        // Somebody took the record away, or it says that this was decided before.
+        return cut_off || after(since);
+    };
+    match &entry.kubelet {
+        // Off, no kubelet says anything: what it said before is no news.
+        Some(known) => *known != node.kubelet,
+        // Nobody could look while the host was off.
+        None => after(entry.released.unwrap_or(since)),
+    }
+}
+
+/// The record with what the node says at first sight, where nobody could look while its host was off: from then on a
+/// change is news.
+pub(super) fn first_sight(case: &Case<'_>, host: &Host) -> Option<History> {
+    let NodeSeen::Here(node) = &case.seen.node else { return None };
+    let unknown = node.foreign.is_none() && case.entry()?.kubelet.is_none();
+    let known =
+        |kubelet: String| host.history.changed(&case.request.uid, |it| it.kubelet = Some(kubelet));
+    unknown.then(|| known(node.kubelet.clone()))
+}
+
+/// What the kubelet said last, while the host is off.
+pub(super) fn last_word(case: &Case<'_>) -> Option<String> {
+    match &case.seen.node {
+        NodeSeen::Here(node) => Some(node.kubelet.clone()),
+        NodeSeen::NoAccess(_) => None,
+        NodeSeen::Gone | NodeSeen::NoName | NodeSeen::NotAsked => Some(NOBODY.to_owned()),
+    }
+}
+
+/// What keeps us from seeing the node, in words.
+pub(super) fn trouble(case: &Case<'_>) -> Option<String> {
+    match &case.seen.node {
+        NodeSeen::NoAccess(why) => {
+            Some(format!("{UNSEEN}: {}", controller_kit::events::shorten(why, 200)))
+        }
+        NodeSeen::Here(node) => node.foreign.as_ref().map(|id| format!("{FOREIGN} ({id})")),
+        NodeSeen::NotAsked | NodeSeen::NoName | NodeSeen::Gone => None,
+    }
+}
+
+/// The same after another sentence.
+pub(super) fn but(case: &Case<'_>) -> String {
+    trouble(case).map(|it| format!(", but {it}")).unwrap_or_default()
+}
+
+/// Whether something else keeps us from seeing the node than people were told: a trouble, not each of its words.
+pub(super) fn is_news(case: &Case<'_>) -> bool {
+    let kind = |text: &str| [UNSEEN, FOREIGN].map(|it| text.contains(it));
+    let told = case.standing.said.as_ref().map(|it| kind(&it.message)).unwrap_or_default();
+    kind(&trouble(case).unwrap_or_default()) != told
+}
+
+/// What was done about the node, in words.
+pub(super) fn part(case: &Case<'_>) -> String {
+    let fencing = if case.policy.plain { Fencing::None } else { case.policy.fencing };
+    match (&case.seen.node, fencing) {
+        (_, Fencing::None) => "the node was left alone".to_owned(),
+        (NodeSeen::NotAsked | NodeSeen::NoName, _) => "there is no node".to_owned(),
+        (NodeSeen::NoAccess(why), _) => {
+            let why = controller_kit::events::shorten(why, 200);
+            format!("the node was left alone: {why}")
+        }
+        (NodeSeen::Gone, _) => "the node is deleted".to_owned(),
+        (NodeSeen::Here(node), _) if node.foreign.is_some() => {
+            "the node was left alone: it is another machine's".to_owned()
+        }
+        (NodeSeen::Here(_), Fencing::Delete) => "the node is still there".to_owned(),
+        (NodeSeen::Here(node), Fencing::Taint) if node.busy == UNKNOWN => {
+            "the node is out of service, and what runs on it could not be listed".to_owned()
+        }
+        (NodeSeen::Here(node), Fencing::Taint) if node.busy > 0 => {
+            format!("the node is out of service, {} things still on it", node.busy)
+        }
+        (NodeSeen::Here(_), Fencing::Taint) => "the node is out of service".to_owned(),
+    }
+}

@@ -1,0 +1,138 @@
+//! When a node counts as back, and what is said while it cannot be seen.
+
+use super::*;
+
+fn seeing(seen: Observed, node: Node) -> Observed {
+    edit(seen, |seen| seen.node = NodeSeen::Here(node))
+}
+
+fn away(seen: Observed) -> Observed {
+    edit(seen, |seen| seen.node = NodeSeen::NoAccess("certificate expired".to_owned()))
+}
+
+/// Nobody could look at the node while its host was off.
+fn unseen() -> Observed {
+    edit(recovering(), |seen| {
+        let host = seen.host.as_mut().unwrap();
+        host.history = host.history.changed("uid", |it| it.kubelet = None);
+    })
+}
+
+fn ready(kubelet: &str) -> Node {
+    Node { ready: true, kubelet: kubelet.to_owned(), ..node() }
+}
+
+#[test]
+fn a_node_that_nobody_could_see_while_its_host_was_off_has_to_say_something_new() {
+    let old = Node { heard: Some(at(9)), ..ready("old") };
+    let first = now(&seeing(unseen(), old.clone()), 30);
+    assert_eq!(first.reason, Reason::Recovering, "it may be what it said before");
+    let history = writes(&first)[0].history.clone().unwrap();
+    assert_eq!(history.open("uid").unwrap().kubelet.as_deref(), Some("old"));
+    let known = edit(unseen(), |seen| seen.host.as_mut().unwrap().history = history);
+    assert!(now(&seeing(known.clone(), old.clone()), 40).acts.is_empty());
+    assert_eq!(now(&seeing(known, ready("new")), 50).reason, Reason::Recovered);
+    // What is later than the release was not said before.
+    let later = Node { heard: Some(at(10)), ..old };
+    assert_eq!(now(&seeing(unseen(), later), 30).reason, Reason::Recovered);
+}
+
+#[test]
+fn a_node_that_was_not_ready_at_first_sight_is_back_when_it_is() {
+    let first = now(&seeing(unseen(), node()), 30);
+    let history = writes(&first)[0].history.clone().unwrap();
+    let known = edit(unseen(), |seen| seen.host.as_mut().unwrap().history = history);
+    assert_eq!(now(&seeing(known, ready("after")), 50).reason, Reason::Recovered);
+}
+
+#[test]
+fn where_nothing_is_done_about_the_node_it_is_looked_at_before_the_host_may_come_back() {
+    let policy = Policy { fencing: Fencing::None, ..Policy::default() };
+    assert!(decide(&off(), &policy, at(5)).needs_node);
+    let decision = decide(&seeing(off(), node()), &policy, at(5));
+    let entry = writes(&decision)[0].history.as_ref().unwrap().open("uid").unwrap().clone();
+    assert_eq!(entry.kubelet.as_deref(), Some("before"));
+    let unasked = decide(&away(off()), &policy, at(5));
+    assert_eq!(writes(&unasked)[0].key, Some(false), "nothing is waited for");
+}
+
+#[test]
+fn any_word_of_a_node_is_new_where_there_was_none_before() {
+    let gone = now(&edit(off(), |seen| seen.node = NodeSeen::Gone), 5);
+    let history = writes(&gone)[0].history.clone().unwrap();
+    let on = edit(recovering(), |seen| seen.host.as_mut().unwrap().history = history);
+    assert_eq!(now(&seeing(on, ready("")), 30).reason, Reason::Recovered);
+}
+
+#[test]
+fn a_workload_cluster_that_cannot_be_asked_is_told_once_and_so_is_its_return() {
+    for seen in [off(), recovering()] {
+        let first = now(&away(seen.clone()), 30);
+        let standing = said(&first);
+        let message = standing.said.clone().unwrap().message;
+        assert!(message.contains("cannot be seen: certificate expired"), "{message}");
+        let told = edit(seen, |seen| seen.request.standing = standing.clone());
+        assert!(now(&away(told.clone()), 40).acts.is_empty());
+        let other = edit(told.clone(), |seen| seen.node = NodeSeen::NoAccess("other".to_owned()));
+        assert!(now(&other, 40).acts.is_empty(), "not each of its words");
+        let back = now(&seeing(told, Node { busy: 1, taint: Taint::Ours, ..node() }), 41);
+        assert!(!said(&back).said.unwrap().message.contains("cannot be seen"));
+        assert_eq!(said(&back).since, standing.since, "its time goes on");
+    }
+}
+
+#[test]
+fn who_gets_the_machine_reads_that_its_node_could_not_be_seen() {
+    let late = now(&away(last_try()), 320);
+    let message = said(&late).said.unwrap().message;
+    assert!(message.contains("not ready in time, but the node cannot be seen"), "{message}");
+    let foreign = Node { foreign: Some("x://other".to_owned()), ..ready("after") };
+    let decision = now(&seeing(recovering(), foreign.clone()), 30);
+    assert!(said(&decision).said.unwrap().message.contains("another machine's (x://other)"));
+    let late = now(&seeing(last_try(), foreign), 320);
+    assert!(said(&late).said.unwrap().message.contains("another machine's"));
+}
+
+#[test]
+fn a_host_is_held_until_its_deadline_where_what_runs_on_the_node_cannot_be_listed() {
+    let busy = Node { busy: crate::seen::UNKNOWN, taint: Taint::Ours, ..node() };
+    let first = now(&seeing(off(), busy.clone()), 5);
+    assert!(writes(&first).is_empty(), "{first:?}");
+    let waiting = edit(off(), |seen| seen.request.standing = said(&first));
+    let late = now(&seeing(waiting, busy), 125);
+    let history = writes(&late)[0].history.clone().unwrap();
+    assert!(history.0[0].fenced.as_ref().unwrap().contains("could not be listed"));
+}
+
+#[test]
+fn a_try_of_capm3s_kind_that_was_cut_off_between_its_two_writes_is_not_lost() {
+    // The status has the next try, the annotation still the old step.
+    let cut = edit(seeing(recovering(), node()), |seen| {
+        seen.request.group = Group::Upstream(api_types::ContractVersion::V1Beta2);
+        seen.request.standing.phase = Some(Phase::Running);
+        seen.request.standing.retries = 1;
+    });
+    let next = now(&cut, 330);
+    assert_eq!(next.reason, Reason::PowerOff, "{next:?}");
+    assert_eq!(writes(&next)[0].history.as_ref().unwrap().open("uid").unwrap().number, 1);
+    assert!(!writes(&next)[0].mark);
+    let cut = edit(succeeded(), |seen| {
+        seen.request.standing.phase = Some(Phase::Running);
+        seen.request.standing.retries = 1;
+    });
+    assert_eq!(now(&cut, 5000).reason, Reason::PowerOff, "{:?}", now(&cut, 5000));
+}
+
+#[test]
+fn a_node_that_came_back_late_is_not_taken_away_again() {
+    // Ready a moment before its time was over; the health check has not seen it yet.
+    let late = now(&seeing(recovering(), ready("after")), 318);
+    assert_eq!(said(&late).since, Some(at(318)));
+    let seen = edit(succeeded(), |seen| seen.request.standing = said(&late));
+    assert!(now(&seen, 321).acts.is_empty() && !now(&seen, 321).needs_node);
+    // Nor ever, while it is ready or cannot be seen.
+    for seen in [seeing(seen.clone(), ready("later")), away(seen)] {
+        let decision = now(&seen, 100_000);
+        assert!(decision.acts.is_empty() && decision.again.is_some(), "{decision:?}");
+    }
+}
