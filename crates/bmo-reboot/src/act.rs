@@ -42,13 +42,9 @@ pub async fn act(
         Some(call) => Some(context.ironic.turns.take(call).await),
         None => None,
     };
-    let mut now = Host::clone(host);
-    if !decision.annotations.is_empty() {
-        now = write_annotations(context, &api, &now, &decision.annotations).await?;
-    }
-    if !decision.status.is_empty() {
-        now = write_status(context, &api, &now, &decision.status).await?;
-    } else if decision.call.is_some() && decision.annotations.is_empty() {
+    let now = write(context, &api, Host::clone(host), &decision).await?;
+    let written = !decision.annotations.is_empty() || !decision.status.is_empty();
+    if decision.call.is_some() && !written {
         // Nothing was to be written, so nothing proves that the host is still what was decided about.
         let read = asked("read the host", api.get(&now.name)).await?;
         if read.metadata.resource_version.as_deref() != Some(now.version.as_str()) {
@@ -57,7 +53,6 @@ pub async fn act(
     }
     measure(context, host, &decision);
     let mut notes = decision.notes;
-    let mut again = decision.again;
     if let Some(call) = decision.call {
         let withdrawn = call == Call::On && !now.requests.is_empty() && !host.state.is_available();
         if withdrawn || !context.kit.may_act() {
@@ -75,19 +70,36 @@ pub async fn act(
             "Asked Ironic for a change of power"
         );
         let after = settle(&now, node, (call, &answer), &context.policy, Timestamp::now());
-        if !after.annotations.is_empty() {
-            now = write_annotations(context, &api, &now, &after.annotations).await?;
+        let settled = write(context, &api, now, &after).await;
+        if settled.is_ok() {
+            notes.extend(after.notes);
         }
-        if !after.status.is_empty() {
-            now = write_status(context, &api, &now, &after.status).await?;
+        // The call was made, whether or not what came of it could be written down.
+        for note in &notes {
+            publish(context, host, note).await;
         }
-        notes.extend(after.notes);
-        again = after.again;
+        return settled.map(|now| Done { version: now.version, again: after.again });
     }
     for note in &notes {
         publish(context, host, note).await;
     }
-    Ok(Done { version: now.version, again })
+    Ok(Done { version: now.version, again: decision.again })
+}
+
+/// Metadata first, then the status.
+async fn write(
+    context: &Context,
+    api: &Api<BareMetalHost>,
+    mut host: Host,
+    decision: &Decision,
+) -> Result<Host, Error> {
+    if !decision.annotations.is_empty() {
+        host = write_annotations(context, api, &host, &decision.annotations).await?;
+    }
+    if !decision.status.is_empty() {
+        host = write_status(context, api, &host, &decision.status).await?;
+    }
+    Ok(host)
 }
 
 async fn write_annotations(

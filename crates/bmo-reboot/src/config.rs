@@ -144,7 +144,7 @@ impl Settings {
         let selector = selector.map_or(default.selector, |text| {
             selector_of(&text).unwrap_or_else(|part| {
                 let expected = format!(
-                    "labels such as a=b, a!=b, a or !a, separated by commas; {part:?} is none"
+                    "labels such as a=b, a!=b, a in (b, c), a notin (b), a or !a, separated by commas; {part:?} is none"
                 );
                 mistakes.add("--host-selector", &text, expected);
                 Selector::default()
@@ -211,35 +211,55 @@ impl Settings {
 
 /// Reads a label selector; the error is the part that is none.
 fn selector_of(text: &str) -> Result<Selector, String> {
-    let mut expressions = Vec::new();
-    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-        let is_name = |name: &str| {
-            !name.is_empty()
-                && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c))
-        };
-        let is_value = |value: &str| value.is_empty() || is_name(value);
-        let pair = |sign: &str| {
-            part.split_once(sign).map(|(name, value)| (name.trim(), value.trim().to_owned()))
-        };
-        let (name, expression) = if let Some((name, value)) = pair("!=") {
-            (name, Expression::NotEqual(name.to_owned(), value))
-        } else if let Some((name, value)) = pair("==").or_else(|| pair("=")) {
-            (name, Expression::Equal(name.to_owned(), value))
-        } else if let Some(name) = part.strip_prefix('!') {
-            (name, Expression::DoesNotExist(name.to_owned()))
-        } else {
-            (part, Expression::Exists(part.to_owned()))
-        };
-        let sound = match &expression {
-            Expression::Equal(_, value) | Expression::NotEqual(_, value) => is_value(value),
-            _ => true,
-        };
-        if !is_name(name) || !sound {
-            return Err(part.to_owned());
+    let parts = parts(text).into_iter().map(str::trim).filter(|part| !part.is_empty());
+    parts.map(|part| expression(part).ok_or_else(|| part.to_owned())).collect()
+}
+
+/// Splits at commas that are not between parentheses.
+fn parts(text: &str) -> Vec<&str> {
+    let mut depth = 0;
+    text.split(|c| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
         }
-        expressions.push(expression);
+        c == ',' && depth == 0
+    })
+    .collect()
+}
+
+fn expression(part: &str) -> Option<Expression> {
+    let is_name = |name: &str| {
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c))
+    };
+    let is_value = |value: &str| value.is_empty() || is_name(value);
+    let sound = |name: &str, expression: Expression| is_name(name).then_some(expression);
+    let pair = |sign: &str| part.split_once(sign).map(|(name, value)| (name.trim(), value.trim()));
+    if let Some((name, values)) = part.strip_suffix(')').and_then(|set| set.split_once('(')) {
+        let values = values.split(',').map(|value| value.trim().to_owned());
+        let values: std::collections::BTreeSet<String> = values.collect();
+        let (name, word) = name.trim().rsplit_once(char::is_whitespace)?;
+        let name = name.trim();
+        let expression = match word {
+            "in" => Expression::In(name.to_owned(), values.clone()),
+            "notin" => Expression::NotIn(name.to_owned(), values.clone()),
+            _ => return None,
+        };
+        return sound(name, expression).filter(|_| values.iter().all(|value| is_value(value)));
     }
-    Ok(expressions.into_iter().collect())
+    if let Some((name, value)) = pair("!=") {
+        let expression = Expression::NotEqual(name.to_owned(), value.to_owned());
+        return sound(name, expression).filter(|_| is_value(value));
+    }
+    if let Some((name, value)) = pair("==").or_else(|| pair("=")) {
+        let expression = Expression::Equal(name.to_owned(), value.to_owned());
+        return sound(name, expression).filter(|_| is_value(value));
+    }
+    match part.strip_prefix('!') {
+        Some(name) => sound(name.trim(), Expression::DoesNotExist(name.trim().to_owned())),
+        None => sound(part, Expression::Exists(part.to_owned())),
+    }
 }
 
 /// What the controller needs from outside.
@@ -301,7 +321,11 @@ mod tests {
         assert!(matches("a!=b", &[]) && !matches("a!=b", &[("a", "b")]));
         assert!(matches("!a", &[]) && !matches("!a", &[("a", "")]));
         assert!(matches("", &[]) && matches("", &[("x", "y")]));
-        for wrong in ["a=b c", "=b", "a b", "!", "a=(b)"] {
+        assert!(matches("a in (b, c),d", &[("a", "c"), ("d", "")]));
+        assert!(!matches("a in (b,c)", &[("a", "d")]) && !matches("a in (b)", &[]));
+        assert!(matches("a notin (b)", &[]) && !matches("a notin (b)", &[("a", "b")]));
+        for wrong in ["a=b c", "=b", "a b", "!", "a=(b)", "a in b", "a on (b)", "in (b)", "a in (b"]
+        {
             assert!(selector_of(wrong).is_err(), "{wrong}");
         }
     }

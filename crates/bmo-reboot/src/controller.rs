@@ -17,16 +17,21 @@ use tokio::sync::mpsc;
 use crate::act::act;
 use crate::config::Policy;
 use crate::decide::decide;
-use crate::decision::Again;
+use crate::decision::{Again, Note};
 use crate::error::Error;
 use crate::index::{Index, Name};
 use crate::limits::Ironic;
 use crate::metrics::Metrics;
 use crate::observe::{self, Host, Node, NodeSeen, Observed, Pause};
 use crate::poll;
+use crate::record::Reason;
 
-/// A pass waits for Ironic twice at most.
-const DEADLINE: Duration = Duration::from_secs(120);
+/// A pass waits for Ironic three times at most. One that takes longer is tried again as soon as any that failed.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Never reached.
+const DEADLINE: Duration = Duration::from_secs(150);
+/// How long a node is not answered for until its host says so, though others may be.
+const SILENCE: Duration = Duration::from_secs(10);
 /// Up to so many hosts that wait for Ironic ask for themselves; more are looked at by one list for all.
 const ALONE: usize = 8;
 
@@ -53,6 +58,7 @@ struct Memory {
     /// The version after our last write and when the next pass is due: the echo of that write needs none.
     rests: Option<(String, Option<Instant>)>,
     off_since: Option<Timestamp>,
+    silent_since: Option<Timestamp>,
     told: BTreeSet<(String, u64)>,
     /// Somebody wants it looked at, whatever the cache says.
     asked: bool,
@@ -183,14 +189,17 @@ pub async fn reconcile(host: Arc<CachedHost>, context: Arc<Context>) -> Result<A
     if is_settled(&context, &name, &host) {
         return Ok(Action::await_change());
     }
-    // Somebody who writes at the same time is no reason to let a hard request wait.
-    for _ in 0..3 {
-        match pass(&context, &name, &cached).await {
-            Err(Error::Superseded) => {}
-            done => return done,
+    let passes = async {
+        // Somebody who writes at the same time is no reason to let a hard request wait.
+        for _ in 0..3 {
+            match pass(&context, &name, &cached).await {
+                Err(Error::Superseded) => {}
+                done => return done,
+            }
         }
-    }
-    pass(&context, &name, &cached).await
+        pass(&context, &name, &cached).await
+    };
+    tokio::time::timeout(PATIENCE, passes).await.map_err(|_| Error::Slow)?
 }
 
 /// The rest that our last pass over this very version decided on, if it is not over.
@@ -230,7 +239,14 @@ fn is_settled(context: &Context, name: &Name, host: &CachedHost) -> bool {
     let seen = Observed { host: Some(host), node, soft_free: true };
     let decision = decide(&seen, &context.policy, Timestamp::now());
     let Some(host) = seen.host else { return false };
+    let told = |note: &Note| {
+        let known = memory.get(name).filter(|known| known.uid == host.uid);
+        note.once.is_some_and(|number| {
+            known.is_some_and(|known| known.told.contains(&(note.about.clone(), number)))
+        })
+    };
     let settled = decision.again == Again::OnChange
+        && decision.notes.iter().all(told)
         && decision.call.is_none()
         && decision.annotations.is_empty()
         && decision.status.is_empty();
@@ -261,7 +277,7 @@ async fn pass(context: &Context, name: &Name, cached: &Host) -> Result<Action, E
             None
         }
     });
-    let Some(host) = host?.map(|host| context.view(&host)) else {
+    let Some(mut host) = host?.map(|host| context.view(&host)) else {
         context.memory().remove(name);
         return Ok(Action::await_change());
     };
@@ -272,6 +288,13 @@ async fn pass(context: &Context, name: &Name, cached: &Host) -> Result<Action, E
         }
         _ => NodeSeen::NotAsked,
     };
+    if node == NodeSeen::Missing && host.node != host.registered_as() {
+        let by_name = host.registered_as();
+        let named = observe::node(&context.ironic, &by_name, host.disable_power_off).await;
+        if named != NodeSeen::Missing {
+            (node, host.node) = (named, by_name);
+        }
+    }
     let now = Timestamp::now();
     remember(context, name, &host, &mut node, now);
     let soft_free = context.ironic.soft.has_room(&host.uid, Instant::now());
@@ -288,12 +311,13 @@ async fn pass(context: &Context, name: &Name, cached: &Host) -> Result<Action, E
     let Some(host) = &seen.host else { return Ok(Action::await_change()) };
     let done = act(context, host, &seen.node, decision).await?;
     let watching = done.again == Again::Watch;
+    let unit = backoff::random_unit();
     let wait = match done.again {
         Again::Now => Some(Duration::ZERO),
-        Again::After(wait) => Some(spread(wait)),
+        Again::After(wait) => Some(spread(wait, unit)),
         // The poll tells those that wait in a crowd.
-        Again::Watch if context.is_crowded() => Some(spread(Duration::from_secs(20))),
-        Again::Watch => Some(spread(Duration::from_millis(700))),
+        Again::Watch if context.is_crowded() => Some(spread(Duration::from_secs(20), unit)),
+        Again::Watch => Some(spread(Duration::from_millis(700), unit)),
         Again::OnChange => None,
     };
     if let Some(known) = context.memory().get_mut(name) {
@@ -307,9 +331,20 @@ async fn pass(context: &Context, name: &Name, cached: &Host) -> Result<Action, E
     Ok(wait.map_or_else(Action::await_change, Action::requeue))
 }
 
-/// A quarter more at most, so that hosts that failed together do not come back together.
-fn spread(wait: Duration) -> Duration {
-    wait.mul_f64(1.0 + backoff::random_unit() / 4.0)
+/// A quarter more at most, so that hosts that failed together do not come back together. `unit` is from 0 to 1.
+pub(crate) fn spread(wait: Duration, unit: f64) -> Duration {
+    wait.mul_f64(1.0 + unit / 4.0)
+}
+
+/// Silence about one node is also lasting when Ironic answers others.
+fn lasts(silent_since: &mut Option<Timestamp>, node: &mut NodeSeen, now: Timestamp) {
+    let NodeSeen::Unanswered { lasting, .. } = node else {
+        *silent_since = None;
+        return;
+    };
+    let since = *silent_since.get_or_insert(now);
+    let silence = Duration::try_from(now.duration_since(since)).unwrap_or(Duration::ZERO);
+    *lasting |= silence >= SILENCE;
 }
 
 /// Remembers the reading, and adds to it what earlier ones showed.
@@ -326,15 +361,35 @@ fn remember(context: &Context, name: &Name, host: &Host, node: &mut NodeSeen, no
     known.asked = false;
     known.node = if matches!(node, NodeSeen::NotAsked) { String::new() } else { host.node.clone() };
     known.seen = None;
+    lasts(&mut known.silent_since, node, now);
     if let NodeSeen::Seen(Node { power, target, last_error, off_since, .. }) = node {
         known.seen = Some(poll::Digest::new(*power, *target, last_error.as_deref()));
         let off = *power == ironic::Power::Off && target.is_none();
         known.off_since = off.then(|| known.off_since.unwrap_or(now));
         *off_since = known.off_since;
-        if target.is_none() {
-            context.ironic.soft.free(&host.uid);
-        }
+        let softly = host.record().is_some_and(|record| record.reason == Reason::SoftPowerOff);
+        let slice = context.policy.soft_slice;
+        context.ironic.soft.notice(&host.uid, (softly, *target), slice, Instant::now());
     } else {
         known.off_since = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_node_that_is_not_answered_for_is_told_after_a_while() {
+        let mut since = None;
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let silent = || NodeSeen::Unanswered { lasting: false, problem: "no".to_owned() };
+        let mut lasting = |mut node, second| {
+            lasts(&mut since, &mut node, at(second));
+            matches!(node, NodeSeen::Unanswered { lasting: true, .. })
+        };
+        assert!(!lasting(silent(), 0) && !lasting(silent(), 9) && lasting(silent(), 10));
+        assert!(lasting(silent(), 60));
+        assert!(!lasting(NodeSeen::Missing, 61) && !lasting(silent(), 62), "an answer counts anew");
     }
 }

@@ -10,20 +10,21 @@ use std::time::Duration;
 use api_types::names::ferrite::PAUSED_BY_BMO_REBOOT;
 use api_types::names::metal3::{PAUSED, REBOOT};
 use ironic::Power;
-use k8s_openapi::jiff::{Timestamp, ToSpan as _};
+use k8s_openapi::jiff::Timestamp;
 
+use crate::case::{CONFIRM, Case, second_after, until};
 use crate::config::Policy;
 use crate::decision::{Again, Call, Decision};
 use crate::draft::Draft;
-use crate::observe::{Host, Node, NodeSeen, Observed, Pause, Target};
+use crate::observe::{Host, NodeSeen, Observed, Pause, Target};
 use crate::power_off::{go_off, reset};
 use crate::record::{Reason, Record};
 use crate::requests::{Request, named};
 
-/// After a soft power-off a second reading must agree, this much later.
-pub const CONFIRM: Duration = Duration::from_secs(3);
 /// When to try again what Ironic was too busy for.
 pub const BUSY: Duration = Duration::from_secs(3);
+/// When to look again at a node whose power Ironic does not know, should nobody have told before.
+const BLIND: Duration = Duration::from_secs(20);
 /// A stamp that is bumped into the future by more than this is the clock's fault and not waited for.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -39,8 +40,8 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
         deleting,
         paused,
         detached,
-        without_credentials,
         left_provisioned,
+        without_credentials,
         not_provisioned,
         // What does Ironic say?
         shared_node,
@@ -56,138 +57,6 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
     rules.iter().find_map(|rule| rule(&case)).unwrap_or_else(|| Decision::rest(Reason::AtRest))
 }
 
-/// A host under consideration.
-pub(crate) struct Case<'a> {
-    pub(crate) host: &'a Host,
-    pub(crate) seen: &'a NodeSeen,
-    pub(crate) soft_free: bool,
-    pub(crate) policy: &'a Policy,
-    /// Whole seconds, like everything that is stored.
-    pub(crate) now: Timestamp,
-    /// The same with its fraction.
-    exact: Timestamp,
-    pub(crate) record: Option<Record>,
-}
-
-impl<'a> Case<'a> {
-    pub(crate) fn of(
-        host: &'a Host,
-        seen: &'a NodeSeen,
-        soft_free: bool,
-        policy: &'a Policy,
-        exact: Timestamp,
-    ) -> Self {
-        Self { host, seen, soft_free, policy, now: whole(exact), exact, record: host.record() }
-    }
-
-    pub(crate) fn node(&self) -> Option<&'a Node> {
-        match self.seen {
-            NodeSeen::Seen(node) => Some(node),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn reason(&self) -> Option<Reason> {
-        self.record.as_ref().map(|record| record.reason)
-    }
-
-    pub(crate) fn is(&self, reason: Reason) -> bool {
-        self.reason() == Some(reason)
-    }
-
-    /// On an available host only `spec.online` counts, and only if that was asked for.
-    pub(crate) fn online_only(&self) -> bool {
-        self.policy.manage_available && self.host.state.is_available()
-    }
-
-    /// The requests that count.
-    pub(crate) fn requests(&self) -> impl Iterator<Item = &'a Request> {
-        let counts = !self.online_only();
-        self.host.requests.iter().filter(move |_| counts)
-    }
-
-    pub(crate) fn holds(&self) -> impl Iterator<Item = &'a str> {
-        let counts = !self.online_only();
-        self.host.requests.holds().filter(move |_| counts)
-    }
-
-    pub(crate) fn in_cycle(&self) -> bool {
-        self.host.in_cycle() && !self.online_only()
-    }
-
-    /// Whether the machine must never be switched off.
-    pub(crate) fn must_stay_on(&self) -> bool {
-        self.host.disable_power_off || self.node().is_some_and(|node| node.disable_power_off)
-    }
-
-    /// Whether the last call of ours towards off may have failed since.
-    fn off_is_doubtful(&self, node: &Node) -> bool {
-        let confirmed = node.off_since.is_some_and(|since| self.age(since) >= CONFIRM);
-        match self.reason() {
-            Some(Reason::SoftPowerOff) => node.last_error.is_some() || !confirmed,
-            Some(Reason::HardPowerOff) => node.last_error.is_some(),
-            _ => false,
-        }
-    }
-
-    /// Off, so that a fence can rely on it.
-    pub(crate) fn is_off(&self) -> bool {
-        self.node().is_some_and(|node| {
-            node.power == Power::Off && node.target.is_none() && !self.off_is_doubtful(node)
-        })
-    }
-
-    /// Off by a single word of Ironic.
-    pub(crate) fn seems_off(&self) -> bool {
-        self.node().is_some_and(|node| node.power == Power::Off && node.target.is_none())
-    }
-
-    pub(crate) fn is_on(&self) -> bool {
-        self.node().is_some_and(|node| node.power == Power::On)
-    }
-
-    /// Time since a whole second; none if that is in the future.
-    pub(crate) fn age(&self, since: Timestamp) -> Duration {
-        until(since, self.exact)
-    }
-
-    /// Whether the operator is to have the host while we keep it from it.
-    fn is_wanted_back(&self) -> bool {
-        let host = self.host;
-        host.paused == Pause::ByUs
-            && (!self.policy.takeover
-                || host.deleting
-                || host.detached
-                || host.needs_operator
-                || !host.selected
-                || !host.state.is_provisioned())
-    }
-
-    /// Whether handing the host over now would leave something half done.
-    fn is_in_the_middle(&self) -> bool {
-        let Some(node) = self.node() else { return true };
-        let calling =
-            [Reason::SoftPowerOff, Reason::HardPowerOff, Reason::PoweringOn, Reason::Restarting];
-        let changing = node.target.is_some()
-            || (self.reason().is_some_and(|reason| calling.contains(&reason))
-                && self.host.powered_on != self.is_on());
-        // A host that is being deleted is never switched on again, so its cycle does not end.
-        changing || (!self.host.deleting && self.in_cycle())
-    }
-
-    /// Whether a rule that would leave the host alone has to wait for the end of what was begun.
-    fn is_to_be_finished(&self) -> bool {
-        self.is_wanted_back() && self.is_in_the_middle()
-    }
-
-    /// The host is not ours for this reason, and its status says so; how far a reboot has come is kept.
-    fn refused(&self, reason: Reason, message: &str) -> Decision {
-        let mut draft = Draft::new(self);
-        draft.managed(false, reason, message);
-        draft.finish(reason, Again::OnChange)
-    }
-}
-
 // Whose is it?
 
 /// A host without a status cannot be given one: its required fields are the operator's.
@@ -197,8 +66,9 @@ fn not_looked_at(case: &Case<'_>) -> Option<Decision> {
 
 fn hand_back(case: &Case<'_>) -> Option<Decision> {
     (case.is_wanted_back() && !case.is_in_the_middle()).then(|| {
-        let mut draft = Draft::new(case);
+        let mut draft = Draft::unseen(case);
         draft.annotate(PAUSED, None);
+        draft.tell(Reason::HandedBack, "The operator may look after the host again");
         draft.finish(Reason::HandedBack, Again::Now)
     })
 }
@@ -246,7 +116,11 @@ fn left_provisioned(case: &Case<'_>) -> Option<Decision> {
         return None;
     }
     let stamped = host.pending.is_some() || host.last.is_some();
-    let was_ours = host.managed().is_some_and(|managed| managed.reason == Reason::Managed);
+    let was_ours = host.managed().is_some_and(|managed| {
+        // Available hosts that share a node, or have lost it, have that reason too.
+        let available = case.online_only() && !managed.managed;
+        managed.was_provisioned() && !available
+    });
     let deprovisioning = host.state == api_types::metal3::ProvisioningState::Deprovisioning;
     let evidence = stamped || was_ours || (deprovisioning && !host.requests.is_empty());
     evidence.then(|| {
@@ -260,6 +134,13 @@ fn left_provisioned(case: &Case<'_>) -> Option<Decision> {
             draft.record(false, Reason::Deprovisioned, false, "The host was deprovisioned");
         }
         draft.managed(false, Reason::NotProvisioned, NOT_PROVISIONED);
+        if !host.requests.is_empty() {
+            let keys = named(host.requests.iter().map(|request| request.key.as_str()));
+            draft.tell(
+                Reason::Deprovisioned,
+                &format!("The host was deprovisioned, which ends all requests: {keys}"),
+            );
+        }
         draft.finish(Reason::Deprovisioned, Again::Now)
     })
 }
@@ -296,17 +177,10 @@ fn ironic_silent(case: &Case<'_>) -> Option<Decision> {
         }
         NodeSeen::Unanswered { lasting, problem } => (*lasting, problem),
     };
-    let waits = case.in_cycle()
-        || case.requests().next().is_some()
-        || case.host.online != case.host.powered_on;
+    let waits = case.waits();
     let mut draft = Draft::unseen(case);
-    // What says more than that Ironic is away is kept: the hold, the failure, the reset that may not be repeated.
-    let tells = case.reason().is_some_and(|reason| {
-        (!reason.is_phase() && reason != Reason::Completed)
-            || matches!(reason, Reason::Restarting | Reason::PowerFailed)
-    });
-    if lasting && waits && !tells {
-        draft.waiting(Reason::IronicUnreachable, problem);
+    if lasting && waits && !case.tells() && draft.waiting(Reason::IronicUnreachable, problem) {
+        draft.warn(Reason::IronicUnreachable, problem);
     }
     // Who does not wait is told by the poll, once Ironic is back.
     let again = if waits { Again::After(BUSY) } else { Again::OnChange };
@@ -320,6 +194,10 @@ fn take_over(case: &Case<'_>) -> Option<Decision> {
     (case.policy.takeover && provisioned && host.paused == Pause::No && !operators).then(|| {
         let mut draft = Draft::new(case);
         draft.annotate(PAUSED, Some(PAUSED_BY_BMO_REBOOT));
+        draft.tell(
+            Reason::TakenOver,
+            "The operator leaves the host alone: its power has one writer",
+        );
         draft.finish(Reason::TakenOver, Again::Now)
     })
 }
@@ -334,8 +212,10 @@ fn accept(case: &Case<'_>) -> Option<Decision> {
             && case.record.as_ref().is_some_and(|record| record.has_served(&request.key))
     };
     let asked = case.requests().any(|request| !answered(request));
+    // Ironic forgets the power of a machine whose management controller is lost, which is when fencing is asked for.
+    let runs = case.is_on() || (node.power == Power::Unknown && case.host.powered_on);
     let resetting = node.target == Some(Target::On);
-    if !asked || case.in_cycle() || case.host.deleting || !case.is_on() || resetting {
+    if !asked || case.in_cycle() || case.host.deleting || !runs || resetting {
         return None;
     }
     // Rounded up: the stamp is a time before which the request was made.
@@ -351,7 +231,9 @@ fn accept(case: &Case<'_>) -> Option<Decision> {
 /// A cycle that was begun, or `spec.online`, asks for off, and the machine is not; or it seems so and that is doubtful.
 fn switch_off(case: &Case<'_>) -> Option<Decision> {
     let node = case.node()?;
-    if case.is_off() {
+    // A machine that was seen off and not on since is not asked once more because its management controller is lost.
+    let lost = node.power == Power::Unknown && node.target.is_none() && !case.host.powered_on;
+    if case.is_off() || lost {
         return None;
     }
     let draft = Draft::new(case);
@@ -364,6 +246,8 @@ fn switch_off(case: &Case<'_>) -> Option<Decision> {
     (wanted && !turning_on && !case.host.deleting).then(|| go_off(case, draft, node))
 }
 
+const ANSWERED: &str = "The host is off already, so reboot.metal3.io is answered without a cycle";
+
 /// Off, and somebody wants it to stay so.
 fn hold(case: &Case<'_>) -> Option<Decision> {
     if !case.is_off() || case.holds().next().is_none() {
@@ -371,11 +255,15 @@ fn hold(case: &Case<'_>) -> Option<Decision> {
     }
     let mut draft = Draft::new(case);
     draft.no_trouble();
-    draft.record(true, Reason::HeldOff, false, &format!("Held off by {}", named(case.holds())));
+    let hard = case.in_cycle() && case.was_hard();
+    draft.record(true, Reason::HeldOff, hard, &format!("Held off by {}", named(case.holds())));
     // The plain request is answered by the machine being off. It goes only after everybody could see that.
     let shown = draft.shows_off();
     if shown && case.host.online && case.host.requests.has_plain() {
         draft.annotate(REBOOT, None);
+        if !case.in_cycle() {
+            draft.tell(Reason::Completed, ANSWERED);
+        }
     }
     Some(draft.finish(Reason::HeldOff, if shown { Again::OnChange } else { Again::Now }))
 }
@@ -390,7 +278,8 @@ fn switch_on(case: &Case<'_>) -> Option<Decision> {
     let rebooting = case.in_cycle() || case.record.as_ref().is_some_and(|record| record.rebooting);
     if !draft.shows_off() {
         draft.no_trouble();
-        draft.record(rebooting, Reason::PoweredOff, false, "The host is off");
+        let hard = case.in_cycle() && case.was_hard();
+        draft.record(rebooting, Reason::PoweredOff, hard, "The host is off");
         return Some(draft.finish(Reason::PoweredOff, Again::Now));
     }
     if case.is(Reason::PoweringOn)
@@ -409,14 +298,21 @@ fn switch_on(case: &Case<'_>) -> Option<Decision> {
     }
     if case.requests().any(|request| request.key == REBOOT) {
         draft.annotate(REBOOT, None);
+        if !rebooting {
+            draft.tell(Reason::Completed, ANSWERED);
+        }
     }
     if !case.online_only() {
         draft.stamp_on(stamp);
     }
     // As for off: ahead only where an old failure cannot be taken for a new one; and not again for every try.
     let retried = [Reason::NodeBusy, Reason::IronicUnreachable].map(Some).contains(&case.reason());
+    let message = "The host is being switched on";
+    if !retried && !case.is(Reason::PowerFailed) && !case.is(Reason::PoweringOn) {
+        draft.tell(Reason::PoweringOn, message);
+    }
     if node.last_error.is_none() && !retried {
-        draft.record(rebooting, Reason::PoweringOn, false, "The host is being switched on");
+        draft.record(rebooting, Reason::PoweringOn, false, message);
     }
     draft.call(Call::On);
     Some(draft.finish(Reason::PoweringOn, Again::Watch))
@@ -430,7 +326,25 @@ fn rest(case: &Case<'_>) -> Option<Decision> {
         return Some(draft.finish(Reason::AtRest, Again::Watch));
     }
     if node.power == Power::Unknown {
-        return Some(draft.finish(Reason::PowerUnknown, Again::OnChange));
+        let problem = "Ironic does not know whether the machine is on: check its management \
+                       controller";
+        if case.waits() && !case.tells() && draft.waiting(Reason::PowerUnknown, problem) {
+            draft.warn(Reason::PowerUnknown, problem);
+        }
+        let again = if case.waits() { Again::After(BLIND) } else { Again::OnChange };
+        return Some(draft.finish(Reason::PowerUnknown, again));
+    }
+    if case.seems_off() && !case.is_off() {
+        return Some(draft.finish(Reason::AtRest, Again::After(CONFIRM)));
+    }
+    if let Some(problem) = node.last_error.as_ref().filter(|_| case.must_stay_on()) {
+        if case.record.as_ref().is_some_and(Record::is_reset) {
+            draft.failed(true, &format!("the machine was not reset, ask again: {problem}"));
+            return Some(draft.finish(Reason::PowerFailed, Again::OnChange));
+        }
+        if case.is(Reason::PowerFailed) && case.was_hard() {
+            return Some(draft.finish(Reason::PowerFailed, Again::OnChange));
+        }
     }
     draft.no_trouble();
     let begun = case.record.as_ref().is_some_and(|record| {
@@ -439,10 +353,14 @@ fn rest(case: &Case<'_>) -> Option<Decision> {
     let refused = case.must_stay_on() && case.is(Reason::HoldUnsupported);
     if case.is_off() && (begun || case.in_cycle()) {
         let message = "The host stays off because spec.online is false";
-        draft.record(false, Reason::Offline, false, message);
+        let hard = case.in_cycle() && case.was_hard();
+        draft.record(false, Reason::Offline, hard, message);
         return Some(draft.finish(Reason::Offline, Again::OnChange));
     }
-    if case.must_stay_on() && !case.host.online {
+    let served = |key: &str| case.record.as_ref().is_some_and(|record| record.has_served(key));
+    if case.must_stay_on() && case.holds().any(served) {
+        // Which holds were answered by a reset must not be forgotten, or they are answered again and again.
+    } else if case.must_stay_on() && !case.host.online {
         let message = "spec.online is false, but the machine must not be switched off";
         draft.record(false, Reason::HoldUnsupported, false, message);
     } else if begun || (refused && case.holds().next().is_none()) {
@@ -467,7 +385,8 @@ pub(crate) fn off_delay(count: i64) -> Duration {
         2 => 5,
         3 => 10,
         4 => 20,
-        _ => 28,
+        // With the spread.
+        _ => 23,
     })
 }
 
@@ -480,18 +399,6 @@ pub(crate) fn on_delay(count: i64) -> Duration {
 pub(crate) fn last_stamp(case: &Case<'_>) -> Timestamp {
     let after = case.host.pending.map_or(case.now, second_after);
     case.now.max(after).max(case.host.last.unwrap_or(case.now))
-}
-
-fn whole(time: Timestamp) -> Timestamp {
-    Timestamp::from_second(time.as_second()).unwrap_or(time)
-}
-
-fn second_after(time: Timestamp) -> Timestamp {
-    time.checked_add(1.second()).unwrap_or(time)
-}
-
-fn until(from: Timestamp, to: Timestamp) -> Duration {
-    Duration::try_from(to.duration_since(from)).unwrap_or(Duration::ZERO)
 }
 
 #[cfg(test)]

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use api_types::metal3::ErrorType;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::decide::Case;
+use crate::case::Case;
 use crate::decision::{Again, Call, Change, Decision, Note};
 use crate::observe::Trouble;
-use crate::record::{Managed, Reason, Record};
+use crate::record::{Managed, Reason, Record, Soft};
 use crate::requests::named;
 
 pub(crate) struct Draft<'a> {
@@ -20,6 +20,10 @@ pub(crate) struct Draft<'a> {
     call: Option<Call>,
     notes: Vec<Note>,
     rebooting: bool,
+    /// That the power was cut in this cycle, or is to be.
+    hard: bool,
+    /// The soft attempt that is behind the host.
+    soft: Option<Soft>,
     /// That the pass only found the host not to be ours: such a pass writes nothing about power.
     refused: bool,
 }
@@ -35,7 +39,9 @@ impl<'a> Draft<'a> {
             status: Change::default(),
             call: None,
             notes: Vec::new(),
-            rebooting: case.host.in_cycle() && !case.online_only(),
+            rebooting: case.in_cycle(),
+            hard: case.was_hard(),
+            soft: case.soft(),
             refused: false,
         }
     }
@@ -103,6 +109,8 @@ impl<'a> Draft<'a> {
         self.status.pending = Some(pending);
         self.rebooting = true;
         self.record = None;
+        self.hard = false;
+        self.soft = None;
         self.no_trouble();
         self.tell(Reason::RequestAccepted, &format!("A reboot was asked for by {}", named(keys)));
     }
@@ -124,12 +132,26 @@ impl<'a> Draft<'a> {
 
     /// How far it has come. As long as that stays the same, so does its time; a new message alone is written too.
     pub(crate) fn record(&mut self, rebooting: bool, reason: Reason, hard: bool, message: &str) {
-        self.exact_record(rebooting, reason, hard, message.to_owned());
+        self.exact_record(rebooting, reason, hard, Record::telling(hard, message));
     }
 
-    /// A step between Ironic and us, worded so that it is remembered whether the power is to be cut.
+    /// The soft attempt that is behind the host. One that is begun afresh has its whole time.
+    pub(crate) fn attempted(&mut self, soft: Option<Soft>) {
+        self.soft = soft;
+        if soft.is_none()
+            && self.record.as_ref().is_some_and(|it| it.reason == Reason::SoftPowerOff)
+        {
+            self.record = None;
+        }
+    }
+
+    /// A step between Ironic and us, worded so that it is remembered whether the power is to be cut, and what was tried
+    /// softly until then.
     pub(crate) fn phase(&mut self, reason: Reason, hard: bool, message: &str) {
-        let message = Record::wording(hard, message);
+        let mut message = Record::wording(hard, message);
+        if let Some(soft) = self.soft.filter(|_| !hard) {
+            message = Record::softly(&message, soft);
+        }
         self.exact_record(self.rebooting, reason, hard, message);
     }
 
@@ -143,20 +165,24 @@ impl<'a> Draft<'a> {
         let known = self.record.as_ref();
         let same = known.filter(|known| known.reason == reason);
         let since = same.map_or(self.now, |known| known.since);
+        let news = same.is_none() && matches!(reason, Reason::HeldOff | Reason::Offline);
         let record = Record { rebooting, reason, since, hard, message };
-        self.status.record = (known != Some(&record)).then_some(record);
+        if news {
+            self.tell(reason, &record.message);
+        }
+        self.status.record = (self.record.as_ref() != Some(&record)).then_some(record);
     }
 
     /// It cannot go on for now. Why is written once: the wording of a network's failures changes with every try.
-    pub(crate) fn waiting(&mut self, reason: Reason, why: &str) {
+    /// Says whether that is new.
+    pub(crate) fn waiting(&mut self, reason: Reason, why: &str) -> bool {
         let known = self.record.as_ref();
-        let hard = known.is_some_and(|known| known.reason.is_phase() && known.hard);
         let repeated = known.is_some_and(|known| known.reason == reason);
         if !repeated {
-            let rebooting = self.rebooting || known.is_some_and(|known| known.rebooting);
-            let message = Record::wording(hard, &format!("waits: {why}"));
-            self.exact_record(rebooting, reason, hard, message);
+            self.rebooting |= known.is_some_and(|known| known.rebooting);
+            self.phase(reason, self.hard, &format!("waits: {why}"));
         }
+        !repeated
     }
 
     /// Ironic did not take a call. `clean`: the node showed no failure before it, so what was written ahead of the call
@@ -238,8 +264,18 @@ impl<'a> Draft<'a> {
         self.notes.push(Note { warning, reason, about, text, once: None });
     }
 
-    /// The decision.
-    pub(crate) fn finish(self, reason: Reason, again: Again) -> Decision {
+    /// The decision. That the power was found to have changed is told, where nothing else tells more.
+    pub(crate) fn finish(mut self, reason: Reason, again: Again) -> Decision {
+        if let Some(on) = self.status.powered_on
+            && self.notes.iter().all(|note| note.once.is_some())
+        {
+            let (word, text) = if on {
+                (Reason::PoweredOn, "The host is on")
+            } else {
+                (Reason::PoweredOff, "The host is off")
+            };
+            self.tell(word, text);
+        }
         let Self { annotations, status, call, notes, .. } = self;
         Decision { reason, annotations, status, call, notes, again }
     }

@@ -23,6 +23,9 @@ pub enum Error {
     /// The API server did not answer in time.
     #[error("could not {0}: the API server did not answer in time")]
     Silent(&'static str),
+    /// All that a pass waits for took too long together.
+    #[error("the pass did not end in time")]
+    Slow,
     /// A stamp was written and is not there: nothing may be switched off without this memory.
     #[error(
         "the API server dropped {0}: the CRD baremetalhosts.metal3.io lacks it, run `bmo-reboot extend-crd`"
@@ -54,7 +57,18 @@ impl Error {
                 Class::Transient | Class::Throttled => Class::Urgent,
                 class => class,
             },
-            Self::Silent(_) | Self::Dropped(_) => Class::Urgent,
+            Self::Silent(_) | Self::Slow | Self::Dropped(_) => Class::Urgent,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_takes_too_long_is_tried_again_soon() {
+        assert_eq!(Error::Slow.class(), Class::Urgent);
+        assert_eq!(Error::Silent("read the host").class(), Class::Urgent);
     }
 }

@@ -17,6 +17,7 @@
 //! The rights for this are in the chart's `files/rules.json`.
 
 pub mod act;
+mod case;
 pub mod config;
 pub mod controller;
 pub mod decide;

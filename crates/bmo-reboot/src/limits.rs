@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 
 use crate::config::Policy;
 use crate::decision::{Answer, Call};
+use crate::observe::Target;
 
 /// Ironic, as passes speak to it.
 pub struct Ironic {
@@ -28,7 +29,9 @@ impl Ironic {
         Self {
             client,
             breaker: Breaker::default(),
-            turns: Turns::new(policy.power_calls),
+            // Whoever has a turn must not queue for a connection behind calls that are less urgent, so late after the
+            // write that justifies the call.
+            turns: Turns::new(policy.power_calls.min(ironic::CONNECTIONS)),
             soft: SoftRoom::new(policy.soft_attempts),
         }
     }
@@ -62,10 +65,14 @@ fn meaning(error: &Error) -> Answer {
     if error.maybe_done() {
         return Answer::Unknown;
     }
+    // Whatever its words: a conflict is one with the moment, and the next pass reads what it is about.
+    if error.status() == Some(409) {
+        return Answer::Busy(error.text().to_owned());
+    }
     match error.class() {
         Class::Locked | Class::WrongState => Answer::Busy(error.text().to_owned()),
         Class::Unsupported => Answer::Unsupported,
-        Class::Refused | Class::PowerOffDisabled => Answer::Refused(error.text().to_owned()),
+        Class::Refused => Answer::Refused(error.text().to_owned()),
         // The next pass reads that the node is gone.
         Class::NotFound => Answer::Unknown,
         _ => Answer::Unreachable(error.to_string()),
@@ -227,8 +234,76 @@ impl SoftRoom {
         room
     }
 
+    /// Takes notice of what a node shows: an attempt of a host that was softly asked goes on while there is a target,
+    /// also when another process began it.
+    pub fn notice(
+        &self,
+        uid: &str,
+        (softly, target): (bool, Option<Target>),
+        slice: Duration,
+        now: Instant,
+    ) {
+        match target {
+            None => self.free(uid),
+            Some(Target::Off) if softly => {
+                lock(&self.taken).entry(uid.to_owned()).or_insert(now + slice);
+            }
+            Some(_) => {}
+        }
+    }
+
     /// The host's attempt is over.
     pub fn free(&self, uid: &str) {
         lock(&self.taken).remove(uid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ironic(policy: &Policy) -> Ironic {
+        let lookup =
+            |name: &str| (name == "METAL3_AUTH_ROOT_DIR").then(|| "/nonexistent".to_owned());
+        let settings = ironic::Settings::from_lookup(Some("http://localhost:1/"), lookup).unwrap();
+        Ironic::new(Client::new(settings).unwrap(), policy)
+    }
+
+    #[tokio::test]
+    async fn the_most_urgent_call_has_the_next_connection() {
+        let turns = ironic(&Policy::default()).turns;
+        let mut taken = Vec::new();
+        for _ in 0..ironic::CONNECTIONS {
+            taken.push(turns.take(Call::On).await);
+        }
+        let done = Mutex::new(Vec::new());
+        let wait = async |call| {
+            let turn = turns.take(call).await;
+            lock(&done).push(call);
+            drop(turn);
+        };
+        let soft = Call::SoftOff(Duration::from_secs(1));
+        let waiting = async { tokio::join!(wait(Call::On), wait(soft), wait(Call::HardOff)) };
+        let free = async {
+            tokio::task::yield_now().await;
+            assert!(lock(&done).is_empty(), "there are no more turns than connections");
+            taken.pop();
+        };
+        tokio::join!(waiting, free);
+        assert_eq!(*lock(&done), [Call::HardOff, soft, Call::On]);
+    }
+
+    #[test]
+    fn a_soft_attempt_that_another_process_began_takes_a_place() {
+        let policy = Policy { soft_attempts: 1, ..Policy::default() };
+        let room = ironic(&policy).soft;
+        let (now, slice) = (Instant::now(), Duration::from_secs(60));
+        room.notice("a", (true, Some(Target::Off)), slice, now);
+        assert!(!room.has_room("b", now) && room.has_room("a", now));
+        room.notice("a", (true, None), slice, now);
+        assert!(room.has_room("b", now), "it is over");
+        room.notice("a", (false, Some(Target::Off)), slice, now);
+        room.notice("a", (true, Some(Target::On)), slice, now);
+        assert!(room.has_room("b", now), "the power is cut, or returns");
     }
 }

@@ -12,7 +12,7 @@ use prometheus::{
 };
 
 use crate::decision::{Answer, Call};
-use crate::record::{Reason, Record};
+use crate::record::{Managed, Reason, Record};
 
 /// From a reset of an idle machine to a soft attempt that took its whole time.
 const SECONDS: &[f64] =
@@ -172,7 +172,9 @@ impl Collector for Holds {
         for host in self.hosts.state() {
             let Some(status) = &host.status else { continue };
             let Some(record) = Record::of(&status.conditions) else { continue };
-            if record.reason == Reason::HeldOff {
+            // What was held when a host ceased to be ours is history.
+            let ours = Managed::of(&status.conditions).is_some_and(|managed| managed.managed);
+            if record.reason == Reason::HeldOff && ours {
                 held += 1;
                 oldest = oldest.max(seconds(record.since, now));
             }

@@ -153,8 +153,7 @@ impl Host {
         let status = host.status.clone().unwrap_or_default();
         let provisioning = &status.provisioning;
         let node = if provisioning.id.is_empty() {
-            // The name under which the operator registers a node.
-            format!("{namespace}~{name}")
+            registered_as(&namespace, &name)
         } else {
             provisioning.id.clone()
         };
@@ -204,6 +203,11 @@ impl Host {
         }
     }
 
+    /// The name under which the operator registers its node.
+    pub fn registered_as(&self) -> String {
+        registered_as(&self.namespace, &self.name)
+    }
+
     /// How far a reboot has come.
     pub fn record(&self) -> Option<Record> {
         Record::of(&self.conditions)
@@ -232,6 +236,16 @@ impl Host {
             || self.paused == Pause::ByUs;
         ours && managed && self.paused != Pause::ByOthers && self.credentials
     }
+}
+
+fn registered_as(namespace: &str, name: &str) -> String {
+    format!("{namespace}~{name}")
+}
+
+/// Whether a node can have this identity or name. There is none with another, so nobody has to be asked.
+fn is_name(id: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
+    !id.is_empty() && id.len() <= 255 && !matches!(id, "." | "..") && id.chars().all(allowed)
 }
 
 impl Node {
@@ -279,6 +293,9 @@ pub async fn host(
 
 /// Reads the node. `with_time` also reads when it last changed, which costs Ironic more.
 pub async fn node(ironic: &Ironic, id: &str, with_time: bool) -> NodeSeen {
+    if !is_name(id) {
+        return NodeSeen::Missing;
+    }
     if let Some(problem) = ironic.breaker.is_open() {
         return NodeSeen::Unanswered { lasting: true, problem };
     }
@@ -294,6 +311,21 @@ pub async fn node(ironic: &Ironic, id: &str, with_time: bool) -> NodeSeen {
         Err(error) => {
             let lasting = ironic.breaker.is_open().is_some();
             NodeSeen::Unanswered { lasting, problem: error.to_string() }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_a_node_is_none() {
+        for id in ["6ba7b810-9dad-11d1-80b4-00c04fd430c8", "ns~a.b_c-1"] {
+            assert!(is_name(id), "{id}");
+        }
+        for id in ["", ".", "..", "a/b", "a b", "a?b", "\u{e4}"] {
+            assert!(!is_name(id), "{id:?}");
         }
     }
 }

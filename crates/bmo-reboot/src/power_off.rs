@@ -5,32 +5,35 @@ use std::time::Duration;
 
 use api_types::names::metal3::REBOOT;
 
-use crate::decide::{BUSY, CONFIRM, Case, last_stamp, off_delay, still_waiting};
+use crate::case::{CONFIRM, Case};
+use crate::decide::{BUSY, last_stamp, off_delay, still_waiting};
 use crate::decision::{Again, Call, Decision};
 use crate::draft::Draft;
 use crate::observe::Node;
-use crate::record::{Reason, Record};
+use crate::record::{Reason, Record, Soft};
 use crate::requests::Request;
 
 /// One step closer to off: wait, ask the operating system, or cut the power.
 pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Decision {
     let record = case.record.as_ref();
     let any_hard = case.host.in_cycle() && case.requests().any(Request::is_hard);
-    let was_hard = record.is_some_and(|record| record.reason.is_phase() && record.hard);
+    let was_hard = case.was_hard();
     if node.target.is_some() {
         if record.is_none() {
             draft.phase(Reason::RequestAccepted, any_hard, "waits for a change that is under way");
         }
         return draft.finish(Reason::RequestAccepted, Again::Watch);
     }
-    if case.is(Reason::SoftPowerOff) && case.seems_off() && node.last_error.is_none() {
-        return draft.finish(Reason::SoftPowerOff, Again::After(CONFIRM));
+    if case.seems_off() && !case.off_may_have_failed(node) {
+        return draft.finish(case.reason().unwrap_or(Reason::AtRest), Again::After(CONFIRM));
     }
+    let attempt = attempt(case, node);
+    draft.attempted(attempt);
     if let Some(why) = &node.engaged {
         draft.waiting(Reason::NodeBusy, why);
         return draft.finish(Reason::NodeBusy, Again::After(BUSY));
     }
-    let exhausted = record.is_some_and(|record| is_exhausted(case, record, node));
+    let exhausted = attempt.is_some_and(|soft| is_exhausted(case, soft, node));
     if any_hard || was_hard || exhausted {
         return cut(case, draft, node, exhausted);
     }
@@ -38,32 +41,41 @@ pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Deci
         draft.waiting(Reason::RequestAccepted, "as many soft attempts as may be are under way");
         return draft.finish(Reason::RequestAccepted, Again::After(BUSY));
     }
-    let spent = record.filter(|record| record.reason == Reason::SoftPowerOff);
-    let used = spent.map_or(Duration::ZERO, |record| case.age(record.since));
+    let used = attempt.map_or(Duration::ZERO, |soft| case.age(soft.since));
     let left = case.policy.soft_timeout.saturating_sub(used);
     // Written ahead only where the failure that the node shows cannot be taken for the one of this attempt.
-    if node.last_error.is_none() && spent.is_none() {
+    if node.last_error.is_none() {
         draft.phase(Reason::SoftPowerOff, false, "by asking the operating system");
-    } else if record.is_none() {
+    } else if !case.reason().is_some_and(Reason::is_phase) {
         draft.phase(Reason::RequestAccepted, false, "is next, by asking the operating system");
     }
     draft.call(Call::SoftOff(left.min(case.policy.soft_slice).max(Duration::from_secs(1))));
     draft.finish(Reason::SoftPowerOff, Again::Watch)
 }
 
-/// Whether the soft attempt that this record tells of has had its chance.
-fn is_exhausted(case: &Case<'_>, record: &Record, node: &Node) -> bool {
-    let spent = case.age(record.since);
+/// The soft attempt that Ironic has taken. One that was only written down never was one, unless a failure shows that it
+/// was: nothing is written ahead where there is one already.
+fn attempt(case: &Case<'_>, node: &Node) -> Option<Soft> {
+    case.soft().or_else(|| {
+        let ahead = case.record.as_ref().filter(|it| it.reason == Reason::SoftPowerOff)?;
+        node.last_error.is_some().then_some(Soft { since: ahead.since, last: ahead.since })
+    })
+}
+
+/// Whether a soft attempt has had its chance: all of its time, or a slice that ended before its own.
+fn is_exhausted(case: &Case<'_>, soft: Soft, node: &Node) -> bool {
+    let second = Duration::from_secs(1);
     let failed_early =
-        node.last_error.is_some() && spent + Duration::from_secs(1) < case.policy.soft_slice;
+        node.last_error.is_some() && case.age(soft.last) + second < case.policy.soft_slice;
     // An attempt of less than a second is none.
-    let over = spent + Duration::from_secs(1) > case.policy.soft_timeout;
-    record.reason == Reason::SoftPowerOff && (over || failed_early)
+    let over = case.age(soft.since) + second > case.policy.soft_timeout;
+    over || failed_early
 }
 
 /// Cuts the power, again and again if need be.
 fn cut(case: &Case<'_>, mut draft: Draft<'_>, node: &Node, exhausted: bool) -> Decision {
     let failed = case.is(Reason::HardPowerOff).then_some(node.last_error.as_ref()).flatten();
+    let record = case.record.as_ref();
     if let Some(problem) = failed {
         let delay = draft.failed(true, problem);
         return draft.finish(Reason::PowerFailed, Again::After(off_delay(delay)));
@@ -76,7 +88,7 @@ fn cut(case: &Case<'_>, mut draft: Draft<'_>, node: &Node, exhausted: bool) -> D
     }
     if node.last_error.is_none() {
         draft.phase(Reason::HardPowerOff, true, "was asked of Ironic");
-    } else if !case.record.as_ref().is_some_and(|record| record.hard) {
+    } else if !record.is_some_and(|record| record.hard && record.reason.is_phase()) {
         draft.phase(Reason::RequestAccepted, true, "is next");
     }
     draft.call(Call::HardOff);
@@ -124,7 +136,7 @@ pub(crate) fn was_reset(case: &Case<'_>, draft: &mut Draft<'_>) {
     draft.no_trouble();
     let holds: Vec<&str> = case.holds().collect();
     if holds.is_empty() {
-        draft.record(true, Reason::PoweringOn, false, "The machine is being reset");
+        draft.record(true, Reason::PoweringOn, false, Record::reset_message());
     } else {
         draft.exact_record(false, Reason::HoldUnsupported, false, Record::served_message(&holds));
         draft.warn(

@@ -70,6 +70,8 @@ pub enum Reason {
     AtRest,
     /// Ironic does not know the power state.
     PowerUnknown,
+    /// The host was seen on.
+    PoweredOn,
     /// A soft power-off did not do, so a hard one follows.
     SoftPowerOffFailed,
     /// A request's value is not understood and counts as soft.
@@ -77,7 +79,7 @@ pub enum Reason {
 }
 
 /// Reasons and their words, which must never change: they are read back.
-const WORDS: [(Reason, &str); 31] = [
+const WORDS: [(Reason, &str); 32] = [
     (Reason::Gone, "Gone"),
     (Reason::NotLookedAt, "NotLookedAt"),
     (Reason::NotSelected, "NotSelected"),
@@ -108,6 +110,7 @@ const WORDS: [(Reason, &str); 31] = [
     (Reason::Completed, "Completed"),
     (Reason::AtRest, "AtRest"),
     (Reason::PowerUnknown, "PowerUnknown"),
+    (Reason::PoweredOn, "PoweredOn"),
     (Reason::SoftPowerOffFailed, "SoftPowerOffFailed"),
 ];
 const INVALID_REQUEST: &str = "InvalidRequest";
@@ -133,6 +136,7 @@ impl Reason {
                 | Self::PowerFailed
                 | Self::NodeBusy
                 | Self::IronicUnreachable
+                | Self::PowerUnknown
                 | Self::PoweringOn
         )
     }
@@ -156,8 +160,26 @@ pub struct Record {
 
 /// First words of the message of a [`Record`] that is hard.
 const HARD: &str = "Hard power-off";
+/// Its last words, where the message tells of something else.
+const CUT: &str = "; the power was cut";
+/// Last words of the message of a record with a soft attempt behind it.
+const SOFTLY: &str = "; softly since ";
+const LAST: &str = ", last at ";
+const RESET: &str = "The machine is being reset";
 const SERVED: &str = "the machine was reset for ";
+/// The API server takes 32 KiB for a message.
+const LONGEST_LIST: usize = 30_000;
+const AND_ALL_AFTER: &str = " and all after it";
 const CHANGED: &str = "of a node that last changed at ";
+
+/// A soft attempt, which may take several slices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Soft {
+    /// When it began.
+    pub since: Timestamp,
+    /// When Ironic took its latest slice.
+    pub last: Timestamp,
+}
 
 impl Record {
     /// Reads the condition, if it is there and ours.
@@ -168,7 +190,7 @@ impl Record {
             rebooting: condition.is_true(),
             reason: Reason::parse(condition.reason.as_deref()?)?,
             since: condition.last_transition_time.as_ref()?.0,
-            hard: message.starts_with(HARD),
+            hard: message.starts_with(HARD) || message.ends_with(CUT),
             message,
         })
     }
@@ -178,20 +200,64 @@ impl Record {
         if hard { format!("{HARD} {rest}") } else { format!("Power change {rest}") }
     }
 
+    /// The same for a message that is not about a step towards off.
+    pub fn telling(hard: bool, text: &str) -> String {
+        if hard { format!("{text}{CUT}") } else { text.to_owned() }
+    }
+
+    /// A message that remembers the soft attempt.
+    pub fn softly(message: &str, soft: Soft) -> String {
+        let Soft { since, last } = soft;
+        format!("{message}{SOFTLY}{since}{LAST}{last}")
+    }
+
+    /// The soft attempt that Ironic has taken, however long ago, and whatever is waited for since.
+    pub fn soft(&self) -> Option<Soft> {
+        let (_, times) = self.message.rsplit_once(SOFTLY)?;
+        let (since, last) = times.split_once(LAST)?;
+        let soft = Soft { since: since.parse().ok()?, last: last.parse().ok()? };
+        (self.reason.is_phase() && !self.hard).then_some(soft)
+    }
+
+    /// A message that remembers that Ironic has taken a reset.
+    pub fn reset_message() -> &'static str {
+        RESET
+    }
+
+    /// Whether Ironic has taken a reset, of which the end was not seen yet.
+    pub fn is_reset(&self) -> bool {
+        self.reason == Reason::PoweringOn && self.message == RESET
+    }
+
     /// A message that remembers which holds were answered by a reset.
     pub fn served_message(keys: &[&str]) -> String {
-        format!(
-            "The machine must not be switched off, so nobody can hold it off; {SERVED}[{}]",
-            keys.join(", ")
-        )
+        let mut list = String::new();
+        for key in keys {
+            if list.len() + key.len() > LONGEST_LIST {
+                list.push_str(AND_ALL_AFTER);
+                break;
+            }
+            if !list.is_empty() {
+                list.push_str(", ");
+            }
+            list.push_str(key);
+        }
+        format!("The machine must not be switched off, so nobody can hold it off; {SERVED}[{list}]")
     }
 
     /// Whether the reset that this record tells of was also for this key.
     pub fn has_served(&self, key: &str) -> bool {
         let list = self.message.split_once(SERVED).map(|(_, list)| list);
         let list = list.and_then(|list| list.strip_prefix('[')?.strip_suffix(']'));
-        self.reason == Reason::HoldUnsupported
-            && list.is_some_and(|list| list.split(", ").any(|it| it == key))
+        // Keys are sorted.
+        let is_in = |list: &str| match list.strip_suffix(AND_ALL_AFTER) {
+            Some(named) => {
+                let end = named.rsplit(", ").next();
+                end.is_some_and(|end| end < key) || named.split(", ").any(|it| it == key)
+            }
+            None => list.split(", ").any(|it| it == key),
+        };
+        self.reason == Reason::HoldUnsupported && list.is_some_and(is_in)
     }
 
     /// A message that remembers the node as it was before a reset was asked for.
@@ -229,7 +295,23 @@ pub struct Managed {
     pub message: String,
 }
 
+/// Last words of a message that remembers that something was installed on the host when it could not be served.
+const SEEN: &str = "; it was seen provisioned";
+
 impl Managed {
+    /// A message that remembers whether the host was seen provisioned: what was asked of it then goes when it is
+    /// deprovisioned, even if nobody looks at that moment.
+    pub fn remembering(provisioned: bool, reason: Reason, message: &str) -> String {
+        let by_itself = matches!(reason, Reason::NodeNotFound | Reason::NodeShared);
+        if provisioned && !by_itself { format!("{message}{SEEN}") } else { message.to_owned() }
+    }
+
+    /// Whether the host was provisioned, and not deprovisioned under our eyes since.
+    pub fn was_provisioned(&self) -> bool {
+        matches!(self.reason, Reason::Managed | Reason::NodeNotFound | Reason::NodeShared)
+            || self.message.ends_with(SEEN)
+    }
+
     /// Reads the condition, if it is there and ours.
     pub fn of(conditions: &[Condition]) -> Option<Self> {
         let condition = find(conditions, CONDITION_POWER_MANAGED)?;

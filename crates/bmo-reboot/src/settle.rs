@@ -2,13 +2,14 @@
 
 use k8s_openapi::jiff::Timestamp;
 
+use crate::case::Case;
 use crate::config::Policy;
-use crate::decide::{BUSY, Case, off_delay, on_delay};
+use crate::decide::{BUSY, off_delay, on_delay};
 use crate::decision::{Again, Answer, Call, Decision};
 use crate::draft::Draft;
 use crate::observe::{Host, NodeSeen};
 use crate::power_off::was_reset;
-use crate::record::Reason;
+use crate::record::{Reason, Soft};
 
 /// What to write down about Ironic's answer to a call. `host` is the host as our own write before the call left it.
 pub fn settle(
@@ -26,6 +27,10 @@ pub fn settle(
         Answer::Accepted => {
             match call {
                 Call::SoftOff(_) => {
+                    let ahead = case.record.as_ref().filter(|it| it.reason == Reason::SoftPowerOff);
+                    let since = ahead.map_or(case.now, |ahead| ahead.since);
+                    let since = case.soft().map_or(since, |soft| soft.since);
+                    draft.attempted(Some(Soft { since, last: case.now }));
                     draft.phase(Reason::SoftPowerOff, false, "by asking the operating system");
                 }
                 Call::HardOff => draft.phase(Reason::HardPowerOff, true, "was asked of Ironic"),

@@ -2,13 +2,19 @@
 
 use api_types::metal3::{ErrorType, ProvisioningState};
 
+use k8s_openapi::jiff::ToSpan as _;
+
 use super::*;
 use crate::decision::{Answer, Change};
-use crate::observe::Trouble;
+use crate::observe::{Node, Trouble};
 use crate::record::Managed;
 use crate::requests::Requests;
 
+mod memory;
 mod properties;
+mod stays_on;
+mod takeover;
+mod told;
 
 const PLAIN: &str = REBOOT;
 const HARD: &str = r#"{"mode":"hard"}"#;

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const REASONS: [Reason; 14] = [
+const REASONS: [Reason; 15] = [
     Reason::RequestAccepted,
     Reason::SoftPowerOff,
     Reason::HardPowerOff,
@@ -12,6 +12,7 @@ const REASONS: [Reason; 14] = [
     Reason::PowerFailed,
     Reason::NodeBusy,
     Reason::IronicUnreachable,
+    Reason::PowerUnknown,
     Reason::PoweredOff,
     Reason::HeldOff,
     Reason::Offline,
@@ -205,15 +206,25 @@ proptest! {
         if matches!(done.call, Some(Call::Reset | Call::SoftReset(_))) {
             prop_assert!(may_stay_on(&host, &seen) && after.in_cycle());
         }
-        // Off is what was seen, never what was not.
+        // Off is what was seen, never what was not, and twice unless the power was cut.
+        let record = host.record();
+        let in_cycle = host.in_cycle() && !online_only;
+        let hard = record.as_ref().is_some_and(|it| it.hard && (it.reason.is_phase() || in_cycle));
         match status.powered_on {
-            Some(false) => prop_assert!(is_off(&seen)),
+            Some(false) => {
+                let NodeSeen::Seen(node) = &seen else { panic!("not seen") };
+                let twice = node.off_since.is_some_and(|since| since <= at(999_990));
+                prop_assert!(is_off(&seen) && (twice || hard || may_stay_on(&host, &seen)));
+                let asked = record.as_ref().is_some_and(|it| {
+                    it.reason.is_phase() && !matches!(it.reason, Reason::Restarting | Reason::PoweringOn | Reason::PowerFailed)
+                });
+                prop_assert!(!asked || node.last_error.is_none(), "a call of ours may have failed");
+            }
             Some(true) => prop_assert!(matches!(&seen, NodeSeen::Seen(node) if node.power == Power::On)),
             None => {}
         }
         // Hard goes before soft, for good.
-        let record = host.record();
-        let was_hard = record.as_ref().is_some_and(|it| it.hard && it.reason.is_phase()) && status.pending.is_none();
+        let was_hard = hard && status.pending.is_none();
         let is_hard = host.requests.iter().any(Request::is_hard) && !online_only;
         if matches!(done.call, Some(Call::SoftOff(_))) {
             prop_assert!(!was_hard);
@@ -268,7 +279,7 @@ proptest! {
         let done = crate::settle::settle(&host, &seen, (call, answer), &Policy::default(), now());
         prop_assert!(done.status.trouble.is_none() && done.annotations.is_empty() && done.call.is_none());
         prop_assert!(done.status.pending.is_none() && done.status.last.is_none() && done.status.powered_on.is_none());
-        let hard = host.record().is_some_and(|it| it.hard && it.reason.is_phase());
+        let hard = host.record().is_some_and(|it| it.hard && (it.reason.is_phase() || host.in_cycle()));
         prop_assert!(done.status.record.is_none_or(|it| it.hard == hard));
     }
 }

@@ -41,6 +41,10 @@ async fn locks_refusals_and_lost_answers_are_nobodys_failure() {
     let faults = [
         |node: &str| Fault::locked(node),
         |_: &str| Fault::busy(),
+        |_: &str| {
+            let why = "The node is at work for somebody else.".to_owned();
+            Fault::Answer(reqwest::StatusCode::CONFLICT, why)
+        },
         |_: &str| Fault::CutBefore,
         |_: &str| Fault::CutAfter,
         |_: &str| Fault::Delay(Duration::from_secs(2)),
@@ -60,6 +64,7 @@ async fn survived(number: usize, fault: fn(&str) -> Fault) {
     site.annotate("h", json!({ PLAIN: HARD })).await;
     let host = site.cycled("h").await;
     assert!(host["status"]["errorType"].is_null(), "{fault:?}: {host:#}");
+    assert!(site.events("PowerFailed").await.is_empty(), "{fault:?}: not for a moment");
     let met = proxy.count(|request| request.fault.as_ref() == Some(&fault));
     assert_eq!(met, 2, "the fault was met twice");
     let seen = machine.seen().await.unwrap();
@@ -127,6 +132,24 @@ async fn a_failing_api_server_costs_no_request() {
     let _running = site.start_disturbed(&ironic.endpoint, quick(), plan);
     site.annotate("h", json!({ PLAIN: HARD })).await;
     site.cycled("h").await;
+    let seen = machine.seen().await.unwrap();
+    assert_eq!((seen.turned_off(), seen.turned_on()), (1, 2), "{seen:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_begun_is_told_although_its_outcome_could_not_be_written() {
+    use bench::faults::{At, Fault};
+    let site = Site::new("told").await;
+    let (ironic, machine, node) = machine("told").await;
+    site.host("h", &node, json!({ "metadata": { "annotations": { PLAIN: "" } } })).await;
+    // The first write accepts the request, the second one says that Ironic took the call.
+    let conflict = Fault::Fail(reqwest::StatusCode::CONFLICT);
+    let plan = Plan::none("bmo-reboot").and(At::Write(2), conflict);
+    let running = site.start_disturbed(&ironic.endpoint, quick(), plan);
+    site.cycled("h").await;
+    assert!(running.handle.fired());
+    let told = site.events("RequestAccepted").await;
+    assert_eq!(told.len(), 1, "{told:?}");
     let seen = machine.seen().await.unwrap();
     assert_eq!((seen.turned_off(), seen.turned_on()), (1, 2), "{seen:?}");
 }

@@ -20,7 +20,7 @@ use bench::ironic::{self, Ironic};
 use bmo_reboot::config::{Policy, fields};
 use controller_kit::crd;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -188,6 +188,15 @@ impl Site {
             assert!(Instant::now() < deadline, "{name} was never {wanted}: {seen:#}");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
+    }
+
+    /// Actions of all events with this reason.
+    pub(crate) async fn events(&self, reason: &str) -> Vec<Option<String>> {
+        let events: Api<k8s_openapi::api::events::v1::Event> =
+            Api::namespaced(self.admin.clone(), &self.namespace);
+        let events = events.list(&ListParams::default()).await.unwrap();
+        let told = events.iter().filter(|event| event.reason.as_deref() == Some(reason));
+        told.map(|event| event.action.clone()).collect()
     }
 
     /// Waits until the host was switched off and on again after a stamp, with nobody asking any more.

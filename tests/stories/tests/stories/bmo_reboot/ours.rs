@@ -1,6 +1,7 @@
 //! Whose hosts are touched, what a host that was deprovisioned keeps, and input that makes no sense.
 
-use kube::api::{Api, ListParams};
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use super::{HARD, PLAIN, Site, condition, keys, machine, quick, record, stamps, switch};
@@ -134,12 +135,38 @@ async fn values_that_make_no_sense_are_soft_with_one_warning_each() {
     assert_eq!(host["metadata"]["annotations"][key("large")].as_str().unwrap().len(), 200 * 1024);
     let seen = machine.seen().await.unwrap();
     assert_eq!((seen.requests("GracefulShutdown"), seen.requests("ForceOff")), (1, 0));
-    let events: Api<k8s_openapi::api::events::v1::Event> =
-        Api::namespaced(site.admin.clone(), &site.namespace);
-    let events = events.list(&ListParams::default()).await.unwrap();
-    let warned = events.iter().filter(|event| event.reason.as_deref() == Some("InvalidRequest"));
-    let warned: Vec<_> = warned.map(|event| event.action.clone()).collect();
+    let warned = site.events("InvalidRequest").await;
     assert_eq!(warned.len(), 4, "{warned:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_value_that_makes_no_sense_is_warned_about_although_nothing_is_to_be_done() {
+    let site = Site::new("nonsense-off").await;
+    let (ironic, _, node) = machine("nonsense-off").await;
+    switch(ironic, &node, "power off").await;
+    let off = json!({ "status": { "poweredOn": false }, "spec": { "online": false } });
+    site.host("h", &node, off).await;
+    let _running = site.start(&ironic.endpoint, quick());
+    site.wait("h", "looked at", |host| !condition(host, "PowerManaged").0.is_empty()).await;
+    site.annotate("h", json!({ PLAIN: "off please" })).await;
+    let deadline = Instant::now() + super::PATIENCE;
+    while site.events("InvalidRequest").await.is_empty() {
+        assert!(Instant::now() < deadline, "nobody was warned");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(keys(&site.get("h").await), [PLAIN], "with online false it is kept");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_was_registered_anew_is_found_by_its_name() {
+    let site = Site::new("anew").await;
+    let (ironic, machine, _) = machine(&format!("{}~h", site.namespace)).await;
+    let gone = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
+    site.host("h", gone, json!({ "metadata": { "annotations": { PLAIN: HARD } } })).await;
+    let _running = site.start(&ironic.endpoint, quick());
+    site.cycled("h").await;
+    let seen = machine.seen().await.unwrap();
+    assert_eq!((seen.turned_off(), seen.turned_on()), (1, 2), "{seen:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,218 @@
+//! A host under consideration: what its record, its status and its node say together.
+
+use std::time::Duration;
+
+use ironic::Power;
+use k8s_openapi::jiff::{Timestamp, ToSpan as _};
+
+use crate::config::Policy;
+use crate::decision::{Again, Decision};
+use crate::draft::Draft;
+use crate::observe::{Host, Node, NodeSeen, Pause};
+use crate::record::{Managed, Reason, Record, Soft};
+use crate::requests::Request;
+
+/// After a soft power-off a second reading must agree, this much later.
+pub(crate) const CONFIRM: Duration = Duration::from_secs(3);
+
+/// A host under consideration.
+pub(crate) struct Case<'a> {
+    pub(crate) host: &'a Host,
+    pub(crate) seen: &'a NodeSeen,
+    pub(crate) soft_free: bool,
+    pub(crate) policy: &'a Policy,
+    /// Whole seconds, like everything that is stored.
+    pub(crate) now: Timestamp,
+    /// The same with its fraction.
+    pub(crate) exact: Timestamp,
+    pub(crate) record: Option<Record>,
+}
+
+impl<'a> Case<'a> {
+    pub(crate) fn of(
+        host: &'a Host,
+        seen: &'a NodeSeen,
+        soft_free: bool,
+        policy: &'a Policy,
+        exact: Timestamp,
+    ) -> Self {
+        Self { host, seen, soft_free, policy, now: whole(exact), exact, record: host.record() }
+    }
+
+    pub(crate) fn node(&self) -> Option<&'a Node> {
+        match self.seen {
+            NodeSeen::Seen(node) => Some(node),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn reason(&self) -> Option<Reason> {
+        self.record.as_ref().map(|record| record.reason)
+    }
+
+    pub(crate) fn is(&self, reason: Reason) -> bool {
+        self.reason() == Some(reason)
+    }
+
+    /// On an available host only `spec.online` counts, and only if that was asked for.
+    pub(crate) fn online_only(&self) -> bool {
+        self.policy.manage_available && self.host.state.is_available()
+    }
+
+    /// The requests that count.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = &'a Request> {
+        let counts = !self.online_only();
+        self.host.requests.iter().filter(move |_| counts)
+    }
+
+    pub(crate) fn holds(&self) -> impl Iterator<Item = &'a str> {
+        let counts = !self.online_only();
+        self.host.requests.holds().filter(move |_| counts)
+    }
+
+    pub(crate) fn in_cycle(&self) -> bool {
+        self.host.in_cycle() && !self.online_only()
+    }
+
+    /// Whether the machine must never be switched off.
+    pub(crate) fn must_stay_on(&self) -> bool {
+        self.host.disable_power_off || self.node().is_some_and(|node| node.disable_power_off)
+    }
+
+    /// Whether the power was cut in what is under way, or is to be.
+    pub(crate) fn was_hard(&self) -> bool {
+        let in_cycle = self.in_cycle();
+        self.record.as_ref().is_some_and(|it| it.hard && (in_cycle || it.reason.is_phase()))
+    }
+
+    /// The soft attempt that is behind the host.
+    pub(crate) fn soft(&self) -> Option<Soft> {
+        self.record.as_ref().and_then(Record::soft)
+    }
+
+    /// Whether a call of ours towards off may have failed since. What was waited for in between does not matter, and
+    /// the failure of a power-on is none of these.
+    pub(crate) fn off_may_have_failed(&self, node: &Node) -> bool {
+        use Reason::{
+            HardPowerOff, IronicUnreachable, NodeBusy, PowerFailed, PowerUnknown, RequestAccepted,
+            SoftPowerOff,
+        };
+        let asked = match self.reason() {
+            Some(SoftPowerOff | HardPowerOff) => true,
+            Some(RequestAccepted | NodeBusy | IronicUnreachable | PowerUnknown) => {
+                self.was_hard() || self.host.powered_on
+            }
+            Some(PowerFailed) => self.was_hard(),
+            _ => false,
+        };
+        asked && node.last_error.is_some()
+    }
+
+    /// Off is believed at the second reading, unless the power was cut: a soft attempt may be behind it, whoever asked
+    /// for that one.
+    fn off_is_doubtful(&self, node: &Node) -> bool {
+        let confirmed = node.off_since.is_some_and(|since| self.age(since) >= CONFIRM);
+        let news = self.host.powered_on || self.is(Reason::SoftPowerOff);
+        let second = news && !self.was_hard() && !self.must_stay_on();
+        self.off_may_have_failed(node) || (second && !confirmed)
+    }
+
+    /// Off, so that a fence can rely on it.
+    pub(crate) fn is_off(&self) -> bool {
+        self.node().is_some_and(|node| {
+            node.power == Power::Off && node.target.is_none() && !self.off_is_doubtful(node)
+        })
+    }
+
+    /// Off by a single word of Ironic.
+    pub(crate) fn seems_off(&self) -> bool {
+        self.node().is_some_and(|node| node.power == Power::Off && node.target.is_none())
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.node().is_some_and(|node| node.power == Power::On)
+    }
+
+    /// Time since a whole second; none if that is in the future.
+    pub(crate) fn age(&self, since: Timestamp) -> Duration {
+        until(since, self.exact)
+    }
+
+    /// Whether the operator is to have the host while we keep it from it.
+    pub(crate) fn is_wanted_back(&self) -> bool {
+        let host = self.host;
+        host.paused == Pause::ByUs
+            && (!self.policy.takeover
+                || *self.seen == NodeSeen::Missing
+                || host.deleting
+                || host.detached
+                || host.needs_operator
+                || !host.selected
+                || !host.credentials
+                || !host.state.is_provisioned())
+    }
+
+    /// Whether handing the host over now would leave something half done.
+    pub(crate) fn is_in_the_middle(&self) -> bool {
+        let node = match self.seen {
+            NodeSeen::Seen(node) => node,
+            NodeSeen::Unanswered { .. } => return true,
+            // Without a node nothing can be ended.
+            NodeSeen::Missing | NodeSeen::NotAsked => return false,
+        };
+        let calling =
+            [Reason::SoftPowerOff, Reason::HardPowerOff, Reason::PoweringOn, Reason::Restarting];
+        let changing = node.target.is_some()
+            || (self.reason().is_some_and(|reason| calling.contains(&reason))
+                && node.power != Power::Unknown
+                && self.host.powered_on != self.is_on());
+        // A host that is being deleted, or is not to be on, is not switched on again, so its cycle does not end.
+        let parked = !self.host.online && !self.host.powered_on && self.is_off();
+        changing || (!self.host.deleting && !parked && self.in_cycle())
+    }
+
+    /// Whether a rule that would leave the host alone has to wait for the end of what was begun.
+    pub(crate) fn is_to_be_finished(&self) -> bool {
+        self.is_wanted_back() && self.is_in_the_middle()
+    }
+
+    /// The host is not ours for this reason, and its status says so; how far a reboot has come is kept.
+    pub(crate) fn refused(&self, reason: Reason, message: &str) -> Decision {
+        let mut draft = Draft::new(self);
+        let known = self.host.managed();
+        let seen =
+            self.host.state.is_provisioned() || known.is_some_and(|known| known.was_provisioned());
+        draft.managed(false, reason, &Managed::remembering(seen, reason, message));
+        draft.finish(reason, Again::OnChange)
+    }
+
+    /// Whether something is to be done, or may be, once more is known of the node.
+    pub(crate) fn waits(&self) -> bool {
+        self.in_cycle()
+            || self.requests().next().is_some()
+            || self.host.online != self.host.powered_on
+    }
+
+    /// Whether the record says more than that something is waited for: the hold, the failure, the reset that may not
+    /// be repeated.
+    pub(crate) fn tells(&self) -> bool {
+        self.reason().is_some_and(|reason| match reason {
+            Reason::HeldOff => self.holds().next().is_some(),
+            Reason::Offline => !self.host.online,
+            Reason::HoldUnsupported | Reason::Restarting | Reason::PowerFailed => true,
+            _ => false,
+        })
+    }
+}
+
+fn whole(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
+pub(crate) fn second_after(time: Timestamp) -> Timestamp {
+    time.checked_add(1.second()).unwrap_or(time)
+}
+
+pub(crate) fn until(from: Timestamp, to: Timestamp) -> Duration {
+    Duration::try_from(to.duration_since(from)).unwrap_or(Duration::ZERO)
+}

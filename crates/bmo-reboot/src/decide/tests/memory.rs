@@ -1,0 +1,207 @@
+//! What is remembered of a way to off that was interrupted, and when off is believed.
+
+use super::*;
+use crate::record::Soft;
+
+/// Softly asked so many seconds ago, the last time so many, and now waiting for something.
+fn softly(keys: &[(&str, &str)], reason: Reason, since: i64, last: i64) -> Host {
+    let mut host = cycling(keys, reason, false, last);
+    let soft = Soft { since: at(1_000_000 - since), last: at(1_000_000 - last) };
+    let told = host.record().unwrap();
+    let message = Record::softly(&told.message, soft);
+    put(&mut host, &Record { message, ..told });
+    host
+}
+
+fn put(host: &mut Host, record: &Record) {
+    host.conditions.retain(|it| it.r#type != "Rebooting");
+    host.conditions.push(record.condition(1));
+}
+
+fn just_off() -> NodeSeen {
+    change(node(Power::Off), |node| node.off_since = Some(now()))
+}
+
+#[test]
+fn the_soft_clock_goes_on_while_something_is_waited_for() {
+    for reason in [Reason::RequestAccepted, Reason::NodeBusy, Reason::IronicUnreachable] {
+        let soft = |since, last| softly(&[(PLAIN, "")], reason, since, last);
+        let done = decided(&soft(150, 90), &failed(Power::On));
+        assert_eq!(done.call, Some(Call::SoftOff(Duration::from_millis(29_500))), "{reason:?}");
+        assert_eq!(decided(&soft(180, 90), &failed(Power::On)).call, Some(Call::HardOff));
+    }
+}
+
+#[test]
+fn whatever_a_host_waits_for_it_keeps_its_soft_clock() {
+    let host = softly(&[(PLAIN, "")], Reason::SoftPowerOff, 100, 61);
+    let soft = host.record().unwrap().soft();
+    assert!(soft.is_some());
+    let full = Observed { host: Some(host.clone()), node: failed(Power::On), soft_free: false };
+    let full = decide(&full, &Policy::default(), now());
+    let engaged = change(failed(Power::On), |node| node.engaged = Some("cleaning".to_owned()));
+    let silent = NodeSeen::Unanswered { lasting: true, problem: "no connection".to_owned() };
+    let waits = [full, decided(&host, &engaged), decided(&host, &silent)];
+    let reasons = [Reason::RequestAccepted, Reason::NodeBusy, Reason::IronicUnreachable];
+    for (done, reason) in waits.into_iter().zip(reasons) {
+        let record = done.status.record.unwrap();
+        assert_eq!((record.reason, record.soft()), (reason, soft));
+        assert_eq!(Record::of(&[record.condition(1)]), Some(record));
+    }
+}
+
+#[test]
+fn a_slice_that_ironic_took_is_remembered_with_its_time() {
+    let ahead = cycling(&[(PLAIN, "")], Reason::SoftPowerOff, false, 2);
+    let call = (Call::SoftOff(seconds(60)), &Answer::Accepted);
+    let settled = |host: &Host| {
+        crate::settle::settle(host, &node(Power::On), call, &Policy::default(), now())
+    };
+    let record = settled(&ahead).status.record.unwrap();
+    assert_eq!(record.soft(), Some(Soft { since: at(999_998), last: at(1_000_000) }));
+    assert_eq!((record.reason, record.since), (Reason::SoftPowerOff, at(999_998)));
+    let second = settled(&softly(&[(PLAIN, "")], Reason::SoftPowerOff, 70, 70));
+    let soft = second.status.record.unwrap().soft();
+    assert_eq!(soft, Some(Soft { since: at(999_930), last: at(1_000_000) }));
+}
+
+#[test]
+fn a_later_slice_that_ends_before_its_time_is_no_slice_to_repeat() {
+    let early = softly(&[(PLAIN, "")], Reason::SoftPowerOff, 70, 5);
+    assert_eq!(decided(&early, &failed(Power::On)).call, Some(Call::HardOff));
+    let timely = softly(&[(PLAIN, "")], Reason::SoftPowerOff, 121, 61);
+    assert!(matches!(decided(&timely, &failed(Power::On)).call, Some(Call::SoftOff(_))));
+}
+
+#[test]
+fn a_soft_attempt_that_was_only_written_down_is_made_however_late() {
+    let host = cycling(&[(PLAIN, "")], Reason::SoftPowerOff, false, 4_000);
+    let done = decided(&host, &node(Power::On));
+    assert_eq!(done.call, Some(Call::SoftOff(seconds(60))));
+    assert_eq!(done.status.record.unwrap().since, at(1_000_000), "with its whole time");
+    let taken = softly(&[(PLAIN, "")], Reason::SoftPowerOff, 4_000, 4_000);
+    assert_eq!(decided(&taken, &node(Power::On)).call, Some(Call::HardOff));
+}
+
+#[test]
+fn off_needs_a_second_reading_unless_the_power_was_cut() {
+    let phases = [
+        Reason::RequestAccepted,
+        Reason::SoftPowerOff,
+        Reason::NodeBusy,
+        Reason::IronicUnreachable,
+        Reason::PowerUnknown,
+    ];
+    for reason in phases {
+        let host = cycling(&[(HOLD, "")], reason, false, 9);
+        let first = decided(&host, &just_off());
+        assert_eq!(
+            (first.status.powered_on, first.call, first.again),
+            (None, None, Again::After(CONFIRM)),
+            "{reason:?}"
+        );
+        assert_eq!(decided(&host, &node(Power::Off)).status.powered_on, Some(false), "{reason:?}");
+        let cut = cycling(&[(HOLD, "")], reason, true, 9);
+        assert_eq!(decided(&cut, &just_off()).status.powered_on, Some(false), "{reason:?}");
+    }
+    // Also when nothing is known of an attempt.
+    let host = Host { online: false, ..host() };
+    assert_eq!(decided(&host, &just_off()).status.powered_on, None);
+}
+
+#[test]
+fn off_with_a_failure_stays_doubtful_whatever_is_waited_for() {
+    for reason in [Reason::PowerFailed, Reason::NodeBusy, Reason::IronicUnreachable] {
+        let host = cycling(&[(HOLD, "")], reason, true, 30);
+        let done = decided(&host, &failed(Power::Off));
+        assert_eq!((done.status.powered_on, done.call), (None, Some(Call::HardOff)), "{reason:?}");
+    }
+    for reason in [Reason::RequestAccepted, Reason::IronicUnreachable] {
+        let done = decided(&cycling(&[(HOLD, "")], reason, false, 30), &failed(Power::Off));
+        assert_eq!(done.status.powered_on, None, "{reason:?}");
+        assert!(matches!(done.call, Some(Call::SoftOff(_))), "{reason:?}");
+    }
+    // A power-on that failed says nothing about off.
+    let mut host = host();
+    host.powered_on = false;
+    record(&mut host, Reason::PowerFailed, false, 400);
+    assert_eq!(decided(&host, &failed(Power::Off)).call, Some(Call::On));
+}
+
+#[test]
+fn soft_never_follows_hard_while_the_cycle_lasts() {
+    let mut host = cycling(&[(HOLD, "")], Reason::HardPowerOff, true, 5);
+    for (keys, online, reason) in [
+        (&[(HOLD, "")][..], true, Reason::HeldOff),
+        (&[][..], true, Reason::PoweredOff),
+        (&[][..], false, Reason::Offline),
+    ] {
+        host.requests = Requests::of(keys.iter().copied());
+        host.online = online;
+        let record = decided(&host, &node(Power::Off)).status.record.unwrap();
+        assert_eq!((record.reason, record.hard), (reason, true));
+        let mut woken = host.clone();
+        put(&mut woken, &record);
+        assert_eq!(woken.record(), Some(record));
+        assert_eq!(decided(&woken, &node(Power::On)).call, Some(Call::HardOff), "{reason:?}");
+    }
+    // The next cycle is another one.
+    let mut next = with(&[(PLAIN, "")]);
+    (next.pending, next.last) = (Some(at(5)), Some(at(6)));
+    record(&mut next, Reason::HeldOff, true, 5);
+    assert!(matches!(decided(&next, &node(Power::On)).call, Some(Call::SoftOff(_))));
+}
+
+#[test]
+fn a_hold_keeps_its_age_while_the_power_is_not_known() {
+    let mut host = cycling(&[(HOLD, "")], Reason::HeldOff, true, 500);
+    host.powered_on = false;
+    let done = decided(&host, &node(Power::Unknown));
+    assert!(done.call.is_none() && done.status.is_empty(), "{done:?}");
+    assert!(matches!(done.again, Again::After(wait) if wait <= seconds(24)));
+}
+
+#[test]
+fn a_request_of_a_machine_whose_power_is_not_known_is_accepted() {
+    for (keys, call) in
+        [(&[(HOLD, HARD)][..], Call::HardOff), (&[(PLAIN, "")][..], Call::SoftOff(seconds(60)))]
+    {
+        let done = decided(&with(keys), &node(Power::Unknown));
+        assert!(done.status.pending.is_some());
+        assert_eq!(done.call, Some(call));
+    }
+}
+
+#[test]
+fn power_that_is_not_known_is_told_to_those_who_wait_for_it() {
+    let mut waiting = host();
+    waiting.powered_on = false;
+    let done = decided(&waiting, &node(Power::Unknown));
+    let record = done.status.record.clone().unwrap();
+    assert_eq!((record.reason, done.call), (Reason::PowerUnknown, None));
+    put(&mut waiting, &record);
+    assert!(decided(&waiting, &node(Power::Unknown)).status.is_empty(), "once");
+    let asked = Host { powered_on: false, ..with(&[(PLAIN, "")]) };
+    let done = decided(&asked, &node(Power::Unknown));
+    assert_eq!(reason_written(&done), Some(Reason::PowerUnknown));
+    assert_eq!(done.status.pending, None);
+}
+
+#[test]
+fn silence_is_told_although_a_hold_has_gone_or_the_host_is_wanted_again() {
+    let silence = NodeSeen::Unanswered { lasting: true, problem: "no connection".to_owned() };
+    for (reason, online) in [(Reason::HeldOff, true), (Reason::Offline, true)] {
+        let mut host = cycling(&[], reason, true, 5);
+        (host.powered_on, host.online) = (false, online);
+        let record = decided(&host, &silence).status.record.unwrap();
+        assert_eq!((record.reason, record.hard), (Reason::IronicUnreachable, true), "{reason:?}");
+    }
+}
+
+#[test]
+fn off_is_tried_again_within_half_a_minute_also_after_the_spread() {
+    for count in 1..20 {
+        assert!(crate::controller::spread(off_delay(count), 1.0) <= seconds(30), "{count}");
+    }
+    assert!(crate::controller::spread(BLIND, 1.0) <= seconds(30));
+}

@@ -1,0 +1,133 @@
+//! A host that we keep from the operator, and when it gets it back.
+
+use super::*;
+
+fn taken(host: Host) -> Host {
+    Host { paused: Pause::ByUs, ..host }
+}
+
+fn policy() -> Policy {
+    Policy { takeover: true, ..Policy::default() }
+}
+
+fn is_given_back(done: &Decision) -> bool {
+    done.annotations == [(PAUSED.to_owned(), None)].into()
+}
+
+#[test]
+fn a_host_whose_node_is_gone_goes_back_to_the_operator_who_has_to_register_it() {
+    let wants: [Make; 5] = [
+        |_| {},
+        |host| host.deleting = true,
+        |host| host.detached = true,
+        |host| host.selected = false,
+        |host| host.needs_operator = true,
+    ];
+    for (number, change) in wants.into_iter().enumerate() {
+        for begun in [host(), cycling(&[(HOLD, HARD)], Reason::HardPowerOff, true, 9)] {
+            let mut host = taken(begun);
+            change(&mut host);
+            for policy in [policy(), Policy::default()] {
+                let done = decided_by(&policy, &host, &NodeSeen::Missing);
+                assert!(is_given_back(&done), "{number}: {done:?}");
+            }
+            // And is not taken away again before there is a node.
+            host.paused = Pause::No;
+            let done = decided_by(&policy(), &host, &NodeSeen::Missing);
+            assert_eq!(done.annotations.len(), 0, "{number}");
+        }
+    }
+}
+
+#[test]
+fn a_host_without_credentials_is_not_kept_from_the_operator() {
+    let mut host = taken(cycling(&[(HOLD, HARD)], Reason::HardPowerOff, true, 9));
+    host.credentials = false;
+    assert!(is_given_back(&decided_by(&policy(), &host, &NodeSeen::NotAsked)));
+}
+
+#[test]
+fn a_host_that_stays_off_in_an_open_cycle_can_be_deprovisioned() {
+    let mut host = taken(cycling(&[], Reason::Offline, false, 9));
+    (host.online, host.powered_on, host.needs_operator) = (false, false, true);
+    assert!(is_given_back(&decided_by(&policy(), &host, &node(Power::Off))));
+    // Not before everybody can see that it is off, and not when it is to come back.
+    for (online, powered_on) in [(false, true), (true, false)] {
+        (host.online, host.powered_on) = (online, powered_on);
+        let done = decided_by(&policy(), &host, &node(Power::Off));
+        assert_eq!(done.annotations.len(), 0, "{online} {powered_on}");
+    }
+}
+
+#[test]
+fn a_host_that_is_deleted_is_not_kept_by_a_management_controller_that_is_lost() {
+    let mut host = taken(cycling(&[(HOLD, HARD)], Reason::HardPowerOff, true, 9));
+    host.deleting = true;
+    assert!(is_given_back(&decided_by(&policy(), &host, &node(Power::Unknown))));
+    assert_eq!(decided_by(&policy(), &host, &node(Power::On)).reason, Reason::HandedBack);
+    let first = change(node(Power::Off), |node| node.off_since = Some(now()));
+    let mut soft = taken(cycling(&[(HOLD, "")], Reason::SoftPowerOff, false, 9));
+    soft.deleting = true;
+    let done = decided_by(&policy(), &soft, &first);
+    assert_eq!((reason_written(&done), done.again), (None, Again::After(CONFIRM)));
+}
+
+#[test]
+fn what_was_asked_of_a_host_goes_although_it_could_not_be_served_while_it_was_provisioned() {
+    let cases: [(Reason, Make); 4] = [
+        (Reason::Paused, |host| host.paused = Pause::ByOthers),
+        (Reason::Detached, |host| host.detached = true),
+        (Reason::NoCredentials, |host| host.credentials = false),
+        (Reason::NodeShared, |host| host.shared_with = Some("n/other".to_owned())),
+    ];
+    for (reason, change) in cases {
+        let mut host = with(&[(PLAIN, ""), (HOLD, "")]);
+        host.conditions.clear();
+        change(&mut host);
+        // Looked at while it was provisioned, and once more before it can be served again.
+        for state in [ProvisioningState::Provisioned, ProvisioningState::Available] {
+            if state != ProvisioningState::Provisioned && reason == Reason::NoCredentials {
+                break;
+            }
+            host.state = state;
+            let done = decided(&host, &NodeSeen::NotAsked);
+            if reason == Reason::NodeShared && host.state.is_available() {
+                break;
+            }
+            assert_eq!((done.reason, done.annotations.len()), (reason, 0), "{reason:?}");
+            if let Some(managed) = done.status.managed {
+                host.conditions = vec![managed.condition(now(), 1)];
+            }
+        }
+        host.state = ProvisioningState::Available;
+        (host.paused, host.detached, host.shared_with) = (Pause::No, false, None);
+        let done = decided(&host, &NodeSeen::NotAsked);
+        assert_eq!((done.reason, done.annotations.len()), (Reason::Deprovisioned, 2), "{reason:?}");
+        let managed = done.status.managed.unwrap();
+        host.conditions = vec![managed.condition(now(), 1)];
+        // Once: what somebody asks for later is not ours to remove.
+        assert_eq!(decided(&host, &NodeSeen::NotAsked).annotations.len(), 0, "{reason:?}");
+    }
+}
+
+#[test]
+fn stamps_go_with_what_was_installed_although_the_credentials_went_first() {
+    let mut host = cycling(&[(HOLD, "")], Reason::HeldOff, false, 9);
+    (host.state, host.credentials) = (ProvisioningState::Available, false);
+    let done = decided(&host, &NodeSeen::NotAsked);
+    assert_eq!(done.annotations, [(HOLD.to_owned(), None)].into());
+    assert!(done.status.clear_stamps);
+}
+
+#[test]
+fn an_available_host_that_shares_its_node_keeps_what_is_asked_of_it() {
+    let policy = Policy { manage_available: true, ..Policy::default() };
+    let mut host = with(&[(HOLD, "")]);
+    (host.state, host.shared_with) = (ProvisioningState::Available, Some("n/other".to_owned()));
+    host.conditions.clear();
+    let told = decided_by(&policy, &host, &node(Power::On)).status.managed.unwrap();
+    host.conditions.push(told.condition(now(), 1));
+    let done = decided_by(&policy, &host, &node(Power::On));
+    assert_eq!((done.reason, done.annotations.len()), (Reason::NodeShared, 0));
+    assert!(done.status.is_empty());
+}
