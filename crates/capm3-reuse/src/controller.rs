@@ -1,6 +1,6 @@
 //! Watches, who is concerned by a change, and one pass over one machine or kept host.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -27,8 +27,8 @@ use crate::echo::Echo;
 use crate::error::Error;
 use crate::index::Index;
 use crate::metrics::Metrics;
-use crate::observe::{Sources, Stores, observe_machine, wish};
-use crate::owner::observe_kept;
+use crate::observe::{self, Sources, Stores, observe_machine, wish};
+use crate::owner::{self, observe_kept};
 use crate::reservation::{Kept, Owner};
 use crate::seen::{HostSeen, MachineSeen, Observed};
 use crate::served;
@@ -282,6 +282,7 @@ impl Context {
         let version = self.from.served.infrastructure;
         let now = self.from.cached(&self.from.stores.machines, version, &namespace, &name);
         let host = now.as_ref().and_then(|it| it.host_name().map(str::to_owned));
+        let label = self.owner_label(&namespace, now.as_deref().unwrap_or(machine));
         let mut index = self.from.index();
         let news = index.name(&namespace, &name, host.as_deref());
         if now.is_none() {
@@ -292,9 +293,16 @@ impl Context {
             self.machines.send(&namespace, freed);
         }
         // Whether it has a host decides whether its owner needs one that is kept.
-        let kept = if news { index.kept(&namespace, None) } else { Vec::new() };
+        let kept = if news { index.kept(&namespace, label.as_deref()) } else { Vec::new() };
         drop(index);
         self.hosts.send(&namespace, kept);
+    }
+
+    /// Under which label hosts are kept for a machine's owner, if it has one that is known.
+    fn owner_label(&self, namespace: &str, machine: &Metal3Machine) -> Option<String> {
+        let parent = observe::parent(&self.from, namespace, machine);
+        let owner = owner::of_machine(&self.from, namespace, machine, &parent)?;
+        Some(owner.label())
     }
 
     fn parent_changed(&self, machine: &Machine) -> Vec<ObjectRef<Metal3Machine>> {
@@ -310,9 +318,7 @@ impl Context {
         if let Some((group, kind, name)) = label {
             self.hosts_of_owner(&namespace, group, kind, name);
         }
-        let named = &machine.spec.infrastructure_ref;
-        let name = named.name.as_deref().filter(|_| named.kind.as_deref() == Some("Metal3Machine"));
-        name.map(|name| self.machine_ref(&namespace, name)).into_iter().collect()
+        metal3_machine(machine).map(|name| self.machine_ref(&namespace, name)).into_iter().collect()
     }
 
     fn cluster_changed(&self, cluster: &Cluster) -> Vec<ObjectRef<Metal3Machine>> {
@@ -323,7 +329,13 @@ impl Context {
             it.metadata.namespace.as_deref() == Some(&namespace)
                 && it.label(names::capi::CLUSTER_NAME) == Some(&name)
         });
-        of_it.iter().map(|it| self.machine_ref(&namespace, &it.name_any())).collect()
+        let mut all: BTreeSet<String> = of_it.iter().map(|it| it.name_any()).collect();
+        // A machine need not have the label; its Machine names the cluster.
+        let parents = self.from.stores.parents.state_filter(|it| {
+            it.metadata.namespace.as_deref() == Some(&namespace) && it.spec.cluster_name == name
+        });
+        all.extend(parents.iter().filter_map(|it| metal3_machine(it).map(str::to_owned)));
+        all.iter().map(|it| self.machine_ref(&namespace, it)).collect()
     }
 
     /// All machines that were cloned from it: it may say something else about reuse, or about wiping disks.
@@ -385,6 +397,12 @@ impl Context {
             self.kit.events.normal(object, reason, action, note).await;
         }
     }
+}
+
+/// Name of Metal3's part of a machine.
+fn metal3_machine(machine: &Machine) -> Option<&str> {
+    let named = &machine.spec.infrastructure_ref;
+    named.name.as_deref().filter(|_| named.kind.as_deref() == Some("Metal3Machine"))
 }
 
 fn created(machine: &Metal3Machine) -> Timestamp {
@@ -536,8 +554,10 @@ async fn pass_host(object: Arc<CachedHost>, context: Arc<Context>) -> Result<Act
                 return Ok(soon());
             }
         }
-        if !decision.steps.is_empty() {
+        if decision.steps.iter().any(|step| matches!(step, Step::Free { .. })) {
             context.metrics.dropped(decision.reason);
+        }
+        if !decision.steps.is_empty() {
             context.publish(&decision, &live.object_ref(&()), "Keep").await;
         }
     }

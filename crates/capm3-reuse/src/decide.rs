@@ -1,10 +1,11 @@
 //! The rules, in the order in which they apply. Pure: no client, no clock.
 //!
-//! Here are those that refuse; `release` has what happens to a machine that goes, `obtain` how a machine comes to a
+//! Here are those that refuse; `entry` has what must be there before anything is installed, `release` has what happens to a machine that goes, `obtain` how a machine comes to a
 //! host, `serve` what is done with the host that it has, and `collect` when a host is kept no longer.
 
 mod collect;
-mod obtain;
+mod entry;
+pub(crate) mod obtain;
 mod release;
 mod serve;
 
@@ -167,7 +168,7 @@ fn about_machine(seen: &MachineSeen, policy: &Policy, now: Timestamp) -> Decisio
         return paused(seen, now);
     }
     if machine.metadata.deletion_timestamp.is_some() {
-        return release::about_leaving(seen);
+        return release::about_leaving(seen, now);
     }
     let parent = match &seen.parent {
         Parent::Here(parent) => parent,
@@ -185,7 +186,7 @@ fn about_machine(seen: &MachineSeen, policy: &Policy, now: Timestamp) -> Decisio
     };
     match &seen.host {
         HostSeen::Here(host) if crate::host::is_of(host, machine) => {
-            return serve::about_host(seen, parent, host, now);
+            return serve::about_host(seen, parent, cluster, host, now);
         }
         // A machine that was up once must not come up a second time on another host.
         _ if machine.is_provisioned() => return serve::about_loss(seen, now),
@@ -194,19 +195,7 @@ fn about_machine(seen: &MachineSeen, policy: &Policy, now: Timestamp) -> Decisio
         }
         _ => {}
     }
-    if parent.metadata.deletion_timestamp.is_some() {
-        let text = "The Machine is being deleted: it gets no host any more";
-        return told(seen, now, Reason::MachineDeleting, text);
-    }
-    if !cluster.infrastructure_provisioned() {
-        let text = "The Cluster's infrastructure is not ready yet";
-        return told(seen, now, Reason::WaitingForInfrastructure, text);
-    }
-    if parent.spec.bootstrap.data_secret_name.as_deref().unwrap_or_default().is_empty() {
-        let text = "The Machine has no bootstrap data yet";
-        return told(seen, now, Reason::WaitingForBootstrapData, text);
-    }
-    obtain::about_homeless(seen, parent, policy, now)
+    obtain::about_homeless(seen, parent, cluster, policy, now)
 }
 
 /// Nothing is written but that it is so.
@@ -251,7 +240,7 @@ fn quiet(decision: Decision) -> Decision {
     Decision { steps: Vec::new(), news: false, ..decision }
 }
 
-/// A machine without host whose conditions say why.
+/// A machine whose conditions say for what it waits.
 fn reported(
     seen: &MachineSeen,
     now: Timestamp,
@@ -260,13 +249,18 @@ fn reported(
     more: impl FnOnce(&mut Report),
 ) -> Decision {
     let mut report = Report {
-        associated: Some(Said::no(reason, text)),
+        associated: (!has_host(seen)).then(|| Said::no(reason, text)),
         ready: Some(Said::no(reason, text)),
         paused: Some(not_paused()),
         ..Report::default()
     };
     more(&mut report);
     with_report(seen, now, Vec::new(), reason, text, &report)
+}
+
+/// Whether the machine has a host, whatever else is missing.
+fn has_host(seen: &MachineSeen) -> bool {
+    matches!(&seen.host, HostSeen::Here(host) if crate::host::is_of(host, &seen.machine))
 }
 
 fn not_paused() -> Said {
@@ -299,7 +293,15 @@ fn with_report(
 
 /// What happens to every machine is in its conditions; an event of it would only be one more write.
 fn is_everyday(reason: Reason) -> bool {
-    matches!(reason, Reason::HostClaimed | Reason::Provisioning | Reason::Provisioned)
+    matches!(
+        reason,
+        Reason::WaitingForOwner
+            | Reason::WaitingForInfrastructure
+            | Reason::WaitingForBootstrapData
+            | Reason::HostClaimed
+            | Reason::Provisioning
+            | Reason::Provisioned
+    )
 }
 
 /// Look again at once: what was read is too old for what is to be done.
@@ -310,4 +312,4 @@ fn look_closer(reason: Reason) -> Decision {
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -33,6 +33,14 @@ pub struct Wish {
     pub owner: Option<Owner>,
     /// A host that it just gave up: what is here about that one may be behind.
     pub except: Option<String>,
+    /// How long the host's name may be, if that is limited.
+    pub name_bytes: Option<usize>,
+}
+
+impl Wish {
+    fn takes_name(&self, host: &str) -> bool {
+        self.name_bytes.is_none_or(|most| host.len() <= most)
+    }
 }
 
 /// What there is for a machine.
@@ -46,6 +54,8 @@ pub struct Choice {
     pub unfit: Option<(String, &'static str)>,
     /// A free host that is ready.
     pub free: Option<Arc<CachedHost>>,
+    /// A free host that would do if its name were shorter; only where there is no other.
+    pub too_long: Option<String>,
 }
 
 /// For what a machine waits.
@@ -220,6 +230,11 @@ impl Index {
             space.look_at_kept(owner, wish, now, &mut choice);
         }
         choice.free = space.pick_free(wish, chance, now);
+        if choice.free.is_none() && wish.name_bytes.is_some() {
+            let any = Wish { name_bytes: None, ..wish.clone() };
+            let found = space.pick_free(&any, chance, now);
+            choice.too_long = found.and_then(|host| host.metadata.name.clone());
+        }
         for host in choice.kept.iter().chain(&choice.free) {
             space.hold(
                 host.metadata.name.as_deref().unwrap_or_default(),
@@ -396,7 +411,11 @@ impl Namespace {
             {
                 continue;
             }
-            if matches!(entry.class, Class::Kept(_)) && host::is_ready(host) {
+            let is_ready = host::is_ready(host);
+            if !wish.takes_name(name) {
+                let why = "its name is too long for a provider ID";
+                choice.unfit.get_or_insert_with(|| (name.to_string(), why));
+            } else if is_ready && matches!(entry.class, Class::Kept(_)) {
                 if self.is_held(name, &wish.machine, now) {
                     continue;
                 }
@@ -404,7 +423,8 @@ impl Namespace {
                 if better {
                     best = Some(host);
                 }
-            } else if host::is_on_its_way(host) {
+            } else if is_ready || host::is_on_its_way(host) {
+                // One that is ready and not kept yet has nothing on it any more; its machine is just about to give it back.
                 choice.on_its_way.get_or_insert_with(|| name.to_string());
             } else {
                 let why =
@@ -447,7 +467,8 @@ impl Namespace {
         let fits = |name: &&Arc<str>| {
             let host = &self.entries[*name].host;
             let has = |(key, value): (&String, &String)| host.label(key) == Some(value);
-            labels.iter().all(has)
+            wish.takes_name(name)
+                && labels.iter().all(has)
                 && wish.selector.matches(host.metadata.labels.as_ref())
                 && wish.except.as_deref() != Some(name)
                 && !self.is_held(name, &wish.machine, now)
@@ -469,6 +490,7 @@ impl Namespace {
             Class::Claimed(..) | Class::Excluded => false,
         };
         for_it
+            && wish.takes_name(name)
             && self.is_ready(name)
             && wish.selector.matches(entry.host.metadata.labels.as_ref())
             && !self.is_held(name, &wish.machine, now)
@@ -525,3 +547,6 @@ impl Namespace {
 fn stands_in(host: &BareMetalHost, wish: &Wish) -> bool {
     wish.failure_domain.is_some() && host::failure_domain(host) == wish.failure_domain.as_deref()
 }
+
+#[cfg(test)]
+mod tests;

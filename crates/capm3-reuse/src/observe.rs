@@ -3,7 +3,7 @@
 //! The order is part of the safety. A machine that names a host when it is read last named it when the host was read, so
 //! whatever changes the machine's mind afterwards, and moves the host's version for that, stops a claim that is on its way.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use api_types::ContractVersion;
@@ -13,11 +13,13 @@ use api_types::metal3::{BareMetalHost, CachedHost};
 use api_types::names;
 use controller_kit::watch::Undecodable;
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use kube::ResourceExt as _;
 use kube::api::Api;
 use kube::runtime::reflector::{self, ObjectRef, Store};
 
+use crate::decide::obtain::host_name_bytes;
 use crate::decide::was_associated;
 use crate::error::Error;
 use crate::host;
@@ -76,11 +78,12 @@ impl Sources {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether an object is left to another installation.
-    pub fn is_ours(&self, machine: &Metal3Machine) -> bool {
-        self.watch_filter
-            .as_ref()
-            .is_none_or(|wanted| machine.label(names::capi::WATCH_FILTER) == Some(wanted))
+    /// Whether an object is not left to another installation.
+    pub fn is_ours(&self, metadata: &ObjectMeta) -> bool {
+        self.watch_filter.as_ref().is_none_or(|wanted| {
+            let labels = metadata.labels.as_ref();
+            labels.and_then(|all| all.get(names::capi::WATCH_FILTER)) == Some(wanted)
+        })
     }
 
     /// An object as it was last seen.
@@ -90,7 +93,7 @@ impl Sources {
         version: K::DynamicType,
         namespace: &str,
         name: &str,
-    ) -> Option<std::sync::Arc<K>>
+    ) -> Option<Arc<K>>
     where
         K: reflector::Lookup + Clone + 'static,
         K::DynamicType: Eq + std::hash::Hash + Clone,
@@ -105,7 +108,7 @@ pub async fn observe_machine(
     machine: &Metal3Machine,
     chance: u64,
 ) -> Result<Observed, Error> {
-    if !from.is_ours(machine) {
+    if !from.is_ours(&machine.metadata) {
         return Ok(Observed::Nothing);
     }
     let namespace = machine.namespace().unwrap_or_default();
@@ -119,12 +122,7 @@ pub async fn observe_machine(
     }
     let machine = seen.machine.clone();
     seen.parent = parent(from, &namespace, &machine);
-    let cluster = match &seen.parent {
-        Parent::Here(parent) => Some(parent.spec.cluster_name.clone()),
-        Parent::None | Parent::Missing(_) => {
-            machine.label(names::capi::CLUSTER_NAME).map(str::to_owned)
-        }
-    };
+    let cluster = cluster_name(&seen);
     let core = from.served.core;
     seen.cluster = cluster.and_then(|name| {
         from.cached(&from.stores.clusters, core, &namespace, &name).map(|it| (*it).clone())
@@ -139,25 +137,49 @@ pub async fn observe_machine(
         }
         return Ok(Observed::Machine(Box::new(seen)));
     }
-    seen.reuse = reuse(from, &namespace, &machine);
     if may_have_a_host(&seen) {
+        seen.reuse = reuse(from, &namespace, &machine).await?;
         look_for_host(from, &namespace, &mut seen, chance).await?;
+    } else if is_to_be_installed(&seen) {
+        look_for_secret(from, &namespace, &mut seen).await?;
     }
     Ok(Observed::Machine(Box::new(seen)))
 }
 
-/// The host that the machine names or gives up, or one that names the machine.
+fn cluster_name(seen: &MachineSeen) -> Option<String> {
+    match &seen.parent {
+        Parent::Here(parent) => Some(parent.spec.cluster_name.clone()),
+        Parent::None | Parent::Missing(_) => {
+            seen.machine.label(names::capi::CLUSTER_NAME).map(str::to_owned)
+        }
+    }
+}
+
+/// The host that the machine has, or else the one that it names or gives up.
 fn named_host(from: &Sources, machine: &Metal3Machine) -> HostSeen {
     let namespace = machine.namespace().unwrap_or_default();
-    if let Some(name) = host_name(machine) {
-        return match from.cached(&from.stores.hosts, (), &namespace, &name) {
-            Some(host) => HostSeen::Here(Box::new((**host).clone())),
-            None => HostSeen::Gone(name),
-        };
-    }
-    match from.index().host_of(&namespace, &machine.name_any()) {
-        Some(host) if host::is_of(&host, machine) => HostSeen::Here(Box::new((**host).clone())),
-        _ => HostSeen::None,
+    let named = host_name(machine)
+        .map(|name| (from.cached(&from.stores.hosts, (), &namespace, &name), name));
+    let own = from.index().host_of(&namespace, &machine.name_any());
+    own_or_named(machine, named, own)
+}
+
+/// What a machine names is only a word, which anybody may change; a host that names the machine is the machine's.
+fn own_or_named(
+    machine: &Metal3Machine,
+    named: Option<(Option<Arc<CachedHost>>, String)>,
+    own: Option<Arc<CachedHost>>,
+) -> HostSeen {
+    let here = |host: &CachedHost| HostSeen::Here(Box::new((**host).clone()));
+    let is_its = |host: &Arc<CachedHost>| host::is_of(host, machine);
+    match named {
+        Some((Some(host), _)) if is_its(&host) => here(&host),
+        named => match (own.filter(is_its), named) {
+            (Some(own), _) => here(&own),
+            (None, Some((Some(host), _))) => here(&host),
+            (None, Some((None, name))) => HostSeen::Gone(name),
+            (None, None) => HostSeen::None,
+        },
     }
 }
 
@@ -176,8 +198,9 @@ fn needs_live(seen: &MachineSeen) -> bool {
     match &seen.host {
         HostSeen::None => false,
         HostSeen::Here(host) if host::is_of(host, machine) => {
-            // The cache keeps no addresses.
-            host.provisioning_state().is_provisioned() && !machine.is_provisioned()
+            // The cache keeps no addresses. And one that is not named may have been given up since.
+            let is_named = host_name(machine).is_none_or(|name| name == host.name_any());
+            !is_named || (host.provisioning_state().is_provisioned() && !machine.is_provisioned())
         }
         HostSeen::Here(_) | HostSeen::Gone(_) => true,
     }
@@ -206,9 +229,9 @@ async fn read_live(from: &Sources, namespace: &str, seen: &mut MachineSeen) -> R
     if machine.metadata.deletion_timestamp.is_some() || was_associated(&machine) {
         host = live_host(&hosts, name.as_deref()).await?;
     }
-    // It names another host by now: the cache will show that in a moment.
-    let same = host_name(&machine).is_none_or(|now| Some(now) == name);
-    seen.live = same;
+    // It names another host by now: the cache will show that in a moment. What it names does not matter where it has one.
+    let has = matches!(&host, HostSeen::Here(host) if host::is_of(host, &machine));
+    seen.live = has || host_name(&machine).is_none_or(|now| Some(now) == name);
     seen.machine = machine;
     seen.host = host;
     Ok(true)
@@ -220,7 +243,8 @@ async fn live_host(hosts: &Api<BareMetalHost>, name: Option<&str>) -> Result<Hos
     Ok(host.map_or_else(|| HostSeen::Gone(name.to_owned()), |it| HostSeen::Here(Box::new(it))))
 }
 
-fn parent(from: &Sources, namespace: &str, machine: &Metal3Machine) -> Parent {
+/// The Machine behind it.
+pub fn parent(from: &Sources, namespace: &str, machine: &Metal3Machine) -> Parent {
     let owners = machine.metadata.owner_references.iter().flatten();
     let is_machine = |kind: &str, api_version: &str| {
         kind == "Machine" && api_version.split('/').next() == Some("cluster.x-k8s.io")
@@ -258,6 +282,7 @@ fn data(from: &Sources, namespace: &str, machine: &Metal3Machine) -> Data {
     match status.error_message.filter(|why| !why.is_empty()) {
         Some(why) => Data::Failed(why),
         None if status.ready == Some(true) => Data::Rendered {
+            name,
             meta_data: data.spec.meta_data.as_ref().and_then(|it| it.name.clone()),
             network_data: data.spec.network_data.as_ref().and_then(|it| it.name.clone()),
         },
@@ -272,19 +297,25 @@ fn template_name(machine: &Metal3Machine) -> Option<&str> {
     name.filter(|_| kind.is_none_or(|kind| kind == TEMPLATE))
 }
 
-/// Whether the template that a machine was cloned from asks for reuse.
-fn reuse(from: &Sources, namespace: &str, machine: &Metal3Machine) -> Reuse {
-    let Some(name) = template_name(machine) else { return Reuse::Off };
+/// Whether the template that a machine was cloned from asks for reuse. A cache that does not have the template proves
+/// nothing.
+async fn reuse(from: &Sources, namespace: &str, machine: &Metal3Machine) -> Result<Reuse, Error> {
+    let Some(name) = template_name(machine) else { return Ok(Reuse::Off) };
     if let Some(broken) = from.stores.broken_templates.get(Some(namespace), name) {
         let why = format!("Metal3MachineTemplate {name} cannot be decoded: {}", broken.problem);
-        return Reuse::Unreadable(why);
+        return Ok(Reuse::Unreadable(why));
     }
     let version = from.served.infrastructure;
-    let template = from.cached(&from.stores.templates, version, namespace, name);
-    match template.and_then(|it| it.spec.node_reuse) {
-        Some(true) => Reuse::On,
-        Some(false) | None => Reuse::Off,
+    if let Some(template) = from.cached(&from.stores.templates, version, namespace, name) {
+        let wanted = template.spec.node_reuse.unwrap_or(false);
+        return Ok(if wanted { Reuse::On } else { Reuse::Off });
     }
+    Ok(match owner::live_reuse(from, namespace, name).await? {
+        None => Reuse::Unknown,
+        Some(Ok(true)) => Reuse::On,
+        Some(Ok(false)) => Reuse::Off,
+        Some(Err(why)) => Reuse::Unreadable(why),
+    })
 }
 
 /// Whether disks are wiped, by the template that a machine was cloned from. As with CAPM3 the template has the last word
@@ -326,8 +357,10 @@ pub fn wish(seen: &MachineSeen) -> Option<Wish> {
         machine: machine.name_any(),
         selector: Selector::read(&selector).ok()?,
         failure_domain: domain.filter(|domain| !domain.is_empty()),
-        owner: seen.owner.clone().filter(|_| seen.reuse == Reuse::On),
+        owner: seen.keeps_for().cloned(),
         except: machine.annotation(names::ferrite::GIVES_UP_HOST).map(str::to_owned),
+        // No name of an object is longer than this.
+        name_bytes: Some(host_name_bytes(machine)).filter(|bytes| *bytes < 253),
     })
 }
 
@@ -345,6 +378,22 @@ async fn look_for_host(
     if !intends && seen.choice.kept.is_none() && seen.choice.free.is_none() {
         return Ok(());
     }
+    look_for_secret(from, namespace, seen).await
+}
+
+/// Whether the machine has a host that is just to be told what to install.
+fn is_to_be_installed(seen: &MachineSeen) -> bool {
+    matches!(&seen.host, HostSeen::Here(host) if host::is_of(host, &seen.machine)
+        && !host::is_told_what_to_install(host))
+        && matches!(seen.data, Data::NotWanted | Data::Rendered { .. })
+        && !seen.machine.is_provisioned()
+}
+
+async fn look_for_secret(
+    from: &Sources,
+    namespace: &str,
+    seen: &mut MachineSeen,
+) -> Result<(), Error> {
     let Parent::Here(parent) = &seen.parent else { return Ok(()) };
     let Some(name) = &parent.spec.bootstrap.data_secret_name else { return Ok(()) };
     let secrets: Api<Secret> = Api::namespaced(from.client.clone(), namespace);
@@ -359,14 +408,20 @@ async fn look_for_host(
 
 /// For whom the host is to be kept, as owner and template say now.
 async fn verdict(from: &Sources, namespace: &str, seen: &MachineSeen) -> Result<Verdict, Error> {
-    let Some(wanted) = &seen.owner else {
+    let owner = owner::live_of_machine(from, namespace, &seen.machine, &seen.parent).await?;
+    let Some(wanted) = owner else {
         return Ok(Verdict::Nobody("no control plane and no MachineDeployment owns its Machine"));
     };
-    let cluster = seen.cluster.as_ref();
+    let mut cluster = seen.cluster.clone();
+    if let (None, Some(name)) = (&cluster, cluster_name(seen)) {
+        let core = &from.served.core;
+        let clusters: Api<Cluster> = Api::namespaced_with(from.client.clone(), namespace, core);
+        cluster = clusters.get_opt(&name).await.map_err(Error::api("get a Cluster"))?;
+    }
     if cluster.is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some()) {
         return Ok(Verdict::Nobody("its cluster is being deleted"));
     }
-    owner::verdict(from, namespace, wanted, &seen.parent).await
+    owner::verdict(from, namespace, &wanted, &seen.parent).await
 }
 
 /// The version of a kind's objects here.
@@ -375,5 +430,40 @@ pub fn version_of(from: &Sources, group: &str) -> ContractVersion {
         "infrastructure.cluster.x-k8s.io" => from.served.infrastructure,
         "controlplane.cluster.x-k8s.io" => from.served.control_plane.unwrap_or_default(),
         _ => from.served.core,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decide::tests::{annotate, cached, consumer, host, seen, with};
+
+    #[test]
+    fn a_machine_has_the_host_that_names_it_whatever_its_annotation_says() {
+        let mut machine = seen().machine;
+        annotate(&mut machine, names::metal3::HOST, "ns/edited");
+        let own = cached(&with(&host("own", "provisioning"), &consumer("m", "m-uid")));
+        let edited = cached(&host("edited", "available"));
+        let name = || "edited".to_owned();
+        let shown = |seen: HostSeen| match seen {
+            HostSeen::Here(host) => host.name_any(),
+            HostSeen::Gone(name) => format!("no {name}"),
+            HostSeen::None => String::new(),
+        };
+        for (named, own, wanted) in [
+            (Some((Some(edited.clone()), name())), Some(own.clone()), "own"),
+            (Some((None, name())), Some(own.clone()), "own"),
+            (None, Some(own.clone()), "own"),
+            // What once named it and is another's by now is not its own.
+            (Some((Some(edited.clone()), name())), Some(cached(&host("o", "available"))), "edited"),
+            (Some((Some(edited.clone()), name())), None, "edited"),
+            (Some((None, name())), None, "no edited"),
+            (None, None, ""),
+        ] {
+            assert_eq!(shown(own_or_named(&machine, named, own)), wanted);
+        }
+        // Nothing is taken back on old news.
+        let own = HostSeen::Here(Box::new((**own).clone()));
+        assert!(needs_live(&MachineSeen { machine, host: own, ..MachineSeen::default() }));
     }
 }

@@ -1,9 +1,11 @@
 //! Who owns a machine, what that owner's template says, and whether the owner needs more hosts.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use api_types::capi::{self, Machine, OwnerStatus};
+use api_types::ContractVersion;
+use api_types::capi::{
+    self, Cluster, KubeadmControlPlane, Machine, MachineDeployment, OwnerStatus,
+};
 use api_types::capm3::Metal3Machine;
 use api_types::names;
 use api_types::reference::ObjectRef;
@@ -12,13 +14,16 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::{Api, ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
+use kube::runtime::reflector::Store;
 use serde_json::Value;
 
 use crate::error::Error;
 use crate::observe::{Sources, version_of};
 use crate::reservation::{Kept, Owner};
 use crate::seen::{KeptSeen, OwnerSeen, Parent, Verdict};
+use crate::served::Served;
 
+const CONTROL_PLANES: &str = "controlplane.cluster.x-k8s.io";
 const TEMPLATE_KIND: &str = "Metal3MachineTemplate";
 const TEMPLATE_GROUP: &str = "infrastructure.cluster.x-k8s.io";
 /// What the API server fills in where a deployment or control plane names no number.
@@ -46,6 +51,45 @@ pub fn of_machine(
     by_labels(from, namespace, parent.metadata.labels.as_ref()?)
 }
 
+/// The same for a verdict, which is for good: what the caches do not have is looked for live.
+pub async fn live_of_machine(
+    from: &Sources,
+    namespace: &str,
+    machine: &Metal3Machine,
+    parent: &Parent,
+) -> Result<Option<Owner>, Error> {
+    if let Some(owner) = of_machine(from, namespace, machine, parent) {
+        return Ok(Some(owner));
+    }
+    let metadata = match parent {
+        Parent::Here(parent) => &parent.metadata,
+        Parent::None | Parent::Missing(_) => &machine.metadata,
+    };
+    let owners = metadata.owner_references.iter().flatten();
+    if let Some(set) = owners.clone().find(|it| it.kind == "MachineSet") {
+        let kind = resource("cluster.x-k8s.io", from.served.core.as_str(), "MachineSet");
+        let api: Api<DynamicObject> = Api::namespaced_with(from.client.clone(), namespace, &kind);
+        let found = api.get_opt(&set.name).await.map_err(Error::api("get a MachineSet"))?;
+        if let Some(set) = found {
+            return Ok(set.metadata.owner_references.iter().flatten().find_map(owner_in));
+        }
+    }
+    Ok(metadata.labels.as_ref().and_then(|labels| named_by_labels(from.served, labels)))
+}
+
+/// The owner that labels name, without its uid.
+fn named_by_labels(
+    served: Served,
+    labels: &std::collections::BTreeMap<String, String>,
+) -> Option<Owner> {
+    let meta = |name: &String| ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() };
+    if let Some(name) = labels.get(names::capi::DEPLOYMENT_NAME) {
+        return Some(named("cluster.x-k8s.io", served.core, "MachineDeployment", &meta(name)));
+    }
+    let (name, version) = (labels.get(names::capi::CONTROL_PLANE_NAME)?, served.control_plane?);
+    Some(named(CONTROL_PLANES, version, "KubeadmControlPlane", &meta(name)))
+}
+
 fn owner_in(reference: &OwnerReference) -> Option<Owner> {
     Owner::from_reference(&ObjectRef {
         api_version: Some(reference.api_version.clone()),
@@ -62,22 +106,14 @@ fn by_labels(
     labels: &std::collections::BTreeMap<String, String>,
 ) -> Option<Owner> {
     let served = &from.served;
-    let named = |group: &str, version: &str, kind: &str, meta: &ObjectMeta| Owner {
-        api_version: format!("{group}/{version}"),
-        kind: kind.to_owned(),
-        name: meta.name.clone().unwrap_or_default(),
-        uid: meta.uid.clone().unwrap_or_default(),
-    };
     if let Some(name) = labels.get(names::capi::DEPLOYMENT_NAME) {
         let found = from.cached(&from.stores.deployments, served.core, namespace, name)?;
-        let version = served.core.as_str();
-        return Some(named("cluster.x-k8s.io", version, "MachineDeployment", &found.metadata));
+        return Some(named("cluster.x-k8s.io", served.core, "MachineDeployment", &found.metadata));
     }
     let name = labels.get(names::capi::CONTROL_PLANE_NAME)?;
     let (store, version) = (from.stores.control_planes.as_ref()?, served.control_plane?);
     let found = from.cached(store, version, namespace, name)?;
-    let group = "controlplane.cluster.x-k8s.io";
-    Some(named(group, version.as_str(), "KubeadmControlPlane", &found.metadata))
+    Some(named(CONTROL_PLANES, version, "KubeadmControlPlane", &found.metadata))
 }
 
 /// For whom a host is to be kept, by a live look at the owner and at the template that it points to now.
@@ -88,8 +124,8 @@ pub async fn verdict(
     parent: &Parent,
 ) -> Result<Verdict, Error> {
     let live = match get_live(from, namespace, owner).await? {
-        Found::Here(live) => live,
-        Found::Gone => return Ok(Verdict::Nobody("its owner is gone")),
+        Found::Here(live) if is_it(&live, owner) => live,
+        Found::Here(_) | Found::Gone => return Ok(Verdict::Nobody("its owner is gone")),
         Found::Unreadable(why) => return Ok(Verdict::Unreadable(why)),
     };
     if live.metadata.deletion_timestamp.is_some() {
@@ -105,24 +141,39 @@ pub async fn verdict(
             continue;
         }
         let name = template.name.as_deref().unwrap_or_default();
-        let kind =
-            resource(TEMPLATE_GROUP, version_of(from, TEMPLATE_GROUP).as_str(), TEMPLATE_KIND);
-        let api: Api<DynamicObject> = Api::namespaced_with(from.client.clone(), namespace, &kind);
-        let found = api.get_opt(name).await;
-        // Read without its type: only one word of it counts, and the rest may be as wrong as it likes.
-        if let Some(found) = found.map_err(Error::api("get a Metal3MachineTemplate"))? {
-            return Ok(match &found.data["spec"]["nodeReuse"] {
-                Value::Bool(true) => Verdict::For(owner.clone()),
-                Value::Bool(false) | Value::Null => {
-                    Verdict::Nobody("the template of its owner does not set nodeReuse")
-                }
-                other => Verdict::Unreadable(format!(
-                    "spec.nodeReuse of Metal3MachineTemplate {name} is {other}: set it to true or false"
-                )),
-            });
+        match live_reuse(from, namespace, name).await? {
+            Some(Ok(true)) => {
+                let uid = live.uid().unwrap_or_default();
+                return Ok(Verdict::For(Owner { uid, ..owner.clone() }));
+            }
+            Some(Ok(false)) => {
+                return Ok(Verdict::Nobody("the template of its owner does not set nodeReuse"));
+            }
+            Some(Err(why)) => return Ok(Verdict::Unreadable(why)),
+            None => {}
         }
     }
     Ok(Verdict::Nobody("the template of its owner is gone"))
+}
+
+/// Whether a template asks for reuse, by a live look; nothing if there is none of that name, and what to change if it
+/// cannot be said.
+pub async fn live_reuse(
+    from: &Sources,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<Result<bool, String>>, Error> {
+    let kind = resource(TEMPLATE_GROUP, from.served.infrastructure.as_str(), TEMPLATE_KIND);
+    let api: Api<DynamicObject> = Api::namespaced_with(from.client.clone(), namespace, &kind);
+    // Read without its type: only one word of it counts, and the rest may be as wrong as it likes.
+    let found = api.get_opt(name).await.map_err(Error::api("get a Metal3MachineTemplate"))?;
+    Ok(found.map(|found| match &found.data["spec"]["nodeReuse"] {
+        Value::Bool(wanted) => Ok(*wanted),
+        Value::Null => Ok(false),
+        other => Err(format!(
+            "spec.nodeReuse of Metal3MachineTemplate {name} is {other}: set it to true or false"
+        )),
+    }))
 }
 
 enum Found {
@@ -131,32 +182,31 @@ enum Found {
     Unreadable(String),
 }
 
-/// The owner as it is now; gone if another one has its name.
+/// Whether this is the very owner, and not a later one of its name.
+fn is_it(live: &DynamicObject, owner: &Owner) -> bool {
+    owner.uid.is_empty() || live.uid().as_ref() == Some(&owner.uid)
+}
+
+/// The owner of that kind and name as it is now.
 async fn get_live(from: &Sources, namespace: &str, owner: &Owner) -> Result<Found, Error> {
     let kind = match owner.kind.as_str() {
         "MachineDeployment" | "KubeadmControlPlane" => {
             resource(owner.group(), version_of(from, owner.group()).as_str(), &owner.kind)
         }
-        _ => {
-            let version = owner.api_version.rsplit('/').next().unwrap_or_default();
-            let kind = GroupVersionKind::gvk(owner.group(), version, &owner.kind);
-            match kube::discovery::pinned_kind(&from.client, &kind).await {
-                Ok((kind, _)) => kind,
-                Err(_) => {
-                    return Ok(Found::Unreadable(format!(
-                        "the API server does not serve {} of {}",
-                        owner.kind, owner.api_version
-                    )));
-                }
-            }
-        }
+        // In the version that is served now: a reservation may be older than that.
+        _ => match kube::discovery::group(&from.client, owner.group()).await {
+            Ok(group) => match group.recommended_kind(&owner.kind) {
+                Some((kind, _)) => kind,
+                None => return Ok(not_served(owner)),
+            },
+            Err(error) if is_not_served(&error) => return Ok(not_served(owner)),
+            Err(error) => return Err(Error::api("ask what the API server serves")(error)),
+        },
     };
     let api: Api<DynamicObject> = Api::namespaced_with(from.client.clone(), namespace, &kind);
     match api.get_opt(&owner.name).await {
-        Ok(Some(live)) if owner.uid.is_empty() || live.uid().as_ref() == Some(&owner.uid) => {
-            Ok(Found::Here(Box::new(live)))
-        }
-        Ok(_) => Ok(Found::Gone),
+        Ok(Some(live)) => Ok(Found::Here(Box::new(live))),
+        Ok(None) => Ok(Found::Gone),
         Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(Found::Unreadable(format!(
             "{} {} may not be read: allow get on {} of {} to this account",
             owner.kind,
@@ -165,6 +215,23 @@ async fn get_live(from: &Sources, namespace: &str, owner: &Owner) -> Result<Foun
             owner.group()
         ))),
         Err(error) => Err(Error::api("get the owner of a machine")(error)),
+    }
+}
+
+fn not_served(owner: &Owner) -> Found {
+    Found::Unreadable(format!(
+        "the API server serves no {} of {}: install its CRD",
+        owner.kind,
+        owner.group()
+    ))
+}
+
+/// Whether discovery says that there is no such group. Any other failure says nothing.
+fn is_not_served(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Discovery(_) => true,
+        kube::Error::Api(status) => status.code == 404,
+        _ => false,
     }
 }
 
@@ -210,6 +277,8 @@ struct Common {
     status: OwnerStatus,
     template: Option<ObjectRef>,
     cluster: Option<String>,
+    /// Whether it replaces no machine by itself.
+    halted: bool,
 }
 
 async fn owner_seen(
@@ -218,36 +287,58 @@ async fn owner_seen(
     kept: &Kept,
 ) -> Result<Option<OwnerSeen>, Error> {
     let common = match kept {
-        Kept::For(owner)
-            if !matches!(owner.kind.as_str(), "MachineDeployment" | "KubeadmControlPlane") =>
-        {
-            of_other_kind(from, namespace, owner).await?
-        }
-        _ => cached_owners(from, namespace).into_iter().find(|it| kept.is_for(&it.owner)),
+        Kept::For(owner) => by_name(from, namespace, owner).await?,
+        Kept::ByLabel(label) => by_label(from, namespace, label).await?,
     };
-    let Some(common) = common else { return Ok(None) };
+    let Some(common) = common else {
+        // While its cluster is moved here an owner may still be to come, and nothing is written while it is paused.
+        let here = |it: &Cluster| it.metadata.namespace.as_deref() == Some(namespace);
+        let paused =
+            from.stores.clusters.state().iter().any(|it| here(it) && Cluster::is_paused(it));
+        return Ok(paused.then(|| OwnerSeen { paused, ..OwnerSeen::default() }));
+    };
     let core = from.served.core;
-    let cluster = common
-        .cluster
-        .as_ref()
-        .and_then(|name| from.cached(&from.stores.clusters, core, namespace, name));
+    let cluster = common.cluster.as_ref().filter(|name| !name.is_empty());
+    let cluster = cluster.map(|name| from.cached(&from.stores.clusters, core, namespace, name));
     let wanted = common.replicas.unwrap_or(REPLICAS);
-    let status = &common.status;
-    let current = status.up_to_date_replicas.or(status.updated_replicas).unwrap_or(0);
-    let behind = status.observed_generation < common.metadata.generation;
     let (machines, without_host) = machines_of(from, namespace, &common.owner);
+    let born = common.metadata.creation_timestamp.as_ref();
+    let born = born.map_or(Timestamp::UNIX_EPOCH, |born| born.0);
     Ok(Some(OwnerSeen {
+        of_others: !from.is_ours(&common.metadata),
+        later: (!kept.is_for(&common.owner)).then(|| (common.owner.clone(), born)),
         deleting: common.metadata.deletion_timestamp.is_some(),
         paused: capi::is_paused(&common.metadata)
-            || cluster.as_ref().is_some_and(|cluster| cluster.is_paused()),
-        cluster_deleting: cluster
-            .is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some()),
+            || cluster.iter().flatten().any(|cluster| cluster.is_paused()),
+        // One of which nobody says which it is may be there.
+        cluster_deleting: cluster.is_some_and(|cluster| {
+            cluster.is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some())
+        }),
         replicas: wanted,
         machines,
         without_host,
-        rolls_out: behind || current < wanted,
+        rolls_out: !common.halted && rolls_out(&common.status, common.metadata.generation, wanted),
         reuse: common.template.and_then(|template| reuse(from, namespace, &template)),
     }))
+}
+
+/// Whether machines of an older template are still to be replaced, as far as the owner's controller says. What it does not
+/// say is not known.
+fn rolls_out(status: &OwnerStatus, generation: Option<i64>, wanted: i32) -> bool {
+    let behind = status.observed_generation.is_some() && status.observed_generation < generation;
+    let current = status.up_to_date_replicas.or(status.updated_replicas);
+    behind || current.is_some_and(|current| current < wanted)
+}
+
+/// Whether a deployment replaces no machine by itself.
+fn is_halted(deployment: &MachineDeployment) -> bool {
+    let spec = &deployment.spec.other;
+    let strategies = [
+        spec.get("rollout").map(|it| &it["strategy"]["type"]),
+        spec.get("strategy").map(|it| &it["type"]),
+    ];
+    spec.get("paused") == Some(&Value::Bool(true))
+        || strategies.into_iter().flatten().any(|it| it == "OnDelete")
 }
 
 fn reuse(from: &Sources, namespace: &str, template: &ObjectRef) -> Option<bool> {
@@ -257,36 +348,92 @@ fn reuse(from: &Sources, namespace: &str, template: &ObjectRef) -> Option<bool> 
     Some(found.spec.node_reuse.unwrap_or(false))
 }
 
-fn cached_owners(from: &Sources, namespace: &str) -> Vec<Common> {
-    let (core, plane) = (from.served.core, from.served.control_plane.unwrap_or_default());
-    let here = |meta: &ObjectMeta| meta.namespace.as_deref() == Some(namespace);
-    let owner = |group: &str, version: &str, kind: &str, meta: &ObjectMeta| Owner {
-        api_version: format!("{group}/{version}"),
-        kind: kind.to_owned(),
-        name: meta.name.clone().unwrap_or_default(),
-        uid: meta.uid.clone().unwrap_or_default(),
-    };
-    let deployments = from.stores.deployments.state();
-    let deployments = deployments.iter().filter(|it| here(&it.metadata)).map(|it| Common {
-        owner: owner("cluster.x-k8s.io", core.as_str(), "MachineDeployment", &it.metadata),
+fn of_deployment(from: &Sources, it: &MachineDeployment) -> Common {
+    Common {
+        owner: named("cluster.x-k8s.io", from.served.core, "MachineDeployment", &it.metadata),
         metadata: it.metadata.clone(),
         replicas: it.spec.replicas,
         status: it.status.clone().unwrap_or_default(),
         template: Some(it.spec.infrastructure_ref().clone()),
         cluster: Some(it.spec.cluster_name.clone()),
-    });
-    let planes = from.stores.control_planes.as_ref().map(kube::runtime::reflector::Store::state);
-    let planes: Vec<Arc<_>> = planes.unwrap_or_default();
-    let group = "controlplane.cluster.x-k8s.io";
-    let planes = planes.iter().filter(|it| here(&it.metadata)).map(|it| Common {
-        owner: owner(group, plane.as_str(), "KubeadmControlPlane", &it.metadata),
+        halted: is_halted(it),
+    }
+}
+
+fn of_plane(from: &Sources, it: &KubeadmControlPlane) -> Common {
+    let version = from.served.control_plane.unwrap_or_default();
+    Common {
+        owner: named(CONTROL_PLANES, version, "KubeadmControlPlane", &it.metadata),
         metadata: it.metadata.clone(),
         replicas: it.spec.replicas,
         status: it.status.clone().unwrap_or_default(),
         template: it.spec.infrastructure_ref().cloned(),
-        cluster: it.label(names::capi::CLUSTER_NAME).map(str::to_owned),
-    });
-    deployments.chain(planes).collect()
+        cluster: cluster_of(&it.metadata),
+        halted: false,
+    }
+}
+
+fn named(group: &str, version: ContractVersion, kind: &str, meta: &ObjectMeta) -> Owner {
+    Owner {
+        api_version: format!("{group}/{}", version.as_str()),
+        kind: kind.to_owned(),
+        name: meta.name.clone().unwrap_or_default(),
+        uid: meta.uid.clone().unwrap_or_default(),
+    }
+}
+
+/// The cluster that a control plane belongs to: by its label, or by whom it is owned.
+fn cluster_of(metadata: &ObjectMeta) -> Option<String> {
+    let label = metadata.labels.as_ref().and_then(|all| all.get(names::capi::CLUSTER_NAME));
+    let is_cluster = |it: &&OwnerReference| {
+        it.kind == "Cluster" && it.api_version.split('/').next() == Some("cluster.x-k8s.io")
+    };
+    let owner = metadata.owner_references.iter().flatten().find(is_cluster);
+    label.or(owner.map(|it| &it.name)).cloned()
+}
+
+/// The owner of this kind and name, whatever its uid.
+async fn by_name(from: &Sources, namespace: &str, owner: &Owner) -> Result<Option<Common>, Error> {
+    let name = &owner.name;
+    Ok(match owner.kind.as_str() {
+        "MachineDeployment" => {
+            let found = from.cached(&from.stores.deployments, from.served.core, namespace, name);
+            found.map(|it| of_deployment(from, &it))
+        }
+        "KubeadmControlPlane" => {
+            let planes = from.stores.control_planes.as_ref().zip(from.served.control_plane);
+            let found =
+                planes.and_then(|(store, version)| from.cached(store, version, namespace, name));
+            found.map(|it| of_plane(from, &it))
+        }
+        _ => of_other_kind(from, namespace, owner).await?,
+    })
+}
+
+/// The owner that CAPM3 wrote down as a label.
+async fn by_label(from: &Sources, namespace: &str, label: &str) -> Result<Option<Common>, Error> {
+    let here = |meta: &ObjectMeta| meta.namespace.as_deref() == Some(namespace);
+    let is_its = |it: &Common| it.owner.label() == label;
+    let deployments = from.stores.deployments.state();
+    let deployments = deployments.iter().filter(|it| here(&it.metadata));
+    if let Some(found) = deployments.map(|it| of_deployment(from, it)).find(is_its) {
+        return Ok(Some(found));
+    }
+    let planes = from.stores.control_planes.as_ref().map(Store::state).unwrap_or_default();
+    let planes = planes.iter().filter(|it| here(&it.metadata));
+    if let Some(found) = planes.map(|it| of_plane(from, it)).find(is_its) {
+        return Ok(Some(found));
+    }
+    // One of another provider is found by its cluster.
+    let clusters = from.stores.clusters.state();
+    let references = clusters.iter().filter(|it| here(&it.metadata));
+    let owners =
+        references.filter_map(|it| Owner::from_reference(it.spec.control_plane_ref.as_ref()?));
+    let mut others = owners.filter(|it| it.kind != "KubeadmControlPlane" && it.label() == label);
+    match others.next() {
+        Some(owner) => of_other_kind(from, namespace, &Owner { uid: String::new(), ..owner }).await,
+        None => Ok(None),
+    }
 }
 
 /// A control plane of another provider: these are not watched.
@@ -304,9 +451,10 @@ async fn of_other_kind(
     let status = serde_json::from_value(live.data["status"].clone()).unwrap_or_default();
     let replicas = live.data["spec"]["replicas"].as_i64().and_then(|it| i32::try_from(it).ok());
     Ok(Some(Common {
-        owner: owner.clone(),
+        owner: Owner { uid: live.uid().unwrap_or_default(), ..owner.clone() },
         template: template_in(&live.data),
-        cluster: live.labels().get(names::capi::CLUSTER_NAME).cloned(),
+        cluster: cluster_of(&live.metadata),
+        halted: false,
         replicas,
         status,
         metadata: live.metadata,
@@ -326,23 +474,22 @@ fn unknown(owner: &Owner) -> Common {
         status: OwnerStatus::default(),
         template: None,
         cluster: None,
+        halted: false,
     }
 }
 
 /// Machines of an owner that are not being deleted, and those among them that name no host or give theirs back.
 fn machines_of(from: &Sources, namespace: &str, owner: &Owner) -> (usize, BTreeSet<String>) {
-    let label = if owner.is_control_plane() {
-        names::capi::CONTROL_PLANE_NAME
-    } else {
-        names::capi::DEPLOYMENT_NAME
-    };
-    let is_its = |it: &Machine| {
-        it.metadata.namespace.as_deref() == Some(namespace)
+    let here = |meta: &ObjectMeta| meta.namespace.as_deref() == Some(namespace);
+    let sets = from.stores.sets.state_filter(|it| {
+        here(&it.metadata) && owner_uids(&it.metadata).any(|uid| uid == owner.uid)
+    });
+    let sets = sets.iter().filter_map(|it| it.metadata.uid.clone()).collect();
+    let machines = from.stores.parents.state_filter(|it| {
+        here(&it.metadata)
             && it.metadata.deletion_timestamp.is_none()
-            && (it.label(label) == Some(&owner.name)
-                || it.metadata.owner_references.iter().flatten().any(|it| it.uid == owner.uid))
-    };
-    let machines = from.stores.parents.state_filter(is_its);
+            && is_machine_of(it, owner, &sets)
+    });
     let has_host = |it: &Machine| {
         let name = it.spec.infrastructure_ref.name.as_deref().unwrap_or_default();
         let version = from.served.infrastructure;
@@ -352,3 +499,21 @@ fn machines_of(from: &Sources, namespace: &str, owner: &Owner) -> (usize, BTreeS
     let without = machines.iter().filter(|it| !has_host(it)).map(|it| it.name_any()).collect();
     (machines.len(), without)
 }
+
+fn owner_uids(metadata: &ObjectMeta) -> impl Iterator<Item = &str> {
+    metadata.owner_references.iter().flatten().map(|it| it.uid.as_str()).filter(|it| !it.is_empty())
+}
+
+/// Whether a Machine is an owner's: by its label, or owned by it or by one of its machine sets.
+fn is_machine_of(machine: &Machine, owner: &Owner, sets: &BTreeSet<String>) -> bool {
+    let label = if owner.is_control_plane() {
+        names::capi::CONTROL_PLANE_NAME
+    } else {
+        names::capi::DEPLOYMENT_NAME
+    };
+    machine.label(label) == Some(&owner.name)
+        || owner_uids(&machine.metadata).any(|uid| uid == owner.uid || sets.contains(uid))
+}
+
+#[cfg(test)]
+mod tests;

@@ -66,6 +66,8 @@ pub enum Reason {
     // On the way out.
     /// The host is told to forget the machine.
     Releasing,
+    /// The same, and it cannot be said for whom the host is to be kept.
+    OwnerUnreadable,
     /// The host is being cleared.
     Deprovisioning,
     /// The host is kept for the machine's owner.
@@ -95,7 +97,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 41] = [
+    pub const ALL: [Self; 42] = [
         Self::NotOurs,
         Self::Paused,
         Self::NotPaused,
@@ -125,6 +127,7 @@ impl Reason {
         Self::HostLost,
         Self::Provisioned,
         Self::Releasing,
+        Self::OwnerUnreadable,
         Self::Deprovisioning,
         Self::Reserved,
         Self::Released,
@@ -171,6 +174,7 @@ impl Reason {
             Self::HostLost => "HostLost",
             Self::Provisioned => "Provisioned",
             Self::Releasing => "Releasing",
+            Self::OwnerUnreadable => "OwnerUnreadable",
             Self::Deprovisioning => "Deprovisioning",
             Self::Reserved => "Reserved",
             Self::Released => "Released",
@@ -203,6 +207,7 @@ impl Reason {
                 | Self::DataFailed
                 | Self::HostFailed
                 | Self::HostLost
+                | Self::OwnerUnreadable
                 | Self::Undecodable
         )
     }

@@ -17,7 +17,7 @@ const NOBODY: &str = "none";
 /// A control plane or a `MachineDeployment`: who makes machines and may have hosts kept for them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Owner {
-    /// Group and version.
+    /// Group and version; the group alone where a reference of the newer contract named it.
     pub api_version: String,
     /// Kind.
     pub kind: String,
@@ -33,7 +33,11 @@ impl Owner {
         let (group, kind) = (reference.group(), reference.kind.as_deref()?);
         let owns = group == CONTROL_PLANES || (group == CLUSTER_API && kind == "MachineDeployment");
         owns.then(|| Self {
-            api_version: reference.api_version.clone().unwrap_or_default(),
+            api_version: reference
+                .api_version
+                .clone()
+                .or_else(|| reference.api_group.clone())
+                .unwrap_or_default(),
             kind: kind.to_owned(),
             name: reference.name.clone().unwrap_or_default(),
             uid: reference.uid.clone().unwrap_or_default(),
@@ -79,6 +83,12 @@ impl Owner {
     }
 }
 
+impl std::fmt::Display for Owner {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{} {}", self.kind, self.name)
+    }
+}
+
 /// FNV-1a: it has to stay the same for ever, which the standard library's hashes do not promise.
 fn fingerprint(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
@@ -102,6 +112,10 @@ impl Kept {
         let Some(consumer) = &host.spec.consumer_ref else {
             return label();
         };
+        // Owners stand where their hosts stand: what names another namespace is somebody else's.
+        if consumer.namespace.is_some() && consumer.namespace != host.metadata.namespace {
+            return None;
+        }
         if consumer.group() == CLUSTER_API && consumer.kind.as_deref() == Some("Cluster") {
             return label();
         }
@@ -160,6 +174,7 @@ mod tests {
 
     fn kept_for(reference: Option<ObjectRef>, label: Option<&str>) -> Option<Kept> {
         let mut host = BareMetalHost::default();
+        host.metadata.namespace = Some("ns".to_owned());
         host.spec.consumer_ref = reference;
         host.metadata.labels =
             label.map(|label| [(names::capm3::NODE_REUSE.to_owned(), label.to_owned())].into());
@@ -171,6 +186,26 @@ mod tests {
         let kept = kept_for(Some(owner("a").reference("ns")), None).unwrap();
         assert!(kept.is_for(&owner("a")));
         assert!(!kept.is_for(&owner("b")));
+    }
+
+    #[test]
+    fn a_reference_to_another_namespace_keeps_the_host_for_nobody_here() {
+        assert_eq!(kept_for(Some(owner("a").reference("other")), Some("md-a")), None);
+        let here = ObjectRef { namespace: None, ..owner("a").reference("ns") };
+        assert!(kept_for(Some(here), None).is_some());
+    }
+
+    #[test]
+    fn an_owner_is_read_from_references_of_either_contract() {
+        let reference = ObjectRef {
+            api_group: Some(CONTROL_PLANES.to_owned()),
+            kind: Some("RKE2ControlPlane".to_owned()),
+            name: Some("a".to_owned()),
+            ..ObjectRef::default()
+        };
+        let owner = Owner::from_reference(&reference).unwrap();
+        assert!(owner.is_control_plane());
+        assert_eq!(owner.label(), "cp-a");
     }
 
     #[test]

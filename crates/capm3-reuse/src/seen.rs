@@ -48,6 +48,13 @@ pub struct MachineSeen {
     pub verdict: Verdict,
 }
 
+impl MachineSeen {
+    /// The owner whose hosts this machine may have.
+    pub fn keeps_for(&self) -> Option<&Owner> {
+        self.owner.as_ref().filter(|_| matches!(self.reuse, Reuse::On | Reuse::Unknown))
+    }
+}
+
 /// The Machine behind a `Metal3Machine`.
 #[derive(Clone, Debug, Default)]
 pub enum Parent {
@@ -63,9 +70,11 @@ pub enum Parent {
 /// Whether the template asks for reuse.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Reuse {
-    /// It does not, or is not there.
+    /// It does not, or none is named.
     #[default]
     Off,
+    /// The template is gone. What is kept for the owner was kept because a template asked for it.
+    Unknown,
     /// It does.
     On,
     /// It cannot be decoded.
@@ -96,8 +105,10 @@ pub enum Data {
     Awaited,
     /// They could not be made, and why.
     Failed(String),
-    /// Names of the secrets: facts and network.
+    /// They are there.
     Rendered {
+        /// The `Metal3Data` that says so.
+        name: String,
         /// Secret with facts about the machine.
         meta_data: Option<String>,
         /// Secret with the machine's network configuration.
@@ -128,7 +139,7 @@ pub struct KeptSeen {
     pub host: BareMetalHost,
     /// For whom it is kept.
     pub kept: Kept,
-    /// Its owner; nothing if there is none of that name and uid.
+    /// Its owner; nothing if there is none of that name.
     pub owner: Option<OwnerSeen>,
     /// Since when its owner needs no host more than it has.
     pub settled_since: Option<Timestamp>,
@@ -141,6 +152,10 @@ pub struct KeptSeen {
 )]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnerSeen {
+    /// Whether another installation looks after it.
+    pub of_others: bool,
+    /// The owner of that kind and name if it has another uid than the reservation, and when it was made.
+    pub later: Option<(Owner, Timestamp)>,
     /// Whether it is being deleted.
     pub deleting: bool,
     /// Whether its Cluster or itself is paused.
@@ -153,7 +168,7 @@ pub struct OwnerSeen {
     pub machines: usize,
     /// Those among them that have no host.
     pub without_host: BTreeSet<String>,
-    /// Whether machines of an older template are still to be replaced.
+    /// Whether machines of an older template are known to be still replaced.
     pub rolls_out: bool,
     /// Whether its template asks for reuse; nothing if that cannot be said.
     pub reuse: Option<bool>,

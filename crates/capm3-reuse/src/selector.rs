@@ -30,8 +30,18 @@ impl Selector {
             check_key(key, "matchLabels")?;
             check_value(value, key)?;
         }
-        let rules = selector.match_expressions.iter().map(rule).collect::<Result<_, _>>()?;
-        Ok(Self { equals: selector.match_labels.clone(), rules })
+        let mut equals = selector.match_labels.clone();
+        let mut rules = Vec::new();
+        for requirement in &selector.match_expressions {
+            match rule(requirement)? {
+                // One value is a label that a host must have, and those are found without looking at every host.
+                Rule::OneOf(key, mut values) if values.len() == 1 && !equals.contains_key(&key) => {
+                    equals.extend(values.pop().map(|value| (key, value)));
+                }
+                rule => rules.push(rule),
+            }
+        }
+        Ok(Self { equals, rules })
     }
 
     /// Whether an object with these labels will do.
@@ -139,6 +149,25 @@ mod tests {
             let found = [Some("a"), Some("b"), None].map(|value| fits(&selector, value));
             assert_eq!(found, [with_a, with_b, without], "{operator}");
         }
+    }
+
+    #[test]
+    fn a_rule_with_one_value_is_a_label_that_is_looked_up_and_two_of_them_still_contradict() {
+        let selector = read("rack", "In", &["a"]).unwrap();
+        assert_eq!(selector.equals, [("rack".to_owned(), "a".to_owned())].into());
+        let requirement = Requirement {
+            key: "rack".to_owned(),
+            operator: "In".to_owned(),
+            values: vec!["b".to_owned()],
+            ..Requirement::default()
+        };
+        let both = HostSelector {
+            match_labels: selector.equals,
+            match_expressions: vec![requirement],
+            ..HostSelector::default()
+        };
+        let both = Selector::read(&both).unwrap();
+        assert!(!fits(&both, Some("a")) && !fits(&both, Some("b")));
     }
 
     #[test]

@@ -52,6 +52,8 @@ pub struct Report {
     pub addresses: Vec<(&'static str, String)>,
     /// The secrets in use: first boot, facts, network.
     pub secrets: [Option<String>; 3],
+    /// The `Metal3Data` with which two of them were rendered.
+    pub rendered: Option<String>,
 }
 
 /// A condition of ours as it was reported.
@@ -64,6 +66,17 @@ fn standard(status: &Metal3MachineStatus, contract: ContractVersion) -> Option<&
     match contract {
         ContractVersion::V1Beta2 => Some(&status.conditions),
         ContractVersion::V1Beta1 => status.v1beta2.as_ref().map(|group| &group.conditions),
+    }
+}
+
+/// The list of the older contract, which clients of that one still read.
+fn deprecated(status: &Metal3MachineStatus, contract: ContractVersion) -> Option<&Vec<Condition>> {
+    match contract {
+        ContractVersion::V1Beta1 => Some(&status.conditions),
+        ContractVersion::V1Beta2 => {
+            let old = status.deprecated.as_ref()?.v1beta1.as_ref();
+            old.map(|group| &group.conditions)
+        }
     }
 }
 
@@ -86,26 +99,26 @@ pub fn patch(machine: &Metal3Machine, report: &Report, now: Timestamp) -> Option
     for (kind, said) in all.iter().filter_map(|(kind, said)| Some((*kind, said.as_ref()?))) {
         changed |= put(&mut conditions, kind, said, generation, now);
     }
-    match contract {
-        ContractVersion::V1Beta2 if changed => {
-            status.insert("conditions".to_owned(), json!(conditions));
+    // Paused is known to the newer contract only.
+    let mut old = deprecated(before, contract).cloned().unwrap_or_default();
+    let mut old_changed = false;
+    for (kind, said) in all[..3].iter().filter_map(|(kind, said)| Some((*kind, said.as_ref()?))) {
+        old_changed |= put_old(&mut old, kind, said, now);
+    }
+    let (new, old) = (json!({ "conditions": conditions }), json!({ "conditions": old }));
+    let mut put = |is_new: bool, field: &str, value: Value| {
+        if is_new {
+            status.insert(field.to_owned(), value);
         }
-        ContractVersion::V1Beta2 => {}
+    };
+    match contract {
+        ContractVersion::V1Beta2 => {
+            put(changed, "conditions", new["conditions"].clone());
+            put(old_changed, "deprecated", json!({ "v1beta1": old }));
+        }
         ContractVersion::V1Beta1 => {
-            if changed {
-                status.insert("v1beta2".to_owned(), json!({ "conditions": conditions }));
-            }
-            // Paused is known to the newer contract only.
-            let mut old = before.conditions.clone();
-            let mut changed = false;
-            for (kind, said) in
-                all[..3].iter().filter_map(|(kind, said)| Some((*kind, said.as_ref()?)))
-            {
-                changed |= put_old(&mut old, kind, said, now);
-            }
-            if changed {
-                status.insert("conditions".to_owned(), json!(old));
-            }
+            put(changed, "v1beta2", new);
+            put(old_changed, "conditions", old["conditions"].clone());
         }
     }
     if report.provisioned && !machine.is_provisioned() {
@@ -139,6 +152,12 @@ pub fn patch(machine: &Metal3Machine, report: &Report, now: Timestamp) -> Option
             let reference = json!({ "name": name, "namespace": machine.metadata.namespace });
             status.insert((*field).to_owned(), reference);
         }
+    }
+    if let Some(name) = &report.rendered
+        && before.rendered_data.as_ref().and_then(|it| it.name.as_ref()) != Some(name)
+    {
+        let reference = json!({ "name": name, "namespace": machine.metadata.namespace });
+        status.insert("renderedData".to_owned(), reference);
     }
     (!status.is_empty()).then_some(Value::Object(status))
 }
@@ -209,6 +228,7 @@ mod tests {
             provisioned: reason == Reason::Provisioned,
             addresses: vec![("InternalIP", "10.0.0.1".to_owned())],
             secrets: [Some("boot".to_owned()), None, None],
+            rendered: Some("facts-0".to_owned()),
             ..Report::default()
         }
     }
@@ -238,6 +258,23 @@ mod tests {
             let done = written(machine(version), &report(Reason::Provisioned), at(1));
             assert!(done.is_provisioned(), "{version}");
             assert_eq!(patch(&done, &report(Reason::Provisioned), at(2)), None, "{version}");
+        }
+    }
+
+    #[test]
+    fn both_lists_of_conditions_are_written_in_either_contract_and_the_data_is_named() {
+        for version in ["v1beta1", "v1beta2"] {
+            let done = written(machine(version), &report(Reason::Provisioning), at(1));
+            let contract = done.contract();
+            let status = done.status.unwrap();
+            let new = condition::find(standard(&status, contract).unwrap(), CONDITION_READY);
+            assert_eq!(new.unwrap().reason.as_deref(), Some("Provisioning"), "{version}");
+            let old = deprecated(&status, contract).unwrap();
+            let ready = condition::find(old, CONDITION_READY).unwrap();
+            assert_eq!(ready.severity.as_deref(), Some("Info"), "{version}");
+            // The older contract does not know it.
+            assert!(condition::find(old, CONDITION_PAUSED).is_none(), "{version}");
+            assert_eq!(status.rendered_data.unwrap().name.as_deref(), Some("facts-0"));
         }
     }
 

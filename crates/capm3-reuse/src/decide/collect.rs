@@ -2,13 +2,20 @@
 
 use std::time::Duration;
 
+use api_types::metal3::{BareMetalHost, ProvisioningState};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
+use super::release::is_cleared;
 use super::{Decision, Reason, Step};
 use crate::config::Policy;
-use crate::reservation::Kept;
+use crate::reservation::{Kept, Owner};
 use crate::seen::{KeptSeen, OwnerSeen};
+
+/// How many times the grace period a rollout may take without a machine that lacks a host.
+const ROLLOUT: u32 = 10;
+/// How many seconds a move to another cluster takes at most.
+const MOVE: i64 = 3600;
 
 /// A host that is kept.
 pub(super) fn about_kept(seen: &KeptSeen, policy: &Policy, now: Timestamp) -> Decision {
@@ -18,8 +25,17 @@ pub(super) fn about_kept(seen: &KeptSeen, policy: &Policy, now: Timestamp) -> De
     let Some(owner) = &seen.owner else {
         return free(seen, Reason::OwnerGone, "its owner is gone");
     };
+    if owner.of_others {
+        return Decision::rest(Reason::NotOurs);
+    }
     if owner.paused {
         return Decision::rest(Reason::Paused);
+    }
+    if let Some((later, born)) = &owner.later {
+        if came_along(&seen.host, *born) {
+            return renew(seen, later);
+        }
+        return free(seen, Reason::OwnerGone, "its owner is gone, and another one has its name");
     }
     if owner.cluster_deleting {
         return free(seen, Reason::ClusterDeleting, "its cluster is being deleted");
@@ -35,20 +51,48 @@ pub(super) fn about_kept(seen: &KeptSeen, policy: &Policy, now: Timestamp) -> De
     }
     let since = seen.settled_since.unwrap_or(now);
     let settled = Duration::try_from(now.duration_since(since)).unwrap_or_default();
-    if settled >= policy.reservation_grace {
-        return free(seen, Reason::NotNeeded, "every machine of its owner has a host");
-    }
-    let again = Some(policy.reservation_grace.saturating_sub(settled));
-    Decision { again, settled: true, ..Decision::rest(Reason::Kept) }
+    // A rollout that does not go on is no reason to keep a host for ever.
+    let grace = policy.reservation_grace * if owner.rolls_out { ROLLOUT } else { 1 };
+    let decision = if settled >= grace {
+        free(seen, Reason::NotNeeded, "every machine of its owner has a host")
+    } else {
+        Decision { again: Some(grace.saturating_sub(settled)), ..Decision::rest(Reason::Kept) }
+    };
+    Decision { settled: true, ..decision }
 }
 
-/// Whether no machine of the owner will come for a host.
+/// Whether no machine of the owner waits for a host or is missing.
 fn is_settled(owner: &OwnerSeen) -> bool {
     let wanted = usize::try_from(owner.replicas).unwrap_or(0);
-    owner.without_host.is_empty() && owner.machines >= wanted && !owner.rolls_out
+    owner.without_host.is_empty() && owner.machines >= wanted
 }
 
+/// Whether host and owner were made here at about the same time. Then both came from another cluster, which gave them new
+/// uids: a host that had been here for longer was kept for an owner that had been here, and that one is gone.
+fn came_along(host: &BareMetalHost, owner: Timestamp) -> bool {
+    let born = host.metadata.creation_timestamp.as_ref();
+    born.is_some_and(|born| owner.duration_since(born.0).as_secs() <= MOVE)
+}
+
+/// The reservation names the owner as it is here.
+fn renew(seen: &KeptSeen, owner: &Owner) -> Decision {
+    let host = seen.host.name_any();
+    let message = format!("Host {host} stays kept for {owner}, which was moved here with it");
+    let keep_for = Some(owner.clone());
+    Decision {
+        steps: vec![Step::Release { host, keep_for, annotations: Vec::new() }],
+        message,
+        news: true,
+        ..Decision::rest(Reason::Kept)
+    }
+}
+
+/// The host is nobody's, as soon as nothing is on it. Before its operator has looked at it nothing is known of it.
 fn free(seen: &KeptSeen, reason: Reason, why: &str) -> Decision {
+    let unknown = *seen.host.provisioning_state() == ProvisioningState::None;
+    if unknown || !is_cleared(&seen.host) {
+        return Decision::rest(Reason::Kept);
+    }
     let name = seen.host.name_any();
     Decision {
         steps: vec![Step::Free { host: name.clone() }],

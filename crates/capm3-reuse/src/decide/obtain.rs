@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use api_types::capi::Machine;
+use api_types::capi::{Cluster, Machine};
 use api_types::capm3::Metal3Machine;
 use api_types::metal3::BareMetalHost;
 use api_types::names;
@@ -11,6 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use serde_json::{Map, json};
 
+use super::entry::{self, Lack};
 use super::{
     Decision, Install, Reason, Step, look_closer, not_paused, reported, told, with_report,
 };
@@ -22,8 +23,6 @@ use crate::seen::{Data, HostSeen, MachineSeen, Reuse};
 use crate::selector::Selector;
 use crate::status::{Report, Said};
 
-/// How soon to look for a secret again: secrets are not watched.
-const SECRET: Duration = Duration::from_secs(10);
 /// Waiters are woken; this is for what nobody thought of.
 const RESYNC: Duration = Duration::from_secs(300);
 /// What the CRD accepts.
@@ -33,28 +32,21 @@ const PROVIDER_ID: usize = 512;
 pub(super) fn about_homeless(
     seen: &MachineSeen,
     parent: &Machine,
+    cluster: &Cluster,
     policy: &Policy,
     now: Timestamp,
 ) -> Decision {
     let machine = &seen.machine;
+    if let Some(Lack { reason, text, again }) = entry::lack(seen, parent, cluster) {
+        let decision = told(seen, now, reason, &text);
+        return Decision { again: again.or(decision.again), ..decision };
+    }
     let selector = match Selector::read(&machine.spec.host_selector.clone().unwrap_or_default()) {
         Ok(selector) => selector,
         Err(why) => return told(seen, now, Reason::SelectorInvalid, &why),
     };
-    if let Some(why) = wrong_image(machine) {
-        return told(seen, now, Reason::ImageInvalid, &why);
-    }
-    if let Some(why) = foreign(machine) {
-        return told(seen, now, Reason::ForeignNamespace, &why);
-    }
     if let Reuse::Unreadable(why) = &seen.reuse {
         return told(seen, now, Reason::TemplateInvalid, why);
-    }
-    if seen.bootstrap_secret == Some(false) {
-        let name = parent.spec.bootstrap.data_secret_name.as_deref().unwrap_or_default();
-        let text = format!("Secret {name} with the bootstrap data is not there");
-        let decision = told(seen, now, Reason::BootstrapSecretMissing, &text);
-        return Decision { again: Some(SECRET), ..decision };
     }
     let given_up = machine.annotation(names::ferrite::GIVES_UP_HOST);
     let intended = machine.host_name().filter(|_| given_up.is_none());
@@ -97,10 +89,8 @@ fn choose(
     mut first: Vec<Step>,
 ) -> Decision {
     let choice = &seen.choice;
-    let reuses = seen.reuse == Reuse::On && seen.owner.is_some();
-    let owner = seen.owner.as_ref().map(|owner| format!("{} {}", owner.kind, owner.name));
-    let owner = owner.unwrap_or_default();
-    if reuses {
+    let owner = seen.keeps_for();
+    if let Some(owner) = owner {
         if let Some(host) = &choice.kept {
             first.push(intend(host));
             return take(seen, parent, host, now, first);
@@ -110,10 +100,8 @@ fn choose(
             return waits(seen, now, first, Reason::WaitingForKeptHost, &text, Wants::Kept);
         }
     }
-    let unfit = choice.unfit.as_ref().filter(|_| reuses);
-    let unfit = unfit.map(|(host, why)| format!("; host {host} is kept for it but {why}"));
-    let unfit = unfit.unwrap_or_default();
-    if reuses && policy.strict_reuse {
+    let unfit = unfit(seen);
+    if let Some(owner) = owner.filter(|_| is_strict(seen, policy)) {
         let text = format!(
             "No host is kept for {owner}{unfit}; with --strict-reuse this machine gets no other: free one for it, or set nodeReuse to false"
         );
@@ -121,17 +109,30 @@ fn choose(
     }
     if let Some(host) = &choice.free {
         first.push(intend(host));
-        let mut decision = take(seen, parent, host, now, first);
-        if reuses && decision.reason == Reason::HostClaimed {
-            decision.news = true;
-            decision.message = format!("{}: none is kept for {owner}{unfit}", decision.message);
-        }
-        return decision;
+        return take(seen, parent, host, now, first);
+    }
+    if let Some(host) = &choice.too_long {
+        let text = format!(
+            "Host {host} would do, but the provider ID {} would have more than {PROVIDER_ID} bytes{unfit}: use shorter names, or add a host with a shorter one",
+            provider_id(&seen.machine, host)
+        );
+        return waits(seen, now, first, Reason::NameTooLong, &text, Wants::Any);
     }
     let text = format!(
         "No free host matches: one that is available, healthy, not paused and has the labels of hostSelector{unfit}"
     );
     waits(seen, now, first, Reason::NoHostAvailable, &text, Wants::Any)
+}
+
+/// Whether it may have only a host that is kept for its owner. A template that is gone cannot be asked for that.
+fn is_strict(seen: &MachineSeen, policy: &Policy) -> bool {
+    policy.strict_reuse && seen.reuse == Reuse::On && seen.owner.is_some()
+}
+
+/// A host that is kept for its owner and no good, if one is known.
+fn unfit(seen: &MachineSeen) -> String {
+    let unfit = seen.choice.unfit.as_ref().filter(|_| seen.keeps_for().is_some());
+    unfit.map(|(host, why)| format!("; host {host} is kept for it but {why}")).unwrap_or_default()
 }
 
 fn waits(
@@ -159,12 +160,19 @@ pub(super) fn is_same(machine: &Metal3Machine, host: &BareMetalHost) -> bool {
 
 /// Whether this machine may claim this host now.
 fn fits(seen: &MachineSeen, selector: &Selector, policy: &Policy, host: &BareMetalHost) -> bool {
-    let reuses = seen.reuse == Reuse::On && seen.owner.is_some();
     let may_have = match Kept::of(host) {
-        None => !(reuses && policy.strict_reuse),
-        Some(kept) => reuses && seen.owner.as_ref().is_some_and(|owner| kept.is_for(owner)),
+        None => !is_strict(seen, policy),
+        Some(kept) => seen.keeps_for().is_some_and(|owner| kept.is_for(owner)),
     };
-    may_have && host::looks_claimable(host) && selector.matches(host.metadata.labels.as_ref())
+    may_have
+        && provider_id(&seen.machine, &host.name_any()).len() <= PROVIDER_ID
+        && host::looks_claimable(host)
+        && selector.matches(host.metadata.labels.as_ref())
+}
+
+/// How long the name of a machine's host may be.
+pub(crate) fn host_name_bytes(machine: &Metal3Machine) -> usize {
+    PROVIDER_ID.saturating_sub(provider_id(machine, "").len())
 }
 
 fn intend(host: &BareMetalHost) -> Step {
@@ -180,27 +188,32 @@ fn take(
     mut steps: Vec<Step>,
 ) -> Decision {
     let name = host.name_any();
-    let id = provider_id(&seen.machine, &name);
-    if id.len() > PROVIDER_ID {
-        let text = format!(
-            "The provider ID {id} would have {} bytes, {PROVIDER_ID} are allowed: use shorter names",
-            id.len()
-        );
-        return told(seen, now, Reason::NameTooLong, &text);
-    }
     let wants_data = seen.data != Data::NotWanted;
     let install = (!wants_data).then(|| install(&seen.machine, parent, &seen.data, host));
     steps.push(Step::Claim { host: name.clone(), install });
-    let reason = if Kept::of(host).is_some() { Reason::HostReused } else { Reason::HostClaimed };
-    let text = format!("Host {name}");
+    let (reason, why) = match (Kept::of(host), seen.keeps_for()) {
+        (Some(_), _) => (Reason::HostReused, String::new()),
+        (None, Some(owner)) => {
+            (Reason::HostClaimed, format!(": none is kept for {owner}{}", unfit(seen)))
+        }
+        (None, None) => (Reason::HostClaimed, String::new()),
+    };
+    let text = format!("Host {name}{why}");
     let next = "The host is being installed";
     let report = Report {
         associated: Some(Said::yes(reason, &text)),
         ready: Some(Said::no(Reason::Provisioning, next)),
         paused: Some(not_paused()),
+        secrets: if wants_data {
+            Default::default()
+        } else {
+            secrets(&seen.machine, parent, &seen.data)
+        },
         ..Report::default()
     };
-    with_report(seen, now, steps, reason, &text, &report)
+    let decision = with_report(seen, now, steps, reason, &text, &report);
+    // That it gets a host is in its conditions; that it gets a strange one is told.
+    Decision { news: decision.news || !why.is_empty(), ..decision }
 }
 
 /// The host that it was going to take is not to be had any more. Nothing else is done before the host was read again.
@@ -279,7 +292,7 @@ pub(super) fn secrets(
     };
     let boot = parent.spec.bootstrap.data_secret_name.clone();
     let mut secrets = [boot, named(&machine.spec.meta_data), named(&machine.spec.network_data)];
-    if let Data::Rendered { meta_data, network_data } = data {
+    if let Data::Rendered { meta_data, network_data, .. } = data {
         for (secret, rendered) in secrets[1..].iter_mut().zip([meta_data, network_data]) {
             if rendered.is_some() {
                 secret.clone_from(rendered);
@@ -287,53 +300,4 @@ pub(super) fn secrets(
         }
     }
     secrets
-}
-
-/// What is wrong with the image, if it is not somebody else's method that installs.
-fn wrong_image(machine: &Metal3Machine) -> Option<String> {
-    let spec = &machine.spec;
-    if spec.custom_deploy.as_ref().is_some_and(|deploy| !deploy.method.is_empty()) {
-        return None;
-    }
-    let Some(image) = &spec.image else {
-        return Some(
-            "spec.image is missing: name an image, or a method in spec.customDeploy".to_owned(),
-        );
-    };
-    let Some((scheme, rest)) =
-        image.url.split_once("://").filter(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty())
-    else {
-        return Some(format!("spec.image.url {:?} is no URL", image.url));
-    };
-    let _ = rest;
-    let checksum = image.checksum.as_deref().unwrap_or_default();
-    let kind = image.checksum_type.as_deref().unwrap_or_default();
-    if scheme.eq_ignore_ascii_case("oci") {
-        let too_much = !checksum.is_empty() || !kind.is_empty();
-        return too_much.then(|| {
-            "spec.image: an image of a registry takes no checksum and no checksumType".to_owned()
-        });
-    }
-    let needs_checksum = image.disk_format() != Some("live-iso");
-    (needs_checksum && checksum.is_empty())
-        .then(|| "spec.image.checksum is missing: give one, or use diskFormat live-iso".to_owned())
-}
-
-/// What names another namespace: secrets are read with the rights of whoever may write a host here.
-fn foreign(machine: &Metal3Machine) -> Option<String> {
-    let own = machine.metadata.namespace.as_deref().unwrap_or_default();
-    let spec = &machine.spec;
-    let secrets = [
-        ("userData", &spec.user_data),
-        ("metaData", &spec.meta_data),
-        ("networkData", &spec.network_data),
-    ];
-    let secrets =
-        secrets.iter().filter_map(|(field, it)| Some((*field, it.as_ref()?.namespace.as_deref()?)));
-    let template = spec.data_template.as_ref().and_then(|it| it.namespace.as_deref());
-    let mut all = secrets.chain(template.map(|it| ("dataTemplate", it)));
-    let (field, other) = all.find(|(_, it)| !it.is_empty() && *it != own)?;
-    Some(format!(
-        "spec.{field}.namespace is {other:?}: only the machine's own namespace {own:?} may be named"
-    ))
 }

@@ -3,9 +3,11 @@
 //! The image goes in one write with the verdict for whom the host will be kept, so that owner and template may vanish
 //! afterwards. While the host is cleared its consumer becomes that owner; when nothing is on it any more, the machine goes.
 
-use api_types::capm3::Metal3Machine;
 use api_types::metal3::{BareMetalHost, ProvisioningState};
 use api_types::names;
+use api_types::names::capi::CONDITION_READY;
+use api_types::reference::NamedRef;
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use super::obtain::is_same;
@@ -13,9 +15,10 @@ use super::{Decision, Reason, Step, look_closer, was_associated};
 use crate::host;
 use crate::reservation::{self, Owner};
 use crate::seen::{Data, HostSeen, MachineSeen, Verdict};
+use crate::status::{self, Report, Said};
 
 /// A machine that is being deleted.
-pub(super) fn about_leaving(seen: &MachineSeen) -> Decision {
+pub(super) fn about_leaving(seen: &MachineSeen, now: Timestamp) -> Decision {
     let machine = &seen.machine;
     let finalizer = names::capm3::MACHINE_FINALIZER;
     if !machine.metadata.finalizers.iter().flatten().any(|it| it == finalizer) {
@@ -29,14 +32,14 @@ pub(super) fn about_leaving(seen: &MachineSeen) -> Decision {
         HostSeen::None | HostSeen::Gone(_) => return let_go(seen, Vec::new()),
     };
     if host::is_of(host, machine) {
-        return about_own(seen, host);
+        return about_own(seen, host, now);
     }
     if !is_same(machine, host) {
         return let_go(seen, Vec::new());
     }
     if was_associated(machine) {
         return match host.provisioning_state() {
-            ProvisioningState::Deprovisioning => waits(host),
+            ProvisioningState::Deprovisioning => waits(seen, host, now),
             _ => let_go(seen, Vec::new()),
         };
     }
@@ -47,7 +50,7 @@ pub(super) fn about_leaving(seen: &MachineSeen) -> Decision {
 }
 
 /// The host is still its own.
-fn about_own(seen: &MachineSeen, host: &BareMetalHost) -> Decision {
+fn about_own(seen: &MachineSeen, host: &BareMetalHost, now: Timestamp) -> Decision {
     let name = host.name_any();
     if host.annotation(names::metal3::PAUSED) == Some(names::capm3::PAUSED_BY_CAPM3) {
         let steps = vec![Step::Unpause { host: name }];
@@ -58,7 +61,7 @@ fn about_own(seen: &MachineSeen, host: &BareMetalHost) -> Decision {
         Verdict::For(owner) => Some(owner.clone()),
         Verdict::Unasked | Verdict::Nobody(_) | Verdict::Unreadable(_) => None,
     });
-    let fields = ours(&seen.machine, host);
+    let fields = ours(seen, host);
     let installs = host::is_told_what_to_install(host);
     let undecided = pending.is_none() && (!fields.is_empty() || !is_cleared(host));
     if installs || undecided {
@@ -71,8 +74,14 @@ fn about_own(seen: &MachineSeen, host: &BareMetalHost) -> Decision {
         // Whether disks are wiped is read when the host is cleared, so the last word must be there by then.
         let cleaning = seen.machine.spec.automated_cleaning_mode.clone();
         let cleaning = cleaning.filter(|it| Some(it) != host.spec.automated_cleaning_mode.as_ref());
-        let steps = vec![Step::Clear { host: name.clone(), fields, switch_off, cleaning, verdict }];
-        return step(steps, Reason::Releasing, format!("Host {name} is being cleared; {why}"));
+        let mut steps =
+            vec![Step::Clear { host: name.clone(), fields, switch_off, cleaning, verdict }];
+        let text = format!("Host {name} is being cleared; {why}");
+        if pending.is_none() && matches!(seen.verdict, Verdict::Unreadable(_)) {
+            steps.extend(not_ready(seen, Reason::OwnerUnreadable, &text, now));
+            return step(steps, Reason::OwnerUnreadable, text);
+        }
+        return step(steps, Reason::Releasing, text);
     }
     let release = |keep_for: Option<Owner>| Step::Release {
         host: name.clone(),
@@ -90,22 +99,44 @@ fn about_own(seen: &MachineSeen, host: &BareMetalHost) -> Decision {
         let text = format!("Host {name} is being cleared; {}", kept_for(verdict.as_ref()));
         return step(vec![release(verdict)], Reason::Reserved, text);
     }
-    waits(host)
+    waits(seen, host, now)
 }
 
 fn kept_for(owner: Option<&Owner>) -> String {
     match owner {
-        Some(owner) => format!("it is kept for {} {}", owner.kind, owner.name),
+        Some(owner) => format!("it is kept for {owner}"),
         None => "it is kept for nobody".to_owned(),
     }
 }
 
-fn waits(host: &BareMetalHost) -> Decision {
+/// It says so once, and again when that changes; what holds it up is an event, too.
+fn waits(seen: &MachineSeen, host: &BareMetalHost, now: Timestamp) -> Decision {
     let mut message = format!("Host {} is being cleared", host.name_any());
-    if let Some(why) = host::exclusion(host) {
+    let held_up = host::exclusion(host);
+    if let Some(why) = held_up {
         message = format!("{message} and {}", why.as_str());
     }
-    Decision { message, ..Decision::rest(Reason::Deprovisioning) }
+    if let Some(error) = host::error(host) {
+        message = format!("{message}: {error}");
+    }
+    // Why it is kept for nobody is to be read for as long as nothing else is to be done.
+    let before = status::reported(&seen.machine, CONDITION_READY);
+    let to_be_read = before
+        .is_some_and(|it| it.reason.as_deref() == Some(Reason::OwnerUnreadable.as_str()))
+        && held_up.is_none();
+    let said = not_ready(seen, Reason::Deprovisioning, &message, now).filter(|_| !to_be_read);
+    let steps: Vec<Step> = said.into_iter().collect();
+    Decision {
+        news: held_up.is_some() && !steps.is_empty(),
+        steps,
+        message,
+        ..Decision::rest(Reason::Deprovisioning)
+    }
+}
+
+fn not_ready(seen: &MachineSeen, reason: Reason, text: &str, now: Timestamp) -> Option<Step> {
+    let report = Report { ready: Some(Said::no(reason, text)), ..Report::default() };
+    status::patch(&seen.machine, &report, now).map(Step::Report)
 }
 
 fn step(steps: Vec<Step>, reason: Reason, message: String) -> Decision {
@@ -122,27 +153,47 @@ fn let_go(seen: &MachineSeen, mut steps: Vec<Step>) -> Decision {
 }
 
 /// Whether nothing is on the host any more. A host that somebody else installed is never cleared, only switched off.
-fn is_cleared(host: &BareMetalHost) -> bool {
+pub(super) fn is_cleared(host: &BareMetalHost) -> bool {
     let external = *host.provisioning_state() == ProvisioningState::ExternallyProvisioned;
     let off = !host.status.as_ref().is_some_and(|status| status.powered_on);
     host::is_cleared(host) || (external && off)
 }
 
-/// Fields of the host's spec that were written for the machine. A network configuration that somebody gave the host
-/// itself stays.
-fn ours(machine: &Metal3Machine, host: &BareMetalHost) -> Vec<&'static str> {
-    let (spec, templated) = (&machine.spec, machine.spec.data_template.is_some());
+/// Fields of the host's spec that were written for the machine. Facts and a network configuration that somebody gave the
+/// host itself stay: those of the machine are known by their names.
+fn ours(seen: &MachineSeen, host: &BareMetalHost) -> Vec<&'static str> {
+    fn name(reference: Option<&NamedRef>) -> Option<&str> {
+        reference.and_then(|it| it.name.as_deref())
+    }
+    let (spec, status) = (&seen.machine.spec, seen.machine.status.as_ref());
+    let (facts, network) = match &seen.data {
+        Data::Rendered { meta_data, network_data, .. } => {
+            (meta_data.as_deref(), network_data.as_deref())
+        }
+        _ => (None, None),
+    };
+    let told_facts = name(status.and_then(|it| it.meta_data.as_ref()));
+    let told_network = name(status.and_then(|it| it.network_data.as_ref()));
+    let is_its = |on_host: &Option<NamedRef>, all: [Option<&str>; 3]| {
+        name(on_host.as_ref()).is_some_and(|it| all.contains(&Some(it)))
+    };
     let all = [
         ("image", host.spec.image.is_some()),
         ("customDeploy", host.spec.custom_deploy.is_some()),
         ("userData", host.spec.user_data.is_some()),
-        ("metaData", host.spec.meta_data.is_some() && (templated || spec.meta_data.is_some())),
+        (
+            "metaData",
+            is_its(&host.spec.meta_data, [told_facts, facts, name(spec.meta_data.as_ref())]),
+        ),
         (
             "networkData",
-            host.spec.network_data.is_some() && (templated || spec.network_data.is_some()),
+            is_its(
+                &host.spec.network_data,
+                [told_network, network, name(spec.network_data.as_ref())],
+            ),
         ),
     ];
-    all.iter().filter(|(_, is_set)| *is_set).map(|(field, _)| *field).collect()
+    all.iter().filter(|(_, is_its)| *is_its).map(|(field, _)| *field).collect()
 }
 
 /// Annotations on the host that are the machine's.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use api_types::capi::Machine;
+use api_types::capi::{Cluster, Machine};
 use api_types::capm3::Metal3Machine;
 use api_types::metal3::BareMetalHost;
 use api_types::names;
@@ -10,6 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use serde_json::json;
 
+use super::entry;
 use super::obtain::{give_up, install, is_same, provider_id, secrets};
 use super::{
     CONDITION_ASSOCIATED, Decision, Install, Reason, Step, look_closer, not_paused, told,
@@ -26,6 +27,7 @@ const ADDRESSES: usize = 32;
 pub(super) fn about_host(
     seen: &MachineSeen,
     parent: &Machine,
+    cluster: &Cluster,
     host: &BareMetalHost,
     now: Timestamp,
 ) -> Decision {
@@ -53,11 +55,31 @@ pub(super) fn about_host(
     let mut steps = Vec::new();
     let mut ready = None;
     let mut data_ready = None;
-    if !host::is_told_what_to_install(host) && !machine.is_provisioned() {
+    let mut again = None;
+    let mut in_use = <[Option<String>; 3]>::default();
+    let is_told = host::is_told_what_to_install(host);
+    if is_told || machine.is_provisioned() {
+        if seen.data != Data::NotWanted {
+            data_ready = Some(rendered());
+        }
+        if !machine.is_provisioned() {
+            in_use = untold_secrets(seen, parent);
+        }
+        let wanted = &machine.spec.automated_cleaning_mode;
+        if wanted.is_some() && *wanted != host.spec.automated_cleaning_mode {
+            let fields =
+                [("automatedCleaningMode".to_owned(), json!(wanted))].into_iter().collect();
+            steps.push(Step::Install { host: name.clone(), install: Install { fields } });
+        }
+    } else if let Some(lack) = entry::lack(seen, parent, cluster) {
+        ready = Some(Said::no(lack.reason, &lack.text));
+        again = lack.again;
+    } else {
         match &seen.data {
             Data::NotWanted | Data::Rendered { .. } => {
                 let install = install(machine, parent, &seen.data, host);
                 steps.push(Step::Install { host: name.clone(), install });
+                in_use = secrets(machine, parent, &seen.data);
             }
             Data::NotAskedFor => {
                 steps.push(Step::AskForData);
@@ -65,24 +87,15 @@ pub(super) fn about_host(
             }
             Data::Awaited => ready = Some(awaits_data(machine)),
             Data::Failed(why) => ready = Some(Said::no(Reason::DataFailed, why)),
-            Data::Unserved => {
-                let text = "spec.dataTemplate is set and the API server serves no Metal3DataClaim: install CAPM3's CRDs and its data controllers";
-                ready = Some(Said::no(Reason::DataFailed, text));
-            }
+            // It is told before, with everything else that is missing.
+            Data::Unserved => {}
         }
-        data_ready.clone_from(&ready);
-    } else {
-        let wanted = &machine.spec.automated_cleaning_mode;
-        if wanted.is_some() && *wanted != host.spec.automated_cleaning_mode {
-            let fields =
-                [("automatedCleaningMode".to_owned(), json!(wanted))].into_iter().collect();
-            steps.push(Step::Install { host: name.clone(), install: Install { fields } });
-        }
+        data_ready = match (&seen.data, &ready) {
+            (Data::Rendered { .. }, None) => Some(rendered()),
+            _ => ready.clone(),
+        };
     }
-    if seen.data != Data::NotWanted && data_ready.is_none() {
-        data_ready = Some(Said::yes(Reason::Provisioning, "The secrets are rendered"));
-    }
-    let up = host.provisioning_state().is_provisioned() && host::is_told_what_to_install(host);
+    let up = host.provisioning_state().is_provisioned() && is_told;
     let ready = ready.unwrap_or_else(|| {
         if up || machine.is_provisioned() {
             return Said::yes(Reason::Provisioned, "The host is installed");
@@ -96,9 +109,14 @@ pub(super) fn about_host(
         associated: Some(associated(seen, &name)),
         data_ready,
         paused: Some(not_paused()),
+        secrets: in_use,
+        rendered: match &seen.data {
+            Data::Rendered { name, .. } => Some(name.clone()),
+            _ => None,
+        },
         ..Report::default()
     };
-    if host::is_told_what_to_install(host) && !machine.is_provisioned() && up {
+    if !machine.is_provisioned() && up {
         if !seen.live {
             return look_closer(Reason::Provisioning);
         }
@@ -112,11 +130,10 @@ pub(super) fn about_host(
         }
         report.provisioned = true;
         report.addresses = addresses(host);
-        report.secrets = secrets(machine, parent, &seen.data);
     }
     let (reason, text) = (ready.reason, ready.message.clone());
     report.ready = Some(ready);
-    with_report(seen, now, steps, reason, &text, &report)
+    Decision { again, ..with_report(seen, now, steps, reason, &text, &report) }
 }
 
 fn step(steps: Vec<Step>, reason: Reason, message: String) -> Decision {
@@ -129,6 +146,24 @@ fn step(steps: Vec<Step>, reason: Reason, message: String) -> Decision {
     }
 }
 
+fn rendered() -> Said {
+    Said::yes(Reason::Provisioning, "The secrets are rendered")
+}
+
+/// The secrets that the host was told and the status does not name yet. What it names stays: the machine's spec may say
+/// something else by now.
+fn untold_secrets(seen: &MachineSeen, parent: &Machine) -> [Option<String>; 3] {
+    let told = seen.machine.status.as_ref();
+    let mut all = secrets(&seen.machine, parent, &seen.data);
+    let known = told.map(|it| [&it.user_data, &it.meta_data, &it.network_data]);
+    for (secret, known) in all.iter_mut().zip(known.into_iter().flatten()) {
+        if known.is_some() {
+            *secret = None;
+        }
+    }
+    all
+}
+
 fn awaits_data(machine: &Metal3Machine) -> Said {
     let name = machine.metadata.name.as_deref().unwrap_or_default();
     Said::no(
@@ -137,12 +172,15 @@ fn awaits_data(machine: &Metal3Machine) -> Said {
     )
 }
 
-/// How it came to its host stays as it was said first.
+/// How it came to its host, and why to that one, stays as it was said first.
 fn associated(seen: &MachineSeen, host: &str) -> Said {
     let before = status::reported(&seen.machine, CONDITION_ASSOCIATED).filter(|it| it.is_true());
     let reused = before.is_some_and(|it| it.reason.as_deref() == Some(Reason::HostReused.as_str()));
     let reason = if reused { Reason::HostReused } else { Reason::HostClaimed };
-    Said::yes(reason, &format!("Host {host}"))
+    let text = format!("Host {host}");
+    let said = before.and_then(|it| it.message.as_deref());
+    let is_of_it = |said: &&str| said.strip_prefix(&text).is_some_and(|why| why.starts_with(':'));
+    Said::yes(reason, said.filter(is_of_it).unwrap_or(&text))
 }
 
 /// A machine that had a host and has it no more.

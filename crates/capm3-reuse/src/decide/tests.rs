@@ -12,14 +12,13 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::config::Policy;
-use crate::reservation;
-use crate::seen::{Data, KeptSeen, OwnerSeen, Reuse, Verdict};
+use crate::seen::{Data, Reuse};
 
-pub(super) fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     Timestamp::from_second(1_000_000).unwrap()
 }
 
-pub(super) fn owner() -> Owner {
+pub(crate) fn owner() -> Owner {
     Owner {
         api_version: "cluster.x-k8s.io/v1beta2".to_owned(),
         kind: "MachineDeployment".to_owned(),
@@ -28,7 +27,7 @@ pub(super) fn owner() -> Owner {
     }
 }
 
-pub(super) fn host(name: &str, state: &str) -> BareMetalHost {
+pub(crate) fn host(name: &str, state: &str) -> BareMetalHost {
     serde_json::from_value(json!({
         "metadata": {"name": name, "namespace": "ns", "uid": format!("{name}-uid"), "resourceVersion": "5"},
         "spec": {"online": false},
@@ -37,7 +36,7 @@ pub(super) fn host(name: &str, state: &str) -> BareMetalHost {
     .unwrap()
 }
 
-pub(super) fn with(host: &BareMetalHost, patch: &Value) -> BareMetalHost {
+pub(crate) fn with(host: &BareMetalHost, patch: &Value) -> BareMetalHost {
     let mut value = serde_json::to_value(host).unwrap();
     merge(&mut value, patch);
     serde_json::from_value(value).unwrap()
@@ -57,23 +56,23 @@ fn merge(into: &mut Value, patch: &Value) {
     }
 }
 
-pub(super) fn consumer(name: &str, uid: &str) -> Value {
+pub(crate) fn consumer(name: &str, uid: &str) -> Value {
     json!({"spec": {"consumerRef": {
         "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "Metal3Machine",
         "name": name, "namespace": "ns", "uid": uid,
     }}})
 }
 
-pub(super) fn kept_for(owner: &Owner) -> Value {
+pub(crate) fn kept_for(owner: &Owner) -> Value {
     json!({"spec": {"consumerRef": owner.reference("ns")}})
 }
 
-pub(super) fn cached(host: &BareMetalHost) -> Arc<CachedHost> {
+pub(crate) fn cached(host: &BareMetalHost) -> Arc<CachedHost> {
     Arc::new(CachedHost::from(host.clone()))
 }
 
 /// A machine that lacks nothing but a host.
-pub(super) fn seen() -> MachineSeen {
+pub(crate) fn seen() -> MachineSeen {
     let machine: Metal3Machine = serde_json::from_value(json!({
         "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2",
         "metadata": {"name": "m", "namespace": "ns", "uid": "m-uid", "resourceVersion": "7"},
@@ -100,7 +99,7 @@ pub(super) fn seen() -> MachineSeen {
     }
 }
 
-pub(super) fn annotate(machine: &mut Metal3Machine, key: &str, value: &str) {
+pub(crate) fn annotate(machine: &mut Metal3Machine, key: &str, value: &str) {
     machine.metadata.annotations.get_or_insert_default().insert(key.to_owned(), value.to_owned());
 }
 
@@ -156,34 +155,43 @@ fn kinds(decision: &Decision) -> Vec<&'static str> {
     decision.steps.iter().map(kind).collect()
 }
 
+mod kept;
+mod leaving;
+mod waiting;
+
+type Change = fn(&mut MachineSeen);
+
+/// What an installation needs and is not there, whoever has the host.
+const MISSING: [(Change, Reason); 5] = [
+    (|it| it.cluster.as_mut().unwrap().status = None, Reason::WaitingForInfrastructure),
+    (
+        |it| {
+            if let Parent::Here(parent) = &mut it.parent {
+                parent.metadata.deletion_timestamp = Some(Time(now()));
+            }
+        },
+        Reason::MachineDeleting,
+    ),
+    (
+        |it| {
+            if let Parent::Here(parent) = &mut it.parent {
+                parent.spec.bootstrap.data_secret_name = None;
+            }
+        },
+        Reason::WaitingForBootstrapData,
+    ),
+    (|it| it.bootstrap_secret = Some(false), Reason::BootstrapSecretMissing),
+    (|it| it.machine.spec.image = None, Reason::ImageInvalid),
+];
+
 #[test]
 fn a_refusal_writes_nothing_but_its_condition() {
-    type Change = fn(&mut MachineSeen);
-    let changes: [(Change, Reason); 12] = [
+    let changes: [(Change, Reason); 7] = [
         (|it| annotate(&mut it.machine, names::capi::PAUSED, ""), Reason::Paused),
         (|it| it.cluster.as_mut().unwrap().spec.paused = Some(true), Reason::Paused),
         (|it| it.parent = Parent::None, Reason::WaitingForOwner),
         (|it| it.parent = Parent::Missing("m".to_owned()), Reason::MachineMissing),
         (|it| it.cluster = None, Reason::ClusterMissing),
-        (|it| it.cluster.as_mut().unwrap().status = None, Reason::WaitingForInfrastructure),
-        (
-            |it| {
-                if let Parent::Here(parent) = &mut it.parent {
-                    parent.metadata.deletion_timestamp = Some(Time(now()));
-                }
-            },
-            Reason::MachineDeleting,
-        ),
-        (
-            |it| {
-                if let Parent::Here(parent) = &mut it.parent {
-                    parent.spec.bootstrap.data_secret_name = None;
-                }
-            },
-            Reason::WaitingForBootstrapData,
-        ),
-        (|it| it.bootstrap_secret = Some(false), Reason::BootstrapSecretMissing),
-        (|it| it.machine.spec.image = None, Reason::ImageInvalid),
         (|it| it.reuse = Reuse::Unreadable("t".to_owned()), Reason::TemplateInvalid),
         (
             |it| {
@@ -199,7 +207,7 @@ fn a_refusal_writes_nothing_but_its_condition() {
             Reason::SelectorInvalid,
         ),
     ];
-    for (change, reason) in changes {
+    for (change, reason) in changes.into_iter().chain(MISSING) {
         let mut seen = seen();
         seen.choice.free = Some(cached(&host("h", "available")));
         change(&mut seen);
@@ -227,6 +235,10 @@ fn a_wait_that_is_young_is_not_told_yet() {
     seen.machine.metadata.creation_timestamp = Some(Time(now()));
     let decision = decided(&seen);
     assert_eq!((decision.steps.len(), decision.again), (0, Some(YOUNG)));
+    // And later it is a condition, as for every machine, and no event.
+    seen.machine.metadata.creation_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    let decision = decided(&seen);
+    assert_eq!((kinds(&decision), decision.news), (vec!["report"], false));
 }
 
 #[test]
@@ -452,143 +464,14 @@ fn rendered_secrets_are_asked_for_awaited_and_written_with_the_image() {
         assert_eq!((decision.reason, kinds(&decision)), (reason, steps));
     }
     let name = |text: &str| Some(text.to_owned());
-    seen.data = Data::Rendered { meta_data: name("meta"), network_data: name("net") };
+    seen.data = Data::Rendered {
+        name: "facts-0".to_owned(),
+        meta_data: name("meta"),
+        network_data: name("net"),
+    };
     let decision = decided(&seen);
     let Step::Install { install, .. } = &decision.steps[0] else { panic!("{decision:?}") };
     assert_eq!(install.fields["metaData"]["name"], "meta");
     assert_eq!(install.fields["networkData"]["name"], "net");
     assert_eq!(install.fields["image"]["url"], "http://a/b");
-}
-
-#[test]
-fn the_verdict_goes_with_the_write_that_clears_the_image() {
-    let ours = with(
-        &with(&host("h", "provisioned"), &consumer("m", "m-uid")),
-        &json!({"spec": {
-            "image": {"url": "x"}, "userData": {"name": "boot"}, "networkData": {"name": "its own"}, "online": true,
-        }}),
-    );
-    for (verdict, wanted) in [
-        (Verdict::For(owner()), Some(owner())),
-        (Verdict::Nobody("why"), None),
-        (Verdict::Unreadable("why".to_owned()), None),
-    ] {
-        let mut seen = leaving(having(&ours));
-        seen.verdict = verdict;
-        let decision = decided(&seen);
-        let [Step::Clear { fields, switch_off: true, verdict, .. }] = &decision.steps[..] else {
-            panic!("{decision:?}")
-        };
-        assert_eq!(*verdict, wanted);
-        // What the machine did not bring stays.
-        assert_eq!(fields, &["image", "userData"]);
-    }
-}
-
-#[test]
-fn a_host_is_given_back_only_when_nothing_is_on_it_and_named_for_its_owner_while_it_is_cleared() {
-    let pending = |verdict: Option<&Owner>| {
-        json!({"metadata": {"annotations": {
-            names::ferrite::PENDING_RESERVATION: reservation::as_pending(verdict, "ns"),
-            "reboot.metal3.io/metal3-remediation-1": "",
-            "reboot.metal3.io/admin": "",
-        }}})
-    };
-    let at = |state: &str, verdict: Option<&Owner>| {
-        let ours = with(&with(&host("h", state), &consumer("m", "m-uid")), &pending(verdict));
-        decided(&leaving(having(&ours)))
-    };
-    for state in ["provisioned", "provisioning", "preparing", "deleting", "a state to come"] {
-        assert_eq!(kinds(&at(state, Some(&owner()))), [""; 0], "{state}");
-    }
-    assert_eq!(kinds(&at("deprovisioning", None)), [""; 0]);
-    assert_eq!(kinds(&at("deprovisioning", Some(&owner()))), ["release"]);
-    for state in ["available", "ready", "inspecting", ""] {
-        let decision = at(state, Some(&owner()));
-        assert_eq!(kinds(&decision), ["release", "let go"], "{state}");
-        let Step::Release { keep_for, annotations, .. } = &decision.steps[0] else { panic!() };
-        assert_eq!(*keep_for, Some(owner()));
-        // A person's hold on the host's power is not the machine's.
-        let gone =
-            ["ferrite.metal3.io/pending-reservation", "reboot.metal3.io/metal3-remediation-1"];
-        assert_eq!(annotations, &gone);
-    }
-    let free = at("available", None);
-    assert!(matches!(&free.steps[0], Step::Release { keep_for: None, .. }));
-}
-
-#[test]
-fn a_machine_goes_when_its_host_is_another_s_or_gone_but_not_while_its_own_disks_are_cleared() {
-    let kept = with(&host("h", "deprovisioning"), &kept_for(&owner()));
-    assert_eq!(decided(&leaving(having(&kept))).reason, Reason::Deprovisioning);
-    let kept = with(&host("h", "available"), &kept_for(&owner()));
-    assert_eq!(kinds(&decided(&leaving(having(&kept)))), ["let go"]);
-    let theirs = with(&host("h", "provisioned"), &consumer("other", "x"));
-    assert_eq!(kinds(&decided(&leaving(having(&theirs)))), ["let go"]);
-    let mut gone = leaving(having(&theirs));
-    gone.host = HostSeen::Gone("h".to_owned());
-    assert_eq!(kinds(&decided(&gone)), ["let go"]);
-    // Deletion needs neither Machine nor Cluster.
-    gone.parent = Parent::Missing("m".to_owned());
-    gone.cluster = None;
-    assert_eq!(kinds(&decided(&gone)), ["let go"]);
-    let mut others = leaving(having(&theirs));
-    others.machine.metadata.finalizers = Some(vec!["others".to_owned()]);
-    assert_eq!(kinds(&decided(&others)), [""; 0]);
-}
-
-#[test]
-fn a_machine_that_was_never_seen_to_have_its_host_stops_a_claim_that_may_be_on_its_way_before_it_goes()
- {
-    let mut seen = leaving(having(&host("h", "available")));
-    seen.machine.status = None;
-    assert_eq!(kinds(&decided(&seen)), ["pass over", "let go"]);
-}
-
-fn kept_seen(owner: Option<OwnerSeen>, since: Option<i64>) -> KeptSeen {
-    let host = with(&host("h", "available"), &kept_for(&self::owner()));
-    let kept = crate::reservation::Kept::of(&host).unwrap();
-    let settled_since = since.map(|ago| Timestamp::from_second(1_000_000 - ago).unwrap());
-    KeptSeen { host, kept, owner, settled_since }
-}
-
-#[test]
-fn a_reservation_ends_for_these_reasons_and_for_no_other() {
-    let settled = OwnerSeen { replicas: 2, machines: 2, reuse: Some(true), ..OwnerSeen::default() };
-    let needed = OwnerSeen { machines: 1, ..settled.clone() };
-    let policy = Policy::default();
-    let told = |seen: KeptSeen| {
-        let decision = decide(&Observed::Kept(Box::new(seen)), &policy, now());
-        (decision.reason, !decision.steps.is_empty())
-    };
-    assert_eq!(told(kept_seen(None, None)), (Reason::OwnerGone, true));
-    for (change, wanted) in [
-        (OwnerSeen { deleting: true, ..needed.clone() }, (Reason::OwnerDeleting, true)),
-        (OwnerSeen { cluster_deleting: true, ..needed.clone() }, (Reason::ClusterDeleting, true)),
-        (OwnerSeen { reuse: Some(false), ..needed.clone() }, (Reason::ReuseOff, true)),
-        (OwnerSeen { reuse: None, ..needed.clone() }, (Reason::Kept, false)),
-        (OwnerSeen { paused: true, deleting: true, ..needed.clone() }, (Reason::Paused, false)),
-        (needed.clone(), (Reason::Kept, false)),
-        (OwnerSeen { rolls_out: true, ..settled.clone() }, (Reason::Kept, false)),
-        (
-            OwnerSeen { without_host: ["m".to_owned()].into(), ..settled.clone() },
-            (Reason::Kept, false),
-        ),
-        (settled.clone(), (Reason::NotNeeded, true)),
-    ] {
-        assert_eq!(told(kept_seen(Some(change.clone()), Some(120))), wanted, "{change:?}");
-    }
-    assert_eq!(told(kept_seen(Some(settled.clone()), Some(119))), (Reason::Kept, false));
-    assert_eq!(told(kept_seen(Some(settled), None)), (Reason::Kept, false));
-}
-
-#[test]
-fn what_capm3_keeps_is_left_alone_unless_asked() {
-    let mut seen = kept_seen(None, None);
-    seen.kept = crate::reservation::Kept::ByLabel("md-md".to_owned());
-    let asked = Policy { collect_capm3: true, ..Policy::default() };
-    for (policy, reason) in [(Policy::default(), Reason::KeptByCapm3), (asked, Reason::OwnerGone)] {
-        let decision = decide(&Observed::Kept(Box::new(seen.clone())), &policy, now());
-        assert_eq!(decision.reason, reason);
-    }
 }

@@ -6,7 +6,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use super::ground::{plane, start};
-use super::scene::{Scene, condition};
+use super::scene::{Scene, condition, consumer, host_of, state};
 
 #[tokio::test]
 async fn each_mistake_has_a_condition_that_says_what_to_change_and_a_neighbour_comes_up() {
@@ -74,4 +74,30 @@ async fn a_host_annotation_that_names_an_absent_or_foreign_host_is_replaced_by_a
     hosts.sort();
     assert_eq!(hosts, ["h2", "h3"]);
     assert_eq!(scene.consumer("h1").await, "Metal3Machine/m1");
+}
+
+#[tokio::test]
+async fn a_host_annotation_that_is_edited_neither_gives_a_machine_a_second_host_nor_leaks_its_first()
+ {
+    let scene = Scene::new(plane().await, "edited").await;
+    scene.hosts(&["h1"]).await;
+    scene.template("t", false).await;
+    scene.deployment("md", "t", 1).await;
+    let (running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
+    scene.machine("m1", "md", "t").await;
+    assert_eq!(scene.up("m1").await, "h1");
+    scene.hosts(&["h2"]).await;
+    let edit = json!({"metadata": {"annotations": {"metal3.io/BareMetalHost": format!("{}/h2", scene.namespace)}}});
+    scene.patch(METAL3_MACHINE, "m1", edit.clone()).await;
+    scene.until("m1", "names its host again", |it| host_of(it) == "h1").await;
+    assert_eq!(scene.consumer("h2").await, "");
+    // Edited while nobody looks, and deleted at once: its own host is given back.
+    drop(running);
+    scene.patch(METAL3_MACHINE, "m1", edit).await;
+    scene.delete(METAL3_MACHINE, "m1").await;
+    let (_running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
+    scene.gone(METAL3_MACHINE, "m1").await;
+    let freed = scene.get_host("h1").await;
+    assert_eq!((consumer(&freed), state(&freed)), (String::new(), "available"));
+    assert!(freed.data["spec"]["image"].is_null());
 }

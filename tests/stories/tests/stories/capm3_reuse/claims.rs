@@ -1,6 +1,6 @@
 //! How a machine comes to a host and up, and gives the host back.
 
-use bench::cluster_api::objects::METAL3_MACHINE;
+use bench::cluster_api::objects::{CLUSTER, METAL3_MACHINE};
 use capm3_reuse::config::Policy;
 use kube::ResourceExt;
 use serde_json::json;
@@ -96,4 +96,21 @@ async fn hosts_that_are_unhealthy_failed_paused_detached_or_in_use_are_not_claim
     scene.says("m1", "NoHostAvailable").await;
     scene.hosts(&["good"]).await;
     assert_eq!(scene.up("m1").await, "good");
+}
+
+#[tokio::test]
+async fn a_machine_without_the_label_of_its_cluster_hears_when_the_cluster_is_ready() {
+    let scene = Scene::new(plane().await, "unlabelled").await;
+    scene.hosts(&["h1"]).await;
+    scene.template("t", false).await;
+    scene.deployment("md", "t", 1).await;
+    let ready = |it: bool| json!({"status": {"initialization": {"infrastructureProvisioned": it}}});
+    scene.patch_status(CLUSTER, NAME, ready(false)).await;
+    let (_running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
+    scene.machine("m1", "md", "t").await;
+    let label = json!({"metadata": {"labels": {"cluster.x-k8s.io/cluster-name": null}}});
+    scene.patch(METAL3_MACHINE, "m1", label).await;
+    scene.says("m1", "WaitingForInfrastructure").await;
+    scene.patch_status(CLUSTER, NAME, ready(true)).await;
+    assert_eq!(scene.up("m1").await, "h1");
 }

@@ -178,3 +178,24 @@ async fn a_reservation_ends_when_reuse_is_switched_off_and_when_nobody_will_come
     scene.patch(METAL3_MACHINE_TEMPLATE, "t", json!({"spec": {"nodeReuse": false}})).await;
     scene.host_is(&second, "free", |it| consumer(it).is_empty()).await;
 }
+
+#[tokio::test]
+async fn a_machine_whose_template_is_gone_takes_the_host_that_is_kept_for_its_owner() {
+    let scene = Scene::new(plane().await, "orphan").await;
+    scene.hosts(&["h1"]).await;
+    for template in ["old", "new"] {
+        scene.template(template, true).await;
+    }
+    scene.deployment("md", "new", 1).await;
+    let (running, _) = start(plane().await, &scene.namespace, patient()).await;
+    scene.machine("m1", "md", "old").await;
+    scene.up("m1").await;
+    scene.remove("m1").await;
+    assert_eq!(scene.consumer("h1").await, "MachineDeployment/md");
+    drop(running);
+    scene.hosts(&["h2", "h3"]).await;
+    scene.machine("m2", "md", "old").await;
+    scene.delete(METAL3_MACHINE_TEMPLATE, "old").await;
+    let (_running, _) = start(plane().await, &scene.namespace, patient()).await;
+    assert_eq!(scene.up("m2").await, "h1");
+}

@@ -1,0 +1,106 @@
+//! What has to be there and right before a host is told to install anything, whether the machine has its host already or
+//! is still to get one.
+
+use std::time::Duration;
+
+use api_types::capi::{Cluster, Machine};
+use api_types::capm3::Metal3Machine;
+
+use super::Reason;
+use crate::seen::{Data, MachineSeen};
+
+/// How soon to look for a secret again: secrets are not watched.
+const SECRET: Duration = Duration::from_secs(10);
+
+/// What is not there or not right.
+pub(super) struct Lack {
+    pub(super) reason: Reason,
+    pub(super) text: String,
+    /// When to look again, if nobody tells.
+    pub(super) again: Option<Duration>,
+}
+
+/// What is missing or wrong, the first of it.
+pub(super) fn lack(seen: &MachineSeen, parent: &Machine, cluster: &Cluster) -> Option<Lack> {
+    let lack = |reason: Reason, text: String| Some(Lack { reason, text, again: None });
+    if parent.metadata.deletion_timestamp.is_some() {
+        let text = "The Machine is being deleted: nothing is installed for it any more";
+        return lack(Reason::MachineDeleting, text.to_owned());
+    }
+    if !cluster.infrastructure_provisioned() {
+        let text = "The Cluster's infrastructure is not ready yet";
+        return lack(Reason::WaitingForInfrastructure, text.to_owned());
+    }
+    let boot = parent.spec.bootstrap.data_secret_name.as_deref().unwrap_or_default();
+    if boot.is_empty() {
+        let text = "The Machine has no bootstrap data yet";
+        return lack(Reason::WaitingForBootstrapData, text.to_owned());
+    }
+    if let Some(why) = wrong_image(&seen.machine) {
+        return lack(Reason::ImageInvalid, why);
+    }
+    if let Some(why) = foreign(&seen.machine) {
+        return lack(Reason::ForeignNamespace, why);
+    }
+    if seen.data == Data::Unserved {
+        let text = "spec.dataTemplate is set and the API server serves no Metal3DataClaim: install CAPM3's CRDs and its data controllers";
+        return lack(Reason::DataFailed, text.to_owned());
+    }
+    if seen.bootstrap_secret == Some(false) {
+        return Some(Lack {
+            reason: Reason::BootstrapSecretMissing,
+            text: format!("Secret {boot} with the bootstrap data is not there"),
+            again: Some(SECRET),
+        });
+    }
+    None
+}
+
+/// What is wrong with the image, if it is not somebody else's method that installs.
+fn wrong_image(machine: &Metal3Machine) -> Option<String> {
+    let spec = &machine.spec;
+    if spec.custom_deploy.as_ref().is_some_and(|deploy| !deploy.method.is_empty()) {
+        return None;
+    }
+    let Some(image) = &spec.image else {
+        return Some(
+            "spec.image is missing: name an image, or a method in spec.customDeploy".to_owned(),
+        );
+    };
+    let Some((scheme, rest)) =
+        image.url.split_once("://").filter(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty())
+    else {
+        return Some(format!("spec.image.url {:?} is no URL", image.url));
+    };
+    let _ = rest;
+    let checksum = image.checksum.as_deref().unwrap_or_default();
+    let kind = image.checksum_type.as_deref().unwrap_or_default();
+    if scheme.eq_ignore_ascii_case("oci") {
+        let too_much = !checksum.is_empty() || !kind.is_empty();
+        return too_much.then(|| {
+            "spec.image: an image of a registry takes no checksum and no checksumType".to_owned()
+        });
+    }
+    let needs_checksum = image.disk_format() != Some("live-iso");
+    (needs_checksum && checksum.is_empty())
+        .then(|| "spec.image.checksum is missing: give one, or use diskFormat live-iso".to_owned())
+}
+
+/// What names another namespace: secrets are read with the rights of whoever may write a host here.
+fn foreign(machine: &Metal3Machine) -> Option<String> {
+    let own = machine.metadata.namespace.as_deref().unwrap_or_default();
+    let spec = &machine.spec;
+    let secrets = [
+        ("userData", &spec.user_data),
+        ("metaData", &spec.meta_data),
+        ("networkData", &spec.network_data),
+    ];
+    let secrets =
+        secrets.iter().filter_map(|(field, it)| Some((*field, it.as_ref()?.namespace.as_deref()?)));
+    let template = spec.data_template.as_ref().and_then(|it| it.namespace.as_deref());
+    let mut all = secrets.chain(template.map(|it| ("dataTemplate", it)));
+    let (field, other) = all.find(|(_, it)| !it.is_empty() && *it != own)?;
+    Some(format!(
+        "spec.{field}.namespace is {other:?}: only the machine's own namespace {own:?} may be named"
+    ))
+}

@@ -1,0 +1,118 @@
+//! Until when a host is kept.
+
+use super::*;
+use crate::seen::{KeptSeen, OwnerSeen};
+
+fn kept_seen(owner: Option<OwnerSeen>, since: Option<i64>) -> KeptSeen {
+    let host = with(&host("h", "available"), &kept_for(&self::owner()));
+    let kept = crate::reservation::Kept::of(&host).unwrap();
+    let settled_since = since.map(|ago| Timestamp::from_second(1_000_000 - ago).unwrap());
+    KeptSeen { host, kept, owner, settled_since }
+}
+
+#[test]
+fn a_reservation_ends_for_these_reasons_and_for_no_other() {
+    let settled = OwnerSeen { replicas: 2, machines: 2, reuse: Some(true), ..OwnerSeen::default() };
+    let needed = OwnerSeen { machines: 1, ..settled.clone() };
+    let policy = Policy::default();
+    let told = |seen: KeptSeen| {
+        let decision = decide(&Observed::Kept(Box::new(seen)), &policy, now());
+        (decision.reason, !decision.steps.is_empty())
+    };
+    assert_eq!(told(kept_seen(None, None)), (Reason::OwnerGone, true));
+    for (change, wanted) in [
+        (OwnerSeen { deleting: true, ..needed.clone() }, (Reason::OwnerDeleting, true)),
+        (OwnerSeen { cluster_deleting: true, ..needed.clone() }, (Reason::ClusterDeleting, true)),
+        (OwnerSeen { reuse: Some(false), ..needed.clone() }, (Reason::ReuseOff, true)),
+        (OwnerSeen { reuse: None, ..needed.clone() }, (Reason::Kept, false)),
+        (OwnerSeen { paused: true, deleting: true, ..needed.clone() }, (Reason::Paused, false)),
+        (OwnerSeen { of_others: true, deleting: true, ..needed.clone() }, (Reason::NotOurs, false)),
+        (needed.clone(), (Reason::Kept, false)),
+        (OwnerSeen { rolls_out: true, ..settled.clone() }, (Reason::Kept, false)),
+        (
+            OwnerSeen { without_host: ["m".to_owned()].into(), ..settled.clone() },
+            (Reason::Kept, false),
+        ),
+        (settled.clone(), (Reason::NotNeeded, true)),
+    ] {
+        assert_eq!(told(kept_seen(Some(change.clone()), Some(120))), wanted, "{change:?}");
+    }
+    assert_eq!(told(kept_seen(Some(settled.clone()), Some(119))), (Reason::Kept, false));
+    assert_eq!(told(kept_seen(Some(settled.clone()), None)), (Reason::Kept, false));
+    // A rollout that does not go on ends it as well, later.
+    let rolling = OwnerSeen { rolls_out: true, ..settled };
+    assert_eq!(told(kept_seen(Some(rolling.clone()), Some(1199))), (Reason::Kept, false));
+    assert_eq!(told(kept_seen(Some(rolling), Some(1200))), (Reason::NotNeeded, true));
+}
+
+#[test]
+fn what_capm3_keeps_is_left_alone_unless_asked() {
+    let mut seen = kept_seen(None, None);
+    seen.kept = crate::reservation::Kept::ByLabel("md-md".to_owned());
+    let asked = Policy { collect_capm3: true, ..Policy::default() };
+    for (policy, reason) in [(Policy::default(), Reason::KeptByCapm3), (asked, Reason::OwnerGone)] {
+        let decision = decide(&Observed::Kept(Box::new(seen.clone())), &policy, now());
+        assert_eq!(decision.reason, reason);
+    }
+}
+
+fn born(host: &BareMetalHost, second: i64) -> BareMetalHost {
+    let mut host = host.clone();
+    host.metadata.creation_timestamp = Some(Time(Timestamp::from_second(second).unwrap()));
+    host
+}
+
+#[test]
+fn a_reservation_that_came_with_its_owner_from_another_cluster_is_renewed_and_any_other_ends() {
+    let later = Owner { uid: "later".to_owned(), ..owner() };
+    let decision = |host: i64, owner: i64, paused: bool| {
+        let at = Timestamp::from_second(owner).unwrap();
+        let mut seen = kept_seen(
+            Some(OwnerSeen { later: Some((later.clone(), at)), paused, ..OwnerSeen::default() }),
+            None,
+        );
+        seen.host = born(&seen.host, host);
+        decide(&Observed::Kept(Box::new(seen)), &Policy::default(), now())
+    };
+    // Whichever of the two was made first.
+    for (host, owner) in [(10_000, 10_030), (10_030, 10_000), (90_000, 10_000)] {
+        let renewed = decision(host, owner, false);
+        let [Step::Release { keep_for, .. }] = &renewed.steps[..] else { panic!("{renewed:?}") };
+        assert_eq!(keep_for.as_ref(), Some(&later));
+        assert_eq!((renewed.reason, renewed.news), (Reason::Kept, true));
+    }
+    // The host was here with the owner that is gone.
+    let ended = decision(10_000, 90_000, false);
+    assert_eq!((ended.reason, kinds(&ended)), (Reason::OwnerGone, vec!["free"]));
+    for owner in [10_000, 90_000] {
+        let waits = decision(10_000, owner, true);
+        assert_eq!((waits.reason, kinds(&waits)), (Reason::Paused, vec![]));
+    }
+}
+
+#[test]
+fn a_kept_host_is_freed_only_when_nothing_is_on_it() {
+    for (state, freed) in [
+        ("available", true),
+        ("ready", true),
+        ("inspecting", true),
+        ("externally provisioned", true),
+        ("deprovisioning", false),
+        ("provisioned", false),
+        ("provisioning", false),
+        ("preparing", false),
+        ("a state to come", false),
+        // Moved here, and its operator has not said yet what it is.
+        ("", false),
+    ] {
+        let settled = OwnerSeen { reuse: Some(true), ..OwnerSeen::default() };
+        for (owner, ago) in [(None, None), (Some(settled), Some(600))] {
+            let mut seen = kept_seen(owner, ago);
+            seen.host = with(&seen.host, &json!({"status": {"provisioning": {"state": state}}}));
+            let decision = decide(&Observed::Kept(Box::new(seen)), &Policy::default(), now());
+            assert_eq!(!decision.steps.is_empty(), freed, "{state}");
+            // Its time goes on.
+            assert_eq!(decision.settled, ago.is_some());
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! How a machine gives its host back.
+
+use super::*;
+use crate::reservation;
+use crate::seen::Verdict;
+
+#[test]
+fn the_verdict_goes_with_the_write_that_clears_the_image() {
+    let ours = with(
+        &with(&host("h", "provisioned"), &consumer("m", "m-uid")),
+        &json!({"spec": {
+            "image": {"url": "x"}, "userData": {"name": "boot"}, "networkData": {"name": "its own"}, "online": true,
+        }}),
+    );
+    for (verdict, wanted) in [
+        (Verdict::For(owner()), Some(owner())),
+        (Verdict::Nobody("why"), None),
+        (Verdict::Unreadable("why".to_owned()), None),
+    ] {
+        let mut seen = leaving(having(&ours));
+        seen.verdict = verdict;
+        let decision = decided(&seen);
+        let Step::Clear { fields, switch_off: true, verdict, .. } = &decision.steps[0] else {
+            panic!("{decision:?}")
+        };
+        assert_eq!(*verdict, wanted);
+        // What the machine did not bring stays.
+        assert_eq!(fields, &["image", "userData"]);
+    }
+}
+
+#[test]
+fn a_host_is_given_back_only_when_nothing_is_on_it_and_named_for_its_owner_while_it_is_cleared() {
+    let pending = |verdict: Option<&Owner>| {
+        json!({"metadata": {"annotations": {
+            names::ferrite::PENDING_RESERVATION: reservation::as_pending(verdict, "ns"),
+            "reboot.metal3.io/metal3-remediation-1": "",
+            "reboot.metal3.io/admin": "",
+        }}})
+    };
+    let at = |state: &str, verdict: Option<&Owner>| {
+        let ours = with(&with(&host("h", state), &consumer("m", "m-uid")), &pending(verdict));
+        decided(&leaving(having(&ours)))
+    };
+    for state in ["provisioned", "provisioning", "preparing", "deleting", "a state to come"] {
+        assert_eq!(kinds(&at(state, Some(&owner()))), ["report"], "{state}");
+    }
+    assert_eq!(kinds(&at("deprovisioning", None)), ["report"]);
+    assert_eq!(kinds(&at("deprovisioning", Some(&owner()))), ["release"]);
+    for state in ["available", "ready", "inspecting", ""] {
+        let decision = at(state, Some(&owner()));
+        assert_eq!(kinds(&decision), ["release", "let go"], "{state}");
+        let Step::Release { keep_for, annotations, .. } = &decision.steps[0] else { panic!() };
+        assert_eq!(*keep_for, Some(owner()));
+        // A person's hold on the host's power is not the machine's.
+        let gone =
+            ["ferrite.metal3.io/pending-reservation", "reboot.metal3.io/metal3-remediation-1"];
+        assert_eq!(annotations, &gone);
+    }
+    let free = at("available", None);
+    assert!(matches!(&free.steps[0], Step::Release { keep_for: None, .. }));
+}
+
+#[test]
+fn a_machine_goes_when_its_host_is_another_s_or_gone_but_not_while_its_own_disks_are_cleared() {
+    let kept = with(&host("h", "deprovisioning"), &kept_for(&owner()));
+    assert_eq!(decided(&leaving(having(&kept))).reason, Reason::Deprovisioning);
+    let kept = with(&host("h", "available"), &kept_for(&owner()));
+    assert_eq!(kinds(&decided(&leaving(having(&kept)))), ["let go"]);
+    let theirs = with(&host("h", "provisioned"), &consumer("other", "x"));
+    assert_eq!(kinds(&decided(&leaving(having(&theirs)))), ["let go"]);
+    let mut gone = leaving(having(&theirs));
+    gone.host = HostSeen::Gone("h".to_owned());
+    assert_eq!(kinds(&decided(&gone)), ["let go"]);
+    // Deletion needs neither Machine nor Cluster.
+    gone.parent = Parent::Missing("m".to_owned());
+    gone.cluster = None;
+    assert_eq!(kinds(&decided(&gone)), ["let go"]);
+    let mut others = leaving(having(&theirs));
+    others.machine.metadata.finalizers = Some(vec!["others".to_owned()]);
+    assert_eq!(kinds(&decided(&others)), [""; 0]);
+}
+
+#[test]
+fn a_machine_that_was_never_seen_to_have_its_host_stops_a_claim_that_may_be_on_its_way_before_it_goes()
+ {
+    let mut seen = leaving(having(&host("h", "available")));
+    seen.machine.status = None;
+    assert_eq!(kinds(&decided(&seen)), ["pass over", "let go"]);
+}
+
+/// The machine with what a decision reports.
+fn reporting(mut seen: MachineSeen, decision: &Decision) -> MachineSeen {
+    let report = decision.steps.iter().find_map(|step| match step {
+        Step::Report(status) => Some(status.clone()),
+        _ => None,
+    });
+    let mut status = serde_json::to_value(&seen.machine.status).unwrap();
+    merge(&mut status, &report.unwrap());
+    seen.machine.status = serde_json::from_value(status).unwrap();
+    seen
+}
+
+fn ready(seen: &MachineSeen) -> (String, String) {
+    let said = status::reported(&seen.machine, names::capi::CONDITION_READY).unwrap();
+    (said.reason.clone().unwrap(), said.message.clone().unwrap())
+}
+
+#[test]
+fn a_deletion_that_waits_says_so_once_and_what_holds_it_up_is_an_event() {
+    let none = json!({"metadata": {"annotations": {
+        names::ferrite::PENDING_RESERVATION: reservation::as_pending(None, "ns"),
+    }}});
+    let clearing = with(&with(&host("h", "deprovisioning"), &consumer("m", "m-uid")), &none);
+    let seen = leaving(having(&clearing));
+    let first = decided(&seen);
+    assert_eq!((kinds(&first), first.news), (vec!["report"], false));
+    let mut later = reporting(seen, &first);
+    assert_eq!(ready(&later), ("Deprovisioning".to_owned(), "Host h is being cleared".to_owned()));
+    assert_eq!(kinds(&decided(&later)), [""; 0]);
+    for (trouble, told) in [
+        (json!({"status": {"errorMessage": "no power"}}), "reports an error: no power"),
+        (json!({"metadata": {"annotations": {names::metal3::PAUSED: ""}}}), "is paused"),
+        (json!({"metadata": {"annotations": {names::metal3::DETACHED: ""}}}), "is detached"),
+    ] {
+        later.host = HostSeen::Here(Box::new(with(&clearing, &trouble)));
+        let decision = decided(&later);
+        assert!(decision.news && decision.message.ends_with(told), "{}", decision.message);
+        later = reporting(later, &decision);
+        let again = decided(&later);
+        assert_eq!((kinds(&again), again.news), (vec![], false));
+    }
+}
+
+#[test]
+fn an_owner_that_cannot_be_read_is_a_condition_and_a_warning_until_something_else_is_to_be_said() {
+    let ours = with(
+        &with(&host("h", "provisioned"), &consumer("m", "m-uid")),
+        &json!({"spec": {"image": {"url": "x"}}}),
+    );
+    let mut seen = leaving(having(&ours));
+    seen.verdict = Verdict::Unreadable("allow get on it".to_owned());
+    let decision = decided(&seen);
+    assert_eq!(kinds(&decision), ["clear", "report"]);
+    assert!(decision.news && decision.reason.is_warning());
+    let mut later = reporting(seen, &decision);
+    let (reason, message) = ready(&later);
+    assert!(reason == "OwnerUnreadable" && message.ends_with("allow get on it"), "{message}");
+    let none = json!({
+        "metadata": {"annotations": {names::ferrite::PENDING_RESERVATION: "none"}},
+        "status": {"provisioning": {"state": "deprovisioning"}},
+    });
+    let clearing = with(&with(&host("h", ""), &consumer("m", "m-uid")), &none);
+    later.host = HostSeen::Here(Box::new(clearing.clone()));
+    assert_eq!(kinds(&decided(&later)), [""; 0]);
+    let failed = with(&clearing, &json!({"status": {"errorMessage": "no power"}}));
+    later.host = HostSeen::Here(Box::new(failed));
+    assert_eq!(ready(&reporting(later.clone(), &decided(&later))).0, "Deprovisioning");
+}
+
+#[test]
+fn of_facts_and_network_only_what_was_the_machine_s_is_taken_off_its_host() {
+    let both = json!({"spec": {
+        "image": {"url": "x"}, "metaData": {"name": "m-facts"}, "networkData": {"name": "host-s-own"},
+    }});
+    let ours = with(&with(&host("h", "provisioned"), &consumer("m", "m-uid")), &both);
+    let named = |name: &str| Some(NamedRef { name: Some(name.to_owned()), ..NamedRef::default() });
+    let cleared = |seen: MachineSeen| match decided(&leaving(seen)).steps.into_iter().next() {
+        Some(Step::Clear { fields, .. }) => fields,
+        other => panic!("{other:?}"),
+    };
+    let templated = || {
+        let mut seen = having(&ours);
+        seen.machine.spec.data_template = Some(ObjectRef::default());
+        seen
+    };
+    // The template renders facts only.
+    let mut rendered = templated();
+    rendered.data = Data::Rendered {
+        name: "facts-0".to_owned(),
+        meta_data: Some("m-facts".to_owned()),
+        network_data: None,
+    };
+    assert_eq!(cleared(rendered), ["image", "metaData"]);
+    // They are gone by now; the status remembers.
+    let mut remembered = templated();
+    remembered.machine.status.as_mut().unwrap().meta_data = named("m-facts");
+    assert_eq!(cleared(remembered), ["image", "metaData"]);
+    let mut plain = having(&ours);
+    plain.machine.spec.network_data = named("host-s-own");
+    assert_eq!(cleared(plain), ["image", "networkData"]);
+    assert_eq!(cleared(templated()), ["image"]);
+}
+
+#[test]
+fn what_a_host_is_told_is_remembered_with_the_claim_or_with_the_image() {
+    let in_use = |decision: &Decision| {
+        let Some(Step::Report(status)) = decision.steps.last() else { panic!("{decision:?}") };
+        ["userData", "metaData", "networkData", "renderedData"]
+            .map(|field| status[field]["name"].as_str().unwrap_or_default().to_owned())
+    };
+    let mut claims = seen();
+    claims.choice.free = Some(cached(&host("h", "available")));
+    assert_eq!(in_use(&decided(&claims)), ["boot", "", "", ""]);
+    let ours = with(&host("h", "available"), &consumer("m", "m-uid"));
+    let mut installs = having(&ours);
+    installs.machine.spec.data_template = Some(ObjectRef::default());
+    installs.data = Data::Rendered {
+        name: "facts-0".to_owned(),
+        meta_data: Some("facts".to_owned()),
+        network_data: None,
+    };
+    let decision = decided(&installs);
+    assert_eq!(in_use(&decision), ["boot", "facts", "", "facts-0"]);
+    // What was told stays remembered, whatever the spec says by then.
+    let mut later = reporting(installs, &decision);
+    later.machine.spec.network_data =
+        Some(NamedRef { name: Some("edited".to_owned()), ..NamedRef::default() });
+    later.machine.spec.meta_data = later.machine.spec.network_data.clone();
+    later.data = Data::NotWanted;
+    let image = json!({"spec": {"image": {"url": "http://a/b"}}, "status": {"errorMessage": "e"}});
+    later.host = HostSeen::Here(Box::new(with(&ours, &image)));
+    let told = in_use(&decided(&later));
+    assert_eq!((told[0].as_str(), told[1].as_str()), ("", ""));
+}

@@ -1,0 +1,151 @@
+//! What a machine says while it waits, and why it took the host that it took.
+
+use super::*;
+
+fn told(decision: &Decision, kind: &str) -> (String, String) {
+    let report = decision.steps.iter().find_map(|step| match step {
+        Step::Report(status) => status["conditions"].as_array(),
+        _ => None,
+    });
+    let found = report.and_then(|all| all.iter().find(|it| it["type"] == kind));
+    let text = |field: &str| found.and_then(|it| it[field].as_str()).unwrap_or_default().to_owned();
+    (text("status"), text("message"))
+}
+
+fn reusing() -> MachineSeen {
+    let mut seen = seen();
+    seen.reuse = Reuse::On;
+    seen
+}
+
+#[test]
+fn a_host_that_names_the_machine_is_installed_only_when_all_that_it_needs_is_there() {
+    let changes: [(Change, Reason); 3] = [
+        (
+            |it| {
+                it.machine.spec.network_data = Some(NamedRef {
+                    namespace: Some("kube-system".to_owned()),
+                    ..NamedRef::default()
+                });
+            },
+            Reason::ForeignNamespace,
+        ),
+        (
+            |it| {
+                it.data = Data::NotAskedFor;
+                it.machine.spec.data_template =
+                    Some(ObjectRef { namespace: Some("other".to_owned()), ..ObjectRef::default() });
+            },
+            Reason::ForeignNamespace,
+        ),
+        (|it| it.data = Data::Unserved, Reason::DataFailed),
+    ];
+    let ours = with(&host("h", "available"), &consumer("m", "m-uid"));
+    assert_eq!(kinds(&decided(&having(&ours))), ["install", "report"]);
+    for (change, reason) in changes.into_iter().chain(MISSING) {
+        let mut seen = having(&ours);
+        change(&mut seen);
+        let decision = decided(&seen);
+        assert_eq!((decision.reason, kinds(&decision)), (reason, vec!["report"]));
+        assert_eq!(told(&decision, "Ready").0, "False", "{reason:?}");
+        assert_eq!(told(&decision, CONDITION_ASSOCIATED).0, "True", "{reason:?}");
+        // Once it was told, it is on its way whatever is changed.
+        let image = json!({"spec": {"image": {"url": "http://a/b"}, "online": true}});
+        seen.host = HostSeen::Here(Box::new(with(&ours, &image)));
+        assert_eq!(decided(&seen).reason, Reason::Provisioning);
+    }
+}
+
+#[test]
+fn nothing_is_claimed_for_a_data_template_that_nobody_can_render() {
+    let mut seen = seen();
+    seen.choice.free = Some(cached(&host("h", "available")));
+    seen.data = Data::Unserved;
+    let decision = decided(&seen);
+    assert_eq!((decision.reason, kinds(&decision)), (Reason::DataFailed, vec!["report"]));
+}
+
+#[test]
+fn why_a_free_host_was_taken_is_in_the_condition_and_an_event_and_stays_there() {
+    let mut seen = reusing();
+    seen.choice.free = Some(cached(&host("h", "available")));
+    seen.choice.unfit = Some(("sick".to_owned(), "is marked as unhealthy"));
+    let decision = decided(&seen);
+    let why = "Host h: none is kept for MachineDeployment md; host sick is kept for it but is marked as unhealthy";
+    assert_eq!((decision.reason, decision.news), (Reason::HostClaimed, true));
+    assert_eq!(told(&decision, CONDITION_ASSOCIATED), ("True".to_owned(), why.to_owned()));
+    assert_eq!(decision.message, why);
+
+    // The claim was superseded after the choice was written: why it chose so is not lost.
+    let mut again = having(&host("h", "available"));
+    (again.machine.status, again.reuse) = (None, Reuse::On);
+    let decision = decided(&again);
+    assert!(decision.news && decision.message.contains("none is kept for MachineDeployment md"));
+
+    let image = json!({"spec": {"image": {"url": "http://a/b"}, "online": true}});
+    let ours = with(&with(&host("h", "provisioning"), &consumer("m", "m-uid")), &image);
+    for (said, kept) in [(why, true), ("Host h", true), ("Host another: why", false)] {
+        let mut later = having(&ours);
+        let conditions = &mut later.machine.status.as_mut().unwrap().conditions;
+        conditions[0].message = Some(said.to_owned());
+        let now_said = told(&decided(&later), CONDITION_ASSOCIATED).1;
+        assert_eq!(now_said, if kept { said } else { "Host h" });
+    }
+    // Without reuse there is nothing to wonder about.
+    seen.reuse = Reuse::Off;
+    assert!(!decided(&seen).news);
+}
+
+#[test]
+fn what_is_kept_is_taken_or_waited_for_when_the_template_is_gone_and_a_free_host_if_nothing_is() {
+    let strict = Policy { strict_reuse: true, ..Policy::default() };
+    for policy in [Policy::default(), strict] {
+        let mut seen = reusing();
+        seen.reuse = Reuse::Unknown;
+        seen.choice.free = Some(cached(&host("free", "available")));
+        assert_eq!(decided_by(&seen, &policy).reason, Reason::HostClaimed);
+        seen.choice.on_its_way = Some("late".to_owned());
+        assert_eq!(decided_by(&seen, &policy).reason, Reason::WaitingForKeptHost);
+        let kept = with(&host("kept", "available"), &kept_for(&owner()));
+        seen.choice.kept = Some(cached(&kept));
+        assert_eq!(decided_by(&seen, &policy).reason, Reason::HostReused);
+    }
+}
+
+#[test]
+fn a_name_that_is_too_long_is_told_only_where_no_other_host_does_and_others_are_waited_for() {
+    let mut seen = seen();
+    seen.machine.metadata.name = Some("m".repeat(253));
+    seen.choice.too_long = Some("h".repeat(253));
+    let decision = decided(&seen);
+    assert_eq!((decision.reason, decision.wants), (Reason::NameTooLong, Some(Wants::Any)));
+    assert!(decision.again.is_some() && decision.message.contains("use shorter names"));
+    seen.choice.free = Some(cached(&host("short", "available")));
+    assert_eq!(decided(&seen).reason, Reason::HostClaimed);
+    // One that it was going to take is given up for another.
+    let long = host(&"h".repeat(253), "available");
+    let mut intends = having(&long);
+    intends.machine.metadata.name = Some("m".repeat(253));
+    intends.machine.status = None;
+    assert_eq!(kinds(&decided(&intends)), ["give up"]);
+    assert_eq!(obtain::host_name_bytes(&intends.machine), 512 - "metal3://ns//".len() - 253);
+}
+
+#[test]
+fn a_machine_that_has_its_host_still_has_it_when_its_machine_or_cluster_is_missing() {
+    type Change = fn(&mut MachineSeen);
+    let changes: [(Change, Reason); 3] = [
+        (|it| it.parent = Parent::None, Reason::WaitingForOwner),
+        (|it| it.parent = Parent::Missing("m".to_owned()), Reason::MachineMissing),
+        (|it| it.cluster = None, Reason::ClusterMissing),
+    ];
+    let ours = with(&host("h", "provisioned"), &consumer("m", "m-uid"));
+    for (change, reason) in changes {
+        let mut seen = having(&ours);
+        change(&mut seen);
+        let decision = decided(&seen);
+        assert_eq!((decision.reason, kinds(&decision)), (reason, vec!["report"]));
+        assert_eq!(told(&decision, CONDITION_ASSOCIATED).0, "True");
+        assert_eq!(told(&decision, "Ready").0, "False");
+    }
+}

@@ -1,0 +1,182 @@
+//! Which of several hosts is chosen, waited for, offered or passed over.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::decide::tests::{cached, consumer, host, kept_for, owner, with};
+use api_types::names;
+
+fn pending() -> Value {
+    let text = reservation::as_pending(Some(&owner()), "ns");
+    json!({"metadata": {"annotations": {names::ferrite::PENDING_RESERVATION: text}}})
+}
+
+fn unhealthy() -> Value {
+    json!({"metadata": {"annotations": {names::capm3::UNHEALTHY: ""}}})
+}
+
+fn in_domain(domain: &str) -> Value {
+    json!({"metadata": {"labels": {names::capm3::FAILURE_DOMAIN: domain}}})
+}
+
+/// A host in this state with all of these changes.
+fn like(name: &str, state: &str, patches: &[Value]) -> BareMetalHost {
+    patches.iter().fold(host(name, state), |host, patch| with(&host, patch))
+}
+
+fn index(hosts: &[BareMetalHost]) -> Index {
+    let mut index = Index::default();
+    for host in hosts {
+        let name = host.metadata.name.clone().unwrap();
+        index.update("ns", &name, Some(cached(host)), Instant::now());
+    }
+    index
+}
+
+fn wish() -> Wish {
+    Wish {
+        namespace: "ns".to_owned(),
+        machine: "m".to_owned(),
+        owner: Some(owner()),
+        ..Wish::default()
+    }
+}
+
+fn name(host: Option<&Arc<CachedHost>>) -> Option<&str> {
+    host.and_then(|it| it.metadata.name.as_deref())
+}
+
+/// What is there of kept hosts: the one to take, the one to wait for, the one that is no good.
+fn kept(choice: &Choice) -> (Option<&str>, Option<&str>, Option<&str>) {
+    let unfit = choice.unfit.as_ref().map(|(name, _)| name.as_str());
+    (name(choice.kept.as_ref()), choice.on_its_way.as_deref(), unfit)
+}
+
+#[test]
+fn a_host_that_will_be_kept_is_waited_for_until_its_machine_gives_it_back() {
+    let leaving = consumer("before", "before-uid");
+    for (state, more, wanted) in [
+        ("provisioned", json!({}), (None, Some("h"), None)),
+        ("deprovisioning", json!({}), (None, Some("h"), None)),
+        // Cleared already, and the machine's last write is still to come.
+        ("available", json!({}), (None, Some("h"), None)),
+        ("ready", json!({}), (None, Some("h"), None)),
+        ("available", unhealthy(), (None, None, Some("h"))),
+        ("error of a kind to come", json!({}), (None, None, Some("h"))),
+    ] {
+        let it = like("h", state, &[leaving.clone(), pending(), more]);
+        let choice = index(&[it]).choose(&wish(), 0, Instant::now());
+        assert_eq!(kept(&choice), wanted, "{state}");
+    }
+}
+
+#[test]
+fn a_kept_host_that_is_not_ready_never_blocks_one_that_is() {
+    for (state, more) in [
+        ("deprovisioning", json!({})),
+        ("inspecting", json!({})),
+        ("available", unhealthy()),
+        ("provisioned", pending()),
+    ] {
+        let late = like("a", state, &[kept_for(&owner()), more]);
+        let ready = like("b", "available", &[kept_for(&owner())]);
+        for hosts in [[late.clone(), ready.clone()], [ready, late]] {
+            let choice = index(&hosts).choose(&wish(), 0, Instant::now());
+            assert_eq!(name(choice.kept.as_ref()), Some("b"), "{state}");
+        }
+    }
+}
+
+#[test]
+fn of_several_kept_hosts_one_in_the_failure_domain_is_taken_and_any_if_there_is_none() {
+    let here = |name: &str, domain: &str| {
+        like(name, "available", &[kept_for(&owner()), in_domain(domain)])
+    };
+    for (domain, wanted) in [("west", "c"), ("east", "a"), ("north", "a")] {
+        let mut all = index(&[here("a", "east"), here("b", "east"), here("c", "west")]);
+        let wish = Wish { failure_domain: Some(domain.to_owned()), ..wish() };
+        let choice = all.choose(&wish, 0, Instant::now());
+        assert_eq!(name(choice.kept.as_ref()), Some(wanted), "{domain}");
+    }
+}
+
+#[test]
+fn a_free_host_stands_in_the_failure_domain_if_one_does() {
+    let here = |name: &str, domain: &str| like(name, "available", &[in_domain(domain)]);
+    for chance in 0..4 {
+        let mut all = index(&[here("a", "east"), here("b", "west"), here("c", "east")]);
+        let west = Wish { failure_domain: Some("west".to_owned()), ..wish() };
+        assert_eq!(name(all.choose(&west, chance, Instant::now()).free.as_ref()), Some("b"));
+        let north = Wish { failure_domain: Some("north".to_owned()), ..west };
+        assert!(all.choose(&north, chance, Instant::now()).free.is_some());
+    }
+}
+
+#[test]
+fn what_is_kept_for_another_owner_or_used_by_others_is_not_there() {
+    let later = Owner { uid: "later".to_owned(), ..owner() };
+    let mut all = index(&[
+        like("a", "available", &[kept_for(&later)]),
+        like("b", "available", &[consumer("other", "x")]),
+        like("c", "available", &[json!({"spec": {"consumerRef": {"kind": "ConfigMap"}}})]),
+        like("d", "available", &[json!({"spec": {"image": {"url": "http://a/b"}}})]),
+    ]);
+    let choice = all.choose(&wish(), 0, Instant::now());
+    assert_eq!((kept(&choice), choice.free.is_none()), ((None, None, None), true));
+}
+
+#[test]
+fn a_host_whose_name_is_too_long_is_passed_over_and_named_only_if_there_is_no_other() {
+    let wish = Wish { name_bytes: Some(4), owner: None, ..wish() };
+    let mut both = index(&[host("long-name", "available"), host("h", "available")]);
+    for chance in 0..3 {
+        let choice = both.choose(&wish, chance, Instant::now());
+        assert_eq!((name(choice.free.as_ref()), choice.too_long), (Some("h"), None));
+    }
+    let mut alone = index(&[host("long-name", "available")]);
+    let choice = alone.choose(&wish, 0, Instant::now());
+    assert_eq!((choice.free.is_none(), choice.too_long.as_deref()), (true, Some("long-name")));
+    // Who waits is not woken for it either, again and again.
+    let since = Timestamp::UNIX_EPOCH;
+    assert!(!alone.wait(wish, Wants::Any, since, Instant::now()));
+    let again = cached(&host("long-name", "available"));
+    assert_eq!(alone.update("ns", "long-name", Some(again), Instant::now()), [""; 0]);
+    let kept_one = like("long-name", "available", &[kept_for(&owner())]);
+    let wish = Wish { name_bytes: Some(4), ..self::wish() };
+    let choice = index(&[kept_one]).choose(&wish, 0, Instant::now());
+    assert_eq!(kept(&choice), (None, None, Some("long-name")));
+}
+
+#[test]
+fn a_host_is_offered_to_one_machine_at_a_time_and_to_the_next_when_that_one_does_not_want_it() {
+    let now = Instant::now();
+    let mut all = index(&[host("h", "available")]);
+    let other = Wish { machine: "n".to_owned(), ..wish() };
+    assert!(all.choose(&wish(), 0, now).free.is_some());
+    assert!(all.choose(&other, 0, now).free.is_none());
+    let at = |second: i64| Timestamp::from_second(second).unwrap();
+    assert!(!all.wait(other, Wants::Any, at(1), now));
+    assert_eq!(all.settle("ns", "m", at(2), None, now), ["n"]);
+    assert_eq!(all.settle("ns", "n", at(1), Some("h"), now), [""; 0]);
+    assert!(all.choose(&wish(), 0, now).free.is_none());
+    assert!(all.choose(&wish(), 0, now + HOLD).free.is_some());
+}
+
+#[test]
+fn who_waits_for_a_kept_host_hears_when_it_is_ready_and_when_it_is_lost() {
+    let now = Instant::now();
+    for (after, woken) in [
+        (Some(like("h", "available", &[kept_for(&owner())])), vec!["m".to_owned()]),
+        (Some(like("h", "inspecting", &[kept_for(&owner())])), vec![]),
+        (
+            Some(like("h", "deprovisioning", &[kept_for(&owner()), unhealthy()])),
+            vec!["m".to_owned()],
+        ),
+        (None, vec!["m".to_owned()]),
+    ] {
+        let mut all = index(&[like("h", "deprovisioning", &[kept_for(&owner())])]);
+        assert!(!all.wait(wish(), Wants::Kept, Timestamp::UNIX_EPOCH, now));
+        let after = after.as_ref().map(cached);
+        assert_eq!(all.update("ns", "h", after, now), woken);
+    }
+}

@@ -1,0 +1,104 @@
+//! Whose a machine is, and whether its owner replaces machines.
+
+use serde_json::json;
+
+use super::*;
+use crate::decide::tests::owner;
+
+#[test]
+fn a_rollout_is_under_way_only_where_its_controller_says_so() {
+    for (status, wanted) in [
+        (json!({}), false),
+        (json!({"observedGeneration": 2}), false),
+        (json!({"observedGeneration": 1}), true),
+        (json!({"observedGeneration": 2, "upToDateReplicas": 3}), false),
+        (json!({"observedGeneration": 2, "upToDateReplicas": 2}), true),
+        (json!({"observedGeneration": 2, "updatedReplicas": 2}), true),
+        (json!({"upToDateReplicas": 3}), false),
+    ] {
+        let seen: OwnerStatus = serde_json::from_value(status.clone()).unwrap();
+        assert_eq!(rolls_out(&seen, Some(2), 3), wanted, "{status}");
+    }
+}
+
+#[test]
+fn a_deployment_that_is_paused_or_waits_for_people_rolls_nothing_out() {
+    for (spec, wanted) in [
+        (json!({}), false),
+        (json!({"paused": true}), true),
+        (json!({"strategy": {"type": "OnDelete"}}), true),
+        (json!({"rollout": {"strategy": {"type": "OnDelete"}}}), true),
+        (json!({"rollout": {"strategy": {"type": "RollingUpdate"}}}), false),
+    ] {
+        let it: MachineDeployment = serde_json::from_value(json!({"spec": spec})).unwrap();
+        assert_eq!(is_halted(&it), wanted, "{spec}");
+    }
+}
+
+#[test]
+fn a_machine_is_its_owner_s_by_label_by_reference_and_through_a_machine_set() {
+    let sets = ["set-uid".to_owned()].into();
+    let reference = |kind: &str, uid: &str| json!({"ownerReferences": [{"apiVersion": "g/v", "kind": kind, "name": "x", "uid": uid}]});
+    for (metadata, wanted) in [
+        (json!({"labels": {names::capi::DEPLOYMENT_NAME: "md"}}), true),
+        (json!({"labels": {names::capi::DEPLOYMENT_NAME: "other"}}), false),
+        (json!({"labels": {names::capi::CONTROL_PLANE_NAME: "md"}}), false),
+        (reference("MachineSet", "set-uid"), true),
+        (reference("MachineSet", "another"), false),
+        (reference("MachineDeployment", "md-uid"), true),
+        (reference("MachineSet", ""), false),
+    ] {
+        let machine = serde_json::from_value(json!({"metadata": metadata.clone()})).unwrap();
+        assert_eq!(is_machine_of(&machine, &owner(), &sets), wanted, "{metadata}");
+    }
+}
+
+#[test]
+fn the_cluster_of_a_control_plane_is_known_by_label_or_by_its_owner() {
+    let owned = |group: &str| {
+        json!({"ownerReferences": [{
+            "apiVersion": format!("{group}/v1beta2"), "kind": "Cluster", "name": "c", "uid": "u",
+        }]})
+    };
+    for (metadata, wanted) in [
+        (json!({"labels": {names::capi::CLUSTER_NAME: "l"}}), Some("l")),
+        (owned("cluster.x-k8s.io"), Some("c")),
+        (owned("elsewhere"), None),
+        (json!({}), None),
+    ] {
+        let metadata = serde_json::from_value(metadata).unwrap();
+        assert_eq!(cluster_of(&metadata).as_deref(), wanted);
+    }
+}
+
+#[test]
+fn only_an_api_server_that_says_so_does_not_serve_a_kind() {
+    let status = |code: u16| kube::core::Status { code, ..kube::core::Status::default() };
+    let refused = |code: u16| kube::Error::Api(Box::new(status(code)));
+    assert!(is_not_served(&refused(404)));
+    assert!(!is_not_served(&refused(500)));
+    assert!(!is_not_served(&refused(403)));
+    let missing = kube::error::DiscoveryError::MissingApiGroup("g".to_owned());
+    assert!(is_not_served(&kube::Error::Discovery(missing)));
+    assert!(!is_not_served(&kube::Error::LinesCodecMaxLineLengthExceeded));
+}
+
+#[test]
+fn labels_name_an_owner_that_no_cache_has() {
+    let served = Served {
+        core: ContractVersion::V1Beta2,
+        infrastructure: ContractVersion::V1Beta2,
+        control_plane: None,
+        data: false,
+    };
+    let found = |served: Served, key: &str| {
+        named_by_labels(served, &[(key.to_owned(), "md".to_owned())].into())
+    };
+    let deployment = found(served, names::capi::DEPLOYMENT_NAME).unwrap();
+    assert_eq!(deployment, Owner { uid: String::new(), ..owner() });
+    assert_eq!(found(served, names::capi::CONTROL_PLANE_NAME), None);
+    let served = Served { control_plane: Some(ContractVersion::V1Beta1), ..served };
+    let plane = found(served, names::capi::CONTROL_PLANE_NAME).unwrap();
+    assert_eq!(plane.api_version, "controlplane.cluster.x-k8s.io/v1beta1");
+    assert_eq!(found(served, names::capi::SET_NAME), None);
+}
