@@ -25,6 +25,7 @@ mod ironic_trust;
 mod kit;
 mod kit_trial;
 mod model;
+mod played;
 mod pods;
 mod remediation;
 mod sample;

@@ -2,6 +2,7 @@
 //! credentials, are claimed by a `MachineDeployment` and roll over onto the same hosts; one fails and is power-cycled,
 //! fails again and is replaced. Beside it a pool leases its entries.
 
+mod life;
 mod processes;
 
 use std::collections::{BTreeMap, BTreeSet};

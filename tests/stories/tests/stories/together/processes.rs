@@ -97,12 +97,30 @@ impl Processes {
         }
     }
 
-    /// Each was killed once, and none has ended by itself.
-    pub(super) fn all_run(&mut self) {
+    pub(super) fn names() -> [&'static str; 5] {
+        TOLD.map(|(name, _)| name)
+    }
+
+    pub(super) fn none_has_ended(&mut self) {
         for (name, process) in &mut self.all {
-            assert!(process.killed, "{name} was not killed");
             assert!(process.service.alive(), "{name} ended:\n{}", process.service.log_tail());
         }
+    }
+
+    /// The last lines of what each has logged.
+    pub(super) fn log_tails(&self) -> String {
+        let tail = |(name, process): (&&str, &Process)| {
+            format!("{name}:\n{}\n", process.service.log_tail())
+        };
+        self.all.iter().map(tail).collect()
+    }
+
+    /// Each was killed once, and none has ended by itself.
+    pub(super) fn all_run(&mut self) {
+        for (name, process) in &self.all {
+            assert!(process.killed, "{name} was not killed");
+        }
+        self.none_has_ended();
     }
 }
 

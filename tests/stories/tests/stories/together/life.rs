@@ -1,0 +1,428 @@
+//! A day of life, shortened: all five work in one namespace while machines come, go and fail, people ask for reboots,
+//! new machines are switched on, a pool grows and loses clusters, Ironic has moments, and processes are killed.
+//!
+//! What happens is drawn from a seed, which is printed: `FERRITE_LIFE_SEED` plays the same day again, and
+//! `FERRITE_LIFE_SECONDS` makes it longer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use api_types::names;
+use bench::agent::Agent;
+use bench::cluster_api::objects::{MACHINE, METAL3_MACHINE};
+use bench::control_plane::ControlPlane;
+use bench::crds::{self, Group};
+use bench::ironic::Lent;
+use bench::proxy::{Fault, Proxy};
+use bench::{bmo, cluster_api, hive};
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, ListParams};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use super::processes::Processes;
+use crate::bmo_reboot::{HARD, PLAIN, switch};
+use crate::host_discovery::numbers;
+use crate::played::{DISCOVERY, ENTRY, HOST, POOL, Played, REMEDIATION, name_of, requests_of};
+use crate::remediation::{ground::install_own, operator::boot};
+
+const HOSTS: usize = 5;
+const MACHINES: usize = 4;
+const AGENTS: u32 = 6;
+const ENTRIES: usize = 5;
+const HOLD: &str = "reboot.metal3.io/life";
+/// For failures only.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Draws what happens next.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, most: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((mixed ^ (mixed >> 31)) % most as u64).unwrap()
+    }
+
+    fn one_of<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
+        (!all.is_empty()).then(|| &all[self.below(all.len())])
+    }
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|it| it.parse().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "on demand: it has been played a few times only"]
+async fn a_short_day_of_life_breaks_no_promise_and_leaves_nothing_behind() {
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+    let seed = number("FERRITE_LIFE_SEED").unwrap_or(now.as_secs());
+    let seconds = number("FERRITE_LIFE_SECONDS").unwrap_or(40);
+    eprintln!("FERRITE_LIFE_SEED={seed} FERRITE_LIFE_SECONDS={seconds}");
+    let mut life = Life::begin(Chance(seed)).await;
+    let evening = Instant::now() + Duration::from_secs(seconds);
+    while Instant::now() < evening {
+        life.something_happens().await;
+        life.promises_hold().await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    eprintln!("{:?}", life.happened);
+    life.evening().await;
+    life.night().await;
+}
+
+struct Life {
+    chance: Chance,
+    at: Played,
+    _plane: ControlPlane,
+    ironic: Lent,
+    proxy: Proxy,
+    five: Processes,
+    kubelets: JoinHandle<()>,
+    first: u32,
+    machines: BTreeSet<String>,
+    agents: u32,
+    entries: usize,
+    made: usize,
+    happened: BTreeMap<&'static str, usize>,
+    _installer: bmo::StandIn,
+    _hive: hive::StandIn,
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.kubelets.abort();
+    }
+}
+
+impl Life {
+    async fn begin(chance: Chance) -> Self {
+        let plane = ControlPlane::start("life").await.unwrap();
+        let client = plane.admin().await;
+        crds::install(&client, &Group::ALL).await.unwrap();
+        cluster_api::install_crds(&client).await.unwrap();
+        install_own(&client).await;
+        plane
+            .start_controllers(&["namespace-controller", "garbage-collector-controller"])
+            .await
+            .unwrap();
+        let at = Played { client, namespace: plane.namespace("life").await };
+        let installer = bmo::StandIn::start(&at.client, &at.namespace);
+        let hive = hive::StandIn::start(&at.client, &at.namespace);
+        let ironic = Lent::usual().await.unwrap();
+        let proxy = Proxy::start(&ironic).await.unwrap();
+        let five = Processes::start(&plane, &at.namespace, &proxy.endpoint).await;
+        // Nodes have no namespaces, and an API server more would change nothing.
+        at.cluster(&plane.kubeconfig_text("admin", &["system:masters"]).unwrap()).await;
+        at.materials().await;
+        for number in 0..HOSTS {
+            let name = format!("h-{number}");
+            let node = ironic.enroll_fake(&format!("{}-{name}", at.namespace)).await.unwrap();
+            switch(&ironic, &node, "power off").await;
+            let labels = json!({ (names::ferrite::POWER): names::ferrite::POWER_MANAGED });
+            bmo::make_host(&at.client, &at.namespace, &name, &at.namespace, &labels).await.unwrap();
+            let id = json!({ "provisioning": { "ID": node } });
+            at.patch_status(HOST, &name, id).await;
+        }
+        let spec = json!({
+            "resourceNameTemplate": { "hardwareDetails": "hostname", "prefix": "rack-" },
+        });
+        at.create(DISCOVERY, DISCOVERY.object("racks", &spec)).await;
+        let kubelets = tokio::spawn(kubelets(at.clone()));
+        Self {
+            chance,
+            _plane: plane,
+            ironic,
+            proxy,
+            five,
+            kubelets,
+            first: numbers(),
+            machines: BTreeSet::new(),
+            agents: 0,
+            entries: 0,
+            made: 0,
+            happened: BTreeMap::new(),
+            _installer: installer,
+            _hive: hive,
+            at,
+        }
+    }
+
+    async fn something_happens(&mut self) {
+        let what = match self.chance.below(12) {
+            0 | 1 if self.machines.len() < MACHINES => self.machine_comes().await,
+            2 => self.machine_goes().await,
+            3 => self.annotated(PLAIN, json!(HARD)).await,
+            4 => self.annotated(HOLD, json!(HARD)).await,
+            5 | 6 => self.annotated(HOLD, Value::Null).await,
+            7 => self.machine_fails().await,
+            8 if self.agents < AGENTS => self.machine_is_plugged_in().await,
+            9 if self.entries < ENTRIES => {
+                self.at.entry(self.entries).await;
+                self.entries += 1;
+                "an entry is added"
+            }
+            9 => self.cluster_goes().await,
+            10 => self.ironic_has_a_moment(),
+            11 => self.process_is_killed().await,
+            _ => "nothing happens",
+        };
+        *self.happened.entry(what).or_default() += 1;
+    }
+
+    async fn machine_comes(&mut self) -> &'static str {
+        let name = format!("m-{}", self.made);
+        self.made += 1;
+        self.at.machine(&name, None).await;
+        self.machines.insert(name);
+        "a machine comes"
+    }
+
+    async fn machine_goes(&mut self) -> &'static str {
+        let all: Vec<String> = self.machines.iter().cloned().collect();
+        let Some(name) = self.chance.one_of(&all) else { return "nobody is there to go" };
+        self.machines.remove(name);
+        self.at.delete(METAL3_MACHINE, name).await;
+        self.at.delete(MACHINE, name).await;
+        "a machine goes"
+    }
+
+    async fn annotated(&mut self, key: &str, value: Value) -> &'static str {
+        let host = format!("h-{}", self.chance.below(HOSTS));
+        let what = match (key, &value) {
+            (_, Value::Null) => "a hold is taken back",
+            (PLAIN, _) => "a reboot is asked for",
+            _ => "a host is held off",
+        };
+        self.at.patch(HOST, &host, json!({ "metadata": { "annotations": { key: value } } })).await;
+        what
+    }
+
+    async fn machine_fails(&mut self) -> &'static str {
+        let all: Vec<String> = self.machines.iter().cloned().collect();
+        let Some(name) = self.chance.one_of(&all) else { return "nobody is there to fail" };
+        let machine = self.at.get(MACHINE, name).await.unwrap();
+        let asked = self.at.get(REMEDIATION, name).await.is_some();
+        if asked || machine["status"]["nodeRef"].is_null() {
+            return "a machine cannot fail yet";
+        }
+        self.at.request(name).await;
+        "a machine fails"
+    }
+
+    async fn machine_is_plugged_in(&mut self) -> &'static str {
+        let mut agent = Agent::new(self.first + self.agents);
+        agent.hostname = format!("new-{}", self.agents);
+        self.agents += 1;
+        let (status, body) = agent.post(&self.ironic).await.unwrap();
+        assert!(status.is_success(), "{status} {body}");
+        "a machine is plugged in"
+    }
+
+    async fn cluster_goes(&mut self) -> &'static str {
+        let clusters = self.at.clusters().await;
+        let Some(cluster) = self.chance.one_of(&clusters) else { return "no cluster can go" };
+        let api = hive::api(&self.at.client, name_of(cluster), "ClusterDeployment");
+        // It may be gone by itself.
+        let _ = api.delete(name_of(cluster), &DeleteParams::default()).await;
+        "a cluster goes"
+    }
+
+    fn ironic_has_a_moment(&mut self) -> &'static str {
+        let fault = match self.chance.below(4) {
+            0 => Fault::busy(),
+            1 => Fault::CutBefore,
+            2 => Fault::CutAfter,
+            _ => Fault::Delay(Duration::from_secs(2)),
+        };
+        self.proxy.fault(fault, 6, |_, _| true);
+        "Ironic has a moment"
+    }
+
+    async fn process_is_killed(&mut self) -> &'static str {
+        let names = Processes::names();
+        let name = *self.chance.one_of(&names).unwrap();
+        self.five.kill(name);
+        self.five.start_again(name).await;
+        "a process is killed"
+    }
+
+    /// What must hold at every moment.
+    async fn promises_hold(&self) {
+        let (mut used, mut known) = (BTreeMap::new(), BTreeMap::new());
+        for host in self.at.list(HOST).await {
+            let name = name_of(&host).to_owned();
+            let consumer = &host["spec"]["consumerRef"];
+            if consumer["kind"] == METAL3_MACHINE.kind {
+                let uid = consumer["uid"].to_string();
+                let other = used.insert(uid, name.clone());
+                assert_eq!(other, None, "one machine has two hosts, this and {host:#}");
+            }
+            if let Some(node) = host["metadata"]["annotations"][names::ferrite::NODE_ID].as_str() {
+                let other = known.insert(node.to_owned(), name);
+                assert_eq!(other, None, "one node has two hosts, this and {host:#}");
+            }
+        }
+        let mut leased = BTreeMap::new();
+        for cluster in self.at.clusters().await {
+            let reference = &cluster["spec"]["clusterPoolRef"]["clusterDeploymentCustomization"];
+            let entry = reference["name"].as_str().unwrap_or_default().to_owned();
+            let other = leased.insert(entry, name_of(&cluster).to_owned());
+            assert_eq!(other, None, "one entry has two clusters, this and {cluster:#}");
+        }
+    }
+
+    async fn until(&mut self, what: &str, is: impl AsyncFn(&Played) -> Result<(), Value>) {
+        let deadline = Instant::now() + PATIENCE;
+        while let Err(seen) = is(&self.at).await {
+            assert!(
+                Instant::now() < deadline,
+                "never: {what}\n{seen:#}\n{}",
+                self.five.log_tails()
+            );
+            self.promises_hold().await;
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+    }
+
+    /// Nothing happens any more: everybody gets what was asked for.
+    async fn evening(&mut self) {
+        self.proxy.heal();
+        for host in self.at.list(HOST).await {
+            // Nobody reboots a host on which nothing is installed: what was asked of it there is its asker's to take back.
+            let installed = host["status"]["provisioning"]["state"] == "provisioned";
+            let mut gone = json!({ HOLD: null });
+            if !installed {
+                gone[PLAIN] = Value::Null;
+            }
+            let let_go = json!({ "metadata": { "annotations": gone } });
+            self.at.patch(HOST, name_of(&host), let_go).await;
+        }
+        let wanted = self.machines.clone();
+        self.until("every machine is up and no request is open", async |at| {
+            let hosts = at.list(HOST).await;
+            let up = |host: &&Value| {
+                host["status"]["provisioning"]["state"] == "provisioned"
+                    && host["status"]["poweredOn"] == true
+                    && requests_of(host).is_empty()
+            };
+            let of = |host: &Value| {
+                host["spec"]["consumerRef"]["name"].as_str().unwrap_or_default().to_owned()
+            };
+            let all_up: BTreeSet<String> = hosts.iter().filter(up).map(of).collect();
+            let requests = at.list(REMEDIATION).await;
+            let open = requests.iter().any(|it| it["status"]["step"] != "done");
+            if wanted.is_subset(&all_up) && !open {
+                return Ok(());
+            }
+            Err(json!([wanted, hosts, requests]))
+        })
+        .await;
+        let agents = usize::try_from(self.agents).unwrap();
+        self.until("every machine that was plugged in is a host", async |at| {
+            let discovered = at.list(HOST).await.into_iter();
+            let discovered = discovered
+                .filter(|it| it["metadata"]["annotations"][names::ferrite::NODE_ID].is_string());
+            let names: Vec<Value> = discovered.map(|it| json!(name_of(&it))).collect();
+            if names.len() == agents { Ok(()) } else { Err(json!([agents, names])) }
+        })
+        .await;
+        let entries = self.entries;
+        self.until("every entry has its cluster", async |at| {
+            let clusters = at.clusters().await;
+            let whole = |it: &&Value| {
+                it["metadata"]["deletionTimestamp"].is_null() && it["spec"]["installed"] == true
+            };
+            if clusters.iter().filter(whole).count() == entries && clusters.len() == entries {
+                return Ok(());
+            }
+            Err(json!([at.list(POOL).await, at.list(ENTRY).await, clusters]))
+        })
+        .await;
+        self.power_is_as_said().await;
+    }
+
+    /// Ironic's word about each machine is what its host says.
+    async fn power_is_as_said(&self) {
+        for host in self.at.list(HOST).await {
+            let Some(node) = host["status"]["provisioning"]["ID"].as_str() else { continue };
+            let provisioned = host["status"]["provisioning"]["state"] == "provisioned";
+            if provisioned && host["status"]["poweredOn"] == true {
+                let seen = self.ironic.node(node).await.unwrap();
+                assert_eq!(seen["power_state"], "power on", "{host:#}\n{seen:#}");
+            }
+        }
+    }
+
+    /// Everybody goes, and nothing is left.
+    async fn night(&mut self) {
+        for name in std::mem::take(&mut self.machines) {
+            self.at.delete(METAL3_MACHINE, &name).await;
+            self.at.delete(MACHINE, &name).await;
+        }
+        if self.entries > 0 {
+            self.at.delete(POOL, "pool").await;
+        }
+        self.until("hosts are free and clean", async |at| {
+            let (hosts, machines) = (at.list(HOST).await, at.list(METAL3_MACHINE).await);
+            let left = |host: &&Value| {
+                !host["spec"]["consumerRef"].is_null()
+                    || !host["spec"]["image"].is_null()
+                    || !requests_of(host).is_empty()
+            };
+            let left: Vec<&Value> = hosts.iter().filter(left).collect();
+            let requests = at.list(REMEDIATION).await;
+            if left.is_empty() && machines.is_empty() && requests.is_empty() {
+                return Ok(());
+            }
+            Err(json!([left, machines, requests]))
+        })
+        .await;
+        self.until("the pool is gone, and every entry is free", async |at| {
+            let (pools, clusters) = (at.list(POOL).await, at.clusters().await);
+            let entries = at.list(ENTRY).await;
+            let kept = |it: &Value| {
+                it["status"]["clusterDeploymentRef"]["name"].is_string()
+                    || it["metadata"]["finalizers"].is_array()
+            };
+            if pools.is_empty() && clusters.is_empty() && !entries.iter().any(kept) {
+                return Ok(());
+            }
+            Err(json!([pools, clusters, entries]))
+        })
+        .await;
+        let nodes: Api<Node> = Api::all(self.at.client.clone());
+        for node in nodes.list(&ListParams::default()).await.unwrap() {
+            let taints = node.spec.clone().and_then(|it| it.taints).unwrap_or_default();
+            let ours = taints.iter().any(|it| it.key == "node.kubernetes.io/out-of-service");
+            assert!(!ours, "{} is still fenced", node.name_any());
+        }
+        self.five.none_has_ended();
+    }
+}
+
+/// The kubelets of all machines: each says so when its machine has come on, and is known to its Machine.
+async fn kubelets(at: Played) {
+    let mut booted: BTreeMap<String, String> = BTreeMap::new();
+    loop {
+        for host in at.list(HOST).await {
+            let Some(machine) = host["spec"]["consumerRef"]["name"].as_str() else { continue };
+            let status = &host["status"];
+            if status["provisioning"]["state"] != "provisioned" || status["poweredOn"] != true {
+                continue;
+            }
+            let boot_of = status["provisioning"]["lastPoweredOn"].to_string();
+            if booted.get(machine) == Some(&boot_of) {
+                continue;
+            }
+            let node = format!("{}-{machine}", at.namespace);
+            boot(&at.client, &node).await;
+            at.patch_status(MACHINE, machine, json!({ "nodeRef": { "name": node } })).await;
+            booted.insert(machine.to_owned(), boot_of);
+        }
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+}
