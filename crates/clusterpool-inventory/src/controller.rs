@@ -395,6 +395,7 @@ impl Context {
             Object::Cluster(key) => version(&self.stores.clusters, key),
             Object::Customization(key) => version(&self.stores.customizations, key),
             Object::Claim(key) => version(&self.stores.claims, key),
+            Object::Namespace(key) => version(&self.stores.namespaces, key),
         })
     }
 

@@ -21,6 +21,8 @@ pub enum Object {
     Customization(Key),
     /// A claim.
     Claim(Key),
+    /// A cluster's namespace.
+    Namespace(Key),
 }
 
 /// What a write left.

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Outcome, Pass, Piece, decoded, is_terminating, unless_superseded};
+use super::{Outcome, Pass, Piece, decoded, is_terminating, unless_superseded, version_of};
 use crate::decision::Version;
 use crate::echo::Object;
 use crate::error::Error;
@@ -69,7 +69,7 @@ impl Pass<'_> {
             secret.as_ref().map(|secret| make::copy(pool, cluster, &name, secret))
         };
         let object = match part {
-            Part::Namespace => return self.make_namespace(pool, cluster).await,
+            Part::Namespace => return self.make_namespace(pool, cluster, piece).await,
             Part::InstallConfig => {
                 let Some(config) = self.install_config(pool, cluster, source) else {
                     return Ok(Outcome::Superseded);
@@ -94,10 +94,7 @@ impl Pass<'_> {
             Part::PullSecret => copy(&self.materials.pull_secret),
             Part::Credentials => copy(&self.materials.credentials),
             Part::Certificates => copy(&self.materials.certificates),
-            Part::MachinePool => {
-                let _ = piece;
-                return self.make_workers(pool, platform, cluster, source).await;
-            }
+            Part::MachinePool => return self.make_workers(pool, platform, cluster, source).await,
         };
         let Some(object) = object else { return Ok(Outcome::Superseded) };
         created(create(&secrets, &object, "copy a secret").await)
@@ -126,11 +123,17 @@ impl Pass<'_> {
         &self,
         pool: &ClusterPool,
         cluster: &str,
+        piece: &mut Piece,
     ) -> Result<Outcome, Error> {
         let api: Api<Namespace> = Api::all(self.client.clone());
         let object = make::namespace(pool, cluster);
         match create(&api, &object, "make a namespace").await? {
-            Made::New(_) => Ok(Outcome::Done),
+            Made::New(made) => {
+                // Whoever does not see it yet would begin another cluster beside it.
+                let key = (String::new(), cluster.to_owned());
+                piece.note(Object::Namespace(key), version_of(&made), false);
+                Ok(Outcome::Done)
+            }
             Made::NotYet => Ok(Outcome::NotYet),
             Made::There => {
                 let found = api.get_opt(cluster).await.map_err(Error::api("get a namespace"))?;
