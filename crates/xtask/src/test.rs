@@ -26,14 +26,17 @@ pub(crate) fn run(name: Option<&str>) -> anyhow::Result<()> {
         lint::run()?;
     }
     eprintln!("real parts (kept in {})", cache::root().display());
+    // Mostly waiting for the network, beside what keeps the processors busy.
+    let python = std::thread::spawn(|| -> anyhow::Result<()> {
+        let runtime = tokio::runtime::Runtime::new()?;
+        for release in [Release::Current, Release::FirstWithDiscovery, Release::Oldest] {
+            runtime.block_on(bench::ironic::environment(release))?;
+        }
+        Ok(())
+    });
     for program in go::FOR_TESTS {
         go::program(program)?;
     }
-    let runtime = tokio::runtime::Runtime::new()?;
-    for release in [Release::Current, Release::FirstWithDiscovery, Release::Oldest] {
-        runtime.block_on(bench::ironic::environment(release))?;
-    }
-    drop(runtime);
     step("compiling the tests", || {
         let status =
             cargo().args(["test", "--quiet", "--workspace", "--locked", "--no-run"]).status()?;
@@ -47,6 +50,7 @@ pub(crate) fn run(name: Option<&str>) -> anyhow::Result<()> {
         }
         Ok(())
     })?;
+    python.join().map_err(|_| anyhow::anyhow!("the installation of Ironic ended in a panic"))??;
     if bench::node::forbidden().is_none() {
         step("building the images of the pods", || image::build(Profile::Pods, &PODS))?;
     }

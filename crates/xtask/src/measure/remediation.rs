@@ -242,11 +242,13 @@ async fn storm(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<Fig
         .try_for_each(async |_| Ok(()))
         .await?;
     let bare = began.elapsed();
-    let running = Running::start(ground, program, &account(ground, program).await?).await?;
-    // It has its lease, and has looked at everything.
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    let account = account(ground, program).await?;
+    let running = Running::start(ground, program, &account).await?;
+    // It has its lease, has looked at everything, and has told each that it is paused.
+    rest(ground, &account).await?;
     let mut hosts = pin!(site.hosts());
     let mut held = BTreeSet::new();
+    let mark = ground.audit.mark().await?;
     site.pause(false).await?;
     let began = Instant::now();
     let all = async {
@@ -260,13 +262,17 @@ async fn storm(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<Fig
     };
     within("every host is asked to be off", all).await?;
     let took = began.elapsed();
+    let counts = ground.audit.since(mark).await?;
     running.stop().await?;
+    let requests = counts.requests(&account.user) + counts.requests(IN_WORKLOAD);
+    let requests = requests as f64 / f64::from(STORM);
     let what = format!("ms until each of {STORM} hosts has its key");
     let share =
         format!("times the time of {STORM} bare PATCHes of the same hosts, {AT_ONCE} at a time");
     Ok(vec![
         figure(what, load::millis(took), Some(2_000.0)),
         figure(share, took.as_secs_f64() / bare.as_secs_f64(), Some(1.25)),
+        figure("requests for each of them until then".to_owned(), requests, None),
     ])
 }
 
