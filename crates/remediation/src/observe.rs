@@ -200,6 +200,9 @@ impl Sources {
             // One that is on its way out has still Machines to clear up, which is not ours to hinder.
             ClusterSeen::Here { paused: it.is_paused() }
         });
+        // The cache of one kind may know of a key before the cache of another knows whose the host is.
+        let own = host.as_ref().map(|it| it.name_any());
+        let stray = stray.filter(|it| Some(it.name_any()) != own);
         let view = |host: &Option<Arc<BareMetalHost>>| {
             host.as_ref().map(|it| Host::of(it, &request, metal))
         };
@@ -346,4 +349,27 @@ impl Sources {
 
 fn cluster_of(machine: Option<&capi::Machine>, request: &Request) -> Option<String> {
     machine.map(|it| it.spec.cluster_name.clone()).or_else(|| request.cluster.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(name: &str) -> Option<Arc<BareMetalHost>> {
+        let mut host = BareMetalHost::default();
+        host.metadata.name = Some(name.to_owned());
+        Some(Arc::new(host))
+    }
+
+    #[test]
+    fn a_host_that_turns_out_to_be_the_machines_is_nobodys_stray() {
+        let request = Request::of_ours(&Metal3Remediation::new("m", Default::default()));
+        let seen = |own, stray| {
+            let live = Sources::put_together(request.clone(), None, None, None, own, stray);
+            (live.host.is_some(), live.seen.host.is_some(), live.seen.stray.is_some())
+        };
+        assert_eq!(seen(host("a"), host("a")), (true, true, false));
+        assert_eq!(seen(host("a"), host("b")), (true, true, true));
+        assert_eq!(seen(None, host("b")), (false, false, true));
+    }
 }

@@ -3,13 +3,14 @@
 mod loads;
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bench::bmc::{self, Machine};
 use bench::bmo;
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
@@ -316,7 +317,13 @@ async fn upgrades_of_the_other_four_under_load_do_nothing_twice_and_leave_no_gap
         futures_util::future::join_all(changes).await;
         enough.store(true, Ordering::Relaxed);
     };
-    tokio::join!(loads.until(&enough), changes);
+    let all = async { tokio::join!(loads.until(&enough), changes) };
+    if let Err(failure) = AssertUnwindSafe(all).catch_unwind().await {
+        for (controller, _) in &others {
+            eprintln!("{controller}:\n{}", cluster.what_became_of(controller).await);
+        }
+        std::panic::resume_unwind(failure);
+    }
     departures.abort();
 
     let writes = written(&cluster);
