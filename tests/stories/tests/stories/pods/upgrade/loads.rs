@@ -133,7 +133,7 @@ impl Loads {
     async fn recovery(&self, at: &Played, number: usize) {
         let (machine, host) = (format!("m-{number}"), format!("h-{number}"));
         let node = format!("{}-{number}", at.namespace);
-        let metal = at.machine(&machine, Some(&host)).await;
+        let metal = at.machine(&machine, None).await;
         at.patch_status(MACHINE, &machine, json!({ "nodeRef": { "name": node } })).await;
         boot(&at.client, &node).await;
         let spec = json!({
@@ -154,6 +154,9 @@ impl Loads {
             },
         });
         at.patch_status(HOST, &host, status.clone()).await;
+        // Whose host it is, capm3-reuse reads from the host.
+        let names = |it: &Value| it["metadata"]["annotations"][names::metal3::HOST].is_string();
+        at.until(METAL3_MACHINE, &machine, "told its host", names).await;
         at.request(&machine).await;
 
         let is_held = |host: &Value| !requests_of(host).is_empty();
