@@ -70,6 +70,8 @@ pub(crate) struct Memory {
     pub(crate) told: BTreeSet<Event>,
     /// Since when a status that is news waits for the work of the pool.
     held_back: Option<Instant>,
+    /// When the status was stored last.
+    stored: Option<Instant>,
     /// How often in a row somebody else wrote first.
     superseded: u32,
 }
@@ -215,6 +217,17 @@ impl Context {
         let mut all = self.memory();
         let known = all.entry(key.clone()).or_default();
         known.held_back.get_or_insert_with(Instant::now).elapsed()
+    }
+
+    /// How long ago this process stored the status.
+    pub(crate) fn status_age(&self, key: &Key) -> Option<Duration> {
+        self.memory().get(key)?.stored.map(|it| it.elapsed())
+    }
+
+    pub(crate) fn status_is_fresh(&self, key: &Key) {
+        if let Some(known) = self.memory().get_mut(key) {
+            known.stored = Some(Instant::now());
+        }
     }
 
     pub(crate) fn status_stored(&self, key: &Key) {

@@ -43,6 +43,9 @@ const AT_ONCE: usize = 32;
 /// For how long a status waits for work: it tells of every entry, which makes it the slowest write, and the next pass
 /// waits until the caches show it.
 const STATUS: Duration = Duration::from_secs(1);
+/// For how long the status of a pool rests after it was stored, for each entry that it tells of: while a long one is written
+/// nobody gets a cluster.
+const REST_PER_ENTRY: Duration = Duration::from_micros(500);
 
 /// Spread, or those who met once meet again.
 fn soon(wait: Duration) -> Action {
@@ -193,9 +196,10 @@ impl Acting<'_> {
             carried.wait = Some(Duration::ZERO);
         }
         let status = decision.status.as_ref().filter(|_| !pool_was_written(&decision.work));
-        let status = status.filter(|_| !self.may_wait(decision));
+        let rest = self.may_wait(decision);
+        let status = status.filter(|_| rest.is_none());
         if status.is_none() && decision.status.is_some() {
-            carried.wait = carried.wait.or(Some(STATUS));
+            carried.wait = carried.wait.or(rest).or(Some(STATUS));
         }
         // The status tells what was seen before the work, and nothing of the work relies on it.
         let storing = self.store(pass, status);
@@ -219,6 +223,7 @@ impl Acting<'_> {
         match (status, stored?) {
             (Some(status), Some(Outcome::Done)) => {
                 context.status_stored(self.key);
+                context.status_is_fresh(self.key);
                 self.publish(&decision.events).await;
                 self.publish_notes(status).await;
             }
@@ -261,11 +266,19 @@ impl Acting<'_> {
         self.context.kit.events.warning(&reference, "Refused", "Write", &note).await;
     }
 
-    /// Whether the status may wait for the work. What the next pass decides by is stored at once.
-    fn may_wait(&self, decision: &Decision) -> bool {
-        !decision.work.is_empty()
-            && decision.again != Some(Duration::ZERO)
-            && self.context.status_waits(self.key) < STATUS
+    /// For how long the status may wait, if it may: for the work, or because it was stored a moment ago and is long. What the
+    /// next pass decides by is stored at once.
+    fn may_wait(&self, decision: &Decision) -> Option<Duration> {
+        let status = decision.status.as_ref()?;
+        if decision.again == Some(Duration::ZERO) {
+            return None;
+        }
+        let waited = self.context.status_waits(self.key);
+        if !decision.work.is_empty() {
+            return (waited < STATUS).then_some(STATUS);
+        }
+        let age = self.context.status_age(self.key)?;
+        rest_left(status.inventory.len(), age)
     }
 
     /// Carries out all pieces, and others in place of those that make a cluster of an entry that somebody else was
@@ -430,6 +443,13 @@ async fn piece_of<'a>(
     (work, result, piece)
 }
 
+/// What is left of the rest of a status that tells of so many entries and was stored so long ago.
+fn rest_left(entries: usize, age: Duration) -> Option<Duration> {
+    let entries = u32::try_from(entries).unwrap_or(u32::MAX);
+    let rest = REST_PER_ENTRY.saturating_mul(entries).min(STATUS);
+    rest.checked_sub(age).filter(|left| !left.is_zero())
+}
+
 /// A write to the pool moves its version, which the status insists on; the next pass stores it.
 fn pool_was_written(work: &[Work]) -> bool {
     work.iter()
@@ -441,6 +461,15 @@ fn pool_was_written(work: &[Work]) -> bool {
 mod tests {
     use super::*;
     use crate::seen::Customization;
+
+    #[test]
+    fn a_long_status_rests_longer_and_never_for_more_than_a_second() {
+        let left =
+            |entries, age| rest_left(entries, Duration::from_millis(age)).map(|it| it.as_millis());
+        assert_eq!((left(0, 0), left(2, 0), left(2, 1)), (None, Some(1), None));
+        assert_eq!((left(1_000, 100), left(1_000, 500)), (Some(400), None));
+        assert_eq!((left(100_000, 100), left(usize::MAX, 1_000)), (Some(900), None));
+    }
 
     #[test]
     fn what_may_be_corrected_unseen_is_looked_at_more_often() {

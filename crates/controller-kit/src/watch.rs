@@ -69,6 +69,10 @@ impl Undecodable {
     }
 }
 
+/// Objects of a list that are fetched at once, far fewer than usual: a page is in memory as a whole while it is decoded, and
+/// the holes that large ones leave between what stays are never filled again.
+const PAGE: u32 = 50;
+
 fn key(namespace: Option<&str>, name: &str) -> String {
     format!("{}/{name}", namespace.unwrap_or_default())
 }
@@ -178,7 +182,7 @@ where
     let condition = format!("watch/{kind}");
     kit.readiness.require(&condition, &format!("{kind} is not listed yet"));
     let api: Api<Guarded<K>> = Api::all(kit.client.clone());
-    let events = watcher(api, watcher::Config::default().page_size(200)).default_backoff();
+    let events = watcher(api, watcher::Config::default().page_size(PAGE)).default_backoff();
     let (kit, mut listed, mut failing) = (kit.clone(), false, false);
     let mut broken: HashMap<String, Option<String>> = HashMap::new();
     events.filter_map(move |event| {
@@ -299,8 +303,7 @@ where
     };
     let mut events = SelectAll::new();
     for (index, api) in apis.into_iter().enumerate() {
-        // Smaller pages than usual: a page is in memory as a whole while it is decoded.
-        let config = config.clone().page_size(200);
+        let config = config.clone().page_size(PAGE);
         events
             .push(watcher(api, config).default_backoff().map(move |event| (index, event)).boxed());
     }
