@@ -353,23 +353,26 @@ fn cluster_of(machine: Option<&capi::Machine>, request: &Request) -> Option<Stri
 
 #[cfg(test)]
 mod tests {
+    use api_types::remediation::Metal3RemediationSpec;
+
     use super::*;
 
-    fn host(name: &str) -> Option<Arc<BareMetalHost>> {
+    fn host(name: &str) -> Arc<BareMetalHost> {
         let mut host = BareMetalHost::default();
         host.metadata.name = Some(name.to_owned());
-        Some(Arc::new(host))
+        Arc::new(host)
     }
 
     #[test]
     fn a_host_that_turns_out_to_be_the_machines_is_nobodys_stray() {
-        let request = Request::of_ours(&Metal3Remediation::new("m", Default::default()));
+        let spec = Metal3RemediationSpec::default();
+        let request = Request::of_ours(&Metal3Remediation::new("m", spec));
         let seen = |own, stray| {
             let live = Sources::put_together(request.clone(), None, None, None, own, stray);
             (live.host.is_some(), live.seen.host.is_some(), live.seen.stray.is_some())
         };
-        assert_eq!(seen(host("a"), host("a")), (true, true, false));
-        assert_eq!(seen(host("a"), host("b")), (true, true, true));
-        assert_eq!(seen(None, host("b")), (false, false, true));
+        assert_eq!(seen(Some(host("a")), Some(host("a"))), (true, true, false));
+        assert_eq!(seen(Some(host("a")), Some(host("b"))), (true, true, true));
+        assert_eq!(seen(None, Some(host("b"))), (false, false, true));
     }
 }
