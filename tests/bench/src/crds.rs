@@ -6,14 +6,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use futures_util::TryStreamExt;
+use futures_util::future::try_join_all;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, CustomResourceDefinitionCondition,
 };
-use kube::api::PostParams;
+use kube::api::{ListParams, PostParams};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 
@@ -155,6 +157,40 @@ pub async fn install(client: &Client, groups: &[Group]) -> anyhow::Result<()> {
         }
     }
     established(api, names).await
+}
+
+/// Waits until the API server answers for the objects of every CRD. After a CRD was changed it refuses them for a moment,
+/// which begins some time after it has taken the change.
+///
+/// # Errors
+/// When it still refuses some after a minute.
+pub async fn settled(client: &Client) -> anyhow::Result<()> {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let crds = api.list(&ListParams::default()).await?.items;
+    try_join_all(crds.iter().map(|crd| answers(client, crd))).await.map(drop)
+}
+
+async fn answers(client: &Client, crd: &CustomResourceDefinition) -> anyhow::Result<()> {
+    const TIMES: usize = 10;
+    const APART: Duration = Duration::from_millis(100);
+    let (spec, name) = (&crd.spec, crd.name_any());
+    let version = spec.versions.iter().find(|it| it.served).with_context(|| name.clone())?;
+    let kind = GroupVersionKind::gvk(&spec.group, &version.name, &spec.names.kind);
+    let kind = ApiResource::from_gvk_with_plural(&kind, &spec.names.plural);
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let mut answered = 0;
+    while answered < TIMES {
+        match api.list(&ListParams::default().limit(1)).await {
+            Ok(_) => answered += 1,
+            Err(error) if Instant::now() > deadline => {
+                return Err(error).with_context(|| format!("objects of {name} are refused"));
+            }
+            Err(_) => answered = 0,
+        }
+        tokio::time::sleep(APART).await;
+    }
+    Ok(())
 }
 
 /// Waits until all of these CRDs are served, and says why when one never will be.

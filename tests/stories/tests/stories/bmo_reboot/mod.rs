@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use bench::bmc::{self, Machine};
 use bench::control_plane::ControlPlane;
-use bench::crds::{Group, install};
+use bench::crds::{self, Group, install};
 use bench::faults::Plan;
 use bench::ironic::{self, Ironic};
 use bmo_reboot::config::{Policy, fields};
@@ -42,6 +42,7 @@ pub(crate) async fn plane() -> &'static ControlPlane {
         let admin = plane.admin().await;
         install(&admin, &[Group::Metal3]).await?;
         crd::extend(&admin, &fields(), false).await.map_err(anyhow::Error::msg)?;
+        crds::settled(&admin).await?;
         Ok::<_, anyhow::Error>(plane)
     };
     PLANE.get_or_try_init(|| start).await.expect("the API server of these stories starts")

@@ -25,6 +25,7 @@ pub(super) async fn plane() -> &'static ControlPlane {
             let admin = plane.admin().await;
             crds::install(&admin, &[Group::Hive]).await.unwrap();
             crd::extend(&admin, &needed(), false).await.unwrap();
+            crds::settled(&admin).await.unwrap();
             plane.start_controllers(&["namespace-controller"]).await.unwrap();
             let kind = bench::hive::kind("ClusterImageSet");
             let sets: Api<kube::core::DynamicObject> = Api::all_with(admin, &kind);

@@ -34,6 +34,7 @@ pub(super) async fn planes() -> &'static Planes {
             crds::install(&client, &[Group::Metal3, Group::Capm3]).await.unwrap();
             // What bmo-reboot adds to hosts; an operator without it leaves the fields empty.
             crd::extend(&client, &bmo_reboot::config::fields(), false).await.unwrap();
+            crds::settled(&client).await.unwrap();
             cluster_api::install_crds(&client).await.unwrap();
             install_own(&client).await;
             let workload = ControlPlane::start("remediation-workload").await.unwrap();
