@@ -475,17 +475,8 @@ mod tests {
     fn what_may_be_corrected_unseen_is_looked_at_more_often() {
         let mut seen = Observed::default();
         assert_eq!(rest(&seen), AT_REST);
-        seen.customizations.push(Customization {
-            name: "a".to_owned(),
-            at: "5".to_owned(),
-            version: "1-u".to_owned(),
-            deleting: false,
-            kept: true,
-            lease: None,
-            others: Vec::new(),
-            listed_elsewhere: false,
-            refused: Some("the template lacks what is replaced".to_owned()),
-        });
+        let refused = Some("the template lacks what is replaced".to_owned());
+        seen.customizations.push(Customization { refused, ..Customization::default() });
         assert_eq!(rest(&seen), REFUSED);
         seen.missing.push("a secret".to_owned());
         assert_eq!(rest(&seen), LACKING);

@@ -167,7 +167,7 @@ pub struct Cluster {
 }
 
 /// A customization.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Customization {
     /// Its name.
     pub name: String,

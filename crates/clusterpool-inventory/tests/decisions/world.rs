@@ -43,12 +43,8 @@ pub(crate) fn customization(name: &str) -> Customization {
         name: name.to_owned(),
         at: "5".to_owned(),
         version: "1-u".to_owned(),
-        deleting: false,
         kept: true,
-        lease: None,
-        others: Vec::new(),
-        listed_elsewhere: false,
-        refused: None,
+        ..Customization::default()
     }
 }
 
