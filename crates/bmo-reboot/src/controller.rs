@@ -67,6 +67,14 @@ struct Memory {
     seen: Option<poll::Digest>,
 }
 
+impl Memory {
+    /// Whether the node of this very host was read, and did not rest at this power.
+    fn knows_better(&self, host: &Host, power: ironic::Power) -> bool {
+        let same = self.uid == host.uid && self.node == host.node;
+        same && self.seen.is_some_and(|seen| !seen.rests_at(power))
+    }
+}
+
 impl Context {
     fn memory(&self) -> MutexGuard<'_, HashMap<Name, Memory>> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
@@ -219,7 +227,8 @@ fn resting(context: &Context, name: &Name, version: &str) -> Option<Action> {
 }
 
 /// Whether nothing would be to do if the node were as the status says. Then nothing is read: whether it is so, the poll
-/// finds out for all hosts by one list.
+/// finds out for all hosts by one list. It tells only what differs from the last reading, so a reading that differed from
+/// the status already is not forgotten here: a pass that wanted a second look would never get it.
 fn is_settled(context: &Context, name: &Name, host: &CachedHost) -> bool {
     let host = context.view(host);
     let power = if host.powered_on { ironic::Power::On } else { ironic::Power::Off };
@@ -233,7 +242,7 @@ fn is_settled(context: &Context, name: &Name, host: &CachedHost) -> bool {
         off_since: Some(Timestamp::UNIX_EPOCH),
     });
     let mut memory = context.memory();
-    if memory.get(name).is_some_and(|known| known.asked) {
+    if memory.get(name).is_some_and(|known| known.asked || known.knows_better(&host, power)) {
         return false;
     }
     let seen = Observed { host: Some(host), node, soft_free: true };

@@ -24,7 +24,7 @@ const FIELDS: Detail =
 /// What a change of a node is recognised by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest {
-    power: u8,
+    power: Power,
     target: Option<Target>,
     error: u64,
 }
@@ -34,12 +34,12 @@ impl Digest {
     pub fn new(power: Power, target: Option<Target>, error: Option<&str>) -> Self {
         let mut hasher = DefaultHasher::new();
         error.hash(&mut hasher);
-        let power = match power {
-            Power::On => 1,
-            Power::Off => 2,
-            Power::Unknown => 0,
-        };
         Self { power, target, error: hasher.finish() }
+    }
+
+    /// Whether the power is like this, and is not being changed.
+    pub fn rests_at(&self, power: Power) -> bool {
+        self.power == power && self.target.is_none()
     }
 }
 

@@ -116,6 +116,23 @@ async fn a_host_that_is_off_already_is_switched_on_without_a_cycle() {
     assert_eq!((seen.turned_off(), seen.turned_on()), (1, 2), "{seen:?}");
 }
 
+/// Off is believed at the second look. Who writes something about the host between the two must not end the matter.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_was_installed_but_not_switched_on_is_although_somebody_writes_meanwhile() {
+    let site = Site::new("off-unnoticed").await;
+    let (ironic, machine, node) = machine("off-unnoticed").await;
+    switch(ironic, &node, "power off").await;
+    site.host("h", &node, json!({})).await;
+    let _running = site.start(&ironic.endpoint, quick());
+    let managed = |host: &Value| condition(host, "PowerManaged").0 == "Managed";
+    site.wait("h", "managed", managed).await;
+    site.patch("h", json!({ "metadata": { "labels": { "somebody": "wrote" } } })).await;
+    site.wait("h", "switched on", |host| stamps(host).1.is_some()).await;
+    site.wait("h", "on", |host| record(host).0 == "Completed").await;
+    let seen = machine.seen().await.unwrap();
+    assert_eq!((seen.turned_off(), seen.turned_on()), (1, 2), "{seen:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn values_that_make_no_sense_are_soft_with_one_warning_each() {
     let site = Site::new("nonsense").await;
