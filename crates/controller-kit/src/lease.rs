@@ -181,8 +181,9 @@ pub enum End {
     Lost,
 }
 
-/// Takes the lease when it is free and keeps it. Drop the work first, then ask for the release.
-pub async fn keep(kit: &Kit, timing: &LeaseConfig, release: impl Future<Output = ()>) -> End {
+/// Takes the lease when it is free and keeps it. Drop the work first, then ask for the release, which says until when
+/// the API server is waited for.
+pub async fn keep(kit: &Kit, timing: &LeaseConfig, release: impl Future<Output = Instant>) -> End {
     let namespace = timing.namespace.as_deref().unwrap_or_else(|| kit.client.default_namespace());
     let mut keeper = Keeper {
         api: Api::namespaced(kit.client.clone(), namespace),
@@ -196,19 +197,19 @@ pub async fn keep(kit: &Kit, timing: &LeaseConfig, release: impl Future<Output =
     };
     let master = kit.metrics.master.with_label_values(&[timing.name.as_str()]);
     let leadership = kit.leadership.clone();
-    let end = tokio::select! {
-        () = release => End::Released,
+    let until = tokio::select! {
+        until = release => Some(until),
         // A request that hangs must not hide that the time is over.
-        () = leadership.until_taken_and_lost() => End::Lost,
-        () = keeper.turn(&kit.liveness, &master) => End::Lost,
+        () = leadership.until_taken_and_lost() => None,
+        () = keeper.turn(&kit.liveness, &master) => None,
     };
-    if end == End::Released {
-        keeper.release().await;
+    if let Some(until) = until {
+        keeper.release(until).await;
     }
     keeper.leadership.set(None);
     master.set(0);
     kit.liveness.done("lease");
-    end
+    if until.is_some() { End::Released } else { End::Lost }
 }
 
 struct Keeper {
@@ -352,30 +353,14 @@ impl Keeper {
         self.api.patch(&self.timing.name, &PatchParams::default(), &Patch::Merge(patch)).await
     }
 
-    /// Leaves the lease free, so that the next one need not wait. What does not work is left to time.
-    async fn release(&mut self) {
+    /// Leaves the lease free, so that the next one need not wait. What does not work until then is left to time.
+    async fn release(&mut self, until: Instant) {
         if !is_valid(&self.timing, &self.view, self.start.elapsed()) {
             return;
         }
         // From here on nothing may act, whatever becomes of the request.
         self.leadership.set(None);
-        let spec = LeaseSpec {
-            holder_identity: Some(String::new()),
-            lease_duration_seconds: Some(1),
-            renew_time: Some(MicroTime(Timestamp::now())),
-            ..LeaseSpec::default()
-        };
-        let freed = async {
-            // A renewal that was cut off may have changed the version after all.
-            let lease = self.api.get(&self.timing.name).await?;
-            let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
-            let version = lease.metadata.resource_version.as_deref().unwrap_or_default();
-            if holder == Some(&*self.me) {
-                self.patch(version, &spec).await?;
-            }
-            Ok::<_, kube::Error>(())
-        };
-        match tokio::time::timeout(Duration::from_millis(300), freed).await {
+        match tokio::time::timeout_at(until, self.free()).await {
             Ok(Ok(())) => tracing::info!(lease.name = self.timing.name, "Released the lease"),
             Ok(Err(error)) => {
                 tracing::warn!(error = api_error::explain(&error), "Could not release the lease");
@@ -385,6 +370,28 @@ impl Keeper {
                 tracing::warn!(error, "Could not release the lease");
             }
         }
+    }
+
+    /// One write, as every request costs time that somebody waits for.
+    async fn free(&self) -> Result<(), kube::Error> {
+        let spec = LeaseSpec {
+            holder_identity: Some(String::new()),
+            lease_duration_seconds: Some(1),
+            renew_time: Some(MicroTime(Timestamp::now())),
+            ..LeaseSpec::default()
+        };
+        match self.patch(self.version().unwrap_or_default(), &spec).await {
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            done => return done.map(drop),
+        }
+        // A renewal that was cut off changed the version after all.
+        let lease = self.api.get(&self.timing.name).await?;
+        let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
+        if holder == Some(&*self.me) {
+            let version = lease.metadata.resource_version.as_deref().unwrap_or_default();
+            self.patch(version, &spec).await?;
+        }
+        Ok(())
     }
 }
 

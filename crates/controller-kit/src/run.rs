@@ -29,6 +29,9 @@ use crate::{http, telemetry};
 
 /// How long work under way may go on after the process was asked to end.
 const LAST_WORK: Duration = Duration::from_millis(500);
+/// How long after that request the lease may still be given back. What the work left of it is for the lease, as an API
+/// server with much to do answers late, and a lease that is not given back stands for its whole duration.
+const LAST_WORD: Duration = Duration::from_millis(850);
 /// How long `extend-crd` tries: a hook that hangs holds up a whole installation.
 const EXTENDING: Duration = Duration::from_secs(60);
 /// A loop that does not turn for this long is stuck.
@@ -143,7 +146,13 @@ where
         let leading = async {
             match &kit.config.lease {
                 None => std::future::pending().await,
-                Some(timing) => lease::keep(&kit, timing, stopped.notified()).await,
+                Some(timing) => {
+                    let until = async {
+                        stopped.notified().await;
+                        kit.shutdown.since().unwrap_or_else(tokio::time::Instant::now) + LAST_WORD
+                    };
+                    lease::keep(&kit, timing, until).await
+                }
             }
         };
         let patience = async {

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// Says when the process is asked to end. Clones see the same request.
 #[derive(Clone, Debug)]
-pub struct Shutdown(Arc<watch::Sender<bool>>);
+pub struct Shutdown(Arc<watch::Sender<Option<Instant>>>);
 
 impl Default for Shutdown {
     fn default() -> Self {
-        Self(Arc::new(watch::Sender::new(false)))
+        Self(Arc::new(watch::Sender::new(None)))
     }
 }
 
@@ -34,12 +35,17 @@ impl Shutdown {
 
     /// Asks everything to end.
     pub fn request(&self) {
-        self.0.send_replace(true);
+        self.0.send_replace(Some(Instant::now()));
+    }
+
+    /// When the end was asked for.
+    pub fn since(&self) -> Option<Instant> {
+        *self.0.borrow()
     }
 
     /// Whether the end was asked for.
     pub fn is_requested(&self) -> bool {
-        *self.0.borrow()
+        self.since().is_some()
     }
 
     /// Returns when the end is asked for. Owns what it needs, so it can be handed to other tasks.
@@ -47,7 +53,7 @@ impl Shutdown {
         let sender = self.0.clone();
         async move {
             // The sender is ours, so waiting cannot fail.
-            let _ = sender.subscribe().wait_for(|requested| *requested).await;
+            let _ = sender.subscribe().wait_for(Option::is_some).await;
         }
     }
 }
