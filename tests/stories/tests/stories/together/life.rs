@@ -278,11 +278,7 @@ impl Life {
     async fn until(&mut self, what: &str, is: impl AsyncFn(&Played) -> Result<(), Value>) {
         let deadline = Instant::now() + PATIENCE;
         while let Err(seen) = is(&self.at).await {
-            assert!(
-                Instant::now() < deadline,
-                "never: {what}\n{seen:#}\n{}",
-                self.five.log_tails()
-            );
+            assert!(Instant::now() < deadline, "never: {what}\n{seen:#}");
             self.promises_hold().await;
             tokio::time::sleep(Duration::from_millis(300)).await;
         }

@@ -49,9 +49,9 @@ const RELEASE: &str = "together";
 async fn five_controllers_that_are_each_killed_once_carry_machines_from_the_rack_to_their_replacement()
  {
     let site = Site::new().await;
-    let mut five = site.start().await;
+    let five = site.start().await;
 
-    let pool = site.pool(&mut five);
+    let pool = site.pool(&five);
     let machines = async {
         site.discover().await;
     };
@@ -85,8 +85,8 @@ async fn five_controllers_that_are_each_killed_once_carry_machines_from_the_rack
 
     site.watch_over().await;
     let (machine, host) = after.first_key_value().unwrap();
-    site.returns(&mut five, machine, host).await;
-    let replaced = site.is_replaced(&mut five, machine, host).await;
+    site.returns(&five, machine, host).await;
+    let replaced = site.is_replaced(&five, machine, host).await;
     assert!(!replaced.contains(host), "the unhealthy host is taken again: {replaced:?}");
     let other = after.values().find(|it| *it != host).unwrap();
     assert!(replaced.contains(other), "the healthy machine was moved: {replaced:?}");
@@ -328,7 +328,7 @@ impl Site {
     }
 
     /// A node that falls silent once: one power cycle, although who switches is killed when it is asked.
-    async fn returns(&self, five: &mut Processes, machine: &str, host: &str) {
+    async fn returns(&self, five: &Processes, machine: &str, host: &str) {
         let before = self.machine(host).seen().await.unwrap();
         let node = self.node_of(machine).await;
         self.workload.stand_in.set_ready(&node, "Unknown").await.unwrap();
@@ -354,12 +354,7 @@ impl Site {
 
     /// A node that stays silent, although who heals it is killed in the middle: two cycles, then another host. Gives the
     /// hosts of the machines.
-    async fn is_replaced(
-        &self,
-        five: &mut Processes,
-        machine: &str,
-        host: &str,
-    ) -> BTreeSet<String> {
+    async fn is_replaced(&self, five: &Processes, machine: &str, host: &str) -> BTreeSet<String> {
         let before = self.machine(host).seen().await.unwrap();
         let node = self.node_of(machine).await;
         self.workload.stand_in.set_ready(&node, "Unknown").await.unwrap();
@@ -382,7 +377,7 @@ impl Site {
     }
 
     /// A pool of two clusters with two entries; who fills it is killed in the middle.
-    async fn pool(&self, five: &mut Processes) {
+    async fn pool(&self, five: &Processes) {
         let config = "apiVersion: v1\nmetadata: {name: x}\nbaseDomain: x\nplatform: {none: {}}\n";
         let secret: Secret = serde_json::from_value(json!({
             "metadata": { "name": "install-config" },

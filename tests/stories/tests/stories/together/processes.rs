@@ -1,13 +1,16 @@
 //! The five as processes, each under the account of its chart and with a lease, so that one that was killed is followed by
-//! one that has to wait for it.
+//! one that has to wait for it. One that could not keep its lease ends, as it should, and is started again, as the kubelet
+//! would: beside many other tests an API server may be silent for longer than a short lease lasts.
 
 use std::collections::BTreeMap;
 use std::process::Command;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use bench::cache::{RunDir, run};
 use bench::control_plane::ControlPlane;
 use bench::process::{Service, answers, free_port};
+use tokio::task::JoinHandle;
 
 use crate::in_process::{account, kubeconfig, program};
 
@@ -20,22 +23,39 @@ const TOLD: [(&str, &[(&str, &str)]); 5] = [
     ("remediation", &[]),
 ];
 
+/// What a process says that ends because somebody else may lead.
+const LOST: &str = "The lease ended";
+
 /// All that run.
 pub(super) struct Processes {
-    folder: RunDir,
-    all: BTreeMap<&'static str, Process>,
+    folder: Arc<RunDir>,
+    all: Arc<Mutex<BTreeMap<&'static str, Process>>>,
+    kubelet: JoinHandle<()>,
 }
 
 struct Process {
     environment: Vec<(&'static str, String)>,
     service: Service,
     killed: bool,
+    /// Killed, and not to be started again yet.
+    down: bool,
+    /// How it ended when nobody had asked for it and its lease was not lost.
+    fault: Option<String>,
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        self.kubelet.abort();
+        if std::thread::panicking() {
+            eprintln!("{}", self.log_tails());
+        }
+    }
 }
 
 impl Processes {
     /// Starts all five for one namespace.
     pub(super) async fn start(plane: &ControlPlane, namespace: &str, ironic: &str) -> Self {
-        let folder = RunDir::new("together").unwrap();
+        let folder = Arc::new(RunDir::new("together").unwrap());
         let mut all = BTreeMap::new();
         // As the hooks of the charts do.
         let admin = plane.kubeconfig("admin", &["system:masters"]).unwrap();
@@ -52,8 +72,8 @@ impl Processes {
                     ("KUBECONFIG", kubeconfig(plane, &user).await.display().to_string()),
                     ("FERRITE_NAMESPACES", namespace.to_owned()),
                     ("FERRITE_LEASE_NAMESPACE", of),
-                    ("FERRITE_LEASE_DURATION", "4s".to_owned()),
-                    ("FERRITE_RENEW_DEADLINE", "3s".to_owned()),
+                    ("FERRITE_LEASE_DURATION", "6s".to_owned()),
+                    ("FERRITE_RENEW_DEADLINE", "5s".to_owned()),
                     ("FERRITE_RETRY_PERIOD", "500ms".to_owned()),
                     ("FERRITE_LISTEN", format!("127.0.0.1:{}", free_port())),
                     ("IRONIC_ENDPOINT", ironic.to_owned()),
@@ -61,38 +81,51 @@ impl Processes {
                 ])
                 .collect();
             let service = launch(name, &environment, &folder);
-            all.insert(name, Process { environment, service, killed: false });
+            let process = Process { environment, service, killed: false, down: false, fault: None };
+            all.insert(name, process);
         }
-        let mut five = Self { folder, all };
+        let all = Arc::new(Mutex::new(all));
+        let kubelet = tokio::spawn(restart(Arc::clone(&all), Arc::clone(&folder)));
+        let five = Self { folder, all, kubelet };
         for (name, _) in TOLD {
             five.ready(name).await;
         }
         five
     }
 
-    /// Ends one as a power failure would.
-    pub(super) fn kill(&mut self, name: &str) {
-        let process = self.all.get_mut(name).unwrap();
-        assert!(process.service.alive(), "{name} ended:\n{}", process.service.log_tail());
-        process.service.kill();
-        process.killed = true;
+    fn all(&self) -> MutexGuard<'_, BTreeMap<&'static str, Process>> {
+        self.all.lock().unwrap()
     }
 
-    pub(super) async fn start_again(&mut self, name: &str) {
-        let process = self.all.get_mut(name).unwrap();
-        process.service = launch(name, &process.environment, &self.folder);
+    /// Ends one as a power failure would.
+    pub(super) fn kill(&self, name: &str) {
+        let mut all = self.all();
+        let process = all.get_mut(name).unwrap();
+        process.service.kill();
+        (process.killed, process.down) = (true, true);
+    }
+
+    pub(super) async fn start_again(&self, name: &str) {
+        {
+            let mut all = self.all();
+            let process = all.get_mut(name).unwrap();
+            process.service = launch(name, &process.environment, &self.folder);
+            process.down = false;
+        }
         self.ready(name).await;
     }
 
-    async fn ready(&mut self, name: &str) {
-        let process = self.all.get_mut(name).unwrap();
-        let listens = process.environment.iter().find(|(key, _)| *key == "FERRITE_LISTEN");
-        let ready = format!("http://{}/readyz", listens.unwrap().1);
+    async fn ready(&self, name: &str) {
+        let ready = {
+            let all = self.all();
+            let mut environment = all[name].environment.iter();
+            let listens = environment.find(|(key, _)| *key == "FERRITE_LISTEN");
+            format!("http://{}/readyz", listens.unwrap().1)
+        };
         let deadline = Instant::now() + Duration::from_secs(120);
         while !answers(&ready).await {
-            let service = &mut process.service;
-            assert!(service.alive(), "{name} ended:\n{}", service.log_tail());
-            assert!(Instant::now() < deadline, "{name} is not ready:\n{}", service.log_tail());
+            assert!(Instant::now() < deadline, "{name} is not ready");
+            self.none_has_ended();
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -101,26 +134,48 @@ impl Processes {
         TOLD.map(|(name, _)| name)
     }
 
-    pub(super) fn none_has_ended(&mut self) {
-        for (name, process) in &mut self.all {
-            assert!(process.service.alive(), "{name} ended:\n{}", process.service.log_tail());
+    /// None has ended but by a power failure, or because it could not keep its lease.
+    pub(super) fn none_has_ended(&self) {
+        let fault = self.all().values().find_map(|process| process.fault.clone());
+        if let Some(fault) = fault {
+            panic!("{fault}");
         }
     }
 
     /// The last lines of what each has logged.
-    pub(super) fn log_tails(&self) -> String {
+    fn log_tails(&self) -> String {
+        let all = self.all();
         let tail = |(name, process): (&&str, &Process)| {
             format!("{name}:\n{}\n", process.service.log_tail())
         };
-        self.all.iter().map(tail).collect()
+        all.iter().map(tail).collect()
     }
 
     /// Each was killed once, and none has ended by itself.
-    pub(super) fn all_run(&mut self) {
-        for (name, process) in &self.all {
+    pub(super) fn all_run(&self) {
+        for (name, process) in self.all().iter() {
             assert!(process.killed, "{name} was not killed");
         }
         self.none_has_ended();
+    }
+}
+
+/// Starts what has lost its lease again.
+async fn restart(all: Arc<Mutex<BTreeMap<&'static str, Process>>>, folder: Arc<RunDir>) {
+    loop {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        for (name, process) in all.lock().unwrap().iter_mut() {
+            if process.down || process.fault.is_some() || process.service.alive() {
+                continue;
+            }
+            let tail = process.service.log_tail();
+            if tail.lines().last().is_some_and(|line| line.contains(LOST)) {
+                eprintln!("{name} could not keep its lease and is started again");
+                process.service = launch(name, &process.environment, &folder);
+            } else {
+                process.fault = Some(format!("{name} ended:\n{tail}"));
+            }
+        }
     }
 }
 
