@@ -1,7 +1,9 @@
 //! All reads: a host and its node as they are now, as plain data.
 
 use api_types::condition::Condition;
-use api_types::metal3::{BareMetalHost, ErrorType, OperationalStatus, ProvisioningState};
+use api_types::metal3::{
+    BareMetalHost, CustomDeploy, ErrorType, Image, OperationalStatus, ProvisioningState,
+};
 use api_types::names::ferrite::PAUSED_BY_BMO_REBOOT;
 use api_types::names::metal3::PAUSED;
 use ironic::{Class, Detail, Power};
@@ -157,10 +159,10 @@ impl Host {
         } else {
             provisioning.id.clone()
         };
-        let image = |image: &Option<api_types::metal3::Image>| {
+        let image = |image: &Option<Box<Image>>| {
             image.as_ref().map(|image| image.url.clone()).unwrap_or_default()
         };
-        let deploy = |deploy: &Option<api_types::metal3::CustomDeploy>| {
+        let deploy = |deploy: &Option<Box<CustomDeploy>>| {
             deploy.as_ref().map(|deploy| deploy.method.clone()).unwrap_or_default()
         };
         let other_image = image(&host.spec.image) != image(&provisioning.image)

@@ -175,7 +175,7 @@ mod tests {
     fn kept_for(reference: Option<ObjectRef>, label: Option<&str>) -> Option<Kept> {
         let mut host = BareMetalHost::default();
         host.metadata.namespace = Some("ns".to_owned());
-        host.spec.consumer_ref = reference;
+        host.spec.consumer_ref = reference.map(Box::new);
         host.metadata.labels =
             label.map(|label| [(names::capm3::NODE_REUSE.to_owned(), label.to_owned())].into());
         Kept::of(&host)

@@ -297,7 +297,7 @@ where
         writer,
         store: store.clone(),
         undecodable: undecodable.clone(),
-        relisting: apis.iter().map(|_| Some(HashSet::new())).collect(),
+        relisting: apis.iter().map(|_| None).collect(),
         listed: vec![false; apis.len()],
         failing: vec![false; apis.len()],
     };
@@ -337,7 +337,7 @@ where
     writer: Writer<K>,
     store: Store<K>,
     undecodable: Undecodable,
-    /// Per watch: what a list under way has shown so far.
+    /// Per watch: what a list under way has shown so far, if anything can be gone.
     relisting: Vec<Option<HashSet<ObjectRef<K>>>>,
     listed: Vec<bool>,
     failing: Vec<bool>,
@@ -362,7 +362,8 @@ where
         self.failing[index] = false;
         match event {
             watcher::Event::Init => {
-                self.relisting[index] = Some(HashSet::new());
+                // Where nothing is known nothing can be gone, and a first list is the longest of all.
+                self.relisting[index] = (!self.store.is_empty()).then(HashSet::new);
                 Vec::new()
             }
             watcher::Event::InitApply(object) => {
@@ -390,7 +391,9 @@ where
                 }) {
                     return Vec::new();
                 }
-                self.writer.apply_watcher_event(&watcher::Event::Apply(object.clone()));
+                let event = watcher::Event::Apply(object);
+                self.writer.apply_watcher_event(&event);
+                let watcher::Event::Apply(object) = event else { return Vec::new() };
                 vec![object]
             }
             Err((meta, problem)) => {
@@ -428,14 +431,15 @@ where
     }
 
     fn listed(&mut self, index: usize) -> Vec<K> {
-        let seen = self.relisting[index].take().unwrap_or_default();
-        let namespace = self.namespaces.get(index).cloned();
-        let covered = |object: &K| namespace.is_none() || object.meta().namespace == namespace;
         let mut gone: HashSet<ObjectRef<K>> = HashSet::new();
-        for object in self.store.state() {
-            let reference = self.reference(object.meta());
-            if covered(&object) && !seen.contains(&reference) {
-                gone.insert(reference);
+        if let Some(seen) = self.relisting[index].take() {
+            let namespace = self.namespaces.get(index).cloned();
+            let covered = |object: &K| namespace.is_none() || object.meta().namespace == namespace;
+            for object in self.store.state() {
+                let reference = self.reference(object.meta());
+                if covered(&object) && !seen.contains(&reference) {
+                    gone.insert(reference);
+                }
             }
         }
         let changed = gone.iter().flat_map(|reference| self.remove(reference)).collect();

@@ -1,6 +1,7 @@
 //! The form in which a host is kept in a cache.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::ops::Deref;
 
 use k8s_openapi::NamespaceResourceScope;
@@ -16,9 +17,8 @@ use crate::condition::Condition;
 use crate::foreign::Unknown;
 use crate::names::LAST_APPLIED;
 use crate::names::metal3::{HARDWARE_DETAILS, STATUS};
-use crate::reference::{NamedRef, ObjectRef};
 
-/// A host without what makes it large: hardware, fields that we do not know and managed fields are
+/// A host without what makes it large: hardware, fields that we do not know, managed fields and what nobody decides by are
 /// dropped, each object as soon as it is decoded.
 ///
 /// It reads like a [`BareMetalHost`]. It cannot be encoded: what was dropped would be missing.
@@ -28,13 +28,25 @@ pub struct CachedHost(BareMetalHost);
 
 /// What is read of a host. The rest is skipped where it stands, which is most of it.
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(default)]
 struct Read {
-    api_version: Option<String>,
-    kind: Option<String>,
-    metadata: ObjectMeta,
+    metadata: ReadMetadata,
     spec: BareMetalHostSpec,
     status: Option<ReadStatus>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ReadMetadata {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    generation: Option<i64>,
+    creation_timestamp: Option<Time>,
+    deletion_timestamp: Option<Time>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -52,10 +64,26 @@ struct ReadStatus {
 
 impl From<Read> for CachedHost {
     fn from(read: Read) -> Self {
-        let Read { api_version, kind, metadata, spec, status } = read;
-        let other = Unknown::new();
-        let status = status.map(BareMetalHostStatus::from);
-        BareMetalHost { api_version, kind, metadata, spec, status, other }.into()
+        let Read { metadata, spec, status } = read;
+        let (metadata, status) = (metadata.into(), status.map(BareMetalHostStatus::from));
+        BareMetalHost { metadata, spec, status, ..BareMetalHost::default() }.into()
+    }
+}
+
+impl From<ReadMetadata> for ObjectMeta {
+    fn from(read: ReadMetadata) -> Self {
+        Self {
+            name: read.name,
+            namespace: read.namespace,
+            uid: read.uid,
+            resource_version: read.resource_version,
+            generation: read.generation,
+            creation_timestamp: read.creation_timestamp,
+            deletion_timestamp: read.deletion_timestamp,
+            labels: read.labels,
+            annotations: read.annotations,
+            ..Self::default()
+        }
     }
 }
 
@@ -86,7 +114,10 @@ impl Deref for CachedHost {
 
 impl From<BareMetalHost> for CachedHost {
     fn from(mut host: BareMetalHost) -> Self {
+        (host.api_version, host.kind) = (None, None);
         host.metadata.managed_fields = None;
+        host.metadata.owner_references = None;
+        host.metadata.finalizers = None;
         for large in LARGE {
             host.metadata.annotations.as_mut().and_then(|all| all.remove(large));
         }
@@ -110,7 +141,7 @@ fn trim_spec(spec: &mut BareMetalHostSpec) {
         consumer_ref,
         bmc,
         boot_mac_address: _,
-        boot_mode: _,
+        boot_mode,
         image,
         custom_deploy,
         user_data,
@@ -119,21 +150,23 @@ fn trim_spec(spec: &mut BareMetalHostSpec) {
         automated_cleaning_mode: _,
         externally_provisioned: _,
         disable_power_off: _,
-        inspection_mode: _,
-        architecture: _,
+        inspection_mode,
+        architecture,
         description,
         other,
     } = spec;
-    *description = None;
+    for unused in [boot_mode, inspection_mode, architecture, description] {
+        *unused = None;
+    }
     other.clear();
-    if let Some(ObjectRef { other, .. }) = consumer_ref {
-        other.clear();
+    if let Some(consumer) = consumer_ref {
+        consumer.other.clear();
     }
     if let Some(Bmc { other, .. }) = bmc {
         other.clear();
     }
-    for NamedRef { other, .. } in [user_data, meta_data, network_data].into_iter().flatten() {
-        other.clear();
+    for named in [user_data, meta_data, network_data].into_iter().flatten() {
+        named.other.clear();
     }
     trim_deployed(image, custom_deploy);
 }
@@ -163,18 +196,19 @@ fn trim_status(status: &mut BareMetalHostStatus) {
     } = provisioning;
     other.clear();
     trim_deployed(image, custom_deploy);
-    for Condition { other, .. } in conditions {
+    for Condition { other, .. } in &mut *conditions {
         other.clear();
     }
+    conditions.shrink_to_fit();
     *hardware = None;
 }
 
-fn trim_deployed(image: &mut Option<Image>, custom_deploy: &mut Option<CustomDeploy>) {
-    if let Some(Image { other, .. }) = image {
-        other.clear();
+fn trim_deployed(image: &mut Option<Box<Image>>, custom_deploy: &mut Option<Box<CustomDeploy>>) {
+    if let Some(image) = image {
+        image.other.clear();
     }
-    if let Some(CustomDeploy { other, .. }) = custom_deploy {
-        other.clear();
+    if let Some(deploy) = custom_deploy {
+        deploy.other.clear();
     }
 }
 

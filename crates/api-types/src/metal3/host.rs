@@ -38,7 +38,7 @@ pub struct BareMetalHostSpec {
     pub online: bool,
     /// Who uses the host; empty means free.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub consumer_ref: Option<ObjectRef>,
+    pub consumer_ref: Option<Box<ObjectRef>>,
     /// How to reach the machine's management controller; absent for a discovered host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bmc: Option<Bmc>,
@@ -50,19 +50,19 @@ pub struct BareMetalHostSpec {
     pub boot_mode: Option<String>,
     /// What to install.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub image: Option<Image>,
+    pub image: Option<Box<Image>>,
     /// What to run instead of installing an image.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub custom_deploy: Option<CustomDeploy>,
+    pub custom_deploy: Option<Box<CustomDeploy>>,
     /// Secret with the machine's first-boot configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub user_data: Option<NamedRef>,
+    pub user_data: Option<Box<NamedRef>>,
     /// Secret with facts about the machine.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub meta_data: Option<NamedRef>,
+    pub meta_data: Option<Box<NamedRef>>,
     /// Secret with the machine's network configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub network_data: Option<NamedRef>,
+    pub network_data: Option<Box<NamedRef>>,
     /// Whether disks are wiped between uses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub automated_cleaning_mode: Option<String>,
@@ -152,7 +152,7 @@ pub struct BareMetalHostStatus {
     pub provisioning: Provisioning,
     /// What the machine is made of.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub hardware: Option<Hardware>,
+    pub hardware: Option<Box<Hardware>>,
     /// Conditions, ours among them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
@@ -175,10 +175,10 @@ pub struct Provisioning {
     pub id: String,
     /// The installed image.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub image: Option<Image>,
+    pub image: Option<Box<Image>>,
     /// The deploy method that ran.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub custom_deploy: Option<CustomDeploy>,
+    pub custom_deploy: Option<Box<CustomDeploy>>,
     /// Processes from before this time have been stopped. Whole seconds. Written by `bmo-reboot`;
     /// a stock CRD lacks it: see [`extensions`](crate::extensions).
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -174,8 +174,8 @@ fn ours(seen: &MachineSeen, host: &BareMetalHost) -> Vec<&'static str> {
     };
     let told_facts = name(status.and_then(|it| it.meta_data.as_ref()));
     let told_network = name(status.and_then(|it| it.network_data.as_ref()));
-    let is_its = |on_host: &Option<NamedRef>, all: [Option<&str>; 3]| {
-        name(on_host.as_ref()).is_some_and(|it| all.contains(&Some(it)))
+    let is_its = |on_host: &Option<Box<NamedRef>>, all: [Option<&str>; 3]| {
+        name(on_host.as_deref()).is_some_and(|it| all.contains(&Some(it)))
     };
     let all = [
         ("image", host.spec.image.is_some()),

@@ -58,7 +58,7 @@ fn as_host(index: u8, host: Host) -> BareMetalHost {
         annotations.insert(names::capm3::UNHEALTHY.to_owned(), String::new());
     }
     read.metadata.annotations = (!annotations.is_empty()).then_some(annotations);
-    read.spec.consumer_ref = match host.consumer {
+    let consumer = match host.consumer {
         Consumer::Nobody => None,
         Consumer::Machine(index) => {
             Some(judge::consumer(&as_machine(index, Person::default()), "v1beta2"))
@@ -71,7 +71,9 @@ fn as_host(index: u8, host: Host) -> BareMetalHost {
             ..Default::default()
         }),
     };
-    read.spec.image = host.told.map(|_| Image { url: "http://a/b".to_owned(), ..Image::default() });
+    read.spec.consumer_ref = consumer.map(Box::new);
+    let image = |_| Box::new(Image { url: "http://a/b".to_owned(), ..Image::default() });
+    read.spec.image = host.told.map(image);
     let mut status = BareMetalHostStatus::default();
     status.provisioning.state = match host.phase {
         Phase::Available => ProvisioningState::Available,
