@@ -1,7 +1,7 @@
 //! Which hosts name which node, so that two hosts with one node are found without looking at all hosts.
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Namespace and name of a host.
 pub type Name = (String, String);
@@ -10,35 +10,37 @@ pub type Name = (String, String);
 #[derive(Default)]
 pub struct Index(Mutex<Inner>);
 
+/// Names and nodes stand here once each: an index of ten thousand hosts is to be small beside the hosts.
 #[derive(Default)]
 struct Inner {
-    nodes: HashMap<Name, String>,
-    hosts: HashMap<String, BTreeSet<Name>>,
+    nodes: HashMap<Arc<Name>, Arc<str>>,
+    /// Nearly always one.
+    hosts: HashMap<Arc<str>, Vec<Arc<Name>>>,
 }
 
 impl Index {
     /// Takes notice of a host that appeared, changed or went. Gives the hosts whose neighbours changed by that.
     pub fn update(&self, host: &Name, node: Option<&str>) -> Vec<Name> {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = inner.nodes.get(host).cloned();
-        if known.as_deref() == node {
+        if inner.nodes.get(host).map(AsRef::as_ref) == node {
             return Vec::new();
         }
         let mut others = Vec::new();
         if let Some(known) = inner.nodes.remove(host)
             && let Some(left) = inner.hosts.get_mut(&known)
         {
-            left.remove(host);
-            others.extend(left.iter().cloned());
+            left.retain(|it| **it != *host);
+            others.extend(left.iter().map(|it| Name::clone(it)));
             if left.is_empty() {
                 inner.hosts.remove(&known);
             }
         }
         if let Some(node) = node {
-            inner.nodes.insert(host.clone(), node.to_owned());
-            let there = inner.hosts.entry(node.to_owned()).or_default();
-            others.extend(there.iter().cloned());
-            there.insert(host.clone());
+            let (host, node) = (Arc::new(host.clone()), Arc::<str>::from(node));
+            inner.nodes.insert(host.clone(), node.clone());
+            let there = inner.hosts.entry(node).or_insert_with(|| Vec::with_capacity(1));
+            others.extend(there.iter().map(|it| Name::clone(it)));
+            there.push(host);
         }
         others
     }
@@ -46,7 +48,9 @@ impl Index {
     /// Another host with this node.
     pub fn other(&self, host: &Name, node: &str) -> Option<Name> {
         let inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.hosts.get(node)?.iter().find(|it| *it != host).cloned()
+        let others = inner.hosts.get(node)?.iter().filter(|it| ***it != *host);
+        // Always the same one, as its name is told.
+        others.min().map(|it| Name::clone(it))
     }
 }
 
