@@ -457,11 +457,20 @@ impl Namespace {
         chance: u64,
         now: Instant,
     ) -> Option<Arc<CachedHost>> {
-        let mut smallest = &self.free;
+        let having =
+            |key: &str, value: &str| self.free_with.get(&(key.to_owned(), value.to_owned()));
+        let size = |bags: &[&Bag]| bags.iter().map(|bag| bag.len()).sum::<usize>();
+        let mut fewest = vec![&self.free];
         for (key, value) in labels {
-            let bag = self.free_with.get(&(key.clone(), value.clone()))?;
-            if bag.len() < smallest.len() {
-                smallest = bag;
+            let bags = vec![having(key, value)?];
+            if size(&bags) < size(&fewest) {
+                fewest = bags;
+            }
+        }
+        for (key, values) in wish.selector.one_of() {
+            let bags: Vec<&Bag> = values.iter().filter_map(|value| having(key, value)).collect();
+            if size(&bags) < size(&fewest) {
+                fewest = bags;
             }
         }
         let fits = |name: &&Arc<str>| {
@@ -473,7 +482,7 @@ impl Namespace {
                 && wish.except.as_deref() != Some(name)
                 && !self.is_held(name, &wish.machine, now)
         };
-        let name = smallest.from(chance).find(fits)?;
+        let name = fewest.into_iter().flat_map(|bag| bag.from(chance)).find(fits)?;
         Some(self.entries[name].host.clone())
     }
 

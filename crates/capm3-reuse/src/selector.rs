@@ -44,6 +44,14 @@ impl Selector {
         Ok(Self { equals, rules })
     }
 
+    /// Labels of which a host must have one of several values.
+    pub fn one_of(&self) -> impl Iterator<Item = (&str, &[String])> {
+        self.rules.iter().filter_map(|rule| match rule {
+            Rule::OneOf(key, values) => Some((key.as_str(), values.as_slice())),
+            Rule::NoneOf(..) | Rule::Has(_) | Rule::Lacks(_) => None,
+        })
+    }
+
     /// Whether an object with these labels will do.
     pub fn matches(&self, labels: Option<&Labels>) -> bool {
         let label = |key: &String| labels.and_then(|labels| labels.get(key));

@@ -101,6 +101,37 @@ fn of_several_kept_hosts_one_in_the_failure_domain_is_taken_and_any_if_there_is_
 }
 
 #[test]
+fn a_free_host_has_one_of_the_values_that_are_wanted_wherever_one_begins() {
+    let here = |name: &str, rack: &str| {
+        like(name, "available", &[json!({"metadata": {"labels": {"rack": rack}}})])
+    };
+    let hosts = [here("a", "1"), here("b", "2"), here("c", "3"), here("d", "2")];
+    let one_of = |values: &[&str]| {
+        let values = values.iter().map(|it| (*it).to_owned()).collect();
+        let requirement = api_types::capm3::Requirement {
+            key: "rack".to_owned(),
+            operator: "In".to_owned(),
+            values,
+            ..Default::default()
+        };
+        let selector = api_types::capm3::HostSelector {
+            match_expressions: vec![requirement],
+            ..Default::default()
+        };
+        Wish { selector: Selector::read(&selector).unwrap(), ..wish() }
+    };
+    let found = |values: &[&str]| -> BTreeSet<String> {
+        let wish = one_of(values);
+        let choose = |chance| index(&hosts).choose(&wish, chance, Instant::now()).free;
+        (0..8).filter_map(choose).map(|it| it.metadata.name.clone().unwrap()).collect()
+    };
+    let names = |all: &[&str]| all.iter().map(|it| (*it).to_owned()).collect::<BTreeSet<_>>();
+    assert!(found(&["3", "2"]).is_subset(&names(&["b", "c", "d"])));
+    assert_eq!(found(&["2", "9"]), names(&["b", "d"]));
+    assert_eq!(found(&["9", "8"]), names(&[]));
+}
+
+#[test]
 fn a_free_host_stands_in_the_failure_domain_if_one_does() {
     let here = |name: &str, domain: &str| like(name, "available", &[in_domain(domain)]);
     for chance in 0..4 {
