@@ -171,7 +171,8 @@ impl Sources {
     pub fn from_caches(&self, request: &Request) -> Live {
         let namespace = request.namespace.clone();
         let Served { core, infrastructure, .. } = self.served;
-        let machine = Self::cached(&self.machines, core, &namespace, request.machine());
+        let machine = Self::cached(&self.machines, core, &namespace, request.machine())
+            .filter(|it| request.is_about(&it.metadata));
         let metal = machine.as_deref().and_then(Machine::metal);
         let metal = metal.and_then(|it| Self::cached(&self.metals, infrastructure, &namespace, it));
         let named = metal.as_ref().and_then(|it| it.host_name().map(str::to_owned));
@@ -252,6 +253,7 @@ impl Sources {
         let (now, machine, mut metal) = (now?, machine?, metal?);
         let (mut cluster, mut host, stray) = (cluster?, host?, stray?);
         let Some(now) = now.filter(|it| it.uid == request.uid) else { return Ok(None) };
+        let machine = machine.filter(|it| now.is_about(&it.metadata));
         let of = cluster_of(machine.as_ref(), &now);
         if of != cluster_name {
             cluster = self.cluster(namespace, of.as_deref()).await?;

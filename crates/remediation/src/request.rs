@@ -42,6 +42,15 @@ impl Group {
     }
 }
 
+/// The Machine that a request belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Owner {
+    /// Its name.
+    pub name: String,
+    /// Its identity: a later Machine of this name has another one.
+    pub uid: String,
+}
+
 /// A request, as far as decisions depend on it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Request {
@@ -67,8 +76,8 @@ pub struct Request {
     pub others: Vec<String>,
     /// The status of the condition `Succeeded`, and since when it has it.
     pub transition: Option<(String, Timestamp)>,
-    /// Name of the Machine that owns it, or nothing if a person made it.
-    pub owner: Option<String>,
+    /// The Machine that owns it, or nothing if a person made it.
+    pub owner: Option<Owner>,
     /// The cluster that its label names.
     pub cluster: Option<String>,
     /// What to do.
@@ -210,7 +219,12 @@ impl Request {
 
     /// Name of the Machine.
     pub fn machine(&self) -> &str {
-        self.owner.as_deref().unwrap_or(&self.name)
+        self.owner.as_ref().map_or(&self.name, |it| &it.name)
+    }
+
+    /// Whether it is about this very Machine, and not about one that had its name before.
+    pub fn is_about(&self, machine: &ObjectMeta) -> bool {
+        self.owner.as_ref().is_none_or(|it| machine.uid.as_ref() == Some(&it.uid))
     }
 
     /// Reads one of ours.
@@ -303,7 +317,7 @@ impl Request {
                 .cloned()
                 .collect(),
             transition: None,
-            owner: owner.map(|it| it.name.clone()),
+            owner: owner.map(|it| Owner { name: it.name.clone(), uid: it.uid.clone() }),
             cluster: metadata
                 .labels
                 .as_ref()

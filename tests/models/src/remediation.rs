@@ -11,7 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 use remediation::config::Policy;
 use remediation::decide::{Act, Reason, decide};
 use remediation::history::History;
-use remediation::request::{Backup, Group, Request, Standing, Strategy};
+use remediation::request::{Backup, Group, Owner, Request, Standing, Strategy};
 use remediation::seen::{ClusterSeen, Host, Machine, Metal, Node, NodeSeen, Observed, Taint};
 use stateright::{Model, Property};
 
@@ -115,7 +115,7 @@ fn request() -> Request {
         finalizer: false,
         others: Vec::new(),
         transition: None,
-        owner: Some("m".to_owned()),
+        owner: Some(Owner { name: "m".to_owned(), uid: "m".to_owned() }),
         cluster: None,
         strategy: Ok(Strategy { retries: LIMIT, timeout: Duration::from_secs(300) }),
         standing: Standing::default(),

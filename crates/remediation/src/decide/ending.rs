@@ -49,7 +49,12 @@ pub(super) fn machine_gone(case: &Case<'_>) -> Option<Decision> {
     let missing = match (case.machine(), case.seen.cluster) {
         (None, _) => Some(Refusal::new(
             Reason::MachineMissing,
-            format!("there is no Machine {:?} in this namespace", case.request.machine()),
+            match &case.request.owner {
+                Some(owner) => {
+                    format!("the Machine {:?} with the uid {} is gone", owner.name, owner.uid)
+                }
+                None => format!("there is no Machine {:?} in this namespace", case.request.name),
+            },
         )),
         (Some(_), ClusterSeen::Missing) => Some(Refusal::new(
             Reason::ClusterMissing,

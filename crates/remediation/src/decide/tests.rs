@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::{Act, Decision, HostWrite, Reason, decide};
 use crate::config::{Fencing, Policy};
 use crate::history::{Entry, History};
-use crate::request::{Backup, Group, Request, Said, Standing, Strategy};
+use crate::request::{Backup, Group, Owner, Request, Said, Standing, Strategy};
 use crate::seen::{ClusterSeen, Host, Machine, Metal, Node, NodeSeen, Observed, Taint, Unmanaged};
 
 mod beginning;
@@ -34,7 +34,7 @@ pub(crate) fn request() -> Request {
         finalizer: false,
         others: Vec::new(),
         transition: None,
-        owner: Some("m".to_owned()),
+        owner: Some(Owner { name: "m".to_owned(), uid: "m".to_owned() }),
         cluster: Some("c".to_owned()),
         strategy: Ok(Strategy { retries: 1, timeout: Duration::from_secs(300) }),
         standing: Standing::default(),

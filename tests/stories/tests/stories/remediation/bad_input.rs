@@ -94,6 +94,22 @@ async fn a_request_without_a_machine_or_of_another_cluster_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_request_for_a_machine_that_was_made_anew_under_its_name_touches_nothing() {
+    let scene = Scene::new("made-anew").await;
+    let _running = start(&planes().await.management, &scene.namespace, quick()).await;
+    scene.machine("m", "h").await;
+    let mut object = REMEDIATION.object("m", &json!({"strategy": reboot(0, "300s")}));
+    object["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": MACHINE.api_version, "kind": MACHINE.kind, "name": "m",
+        "uid": "6ba7b810-9dad-11d1-80b4-00c04fd430c8",
+    }]);
+    scene.create(REMEDIATION, object).await;
+    scene.says("m", "MachineMissing").await;
+    let host = scene.get_host("h").await;
+    assert!(keys(&host).is_empty() && history(&host).is_empty(), "{host:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_workload_cluster_that_cannot_be_asked_does_not_stop_the_reboot() {
     let good = planes().await.workload.kubeconfig_text("admin", &["system:masters"]).unwrap();
     let garbage = ": : no kubeconfig".to_owned();
