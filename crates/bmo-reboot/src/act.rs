@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use api_types::condition::{Condition, find};
-use api_types::metal3::{BareMetalHost, ErrorType};
+use api_types::metal3::{CachedHost, ErrorType};
 use api_types::names::ferrite::CONDITION_POWER_MANAGED;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
@@ -36,7 +36,7 @@ pub async fn act(
     decision: Decision,
 ) -> Result<Done, Error> {
     let client = context.kit.client.clone();
-    let api: Api<BareMetalHost> = Api::namespaced(client, &host.namespace);
+    let api: Api<CachedHost> = Api::namespaced(client, &host.namespace);
     // Waited for first: between a write and the call that it justifies nothing may take its time.
     let turn = match decision.call {
         Some(call) => Some(context.ironic.turns.take(call).await),
@@ -89,7 +89,7 @@ pub async fn act(
 /// Metadata first, then the status.
 async fn write(
     context: &Context,
-    api: &Api<BareMetalHost>,
+    api: &Api<CachedHost>,
     mut host: Host,
     decision: &Decision,
 ) -> Result<Host, Error> {
@@ -104,7 +104,7 @@ async fn write(
 
 async fn write_annotations(
     context: &Context,
-    api: &Api<BareMetalHost>,
+    api: &Api<CachedHost>,
     host: &Host,
     annotations: &BTreeMap<String, Option<String>>,
 ) -> Result<Host, Error> {
@@ -117,7 +117,7 @@ async fn write_annotations(
 
 async fn write_status(
     context: &Context,
-    api: &Api<BareMetalHost>,
+    api: &Api<CachedHost>,
     host: &Host,
     change: &Change,
 ) -> Result<Host, Error> {

@@ -2,7 +2,7 @@
 
 use api_types::condition::Condition;
 use api_types::metal3::{
-    BareMetalHost, CustomDeploy, ErrorType, Image, OperationalStatus, ProvisioningState,
+    BareMetalHost, CachedHost, CustomDeploy, ErrorType, Image, OperationalStatus, ProvisioningState,
 };
 use api_types::names::ferrite::PAUSED_BY_BMO_REBOOT;
 use api_types::names::metal3::PAUSED;
@@ -283,13 +283,13 @@ const FIELDS: Detail = Detail::Fields(&[
     "disable_power_off",
 ]);
 
-/// Reads the host.
+/// Reads the host, without what makes it large.
 pub async fn host(
     client: &Client,
     namespace: &str,
     name: &str,
-) -> Result<Option<BareMetalHost>, Error> {
-    let api: Api<BareMetalHost> = Api::namespaced(client.clone(), namespace);
+) -> Result<Option<CachedHost>, Error> {
+    let api: Api<CachedHost> = Api::namespaced(client.clone(), namespace);
     asked("read the host", api.get_opt(name)).await
 }
 
