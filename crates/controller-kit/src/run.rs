@@ -28,7 +28,7 @@ use crate::watch::Version;
 use crate::{http, telemetry};
 
 /// How long work under way may go on after the process was asked to end.
-const LAST_WORK: Duration = Duration::from_millis(500);
+const LAST_WORK: Duration = Duration::from_millis(300);
 /// How long after that request the lease may still be given back. What the work left of it is for the lease, as an API
 /// server with much to do answers late, and a lease that is not given back stands for its whole duration.
 const LAST_WORD: Duration = Duration::from_millis(850);
