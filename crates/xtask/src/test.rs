@@ -15,6 +15,10 @@ use bench::{cache, go};
 use crate::controllers::PODS;
 use crate::{cargo, lint};
 
+/// A story in which seconds count: it runs after the others, with the machine to itself.
+const ALONE: &str =
+    "pods::upgrade::upgrades_of_the_other_four_under_load_do_nothing_twice_and_leave_no_gap";
+
 /// Checks the text, installs the real parts, runs the tests, and ends with one line that counts them.
 ///
 /// # Errors
@@ -54,22 +58,27 @@ pub(crate) fn run(name: Option<&str>) -> anyhow::Result<()> {
     if bench::node::forbidden().is_none() {
         step("building the images of the pods", || image::build(Profile::Pods, &PODS))?;
     }
-    let mut tests = cargo();
-    // The time of each test is told only under this variable, which must not reach the compiler.
-    tests.args(["--config", "target.'cfg(unix)'.runner=['env','RUSTC_BOOTSTRAP=1']"]);
-    tests.args(["test", "--workspace", "--locked", "--no-fail-fast", "--lib", "--bins", "--tests"]);
-    tests.args(["--", "-Zunstable-options", "--report-time"]);
-    // Most of a story is waiting for somebody else's timer, so more of them go on than there are processors.
-    let processors = std::thread::available_parallelism().map_or(2, usize::from);
-    tests.arg(format!("--test-threads={}", 3 * processors));
-    if let Some(name) = name {
-        tests.arg(name);
-    }
     // Tests write there which of them this machine is not fit for.
     let skipped = cache::RunDir::new("skipped")?;
     let skipped = skipped.path().join("tests");
-    tests.env(FILE_VARIABLE, &skipped);
-    let mut tally = follow(&mut tests)?;
+    let tests = |which: &[&str], how: &[&str]| {
+        let mut tests = cargo();
+        // The time of each test is told only under this variable, which must not reach the compiler.
+        tests.args(["--config", "target.'cfg(unix)'.runner=['env','RUSTC_BOOTSTRAP=1']"]);
+        tests.args(["test", "--workspace", "--locked", "--no-fail-fast"]).args(which);
+        tests.args(["--", "-Zunstable-options", "--report-time"]).args(how);
+        tests.env(FILE_VARIABLE, &skipped);
+        tests
+    };
+    // Most of a story is waiting for somebody else's timer, so more of them go on than there are processors.
+    let processors = std::thread::available_parallelism().map_or(2, usize::from);
+    let threads = format!("--test-threads={}", 3 * processors);
+    let mut how = vec![threads.as_str()];
+    how.extend(name);
+    let mut tally = follow(&mut tests(&["--lib", "--bins", "--tests"], &how))?;
+    if name.is_none_or(|name| ALONE.contains(name)) {
+        tally.add(follow(&mut tests(&["--test", "stories"], &["--ignored", "--exact", ALONE]))?);
+    }
     tally.skip(&std::fs::read_to_string(&skipped).unwrap_or_default());
     cache::sweep();
     println!("\nthe slowest:");
@@ -128,6 +137,14 @@ impl Tally {
 }
 
 impl Tally {
+    /// Counts those of another run as well.
+    fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.succeeded &= other.succeeded;
+        self.times.extend(other.times);
+    }
+
     /// Takes back those that the harness counted as passed, although they only said why they cannot be run here.
     fn skip(&mut self, lines: &str) {
         self.skipped.extend(lines.lines().map(str::to_owned));
@@ -183,6 +200,15 @@ mod tests {
             tally.read(line);
         }
         assert_eq!(tally, Tally { passed: 4, failed: 2, ..Tally::default() });
+    }
+
+    #[test]
+    fn what_runs_alone_counts_with_the_others_and_fails_them() {
+        let mut all = Tally { passed: 3, succeeded: true, ..Tally::default() };
+        all.add(Tally { passed: 1, succeeded: true, ..Tally::default() });
+        assert_eq!(all, Tally { passed: 4, succeeded: true, ..Tally::default() });
+        all.add(Tally { failed: 1, ..Tally::default() });
+        assert_eq!(all, Tally { passed: 4, failed: 1, ..Tally::default() });
     }
 
     #[test]

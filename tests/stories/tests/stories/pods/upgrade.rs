@@ -296,6 +296,7 @@ async fn an_upgrade_under_load_does_nothing_twice_and_leaves_no_gap() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "seconds count, so `cargo xtask test` runs it after the others, with the machine to itself"]
 async fn upgrades_of_the_other_four_under_load_do_nothing_twice_and_leave_no_gap() {
     if no_node(
         "pods::upgrade::upgrades_of_the_other_four_under_load_do_nothing_twice_and_leave_no_gap",
