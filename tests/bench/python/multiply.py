@@ -42,7 +42,8 @@ def told_by(words, text):
 database.execute("BEGIN IMMEDIATE")
 for machine in order["machines"]:
     words = machine["words"]
-    made = insert("nodes", node, {"uuid": machine["node"]})
+    # What others have noted on the one is about that one: a machine that was just discovered has no notes.
+    made = insert("nodes", node, {"uuid": machine["node"], "extra": "{}"})
     for port in ports:
         changes = {"uuid": str(uuid.uuid4()), "name": None, "address": told_by(words, port["address"])}
         insert("ports", port, {**changes, "node_id": made})
