@@ -67,7 +67,7 @@ impl Ports {
     }
 }
 
-/// What came of reading machines.
+/// What came of asking about machines.
 #[derive(Debug, Default)]
 pub struct Read {
     /// Whether Ironic answered at least once.
@@ -176,8 +176,11 @@ fn note(context: &Context, nodes: &mut Nodes, page: &[ironic::Node], unmarked: &
 }
 
 /// Looks once more at machines that Ironic showed long ago: at many by a list of all that are not older.
-pub async fn confirm(context: &Context, nodes: &mut Nodes, old: Vec<NodeId>) -> Result<(), Error> {
+///
+/// What was answered before something was not counts: the rest is asked about the next time.
+pub async fn confirm(context: &Context, nodes: &mut Nodes, old: Vec<NodeId>) -> Read {
     let (began, ironic) = (Instant::now(), &context.ironic);
+    let mut read = Read::default();
     let mut old = old;
     if let Some(oldest) = old.first().filter(|_| old.len() > MANY) {
         let before = nodes.before(*oldest).map(|node| node.to_string());
@@ -185,13 +188,19 @@ pub async fn confirm(context: &Context, nodes: &mut Nodes, old: Vec<NodeId>) -> 
         let mut beginnings = 0;
         loop {
             match list.page().await {
-                Ok(Some(page)) => note(context, nodes, &page, &mut Vec::new()),
-                Ok(None) => break,
+                Ok(Some(page)) => {
+                    read.answered = true;
+                    note(context, nodes, &page, &mut Vec::new());
+                }
+                Ok(None) => {
+                    read.answered = true;
+                    break;
+                }
                 Err(error) if error.class() == Class::MarkerGone && beginnings < BEGINNINGS => {
                     beginnings += 1;
                     list = List::after(ironic, None);
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Read { silence: Some(error), ..read },
             }
         }
         old.retain(|node| nodes.seen(*node).is_none_or(|seen| seen < began));
@@ -200,12 +209,14 @@ pub async fn confirm(context: &Context, nodes: &mut Nodes, old: Vec<NodeId>) -> 
     let jobs: Vec<_> = jobs.map(|id| async move { (id, node(ironic, id).await) }).collect();
     let mut answers = stream::iter(jobs).buffer_unordered(AT_ONCE);
     while let Some((id, answer)) = answers.next().await {
-        match answer? {
-            Some(node) => note(context, nodes, &[node], &mut Vec::new()),
-            None => nodes.read(id, Look::Gone, Instant::now()),
+        match answer {
+            Ok(Some(node)) => note(context, nodes, &[node], &mut Vec::new()),
+            Ok(None) => nodes.read(id, Look::Gone, Instant::now()),
+            Err(error) => return Read { silence: Some(error), ..read },
         }
+        read.answered = true;
     }
-    Ok(())
+    read
 }
 
 /// Reads machines whose turn it is, `most` of them, as far as the time allows.

@@ -123,12 +123,7 @@ impl State {
         self.nodes.unsettle(&news.gone, Timestamp::now(), Instant::now());
         if self.reach == Reach::Answers && Instant::now() >= self.next_read {
             let read = observe::read(context, &mut self.nodes, &mut self.places, BATCH).await;
-            if read.answered {
-                self.heard(context, Ok(()));
-            }
-            if let Some(error) = read.silence {
-                self.heard(context, Err(error));
-            }
+            self.told(context, read);
         }
         let result = self.decide_and_act(context).await;
         let now = Instant::now();
@@ -174,6 +169,16 @@ impl State {
                 self.next_poll = now + SURPRISED;
             }
             Err(error) => self.heard(context, Err(error)),
+        }
+    }
+
+    /// Takes notice of what came of asking about machines: an Ironic that answers some of it is not silent.
+    fn told(&mut self, context: &Context, read: observe::Read) {
+        if read.answered {
+            self.heard(context, Ok(()));
+        }
+        if let Some(error) = read.silence {
+            self.heard(context, Err(error));
         }
     }
 
@@ -378,10 +383,9 @@ impl State {
             }
         }
         if !old.is_empty() {
-            match observe::confirm(context, &mut self.nodes, old).await {
-                Ok(()) => again = true,
-                Err(error) => self.heard(context, Err(error)),
-            }
+            let read = observe::confirm(context, &mut self.nodes, old).await;
+            again |= read.answered;
+            self.told(context, read);
         }
         again
     }
