@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use api_types::metal3::BareMetalHost;
 use api_types::names;
 use api_types::names::capi::{
-    CONDITION_EXTERNALLY_REMEDIATED, CONDITION_OWNER_REMEDIATED, REASON_WAITING_FOR_REMEDIATION,
+    CONDITION_EXTERNALLY_REMEDIATED, CONDITION_HEALTH_CHECK_SUCCEEDED, CONDITION_OWNER_REMEDIATED,
+    REASON_WAITING_FOR_REMEDIATION,
 };
 use api_types::names::capm3::{
     NODE_ANNOTATIONS_BACKUP, NODE_LABELS_BACKUP, NODE_SHUTDOWN, OUT_OF_SERVICE,
@@ -91,8 +92,14 @@ impl Pass {
             Act::Say(standing) => self.say(standing).await,
             Act::Host(write) => self.write_host(write).await,
             Act::TellOwner(text) => {
-                let told = Change::False(REASON_WAITING_FOR_REMEDIATION, text);
-                self.patch_machine(&[(CONDITION_OWNER_REMEDIATED, told)]).await
+                let told = || Change::False(REASON_WAITING_FOR_REMEDIATION, text);
+                let mut changes = vec![(CONDITION_OWNER_REMEDIATED, told())];
+                // Owners replace a Machine only if its health check has failed, too. Where a person asked, or none is there,
+                // nobody else says so.
+                if self.live.seen.machine.as_ref().is_some_and(|it| it.healthy != Some(false)) {
+                    changes.push((CONDITION_HEALTH_CHECK_SUCCEEDED, told()));
+                }
+                self.patch_machine(&changes).await
             }
             Act::Settled => {
                 self.patch_machine(&[(CONDITION_EXTERNALLY_REMEDIATED, Change::Gone)]).await

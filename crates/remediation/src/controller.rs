@@ -30,7 +30,7 @@ use crate::error::Error;
 use crate::history::History;
 use crate::interest::{Interest, Kind, Who};
 use crate::metrics::{Metrics, seconds};
-use crate::observe::{Held, Live, Sources};
+use crate::observe::{Held, Live, Pauses, Sources};
 use crate::request::{Group, Request, Standing};
 use crate::served;
 
@@ -129,6 +129,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
             held: Held::default(),
             ours: ours.store.clone(),
             upstream: upstream.as_ref().map(|it| it.store.clone()),
+            pauses: Pauses::default(),
         },
         kit: kit.clone(),
         policy: policy.clone(),
@@ -308,6 +309,11 @@ async fn pass(
     context.note(&known);
     let mut now = Timestamp::now();
     let mut decision = decide(&known.seen, &context.policy, now);
+    let paused = decision.reason == Reason::Paused;
+    if let Some(ended) = context.from.pauses.note(&request.uid, paused, now) {
+        known.seen.resumed = Some(ended);
+        decision = decide(&known.seen, &context.policy, now);
+    }
     if decision.needs_node {
         let load = decision.reason == Reason::Fencing;
         context.from.look_at_node(&mut known, load).await;
@@ -501,5 +507,8 @@ fn show(context: &Context) {
         count(&Request::of_upstream(&it).standing);
     }
     context.from.workloads.tidy(Instant::now());
+    if !context.from.pauses.is_empty() {
+        context.from.pauses.keep(&context.known());
+    }
     context.metrics.shown(&phases, oldest, context.from.workloads.counts());
 }

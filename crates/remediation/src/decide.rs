@@ -97,8 +97,9 @@ impl<'a> Case<'a> {
         Duration::try_from(self.now.duration_since(since)).unwrap_or(Duration::ZERO)
     }
 
-    /// What is left of a time that began then; nothing when it is over.
+    /// What is left of a time that began then; nothing when it is over. Nobody was able to do anything during a pause.
     pub(crate) fn left(&self, since: Timestamp, time: Duration) -> Option<Duration> {
+        let since = self.seen.resumed.map_or(since, |resumed| since.max(resumed));
         let left = time.saturating_sub(self.age(since));
         (!left.is_zero()).then_some(left)
     }

@@ -111,6 +111,13 @@ impl History {
         all.any(|it| it.result.as_deref() == Some(word))
     }
 
+    /// Whether the last that happened to the host is that all tries for this machine were used up.
+    pub fn gave_up(&self, machine: &str) -> bool {
+        let word = Reason::Exhausted.as_str();
+        let is = |it: &Entry| it.machine == machine && it.result.as_deref() == Some(word);
+        self.0.last().is_some_and(is)
+    }
+
     /// The same with every open try of a request ended.
     #[must_use]
     pub fn ended(&self, remediation: &str, result: Reason, now: Timestamp) -> Self {

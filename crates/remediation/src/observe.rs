@@ -1,6 +1,6 @@
 //! All reads. Caches say whether anything is to be done; before it is done, the objects concerned are read live.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use api_types::capi::{self, Cluster};
@@ -9,6 +9,7 @@ use api_types::metal3::{BareMetalHost, CachedHost};
 use api_types::names;
 use api_types::remediation::Metal3Remediation;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
 use kube::api::Api;
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::{Client, ResourceExt as _};
@@ -45,6 +46,46 @@ pub struct Sources {
     pub ours: Store<Metal3Remediation>,
     /// CAPM3's.
     pub upstream: Option<Store<UpstreamRemediation>>,
+    /// Which requests were paused.
+    pub pauses: Pauses,
+}
+
+/// Requests that this process saw paused, and since when they are not any more. Nothing may be written during a pause, so
+/// that is forgotten with the process.
+#[derive(Default)]
+pub struct Pauses(Mutex<HashMap<String, Option<Timestamp>>>);
+
+impl Pauses {
+    fn all(&self) -> MutexGuard<'_, HashMap<String, Option<Timestamp>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes whether a request is paused. Gives the time when the pause ended, if that is news.
+    pub fn note(&self, uid: &str, paused: bool, now: Timestamp) -> Option<Timestamp> {
+        let mut all = self.all();
+        if paused {
+            all.insert(uid.to_owned(), None);
+            return None;
+        }
+        let it = all.get_mut(uid).filter(|it| it.is_none())?;
+        *it = Some(now);
+        *it
+    }
+
+    /// When the last pause of a request ended.
+    pub fn ended(&self, uid: &str) -> Option<Timestamp> {
+        self.all().get(uid).copied().flatten()
+    }
+
+    /// Whether there was no pause at all.
+    pub fn is_empty(&self) -> bool {
+        self.all().is_empty()
+    }
+
+    /// Forgets requests that are gone.
+    pub fn keep(&self, known: &HashSet<String>) {
+        self.all().retain(|uid, _| known.contains(uid));
+    }
 }
 
 /// Namespace and name of a host.
@@ -68,8 +109,17 @@ enum Mark {
     Ended,
     /// The record of one that has not.
     Open,
-    /// The key.
+    /// The key, without a record: that of another client who calls itself so, or of CAPM3.
     Key,
+    /// The key, and the record of the try that it belongs to.
+    Held,
+}
+
+impl Mark {
+    /// Whether a try is under way.
+    fn is_open(self) -> bool {
+        matches!(self, Self::Open | Self::Held)
+    }
 }
 
 impl Held {
@@ -87,7 +137,8 @@ impl Held {
         }
         for (key, _) in host.into_iter().flat_map(BareMetalHost::reboot_requests) {
             if let Some(uid) = key.strip_prefix(prefix) {
-                marks.insert(uid.to_owned(), Mark::Key);
+                let open = marks.get(uid) == Some(&Mark::Open);
+                marks.insert(uid.to_owned(), if open { Mark::Held } else { Mark::Key });
             }
         }
         let place = (namespace.to_owned(), name.to_owned());
@@ -121,12 +172,12 @@ impl Held {
             .map(|((_, name), _)| name.clone())
     }
 
-    /// Every request whose key or open record is on a host, with the hosts.
+    /// Every request whose open record is on a host, with the hosts. A key without one is not ours.
     pub fn places(&self) -> Vec<(String, String, String)> {
         let all = self.all();
         let each = |(uid, places): (&String, &BTreeMap<Place, Mark>)| {
             let uid = uid.clone();
-            let under_way = places.iter().filter(|(_, mark)| **mark >= Mark::Open);
+            let under_way = places.iter().filter(|(_, mark)| mark.is_open());
             let names: Vec<_> = under_way.map(|(place, _)| place.clone()).collect();
             names.into_iter().map(move |(namespace, name)| (uid.clone(), namespace, name))
         };
@@ -186,7 +237,10 @@ impl Sources {
         let cluster = cluster_of(machine.as_ref(), request)
             .and_then(|it| Self::cached(&self.clusters, core, &namespace, &it));
         let cluster = cluster.as_deref();
-        Self::put_together(request.clone(), machine, cluster, metal.as_deref(), host, stray)
+        let mut live =
+            Self::put_together(request.clone(), machine, cluster, metal.as_deref(), host, stray);
+        live.seen.resumed = self.pauses.ended(&request.uid);
+        live
     }
 
     fn put_together(
@@ -218,6 +272,7 @@ impl Sources {
             stray: view(&stray),
             node: NodeSeen::NotAsked,
             crowded: false,
+            resumed: None,
             request,
         };
         Live { seen, machine, host, stray, place: None }
@@ -270,7 +325,9 @@ impl Sources {
             host = self.host(namespace, named.as_deref()).await?;
         }
         let cluster = cluster.as_ref();
-        Ok(Some(Self::put_together(now, machine, cluster, metal.as_ref(), host, stray)))
+        let mut live = Self::put_together(now, machine, cluster, metal.as_ref(), host, stray);
+        live.seen.resumed = self.pauses.ended(&request.uid);
+        Ok(Some(live))
     }
 
     /// Looks at the node, which is known without its Machine as well. With `load`, also at what still runs there.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use api_types::capi;
 use api_types::capm3::Metal3Machine;
 use api_types::condition::{Condition, find};
-use api_types::metal3::BareMetalHost;
+use api_types::metal3::{BareMetalHost, OperationalStatus};
 use api_types::names;
 use api_types::names::capi::{
     CONDITION_EXTERNALLY_REMEDIATED, CONDITION_HEALTH_CHECK_SUCCEEDED, CONDITION_OWNER_REMEDIATED,
@@ -36,6 +36,8 @@ pub struct Observed {
     pub node: NodeSeen,
     /// Whether many requests are asking for their hosts at once.
     pub crowded: bool,
+    /// When a pause ended, if this process saw one: nobody could do anything before.
+    pub resumed: Option<Timestamp>,
 }
 
 /// What is known of the Cluster.
@@ -78,6 +80,8 @@ pub struct Machine {
     pub external: Option<String>,
     /// What the health check says, where there is one.
     pub healthy: Option<bool>,
+    /// Whether it complains of something that a node that is ready may have, too.
+    pub ails: bool,
 }
 
 /// A `Metal3Machine`, as far as decisions depend on it.
@@ -115,7 +119,7 @@ pub struct Host {
     pub confirmed: bool,
     /// Whether a reboot was accepted since our request, and the host was not switched on after that.
     pub in_cycle: bool,
-    /// Whether whoever looks at its power has written its status since our request.
+    /// Whether whoever looks at its power has written its status since our request, and does not say that it cannot look.
     pub looked_at: bool,
     /// Whether it is marked as unhealthy under both names.
     pub marked: bool,
@@ -214,6 +218,10 @@ impl Machine {
         };
         let external = machine.condition(CONDITION_EXTERNALLY_REMEDIATED);
         let health = machine.condition(CONDITION_HEALTH_CHECK_SUCCEEDED);
+        let ails = health.is_some_and(|it| {
+            let (reason, message) = (it.reason.as_deref(), it.message.as_deref());
+            it.is_false() && is_about_more(reason.unwrap_or_default(), message.unwrap_or_default())
+        });
         Self {
             name: machine.name_any(),
             uid: machine.uid().unwrap_or_default(),
@@ -234,6 +242,7 @@ impl Machine {
                 .filter(|it| it.is_false())
                 .map(|it| it.reason.clone().unwrap_or_default()),
             healthy: health.filter(|it| it.is_true() || it.is_false()).map(Condition::is_true),
+            ails,
         }
     }
 
@@ -243,6 +252,20 @@ impl Machine {
         let is_metal = reference.kind.as_deref() == Some("Metal3Machine");
         reference.name.as_deref().filter(|_| is_metal)
     }
+}
+
+/// Whether a health check complains of more than that the node is not ready. Its words are those of Cluster API: a reason
+/// for the Machine's own conditions and for an annotation, and a line for each condition of the node.
+fn is_about_more(reason: &str, message: &str) -> bool {
+    const MORE: [&str; 4] = [
+        "UnhealthyMachine",
+        "UnhealthyMachineCondition",
+        "HasRemediateAnnotation",
+        "HasRemediateMachineAnnotation",
+    ];
+    let mut conditions =
+        message.match_indices("Condition ").map(|(at, word)| &message[at + word.len()..]);
+    MORE.contains(&reason) || conditions.any(|it| !it.starts_with("Ready "))
 }
 
 impl Host {
@@ -257,6 +280,11 @@ impl Host {
         let pending = stamp(status.provisioning.pending_reboot_since);
         let last = stamp(status.provisioning.last_powered_on);
         let rebooting = find(&status.conditions, CONDITION_REBOOTING);
+        // An "off" that nobody can make sure of now is as old as the time when somebody could.
+        let doubtful = rebooting.and_then(|it| it.reason.as_deref()).is_some_and(is_blind)
+            || status.error_type.is_some()
+            || status.operational_status == OperationalStatus::Error;
+        let looked = stamp(status.last_updated).zip(asked).is_some_and(|(at, asked)| at > asked);
         let confirmed = rebooting.is_some_and(|it| {
             it.reason.as_deref() == Some("HeldOff")
                 && it.message.as_deref().is_some_and(|it| it.contains(&key))
@@ -288,7 +316,7 @@ impl Host {
                 asked.is_some_and(|asked| pending.as_second() >= asked.as_second())
                     && last.is_none_or(|last| pending > last)
             }),
-            looked_at: stamp(status.last_updated).zip(asked).is_some_and(|(at, asked)| at > asked),
+            looked_at: looked && !doubtful,
             marked: host.annotation(names::capm3::UNHEALTHY).is_some()
                 && host.annotation(names::capm3::UNHEALTHY_DEPRECATED).is_some(),
             history,
@@ -304,6 +332,12 @@ impl Host {
         let seen_since = self.confirmed || was_on || self.in_cycle || settled;
         self.held && !self.powered_on && seen_since
     }
+}
+
+/// Whether whoever switches a host says that it cannot see, or change, its power.
+fn is_blind(reason: &str) -> bool {
+    ["PowerUnknown", "IronicUnreachable", "NodeNotFound", "NodeBusy", "PowerFailed"]
+        .contains(&reason)
 }
 
 /// Whether the plain key is on a host and says that it is this request's. Anybody may set that key.
@@ -366,5 +400,34 @@ mod tests {
         let looked_at = |second| host(&json!({"lastUpdated": at(second).to_string()})).looked_at;
         assert!(!looked_at(99) && !looked_at(100) && looked_at(101));
         assert!(!host(&json!({})).looked_at);
+    }
+
+    #[test]
+    fn a_status_that_says_that_the_power_cannot_be_seen_does_not_count_as_looked_at() {
+        let looked_at = |more: &serde_json::Value| {
+            let mut status = json!({"lastUpdated": at(101).to_string()});
+            status.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            host(&status).looked_at
+        };
+        let rebooting = |reason: &str| {
+            json!({"conditions": [{
+                "type": "Rebooting", "status": "True", "reason": reason, "message": "",
+            }]})
+        };
+        assert!(looked_at(&rebooting("PoweredOff")));
+        assert!(!looked_at(&rebooting("PowerUnknown")));
+        assert!(!looked_at(&rebooting("IronicUnreachable")));
+        assert!(!looked_at(&json!({"operationalStatus": "error"})));
+        assert!(!looked_at(&json!({"errorType": "power management error"})));
+    }
+
+    #[test]
+    fn a_health_check_may_complain_of_more_than_readiness() {
+        let ready = "Health check failed:\n  * Condition Ready on Node is reporting status Unknown with reason X";
+        assert!(!is_about_more("UnhealthyNode", ready));
+        assert!(!is_about_more("NodeDeleted", "Node n has been deleted"));
+        let disk = format!("{ready}\n  * Condition DiskPressure on Node is reporting status True");
+        assert!(is_about_more("UnhealthyNode", &disk));
+        assert!(is_about_more("HasRemediateAnnotation", ""));
     }
 }

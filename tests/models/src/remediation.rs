@@ -137,6 +137,7 @@ fn machine() -> Machine {
         told: false,
         external: None,
         healthy: None,
+        ails: false,
     }
 }
 
@@ -189,6 +190,7 @@ impl State {
             stray: None,
             node,
             crowded: site.size.crowd,
+            resumed: None,
         }
     }
 

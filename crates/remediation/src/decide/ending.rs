@@ -33,15 +33,34 @@ pub(super) fn over(case: &Case<'_>) -> Option<Decision> {
     if case.request.finalizer {
         return Some(undo(case, Reason::Exhausted));
     }
-    Some(Decision::rest(Reason::AtRest))
+    Some(tell_again(case).unwrap_or_else(|| Decision::rest(Reason::AtRest)))
+}
+
+/// The owner does not know of a machine that was handed to it. CAPM3 told it in a way that owners since Cluster API 1.11 do
+/// not look at; and somebody may have wiped the condition.
+fn tell_again(case: &Case<'_>) -> Option<Decision> {
+    let (host, machine) = (case.own_host()?, case.machine()?);
+    let handed_over = case.standing.phase == Some(Phase::DeletingMachine);
+    let waits = machine.owned && machine.deleting.is_none() && machine.healthy == Some(false);
+    if !handed_over || !waits || machine.told {
+        return None;
+    }
+    let mut decision = Decision::rest(Reason::Exhausted);
+    if !host.marked {
+        decision = decision.act(Act::Host(HostWrite { mark: true, ..HostWrite::default() }));
+    }
+    Some(decision.act(Act::TellOwner("All tries have failed".to_owned())))
 }
 
 /// The host says that all tries were used up: what comes after that may have been cut off.
 pub(super) fn handing_over(case: &Case<'_>) -> Option<Decision> {
     let host = case.own_host()?;
-    case.machine()?;
+    let machine = case.machine()?;
+    // An owner may take its time, and the health check ask again meanwhile: the host is off because we switched it off.
+    let by_us = !host.online && host.marked && host.history.gave_up(case.request.machine());
     let exhausted = host.history.is_exhausted(&case.request.uid);
-    exhausted.then(|| hand_over(case, host, Reason::Exhausted))
+    let again = by_us && machine.healthy == Some(false) && machine.deleting.is_none();
+    (exhausted || again).then(|| hand_over(case, host, Reason::Exhausted))
 }
 
 /// The Machine, or all of its Cluster, is going or gone.
@@ -90,12 +109,15 @@ pub(super) fn succeeded(case: &Case<'_>) -> Option<Decision> {
     if let Some(left) = case.left(since, patience) {
         return Some(rest.again(left));
     }
-    // What the health check says may be old, or nobody's any more: a node that is ready is not taken away again.
+    // What the health check says may be old, or nobody's any more: a node that is ready is not taken away again, unless
+    // it complains of something else.
     match &case.seen.node {
         NodeSeen::NotAsked if machine.node.is_some() => {
             Some(Decision::look_at_node(Reason::Recovered))
         }
-        NodeSeen::Here(node) if node.ready && node.foreign.is_none() => Some(rest.again(GRACE)),
+        NodeSeen::Here(node) if node.ready && node.foreign.is_none() && !machine.ails => {
+            Some(rest.again(GRACE))
+        }
         NodeSeen::NoAccess(_) => Some(rest.again(POLL.1)),
         _ => Some(fail(case, host, Reason::StillUnhealthy)),
     }

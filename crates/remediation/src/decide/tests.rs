@@ -11,6 +11,7 @@ use crate::history::{Entry, History};
 use crate::request::{Backup, Group, Owner, Request, Said, Standing, Strategy};
 use crate::seen::{ClusterSeen, Host, Machine, Metal, Node, NodeSeen, Observed, Taint, Unmanaged};
 
+mod afterwards;
 mod beginning;
 mod leaving;
 mod refusing;
@@ -56,6 +57,7 @@ pub(super) fn machine() -> Machine {
         told: false,
         external: None,
         healthy: Some(false),
+        ails: false,
     }
 }
 
@@ -102,6 +104,7 @@ pub(super) fn fresh() -> Observed {
         stray: None,
         node: NodeSeen::NotAsked,
         crowded: false,
+        resumed: None,
     }
 }
 
@@ -435,7 +438,10 @@ fn after_the_hand_over_the_taint_goes_and_then_the_finalizer() {
         seen.node = NodeSeen::Here(Node { taint: Taint::Ours, ..node() });
     });
     assert_eq!(now(&over, 321).acts, [Act::Untaint, Act::RemoveFinalizer]);
-    let done = edit(over, |seen| seen.request.finalizer = false);
+    let done = edit(over, |seen| {
+        seen.request.finalizer = false;
+        seen.machine.as_mut().unwrap().told = true;
+    });
     assert_eq!(now(&done, 322), Decision::rest(Reason::AtRest));
 }
 
@@ -583,15 +589,4 @@ fn after_success_the_request_waits_to_be_withdrawn() {
     for seen in [agreed, by_hand] {
         assert_eq!(now(&seen, 100_000), Decision::rest(Reason::Recovered));
     }
-}
-
-#[test]
-fn a_machine_that_the_health_check_still_calls_unhealthy_after_the_time_is_tried_again() {
-    assert!(now(&succeeded(), 329).acts.is_empty());
-    assert!(now(&succeeded(), 330).needs_node, "it may be well, whatever is said of it");
-    let lost = edit(succeeded(), |seen| seen.node = NodeSeen::Here(node()));
-    let decision = now(&lost, 330);
-    assert_eq!(decision.reason, Reason::StillUnhealthy);
-    assert_eq!(decision.acts[0], Act::AddFinalizer);
-    assert_eq!(said(&decision).retries, 1);
 }

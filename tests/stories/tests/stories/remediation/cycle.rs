@@ -141,6 +141,8 @@ async fn a_machine_whose_tries_are_used_up_is_handed_to_its_owner_in_both_format
     assert_eq!(request["status"]["retryCount"], 1, "the first try and one more");
     let machine = serde_json::to_value(scene.get(MACHINE, "m").await).unwrap();
     assert_eq!(condition(&machine, "OwnerRemediated"), ("False", "WaitingForRemediation"));
+    // Without a health check nobody else says so, and owners look at both.
+    assert_eq!(condition(&machine, "HealthCheckSucceeded"), ("False", "WaitingForRemediation"));
     let deprecated = machine["status"]["deprecated"]["v1beta1"]["conditions"].as_array().unwrap();
     let told = deprecated.iter().find(|it| it["type"] == "OwnerRemediated").unwrap();
     assert_eq!(told["status"], "False");

@@ -227,6 +227,31 @@ async fn the_real_owner_replaces_a_machine_that_does_not_come_back_on_another_ho
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_real_owner_replaces_a_machine_for_which_a_person_asked_without_any_health_check() {
+    let stage = Stage::new("rem-person", Masters::Given, 2, quick()).await;
+    stage.workers(1).await;
+    let before = stage.available(1).await;
+    let (name, host) = before.first_key_value().unwrap();
+    stage.power.kill(host);
+    let node = stage.node_of(name).await;
+    stage.workload.stand_in.set_ready(&node, "Unknown").await.unwrap();
+    let machines = stage.api(MACHINE);
+    let owner = machines.get(name).await.unwrap();
+    let mut request = REMEDIATION.object(name, &json!({ "strategy": reboot(0, "3s") }));
+    request["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": MACHINE.api_version, "kind": MACHINE.kind, "name": name, "uid": owner.uid(),
+    }]);
+    stage.create(REMEDIATION, request).await;
+    until(&machines, &watcher::Config::default(), "another Machine", |all| {
+        !all.is_empty() && !all.contains_key(name)
+    })
+    .await
+    .unwrap();
+    let after = stage.available(1).await;
+    assert_ne!(after.values().next().unwrap(), host, "the unhealthy host is not taken again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_machine_of_a_control_plane_is_power_cycled_and_in_the_end_left_to_the_rules_of_its_owner()
  {
     let stage = Stage::new("rem-kcp", Masters::Kubeadm, 4, quick()).await;

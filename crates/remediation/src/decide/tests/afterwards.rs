@@ -1,0 +1,94 @@
+//! What comes after the last try, after a pause, and after success that the health check does not believe in.
+
+use super::*;
+
+/// The machine was handed over: this is what stands then.
+fn handed_over() -> Observed {
+    edit(last_try(), |seen| {
+        let decision = now(seen, 320);
+        let host = seen.host.as_mut().unwrap();
+        host.history = writes(&decision)[0].history.clone().unwrap();
+        (host.marked, host.online) = (true, false);
+        seen.request.standing = said(&decision);
+        seen.request.finalizer = false;
+        seen.machine.as_mut().unwrap().told = true;
+    })
+}
+
+#[test]
+fn an_owner_that_does_not_know_of_a_machine_that_was_handed_to_it_is_told() {
+    assert!(now(&handed_over(), 400).acts.is_empty());
+    // As after CAPM3, which tells it in the deprecated format only; or somebody wiped it.
+    let untold = edit(handed_over(), |seen| seen.machine.as_mut().unwrap().told = false);
+    assert!(matches!(now(&untold, 400).acts[..], [Act::TellOwner(_)]));
+    let well = edit(untold.clone(), |seen| seen.machine.as_mut().unwrap().healthy = Some(true));
+    let going = edit(untold.clone(), |seen| seen.machine.as_mut().unwrap().deleting = Some(at(9)));
+    let alone = edit(untold, |seen| seen.machine.as_mut().unwrap().owned = false);
+    for seen in [well, going, alone] {
+        assert!(now(&seen, 400).acts.is_empty(), "{:?}", now(&seen, 400));
+    }
+}
+
+#[test]
+fn a_host_that_is_off_because_we_gave_it_up_is_no_reason_to_refuse_the_next_request() {
+    let next = edit(handed_over(), |seen| {
+        seen.request = Request { uid: "next".to_owned(), ..request() };
+        seen.machine.as_mut().unwrap().told = false;
+    });
+    let decision = now(&next, 500);
+    assert_eq!(decision.reason, Reason::Exhausted);
+    assert!(decision.acts.iter().any(|it| matches!(it, Act::TellOwner(_))), "{decision:?}");
+    let by_hand = edit(next.clone(), |seen| seen.host.as_mut().unwrap().marked = false);
+    assert_eq!(
+        now(&by_hand, 500).reason,
+        Reason::HostOffline,
+        "somebody cleared it and keeps it off"
+    );
+    let another = edit(next, |seen| {
+        let host = seen.host.as_mut().unwrap();
+        for it in &mut host.history.0 {
+            "another".clone_into(&mut it.machine);
+        }
+    });
+    assert_eq!(now(&another, 500).reason, Reason::HostOffline, "that was about another machine");
+}
+
+#[test]
+fn a_time_that_ran_out_during_a_pause_begins_anew_when_the_pause_ends() {
+    let late = 10_000;
+    for (begun, failed) in [
+        (asked(), Reason::PowerOffTimedOut),
+        (recovering(), Reason::NotRecovered),
+        (released(), Reason::PowerOnTimedOut),
+    ] {
+        assert_eq!(now(&begun, late).reason, failed);
+        let resumed = edit(begun, |seen| seen.resumed = Some(at(late - 1)));
+        let decision = now(&resumed, late);
+        assert_ne!(decision.reason, failed, "{decision:?}");
+        assert!(decision.again.is_some() || decision.needs_node, "it is waited for: {decision:?}");
+    }
+}
+
+#[test]
+fn a_complaint_that_a_node_that_is_ready_may_give_reason_to_leads_to_another_try() {
+    let ready = |ails| {
+        edit(succeeded(), |seen| {
+            seen.machine.as_mut().unwrap().ails = ails;
+            seen.node = NodeSeen::Here(Node { ready: true, ..node() });
+        })
+    };
+    assert!(now(&ready(false), 400).acts.is_empty(), "what is said of it may be old");
+    assert_eq!(now(&ready(true), 400).reason, Reason::StillUnhealthy);
+    assert!(now(&ready(true), 300).acts.is_empty(), "it has its time");
+}
+
+#[test]
+fn a_machine_that_the_health_check_still_calls_unhealthy_after_the_time_is_tried_again() {
+    assert!(now(&succeeded(), 329).acts.is_empty());
+    assert!(now(&succeeded(), 330).needs_node, "it may be well, whatever is said of it");
+    let lost = edit(succeeded(), |seen| seen.node = NodeSeen::Here(node()));
+    let decision = now(&lost, 330);
+    assert_eq!(decision.reason, Reason::StillUnhealthy);
+    assert_eq!(decision.acts[0], Act::AddFinalizer);
+    assert_eq!(said(&decision).retries, 1);
+}
