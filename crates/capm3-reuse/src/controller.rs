@@ -39,6 +39,8 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const RETRY: Duration = Duration::from_millis(50);
 /// The cache shows our own writes long before; this is for a watch that broke just then.
 const ECHO: Duration = Duration::from_secs(2);
+/// How soon to look again at a host whose owner the caches do not show as it is; they wake it when they do.
+const DOUBT: Duration = Duration::from_secs(60);
 /// How often gauges are set and objects that cannot be decoded are told.
 const TICK: Duration = Duration::from_secs(10);
 
@@ -547,14 +549,19 @@ async fn pass_host(object: Arc<CachedHost>, context: Arc<Context>) -> Result<Act
             return Ok(Action::await_change());
         };
         let mut pass = Pass::of_host(context.from.client.clone(), context.from.served, &seen);
+        let kept = seen.kept.clone();
         decision = decide(&Observed::Kept(Box::new(seen)), &context.policy, now);
+        let ends = decision.steps.iter().any(|step| matches!(step, Step::Free { .. }));
+        if ends && !owner::confirms(&context.from, &namespace, &kept, decision.reason).await? {
+            return Ok(Action::requeue(DOUBT));
+        }
         for step in &decision.steps {
             if pass.act(step).await? == Outcome::Superseded {
                 context.metrics.superseded();
                 return Ok(soon());
             }
         }
-        if decision.steps.iter().any(|step| matches!(step, Step::Free { .. })) {
+        if ends {
             context.metrics.dropped(decision.reason);
         }
         if !decision.steps.is_empty() {

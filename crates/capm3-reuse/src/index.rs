@@ -261,8 +261,9 @@ impl Index {
         let mut offered = Vec::new();
         for name in names.into_iter().filter(|name| Some(&**name) != taken) {
             let hold = space.holds.remove(&name);
-            // What it was offered and refused goes to those behind it: who was before has refused already.
-            let refused = hold.is_some_and(|hold| hold.offered);
+            // What it was offered and refused goes to those behind it: who was before has refused already. What it left
+            // because it took another was never refused.
+            let refused = taken.is_none() && hold.is_some_and(|hold| hold.offered);
             let behind = refused.then(|| (since, machine.to_owned()));
             offered.extend(space.offer(&name, behind.as_ref(), now));
         }
@@ -518,7 +519,8 @@ impl Namespace {
         free.metadata.name.as_deref().map(Into::into)
     }
 
-    /// Offers a host to the first who waits for one like it, of those behind a place in the queue.
+    /// Offers a host to the first who waits for one like it and was not offered another, of those behind a place in the
+    /// queue.
     fn offer(
         &mut self,
         name: &str,
@@ -528,10 +530,24 @@ impl Namespace {
         if !self.is_ready(name) || self.holds.get(name).is_some_and(|hold| hold.until > now) {
             return None;
         }
-        let mut waiters = self.waiters.iter().filter(|(key, _)| behind < Some(*key));
-        let machine = waiters.find(|(_, waiter)| self.accepts(waiter, name, now))?.0.1.clone();
+        let machine = self.next_for(name, behind, now)?;
         self.hold(name, &machine, true, now);
         Some(machine)
+    }
+
+    fn next_for(
+        &self,
+        name: &str,
+        behind: Option<&(Timestamp, String)>,
+        now: Instant,
+    ) -> Option<String> {
+        let offers = self.holds.values().filter(|hold| hold.offered && hold.until > now);
+        let served: HashSet<&str> = offers.map(|hold| hold.machine.as_str()).collect();
+        let mut waiters = self.waiters.iter().filter(|(key, _)| behind < Some(*key));
+        let next = waiters.find(|((_, machine), waiter)| {
+            !served.contains(machine.as_str()) && self.accepts(waiter, name, now)
+        });
+        next.map(|((_, machine), _)| machine.clone())
     }
 
     /// Those who waited for a kept host when there is none left under this label.

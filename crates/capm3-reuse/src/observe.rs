@@ -4,7 +4,7 @@
 //! whatever changes the machine's mind afterwards, and moves the host's version for that, stops a claim that is on its way.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use api_types::ContractVersion;
 use api_types::capi::{Cluster, KubeadmControlPlane, Machine, MachineDeployment, MachineSet};
@@ -31,6 +31,8 @@ use crate::selector::Selector;
 use crate::served::Served;
 
 const TEMPLATE: &str = "Metal3MachineTemplate.infrastructure.cluster.x-k8s.io";
+/// How long an answer about a machine's owner may take: longer than a webhook that converts it may.
+const PATIENCE: Duration = Duration::from_secs(40);
 
 /// Where to read from.
 pub struct Sources {
@@ -117,9 +119,8 @@ pub async fn observe_machine(
     if needs_live(&seen) && !read_live(from, &namespace, &mut seen).await? {
         return Ok(Observed::Nothing);
     }
-    if let Some(mode) = cleaning_mode(from, &namespace, &seen.machine) {
-        seen.machine.spec.automated_cleaning_mode = Some(mode);
-    }
+    let template = template(from, &namespace, &seen.machine);
+    set_cleaning_mode(&mut seen, template.as_deref());
     let machine = seen.machine.clone();
     seen.parent = parent(from, &namespace, &machine);
     let cluster = cluster_name(&seen);
@@ -133,7 +134,13 @@ pub async fn observe_machine(
         let own = matches!(&seen.host, HostSeen::Here(host)
             if host::is_of(host, &machine) && reservation::pending(host).is_none());
         if own && seen.live {
-            seen.verdict = verdict(from, &namespace, &seen).await?;
+            // Whoever waits for the machine to go is told why it does not: an error would only be in a log.
+            let found = tokio::time::timeout(PATIENCE, verdict(from, &namespace, &seen)).await;
+            seen.verdict = match found {
+                Ok(Ok(verdict)) => verdict,
+                Ok(Err(error)) => Verdict::Unanswered(error.to_string()),
+                Err(_) => Verdict::Unanswered("the API server did not answer in time".to_owned()),
+            };
         }
         return Ok(Observed::Machine(Box::new(seen)));
     }
@@ -268,6 +275,10 @@ fn data(from: &Sources, namespace: &str, machine: &Metal3Machine) -> Data {
     let Some(claim) = from.cached(claims, version, namespace, &machine.name_any()) else {
         return Data::NotAskedFor;
     };
+    // What is on a host that goes back is known by its names, whatever becomes of the claim.
+    if machine.metadata.deletion_timestamp.is_none() && !is_its(&claim, machine) {
+        return Data::Awaited;
+    }
     let status = claim.status.clone().unwrap_or_default();
     if let Some(why) = status.error_message.filter(|why| !why.is_empty()) {
         return Data::Failed(why);
@@ -288,6 +299,14 @@ fn data(from: &Sources, namespace: &str, machine: &Metal3Machine) -> Data {
         },
         None => Data::Awaited,
     }
+}
+
+/// Whether a claim is answered for this very machine as it is now: not one that was withdrawn and is still there, and not
+/// one of an earlier machine of its name. When such a one is gone the machine is woken and makes its own.
+fn is_its(claim: &Metal3DataClaim, machine: &Metal3Machine) -> bool {
+    let mut owners = claim.metadata.owner_references.iter().flatten();
+    claim.metadata.deletion_timestamp.is_none()
+        && owners.any(|it| Some(&it.uid) == machine.metadata.uid.as_ref())
 }
 
 /// The template that a machine was cloned from.
@@ -318,13 +337,27 @@ async fn reuse(from: &Sources, namespace: &str, machine: &Metal3Machine) -> Resu
     })
 }
 
-/// Whether disks are wiped, by the template that a machine was cloned from. As with CAPM3 the template has the last word
-/// for all of its machines, so that it can be changed just before a rollout.
-fn cleaning_mode(from: &Sources, namespace: &str, machine: &Metal3Machine) -> Option<String> {
-    let name = template_name(machine)?;
+/// The template that a machine was cloned from, as it is now.
+fn template(
+    from: &Sources,
+    namespace: &str,
+    machine: &Metal3Machine,
+) -> Option<Arc<Metal3MachineTemplate>> {
     let version = from.served.infrastructure;
-    let template = from.cached(&from.stores.templates, version, namespace, name)?;
-    template.spec.template.spec.automated_cleaning_mode.clone()
+    from.cached(&from.stores.templates, version, namespace, template_name(machine)?)
+}
+
+/// Whether disks are wiped, by the template that a machine was cloned from. As with CAPM3 the template has the last word
+/// for all of its machines, so that it can be changed just before a rollout. One that is gone has said it: what the
+/// machine was cloned with is older.
+fn set_cleaning_mode(seen: &mut MachineSeen, template: Option<&Metal3MachineTemplate>) {
+    let said = template.and_then(|it| it.spec.template.spec.automated_cleaning_mode.clone());
+    if said.is_some() {
+        seen.machine.spec.automated_cleaning_mode = said;
+    }
+    if template.is_some() || template_name(&seen.machine).is_none() {
+        seen.cleaning.clone_from(&seen.machine.spec.automated_cleaning_mode);
+    }
 }
 
 /// Whether all is there that a machine needs before it gets a host. What is missing is told by the rules; here it only
@@ -435,6 +468,8 @@ pub fn version_of(from: &Sources, group: &str) -> ContractVersion {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::decide::tests::{annotate, cached, consumer, host, seen, with};
 
@@ -465,5 +500,46 @@ mod tests {
         // Nothing is taken back on old news.
         let own = HostSeen::Here(Box::new((**own).clone()));
         assert!(needs_live(&MachineSeen { machine, host: own, ..MachineSeen::default() }));
+    }
+
+    #[test]
+    fn only_a_claim_of_this_very_machine_that_is_not_withdrawn_is_answered_for_it() {
+        let owned = |uid: &str| json!([{"apiVersion": "g/v", "kind": "Metal3Machine", "name": "m", "uid": uid}]);
+        for (metadata, wanted) in [
+            (json!({"ownerReferences": owned("m-uid")}), true),
+            (json!({"ownerReferences": owned("of an earlier one")}), false),
+            (json!({}), false),
+            (
+                json!({"ownerReferences": owned("m-uid"), "deletionTimestamp": "2026-01-01T00:00:00Z"}),
+                false,
+            ),
+        ] {
+            let claim = serde_json::from_value(json!({"metadata": metadata.clone()})).unwrap();
+            assert_eq!(is_its(&claim, &seen().machine), wanted, "{metadata}");
+        }
+    }
+
+    #[test]
+    fn whether_disks_are_wiped_is_the_template_s_word_and_nobody_s_when_that_is_gone() {
+        let template = |mode: Option<&str>| -> Metal3MachineTemplate {
+            let spec = json!({"automatedCleaningMode": mode});
+            serde_json::from_value(json!({"spec": {"template": {"spec": spec}}})).unwrap()
+        };
+        let (wipes, silent) = (template(Some("metadata")), template(None));
+        let of = |cloned: bool, template: Option<&Metal3MachineTemplate>| {
+            let mut seen = seen();
+            seen.machine.spec.automated_cleaning_mode = Some("disabled".to_owned());
+            if cloned {
+                annotate(&mut seen.machine, names::capi::CLONED_FROM_NAME, "t");
+            }
+            set_cleaning_mode(&mut seen, template);
+            (seen.cleaning, seen.machine.spec.automated_cleaning_mode)
+        };
+        let said = |mode: &str| Some(mode.to_owned());
+        assert_eq!(of(true, Some(&wipes)), (said("metadata"), said("metadata")));
+        assert_eq!(of(true, Some(&silent)), (said("disabled"), said("disabled")));
+        assert_eq!(of(false, None), (said("disabled"), said("disabled")));
+        // Its own is still good for a host that was told nothing yet.
+        assert_eq!(of(true, None), (None, said("disabled")));
     }
 }

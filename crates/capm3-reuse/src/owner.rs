@@ -19,6 +19,7 @@ use serde_json::Value;
 
 use crate::error::Error;
 use crate::observe::{Sources, version_of};
+use crate::reason::Reason;
 use crate::reservation::{Kept, Owner};
 use crate::seen::{KeptSeen, OwnerSeen, Parent, Verdict};
 use crate::served::Served;
@@ -141,19 +142,22 @@ pub async fn verdict(
             continue;
         }
         let name = template.name.as_deref().unwrap_or_default();
-        match live_reuse(from, namespace, name).await? {
-            Some(Ok(true)) => {
-                let uid = live.uid().unwrap_or_default();
-                return Ok(Verdict::For(Owner { uid, ..owner.clone() }));
-            }
-            Some(Ok(false)) => {
-                return Ok(Verdict::Nobody("the template of its owner does not set nodeReuse"));
-            }
-            Some(Err(why)) => return Ok(Verdict::Unreadable(why)),
-            None => {}
+        if let Some(template) = live_template(from, namespace, name).await? {
+            let uid = live.uid().unwrap_or_default();
+            return Ok(by_template(Owner { uid, ..owner.clone() }, name, &template.data));
         }
     }
     Ok(Verdict::Nobody("the template of its owner is gone"))
+}
+
+/// What the template says that an owner's next machine is made from.
+fn by_template(owner: Owner, name: &str, template: &Value) -> Verdict {
+    let cleaning = template["spec"]["template"]["spec"]["automatedCleaningMode"].as_str();
+    match reuse_in(name, template) {
+        Ok(true) => Verdict::For { owner, cleaning: cleaning.map(str::to_owned) },
+        Ok(false) => Verdict::Nobody("the template of its owner does not set nodeReuse"),
+        Err(why) => Verdict::Unreadable(why),
+    }
 }
 
 /// Whether a template asks for reuse, by a live look; nothing if there is none of that name, and what to change if it
@@ -163,17 +167,29 @@ pub async fn live_reuse(
     namespace: &str,
     name: &str,
 ) -> Result<Option<Result<bool, String>>, Error> {
+    let found = live_template(from, namespace, name).await?;
+    Ok(found.map(|found| reuse_in(name, &found.data)))
+}
+
+/// Read without its type: only two words of it count, and the rest may be as wrong as it likes.
+async fn live_template(
+    from: &Sources,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<DynamicObject>, Error> {
     let kind = resource(TEMPLATE_GROUP, from.served.infrastructure.as_str(), TEMPLATE_KIND);
     let api: Api<DynamicObject> = Api::namespaced_with(from.client.clone(), namespace, &kind);
-    // Read without its type: only one word of it counts, and the rest may be as wrong as it likes.
-    let found = api.get_opt(name).await.map_err(Error::api("get a Metal3MachineTemplate"))?;
-    Ok(found.map(|found| match &found.data["spec"]["nodeReuse"] {
+    api.get_opt(name).await.map_err(Error::api("get a Metal3MachineTemplate"))
+}
+
+fn reuse_in(name: &str, template: &Value) -> Result<bool, String> {
+    match &template["spec"]["nodeReuse"] {
         Value::Bool(wanted) => Ok(*wanted),
         Value::Null => Ok(false),
         other => Err(format!(
             "spec.nodeReuse of Metal3MachineTemplate {name} is {other}: set it to true or false"
         )),
-    }))
+    }
 }
 
 enum Found {
@@ -267,6 +283,29 @@ pub async fn observe_kept(
     let namespace = host.namespace().unwrap_or_default();
     let owner = owner_seen(from, &namespace, &kept).await?;
     Ok(Some(KeptSeen { host: host.clone(), kept, owner, settled_since }))
+}
+
+/// Whether a live look says so as well when the caches say that an owner is gone or wants no reuse any more: what is not
+/// kept any longer may be another's a moment later.
+pub async fn confirms(
+    from: &Sources,
+    namespace: &str,
+    kept: &Kept,
+    reason: Reason,
+) -> Result<bool, Error> {
+    let (Kept::For(owner), Reason::OwnerGone | Reason::ReuseOff) = (kept, reason) else {
+        return Ok(true);
+    };
+    let live = match get_live(from, namespace, owner).await? {
+        Found::Here(live) if is_it(&live, owner) => live,
+        Found::Here(_) | Found::Gone => return Ok(true),
+        Found::Unreadable(_) => return Ok(false),
+    };
+    let template = template_in(&live.data).and_then(|it| it.name);
+    match template.filter(|_| reason == Reason::ReuseOff) {
+        Some(name) => Ok(live_reuse(from, namespace, &name).await? == Some(Ok(false))),
+        None => Ok(false),
+    }
 }
 
 /// An owner's common parts, from whichever kind.

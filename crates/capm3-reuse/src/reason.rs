@@ -68,6 +68,8 @@ pub enum Reason {
     Releasing,
     /// The same, and it cannot be said for whom the host is to be kept.
     OwnerUnreadable,
+    /// Nobody says just now for whom the host is to be kept: it stays as it is until then.
+    OwnerUnanswered,
     /// The host is being cleared.
     Deprovisioning,
     /// The host is kept for the machine's owner.
@@ -97,7 +99,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 43] = [
         Self::NotOurs,
         Self::Paused,
         Self::NotPaused,
@@ -128,6 +130,7 @@ impl Reason {
         Self::Provisioned,
         Self::Releasing,
         Self::OwnerUnreadable,
+        Self::OwnerUnanswered,
         Self::Deprovisioning,
         Self::Reserved,
         Self::Released,
@@ -175,6 +178,7 @@ impl Reason {
             Self::Provisioned => "Provisioned",
             Self::Releasing => "Releasing",
             Self::OwnerUnreadable => "OwnerUnreadable",
+            Self::OwnerUnanswered => "OwnerUnanswered",
             Self::Deprovisioning => "Deprovisioning",
             Self::Reserved => "Reserved",
             Self::Released => "Released",
@@ -208,6 +212,7 @@ impl Reason {
                 | Self::HostFailed
                 | Self::HostLost
                 | Self::OwnerUnreadable
+                | Self::OwnerUnanswered
                 | Self::Undecodable
         )
     }

@@ -44,6 +44,9 @@ pub struct MachineSeen {
     pub bootstrap_secret: Option<bool>,
     /// Its rendered secrets.
     pub data: Data,
+    /// Whether disks are wiped, as the template says that it was cloned from, or itself where that says nothing. Nothing if
+    /// that template is gone: its last word stands on the host.
+    pub cleaning: Option<String>,
     /// For whom its host is to be kept, as owner and template say now; for a machine that is being deleted.
     pub verdict: Verdict,
 }
@@ -127,9 +130,16 @@ pub enum Verdict {
     /// For nobody, and why.
     Nobody(&'static str),
     /// For this owner.
-    For(Owner),
+    For {
+        /// The owner.
+        owner: Owner,
+        /// Whether disks are wiped before, if the template says so that asks for reuse.
+        cleaning: Option<String>,
+    },
     /// It cannot be said, and what to change; the host is kept for nobody.
     Unreadable(String),
+    /// Nobody answered, and why; that is asked again until somebody does.
+    Unanswered(String),
 }
 
 /// A kept host and what has to do with it.

@@ -54,6 +54,8 @@ pub struct Report {
     pub secrets: [Option<String>; 3],
     /// The `Metal3Data` with which two of them were rendered.
     pub rendered: Option<String>,
+    /// That what was rendered was for a host that it has no more.
+    pub withdrawn: bool,
 }
 
 /// A condition of ours as it was reported.
@@ -158,6 +160,14 @@ pub fn patch(machine: &Metal3Machine, report: &Report, now: Timestamp) -> Option
     {
         let reference = json!({ "name": name, "namespace": machine.metadata.namespace });
         status.insert("renderedData".to_owned(), reference);
+    }
+    let rendered = [
+        ("metaData", before.meta_data.is_some()),
+        ("networkData", before.network_data.is_some()),
+        ("renderedData", before.rendered_data.is_some()),
+    ];
+    for (field, _) in rendered.iter().filter(|(_, known)| report.withdrawn && *known) {
+        status.insert((*field).to_owned(), Value::Null);
     }
     (!status.is_empty()).then_some(Value::Object(status))
 }
@@ -285,6 +295,19 @@ mod tests {
         let ready = reported(&second, CONDITION_READY).unwrap();
         assert_eq!(ready.reason.as_deref(), Some("HostFailed"));
         assert_eq!(ready.last_transition_time, Some(Time(at(1))));
+    }
+
+    #[test]
+    fn what_was_rendered_for_another_host_is_named_no_longer() {
+        let secrets = [Some("boot".to_owned()), Some("facts".to_owned()), None];
+        let told = Report { secrets, ..report(Reason::Provisioning) };
+        let done = written(machine("v1beta2"), &told, at(1));
+        let lost = Report { withdrawn: true, ..Report::default() };
+        let told = patch(&done, &lost, at(2)).unwrap();
+        assert_eq!(told, json!({ "metaData": null, "renderedData": null }));
+        let done = written(done, &lost, at(2));
+        assert_eq!(patch(&done, &lost, at(3)), None);
+        assert!(done.status.unwrap().user_data.is_some());
     }
 
     #[test]

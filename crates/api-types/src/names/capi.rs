@@ -29,8 +29,8 @@ pub const CLONED_FROM_GROUP_KIND: &str = "cluster.x-k8s.io/cloned-from-groupkind
 pub const SKIP_REMEDIATION: &str = "cluster.x-k8s.io/skip-remediation";
 /// Annotation on a machine: remediate it now. Set by people, read by the health check.
 pub const REMEDIATE_MACHINE: &str = "cluster.x-k8s.io/remediate-machine";
-/// Annotation on a host: do not move it to another cluster just now. Written by `capm3-reuse`,
-/// read by clusterctl.
+/// Annotation on a host: do not move it to another cluster just now. Written by others, read by
+/// clusterctl; what is left of it goes with the release by `capm3-reuse`.
 pub const BLOCK_MOVE: &str = "clusterctl.cluster.x-k8s.io/block-move";
 /// Label on a `ClusterRole`: its rules become Cluster API's. Written by the chart of `remediation`.
 pub const AGGREGATE_TO_MANAGER: &str = "cluster.x-k8s.io/aggregate-to-manager";

@@ -15,8 +15,9 @@ pub const NODE_REUSE: &str = "infrastructure.cluster.x-k8s.io/node-reuse";
 /// Label on a host: its failure domain. Set by administrators, read by `capm3-reuse`.
 pub const FAILURE_DOMAIN: &str = "infrastructure.cluster.x-k8s.io/failure-domain";
 
-/// Value of the operator's pause annotation when CAPM3 or `capm3-reuse` set it for a paused
-/// cluster. Only a pause with this value is lifted by them.
+/// Value of the operator's pause annotation when CAPM3, or whoever prepares a move, set it for a
+/// paused cluster. `capm3-reuse` never sets it and lifts only a pause with this value, from a host
+/// whose machine is not paused.
 pub const PAUSED_BY_CAPM3: &str = "metal3.io/capm3";
 
 /// Finalizer on a `Metal3Machine`. Written and removed by `capm3-reuse` (or CAPM3): its host is not

@@ -11,15 +11,15 @@ pub const REBOOT: &str = "reboot.metal3.io";
 pub const REBOOT_FOR_REMEDIATION: &str = "reboot.metal3.io/metal3-remediation-";
 
 /// Annotation on a host: the operator leaves it alone. The value says who asked. Written by
-/// people, CAPM3, `bmo-reboot` and `capm3-reuse`; respected by everybody.
+/// people, CAPM3 and `bmo-reboot`; `capm3-reuse` only lifts CAPM3's; respected by everybody.
 pub const PAUSED: &str = "baremetalhost.metal3.io/paused";
 
 /// Annotation on a host: take it out of Ironic. Written by people, read by the operator;
 /// `bmo-reboot` and `capm3-reuse` leave such a host alone.
 pub const DETACHED: &str = "baremetalhost.metal3.io/detached";
 
-/// Annotation on a new host: the status that it starts with. Written by `host-discovery` and by
-/// moves between clusters, taken over and removed by the operator.
+/// Annotation on a new host: the status that it starts with. Written by `host-discovery`, and
+/// before a move between clusters by CAPM3 or people; taken over and removed by the operator.
 pub const STATUS: &str = "baremetalhost.metal3.io/status";
 
 /// Annotation on a host: `disabled` skips inspection. Written by `host-discovery`, read by the

@@ -219,16 +219,21 @@ fn take(
 /// The host that it was going to take is not to be had any more. Nothing else is done before the host was read again.
 pub(super) fn give_up(seen: &MachineSeen, host: &str, now: Timestamp) -> Decision {
     let text = format!("Host {host} is not to be had any more");
-    let steps = vec![Step::GiveUp { host: host.to_owned() }];
-    let associated = Some(Said::no(Reason::HostGivenUp, &text));
+    // What was rendered tells of this host and would be wrong on the next. First, or a crash would leave it there.
+    let mut steps: Vec<Step> = withdraw(seen).into_iter().collect();
+    steps.push(Step::GiveUp { host: host.to_owned() });
+    let associated = Said::no(Reason::HostGivenUp, &text);
     // An undisturbed second try needs no word of this.
-    let report = if super::was_associated(&seen.machine) {
-        Report { associated, ..Report::default() }
-    } else {
-        Report::default()
-    };
+    let associated = super::was_associated(&seen.machine).then_some(associated);
+    let report = Report { associated, withdrawn: true, ..Report::default() };
     let decision = with_report(seen, now, steps, Reason::HostGivenUp, &text, &report);
     Decision { again: Some(Duration::ZERO), ..decision }
+}
+
+/// The request for rendered secrets is taken back, if there is one.
+pub(super) fn withdraw(seen: &MachineSeen) -> Option<Step> {
+    let asked = !matches!(seen.data, Data::NotWanted | Data::NotAskedFor | Data::Unserved);
+    asked.then_some(Step::WithdrawData)
 }
 
 /// The machine's identity, in CAPM3's form.

@@ -69,7 +69,11 @@ fn any_host(name: &'static str) -> impl Strategy<Value = BareMetalHost> {
 fn any_seen() -> impl Strategy<Value = (MachineSeen, Policy)> {
     let names = prop::sample::select(vec!["", "names", "gives up"]);
     let reuse = prop::sample::select(vec![Reuse::On, Reuse::Off]);
-    let verdict = prop::sample::select(vec![Verdict::For(owner()), Verdict::Nobody("why")]);
+    let verdict = prop::sample::select(vec![
+        Verdict::For { owner: owner(), cleaning: None },
+        Verdict::Nobody("why"),
+        Verdict::Unanswered("why".to_owned()),
+    ]);
     let data = prop::sample::select(vec![Data::NotWanted, Data::NotAskedFor, Data::Awaited]);
     let flags = prop::collection::vec(any::<bool>(), 10);
     (names, reuse, verdict, data, flags, any_host("h"), any_host("kept"), any_host("free"))
@@ -162,6 +166,8 @@ proptest! {
                     taken_away += 1;
                     let host = named(&seen, host).expect("only a host that was seen is written");
                     prop_assert!(leaving && seen.live && judge::is_of(host, machine));
+                    let decided = reservation::pending(host).is_some();
+                    prop_assert!(decided || !matches!(seen.verdict, Verdict::Unanswered(_)));
                     if matches!(step, Step::Release { .. }) {
                         prop_assert!(!judge::is_told_what_to_install(host));
                         prop_assert!(!["provisioned", "provisioning"].contains(&host.provisioning_state().as_str()));

@@ -3,6 +3,8 @@
 //! The image goes in one write with the verdict for whom the host will be kept, so that owner and template may vanish
 //! afterwards. While the host is cleared its consumer becomes that owner; when nothing is on it any more, the machine goes.
 
+use std::time::Duration;
+
 use api_types::metal3::{BareMetalHost, ProvisioningState};
 use api_types::names;
 use api_types::names::capi::CONDITION_READY;
@@ -10,12 +12,17 @@ use api_types::reference::NamedRef;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
-use super::obtain::is_same;
-use super::{Decision, Reason, Step, look_closer, was_associated};
+use super::obtain::{is_same, withdraw};
+use super::{Decision, Reason, Step, look_closer, not_paused, was_associated};
 use crate::host;
 use crate::reservation::{self, Owner};
 use crate::seen::{Data, HostSeen, MachineSeen, Verdict};
 use crate::status::{self, Report, Said};
+
+/// How soon to ask again for whom a host is to be kept: what answers by then tells nobody.
+const ASK: Duration = Duration::from_secs(20);
+/// Of all modes the one that keeps the disks.
+const KEEPS_DISKS: &str = "disabled";
 
 /// A machine that is being deleted.
 pub(super) fn about_leaving(seen: &MachineSeen, now: Timestamp) -> Decision {
@@ -57,9 +64,14 @@ fn about_own(seen: &MachineSeen, host: &BareMetalHost, now: Timestamp) -> Decisi
         return step(steps, Reason::Releasing, String::new());
     }
     let pending = reservation::pending(host);
+    if let (None, Verdict::Unanswered(why)) = (&pending, &seen.verdict) {
+        return unanswered(seen, &name, why, now);
+    }
     let verdict = pending.clone().unwrap_or_else(|| match &seen.verdict {
-        Verdict::For(owner) => Some(owner.clone()),
-        Verdict::Unasked | Verdict::Nobody(_) | Verdict::Unreadable(_) => None,
+        Verdict::For { owner, .. } => Some(owner.clone()),
+        Verdict::Unasked | Verdict::Nobody(_) | Verdict::Unreadable(_) | Verdict::Unanswered(_) => {
+            None
+        }
     });
     let fields = ours(seen, host);
     let installs = host::is_told_what_to_install(host);
@@ -71,14 +83,27 @@ fn about_own(seen: &MachineSeen, host: &BareMetalHost, now: Timestamp) -> Decisi
             _ => kept_for(verdict.as_ref()),
         };
         let switch_off = host.spec.online && host.spec.disable_power_off != Some(true);
-        // Whether disks are wiped is read when the host is cleared, so the last word must be there by then.
-        let cleaning = seen.machine.spec.automated_cleaning_mode.clone();
-        let cleaning = cleaning.filter(|it| Some(it) != host.spec.automated_cleaning_mode.as_ref());
+        // Whether disks are wiped is read when the host is cleared, so the last word must be there by then: that of the
+        // template that keeps the host, as the one that the machine was cloned from may be of another mind.
+        let before = host.spec.automated_cleaning_mode.as_ref();
+        let cleaning = match (&pending, &seen.verdict) {
+            (Some(_), _) => None,
+            (None, Verdict::For { cleaning: Some(mode), .. }) => Some(mode),
+            _ => seen.cleaning.as_ref(),
+        };
+        let keeps_disks = cleaning.or(before).is_some_and(|mode| mode == KEEPS_DISKS);
+        let wiped = if verdict.is_some() && !keeps_disks {
+            "; its disks are wiped before it is used again, as automatedCleaningMode is not disabled"
+        } else {
+            ""
+        };
+        let cleaning = cleaning.filter(|mode| Some(*mode) != before).cloned();
         let mut steps =
             vec![Step::Clear { host: name.clone(), fields, switch_off, cleaning, verdict }];
-        let text = format!("Host {name} is being cleared; {why}");
+        let text = format!("Host {name} is being cleared; {why}{wiped}");
         if pending.is_none() && matches!(seen.verdict, Verdict::Unreadable(_)) {
-            steps.extend(not_ready(seen, Reason::OwnerUnreadable, &text, now));
+            let ready = Said::no(Reason::OwnerUnreadable, &text);
+            steps.extend(reported(seen, Some(ready), now));
             return step(steps, Reason::OwnerUnreadable, text);
         }
         return step(steps, Reason::Releasing, text);
@@ -120,12 +145,9 @@ fn waits(seen: &MachineSeen, host: &BareMetalHost, now: Timestamp) -> Decision {
         message = format!("{message}: {error}");
     }
     // Why it is kept for nobody is to be read for as long as nothing else is to be done.
-    let before = status::reported(&seen.machine, CONDITION_READY);
-    let to_be_read = before
-        .is_some_and(|it| it.reason.as_deref() == Some(Reason::OwnerUnreadable.as_str()))
-        && held_up.is_none();
-    let said = not_ready(seen, Reason::Deprovisioning, &message, now).filter(|_| !to_be_read);
-    let steps: Vec<Step> = said.into_iter().collect();
+    let to_be_read = says(seen, Reason::OwnerUnreadable) && held_up.is_none();
+    let ready = (!to_be_read).then(|| Said::no(Reason::Deprovisioning, &message));
+    let steps: Vec<Step> = reported(seen, ready, now).into_iter().collect();
     Decision {
         news: held_up.is_some() && !steps.is_empty(),
         steps,
@@ -134,8 +156,32 @@ fn waits(seen: &MachineSeen, host: &BareMetalHost, now: Timestamp) -> Decision {
     }
 }
 
-fn not_ready(seen: &MachineSeen, reason: Reason, text: &str, now: Timestamp) -> Option<Step> {
-    let report = Report { ready: Some(Said::no(reason, text)), ..Report::default() };
+/// A verdict is for good, so without an answer there is none, and everything stays as it is. That is said once: the text of
+/// an error may be another each time.
+fn unanswered(seen: &MachineSeen, host: &str, why: &str, now: Timestamp) -> Decision {
+    let reason = Reason::OwnerUnanswered;
+    let message =
+        format!("Host {host} is not cleared before it is known for whom it is to be kept: {why}");
+    let news = !says(seen, reason);
+    let ready = news.then(|| Said::no(reason, &message));
+    Decision {
+        steps: reported(seen, ready, now).into_iter().collect(),
+        message,
+        news,
+        again: Some(ASK),
+        ..Decision::rest(reason)
+    }
+}
+
+/// Whether this is the reason why the machine is not ready, as far as it was reported.
+fn says(seen: &MachineSeen, reason: Reason) -> bool {
+    status::reported(&seen.machine, CONDITION_READY)
+        .is_some_and(|it| it.reason.as_deref() == Some(reason.as_str()))
+}
+
+/// Why it is not ready, if that is to be said anew, and that it is paused no longer.
+fn reported(seen: &MachineSeen, ready: Option<Said>, now: Timestamp) -> Option<Step> {
+    let report = Report { ready, paused: Some(not_paused()), ..Report::default() };
     status::patch(&seen.machine, &report, now).map(Step::Report)
 }
 
@@ -145,9 +191,7 @@ fn step(steps: Vec<Step>, reason: Reason, message: String) -> Decision {
 
 /// Nothing of the machine is left on a host.
 fn let_go(seen: &MachineSeen, mut steps: Vec<Step>) -> Decision {
-    if !matches!(seen.data, Data::NotWanted | Data::NotAskedFor | Data::Unserved) {
-        steps.push(Step::WithdrawData);
-    }
+    steps.extend(withdraw(seen));
     steps.push(Step::LetGo);
     Decision { steps, ..Decision::rest(Reason::LetGo) }
 }

@@ -65,7 +65,7 @@ pub(super) fn about_host(
         if !machine.is_provisioned() {
             in_use = untold_secrets(seen, parent);
         }
-        let wanted = &machine.spec.automated_cleaning_mode;
+        let wanted = &seen.cleaning;
         if wanted.is_some() && *wanted != host.spec.automated_cleaning_mode {
             let fields =
                 [("automatedCleaningMode".to_owned(), json!(wanted))].into_iter().collect();

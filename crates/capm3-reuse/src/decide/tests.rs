@@ -438,6 +438,57 @@ fn a_host_that_was_taken_away_is_never_taken_back_and_an_unborn_machine_looks_fo
 }
 
 #[test]
+fn what_was_rendered_for_a_host_that_is_lost_is_taken_back_before_another_is_looked_for() {
+    let named = |name: &str| json!({"name": name});
+    let rendered = Data::Rendered {
+        name: "facts-0".to_owned(),
+        meta_data: Some("m-facts".to_owned()),
+        network_data: None,
+    };
+    for (data, steps) in [
+        (Data::NotWanted, vec!["give up", "report"]),
+        (Data::NotAskedFor, vec!["give up", "report"]),
+        (Data::Awaited, vec!["withdraw", "give up", "report"]),
+        (Data::Failed("no index".to_owned()), vec!["withdraw", "give up", "report"]),
+        (rendered, vec!["withdraw", "give up", "report"]),
+    ] {
+        let mut seen = having(&host("h", "available"));
+        seen.host = HostSeen::Gone("h".to_owned());
+        let mut status = serde_json::to_value(&seen.machine.status).unwrap();
+        for (field, name) in [("renderedData", "facts-0"), ("metaData", "m-facts")] {
+            status[field] = named(name);
+        }
+        status["userData"] = named("boot");
+        seen.machine.status = serde_json::from_value(status).unwrap();
+        seen.data = data;
+        let decision = decided(&seen);
+        assert_eq!(kinds(&decision), steps);
+        let Some(Step::Report(told)) = decision.steps.last() else { panic!("{decision:?}") };
+        for (field, gone) in [("renderedData", true), ("metaData", true), ("userData", false)] {
+            assert_eq!(told.get(field).is_some_and(Value::is_null), gone, "{field}");
+        }
+    }
+}
+
+#[test]
+fn a_host_that_is_told_what_to_install_gets_the_cleaning_mode_of_a_template_that_is_there() {
+    let spec =
+        json!({"spec": {"image": {"url": "http://a/b"}, "automatedCleaningMode": "disabled"}});
+    let ours = with(&with(&host("h", "provisioning"), &consumer("m", "m-uid")), &spec);
+    for (cleaning, steps) in [
+        (Some("metadata"), vec!["install", "report"]),
+        (Some("disabled"), vec!["report"]),
+        (None, vec!["report"]),
+    ] {
+        let mut seen = having(&ours);
+        // What it was cloned with is older than what stands on the host.
+        seen.machine.spec.automated_cleaning_mode = Some("metadata".to_owned());
+        seen.cleaning = cleaning.map(str::to_owned);
+        assert_eq!(kinds(&decided(&seen)), steps, "{cleaning:?}");
+    }
+}
+
+#[test]
 fn after_a_move_to_another_cluster_machine_and_host_know_each_other_by_name() {
     let moved = with(&host("h", "provisioned"), &consumer("m", "uid-of-before"));
     let mut seen = having(&moved);

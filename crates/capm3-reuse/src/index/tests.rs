@@ -193,6 +193,49 @@ fn a_host_is_offered_to_one_machine_at_a_time_and_to_the_next_when_that_one_does
     assert!(all.choose(&wish(), 0, now + HOLD).free.is_some());
 }
 
+fn second(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// Nobody has anything, and these wait for any host since then.
+fn queue(waiters: &[(&str, i64)], now: Instant) -> Index {
+    let mut all = index(&[]);
+    for (machine, since) in waiters {
+        let wish = Wish { machine: (*machine).to_owned(), ..wish() };
+        assert!(!all.wait(wish, Wants::Any, second(*since), now));
+    }
+    all
+}
+
+#[test]
+fn of_hosts_that_are_ready_together_each_waiter_is_offered_one() {
+    let now = Instant::now();
+    let mut all = queue(&[("m", 1), ("n", 2)], now);
+    for (name, woken) in [("a", vec!["m"]), ("b", vec!["n"]), ("c", vec![])] {
+        let ready = Some(cached(&host(name, "available")));
+        assert_eq!(all.update("ns", name, ready, now), woken, "{name}");
+    }
+    // An offer that nobody came for is none any more.
+    let again = Some(cached(&host("c", "available")));
+    assert_eq!(all.update("ns", "c", again, now + HOLD), ["m"]);
+}
+
+#[test]
+fn what_a_machine_left_for_another_host_goes_to_whoever_is_first_and_what_it_refused_to_those_behind()
+ {
+    let now = Instant::now();
+    for (taken, woken) in [(Some("b"), "late"), (None, "n")] {
+        let mut all = queue(&[("m", 2), ("n", 3)], now);
+        let ready = Some(cached(&host("a", "available")));
+        assert_eq!(all.update("ns", "a", ready, now), ["m"]);
+        // Made before both of them, and looked at last: the only host is held back by then.
+        let late = Wish { machine: "late".to_owned(), ..wish() };
+        assert!(!all.wait(late, Wants::Any, second(1), now));
+        all.leave("ns", "m");
+        assert_eq!(all.settle("ns", "m", second(2), taken, now), [woken]);
+    }
+}
+
 #[test]
 fn who_waits_for_a_kept_host_hears_when_it_is_ready_and_when_it_is_lost() {
     let now = Instant::now();

@@ -84,6 +84,26 @@ fn only_an_api_server_that_says_so_does_not_serve_a_kind() {
 }
 
 #[test]
+fn the_template_that_keeps_a_host_says_whether_its_disks_are_wiped() {
+    let kept = |cleaning: Option<&str>| Verdict::For {
+        owner: owner(),
+        cleaning: cleaning.map(str::to_owned),
+    };
+    for (spec, wanted) in [
+        (json!({"nodeReuse": true}), kept(None)),
+        (
+            json!({"nodeReuse": true, "template": {"spec": {"automatedCleaningMode": "disabled"}}}),
+            kept(Some("disabled")),
+        ),
+        (json!({}), Verdict::Nobody("the template of its owner does not set nodeReuse")),
+    ] {
+        assert_eq!(by_template(owner(), "t", &json!({"spec": spec})), wanted);
+    }
+    let wrong = by_template(owner(), "t", &json!({"spec": {"nodeReuse": "yes"}}));
+    assert!(matches!(wrong, Verdict::Unreadable(_)), "{wrong:?}");
+}
+
+#[test]
 fn labels_name_an_owner_that_no_cache_has() {
     let served = Served {
         core: ContractVersion::V1Beta2,

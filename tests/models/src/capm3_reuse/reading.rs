@@ -232,7 +232,7 @@ impl Hall {
             ..Wish::default()
         };
         let verdict = if at(&state.owners, own) {
-            Verdict::For(owner(own))
+            Verdict::For { owner: owner(own), cleaning: None }
         } else {
             Verdict::Nobody("its owner is gone")
         };

@@ -13,7 +13,7 @@ fn the_verdict_goes_with_the_write_that_clears_the_image() {
         }}),
     );
     for (verdict, wanted) in [
-        (Verdict::For(owner()), Some(owner())),
+        (Verdict::For { owner: owner(), cleaning: None }, Some(owner())),
         (Verdict::Nobody("why"), None),
         (Verdict::Unreadable("why".to_owned()), None),
     ] {
@@ -156,6 +156,98 @@ fn an_owner_that_cannot_be_read_is_a_condition_and_a_warning_until_something_els
     let failed = with(&clearing, &json!({"status": {"errorMessage": "no power"}}));
     later.host = HostSeen::Here(Box::new(failed));
     assert_eq!(ready(&reporting(later.clone(), &decided(&later))).0, "Deprovisioning");
+}
+
+#[test]
+fn without_an_answer_nothing_is_decided_and_that_is_said_once_and_asked_again() {
+    let ours = with(&host("h", "provisioned"), &consumer("m", "m-uid"));
+    let installed = with(&ours, &json!({"spec": {"image": {"url": "x"}}}));
+    let cleared = with(&host("h", "available"), &consumer("m", "m-uid"));
+    for host in [installed.clone(), ours, cleared] {
+        let mut seen = leaving(having(&host));
+        seen.verdict = Verdict::Unanswered("could not get the owner: broken (500)".to_owned());
+        let decision = decided(&seen);
+        assert_eq!((decision.reason, kinds(&decision)), (Reason::OwnerUnanswered, vec!["report"]));
+        assert!(decision.news && decision.reason.is_warning());
+        assert!(decision.again.is_some_and(|again| again <= Duration::from_secs(30)));
+        let mut later = reporting(seen, &decision);
+        let (reason, message) = ready(&later);
+        assert!(reason == "OwnerUnanswered" && message.ends_with("broken (500)"), "{message}");
+        // The same trouble in other words is no news.
+        later.verdict = Verdict::Unanswered("read tcp :4711: broken".to_owned());
+        let again = decided(&later);
+        assert_eq!((kinds(&again), again.news, again.again), (vec![], false, decision.again));
+        // And with the answer it goes on.
+        later.verdict = Verdict::For { owner: owner(), cleaning: None };
+        assert_ne!(decided(&later).reason, Reason::OwnerUnanswered);
+    }
+    // A verdict that stands on the host needs no answer.
+    let pending = reservation::as_pending(Some(&owner()), "ns");
+    let stands =
+        json!({"metadata": {"annotations": {names::ferrite::PENDING_RESERVATION: pending}}});
+    let mut seen = leaving(having(&with(&installed, &stands)));
+    seen.verdict = Verdict::Unanswered("why".to_owned());
+    assert_eq!(kinds(&decided(&seen)), ["clear"]);
+}
+
+#[test]
+fn a_machine_that_is_given_back_after_a_pause_is_paused_no_longer() {
+    let paused =
+        json!({"type": names::capi::CONDITION_PAUSED, "status": "True", "reason": "Paused"});
+    let none = json!({"metadata": {"annotations": {names::ferrite::PENDING_RESERVATION: "none"}}});
+    let clearing = with(&with(&host("h", "deprovisioning"), &consumer("m", "m-uid")), &none);
+    for reason in ["Deprovisioning", "OwnerUnreadable"] {
+        let mut seen = leaving(having(&clearing));
+        let said = json!({"type": "Ready", "status": "False", "reason": reason, "message": "Host h is being cleared"});
+        seen.machine.status =
+            Some(serde_json::from_value(json!({"conditions": [paused.clone(), said]})).unwrap());
+        let decision = decided(&seen);
+        assert_eq!(kinds(&decision), ["report"], "{reason}");
+        let later = reporting(seen, &decision);
+        let told = status::reported(&later.machine, names::capi::CONDITION_PAUSED).unwrap();
+        assert_eq!(told.status, "False");
+        assert_eq!(ready(&later).0, reason);
+        assert_eq!(kinds(&decided(&later)), [""; 0]);
+    }
+}
+
+#[test]
+fn whether_disks_are_wiped_is_said_by_the_template_that_keeps_the_host_and_told_where_it_hurts() {
+    let kept = |cleaning: Option<&str>| Verdict::For {
+        owner: owner(),
+        cleaning: cleaning.map(str::to_owned),
+    };
+    let nobody = || Verdict::Nobody("why");
+    // What the deciding template says, what the machine's own does, what is on the host; what is written, whether that hurts.
+    for (verdict, own, on_host, written, hurts) in [
+        (kept(Some("disabled")), Some("metadata"), "metadata", Some("disabled"), false),
+        (kept(Some("disabled")), None, "disabled", None, false),
+        (kept(Some("metadata")), Some("disabled"), "disabled", Some("metadata"), true),
+        (kept(None), Some("disabled"), "metadata", Some("disabled"), false),
+        (kept(None), Some("metadata"), "disabled", Some("metadata"), true),
+        // The template is gone: its last word stands on the host.
+        (kept(None), None, "disabled", None, false),
+        (kept(None), None, "metadata", None, true),
+        (nobody(), Some("metadata"), "disabled", Some("metadata"), false),
+    ] {
+        let spec = json!({"spec": {"image": {"url": "x"}, "automatedCleaningMode": on_host}});
+        let ours = with(&with(&host("h", "provisioned"), &consumer("m", "m-uid")), &spec);
+        let mut seen = leaving(having(&ours));
+        // What it was cloned with does not count.
+        seen.machine.spec.automated_cleaning_mode = Some("metadata".to_owned());
+        (seen.verdict, seen.cleaning) = (verdict.clone(), own.map(str::to_owned));
+        let decision = decided(&seen);
+        let Step::Clear { cleaning, .. } = &decision.steps[0] else { panic!("{decision:?}") };
+        assert_eq!(cleaning.as_deref(), written, "{verdict:?} {own:?} {on_host}");
+        assert_eq!(decision.message.contains("wiped"), hurts, "{}", decision.message);
+        // Once it is decided nothing is written over it.
+        let pending = reservation::as_pending(Some(&owner()), "ns");
+        let stands =
+            json!({"metadata": {"annotations": {names::ferrite::PENDING_RESERVATION: pending}}});
+        seen.host = HostSeen::Here(Box::new(with(&ours, &stands)));
+        let again = decided(&seen);
+        assert!(matches!(&again.steps[0], Step::Clear { cleaning: None, .. }), "{again:?}");
+    }
 }
 
 #[test]

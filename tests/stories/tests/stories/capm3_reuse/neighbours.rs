@@ -6,7 +6,7 @@ use bench::bmo;
 use bench::cluster_api::objects::{CLUSTER, Kind, METAL3_MACHINE, METAL3_MACHINE_TEMPLATE};
 use capm3_reuse::config::Policy;
 use kube::ResourceExt;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, DynamicObject};
 use serde_json::{Value, json};
 
 use super::ground::{plane, start};
@@ -14,6 +14,18 @@ use super::scene::{NAME, Scene, condition, consumer, host_of, state};
 
 const CLAIM: Kind = Kind { api_version: METAL3_MACHINE.api_version, kind: "Metal3DataClaim" };
 const DATA: Kind = Kind { api_version: METAL3_MACHINE.api_version, kind: "Metal3Data" };
+
+/// What CAPM3's own controllers do with the claim of machine `m1`.
+async fn render(scene: &Scene, name: &str, secrets: &str) {
+    let spec = json!({
+        "index": 0, "claim": {"name": "m1"}, "template": {"name": "facts"},
+        "metaData": {"name": format!("{secrets}-metadata")},
+        "networkData": {"name": format!("{secrets}-networkdata")},
+    });
+    scene.create(DATA, DATA.object(name, &spec)).await;
+    scene.patch_status(CLAIM, "m1", json!({"status": {"renderedData": {"name": name}}})).await;
+    scene.patch_status(DATA, name, json!({"status": {"ready": true}})).await;
+}
 
 async fn remove_host(scene: &Scene, name: &str) {
     let api = bmo::api(&scene.client, &scene.namespace);
@@ -58,6 +70,29 @@ async fn a_machine_whose_host_vanishes_before_it_is_up_gets_another() {
 }
 
 #[tokio::test]
+async fn what_was_rendered_for_a_host_that_vanished_is_not_installed_on_the_next_one() {
+    let scene = Scene::new(plane().await, "stale").await;
+    scene.hosts(&["h1"]).await;
+    scene.operator().keep(&scene.namespace, "h1");
+    scene.template("t", false).await;
+    scene.deployment("md", "t", 1).await;
+    let (_running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
+    scene.machine_with("m1", "md", "t", json!({"dataTemplate": {"name": "facts"}})).await;
+    scene.says("m1", "WaitingForData").await;
+    render(&scene, "facts-0", "of-h1").await;
+    let first = scene.says("m1", "Provisioning").await;
+    assert_eq!(first.data["status"]["renderedData"]["name"], "facts-0");
+    scene.hosts(&["h2"]).await;
+    remove_host(&scene, "h1").await;
+    let again = scene.says("m1", "WaitingForData").await;
+    assert!(again.data["status"]["renderedData"].is_null(), "{}", again.data["status"]);
+    render(&scene, "facts-1", "of-h2").await;
+    assert_eq!(scene.up("m1").await, "h2");
+    let host = scene.get_host("h2").await;
+    assert_eq!(host.data["spec"]["networkData"]["name"], "of-h2-networkdata");
+}
+
+#[tokio::test]
 async fn a_paused_cluster_stops_everything_at_every_step_and_nothing_is_stuck_afterwards() {
     let plane = plane().await;
     let scene = Scene::new(plane, "pause").await;
@@ -69,13 +104,14 @@ async fn a_paused_cluster_stops_everything_at_every_step_and_nothing_is_stuck_af
     let pause = async |paused: bool| {
         scene.patch(CLUSTER, NAME, json!({"spec": {"paused": paused}})).await;
     };
+    let paused = async |name: &str, status: &str| {
+        let is =
+            |it: &DynamicObject| condition(it, "Paused").is_some_and(|it| it["status"] == status);
+        scene.until(name, "paused or not", is).await;
+    };
     // Whatever is done by others meanwhile, nothing is written but that it is paused.
     let still = async |name: &str, disturb: Value| {
-        scene
-            .until(name, "paused", |it| {
-                condition(it, "Paused").is_some_and(|it| it["status"] == "True")
-            })
-            .await;
+        paused(name, "True").await;
         audit.rest(&user, std::time::Duration::from_millis(200)).await.unwrap();
         let mark = audit.mark().await.unwrap();
         scene.patch_host("h1", disturb).await;
@@ -105,6 +141,7 @@ async fn a_paused_cluster_stops_everything_at_every_step_and_nothing_is_stuck_af
     scene.operator().keep(&scene.namespace, "h1");
     pause(false).await;
     scene.host_is("h1", "told to forget", |it| it.data["spec"]["image"].is_null()).await;
+    paused("m1", "False").await;
     pause(true).await;
     scene.operator().go_on(&scene.namespace, "h1").await.unwrap();
     scene.host_is("h1", "cleared", |it| state(it) == "available").await;
@@ -206,14 +243,7 @@ async fn rendered_secrets_are_asked_for_awaited_installed_and_withdrawn() {
     let claim = CLAIM.api(&scene.client, &scene.namespace).get("m1").await.unwrap();
     assert_eq!(claim.data["spec"]["template"]["name"], "facts");
 
-    // CAPM3's own controllers render them.
-    let spec = json!({
-        "index": 0, "claim": {"name": "m1"}, "template": {"name": "facts"},
-        "metaData": {"name": "m1-metadata"}, "networkData": {"name": "m1-networkdata"},
-    });
-    scene.create(DATA, DATA.object("facts-0", &spec)).await;
-    scene.patch_status(CLAIM, "m1", json!({"status": {"renderedData": {"name": "facts-0"}}})).await;
-    scene.patch_status(DATA, "facts-0", json!({"status": {"ready": true}})).await;
+    render(&scene, "facts-0", "m1").await;
     assert_eq!(scene.up("m1").await, "h1");
     let host = scene.get_host("h1").await;
     for (field, secret) in [("metaData", "m1-metadata"), ("networkData", "m1-networkdata")] {
