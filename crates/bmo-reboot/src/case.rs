@@ -91,7 +91,8 @@ impl<'a> Case<'a> {
     }
 
     /// Whether a call of ours towards off may have failed since. What was waited for in between does not matter, and
-    /// the failure of a power-on is none of these.
+    /// the failure of a power-on is none of these. A machine that must stay on is not asked for off; in a cycle its
+    /// reset ends the doubt, and without one nothing would.
     pub(crate) fn off_may_have_failed(&self, node: &Node) -> bool {
         use Reason::{
             HardPowerOff, IronicUnreachable, NodeBusy, PowerFailed, PowerUnknown, RequestAccepted,
@@ -105,7 +106,8 @@ impl<'a> Case<'a> {
             Some(PowerFailed) => self.was_hard(),
             _ => false,
         };
-        asked && node.last_error.is_some()
+        let doubted = !self.must_stay_on() || self.in_cycle();
+        asked && doubted && node.last_error.is_some()
     }
 
     /// Off is believed at the second reading, unless the power was cut: a soft attempt may be behind it, whoever asked

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use crate::act::act;
 use crate::config::Policy;
-use crate::decide::decide;
+use crate::decide::{BUSY, decide};
 use crate::decision::{Again, Note};
 use crate::error::Error;
 use crate::index::{Index, Name};
@@ -32,6 +32,11 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const DEADLINE: Duration = Duration::from_secs(150);
 /// How long a node is not answered for until its host says so, though others may be.
 const SILENCE: Duration = Duration::from_secs(10);
+/// How long a host waits at most for a crowd of hard requests of others, in all, however many passes it needs.
+const COURTESY: Duration = Duration::from_secs(20);
+/// How long a host that waits for room among the soft attempts is not looked at. What waits to be off is tried every half
+/// minute, also with one more [`BUSY`] after that.
+const OVERLOOKED: Duration = Duration::from_secs(24);
 /// Up to so many hosts that wait for Ironic ask for themselves; more are looked at by one list for all.
 const ALONE: usize = 8;
 
@@ -65,6 +70,10 @@ struct Memory {
     watching: bool,
     node: String,
     seen: Option<poll::Digest>,
+    /// Since when it lets hard requests of others pass.
+    waits_since: Option<Instant>,
+    /// When a pass last looked at it.
+    looked: Option<Instant>,
 }
 
 impl Memory {
@@ -72,6 +81,43 @@ impl Memory {
     fn knows_better(&self, host: &Host, power: ironic::Power) -> bool {
         let same = self.uid == host.uid && self.node == host.node;
         same && self.seen.is_some_and(|seen| !seen.rests_at(power))
+    }
+
+    /// Whether the node is not as a pass last saw it.
+    fn is_outdated(&self, nodes: &HashMap<String, poll::Digest>) -> bool {
+        !self.node.is_empty() && nodes.get(&self.node) != self.seen.as_ref()
+    }
+
+    /// Whether the host lets a crowd of hard requests pass first. Not if it is on its way to off, or if it is on and
+    /// everybody takes it for off.
+    fn makes_way(&mut self, host: &Host, is_crowd: bool, now: Instant) -> bool {
+        if !is_crowd {
+            self.waits_since = None;
+            return false;
+        }
+        let on = self.seen.is_some_and(|seen| seen.rests_at(ironic::Power::On));
+        if host.is_on_its_way() || (on && !host.powered_on) {
+            return false;
+        }
+        now.duration_since(*self.waits_since.get_or_insert(now)) < COURTESY
+    }
+
+    /// Whether nothing has happened to the host since a pass found that it can only wait, not long ago. One that was seen
+    /// off, or that waits for Ironic, is to be looked at again.
+    fn may_be_overlooked(&self, version: &str, now: Instant) -> bool {
+        let same = self.rests.as_ref().is_some_and(|(known, _)| known == version);
+        let lately = self.looked.is_some_and(|looked| now.duration_since(looked) < OVERLOOKED);
+        same && lately && !self.asked && !self.watching && self.off_since.is_none()
+    }
+
+    /// A pass came to its end. What it had read before its call says nothing any more: a failure that looks like an older
+    /// one is news.
+    fn ended(&mut self, called: bool, again: Again, rests: Option<(String, Option<Instant>)>) {
+        self.watching = again == Again::Watch;
+        self.rests = rests;
+        if called {
+            self.seen = None;
+        }
     }
 }
 
@@ -121,9 +167,7 @@ impl Context {
     /// Hosts whose node is not as a pass last saw it.
     pub fn changed(&self, nodes: &HashMap<String, poll::Digest>) -> Vec<Name> {
         let memory = self.memory();
-        let changed = memory.iter().filter(|(_, known)| {
-            !known.node.is_empty() && nodes.get(&known.node) != known.seen.as_ref()
-        });
+        let changed = memory.iter().filter(|(_, known)| known.is_outdated(nodes));
         changed.map(|(name, _)| name.clone()).collect()
     }
 }
@@ -174,10 +218,13 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
 fn index(context: &Context, store: &Store<CachedHost>, host: &CachedHost) {
     let name = (host.namespace().unwrap_or_default(), host.name_any());
     let is_there = store.get(&ObjectRef::from_obj(host)).is_some();
-    let node = is_there.then(|| Host::of(host, &context.policy).node);
-    for other in context.index.update(&name, node.as_deref()) {
+    let seen = Host::of(host, &context.policy);
+    let node = is_there.then_some(seen.node.as_str());
+    for other in context.index.update(&name, node) {
         context.look_at(&other);
     }
+    let urgent = is_there && seen.is_urgent(&context.policy);
+    context.ironic.urgent.note(&name, urgent.then_some(seen.version.as_str()));
     if !is_there {
         context.memory().remove(&name);
     }
@@ -191,11 +238,16 @@ pub async fn reconcile(host: Arc<CachedHost>, context: Arc<Context>) -> Result<A
     if !cached.selected && !was_ours {
         return Ok(Action::await_change());
     }
-    if let Some(left) = resting(&context, &name, &cached.version) {
-        return Ok(left);
+    let later = |wait| Action::requeue(spread(wait, backoff::random_unit()));
+    let rest = resting(&context, &name, &cached.version)
+        .or_else(|| waits_for_room(&context, &name, &cached).then(|| later(BUSY)))
+        .or_else(|| is_settled(&context, &name, &host).then(Action::await_change));
+    if let Some(rest) = rest {
+        context.ironic.urgent.looked_at(&name, &cached.version);
+        return Ok(rest);
     }
-    if is_settled(&context, &name, &host) {
-        return Ok(Action::await_change());
+    if makes_way(&context, &name, &cached) {
+        return Ok(later(Duration::from_secs(1)));
     }
     let passes = async {
         // Somebody who writes at the same time is no reason to let a hard request wait.
@@ -207,7 +259,27 @@ pub async fn reconcile(host: Arc<CachedHost>, context: Arc<Context>) -> Result<A
         }
         pass(&context, &name, &cached).await
     };
-    tokio::time::timeout(PATIENCE, passes).await.map_err(|_| Error::Slow)?
+    let done = tokio::time::timeout(PATIENCE, passes).await;
+    context.ironic.urgent.looked_at(&name, &cached.version);
+    done.map_err(|_| Error::Slow)?
+}
+
+/// Whether the host lets a crowd of hard requests pass first.
+fn makes_way(context: &Context, name: &Name, host: &Host) -> bool {
+    let is_crowd = !context.ironic.urgent.let_pass(name);
+    let mut memory = context.memory();
+    // With its identity, or the first pass would take it for another host's and forget how long it has waited.
+    let new = || Memory { uid: host.uid.clone(), ..Memory::default() };
+    memory.entry(name.clone()).or_insert_with(new).makes_way(host, is_crowd, Instant::now())
+}
+
+/// Whether the host waits for room among the soft attempts, and there is none, or somebody has a hard request, be it one.
+/// Then nothing is read: thousands of looks at hosts that can only wait would take Ironic's time from those that need it.
+fn waits_for_room(context: &Context, name: &Name, host: &Host) -> bool {
+    let (ironic, now) = (&context.ironic, Instant::now());
+    host.waits_for_room()
+        && (ironic.urgent.are_there() || !ironic.soft.has_room(&host.uid, now))
+        && context.memory().get(name).is_some_and(|it| it.may_be_overlooked(&host.version, now))
 }
 
 /// The rest that our last pass over this very version decided on, if it is not over.
@@ -318,8 +390,8 @@ async fn pass(context: &Context, name: &Name, cached: &Host) -> Result<Action, E
         "Decided"
     );
     let Some(host) = &seen.host else { return Ok(Action::await_change()) };
+    let called = decision.call.is_some();
     let done = act(context, host, &seen.node, decision).await?;
-    let watching = done.again == Again::Watch;
     let unit = backoff::random_unit();
     let wait = match done.again {
         Again::Now => Some(Duration::ZERO),
@@ -330,12 +402,12 @@ async fn pass(context: &Context, name: &Name, cached: &Host) -> Result<Action, E
         Again::OnChange => None,
     };
     if let Some(known) = context.memory().get_mut(name) {
-        known.watching = watching;
         // What was written may be what another rule waited for, so its echo is looked at; a rest that was decided on
         // after a look that changed nothing is one.
         let wrote = done.version != host.version;
         let rests = !wrote || wait.is_some();
-        known.rests = rests.then(|| (done.version, wait.map(|wait| Instant::now() + wait)));
+        let rests = rests.then(|| (done.version, wait.map(|wait| Instant::now() + wait)));
+        known.ended(called, done.again, rests);
     }
     Ok(wait.map_or_else(Action::await_change, Action::requeue))
 }
@@ -368,6 +440,7 @@ fn remember(context: &Context, name: &Name, host: &Host, node: &mut NodeSeen, no
     known.told.retain(|told| odd.contains(told));
     known.rests = None;
     known.asked = false;
+    known.looked = Some(Instant::now());
     known.node = if matches!(node, NodeSeen::NotAsked) { String::new() } else { host.node.clone() };
     known.seen = None;
     lasts(&mut known.silent_since, node, now);
@@ -386,7 +459,77 @@ fn remember(context: &Context, name: &Name, host: &Host, node: &mut NodeSeen, no
 
 #[cfg(test)]
 mod tests {
+    use ironic::Power;
+
     use super::*;
+
+    /// A host in a cycle or not, with what its status says about power.
+    fn host(in_cycle: bool, powered_on: bool) -> Host {
+        let pending = in_cycle.then_some("2026-01-01T00:00:00Z");
+        let host = serde_json::json!({
+            "metadata": { "name": "h", "namespace": "n", "uid": "u", "resourceVersion": "7" },
+            "spec": { "online": true },
+            "status": {
+                "poweredOn": powered_on,
+                "provisioning": {
+                    "state": "provisioned", "ID": "node", "pendingRebootSince": pending,
+                },
+            },
+        });
+        let host: BareMetalHost = serde_json::from_value(host).unwrap();
+        Host::of(&host, &Policy::default())
+    }
+
+    #[test]
+    fn a_host_makes_way_for_a_crowd_once_unless_it_should_be_off() {
+        let (first, second) = (Instant::now(), Duration::from_secs(1));
+        let mut known = Memory::default();
+        assert!(!known.makes_way(&host(false, true), false, first));
+        assert!(known.makes_way(&host(false, true), true, first));
+        let late = first + COURTESY;
+        assert!(known.makes_way(&host(false, true), true, first + COURTESY.saturating_sub(second)));
+        known.ended(false, Again::OnChange, None);
+        assert!(!known.makes_way(&host(false, true), true, late), "a pass gives no time anew");
+        assert!(!known.makes_way(&host(false, true), false, late));
+        assert!(known.makes_way(&host(false, true), true, late), "another crowd");
+        let mut known = Memory::default();
+        assert!(!known.makes_way(&host(true, true), true, first), "it is on its way to off");
+        assert!(known.makes_way(&host(true, false), true, first));
+        known.seen = Some(poll::Digest::new(Power::On, None, None));
+        assert!(!known.makes_way(&host(true, false), true, first), "everybody takes it for off");
+    }
+
+    #[test]
+    fn a_host_that_can_only_wait_is_looked_at_every_half_minute_and_when_anything_happens() {
+        let now = Instant::now();
+        let rests = Some(("7".to_owned(), Some(now)));
+        let waiting = Memory { rests, looked: Some(now), ..Memory::default() };
+        assert!(waiting.may_be_overlooked("7", now));
+        assert!(!waiting.may_be_overlooked("8", now), "somebody wrote");
+        assert!(!waiting.may_be_overlooked("7", now + OVERLOOKED));
+        assert!(OVERLOOKED + spread(BUSY, 1.0) <= Duration::from_secs(30));
+        for change in [
+            |known: &mut Memory| known.rests = None,
+            |known: &mut Memory| known.asked = true,
+            |known: &mut Memory| known.watching = true,
+            |known: &mut Memory| known.off_since = Some(Timestamp::UNIX_EPOCH),
+        ] {
+            let mut known = waiting.clone();
+            change(&mut known);
+            assert!(!known.may_be_overlooked("7", now), "{known:?}");
+        }
+    }
+
+    #[test]
+    fn after_a_call_a_failure_that_looks_like_the_one_before_is_noticed() {
+        let failed = poll::Digest::new(Power::On, None, Some("it broke"));
+        let nodes = HashMap::from([("node".to_owned(), failed)]);
+        let mut known = Memory { node: "node".to_owned(), seen: Some(failed), ..Memory::default() };
+        known.ended(false, Again::Watch, None);
+        assert!(!known.is_outdated(&nodes) && known.watching);
+        known.ended(true, Again::Watch, None);
+        assert!(known.is_outdated(&nodes));
+    }
 
     #[test]
     fn one_node_that_is_not_answered_for_is_told_after_a_while() {

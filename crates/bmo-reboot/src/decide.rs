@@ -225,7 +225,11 @@ fn accept(case: &Case<'_>) -> Option<Decision> {
     draft.accept(pending, case.requests().map(|request| request.key.as_str()));
     let begun = Host { pending: Some(pending), conditions: Vec::new(), ..case.host.clone() };
     let next = Case { host: &begun, record: None, ..*case };
-    Some(if case.must_stay_on() { reset(&next, draft, node) } else { go_off(&next, draft, node) })
+    if !case.must_stay_on() {
+        return Some(go_off(&next, draft, node));
+    }
+    let hopeless = case.record.as_ref().is_some_and(Record::failed_softly);
+    Some(reset(&next, draft, node, hopeless))
 }
 
 /// A cycle that was begun, or `spec.online`, asks for off, and the machine is not; or it seems so and that is doubtful.
@@ -238,7 +242,7 @@ fn switch_off(case: &Case<'_>) -> Option<Decision> {
     }
     let draft = Draft::new(case);
     if case.must_stay_on() {
-        return case.in_cycle().then(|| reset(case, draft, node));
+        return case.in_cycle().then(|| reset(case, draft, node, false));
     }
     let wanted = case.in_cycle() || !case.host.online || case.seems_off();
     // A machine that is just being switched on is not caught in the middle of it.
@@ -338,8 +342,8 @@ fn rest(case: &Case<'_>) -> Option<Decision> {
         return Some(draft.finish(Reason::AtRest, Again::After(CONFIRM)));
     }
     if let Some(problem) = node.last_error.as_ref().filter(|_| case.must_stay_on()) {
-        if case.record.as_ref().is_some_and(Record::is_reset) {
-            draft.failed(true, &format!("the machine was not reset, ask again: {problem}"));
+        if let Some(text) = case.record.as_ref().and_then(|it| it.reset_failure(problem)) {
+            draft.failed(true, &text);
             return Some(draft.finish(Reason::PowerFailed, Again::OnChange));
         }
         if case.is(Reason::PowerFailed) && case.was_hard() {
@@ -357,9 +361,12 @@ fn rest(case: &Case<'_>) -> Option<Decision> {
         draft.record(false, Reason::Offline, hard, message);
         return Some(draft.finish(Reason::Offline, Again::OnChange));
     }
-    let served = |key: &str| case.record.as_ref().is_some_and(|record| record.has_served(key));
-    if case.must_stay_on() && case.holds().any(served) {
-        // Which holds were answered by a reset must not be forgotten, or they are answered again and again.
+    let served = |key: &&str| case.record.as_ref().is_some_and(|record| record.has_served(key));
+    let served: Vec<&str> = case.holds().filter(served).collect();
+    if case.must_stay_on() && !served.is_empty() {
+        // Which holds were answered by a reset must not be forgotten, or they are answered again and again. One that
+        // is gone is: should it come back, somebody asks anew.
+        draft.exact_record(false, Reason::HoldUnsupported, false, Record::served_message(&served));
     } else if case.must_stay_on() && !case.host.online {
         let message = "spec.online is false, but the machine must not be switched off";
         draft.record(false, Reason::HoldUnsupported, false, message);
@@ -372,9 +379,13 @@ fn rest(case: &Case<'_>) -> Option<Decision> {
     Some(draft.finish(Reason::AtRest, Again::OnChange))
 }
 
-/// How long a failure is still to be waited for.
+/// How long a failure is still to be waited for. One of the future was written by a clock that is ahead of ours: nobody
+/// knows how old it is, and waiting until then could take for ever.
 pub(crate) fn still_waiting(case: &Case<'_>, delay: Duration) -> Option<Duration> {
     let failed = case.record.as_ref().filter(|record| record.reason == Reason::PowerFailed)?;
+    if failed.since > case.exact {
+        return None;
+    }
     delay.checked_sub(case.age(failed.since)).filter(|left| !left.is_zero())
 }
 

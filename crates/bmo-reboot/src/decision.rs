@@ -75,7 +75,7 @@ pub enum Answer {
     Accepted,
     /// Not now: the node is locked or engaged.
     Busy(String),
-    /// Ironic is not there, has no worker left, or does not know us: not this host's failure.
+    /// Ironic is not there, has no worker or conductor left, or does not know us: not this host's failure.
     Unreachable(String),
     /// The driver cannot ask the operating system.
     Unsupported,

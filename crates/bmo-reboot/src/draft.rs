@@ -145,6 +145,11 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// The power is to be cut, although nobody has asked for that.
+    pub(crate) fn cutting(&mut self, hard: bool) {
+        self.hard |= hard;
+    }
+
     /// A step between Ironic and us, worded so that it is remembered whether the power is to be cut, and what was tried
     /// softly until then.
     pub(crate) fn phase(&mut self, reason: Reason, hard: bool, message: &str) {

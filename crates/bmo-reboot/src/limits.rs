@@ -1,4 +1,5 @@
-//! Ironic and what protects it: one breaker for all hosts, turns by urgency for power calls, room for soft attempts.
+//! Ironic and what protects it: one breaker for all hosts, turns by urgency for power calls, room for soft attempts, and
+//! a way past all others for a crowd of hard requests.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,6 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::config::Policy;
 use crate::decision::{Answer, Call};
+use crate::index::Name;
 use crate::observe::Target;
 
 /// Ironic, as passes speak to it.
@@ -21,6 +23,8 @@ pub struct Ironic {
     pub turns: Turns,
     /// Room for soft attempts.
     pub soft: SoftRoom,
+    /// Whom everybody else lets pass.
+    pub urgent: Urgent,
 }
 
 impl Ironic {
@@ -33,6 +37,7 @@ impl Ironic {
             // write that justifies the call.
             turns: Turns::new(policy.power_calls.min(ironic::CONNECTIONS)),
             soft: SoftRoom::new(policy.soft_attempts),
+            urgent: Urgent::default(),
         }
     }
 
@@ -69,13 +74,17 @@ fn meaning(error: &Error) -> Answer {
     if error.status() == Some(409) {
         return Answer::Busy(error.text().to_owned());
     }
-    match error.class() {
-        Class::Locked | Class::WrongState => Answer::Busy(error.text().to_owned()),
+    by_class(error.class(), error.text(), error.to_string())
+}
+
+/// What a class of errors says. Ironic also knows no such node when no conductor is left for it; that it is really gone
+/// is for the next pass to read.
+fn by_class(class: Class, said: &str, told: String) -> Answer {
+    match class {
+        Class::Locked | Class::WrongState => Answer::Busy(said.to_owned()),
         Class::Unsupported => Answer::Unsupported,
-        Class::Refused => Answer::Refused(error.text().to_owned()),
-        // The next pass reads that the node is gone.
-        Class::NotFound => Answer::Unknown,
-        _ => Answer::Unreachable(error.to_string()),
+        Class::Refused => Answer::Refused(said.to_owned()),
+        _ => Answer::Unreachable(told),
     }
 }
 
@@ -208,6 +217,58 @@ impl Drop for Turn {
     }
 }
 
+/// Up to so many hard requests need nobody's patience: turns are enough.
+const FEW: usize = 8;
+
+/// Hosts with a hard request at which no pass has looked yet, each with the version that shows it. A rack that is lost is
+/// many at once, and each look at a host that waits for its power anyway would take Ironic's time from them.
+#[derive(Default)]
+pub struct Urgent(Mutex<HashMap<Name, String>>);
+
+impl Urgent {
+    /// Takes notice of the version in which a host is one of them, or that it is none.
+    pub fn note(&self, host: &Name, version: Option<&str>) {
+        let mut urgent = lock(&self.0);
+        match version {
+            Some(version) => urgent.insert(host.clone(), version.to_owned()),
+            None => urgent.remove(host),
+        };
+    }
+
+    /// This version of a host was looked at, whatever came of it: others do not wait for a host that cannot be served.
+    /// A request that came meanwhile is still to be looked at.
+    pub fn looked_at(&self, host: &Name, version: &str) {
+        let mut urgent = lock(&self.0);
+        if urgent.get(host).is_some_and(|noted| noted == version) {
+            urgent.remove(host);
+        }
+    }
+
+    /// Whether there are any.
+    pub fn are_there(&self) -> bool {
+        !lock(&self.0).is_empty()
+    }
+
+    /// Whether there are so many that what is not urgent should wait.
+    pub fn are_many(&self) -> bool {
+        lock(&self.0).len() > FEW
+    }
+
+    /// Whether this host need not wait for them.
+    pub fn let_pass(&self, host: &Name) -> bool {
+        let urgent = lock(&self.0);
+        urgent.len() <= FEW || urgent.contains_key(host)
+    }
+
+    /// Waits until there are few, but not for long.
+    pub async fn make_way(&self, patience: Duration) {
+        let began = Instant::now();
+        while self.are_many() && began.elapsed() < patience {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
 /// Soft attempts that are under way, each with the time at which it is over at the latest.
 pub struct SoftRoom {
     most: usize,
@@ -291,6 +352,47 @@ mod tests {
         };
         tokio::join!(waiting, free);
         assert_eq!(*lock(&done), [Call::HardOff, soft, Call::On]);
+    }
+
+    #[test]
+    fn a_node_that_is_not_found_when_its_power_is_asked_for_is_not_asked_about_in_silence() {
+        let of = |class| by_class(class, "said", "told".to_owned());
+        assert_eq!(of(Class::NotFound), Answer::Unreachable("told".to_owned()));
+        assert_eq!(of(Class::Refused), Answer::Refused("said".to_owned()));
+        assert!(Class::ALL.into_iter().all(|class| of(class) != Answer::Unknown));
+    }
+
+    #[test]
+    fn many_hard_requests_go_before_all_else_until_each_was_looked_at() {
+        let urgent = Urgent::default();
+        let host = |number: usize| ("metal".to_owned(), format!("h-{number}"));
+        (0..FEW).for_each(|number| urgent.note(&host(number), Some("1")));
+        assert!(urgent.let_pass(&host(100)) && !urgent.are_many(), "few disturb nobody");
+        urgent.note(&host(FEW), Some("1"));
+        assert!(!urgent.let_pass(&host(100)) && urgent.let_pass(&host(0)));
+        urgent.note(&host(FEW), Some("1"));
+        urgent.note(&host(0), None);
+        assert!(urgent.let_pass(&host(100)), "one that was told of twice is one");
+    }
+
+    #[test]
+    fn a_hard_request_that_comes_during_a_pass_is_still_to_be_looked_at() {
+        let urgent = Urgent::default();
+        let host = ("metal".to_owned(), "h".to_owned());
+        urgent.note(&host, Some("2"));
+        urgent.looked_at(&host, "1");
+        assert!(urgent.are_there(), "the pass began before it");
+        urgent.looked_at(&host, "2");
+        assert!(!urgent.are_there());
+    }
+
+    #[tokio::test]
+    async fn nobody_makes_way_for_ever() {
+        let urgent = Urgent::default();
+        (0..=FEW).for_each(|n| urgent.note(&(String::new(), n.to_string()), Some("1")));
+        let began = Instant::now();
+        urgent.make_way(Duration::from_millis(120)).await;
+        assert!(urgent.are_many() && began.elapsed() >= Duration::from_millis(120));
     }
 
     #[test]

@@ -14,8 +14,8 @@ use kube::{Api, Client};
 use crate::config::Policy;
 use crate::error::{Error, asked};
 use crate::limits::Ironic;
-use crate::record::{Managed, Record};
-use crate::requests::Requests;
+use crate::record::{Managed, Reason, Record};
+use crate::requests::{Request, Requests};
 
 /// What one pass knows.
 #[derive(Clone, Debug, PartialEq)]
@@ -228,6 +228,34 @@ impl Host {
             (Some(_), None) => true,
             (Some(pending), Some(last)) => pending > last,
         }
+    }
+
+    /// Whether its power is to be cut at once, and no pass has begun with that, nor seen it off. A soft attempt that is
+    /// under way is no beginning.
+    pub fn is_urgent(&self, policy: &Policy) -> bool {
+        let record = self.record();
+        let answered = |request: &Request| {
+            record.as_ref().is_some_and(|record| record.has_served(&request.key))
+        };
+        let hard = self.requests.iter().any(|it| it.is_hard() && !answered(it));
+        let begun = record.as_ref().is_some_and(|record| {
+            use Reason::{HeldOff, Offline, PoweredOff};
+            let cut = self.in_cycle() && record.hard && record.reason.is_phase();
+            cut || (!self.powered_on && matches!(record.reason, HeldOff | Offline | PoweredOff))
+        });
+        hard && !begun && self.needs_node(policy)
+    }
+
+    /// Whether it waits for a free place among the soft attempts, and nobody asks for more.
+    pub fn waits_for_room(&self) -> bool {
+        let waits =
+            |it: &Record| it.reason == Reason::RequestAccepted && !it.hard && it.soft().is_none();
+        self.record().as_ref().is_some_and(waits) && !self.requests.iter().any(Request::is_hard)
+    }
+
+    /// Whether a reboot that was begun has not come to off yet.
+    pub fn is_on_its_way(&self) -> bool {
+        self.in_cycle() && self.powered_on
     }
 
     /// Whether any decision about it depends on its node.

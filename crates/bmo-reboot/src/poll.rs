@@ -6,7 +6,8 @@ use std::convert::Infallible;
 use std::hash::{Hash as _, Hasher as _};
 use std::time::Duration;
 
-use ironic::{Detail, Error, NodeQuery, Power};
+use ironic::{Detail, Error, MAX_PAGE, NodeQuery, Power};
+use tokio::time::Instant;
 
 use crate::controller::Context;
 use crate::observe::{Node, Target};
@@ -16,6 +17,10 @@ const CONDITION: &str = "ironic";
 const AGAIN: Duration = Duration::from_secs(5);
 /// How often all nodes are looked at while many hosts wait for a change.
 const CROWDED: Duration = Duration::from_secs(2);
+/// So many times as long as a list takes Ironic it is left alone before the next one.
+const LEISURE: u32 = 4;
+/// How long a list waits for hard requests before it goes on with its next page.
+const COURTESY: Duration = Duration::from_secs(5);
 /// How often it is looked whether many hosts wait.
 const GLANCE: Duration = Duration::from_millis(500);
 const FIELDS: Detail =
@@ -50,9 +55,10 @@ pub async fn poll(context: &Context) -> Infallible {
     let mut checked = false;
     loop {
         let acts = context.kit.may_act();
+        let mut took = Duration::ZERO;
         let mut result = if checked { Ok(()) } else { check(context).await };
         if result.is_ok() && acts {
-            result = look(context).await;
+            result = look(context, &mut took).await;
         } else if checked {
             result = check(context).await;
         }
@@ -66,16 +72,18 @@ pub async fn poll(context: &Context) -> Infallible {
         }
         checked = result.is_ok();
         let interval = if checked { context.policy.poll_interval } else { AGAIN };
-        wait(context, interval).await;
+        wait(context, interval, took).await;
     }
 }
 
-/// Waits for the next list, which comes sooner while many hosts wait for Ironic.
-async fn wait(context: &Context, interval: Duration) {
-    let start = tokio::time::Instant::now();
+/// Waits for the next list, which comes sooner while many hosts wait for Ironic, but takes no time from hard requests.
+async fn wait(context: &Context, interval: Duration, took: Duration) {
+    let start = Instant::now();
+    let soon = CROWDED.max(took * LEISURE).min(interval);
     loop {
         tokio::time::sleep(GLANCE).await;
-        let due = if context.is_crowded() { CROWDED.min(interval) } else { interval };
+        let hurry = context.is_crowded() && !context.ironic.urgent.are_many();
+        let due = if hurry { soon } else { interval };
         if start.elapsed() >= due {
             return;
         }
@@ -86,11 +94,23 @@ async fn check(context: &Context) -> Result<(), Error> {
     context.ironic.client.check().await.map(drop)
 }
 
-async fn look(context: &Context) -> Result<(), Error> {
+/// `took`: how long Ironic worked for it.
+async fn look(context: &Context, took: &mut Duration) -> Result<(), Error> {
     let query = NodeQuery { detail: FIELDS, ..NodeQuery::default() };
     let mut pages = context.ironic.client.nodes(query);
     let mut nodes = HashMap::new();
-    while let Some(page) = pages.next().await? {
+    let mut more = true;
+    loop {
+        // Once all is read, those whom the list concerns wait for nobody.
+        if more {
+            context.ironic.urgent.make_way(COURTESY).await;
+        }
+        let began = Instant::now();
+        let page = pages.next().await;
+        *took += began.elapsed();
+        let Some(page) = page? else { break };
+        // Fewer than were asked for are the last ones.
+        more = usize::try_from(MAX_PAGE).is_ok_and(|full| page.len() >= full);
         for node in page {
             let Node { power, target, last_error, .. } = Node::of(&node);
             let digest = Digest::new(power, target, last_error.as_deref());

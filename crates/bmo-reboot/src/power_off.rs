@@ -96,11 +96,17 @@ fn cut(case: &Case<'_>, mut draft: Draft<'_>, node: &Node, exhausted: bool) -> D
 }
 
 /// One reset for a stamp, never an off. The node's own time of change tells whether Ironic took a call whose answer
-/// was lost.
-pub(crate) fn reset(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Decision {
+/// was lost. `hopeless`: that a soft one need not be tried.
+pub(crate) fn reset(
+    case: &Case<'_>,
+    mut draft: Draft<'_>,
+    node: &Node,
+    hopeless: bool,
+) -> Decision {
     let record = case.record.as_ref();
     let asked = record.filter(|record| record.reason == Reason::Restarting);
-    let hard = case.requests().any(Request::is_hard)
+    let hard = hopeless
+        || case.requests().any(Request::is_hard)
         || record.is_some_and(|record| record.reason.is_phase() && record.hard);
     match asked {
         Some(record) if !record.is_untouched(node.changed.as_deref()) => {
@@ -115,6 +121,7 @@ pub(crate) fn reset(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Decis
         _ => {}
     }
     if let Some(why) = &node.engaged {
+        draft.cutting(hopeless);
         draft.waiting(Reason::NodeBusy, why);
         return draft.finish(Reason::NodeBusy, Again::After(BUSY));
     }
@@ -136,7 +143,8 @@ pub(crate) fn was_reset(case: &Case<'_>, draft: &mut Draft<'_>) {
     draft.no_trouble();
     let holds: Vec<&str> = case.holds().collect();
     if holds.is_empty() {
-        draft.record(true, Reason::PoweringOn, false, Record::reset_message());
+        let hard = case.record.as_ref().is_none_or(|record| record.hard);
+        draft.record(true, Reason::PoweringOn, false, Record::reset_message(hard));
     } else {
         draft.exact_record(false, Reason::HoldUnsupported, false, Record::served_message(&holds));
         draft.warn(

@@ -166,6 +166,10 @@ const CUT: &str = "; the power was cut";
 const SOFTLY: &str = "; softly since ";
 const LAST: &str = ", last at ";
 const RESET: &str = "The machine is being reset";
+const SOFT_RESET: &str = "The machine is being reset by its operating system";
+const NOT_RESET: &str = "the machine was not reset, ask again";
+const NOT_RESET_SOFTLY: &str =
+    "the machine was not reset by its operating system, ask with mode hard";
 const SERVED: &str = "the machine was reset for ";
 /// The API server takes 32 KiB for a message.
 const LONGEST_LIST: usize = 30_000;
@@ -220,13 +224,23 @@ impl Record {
     }
 
     /// A message that remembers that Ironic has taken a reset.
-    pub fn reset_message() -> &'static str {
-        RESET
+    pub fn reset_message(hard: bool) -> &'static str {
+        if hard { RESET } else { SOFT_RESET }
     }
 
-    /// Whether Ironic has taken a reset, of which the end was not seen yet.
-    pub fn is_reset(&self) -> bool {
-        self.reason == Reason::PoweringOn && self.message == RESET
+    /// What to tell about a reset that Ironic has taken, of which the end was not seen yet, should it fail.
+    pub fn reset_failure(&self, problem: &str) -> Option<String> {
+        let told = match self.message.as_str() {
+            RESET => NOT_RESET,
+            SOFT_RESET => NOT_RESET_SOFTLY,
+            _ => return None,
+        };
+        (self.reason == Reason::PoweringOn).then(|| format!("{told}: {problem}"))
+    }
+
+    /// Whether the last that was tried was a soft reset, and it failed: another one would.
+    pub fn failed_softly(&self) -> bool {
+        self.reason == Reason::PowerFailed && self.message.contains(NOT_RESET_SOFTLY)
     }
 
     /// A message that remembers which holds were answered by a reset.

@@ -15,6 +15,7 @@ mod properties;
 mod stays_on;
 mod takeover;
 mod told;
+mod urgent;
 
 const PLAIN: &str = REBOOT;
 const HARD: &str = r#"{"mode":"hard"}"#;
@@ -240,6 +241,15 @@ fn a_hard_power_off_that_failed_is_tried_again_within_half_a_minute() {
         record(&mut host, Reason::PowerFailed, true, 30);
         assert_eq!(decided(&host, &failed(Power::On)).call, Some(Call::HardOff));
     }
+}
+
+#[test]
+fn a_failure_of_a_clock_that_was_ahead_is_not_waited_for() {
+    let on = cycling(&[(PLAIN, HARD)], Reason::PowerFailed, true, -600);
+    assert_eq!(decided(&on, &failed(Power::On)).call, Some(Call::HardOff));
+    let mut off = Host { powered_on: false, ..host() };
+    record(&mut off, Reason::PowerFailed, false, -600);
+    assert_eq!(decided(&off, &failed(Power::Off)).call, Some(Call::On));
 }
 
 #[test]

@@ -53,8 +53,13 @@ async fn further(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<F
     crowd.rebooted(ground).await?;
     let counts = ground.audit.since(mark).await?;
     let writes = counts.writes(&account.user, &["leases", "events"]) as f64;
-    let took = one_by_one(ground).await?;
+    let (took, bare) = one_by_one(ground).await?;
     let latency = |percent| load::millis(load::quantile(&took, percent));
+    let beside = |percent| Figure {
+        what: format!("ms that Ironic itself takes for such a call, alone, p{percent}"),
+        value: load::millis(load::quantile(&bare, percent)),
+        at_most: None,
+    };
     let memory = running.resident_megabytes()?;
     running.stop().await?;
 
@@ -76,6 +81,8 @@ async fn further(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<F
             at_most: None,
         },
         figure("ms from a hard request to Ironic's answer, p99".to_owned(), latency(99), 50.0),
+        beside(50),
+        beside(99),
         figure(format!("megabytes resident with {} hosts", ground.hosts), memory, 64.0),
     ])
 }
@@ -158,9 +165,11 @@ impl Crowd {
     }
 }
 
-/// From the request's place in the API server to Ironic's answer, the fastest first.
-async fn one_by_one(ground: &Ground) -> anyhow::Result<Vec<Duration>> {
+/// From the request's place in the API server to Ironic's answer, the fastest first; and what the same call takes when
+/// nobody but the bench makes it, at a node beside, each before the request that it is compared with.
+async fn one_by_one(ground: &Ground) -> anyhow::Result<(Vec<Duration>, Vec<Duration>)> {
     let proxy = ground.ironic.get().context("there is no Ironic")?;
+    let ironic = ironic::shared().await;
     let namespace = ground.plane.namespace("calm").await;
     let nodes = nodes(&namespace, ONE_BY_ONE).await?;
     switch_on(&nodes).await?;
@@ -168,9 +177,18 @@ async fn one_by_one(ground: &Ground) -> anyhow::Result<Vec<Duration>> {
     for (number, node) in nodes.iter().enumerate() {
         running_host(ground, &namespace, &format!("h-{number}"), node, &json!({})).await?;
     }
+    let beside = self::nodes(&format!("{namespace}-bare"), ONE_BY_ONE).await?;
+    switch_on(&beside).await?;
+    settled(&beside).await?;
     let api = bmo::api(&ground.admin, &namespace);
-    let mut took = Vec::new();
+    let (mut took, mut bare) = (Vec::new(), Vec::new());
     for (number, node) in nodes.iter().enumerate() {
+        let alone = Instant::now();
+        let (status, body) = ironic.power(&beside[number], "power off", None).await?;
+        bare.push(alone.elapsed());
+        ensure!(status.is_success(), "{status}: {body}");
+        let is_off = |node: &Value| node["power_state"] == "power off";
+        ironic.wait(&beside[number], "off", is_off).await?;
         let patch = Patch::Merge(json!({ "metadata": { "annotations": { REQUEST: HARD } } }));
         api.patch(&format!("h-{number}"), &PatchParams::default(), &patch).await?;
         let began = Instant::now();
@@ -198,7 +216,8 @@ async fn one_by_one(ground: &Ground) -> anyhow::Result<Vec<Duration>> {
         }
     }
     took.sort_unstable();
-    Ok(took)
+    bare.sort_unstable();
+    Ok((took, bare))
 }
 
 /// Nodes whose power Ironic's fake driver changes at once.

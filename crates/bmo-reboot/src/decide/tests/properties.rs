@@ -218,7 +218,8 @@ proptest! {
                 let asked = record.as_ref().is_some_and(|it| {
                     it.reason.is_phase() && !matches!(it.reason, Reason::Restarting | Reason::PoweringOn | Reason::PowerFailed)
                 });
-                prop_assert!(!asked || node.last_error.is_none(), "a call of ours may have failed");
+                let unasked = may_stay_on(&host, &seen) && !in_cycle;
+                prop_assert!(!asked || unasked || node.last_error.is_none(), "a call of ours may have failed");
             }
             Some(true) => prop_assert!(matches!(&seen, NodeSeen::Seen(node) if node.power == Power::On)),
             None => {}

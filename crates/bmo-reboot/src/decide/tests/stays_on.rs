@@ -56,8 +56,61 @@ fn a_reset_that_failed_after_ironic_took_it_is_not_called_completed() {
     host.conditions.push(record.condition(1));
     let done = decided(&host, &failed(Power::On));
     assert!(done.status.is_empty() && done.call.is_none(), "told once, and reset once: {done:?}");
+    // It was off all along, or the reset left it so: off is believed, and then it is switched on.
+    let done = decided(&host, &failed(Power::Off));
+    assert_eq!((done.status.powered_on, done.reason), (Some(false), Reason::PoweredOff));
+    let stamps = (Some(at(5)), Some(at(6)));
+    let mut off = Host { powered_on: false, pending: stamps.0, last: stamps.1, ..host.clone() };
+    off.conditions.pop();
+    off.conditions.push(done.status.record.unwrap().condition(1));
+    assert_eq!(decided(&off, &failed(Power::Off)).call, Some(Call::On));
     host.requests = Requests::of([(PLAIN, HARD)].into_iter());
     assert_eq!(decided(&host, &failed(Power::On)).call, Some(Call::Reset), "asked again");
+}
+
+#[test]
+fn a_soft_reset_that_failed_names_the_way_out_and_is_not_repeated_softly() {
+    let mut host = reset_for(stays_on(&[(PLAIN, "")]));
+    let done = decided(&host, &failed(Power::On));
+    let record = done.status.record.unwrap();
+    assert!(record.message.contains("ask with mode hard"), "{}", record.message);
+    assert_eq!((record.reason, done.call), (Reason::PowerFailed, None));
+    host.conditions.pop();
+    host.conditions.push(record.condition(1));
+    host.requests = Requests::of([(PLAIN, "")].into_iter());
+    let done = decided(&host, &failed(Power::On));
+    assert_eq!(done.call, Some(Call::Reset), "a soft one would fail in the same way");
+    assert!(done.status.record.unwrap().hard, "and that is kept");
+    let engaged = change(failed(Power::On), |node| node.engaged = Some("cleaning".to_owned()));
+    let waiting = decided(&host, &engaged).status.record.unwrap();
+    assert_eq!((waiting.reason, waiting.hard), (Reason::NodeBusy, true));
+    // What failed hard says nothing about softly.
+    let mut other = reset_for(stays_on(&[(PLAIN, HARD)]));
+    let record = decided(&other, &failed(Power::On)).status.record.unwrap();
+    assert!(record.message.contains("ask again"), "{}", record.message);
+    other.conditions.pop();
+    other.conditions.push(record.condition(1));
+    other.requests = Requests::of([(PLAIN, "")].into_iter());
+    let again = decided(&other, &failed(Power::On)).call;
+    assert!(matches!(again, Some(Call::SoftReset(_))), "{again:?}");
+}
+
+#[test]
+fn a_hold_that_went_and_comes_back_is_answered_by_another_reset() {
+    const OTHER: &str = "reboot.metal3.io/b";
+    let mut host = reset_for(stays_on(&[(HOLD, HARD), (OTHER, HARD)]));
+    assert_eq!(decided(&host, &node(Power::On)).status.record, None, "as long as both are there");
+    let both = host.requests.clone();
+    host.requests = Requests::of([(HOLD, HARD)].into_iter());
+    let done = decided(&host, &node(Power::On));
+    assert_eq!((done.call, done.status.pending), (None, None), "{done:?}");
+    let record = done.status.record.unwrap();
+    assert!(record.has_served(HOLD) && !record.has_served(OTHER));
+    host.conditions.pop();
+    host.conditions.push(record.condition(1));
+    assert!(decided(&host, &node(Power::On)).status.is_empty(), "written once");
+    host.requests = both;
+    assert_eq!(decided(&host, &node(Power::On)).call, Some(Call::Reset));
 }
 
 #[test]

@@ -45,6 +45,10 @@ async fn locks_refusals_and_lost_answers_are_nobodys_failure() {
             let why = "The node is at work for somebody else.".to_owned();
             Fault::Answer(reqwest::StatusCode::CONFLICT, why)
         },
+        |_: &str| {
+            let why = "No valid host was found. Reason: No conductor is left.".to_owned();
+            Fault::Answer(reqwest::StatusCode::NOT_FOUND, why)
+        },
         |_: &str| Fault::CutBefore,
         |_: &str| Fault::CutAfter,
         |_: &str| Fault::Delay(Duration::from_secs(2)),

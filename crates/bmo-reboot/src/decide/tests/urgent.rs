@@ -1,0 +1,76 @@
+//! Who goes first, and who can wait.
+
+use super::*;
+use crate::record::Soft;
+
+fn off(host: Host) -> Host {
+    Host { powered_on: false, ..host }
+}
+
+#[test]
+fn a_hard_request_is_urgent_until_its_power_is_being_cut() {
+    let hard = &[(PLAIN, HARD)][..];
+    let served = |key: &str| {
+        let (reason, since) = (Reason::HoldUnsupported, at(5));
+        let message = Record::served_message(&[key]);
+        let record = Record { rebooting: false, reason, since, hard: false, message };
+        let mut host = with(&[(HOLD, HARD)]);
+        host.conditions.push(record.condition(1));
+        host
+    };
+    let mut failed_reset = with(hard);
+    record(&mut failed_reset, Reason::PowerFailed, true, 5);
+    for (number, (host, urgent)) in [
+        (with(hard), true),
+        (with(&[(PLAIN, "")]), false),
+        (with(&[(PLAIN, ""), (HOLD, HARD)]), true),
+        // What its status says may be old.
+        (off(with(hard)), true),
+        (cycling(hard, Reason::RequestAccepted, false, 5), true),
+        (cycling(hard, Reason::SoftPowerOff, false, 5), true),
+        (cycling(hard, Reason::HardPowerOff, true, 5), false),
+        (cycling(hard, Reason::PowerFailed, true, 5), false),
+        (off(cycling(hard, Reason::HeldOff, true, 5)), false),
+        // Somebody woke it.
+        (cycling(hard, Reason::HeldOff, true, 5), true),
+        // That was another request.
+        (failed_reset, true),
+        (served(HOLD), false),
+        (served("reboot.metal3.io/b"), true),
+        (Host { selected: false, ..with(hard) }, false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert_eq!(host.is_urgent(&Policy::default()), urgent, "{number}: {host:?}");
+    }
+}
+
+#[test]
+fn only_a_soft_request_that_has_not_begun_waits_for_room() {
+    let soft = &[(PLAIN, "")][..];
+    let mut begun = cycling(soft, Reason::RequestAccepted, false, 5);
+    let told = begun.record().unwrap();
+    let message = Record::softly(&told.message, Soft { since: at(5), last: at(5) });
+    begun.conditions.pop();
+    begun.conditions.push(Record { message, ..told }.condition(1));
+    for (number, (host, waits)) in [
+        (cycling(soft, Reason::RequestAccepted, false, 5), true),
+        (cycling(&[(PLAIN, ""), (HOLD, HARD)], Reason::RequestAccepted, false, 5), false),
+        (cycling(soft, Reason::RequestAccepted, true, 5), false),
+        (cycling(soft, Reason::SoftPowerOff, false, 5), false),
+        (with(soft), false),
+        (begun, false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert_eq!(host.waits_for_room(), waits, "{number}: {host:?}");
+    }
+    // That is what a host without room writes.
+    let asked = Observed { host: Some(with(soft)), node: node(Power::On), soft_free: false };
+    let done = decide(&asked, &Policy::default(), now());
+    let mut waiting = Host { pending: done.status.pending, ..with(soft) };
+    waiting.conditions.push(done.status.record.unwrap().condition(1));
+    assert!(waiting.waits_for_room() && matches!(done.again, Again::After(_)));
+}
