@@ -75,7 +75,7 @@ impl<'a> Plan<'a> {
         let busy = halves > 0
             || added > 0
             || seen.clusters.iter().any(Cluster::is_installing)
-            || seen.clusters.iter().any(|it| it.deleting && it.claim.is_none())
+            || self.leaving(false).next().is_some()
             || self.work.iter().any(|it| matches!(it.steps[..], [Step::Delete { .. }]));
         if !busy {
             let replaceable = self.unclaimed().filter(|it| self.is_replaceable(it));
@@ -88,12 +88,23 @@ impl<'a> Plan<'a> {
         }
     }
 
+    /// Unclaimed clusters on their way out: those that Hive takes down, for which a stale one waits, or those of which it
+    /// says that it cannot, which may stay for ever.
+    pub(crate) fn leaving(&self, hangs: bool) -> impl Iterator<Item = &'a Cluster> {
+        let all = self.seen.clusters.iter();
+        all.filter(move |it| it.deleting && it.claim.is_none() && it.hangs == hangs)
+    }
+
     /// Whether another cluster can be made in its place, as far as is known. One that is stale is better than none.
     fn is_replaceable(&self, cluster: &Cluster) -> bool {
-        if !self.seen.missing.is_empty() {
+        let (pool, there) = (&self.seen.pool, self.seen.clusters.len());
+        // One that cannot be taken down is its own trouble. Several are the cloud's: this one would keep its place too.
+        let several = self.leaving(true).nth(1).is_some();
+        let is_full = pool.max_size.is_some_and(|most| there >= most);
+        if !self.seen.missing.is_empty() || several && is_full {
             return false;
         }
-        let Listed::Entries(names) = &self.seen.pool.listed else { return true };
+        let Listed::Entries(names) = &pool.listed else { return true };
         let is_left = |name: &str| {
             let entry = self.entry(name).map(|it| it.0);
             let attempts = self.state(name).and_then(|it| it.attempts);
@@ -101,7 +112,8 @@ impl<'a> Plan<'a> {
                 && entry.is_some_and(|it| !it.deleting && it.refused.is_none())
                 && attempts != Some(0)
         };
-        cluster.entry.as_deref().is_some_and(is_left) || names.iter().any(|it| self.is_usable(it))
+        !several && cluster.entry.as_deref().is_some_and(is_left)
+            || names.iter().any(|it| self.is_usable(it))
     }
 
     /// How a cluster is stale: made from nobody knows what, from another spec, or from an entry
@@ -119,7 +131,8 @@ impl<'a> Plan<'a> {
         (is_user && (word == "To Be Updated" || word == "To Be Deleted")).then_some(2)
     }
 
-    /// Completes as many leases without clusters as are wanted; how many there will be.
+    /// Completes as many leases without clusters as are wanted; how many there will be. Where another cluster lives in the
+    /// entry, the lease is given up for that one to get it.
     fn complete_or_give_up(&mut self, wanted: usize) -> usize {
         let pool = &self.seen.pool;
         let total = self.seen.clusters.len() + self.halves().count();
@@ -131,7 +144,9 @@ impl<'a> Plan<'a> {
             let fits = self.listed.contains(entry.name.as_str())
                 && !entry.deleting
                 && !entry.is_announced()
-                && entry.refused.is_none();
+                && entry.refused.is_none()
+                && entry.others.is_empty()
+                && !self.is_lived_in(&entry.name);
             if !fits || completed == wanted {
                 let steps = self.abandoning(entry, cluster);
                 self.push(Reason::LeaseAbandoned, steps);
@@ -215,9 +230,11 @@ impl<'a> Plan<'a> {
         first.or_else(|| Some(cluster_name(pool, &[uid, version, at, entry])).filter(is_free))
     }
 
-    /// Whether a namespace waits for its cluster, as far as is known.
+    /// Whether a namespace waits for its cluster. One that may have had it does not: claims may still name that, and what
+    /// was copied into it is old.
     fn is_begun(&self, namespace: &Namespace) -> bool {
-        !namespace.deleting
+        namespace.begun
+            && !namespace.deleting
             && namespace.pool_uid == self.seen.pool.uid
             && !self.clusters.contains_key(namespace.name.as_str())
             && !self.halves().any(|(_, cluster)| cluster == namespace.name)

@@ -68,6 +68,8 @@ pub(crate) struct Memory {
     pub(crate) rival: Option<Timestamp>,
     pub(crate) last: Last,
     pub(crate) told: BTreeSet<Event>,
+    /// Clusters without an entry that were begun and not seen yet: what is left of one that was refused is gone on with.
+    pub(crate) begun: BTreeSet<String>,
     /// Since when a status that is news waits for the work of the pool.
     held_back: Option<Instant>,
     /// When the status was stored last.
@@ -81,6 +83,7 @@ pub(crate) struct Memory {
 pub(crate) struct Recalled {
     pub(crate) materials: Arc<Materials>,
     pub(crate) rival: Option<Timestamp>,
+    pub(crate) begun: BTreeSet<String>,
     pub(crate) last: Last,
 }
 
@@ -208,6 +211,7 @@ impl Context {
         Recalled {
             materials: known.materials.clone(),
             rival: known.rival,
+            begun: known.begun.clone(),
             last: std::mem::take(&mut known.last),
         }
     }
@@ -424,12 +428,19 @@ impl Context {
             return Ok(());
         }
         let client = &self.kit.client;
-        let found = materials(client, pool, &self.stores.customizations).await?;
+        // Nothing is made any more for a pool that is being deleted, and what it refers to may go before it.
+        let found = if pool.metadata.deletion_timestamp.is_none() {
+            Some(materials(client, pool, &self.stores.customizations).await)
+        } else {
+            None
+        };
         let live = live_pool(client, key).await?;
         let mut memory = self.memory();
         let known = memory.entry(key.clone()).or_default();
         known.looked = Some((Instant::now(), uid.clone(), generation));
-        known.materials = Arc::new(found);
+        if let Some(found) = found {
+            known.materials = Arc::new(found);
+        }
         known.rival = live.rival;
         Ok(())
     }

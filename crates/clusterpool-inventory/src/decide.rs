@@ -178,7 +178,13 @@ impl Plan<'_> {
                     }
                 }
                 Held::Ours(holder) => {
-                    if entry.is_announced() && !holder.deleting {
+                    let is_whole = entry.lease.as_ref().is_none_or(|it| it.whole);
+                    let may_lease = entry.others.is_empty() && !entry.deleting;
+                    if !is_whole && may_lease && !holder.deleting {
+                        // Others would take it for free, or for nobody knows whose.
+                        let steps = Self::leasing(entry, &holder.name, true);
+                        self.push(Reason::LeaseRepaired, steps);
+                    } else if entry.is_announced() && !holder.deleting {
                         let (entry, at) = named();
                         let retract = Step::Retract { entry, at };
                         self.push(Reason::LeaseRepaired, [retract]);
@@ -200,9 +206,9 @@ impl Plan<'_> {
                     let steps = self.abandoning(entry, cluster);
                     self.push(Reason::LeaseAbandoned, steps);
                 }
-                Held::Half(cluster) => self.end_double_use(&entry.name, Some(cluster)),
                 Held::Others => self.end_double_use(&entry.name, None),
-                Held::Orphaned(_) => {}
+                // A cluster that is there comes before one that is not: see the completion of leases.
+                Held::Half(_) | Held::Orphaned(_) => {}
             }
         }
         for cluster in seen.clusters.iter().filter(|it| !it.deleting) {
@@ -284,7 +290,10 @@ impl Plan<'_> {
                 cluster: cluster.name.clone(),
                 at: claim.at.clone(),
             };
-            let has = |it: &&Cluster| it.claim.as_ref() == Some(&claim.name) && !it.deleting;
+            // A marked one goes for the claim that had this name before.
+            let has = |it: &&Cluster| {
+                it.claim.as_ref() == Some(&claim.name) && !it.deleting && !it.marked
+            };
             if let Some(cluster) = seen.clusters.iter().find(has) {
                 self.served += 1;
                 self.push(Reason::Claimed, [assign(cluster)]);
@@ -347,8 +356,7 @@ impl Plan<'_> {
             let listed = entry.listed_elsewhere
                 || self.listed.contains(name) && !seen.pool.deleting
                 || seen.pool.listed.is_mistaken() && !seen.pool.deleting;
-            let used = !entry.others.is_empty()
-                || self.users.get(name).into_iter().flatten().any(|it| it.is_live());
+            let used = !entry.others.is_empty() || self.is_lived_in(name);
             let kept = entry.kept || seen.kept_by_hive.contains(name);
             if kept && held == Held::Free && !used && (entry.deleting || !listed) {
                 let step = Step::FreeEntry { entry: name.to_owned(), at: entry.at.clone() };

@@ -38,6 +38,14 @@ impl Work {
             _ => None,
         })
     }
+
+    /// The cluster that this makes without an entry, if it makes one.
+    pub fn begins(&self) -> Option<&str> {
+        self.steps.iter().find_map(|it| match it {
+            Step::Create { cluster, entry: None, .. } => Some(cluster.as_str()),
+            _ => None,
+        })
+    }
 }
 
 /// One write. `at` is the resourceVersion that it insists on; where an earlier step of the same

@@ -3,6 +3,7 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use api_types::hive::{ClusterDeploymentCustomization, ClusterPool};
+use controller_kit::api_error;
 use k8s_openapi::api::core::v1::Secret as KubeSecret;
 use kube::api::Api;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
@@ -10,11 +11,15 @@ use kube::runtime::reflector::Store;
 use kube::{Client, ResourceExt as _};
 use serde_json::Value;
 
-use crate::error::Error;
 use crate::make::Secret;
 use crate::observe::cached;
 use crate::platform::Platform;
 use crate::yaml;
+
+/// The server's limit for a name.
+const LONGEST: usize = 253;
+/// What cannot be a name is not asked for: it would ask for something else.
+const NO_NAME: &str = "nothing can have this name; correct it";
 
 /// What a pool's clusters are made of, beside the pool itself.
 #[derive(Clone, Debug, Default)]
@@ -33,12 +38,12 @@ pub struct Materials {
     pub certificates: Option<Secret>,
 }
 
-/// Asks for everything that the pool refers to.
+/// Asks for everything that the pool refers to. What cannot be read is missing: the rest of the pool goes on.
 pub async fn materials(
     client: &Client,
     pool: &ClusterPool,
     customizations: &Store<ClusterDeploymentCustomization>,
-) -> Result<Materials, Error> {
+) -> Materials {
     let spec = &pool.spec;
     let namespace = pool.namespace().unwrap_or_default();
     let platform = Platform::of(spec);
@@ -49,22 +54,29 @@ pub async fn materials(
     let owned = |it: Option<(&str, &str)>| it.map(|(_, name)| name.to_owned());
     let secret = |name: Option<String>| get_secret(client, &namespace, name);
     let image_set = spec.image_set_ref.name.clone().unwrap_or_default();
-    let (has_image_set, pull_secret, template, credentials, certificates) = tokio::try_join!(
+    let (has_image_set, pull_secret, template, credentials, certificates) = tokio::join!(
         has_image_set(client, &image_set),
         secret(name_of(&spec.pull_secret_ref)),
         secret(template_name.clone()),
         secret(owned(platform.and_then(|it| it.credentials()))),
         secret(owned(platform.and_then(|it| it.certificates()))),
-    )?;
+    );
     let mut found = Materials::default();
     let mut lacks = |text: String| found.missing.push(text);
-    if !has_image_set {
-        lacks(format!("ClusterImageSet {image_set} of spec.imageSetRef is not there; create it"));
+    let image_set = format!("ClusterImageSet {image_set} of spec.imageSetRef");
+    match has_image_set {
+        Ok(true) => {}
+        Ok(false) => lacks(format!("{image_set} is not there; create it")),
+        Err(why) => lacks(format!("{image_set} cannot be read: {why}")),
     }
     let mut take = |secret: Sought, field: &str, key: Option<&str>| match secret {
         Sought::Nothing => None,
         Sought::Missing(name) => {
             lacks(format!("Secret {name} of {field} is not there; create it in {namespace}"));
+            None
+        }
+        Sought::Unreadable(name, why) => {
+            lacks(format!("Secret {name} of {field} cannot be read: {why}"));
             None
         }
         Sought::Found(name, secret) => {
@@ -120,38 +132,69 @@ pub async fn materials(
     }
     (found.pull_secret, found.credentials, found.certificates) =
         (pull_secret, credentials, certificates);
-    Ok(found)
+    found
 }
 
 enum Sought {
     Nothing,
     Missing(String),
+    /// And why.
+    Unreadable(String, String),
     Found(String, Secret),
 }
 
-async fn get_secret(
-    client: &Client,
-    namespace: &str,
-    name: Option<String>,
-) -> Result<Sought, Error> {
-    let Some(name) = name else { return Ok(Sought::Nothing) };
+async fn get_secret(client: &Client, namespace: &str, name: Option<String>) -> Sought {
+    let Some(name) = name else { return Sought::Nothing };
+    if !is_name(&name) {
+        return Sought::Unreadable(name, NO_NAME.to_owned());
+    }
     let api: Api<KubeSecret> = Api::namespaced(client.clone(), namespace);
-    let found = api.get_opt(&name).await.map_err(Error::api("get a Secret of the pool"))?;
-    Ok(match found {
-        None => Sought::Missing(name),
-        Some(secret) => {
+    match api.get_opt(&name).await {
+        Ok(None) => Sought::Missing(name),
+        Ok(Some(secret)) => {
             let secret = Secret { kind: secret.type_, data: secret.data.unwrap_or_default() };
             Sought::Found(name, secret)
         }
-    })
+        Err(error) => Sought::Unreadable(name, api_error::explain(&error)),
+    }
 }
 
-async fn has_image_set(client: &Client, name: &str) -> Result<bool, Error> {
+/// Whether it is there, or why nobody can tell.
+async fn has_image_set(client: &Client, name: &str) -> Result<bool, String> {
     if name.is_empty() {
         return Ok(false);
     }
+    if !is_name(name) {
+        return Err(NO_NAME.to_owned());
+    }
     let kind = GroupVersionKind::gvk("hive.openshift.io", "v1", "ClusterImageSet");
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
-    let found = api.get_metadata_opt(name).await.map_err(Error::api("get a ClusterImageSet"))?;
+    let found = api.get_metadata_opt(name).await.map_err(|error| api_error::explain(&error))?;
     Ok(found.is_some())
+}
+
+/// Whether an object can have this name, which is a DNS subdomain then.
+fn is_name(name: &str) -> bool {
+    let is_fit = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-';
+    let is_label = |label: &str| {
+        let is_whole = !label.is_empty() && !label.starts_with('-') && !label.ends_with('-');
+        is_whole && label.bytes().all(is_fit)
+    };
+    name.len() <= LONGEST && name.split('.').all(is_label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_object_can_be_called_is_not_asked_for() {
+        for name in ["a", "pull-secret", "4.14.1-x86", "a.b-c", &"n".repeat(253)] {
+            assert!(is_name(name), "{name}");
+        }
+        for name in ["", "<x>", "a/b", "a?b=c", "..", "a..b", "-a", "a-.b", "A", "a b", "ä"] {
+            assert!(!is_name(name), "{name}");
+        }
+        assert!(!is_name(&"n".repeat(254)));
+    }
 }

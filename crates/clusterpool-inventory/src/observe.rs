@@ -2,7 +2,7 @@
 
 mod views;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use api_types::condition;
@@ -107,6 +107,8 @@ pub struct Known<'a> {
     pub materials: &'a Materials,
     /// Why another controller is known to work on the pool.
     pub rival: Option<String>,
+    /// Clusters without an entry that this process began and did not see yet.
+    pub begun: &'a BTreeSet<String>,
     /// The time.
     pub now: Timestamp,
 }
@@ -146,7 +148,8 @@ fn lease(it: &ClusterDeploymentCustomization) -> Option<Lease> {
     let cluster = it.leased_by().map(str::to_owned);
     let is_one = cluster.is_some() || it.is_marked_in_use();
     let pool = leasing_pool(it).map(str::to_owned);
-    is_one.then(|| Lease { cluster, pool, pool_exists: false, releasing: is_releasing(it) })
+    let whole = it.is_marked_in_use() && pool.is_some();
+    is_one.then(|| Lease { cluster, pool, pool_exists: false, releasing: is_releasing(it), whole })
 }
 
 /// A snapshot of a pool, which may be gone, and when it has to be looked at again although nothing changes.
@@ -218,6 +221,7 @@ pub fn observe(
             pool_uid: owner_of(&it).map(|(_, _, uid)| uid.to_owned()).unwrap_or_default(),
             created: created(&*it),
             deleting: it.metadata.deletion_timestamp.is_some(),
+            begun: known.begun.contains(&it.name_any()),
         })
         .collect();
     let listed: HashSet<&str> = seen.pool.listed.names().iter().map(String::as_str).collect();
@@ -260,6 +264,7 @@ pub fn observe(
                 pool: Some(key.1.clone()),
                 pool_exists: true,
                 releasing: false,
+                whole: true,
             }),
             others: about.others(&(key.0.clone(), name.clone())),
             listed_elsewhere: true,
@@ -426,5 +431,24 @@ mod tests {
         let found: Vec<_> = ["b", "c", "d", "e"].map(|it| same.take(&of(it, "1"))).to_vec();
         assert_eq!(found, [None, Some("c".to_owned()), Some("d".to_owned()), None]);
         assert!(is_at(&of("a", "1"), "1") && !is_at(&of("a", "2"), "1"));
+    }
+
+    #[test]
+    fn a_lease_is_whole_where_it_says_in_use_and_names_its_pool() {
+        let is_whole = |available: &str, pool: Option<&str>| {
+            let it: ClusterDeploymentCustomization = serde_json::from_value(json!({
+                "metadata": { "name": "a" },
+                "spec": {},
+                "status": {
+                    "clusterDeploymentRef": { "name": "c" },
+                    "clusterPoolRef": pool.map(|it| json!({ "name": it })),
+                    "conditions": [{ "type": "Available", "status": available }],
+                },
+            }))
+            .unwrap();
+            lease(&it).unwrap().whole
+        };
+        assert!(is_whole("False", Some("pool")));
+        assert!(!is_whole("True", Some("pool")) && !is_whole("False", None));
     }
 }

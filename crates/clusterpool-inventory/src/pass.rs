@@ -79,6 +79,7 @@ pub(crate) async fn pass(stub: Arc<ClusterPool>, context: Arc<Context>) -> Resul
         policy: &context.policy,
         materials: &remembered.materials,
         rival: rival.as_ref().map(|(note, _)| note.clone()),
+        begun: &remembered.begun,
         now,
     };
     let last = &mut remembered.last;
@@ -88,6 +89,8 @@ pub(crate) async fn pass(stub: Arc<ClusterPool>, context: Arc<Context>) -> Resul
         context.metrics.seen(&key, &seen);
         if let Some(memory) = context.memory().get_mut(&key) {
             memory.last.trials = std::mem::take(&mut remembered.last.trials);
+            // Those with a cluster are not among them.
+            memory.begun.retain(|it| seen.namespaces.iter().any(|left| left.name == *it));
         }
     } else if decision.work.is_empty() && is_nothing(&seen, &key) {
         context.forget(&key);
@@ -304,6 +307,9 @@ impl Acting<'_> {
         now: Timestamp,
         worked: &mut Worked,
     ) -> usize {
+        if let Some(memory) = self.context.memory().get_mut(self.key) {
+            memory.begun.extend(work.iter().filter_map(|it| it.begins()).map(str::to_owned));
+        }
         let pieces: Vec<_> = work.iter().map(|work| piece_of(pass, work)).collect();
         let mut pieces = std::pin::pin!(stream::iter(pieces).buffered(AT_ONCE));
         let mut outrun = 0;
@@ -349,6 +355,11 @@ impl Acting<'_> {
     fn done(&self, work: &Work, now: Timestamp) {
         let metrics = &self.context.metrics;
         metrics.worked(work.reason);
+        if let Some(made) = work.begins()
+            && let Some(memory) = self.context.memory().get_mut(self.key)
+        {
+            memory.begun.remove(made);
+        }
         for step in &work.steps {
             if let Step::Assign { claim, .. } = step
                 && let Some(claim) = self.seen.claims.iter().find(|it| it.name == *claim)

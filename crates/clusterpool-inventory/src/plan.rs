@@ -182,7 +182,12 @@ impl<'a> Plan<'a> {
     /// Whether the entry may be leased in this pass.
     pub(crate) fn is_usable(&self, name: &str) -> bool {
         let available = self.state(name).is_some_and(|it| it.status == EntryStatus::Available);
-        available && self.users.get(name).is_none_or(|users| !users.iter().any(|it| it.is_live()))
+        available && !self.is_lived_in(name)
+    }
+
+    /// Whether a cluster of this pool occupies what the entry stands for.
+    pub(crate) fn is_lived_in(&self, name: &str) -> bool {
+        self.users.get(name).into_iter().flatten().any(|it| it.is_live())
     }
 
     pub(crate) fn push(&mut self, reason: Reason, steps: impl IntoIterator<Item = Step>) {

@@ -136,6 +136,8 @@ pub struct Cluster {
     pub created: Timestamp,
     /// Whether its deletion was asked for.
     pub deleting: bool,
+    /// Whether Hive says that it cannot take it down.
+    pub hangs: bool,
     /// Whether it waits for us to give its lease back.
     pub kept: bool,
     /// Whether it waits for somebody else, who may still be taking it down.
@@ -200,6 +202,8 @@ pub struct Lease {
     pub pool_exists: bool,
     /// Whether somebody is about to release it since the cluster is missing.
     pub releasing: bool,
+    /// Whether the condition says that it is in use, and the pool is named.
+    pub whole: bool,
 }
 
 /// A claim on the pool.
@@ -232,6 +236,8 @@ pub struct Namespace {
     pub created: Timestamp,
     /// Whether its deletion was asked for.
     pub deleting: bool,
+    /// Whether this process began a cluster in it and saw none yet.
+    pub begun: bool,
 }
 
 impl Cluster {

@@ -27,15 +27,16 @@ pub(crate) fn news(plan: &Plan<'_>) -> Option<Status> {
         conditions.insert(kind.to_owned(), condition);
     };
     let missing = &plan.seen.missing;
-    if missing.is_empty() {
+    if !missing.is_empty() {
+        say(names::CONDITION_MISSING_DEPENDENCIES, "True", "Missing", missing.join("; "));
+    } else if !seen.pool.deleting {
+        // What a deleted pool refers to is not looked at, so that what was said before stays.
         say(
             names::CONDITION_MISSING_DEPENDENCIES,
             "False",
             "Verified",
             "Nothing is missing".into(),
         );
-    } else {
-        say(names::CONDITION_MISSING_DEPENDENCIES, "True", "Missing", missing.join("; "));
     }
     let all = plan.seen.clusters.len() + plan.halves().count();
     match plan.seen.pool.max_size {
@@ -59,7 +60,13 @@ pub(crate) fn news(plan: &Plan<'_>) -> Option<Status> {
     }
     let stale: Vec<(u8, &str)> =
         unclaimed().filter_map(|it| Some((plan.staleness(it)?, it.name.as_str()))).collect();
-    let listed = some(&stale.iter().map(|it| it.1).collect::<Vec<_>>());
+    let mut listed = some(&stale.iter().map(|it| it.1).collect::<Vec<_>>());
+    for (hangs, why) in [(false, "these have to be gone first"), (true, "Hive cannot take down")] {
+        let leaving: Vec<&str> = plan.leaving(hangs).map(|it| it.name.as_str()).collect();
+        if !leaving.is_empty() {
+            listed = format!("{listed}; {why}: {}", some(&leaving));
+        }
+    }
     let (status, reason, message) = if stale.is_empty() {
         let message = "Every unclaimed cluster is made from what pool and entries are now".into();
         ("True", "ClusterDeploymentsCurrent", message)

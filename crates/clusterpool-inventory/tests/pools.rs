@@ -41,6 +41,7 @@ fn cluster() -> impl Strategy<Value = Cluster> {
             name,
             created,
             deleting,
+            hangs: deleting && stuck,
             kept,
             kept_by_others: others,
             entry,
@@ -64,13 +65,14 @@ fn customization() -> impl Strategy<Value = Customization> {
         (
             prop::option::of(name("c")),
             prop::option::of(prop::sample::select(vec!["pool", "other"])),
-            any::<(bool, bool)>(),
+            any::<(bool, bool, bool)>(),
         )
-            .prop_map(|(cluster, pool, (pool_exists, releasing))| Lease {
+            .prop_map(|(cluster, pool, (pool_exists, releasing, whole))| Lease {
                 cluster,
                 pool: pool.map(str::to_owned),
                 pool_exists,
                 releasing,
+                whole,
             }),
     );
     let others = prop::collection::vec(name("o"), 0..2);
@@ -164,10 +166,12 @@ fn pool() -> impl Strategy<Value = Pool> {
 }
 
 fn observed() -> impl Strategy<Value = Observed> {
-    let namespace = (name("c"), moment(), any::<bool>()).prop_map(|(name, created, deleting)| {
-        let pool_uid = "uid".to_owned();
-        Namespace { uid: format!("u-{name}"), name, pool_uid, created, deleting }
-    });
+    let namespace = (name("c"), moment(), any::<(bool, bool)>()).prop_map(
+        |(name, created, (deleting, begun))| {
+            let pool_uid = "uid".to_owned();
+            Namespace { uid: format!("u-{name}"), name, pool_uid, created, deleting, begun }
+        },
+    );
     (
         pool(),
         prop::collection::vec(cluster(), 0..5),
@@ -236,21 +240,25 @@ proptest! {
     }
 
     /// An entry is leased only where it is free or its state torn, by at most one piece of work, at
-    /// the version at which it was seen, and not into the hands of a second live cluster.
+    /// the version at which it was seen, and not into the hands of a second live cluster. A lease
+    /// that is damaged is written once more for the cluster that it names.
     #[test]
     fn only_what_nobody_has_is_leased(seen in observed()) {
         let mut leased = BTreeSet::new();
         for step in steps(&decided(&seen)) {
             if let Step::Lease { entry, cluster, at, prove_living } = step {
                 let it = seen.customizations.iter().find(|it| it.name == *entry).unwrap();
-                prop_assert!(it.lease.as_ref().is_none_or(|it| it.cluster.is_none()));
+                let repairs = |it: &Lease| it.cluster.as_ref() == Some(cluster) && !it.whole;
+                let repairs = *prove_living && it.lease.as_ref().is_some_and(repairs);
+                let is_free = it.lease.as_ref().is_none_or(|it| it.cluster.is_none());
+                prop_assert!(is_free || repairs);
                 prop_assert!(it.others.is_empty() && !it.deleting && *at == it.at);
                 prop_assert!(leased.insert(entry.clone()));
                 let live = |it: &&Cluster| it.entry.as_ref() == Some(entry) && it.is_live();
                 // Of several that have an entry already one gets its lease back; nobody new comes in.
                 let is_back = |it: &Cluster| *prove_living && !it.deleting;
                 let mut users = seen.clusters.iter().filter(live);
-                prop_assert!(users.all(|it| it.name == *cluster || is_back(it)));
+                prop_assert!(repairs || users.all(|it| it.name == *cluster || is_back(it)));
                 // A new use of an entry wants it whole in this pool.
                 if !prove_living {
                     prop_assert!(seen.pool.listed.names().contains(entry) && it.refused.is_none());

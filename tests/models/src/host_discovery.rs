@@ -166,7 +166,7 @@ impl Racks {
             };
             let other = verdict.named.as_ref().map_or_else(String::new, |named| {
                 let first = name.as_ref() == Some(&named.name);
-                if first { named.beside.clone() } else { named.name.clone() }
+                if first { named.beside.clone().unwrap_or_default() } else { named.name.clone() }
             });
             Some(Order { machine: node.machine, turn: node.turn, name, other })
         });

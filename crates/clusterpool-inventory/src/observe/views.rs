@@ -17,6 +17,11 @@ use crate::platform::Platform;
 use crate::pool_version::pool_version;
 use crate::seen::{Claim, Cluster, Condition, Part, Pool, Status};
 
+/// Reason of a cluster's condition `Provisioned` when Hive fails to take it down.
+const DEPROVISION_FAILED: &str = "DeprovisionFailed";
+/// Condition of a cluster: Hive cannot even begin to.
+const DEPROVISION_LAUNCH_ERROR: &str = "DeprovisionLaunchError";
+
 pub(super) fn created(object: &impl Resource) -> Timestamp {
     let born = object.meta().creation_timestamp.as_ref();
     born.map_or(Timestamp::UNIX_EPOCH, |born| born.0)
@@ -156,6 +161,7 @@ pub(super) fn cluster(
         at: it.resource_version().unwrap_or_default(),
         created: created(it),
         deleting: it.metadata.deletion_timestamp.is_some(),
+        hangs: it.metadata.deletion_timestamp.is_some() && cannot_go(conditions),
         kept: it.finalizers().iter().any(|it| it == names::hive::INVENTORY_FINALIZER),
         kept_by_others: it.finalizers().iter().any(|it| it != names::hive::INVENTORY_FINALIZER),
         entry: reference.and_then(|it| it.customization_name()).map(str::to_owned),
@@ -183,6 +189,14 @@ pub(super) fn cluster(
     (cluster, left.filter(|it| !it.is_zero()))
 }
 
+/// Whether Hive says that it cannot take the cluster down.
+fn cannot_go(conditions: &[ForeignCondition]) -> bool {
+    let is_failed = |it: &ForeignCondition| it.reason.as_deref() == Some(DEPROVISION_FAILED);
+    condition::find(conditions, names::hive::CONDITION_PROVISIONED).is_some_and(is_failed)
+        || condition::find(conditions, DEPROVISION_LAUNCH_ERROR)
+            .is_some_and(ForeignCondition::is_true)
+}
+
 pub(super) fn claim(it: &ClusterClaim) -> Claim {
     let conditions = it.status.as_ref().map(|it| it.conditions.as_slice()).unwrap_or_default();
     Claim {
@@ -207,6 +221,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_cluster_that_hive_fails_to_take_down_is_told_from_one_that_it_takes_down() {
+        let of = |kind: &str, status: &str, reason: &str| {
+            let all = json!([{ "type": kind, "status": status, "reason": reason }]);
+            let all: Vec<ForeignCondition> = serde_json::from_value(all).unwrap();
+            cannot_go(&all)
+        };
+        assert!(of("Provisioned", "False", "DeprovisionFailed"));
+        assert!(of("DeprovisionLaunchError", "True", "AuthenticationFailed"));
+        assert!(!of("Provisioned", "False", "Deprovisioning"));
+        assert!(!of("DeprovisionLaunchError", "False", "Cleared"));
+    }
 
     #[test]
     fn a_resume_timeout_of_none_or_beyond_any_use_makes_no_cluster_late() {

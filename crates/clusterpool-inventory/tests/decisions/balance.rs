@@ -5,7 +5,7 @@ use std::time::Duration;
 use api_types::hive::ClusterPoolSpec;
 use clusterpool_inventory::decision::{Reason, Step};
 use clusterpool_inventory::inventory::{Listed, remarks};
-use clusterpool_inventory::seen::{Claim, Cluster, Observed};
+use clusterpool_inventory::seen::{Claim, Cluster, Namespace, Observed};
 
 use crate::world::{
     at, claim, cluster, customization, decided, deleted, full, installing, lease, leased,
@@ -76,6 +76,15 @@ fn half_an_assignment_is_completed_from_either_side() {
     assert!(
         matches!(&decided(&seen).work[0].steps[..], [Step::Assign { cluster, .. }] if cluster == "ca")
     );
+}
+
+#[test]
+fn a_claim_that_comes_again_under_its_name_does_not_get_what_the_one_before_gave_back() {
+    let mut seen = full(0, &["a"]);
+    (seen.clusters[0].claim, seen.clusters[0].marked) = (Some("x".to_owned()), true);
+    seen.claims.push(claim("x", 1));
+    seen.pool.max_concurrent = Some(0);
+    assert_eq!(reasons(&seen), [Reason::NoClusters]);
 }
 
 #[test]
@@ -255,24 +264,33 @@ fn what_is_in_use_of_a_pool_that_is_not_there_stays() {
     assert_eq!(deleted(&seen), [""; 0]);
 }
 
+fn created(seen: &Observed) -> Vec<String> {
+    let work = decided(seen).work;
+    work.iter().filter_map(|it| it.begins()).map(str::to_owned).collect()
+}
+
 #[test]
 fn a_namespace_that_waits_for_its_cluster_gets_it_before_another_one_is_made() {
     let mut seen = pool(2, &[]);
     seen.namespaces = vec![namespace("begun"), namespace("old"), namespace("of-another")];
     seen.namespaces[1].created = at(0);
     seen.namespaces[2].pool_uid = "before".to_owned();
-    let created: Vec<String> = decided(&seen)
-        .work
-        .into_iter()
-        .flat_map(|it| it.steps)
-        .filter_map(|it| match it {
-            Step::Create { cluster, .. } => Some(cluster),
-            _ => None,
-        })
-        .collect();
+    let created = created(&seen);
     assert_eq!(created[0], "begun");
     assert!(created.len() == 2 && created[1].starts_with("pool-"), "{created:?}");
     assert!(reasons(&seen).contains(&Reason::LeftOver));
+}
+
+#[test]
+fn a_namespace_that_may_have_had_its_cluster_gets_no_other_one_of_its_name() {
+    let mut seen = pool(1, &[]);
+    seen.namespaces = vec![Namespace { begun: false, ..namespace("left") }];
+    let created = created(&seen);
+    assert!(created.len() == 1 && created[0].starts_with("pool-"), "{created:?}");
+    assert_eq!(reasons(&seen), [Reason::Added]);
+    assert_eq!(decided(&seen).again, Some(Duration::from_secs(300)));
+    seen.namespaces[0].created = at(999_000);
+    assert_eq!(reasons(&seen), [Reason::Added, Reason::LeftOver]);
 }
 
 #[test]

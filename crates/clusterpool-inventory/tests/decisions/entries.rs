@@ -139,6 +139,32 @@ fn no_stale_cluster_goes_while_another_is_being_installed() {
 }
 
 #[test]
+fn one_cluster_that_hive_cannot_take_down_stops_no_replacement_and_several_only_that_without_a_place()
+ {
+    let told = |seen: &Observed| {
+        let status = stored(seen).pool.status;
+        status.conditions["AllClustersCurrent"].message.clone()
+    };
+    let mut seen = full(3, &["a", "b", "c"]);
+    seen.pool.version.own = "w".to_owned();
+    seen.clusters[0].deleting = true;
+    assert_eq!(deleted(&seen), [""; 0]);
+    assert!(told(&seen).ends_with(": cb, cc; these have to be gone first: ca"), "{}", told(&seen));
+    seen.clusters[0].hangs = true;
+    assert_eq!(deleted(&seen), ["cb"]);
+    assert!(told(&seen).ends_with(": cb, cc; Hive cannot take down: ca"), "{}", told(&seen));
+    // The next one would take its entry with it, too.
+    (seen.clusters[1].deleting, seen.clusters[1].hangs) = (true, true);
+    assert_eq!(deleted(&seen), [""; 0]);
+    seen.pool.size = 1;
+    seen.pool.listed = Listed::Entries(["a", "b", "c", "d"].map(str::to_owned).to_vec());
+    seen.customizations.push(customization("d"));
+    assert_eq!(deleted(&seen), ["cc"]);
+    seen.pool.max_size = Some(3);
+    assert_eq!(deleted(&seen), [""; 0]);
+}
+
+#[test]
 fn clusters_of_which_nobody_knows_what_they_are_made_from_are_told_as_such() {
     let mut seen = full(2, &["a", "b"]);
     seen.clusters[0].pool_version = None;

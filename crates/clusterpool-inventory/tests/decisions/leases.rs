@@ -50,6 +50,7 @@ fn a_lease_without_a_cluster_that_nobody_wants_is_announced_then_released_with_i
         pool_uid: "uid".to_owned(),
         created: now(),
         deleting: false,
+        begun: false,
     };
     seen.namespaces.push(left);
     let work = decided(&seen).work;
@@ -90,12 +91,48 @@ fn an_announcement_is_taken_back_when_the_cluster_is_there_and_it_is_not_verifie
 #[test]
 fn a_lost_lease_is_taken_again_after_a_look_at_the_cluster() {
     let mut seen = full(1, &["a"]);
-    for torn in
-        [None, Some(Lease { cluster: None, pool: None, pool_exists: false, releasing: false })]
-    {
+    for torn in [None, Some(Lease::default())] {
         seen.customizations[0].lease = torn;
         let work = decided(&seen).work;
         assert!(matches!(&work[0].steps[..], [Step::Lease { prove_living: true, .. }]), "{work:?}");
+    }
+}
+
+#[test]
+fn a_lease_that_is_damaged_in_part_is_written_again_after_a_look_at_the_cluster() {
+    let mut seen = full(1, &["a"]);
+    for pool in [Some("pool".to_owned()), None] {
+        let whole = lease("ca").unwrap();
+        seen.customizations[0].lease = Some(Lease { pool, whole: false, ..whole });
+        let work = decided(&seen).work;
+        let [piece] = &work[..] else { panic!("{work:?}") };
+        assert_eq!(piece.reason, Reason::LeaseRepaired);
+        assert!(matches!(&piece.steps[..],
+            [Step::Lease { cluster, prove_living: true, .. }] if cluster == "ca"));
+    }
+    // What is on its way out gives it back; what lives in it as well may be whose it is.
+    seen.clusters[0].deleting = true;
+    assert_eq!(reasons(&seen), []);
+    seen.clusters[0].deleting = false;
+    seen.customizations[0].others.push("theirs".to_owned());
+    assert_eq!(reasons(&seen), []);
+}
+
+#[test]
+fn a_lease_without_a_cluster_is_given_up_where_another_cluster_lives_in_the_entry() {
+    for change in [
+        (|_: &mut Observed| {}) as fn(&mut Observed),
+        |it| it.clusters[0].claim = Some("someone".to_owned()),
+        |it| it.clusters[0].deleting = true,
+        |it| {
+            it.clusters.clear();
+            it.customizations[0].others.push("theirs".to_owned());
+        },
+    ] {
+        let mut seen = full(2, &["a"]);
+        seen.customizations[0].lease = lease("pool-x");
+        change(&mut seen);
+        assert_eq!(reasons(&seen), [Reason::LeaseAbandoned]);
     }
 }
 

@@ -55,6 +55,7 @@ pub(crate) fn lease(cluster: &str) -> Option<Lease> {
         pool: Some("pool".to_owned()),
         pool_exists: true,
         releasing: false,
+        whole: true,
     })
 }
 
@@ -66,6 +67,7 @@ pub(crate) fn cluster(name: &str, entry: Option<&str>, second: i64) -> Cluster {
         at: "7".to_owned(),
         created: at(second),
         deleting: false,
+        hangs: false,
         kept: entry.is_some(),
         kept_by_others: true,
         entry: entry.map(str::to_owned),
@@ -120,6 +122,7 @@ pub(crate) fn namespace(name: &str) -> Namespace {
         pool_uid: "uid".to_owned(),
         created: now(),
         deleting: false,
+        begun: true,
     }
 }
 

@@ -171,6 +171,7 @@ impl Land {
                 at: String::new(),
                 created: Timestamp::UNIX_EPOCH,
                 deleting: it.deleting,
+                hangs: false,
                 kept: true,
                 kept_by_others: it.hive != Hive::Away,
                 entry: Some(entry_name(self.entry_of(number))),
@@ -218,6 +219,7 @@ impl Land {
                         pool: Some(pool_name(it.pool)),
                         pool_exists: exists(it.pool),
                         releasing: it.announced,
+                        whole: true,
                     }),
                     others: numbered()
                         .filter(|(it, _)| self.pool_of(*it) != pool && self.entry_of(*it) == number)

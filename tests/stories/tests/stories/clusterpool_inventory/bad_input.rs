@@ -64,6 +64,34 @@ async fn a_pool_whose_clusters_are_refused_says_so_and_makes_no_namespace_after_
 }
 
 #[tokio::test]
+async fn a_reference_that_cannot_be_read_is_told_and_holds_up_neither_claims_nor_the_pools_end() {
+    let (scene, _hive) = Scene::new("unread").await;
+    let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
+    scene.entries(&["a"]).await;
+    scene.pool("pool", 1, &["a"], json!({})).await;
+    scene.wait("it runs", |it| it.ready("pool") == 1).await;
+    let wrong = json!({ "spec": { "pullSecretRef": { "name": "<x>" } } });
+    scene.patch("ClusterPool", "pool", wrong).await;
+    scene
+        .wait("it is told", |it| {
+            let (_, _, message) = condition(it.pool("pool"), "MissingDependencies");
+            message.contains("Secret <x> of spec.pullSecretRef cannot be read")
+        })
+        .await;
+    scene.claim("mine", "pool").await;
+    scene
+        .wait("the claim is served", |it| {
+            // Hive's finalizer is on it: its end is noticed.
+            it.claim("mine")["metadata"]["finalizers"].is_array()
+                && it.clusters.iter().any(|it| it["spec"]["clusterPoolRef"]["claimName"] == "mine")
+        })
+        .await;
+    scene.delete("ClusterPool", "pool").await;
+    scene.delete("ClusterClaim", "mine").await;
+    scene.wait("the pool is gone", |it| it.pools.is_empty()).await;
+}
+
+#[tokio::test]
 async fn entries_of_every_size_and_name_are_used_or_told() {
     let (scene, _hive) = Scene::new("sizes").await;
     let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;

@@ -32,6 +32,23 @@ async fn a_cluster_or_its_namespace_deleted_by_hand_is_made_anew_from_the_same_e
 }
 
 #[tokio::test]
+async fn a_cluster_without_an_entry_that_is_gone_is_not_made_again_under_its_name() {
+    let (scene, _hive) = Scene::new("newname").await;
+    let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
+    // The next one waits for the end of the one before.
+    scene.pool("plain", 1, &[], json!({ "maxConcurrent": 1 })).await;
+    let view = scene.wait("it runs", |it| it.ready("plain") == 1).await;
+    let first = name(&view.clusters[0]).to_owned();
+    let clusters = bench::hive::api(&scene.client, &first, "ClusterDeployment");
+    clusters.delete(&first, &DeleteParams::default()).await.unwrap();
+    scene
+        .wait("another one runs", |it| {
+            it.ready("plain") == 1 && it.clusters.iter().all(|it| name(it) != first)
+        })
+        .await;
+}
+
+#[tokio::test]
 async fn a_lease_that_is_taken_away_from_a_living_cluster_is_put_back() {
     let (scene, _hive) = Scene::new("putback").await;
     let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
