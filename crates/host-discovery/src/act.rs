@@ -148,8 +148,8 @@ fn failed(context: &Context, resource: &Resource, name: &str, error: &Error, pos
 fn other_name<'a>(verdict: &'a Verdict, name: &str) -> Option<&'a str> {
     let named = verdict.named.as_ref()?;
     let own = matches!(named.from, HardwareDetail::BootMac | HardwareDetail::ProvisioningId);
-    let other = if named.name == name { &named.beside } else { &named.name };
-    (!own).then_some(other.as_str())
+    let other = if named.name == name { named.beside.as_deref()? } else { named.name.as_str() };
+    (!own).then_some(other)
 }
 
 /// Events of a new host are sent beside the work: a person reads some of them, and a flood must not be slowed down and

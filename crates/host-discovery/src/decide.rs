@@ -24,7 +24,7 @@ use crate::resource::Resource;
 const FIRST_LOOK: Duration = Duration::from_secs(1);
 const LONGEST_LOOK: Duration = Duration::from_secs(60);
 
-/// Characters of an error of Ironic's that are passed on: part of it is the machine's own text.
+/// Bytes of an error of Ironic's that are passed on: part of it is the machine's own text.
 const LONGEST_NOTE: usize = 256;
 
 /// All that is looked at in one pass.
@@ -263,7 +263,17 @@ impl Reason {
 /// Decides about every machine.
 pub fn decide(seen: &Observed<'_>, policy: &Policy, now: Timestamp) -> Decision {
     let mut pass = Pass::new(seen, policy, now);
-    let verdicts: Vec<_> = seen.machines.iter().map(|machine| pass.judge(machine)).collect();
+    // What failed before takes its turn after all else: hosts that cannot be made must not take the place of others.
+    let (last, first): (Vec<usize>, Vec<usize>) =
+        (0..seen.machines.len()).partition(|at| pass.gives_way(&seen.machines[*at]));
+    let mut judged: Vec<(usize, Verdict)> = Vec::with_capacity(seen.machines.len());
+    judged.extend(first.into_iter().map(|at| (at, pass.judge(&seen.machines[at]))));
+    for (at, verdict) in &mut judged {
+        pass.try_again(&seen.machines[*at], verdict);
+    }
+    judged.extend(last.into_iter().map(|at| (at, pass.judge(&seen.machines[at]))));
+    judged.sort_unstable_by_key(|(at, _)| *at);
+    let verdicts: Vec<Verdict> = judged.into_iter().map(|(_, verdict)| verdict).collect();
     let approvals = approvals(seen, &verdicts);
     let again = verdicts.iter().filter_map(|verdict| verdict.again).min();
     Decision { verdicts, approvals, again }
@@ -359,7 +369,7 @@ impl<'a> Pass<'a> {
         let told =
             |name: &String| resource.dry_run && self.told.contains(&(namespace, name.clone()));
         let free = |name: &&String| !hosts.has_name(namespace, name) && !told(name);
-        verdict.name = [&named.name, &named.beside].into_iter().find(free).cloned();
+        verdict.name = std::iter::once(&named.name).chain(&named.beside).find(free).cloned();
         verdict.named = Some(named);
 
         // Safety: what would make a host that a person does not want, or two of one machine.
@@ -384,7 +394,11 @@ impl<'a> Pass<'a> {
             return verdict.because(Reason::AwaitsApproval);
         }
         let refusal = self.seen.refused.get(&machine.node).filter(|_| !resource.dry_run);
-        if let Some(refusal) = refusal.filter(|it| it.waits || self.allowance == 0) {
+        let is_full = resource.max_hosts.is_some_and(|most| self.made[at] >= most);
+        let comes_last = |it: &&Refusal| it.cause == Cause::Unknown && !is_full;
+        if let Some(refusal) =
+            refusal.filter(|it| it.waits || self.allowance == 0 || comes_last(it))
+        {
             // One that may be there all the same keeps what it would have taken; any other must not be in others' way.
             if refusal.cause == Cause::Unknown {
                 self.take(at, name, boot_mac, facts);
@@ -392,7 +406,7 @@ impl<'a> Pass<'a> {
             verdict.fail(refusal);
             return verdict;
         }
-        if resource.max_hosts.is_some_and(|most| self.made[at] >= most) {
+        if is_full {
             return verdict.because(Reason::MaxHosts);
         }
         if !resource.dry_run && self.allowance == 0 {
@@ -408,6 +422,28 @@ impl<'a> Pass<'a> {
         self.allowance -= 1;
         verdict.step = Some(Step::Create { name, boot_mac });
         verdict.because(Reason::Created)
+    }
+
+    /// Whether a machine is judged after the others: its host was not made, and it is time to try again.
+    fn gives_way(&self, machine: &Machine) -> bool {
+        let refusal = self.seen.refused.get(&machine.node);
+        refusal.is_some_and(|it| !it.waits && it.cause != Cause::Unknown)
+    }
+
+    /// Tries once more to make a host that may be there all the same, when it is time and all others had their turn. What it
+    /// takes is kept for it already.
+    fn try_again(&mut self, machine: &Machine, verdict: &mut Verdict) {
+        let refusal = self.seen.refused.get(&machine.node);
+        let is_due = refusal.is_some_and(|it| !it.waits && it.cause == Cause::Unknown);
+        if !is_due || verdict.reason != Reason::HostFailed || self.allowance == 0 {
+            return;
+        }
+        let Reading::Facts(facts) = &machine.inventory else { return };
+        let (Some(name), Some(boot_mac)) = (verdict.name.clone(), facts.boot_mac) else { return };
+        self.allowance -= 1;
+        verdict.reason = Reason::Created;
+        verdict.note = None;
+        verdict.step = Some(Step::Create { name, boot_mac });
     }
 
     /// A host takes its name, its addresses and a place under its resource's limit.
@@ -469,14 +505,13 @@ impl<'a> Pass<'a> {
 
 /// What is said of a machine that is a host, whoever made the host.
 fn settled(machine: &Machine, known: &[Known]) -> Option<Verdict> {
-    let first = known.first()?;
+    known.first()?;
     let reason = if known.len() > 1 { Reason::KnownTwice } else { Reason::Known };
     let mut verdict = Verdict::new(machine, reason);
     verdict.hosts = known.iter().map(|it| it.host.clone()).collect();
-    let ours = known.iter().find(|it| it.made_for == Some(machine.node)).unwrap_or(first);
-    if ours.made_for == Some(machine.node) && !machine.had_host {
-        verdict.step = Some(Step::Remember { host: ours.host.clone() });
-    }
+    let ours = known.iter().filter(|it| it.marks(machine.node) && !machine.had_host);
+    let ours = ours.min_by_key(|it| it.made_for != Some(machine.node));
+    verdict.step = ours.map(|it| Step::Remember { host: it.host.clone() });
     Some(verdict)
 }
 

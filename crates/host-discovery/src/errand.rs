@@ -20,6 +20,7 @@ use crate::controller::Context;
 use crate::driver::drivers_of;
 use crate::node_id::NodeId;
 use crate::nodes::{HAD_HOST, Unmarked};
+use crate::observe;
 
 /// How soon something that did not work is tried again.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -59,13 +60,10 @@ impl Errand {
         host.label(ferrite::DISCOVERED_BY)?;
         let address = host.spec.bmc.as_ref().map(|bmc| bmc.address.clone())?;
         let leaves = host.metadata.deletion_timestamp.is_some();
+        let (namespace, name) = (host.metadata.namespace.clone(), host.metadata.name.clone());
         let host = ObjectReference {
-            api_version: Some("metal3.io/v1alpha1".to_owned()),
-            kind: Some("BareMetalHost".to_owned()),
-            namespace: host.metadata.namespace.clone(),
-            name: host.metadata.name.clone(),
             uid: host.metadata.uid.clone(),
-            ..ObjectReference::default()
+            ..reference(namespace.unwrap_or_default(), name.unwrap_or_default())
         };
         let adopt = Self::Adopt { node, address, host: Box::new(host) };
         Some(adopt).filter(|_| !leaves)
@@ -75,6 +73,7 @@ impl Errand {
     fn is_for(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Adopt { address, .. }, Self::Adopt { address: other, .. }) => address == other,
+            (Self::Mark(one), Self::Mark(other)) => one == other,
             _ => false,
         }
     }
@@ -85,6 +84,44 @@ impl Errand {
             Self::Adopt { node, .. } => (*node, true),
         }
     }
+}
+
+/// A host, for events.
+fn reference(namespace: String, name: String) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("metal3.io/v1alpha1".to_owned()),
+        kind: Some("BareMetalHost".to_owned()),
+        namespace: Some(namespace),
+        name: Some(name),
+        ..ObjectReference::default()
+    }
+}
+
+/// What the owner of the host is told where Ironic does not do what it was asked, and will not unless somebody changes
+/// something: the object, one word, and a sentence.
+fn complaint(
+    errand: &Errand,
+    class: Class,
+    error: &str,
+) -> Option<(ObjectReference, &'static str, String)> {
+    if class.is_transient() || class == Class::NotFound {
+        return None;
+    }
+    Some(match errand {
+        Errand::Mark(Unmarked { node, host }) => {
+            let text = format!(
+                "It cannot be written down in Ironic that the node {node} had this host, so the host comes back if you delete it: {error}"
+            );
+            let host = reference(host.namespace().to_owned(), host.name().to_owned());
+            (host, "MarkRefused", text)
+        }
+        Errand::Adopt { node, host, .. } => {
+            let text = format!(
+                "The node {node} cannot be given the driver of this host's BMC, so the power of the host may be pretended: {error}"
+            );
+            ((**host).clone(), "DriverRefused", text)
+        }
+    })
 }
 
 /// An errand that is not done yet.
@@ -154,6 +191,9 @@ pub async fn run(context: &Context, mut errands: UnboundedReceiver<Errand>) -> I
                 let key = it.errand.key();
                 busy.remove(&key);
                 let mut tries = it.tries + 1;
+                if let Err(error) = &outcome {
+                    observe::count(context, error);
+                }
                 let told = match outcome {
                     Ok(Outcome::Untried) => {
                         tries = 0;
@@ -172,8 +212,16 @@ pub async fn run(context: &Context, mut errands: UnboundedReceiver<Errand>) -> I
                     Ok(Outcome::Told) => true,
                     Err(error) if error.class() == Class::NotFound => continue,
                     Err(error) => {
-                        tracing::debug!(node.id = %key.0, error = %error, "Could not write to a node yet");
-                        it.told
+                        let text = error.to_string();
+                        tracing::debug!(node.id = %key.0, error = text, "Could not write to a node yet");
+                        let complaint = complaint(&it.errand, error.class(), &text);
+                        if let Some((host, reason, about)) = complaint.filter(|_| !it.told) {
+                            tracing::warn!(node.id = %key.0, error = text, "Ironic refuses a write to a node");
+                            context.tell(host, true, reason, "Write", about);
+                            true
+                        } else {
+                            it.told
+                        }
                     }
                 };
                 let due = Instant::now() + wait_after(it.tries);
@@ -267,7 +315,36 @@ async fn adopt(
 
 #[cfg(test)]
 mod tests {
-    use super::wait_after;
+    use super::*;
+    use crate::index::HostKey;
+
+    fn errands() -> [Errand; 2] {
+        let (node, host) = (NodeId::from(1), HostKey::new("metal", "n1"));
+        let address = "redfish://192.0.2.1/x".to_owned();
+        let of = Box::new(reference("metal".to_owned(), "n1".to_owned()));
+        [Errand::Mark(Unmarked { node, host }), Errand::Adopt { node, address, host: of }]
+    }
+
+    #[test]
+    fn what_ironic_refuses_is_told_of_the_host_and_what_it_may_do_later_is_not() {
+        for (errand, word) in errands().iter().zip(["MarkRefused", "DriverRefused"]) {
+            for class in Class::ALL {
+                let told = complaint(errand, class, "not now");
+                let quiet = class.is_transient() || class == Class::NotFound;
+                assert_eq!(told.is_none(), quiet, "{class:?}");
+                let Some((host, reason, text)) = told else { continue };
+                assert_eq!((host.name.as_deref(), reason), (Some("n1"), word));
+                assert!(text.ends_with(": not now"), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_errand_sent_once_more_is_still_the_one_that_was_told() {
+        let (one, other) = (errands(), errands());
+        assert!(one.iter().zip(&other).all(|(it, same)| it.is_for(same)));
+        assert!(!one[0].is_for(&one[1]));
+    }
 
     #[test]
     fn what_cannot_be_done_is_tried_less_and_less_often() {

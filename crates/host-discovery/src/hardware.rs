@@ -260,15 +260,16 @@ fn nics(inventory: &Inventory) -> Vec<Nic> {
 
 fn nic(inventory: &Inventory, interface: &Interface) -> Nic {
     let name = interface.name.as_deref().unwrap_or_default();
-    let told = inventory.plugin_data.parsed_lldp.get(name).unwrap_or(&Value::Null);
+    let told = inventory.plugin_data.parsed_lldp.get(name);
     let model = [interface.vendor.as_deref(), interface.product.as_deref()];
     let model: Vec<_> = model.into_iter().flatten().collect();
-    let vlans = told["switch_port_vlans"].as_array();
-    let lldp = Lldp {
-        switch_id: text(told["switch_chassis_id"].as_str()),
-        port_id: text(told["switch_port_id"].as_str()),
-        switch_system_name: text(told["switch_system_name"].as_str()),
-    };
+    let vlans = told.into_iter().flat_map(|told| &told.vlans).take(MOST_VLANS);
+    let vlan = |id, name: Option<&str>| Some(Vlan { id: vlan_id(id)?, name: text(name) });
+    let lldp = told.map(|told| Lldp {
+        switch_id: text(told.chassis.as_deref()),
+        port_id: text(told.port.as_deref()),
+        switch_system_name: text(told.name.as_deref()),
+    });
     Nic {
         name: text(interface.name.as_deref()),
         model: text(Some(model.join(" ").trim())),
@@ -277,18 +278,14 @@ fn nic(inventory: &Inventory, interface: &Interface) -> Nic {
         speed_gbps: positive(interface.speed_mbps.map(|speed| speed / 1000)),
         pxe: boots(inventory, interface),
         pci_address: text(interface.pci_address.as_deref()),
-        vlan_id: vlan_id(&told["switch_port_untagged_vlan_id"]),
-        vlans: vlans.into_iter().flatten().take(MOST_VLANS).filter_map(vlan).collect(),
-        lldp: (lldp != Lldp::default()).then_some(lldp),
+        vlan_id: told.and_then(|told| vlan_id(told.untagged)),
+        vlans: vlans.filter_map(|it| vlan(it.id, it.name.as_deref())).collect(),
+        lldp: lldp.filter(|lldp| *lldp != Lldp::default()),
     }
 }
 
-fn vlan(told: &Value) -> Option<Vlan> {
-    Some(Vlan { id: vlan_id(&told["id"])?, name: text(told["name"].as_str()) })
-}
-
-fn vlan_id(told: &Value) -> Option<i64> {
-    told.as_i64().filter(|id| (1..=4094).contains(id))
+fn vlan_id(told: Option<i64>) -> Option<i64> {
+    told.filter(|id| (1..=4094).contains(id))
 }
 
 /// An address that the schema takes: six bytes, or the twenty of `InfiniBand`, whose last bytes

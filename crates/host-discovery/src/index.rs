@@ -86,6 +86,8 @@ struct Entry {
     made_by: Option<Box<str>>,
     /// The node that it was made for.
     made_for: Option<NodeId>,
+    /// Whether it is being deleted.
+    leaves: bool,
     /// Which listing last held it.
     listing: u32,
 }
@@ -96,6 +98,7 @@ impl Entry {
             && *self.nics == *seen.nics
             && self.made_by == seen.made_by
             && self.made_for == seen.made_for
+            && self.leaves == seen.leaves
     }
 }
 
@@ -177,6 +180,16 @@ pub struct Known {
     pub host: HostKey,
     /// The node that a discovery made it for; none if a person made it.
     pub made_for: Option<NodeId>,
+    /// Whether it is being deleted.
+    pub leaves: bool,
+}
+
+impl Known {
+    /// Whether it is written down with this node of its machine that the node had a host: where a discovery made the host,
+    /// be it for a node that Ironic lost since. A node that comes while such a host is being deleted is a new discovery.
+    pub fn marks(&self, node: NodeId) -> bool {
+        self.made_for.is_some_and(|made_for| made_for == node || !self.leaves)
+    }
 }
 
 impl Index {
@@ -221,6 +234,7 @@ impl Index {
             nics: seen.nics.into_boxed_slice(),
             made_by: seen.made_by,
             made_for: seen.made_for,
+            leaves: seen.leaves,
             listing: self.listing,
         };
         self.hosts.insert(id, entry);
@@ -331,7 +345,11 @@ impl Index {
         let mut known: Vec<_> = ids
             .iter()
             .filter_map(|id| self.hosts.get(id))
-            .map(|entry| Known { host: entry.key.clone(), made_for: entry.made_for })
+            .map(|entry| Known {
+                host: entry.key.clone(),
+                made_for: entry.made_for,
+                leaves: entry.leaves,
+            })
             .collect();
         known.sort_by(|a, b| a.host.cmp(&b.host));
         known
@@ -412,6 +430,7 @@ struct Seen {
     nics: Vec<Mac>,
     made_by: Option<Box<str>>,
     made_for: Option<NodeId>,
+    leaves: bool,
 }
 
 /// A status that waits in an annotation until the operator takes it over, as after a move between
@@ -468,7 +487,8 @@ impl Seen {
         nics.sort_unstable();
         nics.dedup();
         let made_by = host.label(names::ferrite::DISCOVERED_BY).map(Into::into);
-        Self { marks, nics, made_by, made_for }
+        let leaves = host.metadata.deletion_timestamp.is_some();
+        Self { marks, nics, made_by, made_for, leaves }
     }
 }
 

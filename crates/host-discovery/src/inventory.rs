@@ -13,11 +13,14 @@ use crate::mac::Mac;
 use crate::naming::identifies;
 use crate::node_id::NodeId;
 
-/// Characters of one text that are kept.
+/// Bytes of one text that are kept.
 pub const LONGEST_TEXT: usize = 256;
 
-/// Addresses of one machine that are kept.
+/// IP addresses of one machine that are kept.
 const MOST_ADDRESSES: usize = 128;
+/// Hardware addresses of one machine. By these it is known: one with more is refused, since it might be a host by one that
+/// is not kept.
+const MOST_MACS: usize = 256;
 
 /// A port of a node in Ironic, with an address that identifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,17 +29,6 @@ pub struct Port {
     pub mac: Mac,
     /// Whether Ironic takes it for one that the machine boots by.
     pub pxe: bool,
-}
-
-/// Whether these are all ports of a machine: Ironic makes one after the other, and says in the inventory, which comes
-/// last, which it makes.
-pub fn are_all(ports: &[Port], inventory: &Inventory) -> bool {
-    let made = &inventory.plugin_data.macs;
-    let has = |mac: Mac| ports.iter().any(|port| port.mac == mac);
-    if made.is_empty() {
-        return inventory.machine.interfaces.iter().filter_map(usable_mac).all(has);
-    }
-    made.iter().filter_map(|mac| Mac::parse_usable(mac)).all(has)
 }
 
 impl Port {
@@ -87,43 +79,7 @@ pub struct Facts {
 impl Facts {
     /// Takes what decides from an inventory and the ports of the same node.
     pub fn read(inventory: &Inventory, ports: &[Port]) -> Self {
-        let machine = &inventory.machine;
-        let vendor = &machine.system_vendor;
-        let by_name = in_name_order(&machine.interfaces);
-        let boot_mac = boot_mac(inventory, ports);
-        let mut macs: Vec<_> = machine.interfaces.iter().filter_map(usable_mac).collect();
-        macs.sort_unstable();
-        macs.dedup();
-        macs.truncate(MOST_ADDRESSES);
-        let mut addresses: Vec<_> = by_name.iter().flat_map(|nic| addresses(nic)).collect();
-        addresses.truncate(MOST_ADDRESSES);
-        Self {
-            auto_discovered: inventory.plugin_data.auto_discovered,
-            hostname: kept(machine.hostname.as_deref()),
-            serial_number: kept(vendor.serial_number.as_deref()),
-            manufacturer: kept(vendor.manufacturer.as_deref()),
-            product: kept(vendor.product_name.as_deref()),
-            architecture: kept(machine.cpu.architecture.as_deref()),
-            cpu_model: kept(machine.cpu.model_name.as_deref()),
-            uefi: match machine.boot.current_boot_mode.as_deref() {
-                Some("uefi") => Some(true),
-                Some("bios") => Some(false),
-                _ => None,
-            },
-            boot_mac,
-            macs,
-            ip: naming_address(&by_name, boot_mac),
-            addresses,
-            bmc: bmc(inventory),
-            cpus: machine.cpu.count.unwrap_or_default().max(0),
-            memory_mib: machine.memory.physical_mb.unwrap_or_default().max(0),
-            largest_disk_gib: machine
-                .disks
-                .iter()
-                .filter_map(|disk| disk.size)
-                .max()
-                .map_or(0, |bytes| bytes.max(0) >> 30),
-        }
+        Told::read(inventory).facts(ports)
     }
 
     /// A detail as text, for a name.
@@ -138,40 +94,152 @@ impl Facts {
     }
 }
 
-/// The address of the interface that the machine boots from: the one that it says it was booted
-/// by, else the one that Ironic marked, else the first in name order, those with a link before
-/// those without. It is one of the ports in any case: what an inventory says beyond that may be
-/// another machine's address.
-fn boot_mac(inventory: &Inventory, ports: &[Port]) -> Option<Mac> {
-    let own = |mac: &Mac| ports.iter().any(|port| port.mac == *mac);
-    let said = inventory.machine.boot.pxe_interface.as_deref();
-    let recorded = inventory.plugin_data.boot_interface.as_deref();
-    let booted = [said, recorded].into_iter().flatten().filter_map(Mac::parse_usable).find(own);
+/// What is kept of an inventory until its ports are known: kilobytes, where the whole may have megabytes.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// All that the ports say nothing about.
+    facts: Facts,
+    /// What it was booted by, as it says itself and as Ironic wrote down.
+    booted: Vec<Mac>,
+    /// Interfaces in name order.
+    nics: Vec<Nic>,
+    /// What Ironic makes ports of.
+    made: Vec<Mac>,
+    is_cut: bool,
+}
 
-    let by_name = in_name_order(&inventory.machine.interfaces);
-    let first = |wanted: &dyn Fn(&Interface, Mac) -> bool| {
-        by_name
-            .iter()
-            .filter_map(|nic| Some((nic, usable_mac(nic)?)))
-            .find(|(nic, mac)| own(mac) && wanted(nic, *mac))
-            .map(|(_, mac)| mac)
-    };
-    let marked = |mac: Mac| ports.iter().any(|port| port.mac == mac && port.pxe);
-    booted
-        .or_else(|| first(&|nic, _| boots(inventory, nic)))
-        .or_else(|| first(&|_, mac| marked(mac)))
-        .or_else(|| first(&|nic, _| nic.has_carrier == Some(true)))
-        .or_else(|| first(&|_, _| true))
-        // Ports that the inventory does not mention have no name to be ordered by.
-        .or_else(|| ports.iter().filter(|port| port.pxe).map(|port| port.mac).min())
-        .or_else(|| ports.iter().map(|port| port.mac).min())
+#[derive(Clone, Copy, Debug)]
+struct Nic {
+    mac: Option<Mac>,
+    /// Whether Ironic took it for the one that the machine was booted by.
+    boots: bool,
+    has_link: bool,
+    addresses: [Option<IpAddr>; 2],
+}
+
+impl Told {
+    /// Takes what decides from an inventory.
+    pub fn read(inventory: &Inventory) -> Self {
+        let machine = &inventory.machine;
+        let vendor = &machine.system_vendor;
+        let nic = |nic: &Interface| Nic {
+            mac: usable_mac(nic),
+            boots: boots(inventory, nic),
+            has_link: nic.has_carrier == Some(true),
+            addresses: [address(nic.ipv4_address.as_deref()), address(nic.ipv6_address.as_deref())],
+        };
+        let nics: Vec<Nic> = in_name_order(&machine.interfaces).into_iter().map(nic).collect();
+        let mut macs: Vec<Mac> = nics.iter().filter_map(|nic| nic.mac).collect();
+        macs.sort_unstable();
+        macs.dedup();
+        let is_cut = inventory.is_cut() || macs.len() > MOST_MACS;
+        let of_ports = &inventory.plugin_data.macs;
+        let made = if of_ports.is_empty() {
+            macs.clone()
+        } else {
+            of_ports.iter().filter_map(|mac| Mac::parse_usable(mac)).collect()
+        };
+        macs.truncate(MOST_MACS);
+        macs.shrink_to_fit();
+        let addresses = nics.iter().flat_map(|nic| nic.addresses.into_iter().flatten());
+        let mut addresses: Vec<IpAddr> = addresses.take(MOST_ADDRESSES).collect();
+        addresses.shrink_to_fit();
+        let said = machine.boot.pxe_interface.as_deref();
+        let recorded = inventory.plugin_data.boot_interface.as_deref();
+        let facts = Facts {
+            auto_discovered: inventory.plugin_data.auto_discovered,
+            hostname: kept(machine.hostname.as_deref()),
+            serial_number: kept(vendor.serial_number.as_deref()),
+            manufacturer: kept(vendor.manufacturer.as_deref()),
+            product: kept(vendor.product_name.as_deref()),
+            architecture: kept(machine.cpu.architecture.as_deref()),
+            cpu_model: kept(machine.cpu.model_name.as_deref()),
+            uefi: match machine.boot.current_boot_mode.as_deref() {
+                Some("uefi") => Some(true),
+                Some("bios") => Some(false),
+                _ => None,
+            },
+            boot_mac: None,
+            macs,
+            ip: None,
+            addresses,
+            bmc: bmc(inventory),
+            cpus: machine.cpu.count.unwrap_or_default().max(0),
+            memory_mib: machine.memory.physical_mb.unwrap_or_default().max(0),
+            largest_disk_gib: machine
+                .disks
+                .iter()
+                .filter_map(|disk| disk.size)
+                .max()
+                .map_or(0, |bytes| bytes.max(0) >> 30),
+        };
+        Self {
+            facts,
+            booted: [said, recorded].into_iter().flatten().filter_map(Mac::parse_usable).collect(),
+            nics,
+            made,
+            is_cut,
+        }
+    }
+
+    /// Whether the machine has more addresses than are kept: then nobody knows which host it is.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// Whether these are all ports of the machine: Ironic makes one after the other, and says in the inventory, which
+    /// comes last, which it makes.
+    pub fn has_all(&self, ports: &[Port]) -> bool {
+        self.made.iter().all(|mac| ports.iter().any(|port| port.mac == *mac))
+    }
+
+    /// What decides, with the ports of the same node.
+    pub fn facts(self, ports: &[Port]) -> Facts {
+        let boot_mac = self.boot_mac(ports);
+        let ip = self.naming_address(boot_mac);
+        Facts { boot_mac, ip, ..self.facts }
+    }
+
+    /// The address of the interface that the machine boots from: the one that it says it was booted
+    /// by, else the one that Ironic marked, else the first in name order, those with a link before
+    /// those without. It is one of the ports in any case: what an inventory says beyond that may be
+    /// another machine's address.
+    fn boot_mac(&self, ports: &[Port]) -> Option<Mac> {
+        let own = |mac: Mac| ports.iter().any(|port| port.mac == mac);
+        let marked = |mac: Mac| ports.iter().any(|port| port.mac == mac && port.pxe);
+        let first = |wanted: &dyn Fn(&Nic, Mac) -> bool| {
+            let nics = self.nics.iter().filter_map(|nic| Some((nic, nic.mac?)));
+            nics.map(|(nic, mac)| (mac, own(mac) && wanted(nic, mac)))
+                .find(|(_, is_wanted)| *is_wanted)
+                .map(|(mac, _)| mac)
+        };
+        let booted = self.booted.iter().copied().find(|mac| own(*mac));
+        booted
+            .or_else(|| first(&|nic, _| nic.boots))
+            .or_else(|| first(&|_, mac| marked(mac)))
+            .or_else(|| first(&|nic, _| nic.has_link))
+            .or_else(|| first(&|_, _| true))
+            // Ports that the inventory does not mention have no name to be ordered by.
+            .or_else(|| ports.iter().filter(|port| port.pxe).map(|port| port.mac).min())
+            .or_else(|| ports.iter().map(|port| port.mac).min())
+    }
+
+    /// The boot interface's address, else that of the first interface in name order that has one;
+    /// IPv4 before IPv6. If none identifies, one that does not, so that it can be told.
+    fn naming_address(&self, boot_mac: Option<Mac>) -> Option<IpAddr> {
+        let is_boot = |nic: &&Nic| boot_mac.is_some() && nic.mac == boot_mac;
+        let ordered = self.nics.iter().filter(is_boot).chain(&self.nics);
+        let mut all = ordered.flat_map(|nic| nic.addresses.into_iter().flatten()).peekable();
+        let first = all.peek().copied();
+        all.find(|ip| identifies(*ip)).or(first)
+    }
 }
 
 /// Whether Ironic took the interface for the one that the machine was booted by.
 pub(crate) fn boots(inventory: &Inventory, nic: &Interface) -> bool {
     let name = nic.name.as_deref().unwrap_or_default();
     let known = inventory.plugin_data.all_interfaces.get(name);
-    known.is_some_and(|known| known["pxe_enabled"] == true)
+    known.is_some_and(|known| known.pxe_enabled == Some(true))
 }
 
 /// The order in which the agent lists interfaces is an accident; that of their names can be
@@ -182,23 +250,12 @@ fn in_name_order(interfaces: &[Interface]) -> Vec<&Interface> {
     sorted
 }
 
-/// The boot interface's address, else that of the first interface in name order that has one;
-/// IPv4 before IPv6. If none identifies, one that does not, so that it can be told.
-fn naming_address(by_name: &[&Interface], boot_mac: Option<Mac>) -> Option<IpAddr> {
-    let is_boot = |nic: &&&Interface| boot_mac.is_some() && usable_mac(nic) == boot_mac;
-    let ordered = by_name.iter().filter(is_boot).chain(by_name);
-    let mut all = ordered.flat_map(|nic| addresses(nic)).peekable();
-    let first = all.peek().copied();
-    all.find(|ip| identifies(*ip)).or(first)
-}
-
 fn usable_mac(nic: &Interface) -> Option<Mac> {
     Mac::parse_usable(nic.mac_address.as_deref()?)
 }
 
-fn addresses(nic: &Interface) -> impl Iterator<Item = IpAddr> {
-    let texts = [nic.ipv4_address.as_deref(), nic.ipv6_address.as_deref()];
-    texts.into_iter().flatten().filter_map(|text| text.split('%').next()?.trim().parse().ok())
+fn address(text: Option<&str>) -> Option<IpAddr> {
+    text?.split('%').next()?.trim().parse().ok()
 }
 
 /// Where the ramdisk finds no management controller it says so in ways of its own.
@@ -214,11 +271,19 @@ fn kept(text: Option<&str>) -> Option<Box<str>> {
     (!text.trim().is_empty()).then(|| text.into_boxed_str())
 }
 
-/// The text without control characters and marks that turn the direction of writing, cut.
+/// The text without control characters and marks that turn the direction of writing, cut to so many bytes.
 pub(crate) fn printable(text: &str, longest: usize) -> String {
     let shows = |c: &char| {
         !c.is_control()
             && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
     };
-    text.chars().filter(shows).take(longest).collect()
+    let mut kept = String::new();
+    for c in text.chars().filter(shows) {
+        if kept.len() + c.len_utf8() > longest {
+            break;
+        }
+        kept.push(c);
+    }
+    kept.shrink_to_fit();
+    kept
 }

@@ -205,8 +205,8 @@ impl Template {
 pub struct Named {
     /// The name.
     pub name: String,
-    /// The name to take where another machine has that one.
-    pub beside: String,
+    /// The name to take where another machine has that one; none where prefix and suffix leave no room for a longer one.
+    pub beside: Option<String>,
     /// Which detail named it.
     pub from: HardwareDetail,
     /// Details that came first and could not be used.
@@ -232,11 +232,11 @@ pub fn choose(
         }
         let text = text_of(from);
         let text = text.as_deref();
-        let both = template
-            .name(from, text)
-            .and_then(|name| Ok((name, template.name_beside(from, text, boot_mac)?)));
-        match both {
-            Ok((name, beside)) => return Ok(Named { name, beside, from, passed_over }),
+        match template.name(from, text) {
+            Ok(name) => {
+                let beside = template.name_beside(from, text, boot_mac).ok();
+                return Ok(Named { name, beside, from, passed_over });
+            }
             Err(why) => passed_over.push((from, why)),
         }
     }
@@ -247,7 +247,7 @@ pub fn choose(
     }
     let text = text_of(from);
     let name = last.name(from, text.as_deref())?;
-    let beside = last.name_beside(from, text.as_deref(), boot_mac)?;
+    let beside = last.name_beside(from, text.as_deref(), boot_mac).ok();
     Ok(Named { name, beside, from, passed_over })
 }
 

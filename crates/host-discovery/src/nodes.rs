@@ -23,10 +23,13 @@ const ENROLL: &str = "enroll";
 pub const HAD_HOST: &str = "ferrite_had_host";
 /// Encoded details that are kept for machines that wait. What has no room is read again when its host is made.
 const MOST_DETAILS: usize = 32 << 20;
-/// Characters of an error of Ironic's that are kept: part of it is the machine's own text, of many megabytes if it likes.
+/// Bytes of an error of Ironic's that are kept: part of it is the machine's own text, of many megabytes if it likes.
 const LONGEST_ERROR: usize = 256;
 /// How long a reading that failed for no reason of the machine's waits.
 const AGAIN: Duration = Duration::from_secs(5);
+/// The longest time in which a node that said nothing of use is left alone, though it is listed: it may be one of thousands
+/// that stay as they are.
+const LONGEST_REST: Duration = Duration::from_secs(3600);
 
 /// Every node that Ironic showed.
 #[derive(Debug)]
@@ -50,7 +53,24 @@ struct Track {
     /// When Ironic last showed it; none if nothing of it is known any more.
     seen: Option<Instant>,
     look: Option<Instant>,
+    /// Whether that look is only one more at what said nothing: new machines go before it.
+    is_relook: bool,
+    /// How often in a row it said nothing of use, and the same.
+    useless: u32,
+    /// Until when it is left alone after that.
+    rest: Option<Instant>,
     details: Option<Encoded>,
+}
+
+impl Track {
+    fn new(order: u64, round: u32, seen: Option<Instant>, look: Option<Instant>) -> Self {
+        Self { order, round, seen, look, is_relook: false, useless: 0, rest: None, details: None }
+    }
+
+    /// It is to be read, in its turn.
+    fn look_at(&mut self, look: Option<Instant>) {
+        (self.look, self.is_relook) = (look, false);
+    }
 }
 
 #[derive(Debug)]
@@ -59,7 +79,7 @@ struct Settled {
     round: u32,
     /// The host that it is; none if somebody registered it.
     host: Option<HostKey>,
-    /// Whether the host was made for this very node.
+    /// Whether the node is to be marked as one that had it.
     ours: bool,
     had_host: bool,
 }
@@ -166,7 +186,8 @@ impl Nodes {
         self.drop_all(&gone);
     }
 
-    /// Takes a node as a list shows it, without its error. Tells of one that is a host made for it and does not bear the mark.
+    /// Takes a node as a list shows it, without its error. Tells of one that is a host that a discovery made, and does not
+    /// bear the mark.
     pub fn note(
         &mut self,
         node: &ironic::Node,
@@ -179,16 +200,14 @@ impl Nodes {
         if let Some(&place) = self.places.get(&id) {
             let (machine, track) = (&mut self.machines[place], &mut self.tracks[place]);
             let changed = machine.name != node.name || machine.enrolled != enrolled;
-            // What could not be read may have been a proxy's answer, not Ironic's.
-            let unread = match machine.inventory {
-                Reading::None | Reading::Unreadable => true,
-                Reading::TooLarge => false,
-                Reading::Facts(_) => machine.ports.is_empty(),
-            };
+            let unread = machine.is_unread() && track.rest.is_none_or(|rest| rest <= at);
             machine.take(node);
             (track.round, track.seen) = (self.round, Some(at));
+            if changed {
+                (track.useless, track.rest, track.is_relook) = (0, None, false);
+            }
             if (changed || unread) && track.look.is_none() {
-                track.look = Some(at);
+                (track.look, track.is_relook) = (Some(at), !changed);
             }
             return None;
         }
@@ -202,7 +221,7 @@ impl Nodes {
         let earlier = earlier.and_then(|it| Some((it.host?, it.ours)));
         let still = earlier.filter(|(host, _)| known.is_empty() && hosts.has(host));
         let settled = match (&known[..], still) {
-            ([one], _) => Some((Some(one.host.clone()), one.made_for == Some(id))),
+            ([one], _) => Some((Some(one.host.clone()), one.marks(id))),
             ([], Some((host, ours))) => Some((Some(host), ours)),
             ([], None) if registered => Some((None, false)),
             _ => None,
@@ -230,16 +249,21 @@ impl Nodes {
         };
         // What somebody registered is not read: only a new machine becomes a host.
         let look = (!registered).then_some(at);
-        let track = Track { order, round: self.round, seen: Some(at), look, details: None };
-        self.insert(machine, track);
+        self.insert(machine, Track::new(order, self.round, Some(at), look));
         None
     }
 
-    /// Machines that are to be read, oldest first, so many at most.
+    /// Machines that are to be read, so many at most, in the order in which their turn came; those that said nothing before
+    /// come last: there may be thousands of them at every list, and a new machine waits for none.
     pub fn due(&self, at: Instant, most: usize) -> Vec<NodeId> {
         let pairs = self.machines.iter().zip(&self.tracks);
-        let due = pairs.filter(|(_, track)| track.look.is_some_and(|look| look <= at));
-        due.map(|(machine, _)| machine.node).take(most).collect()
+        let due = pairs.filter_map(|(machine, track)| {
+            let look = track.look.filter(|look| *look <= at)?;
+            Some((track.is_relook, look, machine.node))
+        });
+        let mut due: Vec<_> = due.collect();
+        due.sort_by_key(|(is_relook, look, _)| (*is_relook, *look));
+        due.into_iter().map(|(_, _, node)| node).take(most).collect()
     }
 
     /// When the next one is to be read.
@@ -255,6 +279,7 @@ impl Nodes {
             Look::Failed => self.tracks[place].look = Some(at + AGAIN),
             Look::Read { node, inventory, details, ports, strange_ports } => {
                 let (machine, track) = (&mut self.machines[place], &mut self.tracks[place]);
+                let error = machine.last_error.clone();
                 if let Some(node) = node {
                     machine.take(&node);
                     machine.last_error =
@@ -264,7 +289,13 @@ impl Nodes {
                 machine.inventory = inventory;
                 machine.ports = ports;
                 machine.strange_ports = strange_ports;
-                track.look = None;
+                track.look_at(None);
+                track.useless = match (machine.is_useless(), machine.last_error == error) {
+                    (true, true) => track.useless.saturating_add(1),
+                    (true, false) => 1,
+                    (false, _) => 0,
+                };
+                track.rest = (track.useless > 0).then(|| at + rest_after(track.useless));
                 self.keep_details(place, details);
             }
         }
@@ -304,7 +335,7 @@ impl Nodes {
     /// Has a machine read anew.
     pub fn look_at(&mut self, node: NodeId, at: Instant) {
         if let Some(&place) = self.places.get(&node) {
-            self.tracks[place].look = Some(at);
+            self.tracks[place].look_at(Some(at));
         }
     }
 
@@ -337,7 +368,7 @@ impl Nodes {
                     done.push(verdict.node);
                 }
                 Reason::AwaitsInventory | Reason::AwaitsPorts if track.look.is_none() => {
-                    track.look = verdict.again.map(|wait| at + wait);
+                    track.look_at(verdict.again.map(|wait| at + wait));
                 }
                 _ => {}
             }
@@ -368,9 +399,7 @@ impl Nodes {
                 // The mark may not have reached Ironic yet.
                 had_host: settled.had_host || settled.ours,
             };
-            let (order, round) = (settled.order, settled.round);
-            let track = Track { order, round, seen: None, look: Some(at), details: None };
-            self.insert(machine, track);
+            self.insert(machine, Track::new(settled.order, settled.round, None, Some(at)));
         }
     }
 
@@ -433,6 +462,27 @@ impl Machine {
         self.enrolled = is_enrolled(node);
         self.name.clone_from(&node.name);
     }
+
+    /// Whether nothing was read of which something can be made. What could not be read may have been a proxy's answer, not
+    /// Ironic's.
+    fn is_unread(&self) -> bool {
+        match self.inventory {
+            Reading::None | Reading::Unreadable => true,
+            Reading::TooLarge => false,
+            Reading::Facts(_) => self.ports.is_empty(),
+        }
+    }
+
+    /// Whether it is likely to stay so.
+    fn is_useless(&self) -> bool {
+        let is_strange = self.strange_ports > 0 || self.inventory == Reading::Unreadable;
+        self.is_unread() && (self.last_error.is_some() || is_strange)
+    }
+}
+
+/// Four times as long each time.
+fn rest_after(useless: u32) -> Duration {
+    (AGAIN * 4_u32.pow(useless.saturating_sub(1).min(5))).min(LONGEST_REST)
 }
 
 fn is_marked(node: &ironic::Node) -> bool {

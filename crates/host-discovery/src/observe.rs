@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::controller::Context;
 use crate::hardware::HardwareDetails;
-use crate::inventory::{Facts, Port, are_all};
+use crate::inventory::{Port, Told};
 use crate::machine::Reading;
 use crate::node_id::NodeId;
 use crate::nodes::{Look, Nodes, Unmarked};
@@ -278,7 +278,8 @@ pub async fn read(context: &Context, nodes: &mut Nodes, places: &mut Places, mos
     read
 }
 
-fn count(context: &Context, error: &Error) {
+/// Counts a failure of Ironic's.
+pub(crate) fn count(context: &Context, error: &Error) {
     context.metrics.ironic_errors.with_label_values(&[error.class().as_str()]).inc();
 }
 
@@ -338,8 +339,13 @@ async fn look(
     known: bool,
 ) -> Result<Look, Error> {
     let text = id.to_string();
-    let mut inventory = match patiently(|| ironic.inventory(&text, MOST_INVENTORY)).await {
-        Ok(inventory) => Ok(Some(inventory)),
+    // Only what decides is kept until the ports are there: some kilobytes of perhaps a megabyte.
+    let mut told = match patiently(|| ironic.inventory(&text, MOST_INVENTORY)).await {
+        Ok(inventory) => match Told::read(&inventory) {
+            // It may be a host by an address that was left out.
+            told if told.is_cut() => Err(Reading::TooLarge),
+            told => Ok(Some((told, HardwareDetails::read(&inventory).encoded()))),
+        },
         Err(error) => match error.class() {
             Class::NotFound => Ok(None),
             Class::TooLarge => Err(Reading::TooLarge),
@@ -348,14 +354,14 @@ async fn look(
         },
     };
     let mut read = None;
-    if matches!(inventory, Ok(None)) || !known {
+    if matches!(told, Ok(None)) || !known {
         let Some(node) = patiently(|| node(ironic, id)).await? else { return Ok(Look::Gone) };
         read = Some(Box::new(node));
     }
-    let waits = matches!(inventory, Ok(None))
-        && read.as_ref().is_some_and(|node| node.last_error.is_none());
-    let listed = listed.filter(|ports| match &inventory {
-        Ok(Some(inventory)) => are_all(&ports.usable, inventory),
+    let waits =
+        matches!(told, Ok(None)) && read.as_ref().is_some_and(|node| node.last_error.is_none());
+    let listed = listed.filter(|ports| match &told {
+        Ok(Some((told, _))) => told.has_all(&ports.usable),
         Ok(None) | Err(_) => false,
     });
     let ports = match listed {
@@ -366,7 +372,7 @@ async fn look(
             Err(error) if error.class() == Class::NotFound => return Ok(Look::Gone),
             // So many interfaces no machine has.
             Err(error) if error.class() == Class::TooLarge => {
-                inventory = Err(Reading::TooLarge);
+                told = Err(Reading::TooLarge);
                 Ports::default()
             }
             Err(error) => return Err(error),
@@ -377,13 +383,11 @@ async fn look(
         let Some(node) = patiently(|| node(ironic, id)).await? else { return Ok(Look::Gone) };
         read = Some(Box::new(node));
     }
-    let (inventory, details) = match inventory {
+    let (inventory, details) = match told {
         Ok(None) => (Reading::None, None),
         Err(reading) => (reading, None),
-        Ok(Some(inventory)) => {
-            let facts = Facts::read(&inventory, &ports.usable);
-            let details = HardwareDetails::read(&inventory).encoded();
-            (Reading::Facts(Box::new(facts)), Some(details))
+        Ok(Some((told, details))) => {
+            (Reading::Facts(Box::new(told.facts(&ports.usable))), Some(details))
         }
     };
     let (ports, strange_ports) = (ports.usable, ports.strange);

@@ -1,6 +1,6 @@
 //! One pass: ask, decide, write.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -220,34 +220,13 @@ impl State {
     async fn decide_and_act(&mut self, context: &Context) -> Result<Option<Duration>, Error> {
         let objects = self.latest(context);
         let resources: Vec<Resource> = objects.iter().map(|it| Resource::read(it)).collect();
-        let reads = !self.nodes.due(Instant::now(), 1).is_empty();
         let answers = self.reach == Reach::Answers;
-        if answers && self.last_full.is_some() && !reads {
-            self.caught_up = true;
-        }
+        let mut decision = self.decided(context, &resources);
+        let made = answers && self.make_all(context, &resources, &mut decision).await;
+        // What was made changes what is to be said of the others.
+        let mut again =
+            if made { Some(Duration::ZERO) } else { decision.again.filter(|_| answers) };
         let now = Timestamp::now();
-        let complete = self.caught_up && answers && !reads && self.has_shown_all(&resources);
-        let allowance = if answers { self.allowance.available(now) } else { 0 };
-        let at = Instant::now();
-        let nodes = &self.nodes;
-        self.refusals.now(at, |node| nodes.is_machine(node));
-        let mut decision = {
-            let index = context.index();
-            let seen = Observed {
-                machines: self.nodes.machines(),
-                resources: &resources,
-                hosts: &index,
-                refused: self.refusals.all(),
-                allowance,
-                complete,
-            };
-            decide(&seen, &context.policy, now)
-        };
-        let mut again = decision.again.filter(|_| answers);
-        if answers && self.make(context, &resources, &mut decision).await {
-            // What was made changes what is to be said of the others.
-            again = Some(Duration::ZERO);
-        }
         let statuses = self.statuses(context, &objects, &resources, &decision, now);
         for unmarked in self.nodes.settle(&decision, Instant::now()) {
             context.send(Errand::Mark(unmarked));
@@ -272,6 +251,31 @@ impl State {
             }
         }
         result.map(|()| again)
+    }
+
+    /// What is decided of all that is known by now.
+    fn decided(&mut self, context: &Context, resources: &[Resource]) -> Decision {
+        let at = Instant::now();
+        let reads = !self.nodes.due(at, 1).is_empty();
+        let answers = self.reach == Reach::Answers;
+        if answers && self.last_full.is_some() && !reads {
+            self.caught_up = true;
+        }
+        let now = Timestamp::now();
+        let complete = self.caught_up && answers && !reads && self.has_shown_all(resources);
+        let allowance = if answers { self.allowance.available(now) } else { 0 };
+        let nodes = &self.nodes;
+        self.refusals.now(at, |node| nodes.is_machine(node));
+        let index = context.index();
+        let seen = Observed {
+            machines: self.nodes.machines(),
+            resources,
+            hosts: &index,
+            refused: self.refusals.all(),
+            allowance,
+            complete,
+        };
+        decide(&seen, &context.policy, now)
     }
 
     /// Whether a node that is not there is known not to be there: a person may approve a machine that Ironic has and we
@@ -310,13 +314,37 @@ impl State {
         objects
     }
 
-    /// Makes hosts. Says whether there is reason to decide again at once.
-    async fn make(
+    /// Makes hosts, also of machines that had to be looked at once more: to leave those to the next pass, which may read
+    /// others for as long as a look lasts, would leave them for ever. Says whether there is reason to decide again at once.
+    async fn make_all(
         &mut self,
         context: &Context,
         resources: &[Resource],
         decision: &mut Decision,
     ) -> bool {
+        let (again, old) = self.make(context, resources, decision).await;
+        if old.is_empty() {
+            return again;
+        }
+        let read = observe::confirm(context, &mut self.nodes, old).await;
+        let answered = read.answered;
+        self.told(context, read);
+        if !answered || self.reach != Reach::Answers {
+            return again || answered;
+        }
+        *decision = self.decided(context, resources);
+        let (more, left) = self.make(context, resources, decision).await;
+        again || more || !left.is_empty()
+    }
+
+    /// Makes hosts. Says whether there is reason to decide again at once, and of which machines too much time has passed
+    /// since Ironic showed them.
+    async fn make(
+        &mut self,
+        context: &Context,
+        resources: &[Resource],
+        decision: &mut Decision,
+    ) -> (bool, Vec<NodeId>) {
         let at = Instant::now();
         let machines = self.nodes.machines();
         let mut orders = Vec::new();
@@ -326,10 +354,6 @@ impl State {
             let Some(resource) = verdict.resource.and_then(|at| resources.get(at)) else {
                 continue;
             };
-            // What was decided long ago may not be so any more.
-            if orders.len() == BATCH {
-                break;
-            }
             if self.nodes.seen(machine.node).is_none_or(|seen| at.duration_since(seen) > FRESH) {
                 old.push(machine.node);
                 continue;
@@ -338,17 +362,24 @@ impl State {
             let boot_mac = *boot_mac;
             orders.push(Order { resource, machine, verdict, name, boot_mac, details });
         }
+        // What failed before keeps nobody waiting. And what was decided long ago may not be so any more.
+        let refused = self.refusals.all();
+        orders.sort_by_key(|order: &Order<'_>| refused.contains_key(&order.machine.node));
+        orders.truncate(BATCH);
         context.set_making(!orders.is_empty());
-        // An API server that fails is not asked for hundreds of hosts more.
-        let stop = AtomicBool::new(false);
+        // An API server that fails is not asked for hundreds of hosts more; it may fail in one namespace alone.
+        let stops: BTreeMap<&str, AtomicBool> =
+            resources.iter().map(|it| (it.namespace.as_str(), AtomicBool::new(false))).collect();
         let jobs = orders.into_iter().map(|order| {
-            let (node, stop) = (order.machine.node, &stop);
+            let (node, stop) = (order.machine.node, stops.get(order.resource.namespace.as_str()));
             async move {
-                if stop.load(Ordering::Relaxed) {
+                if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
                     return None;
                 }
                 let made = act::create(context, order).await;
-                if matches!(made, Made::Failed(Cause::Failed(_) | Cause::Unknown, _)) {
+                if let Made::Failed(Cause::Failed(_) | Cause::Unknown, _) = &made
+                    && let Some(stop) = stop
+                {
                     stop.store(true, Ordering::Relaxed);
                 }
                 Some((node, made))
@@ -382,12 +413,7 @@ impl State {
                 verdict.fail(refusal);
             }
         }
-        if !old.is_empty() {
-            let read = observe::confirm(context, &mut self.nodes, old).await;
-            again |= read.answered;
-            self.told(context, read);
-        }
-        again
+        (again, old)
     }
 
     /// What every resource's status is to say.

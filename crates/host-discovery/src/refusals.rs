@@ -10,7 +10,7 @@ use crate::node_id::NodeId;
 const REFUSED: Duration = Duration::from_secs(30);
 /// How soon one is tried again about which it could not answer: twice as late each time, and never later than the other.
 const FAILED: Duration = Duration::from_secs(1);
-/// Characters that are kept of what the API server said.
+/// Bytes that are kept of what the API server said.
 const LONGEST_TEXT: usize = 512;
 
 /// Why a host could not be made.

@@ -106,6 +106,28 @@ fn a_host_that_was_made_for_a_node_is_remembered_with_the_node_once() {
 }
 
 #[test]
+fn a_node_that_came_after_ironic_lost_the_one_of_its_host_is_remembered_unless_the_host_leaves() {
+    let of_another = |leaves: bool| {
+        let mut made = json!({
+            "metadata": {"annotations": {"ferrite.metal3.io/node-id": node(9).to_string()}},
+            "spec": {"bootMACAddress": mac(1, 0).to_string()},
+        });
+        if leaves {
+            made["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        }
+        with(&[host("metal", "n1", &made)])
+    };
+    let verdict = one(machine(1), &json!({}), &of_another(false));
+    assert_eq!(verdict.reason, Reason::Known);
+    assert!(matches!(&verdict.step, Some(Step::Remember { host }) if host.name() == "n1"));
+    let verdict = one(machine(1), &json!({}), &of_another(true));
+    assert_eq!((verdict.reason, verdict.step), (Reason::Known, None));
+    // The node that it was made for had it, whatever becomes of it.
+    let first = Machine { node: node(9), ..machine(1) };
+    assert!(one(first, &json!({}), &of_another(true)).step.is_some());
+}
+
+#[test]
 fn two_hosts_of_one_machine_are_a_conflict_that_nobody_touches() {
     let spec = json!({"spec": {"bootMACAddress": mac(1, 0).to_string()}});
     let verdict =
@@ -282,6 +304,17 @@ fn a_name_of_another_machine_gets_the_end_of_the_address_and_two_such_names_are_
     assert_eq!(one(machine(1), &json!({}), &elsewhere).name.as_deref(), Some("n1"));
 }
 
+#[test]
+fn where_no_second_name_has_room_the_first_is_given_and_its_absence_is_a_conflict() {
+    let prefix = "p".repeat(60);
+    let spec = json!({"resourceNameTemplate": {"prefix": prefix, "hardwareDetails": "hostname"}});
+    let name = format!("{prefix}n1");
+    let verdict = one(machine(1), &spec, &Index::default());
+    assert_eq!((verdict.reason, verdict.name.as_deref()), (Reason::Created, Some(name.as_str())));
+    let taken = with(&[host("metal", &name, &json!({}))]);
+    assert_eq!(one(machine(1), &spec, &taken).reason, Reason::NameConflict);
+}
+
 /// Two machines that say that they are called `n1`.
 fn twins() -> [Machine; 2] {
     let mut twin = machine(2);
@@ -427,6 +460,43 @@ fn a_host_that_may_be_there_keeps_its_name_and_its_place() {
     assert_eq!(reasons, [Reason::HostFailed, Reason::AfterAnother, Reason::Created]);
     let (reasons, _) = after_failure(Cause::Unknown, &json!({"maxHosts": 1}), 9);
     assert_eq!(reasons, [Reason::HostFailed, Reason::AfterAnother, Reason::MaxHosts]);
+}
+
+/// Reasons for three machines, the first two of which could not be made hosts long ago.
+fn after_old_failures(cause: &Cause, allowance: u32) -> Vec<Reason> {
+    let machines = [machine(1), machine(2), machine(3)];
+    let (mut refusals, at) = (Refusals::default(), Instant::now());
+    for number in [1, 2] {
+        refusals.failed(node(number), cause.clone(), "metal: no", at, 0.0);
+    }
+    refusals.now(at + Duration::from_secs(60), |_| true);
+    let seen = Observed {
+        machines: &machines,
+        resources: &[resource("racks", &json!({}))],
+        hosts: &Index::default(),
+        refused: refusals.all(),
+        allowance,
+        complete: true,
+    };
+    let found = decide(&seen, &Policy::default(), start()).verdicts;
+    assert!(found.iter().all(|it| it.step.is_some() == (it.reason == Reason::Created)));
+    assert!(found.iter().zip(&machines).all(|(it, machine)| it.node == machine.node));
+    found.iter().map(|it| it.reason).collect()
+}
+
+#[test]
+fn what_could_not_be_made_is_tried_again_after_all_others() {
+    for (cause, told) in [
+        (Cause::Refused, Reason::HostRefused),
+        (Cause::Failed(None), Reason::HostFailed),
+        (Cause::Unknown, Reason::HostFailed),
+    ] {
+        let reasons = after_old_failures(&cause, 1);
+        assert_eq!(reasons, [told, told, Reason::Created], "{cause:?}");
+        let reasons = after_old_failures(&cause, 2);
+        assert_eq!(reasons, [Reason::Created, told, Reason::Created], "{cause:?}");
+        assert_eq!(after_old_failures(&cause, 3), [Reason::Created; 3], "{cause:?}");
+    }
 }
 
 #[test]

@@ -12,13 +12,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api_types::metal3::BareMetalHost;
 use api_types::names::ferrite::{DISCOVERED_BY, NODE_ID};
-use host_discovery::NodeId;
 use host_discovery::config::Policy;
 use host_discovery::decide::{Observed, Reason, Sort, Step, decide};
 use host_discovery::index::{HostKey, Index};
 use host_discovery::machine::{Machine, Reading};
 use host_discovery::naming::is_label;
 use host_discovery::resource::Resource;
+use host_discovery::{Mac, NodeId};
 use k8s_openapi::jiff::{Timestamp, ToSpan};
 use proptest::prelude::*;
 use serde_json::json;
@@ -163,9 +163,13 @@ impl World {
             Event::IsDeleted(place) => {
                 let keys: Vec<_> = self.hosts.keys().cloned().collect();
                 let Some(key) = keys.get(usize::from(place) % keys.len().max(1)) else { return };
-                let gone = self.hosts.remove(key);
-                let node = gone.as_ref().and_then(|it| NodeId::parse(it.annotation(NODE_ID)?));
-                self.refused.extend(node.filter(|node| self.had_host.contains(node)));
+                let Some(gone) = self.hosts.remove(key) else { return };
+                // The node that it was made for, and the one that its machine has now.
+                let made_for = gone.annotation(NODE_ID).and_then(NodeId::parse);
+                let boot = gone.spec.boot_mac_address.as_deref().and_then(Mac::parse);
+                let of_machine = self.nodes.iter().filter(|(it, _)| boot == Some(mac(**it, 0)));
+                let nodes = of_machine.map(|(_, node)| *node).chain(made_for);
+                self.refused.extend(nodes.filter(|node| self.had_host.contains(node)));
                 // A name that becomes free is chosen again: both replicas know of it. That one of
                 // them does not is what the lease is for.
                 self.catch_up(0);

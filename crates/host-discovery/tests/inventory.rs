@@ -6,7 +6,7 @@
     reason = "all of this is test code, also what stands outside of a test function"
 )]
 
-use host_discovery::inventory::{Facts, LONGEST_TEXT, Port, are_all};
+use host_discovery::inventory::{Facts, LONGEST_TEXT, Port, Told};
 use host_discovery::{Mac, NodeId};
 use ironic::Inventory;
 use proptest::prelude::*;
@@ -47,13 +47,14 @@ fn boot_mac(inventory: &Inventory, ports: &[Port]) -> Option<Mac> {
 fn listed_ports_are_all_only_with_every_one_that_ironic_says_it_makes() {
     let two = [port(1, true), port(2, false)];
     let mut inventory = three(&Value::Null, "eno1");
-    assert!(!are_all(&two, &inventory));
-    assert!(are_all(&[two[0], two[1], port(3, false)], &inventory));
+    let has_all = |inventory: &Inventory, ports: &[Port]| Told::read(inventory).has_all(ports);
+    assert!(!has_all(&inventory, &two));
+    assert!(has_all(&inventory, &[two[0], two[1], port(3, false)]));
     // By its settings Ironic makes fewer ports than there are interfaces.
     inventory.plugin_data.macs =
         ["52:54:00:00:07:01", "00:00:00:00:00:00", "52-54-00-00-07-02"].map(str::to_owned).into();
-    assert!(are_all(&two, &inventory));
-    assert!(!are_all(&two[1..], &inventory));
+    assert!(has_all(&inventory, &two));
+    assert!(!has_all(&inventory, &two[1..]));
 }
 
 #[test]
@@ -210,9 +211,37 @@ fn a_hostile_inventory_leaves_small_facts() {
         "hostname": format!("a\u{1b}[31m\nb\u{202e}{}", "x".repeat(1 << 20)),
     }}));
     let facts = Facts::read(&inventory, &[]);
-    assert!(facts.macs.len() <= 128 && facts.addresses.len() <= 128);
+    assert!(facts.macs.capacity() <= 256 && facts.addresses.capacity() <= 128);
     let hostname = facts.hostname.unwrap();
-    assert!(hostname.starts_with("a[31mbx") && hostname.chars().count() == LONGEST_TEXT);
+    assert!(hostname.starts_with("a[31mbx") && hostname.len() == LONGEST_TEXT);
+}
+
+#[test]
+fn a_text_is_cut_by_its_bytes_and_between_two_characters() {
+    let inventory = read(json!({"inventory": {"hostname": format!("a{}", "序".repeat(200))}}));
+    let hostname = Facts::read(&inventory, &[]).hostname.unwrap();
+    assert_eq!(&*hostname, format!("a{}", "序".repeat(85)));
+}
+
+#[test]
+fn a_machine_with_more_addresses_than_are_kept_is_told_from_one_that_repeats_one() {
+    let with = |macs: &[u32]| {
+        let nic = |n: &u32| {
+            let mac = format!("52:54:00:00:{:02x}:{:02x}", n >> 8 & 255, n & 255);
+            json!({"mac_address": mac})
+        };
+        let nics: Vec<_> = macs.iter().map(nic).collect();
+        read(json!({"inventory": {"interfaces": nics}}))
+    };
+    let (all, more): (Vec<u32>, Vec<u32>) = ((0..256).collect(), (0..257).collect());
+    assert!(!Told::read(&with(&all)).is_cut());
+    let facts = Facts::read(&with(&all), &[]);
+    assert_eq!(facts.macs.len(), 256);
+    assert!(Told::read(&with(&more)).is_cut());
+    // The same one again hides none, but for what stands where no more is read.
+    assert!(!Told::read(&with(&[7; 1000])).is_cut());
+    let last: Vec<u32> = std::iter::repeat_n(7, 1024).chain([8]).collect();
+    assert!(Told::read(&with(&last)).is_cut());
 }
 
 proptest! {

@@ -254,6 +254,19 @@ fn the_last_resort_is_the_identifier_behind_a_word() {
 }
 
 #[test]
+fn a_template_that_leaves_no_room_for_a_second_name_makes_the_first_one() {
+    let template = Template::new(&"p".repeat(60), "").unwrap();
+    let text = |_| Some("n1".to_owned());
+    let named = choose(&template, Hostname, BootMac, mac(), text).unwrap();
+    assert_eq!(named.name, format!("{}n1", "p".repeat(60)));
+    assert_eq!((named.beside, named.from), (None, Hostname));
+    let only_id = |detail| (detail == ProvisioningId).then(|| NODE.to_owned());
+    let template = Template::new(&"p".repeat(20), &"s".repeat(24)).unwrap();
+    let named = choose(&template, Hostname, Ip, mac(), only_id).unwrap();
+    assert!(is_label(&named.name) && named.beside.is_none(), "{named:?}");
+}
+
+#[test]
 fn a_strangers_text_is_quoted_on_one_line_and_cut() {
     let evil = format!("x\u{1b}[2J\n\u{202e}\"{}", "y".repeat(500));
     let message = plain(BootMac, &evil).unwrap_err().to_string();
@@ -301,8 +314,9 @@ proptest! {
         let two = choose(&template, detail, fallback, mac(), |_| Some(text.clone()));
         prop_assert_eq!(&one, &two);
         if let Ok(named) = one {
-            prop_assert!(is_label(&named.name) && is_label(&named.beside), "{:?}", named);
-            prop_assert_ne!(named.name, named.beside);
+            let beside = named.beside.as_deref();
+            prop_assert!(is_label(&named.name) && beside.is_none_or(is_label), "{:?}", named);
+            prop_assert_ne!(Some(named.name), named.beside);
         }
     }
 

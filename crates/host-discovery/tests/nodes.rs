@@ -50,6 +50,19 @@ impl Known {
         self.nodes.read(world::node(number), look, self.at);
     }
 
+    /// A node without ports and inventory is read, of which Ironic says what went wrong.
+    fn read_ghost(&mut self, number: u8, error: &str) {
+        let read = Some(Box::new(shown(number, &json!({ "last_error": error }))));
+        let look = Look::Read {
+            node: read,
+            inventory: Reading::None,
+            details: None,
+            ports: Vec::new(),
+            strange_ports: 0,
+        };
+        self.nodes.read(node(number), look, self.at);
+    }
+
     fn due(&self) -> Vec<NodeId> {
         self.nodes.due(self.at, 9)
     }
@@ -67,6 +80,7 @@ fn what_could_not_be_read_is_read_again_when_all_nodes_are_listed_and_what_is_to
         known.list(1);
         known.read(1, reading.clone(), None);
         assert_eq!(known.due(), []);
+        known.at += Duration::from_secs(5);
         known.list(1);
         assert_eq!(known.due() == [node(1)], again, "{reading:?}");
     }
@@ -93,4 +107,56 @@ fn a_list_goes_on_before_the_oldest_of_the_machines_that_wait() {
     let before = |number| known.nodes.before(node(number));
     assert_eq!([before(3), before(1), before(2)], [None, Some(node(3)), Some(node(1))]);
     assert_eq!(before(4), None);
+}
+
+#[test]
+fn new_machines_are_read_before_those_that_said_nothing() {
+    let mut known = Known::new();
+    for number in [1, 2] {
+        known.list(number);
+        known.read_ghost(number, "lshw failed");
+    }
+    known.at += Duration::from_secs(3600);
+    for number in [1, 2, 4, 3] {
+        known.list(number);
+    }
+    assert_eq!(known.due(), [node(4), node(3), node(1), node(2)]);
+    // One that somebody has to look at comes in its turn.
+    known.nodes.look_at(node(2), known.at);
+    assert_eq!(known.due(), [node(4), node(2), node(3), node(1)]);
+}
+
+#[test]
+fn a_node_with_an_error_is_read_less_and_less_often_until_something_changes() {
+    let mut known = Known::new();
+    known.list(1);
+    known.read_ghost(1, "lshw failed");
+    let mut minutes = Vec::new();
+    let pass = |known: &mut Known, error: &str| {
+        known.at += Duration::from_secs(299);
+        known.list(1);
+        let is_due = !known.due().is_empty();
+        if is_due {
+            known.read_ghost(1, error);
+        }
+        is_due
+    };
+    for minute in (5..=290).step_by(5) {
+        if pass(&mut known, "lshw failed") {
+            minutes.push(minute);
+        }
+    }
+    assert_eq!(minutes, [5, 10, 15, 25, 50, 110, 170, 230, 290]);
+    // A new error is new: so is another state.
+    for minute in (295..=350).step_by(5) {
+        assert_eq!(pass(&mut known, "no disk"), minute == 350, "{minute}");
+    }
+    assert!(pass(&mut known, "no disk"));
+    for _ in 0..9 {
+        pass(&mut known, "no disk");
+    }
+    assert_eq!(known.due(), []);
+    let moved = shown(1, &json!({"provision_state": "inspect failed"}));
+    known.nodes.note(&moved, &known.hosts, Timestamp::UNIX_EPOCH, known.at);
+    assert_eq!(known.due(), [node(1)]);
 }

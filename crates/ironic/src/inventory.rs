@@ -1,7 +1,7 @@
 //! What a machine told Ironic about itself.
 //!
 //! Every field may be absent. Values are as the machine gave them: untrusted, neither trimmed nor
-//! checked.
+//! checked. Of each list the first 1,024 entries are kept.
 
 use std::collections::BTreeMap;
 
@@ -78,9 +78,10 @@ pub struct Cpu {
     #[serde(deserialize_with = "lenient::int")]
     pub count: Option<i64>,
     /// Capabilities.
-    #[serde(deserialize_with = "lenient::list")]
+    #[serde(deserialize_with = "lenient::texts")]
     pub flags: Vec<String>,
     /// Megahertz, as text or number.
+    #[serde(deserialize_with = "lenient::scalar")]
     pub frequency: Value,
     /// Marketing name.
     #[serde(deserialize_with = "lenient::option")]
@@ -209,20 +210,71 @@ pub struct Disk {
 #[serde(default)]
 pub struct PluginData {
     /// True for a machine that nobody had registered. There is no other place that says it.
-    #[serde(deserialize_with = "lenient::or_default")]
+    #[serde(deserialize_with = "lenient::flag")]
     pub auto_discovered: bool,
     /// MAC address that the machine was booted by.
     #[serde(deserialize_with = "lenient::option")]
     pub boot_interface: Option<String>,
     /// MAC addresses that got a port.
-    #[serde(deserialize_with = "lenient::list")]
+    #[serde(deserialize_with = "lenient::texts")]
     pub macs: Vec<String>,
-    /// Per interface name: among others whether the machine was booted by it (`pxe_enabled`).
-    #[serde(deserialize_with = "lenient::or_default")]
-    pub all_interfaces: BTreeMap<String, Value>,
+    /// Per interface name: what Ironic made of it.
+    #[serde(deserialize_with = "lenient::entries")]
+    pub all_interfaces: BTreeMap<String, Judged>,
     /// Per interface name: what the switch told about itself.
-    #[serde(deserialize_with = "lenient::or_default")]
-    pub parsed_lldp: BTreeMap<String, Value>,
+    #[serde(deserialize_with = "lenient::entries")]
+    pub parsed_lldp: BTreeMap<String, Switch>,
+}
+
+/// What Ironic made of an interface.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Judged {
+    /// Whether the machine was booted by it.
+    #[serde(deserialize_with = "lenient::option")]
+    pub pxe_enabled: Option<bool>,
+}
+
+/// What a switch tells the machines on its ports.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Switch {
+    /// The switch.
+    #[serde(rename = "switch_chassis_id", deserialize_with = "lenient::option")]
+    pub chassis: Option<String>,
+    /// The port.
+    #[serde(rename = "switch_port_id", deserialize_with = "lenient::option")]
+    pub port: Option<String>,
+    /// The name of the switch.
+    #[serde(rename = "switch_system_name", deserialize_with = "lenient::option")]
+    pub name: Option<String>,
+    /// The VLAN of what has no tag.
+    #[serde(rename = "switch_port_untagged_vlan_id", deserialize_with = "lenient::option")]
+    pub untagged: Option<i64>,
+    /// VLANs of the port.
+    #[serde(rename = "switch_port_vlans", deserialize_with = "lenient::list")]
+    pub vlans: Vec<Vlan>,
+}
+
+/// A VLAN.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Vlan {
+    /// Its number.
+    #[serde(deserialize_with = "lenient::option")]
+    pub id: Option<i64>,
+    /// Its name.
+    #[serde(deserialize_with = "lenient::option")]
+    pub name: Option<String>,
+}
+
+impl Inventory {
+    /// Whether addresses of the machine may be missing, since it gave more interfaces, or Ironic
+    /// more addresses, than are read. Disks and all else that is missing then names nobody.
+    pub fn is_cut(&self) -> bool {
+        let lists = [self.machine.interfaces.len(), self.plugin_data.macs.len()];
+        lists.into_iter().any(|entries| entries >= lenient::MOST)
+    }
 }
 
 #[cfg(test)]
@@ -260,6 +312,57 @@ mod tests {
             let read: Inventory = serde_json::from_str(text).unwrap();
             assert_eq!(read, Inventory::default());
         }
+    }
+
+    fn many(element: &str) -> String {
+        vec![element; 200_000].join(",")
+    }
+
+    #[test]
+    fn of_a_list_without_end_no_more_is_kept_than_a_machine_has_and_the_rest_is_read() {
+        let text = format!(
+            r#"{{"inventory": {{"disks": [{}], "cpu": {{"flags": [{}]}}, "hostname": "n1"}}}}"#,
+            many("{}"),
+            many(r#""x""#),
+        );
+        let read: Inventory = serde_json::from_str(&text).unwrap();
+        assert_eq!(read.machine.disks.len(), lenient::MOST);
+        assert!(read.machine.disks.capacity() <= 2 * lenient::MOST);
+        assert_eq!(read.machine.cpu.flags.len(), lenient::MOST);
+        assert_eq!(read.machine.hostname.as_deref(), Some("n1"));
+        assert!(!read.is_cut());
+    }
+
+    #[test]
+    fn an_inventory_is_cut_where_addresses_may_be_missing() {
+        for (start, element, end) in [
+            (r#"{"inventory": {"interfaces": ["#, "{}", "]}}"),
+            (r#"{"plugin_data": {"macs": ["#, r#""x""#, "]}}"),
+        ] {
+            let text = [start, &many(element), end].concat();
+            let read: Inventory = serde_json::from_str(&text).unwrap();
+            assert!(read.is_cut(), "{start}");
+        }
+    }
+
+    #[test]
+    fn what_is_a_list_or_an_object_instead_of_a_text_is_passed_over_whole() {
+        let parts = many(r#"{"a": [{"b": 1}]}"#);
+        let text = format!(
+            r#"{{"inventory": {{"hostname": [{parts}], "cpu": {{"frequency": [{parts}], "count": 2}},
+                "boot": [{parts}]}},
+                "plugin_data": {{"parsed_lldp": {{"eno1": {{"switch_port_vlans": [{{"id": 7}}, 3]}}}},
+                "all_interfaces": {{"eno1": {{"lldp": [{parts}], "pxe_enabled": true}}, "x": 1}}}}}}"#
+        );
+        let read: Inventory = serde_json::from_str(&text).unwrap();
+        assert_eq!(read.machine.hostname, None);
+        assert_eq!(read.machine.cpu.frequency, Value::Null);
+        assert_eq!(read.machine.cpu.count, Some(2));
+        assert_eq!(read.machine.boot, Boot::default());
+        let all = &read.plugin_data.all_interfaces;
+        assert_eq!((all.len(), all["eno1"].pxe_enabled), (1, Some(true)));
+        let vlan = Vlan { id: Some(7), name: None };
+        assert_eq!(read.plugin_data.parsed_lldp["eno1"].vlans, [vlan]);
     }
 
     #[test]

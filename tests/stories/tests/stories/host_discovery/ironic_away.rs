@@ -153,10 +153,16 @@ async fn an_ironic_that_lost_its_database_leaves_the_hosts_as_they_are_and_knows
     assert_eq!(reachable(&seen).0, "True", "{seen:#}");
     assert_eq!(site.hosts().await, before);
     // Each under a new identifier, and by its addresses the same machine.
-    site.boot(&site.agent(1)).await;
+    let node = site.boot(&site.agent(1)).await;
     site.boot(&site.agent(2)).await;
     site.boot(&site.agent(3)).await;
     site.wait("racks", "counted", |it| it["status"]["counts"]["known"] == 3).await;
     assert_eq!(site.names().await, ["m1", "m2", "m3"]);
     assert_eq!(site.hosts().await[..2], before[..]);
+    // And a host that a person deletes then stays deleted.
+    let is_marked = |it: &Value| it["extra"]["ferrite_had_host"].is_string();
+    site.ironic.wait(&node, "marked", is_marked).await.unwrap();
+    site.delete("m1").await;
+    site.listed("racks", "pending", &node, "HostDeleted").await;
+    assert_eq!(site.names().await, ["m2", "m3"]);
 }

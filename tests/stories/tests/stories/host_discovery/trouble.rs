@@ -40,21 +40,45 @@ async fn an_ironic_that_takes_long_for_each_answer_is_read_all_the_same() {
     site.wait_names(&["m1"]).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_ironic_that_fails_every_third_request_of_many_is_said_to_answer_and_loses_no_machine() {
-    let site = Site::with("many-thirds", Options { page: Some(5), ..Options::default() }).await;
-    site.discovery("racks", json!({})).await;
+/// A machine, and so many beside it that Ironic shows all at once and whole.
+async fn crowd(site: &Site, count: u32) {
     let like = Agent { hostname: "like-all-others".to_owned(), ..site.agent(0) };
     let first = site.boot(&like).await;
     while !site.ironic.has_inventory(&first).await.unwrap() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let others: Vec<_> = (1..=60)
+    let others: Vec<_> = (1..=count)
         .map(|number| {
             (format!("00000000-0000-4000-8000-{:012}", site.base + number), site.agent(number))
         })
         .collect();
     site.ironic.multiply(&first, &like, &others).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn machines_become_hosts_while_others_are_still_read() {
+    let site = Site::new("reading").await;
+    site.discovery("racks", json!({})).await;
+    crowd(&site, 100).await;
+    let proxy = Proxy::start(&site.ironic).await.unwrap();
+    // So one pass reads for as long as what was seen before it counts, and ends before all are read.
+    let inventories = |_: &Method, path: &str| path.contains("/inventory");
+    proxy.fault(Fault::Delay(Duration::from_secs(2)), usize::MAX, inventories);
+    let _running = site.start_disturbed(&proxy.endpoint, quick(), Plan::none("host-discovery"));
+    let deadline = Instant::now() + super::PATIENCE;
+    while site.names().await.is_empty() {
+        assert!(Instant::now() < deadline, "{:#}", site.get("racks").await);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let asked = proxy.count(|it| inventories(&it.method, &it.path));
+    assert!(asked < 101, "no host was made before all {asked} machines were read");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ironic_that_fails_every_third_request_of_many_is_said_to_answer_and_loses_no_machine() {
+    let site = Site::with("many-thirds", Options { page: Some(5), ..Options::default() }).await;
+    site.discovery("racks", json!({})).await;
+    crowd(&site, 60).await;
     let proxy = Proxy::start(&site.ironic).await.unwrap();
     let count = std::sync::atomic::AtomicUsize::new(0);
     let third = move |_: &Method, path: &str| {
