@@ -38,6 +38,10 @@ struct Etcd {
 
 static ETCD: OnceCell<Etcd> = OnceCell::const_new();
 
+/// Go tidies up its memory when it has grown by so many percent. Several servers share two processors here, and memory is
+/// not what they lack: the stories take a sixth less time than with Go's own 100.
+const SPARE_MEMORY: &str = "400";
+
 async fn etcd() -> anyhow::Result<&'static Etcd> {
     ETCD.get_or_try_init(|| async {
         let program = in_background(|| go::program("etcd")).await?;
@@ -46,6 +50,7 @@ async fn etcd() -> anyhow::Result<&'static Etcd> {
         let peer = format!("http://127.0.0.1:{}", free_port());
         let mut command = Command::new(program);
         command
+            .env("GOGC", SPARE_MEMORY)
             .arg("--data-dir")
             .arg(dir.path().join("data"))
             .args(["--listen-client-urls", &url, "--advertise-client-urls", &url])
@@ -152,6 +157,7 @@ impl ControlPlane {
         let port = free_port();
         let prefix = format!("/{name}-{}", PREFIX.fetch_add(1, Ordering::Relaxed));
         let mut command = Command::new(program);
+        command.env("GOGC", SPARE_MEMORY);
         let mut flag = |name: &str, value: &Path| {
             let mut argument = std::ffi::OsString::from(format!("--{name}="));
             argument.push(value);
