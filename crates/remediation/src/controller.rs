@@ -394,7 +394,13 @@ async fn work(
             return (request, Ok(Action::await_change()));
         }
         if let Err(error) = pass.act(act).await {
-            if let Error::Workload { what, why } = &error {
+            // A node that is back and from which our marks cannot be taken is back all the same: not to ask for it any more
+            // could end in another power cycle.
+            let gives_back = decision.reason == Reason::Recovered
+                && matches!(act, Act::Untaint | Act::Restore(_));
+            if let Error::Workload { what, why } = &error
+                && !gives_back
+            {
                 // From now on it counts as a cluster that cannot be asked, which has a deadline.
                 let why = format!("the workload cluster {cluster} did not let us {what}: {why}");
                 context.from.workloads.failed(&request.namespace, &cluster, &why);
