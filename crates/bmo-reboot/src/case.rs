@@ -184,7 +184,7 @@ impl<'a> Case<'a> {
         let known = self.host.managed();
         let seen =
             self.host.state.is_provisioned() || known.is_some_and(|known| known.was_provisioned());
-        draft.managed(false, reason, &Managed::remembering(seen, reason, message));
+        draft.managed(false, reason, &Managed::remembering(seen, message));
         draft.finish(reason, Again::OnChange)
     }
 

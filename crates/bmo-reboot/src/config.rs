@@ -130,6 +130,12 @@ impl Policy {
         let none = std::collections::BTreeMap::new();
         filtered && self.selector.matches(host.metadata.labels.as_ref().unwrap_or(&none))
     }
+
+    /// Whether the host is another instance's, whose conditions and whose pause are not ours to change.
+    pub fn is_anothers(&self, host: &BareMetalHost) -> bool {
+        let label = host.label(WATCH_FILTER);
+        self.watch_filter.as_deref().is_some_and(|ours| label.is_some_and(|value| value != ours))
+    }
 }
 
 impl Settings {
@@ -209,9 +215,12 @@ impl Settings {
     }
 }
 
-/// Reads a label selector; the error is the part that is none.
+/// Reads a label selector; the error is the part that is none. Only an empty text means all hosts, a stray comma does not.
 fn selector_of(text: &str) -> Result<Selector, String> {
-    let parts = parts(text).into_iter().map(str::trim).filter(|part| !part.is_empty());
+    if text.trim().is_empty() {
+        return Ok(Selector::default());
+    }
+    let parts = parts(text).into_iter().map(str::trim);
     parts.map(|part| expression(part).ok_or_else(|| part.to_owned())).collect()
 }
 
@@ -324,9 +333,24 @@ mod tests {
         assert!(matches("a in (b, c),d", &[("a", "c"), ("d", "")]));
         assert!(!matches("a in (b,c)", &[("a", "d")]) && !matches("a in (b)", &[]));
         assert!(matches("a notin (b)", &[]) && !matches("a notin (b)", &[("a", "b")]));
-        for wrong in ["a=b c", "=b", "a b", "!", "a=(b)", "a in b", "a on (b)", "in (b)", "a in (b"]
-        {
+        for wrong in [
+            "a=b c", "=b", "a b", "!", "a=(b)", "a in b", "a on (b)", "in (b)", "a in (b", ",",
+            "a=b,",
+        ] {
             assert!(selector_of(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_host_with_another_watch_filter_is_another_instances_and_one_without_is_nobodys() {
+        let ours = Policy { watch_filter: Some("a".to_owned()), ..Policy::default() };
+        let mut host =
+            BareMetalHost::new("n", "h", api_types::metal3::BareMetalHostSpec::default());
+        assert!(!ours.is_anothers(&host));
+        for (value, is_anothers) in [("a", false), ("b", true)] {
+            host.metadata.labels = Some([(WATCH_FILTER.to_owned(), value.to_owned())].into());
+            assert_eq!(ours.is_anothers(&host), is_anothers, "{value}");
+            assert!(!Policy::default().is_anothers(&host), "who has no filter has all");
         }
     }
 

@@ -62,8 +62,8 @@ struct Memory {
     uid: String,
     /// The version after our last write and when the next pass is due: the echo of that write needs none.
     rests: Option<(String, Option<Instant>)>,
-    off_since: Option<Timestamp>,
-    silent_since: Option<Timestamp>,
+    off_since: Option<Instant>,
+    silent_since: Option<Instant>,
     told: BTreeSet<(String, u64)>,
     /// Somebody wants it looked at, whatever the cache says.
     asked: bool,
@@ -100,6 +100,21 @@ impl Memory {
             return false;
         }
         now.duration_since(*self.waits_since.get_or_insert(now)) < COURTESY
+    }
+
+    /// The rest that our last pass over this very version decided on, if it is not over and nobody wants another look.
+    fn rest(&self, version: &str, now: Instant) -> Option<Action> {
+        let (known, due) = self.rests.as_ref()?;
+        if self.asked || known != version {
+            return None;
+        }
+        match due {
+            None => Some(Action::await_change()),
+            Some(due) => {
+                let left = due.checked_duration_since(now)?;
+                (!left.is_zero()).then(|| Action::requeue(left))
+            }
+        }
     }
 
     /// Whether nothing has happened to the host since a pass found that it can only wait, not long ago. One that was seen
@@ -223,7 +238,9 @@ fn index(context: &Context, store: &Store<CachedHost>, host: &CachedHost) {
     for other in context.index.update(&name, node) {
         context.look_at(&other);
     }
-    let urgent = is_there && seen.is_urgent(&context.policy);
+    // Its own instance looks at it; here it would be waited for, for ever.
+    let ours = is_there && !context.policy.is_anothers(host);
+    let urgent = ours && seen.is_urgent(&context.policy);
     context.ironic.urgent.note(&name, urgent.then_some(seen.version.as_str()));
     if !is_there {
         context.memory().remove(&name);
@@ -233,13 +250,19 @@ fn index(context: &Context, store: &Store<CachedHost>, host: &CachedHost) {
 /// One pass over one host.
 pub async fn reconcile(host: Arc<CachedHost>, context: Arc<Context>) -> Result<Action, Error> {
     let name = (host.namespace().unwrap_or_default(), host.name_any());
+    if context.policy.is_anothers(&host) {
+        context.memory().remove(&name);
+        return Ok(Action::await_change());
+    }
     let cached = Host::of(&host, &context.policy);
     let was_ours = cached.managed().is_some() || cached.paused == Pause::ByUs;
     if !cached.selected && !was_ours {
         return Ok(Action::await_change());
     }
     let later = |wait| Action::requeue(spread(wait, backoff::random_unit()));
-    let rest = resting(&context, &name, &cached.version)
+    let now = Instant::now();
+    let rests = context.memory().get(&name).and_then(|known| known.rest(&cached.version, now));
+    let rest = rests
         .or_else(|| waits_for_room(&context, &name, &cached).then(|| later(BUSY)))
         .or_else(|| is_settled(&context, &name, &host).then(Action::await_change));
     if let Some(rest) = rest {
@@ -253,7 +276,7 @@ pub async fn reconcile(host: Arc<CachedHost>, context: Arc<Context>) -> Result<A
         // Somebody who writes at the same time is no reason to let a hard request wait.
         for _ in 0..3 {
             match pass(&context, &name, &cached).await {
-                Err(Error::Superseded) => {}
+                Err(Error::Superseded) if context.kit.may_act() => {}
                 done => return done,
             }
         }
@@ -280,22 +303,6 @@ fn waits_for_room(context: &Context, name: &Name, host: &Host) -> bool {
     host.waits_for_room()
         && (ironic.urgent.are_there() || !ironic.soft.has_room(&host.uid, now))
         && context.memory().get(name).is_some_and(|it| it.may_be_overlooked(&host.version, now))
-}
-
-/// The rest that our last pass over this very version decided on, if it is not over.
-fn resting(context: &Context, name: &Name, version: &str) -> Option<Action> {
-    let memory = context.memory();
-    let (known, due) = memory.get(name)?.rests.as_ref()?;
-    if known != version {
-        return None;
-    }
-    match due {
-        None => Some(Action::await_change()),
-        Some(due) => {
-            let left = due.checked_duration_since(Instant::now())?;
-            (!left.is_zero()).then(|| Action::requeue(left))
-        }
-    }
 }
 
 /// Whether nothing would be to do if the node were as the status says. Then nothing is read: whether it is so, the poll
@@ -350,6 +357,10 @@ async fn pass(context: &Context, name: &Name, cached: &Host) -> Result<Action, E
     let (namespace, host_name) = (&name.0, &name.1);
     let client = &context.kit.client;
     let early = cached.needs_node(&context.policy);
+    // Whoever asks for a look from here on may know more than what is read now.
+    if let Some(known) = context.memory().get_mut(name) {
+        known.asked = false;
+    }
     // Both at once: somebody waits.
     let (host, node) = tokio::join!(observe::host(client, namespace, host_name), async {
         if early {
@@ -358,12 +369,15 @@ async fn pass(context: &Context, name: &Name, cached: &Host) -> Result<Action, E
             None
         }
     });
-    let Some(mut host) = host?.map(|host| context.view(&host)) else {
+    let host = host?.filter(|host| !context.policy.is_anothers(host));
+    let Some(mut host) = host.map(|host| context.view(&host)) else {
         context.memory().remove(name);
         return Ok(Action::await_change());
     };
+    // One that must stay on is read in another way.
+    let alike = host.node == cached.node && host.disable_power_off == cached.disable_power_off;
     let mut node = match node {
-        Some(node) if host.node == cached.node => node,
+        Some(node) if alike => node,
         _ if host.needs_node(&context.policy) => {
             observe::node(&context.ironic, &host.node, host.disable_power_off).await
         }
@@ -418,14 +432,23 @@ pub(crate) fn spread(wait: Duration, unit: f64) -> Duration {
 }
 
 /// Silence about one node is also lasting when Ironic answers others.
-fn lasts(silent_since: &mut Option<Timestamp>, node: &mut NodeSeen, now: Timestamp) {
+fn lasts(silent_since: &mut Option<Instant>, node: &mut NodeSeen, now: Instant) {
     let NodeSeen::Unanswered { lasting, .. } = node else {
         *silent_since = None;
         return;
     };
-    let since = *silent_since.get_or_insert(now);
-    let silence = Duration::try_from(now.duration_since(since)).unwrap_or(Duration::ZERO);
-    *lasting |= silence >= SILENCE;
+    *lasting |= now.duration_since(*silent_since.get_or_insert(now)) >= SILENCE;
+}
+
+/// Since when every reading has shown the machine off, by the clock as it is now: one that was set in between must neither
+/// stand in for the second reading nor put it off.
+fn off_since(
+    first: &mut Option<Instant>,
+    off: bool,
+    (moment, now): (Instant, Timestamp),
+) -> Option<Timestamp> {
+    *first = off.then(|| first.unwrap_or(moment));
+    first.and_then(|first| now.checked_sub(moment.duration_since(first)).ok())
 }
 
 /// Remembers the reading, and adds to it what earlier ones showed.
@@ -438,20 +461,19 @@ fn remember(context: &Context, name: &Name, host: &Host, node: &mut NodeSeen, no
     let odd: BTreeSet<(String, u64)> =
         host.requests.odd().map(|(key, value)| (key.to_owned(), value)).collect();
     known.told.retain(|told| odd.contains(told));
+    let moment = Instant::now();
     known.rests = None;
-    known.asked = false;
-    known.looked = Some(Instant::now());
+    known.looked = Some(moment);
     known.node = if matches!(node, NodeSeen::NotAsked) { String::new() } else { host.node.clone() };
     known.seen = None;
-    lasts(&mut known.silent_since, node, now);
-    if let NodeSeen::Seen(Node { power, target, last_error, off_since, .. }) = node {
+    lasts(&mut known.silent_since, node, moment);
+    if let NodeSeen::Seen(Node { power, target, last_error, off_since: since, .. }) = node {
         known.seen = Some(poll::Digest::new(*power, *target, last_error.as_deref()));
         let off = *power == ironic::Power::Off && target.is_none();
-        known.off_since = off.then(|| known.off_since.unwrap_or(now));
-        *off_since = known.off_since;
+        *since = off_since(&mut known.off_since, off, (moment, now));
         let softly = host.record().is_some_and(|record| record.reason == Reason::SoftPowerOff);
         let slice = context.policy.soft_slice;
-        context.ironic.soft.notice(&host.uid, (softly, *target), slice, Instant::now());
+        context.ironic.soft.notice(&host.uid, (softly, *target), slice, moment);
     } else {
         known.off_since = None;
     }
@@ -512,7 +534,7 @@ mod tests {
             |known: &mut Memory| known.rests = None,
             |known: &mut Memory| known.asked = true,
             |known: &mut Memory| known.watching = true,
-            |known: &mut Memory| known.off_since = Some(Timestamp::UNIX_EPOCH),
+            |known: &mut Memory| known.off_since = Some(Instant::now()),
         ] {
             let mut known = waiting.clone();
             change(&mut known);
@@ -532,9 +554,35 @@ mod tests {
     }
 
     #[test]
+    fn a_look_that_somebody_wants_during_a_pass_is_not_lost_to_the_rest_that_it_ends_with() {
+        let now = Instant::now();
+        let mut known = Memory::default();
+        known.ended(false, Again::OnChange, Some(("7".to_owned(), None)));
+        assert_eq!(known.rest("7", now), Some(Action::await_change()));
+        assert_eq!(known.rest("8", now), None, "somebody wrote");
+        known.asked = true;
+        known.ended(false, Again::OnChange, Some(("7".to_owned(), None)));
+        assert_eq!(known.rest("7", now), None);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_neither_stands_in_for_the_second_reading_nor_puts_it_off() {
+        let (began, clock) = (Instant::now(), Timestamp::from_second(1_000_000).unwrap());
+        let later = |seconds| began + Duration::from_secs(seconds);
+        for set in [999_000, 1_000_000, 1_001_000].map(|it| Timestamp::from_second(it).unwrap()) {
+            let mut first = None;
+            assert_eq!(off_since(&mut first, true, (began, clock)), Some(clock));
+            let since = off_since(&mut first, true, (later(5), set)).unwrap();
+            assert_eq!(set.duration_since(since).as_secs(), 5);
+            assert_eq!(off_since(&mut first, false, (later(6), set)), None);
+            assert_eq!(off_since(&mut first, true, (later(7), set)), Some(set), "anew");
+        }
+    }
+
+    #[test]
     fn one_node_that_is_not_answered_for_is_told_after_a_while() {
-        let mut since = None;
-        let at = |second| Timestamp::from_second(second).unwrap();
+        let (mut since, began) = (None, Instant::now());
+        let at = |second| began + Duration::from_secs(second);
         let silent = || NodeSeen::Unanswered { lasting: false, problem: "no".to_owned() };
         let mut lasting = |mut node, second| {
             lasts(&mut since, &mut node, at(second));

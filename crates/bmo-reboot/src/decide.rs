@@ -111,17 +111,15 @@ fn without_credentials(case: &Case<'_>) -> Option<Decision> {
 /// Requests and stamps belong to what was installed. The keys go first: as long as the stamps or the condition are
 /// there, a clean-up that was interrupted is done again.
 fn left_provisioned(case: &Case<'_>) -> Option<Decision> {
+    use api_types::metal3::ProvisioningState::{Deprovisioning, Other};
     let host = case.host;
-    if host.state.is_provisioned() {
+    // A word of a newer operator is no proof that anything was removed.
+    if host.state.is_provisioned() || matches!(host.state, Other(_)) {
         return None;
     }
     let stamped = host.pending.is_some() || host.last.is_some();
-    let was_ours = host.managed().is_some_and(|managed| {
-        // Available hosts that share a node, or have lost it, have that reason too.
-        let available = case.online_only() && !managed.managed;
-        managed.was_provisioned() && !available
-    });
-    let deprovisioning = host.state == api_types::metal3::ProvisioningState::Deprovisioning;
+    let was_ours = host.managed().is_some_and(|managed| managed.was_provisioned());
+    let deprovisioning = host.state == Deprovisioning;
     let evidence = stamped || was_ours || (deprovisioning && !host.requests.is_empty());
     evidence.then(|| {
         let mut draft = Draft::new(case);
@@ -341,17 +339,25 @@ fn rest(case: &Case<'_>) -> Option<Decision> {
     if case.seems_off() && !case.is_off() {
         return Some(draft.finish(Reason::AtRest, Again::After(CONFIRM)));
     }
-    if let Some(problem) = node.last_error.as_ref().filter(|_| case.must_stay_on()) {
-        if let Some(text) = case.record.as_ref().and_then(|it| it.reset_failure(problem)) {
+    let record = case.record.as_ref();
+    // Which holds were answered by a reset must not be forgotten, or they are answered again and again. One that is gone
+    // is: should it come back, somebody asks anew.
+    let served = |key: &&str| record.is_some_and(|record| record.has_served(key));
+    let served: Vec<&str> = case.holds().filter(served).collect();
+    if let (Some(record), Some(problem), true) = (record, &node.last_error, case.must_stay_on()) {
+        if let Some(text) = record.reset_failure(problem) {
             draft.failed(true, &text);
+            draft.answering(&served);
             return Some(draft.finish(Reason::PowerFailed, Again::OnChange));
         }
-        if case.is(Reason::PowerFailed) && case.was_hard() {
+        if record.reason == Reason::PowerFailed && case.was_hard() {
+            let message = record.answering(&served);
+            draft.exact_record(record.rebooting, Reason::PowerFailed, true, message);
             return Some(draft.finish(Reason::PowerFailed, Again::OnChange));
         }
     }
     draft.no_trouble();
-    let begun = case.record.as_ref().is_some_and(|record| {
+    let begun = record.is_some_and(|record| {
         record.rebooting || record.reason.is_phase() || record.reason == Reason::PoweredOff
     });
     let refused = case.must_stay_on() && case.is(Reason::HoldUnsupported);
@@ -361,18 +367,14 @@ fn rest(case: &Case<'_>) -> Option<Decision> {
         draft.record(false, Reason::Offline, hard, message);
         return Some(draft.finish(Reason::Offline, Again::OnChange));
     }
-    let served = |key: &&str| case.record.as_ref().is_some_and(|record| record.has_served(key));
-    let served: Vec<&str> = case.holds().filter(served).collect();
     if case.must_stay_on() && !served.is_empty() {
-        // Which holds were answered by a reset must not be forgotten, or they are answered again and again. One that
-        // is gone is: should it come back, somebody asks anew.
         draft.exact_record(false, Reason::HoldUnsupported, false, Record::served_message(&served));
     } else if case.must_stay_on() && !case.host.online {
         let message = "spec.online is false, but the machine must not be switched off";
         draft.record(false, Reason::HoldUnsupported, false, message);
     } else if begun || (refused && case.holds().next().is_none()) {
         draft.record(false, Reason::Completed, false, "The host is on");
-        if case.record.as_ref().is_some_and(|record| record.rebooting) {
+        if record.is_some_and(|record| record.rebooting) {
             draft.tell(Reason::Completed, "The reboot is over, the host is on");
         }
     }

@@ -24,8 +24,6 @@ pub(crate) struct Draft<'a> {
     hard: bool,
     /// The soft attempt that is behind the host.
     soft: Option<Soft>,
-    /// That the pass only found the host not to be ours: such a pass writes nothing about power.
-    refused: bool,
 }
 
 impl<'a> Draft<'a> {
@@ -42,7 +40,6 @@ impl<'a> Draft<'a> {
             rebooting: case.in_cycle(),
             hard: case.was_hard(),
             soft: case.soft(),
-            refused: false,
         }
     }
 
@@ -62,7 +59,6 @@ impl<'a> Draft<'a> {
         } else {
             draft.managed(true, Reason::Managed, "spec.online and reboot requests are carried out");
         }
-        draft.refused = false;
         for (key, value) in case.host.requests.odd() {
             draft.notes.push(Note {
                 warning: true,
@@ -85,8 +81,7 @@ impl<'a> Draft<'a> {
     /// Whether the host's power is ours. When it is not, nothing that was found out about power is written either.
     pub(crate) fn managed(&mut self, managed: bool, reason: Reason, message: &str) {
         let managed = Managed { managed, reason, message: message.to_owned() };
-        self.refused = !managed.managed;
-        if self.refused {
+        if !managed.managed {
             self.status.powered_on = None;
             self.notes.clear();
         }
@@ -231,6 +226,13 @@ impl<'a> Draft<'a> {
             self.warn(Reason::PowerFailed, problem);
         }
         count
+    }
+
+    /// What is written down of a reset also tells for which holds it was, of those that are there.
+    pub(crate) fn answering(&mut self, holds: &[&str]) {
+        if let Some(record) = &mut self.status.record {
+            record.message = record.answering(holds);
+        }
     }
 
     /// The power is as it should be, so a failure of ours is over. Failures of others are theirs.

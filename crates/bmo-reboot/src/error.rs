@@ -49,12 +49,13 @@ pub(crate) async fn asked<T>(
 }
 
 impl Error {
-    /// How it is retried. Somebody waits for a machine to be off, so nothing here waits for minutes.
+    /// How it is retried. Somebody waits for a machine to be off, so nothing here waits for minutes, nor for a change of
+    /// the host: what is refused today by a webhook or a schema is corrected there.
     pub fn class(&self) -> Class {
         match self {
             Self::Superseded => Class::Conflict,
             Self::Kube { source, .. } => match api_error::class(source) {
-                Class::Transient | Class::Throttled => Class::Urgent,
+                Class::Transient | Class::Throttled | Class::Invalid => Class::Urgent,
                 class => class,
             },
             Self::Silent(_) | Self::Slow | Self::Dropped(_) => Class::Urgent,
@@ -70,5 +71,15 @@ mod tests {
     fn whatever_takes_too_long_is_tried_again_soon() {
         assert_eq!(Error::Slow.class(), Class::Urgent);
         assert_eq!(Error::Silent("read the host").class(), Class::Urgent);
+    }
+
+    #[test]
+    fn what_the_api_server_refuses_is_tried_again_without_a_change_of_the_host() {
+        for code in [400, 403, 422, 429, 500] {
+            let status = kube::core::Status { code, ..Default::default() };
+            let source = Box::new(kube::Error::Api(Box::new(status)));
+            let error = Error::Kube { what: "change annotations", source };
+            assert_eq!(error.class(), Class::Urgent, "{code}");
+        }
     }
 }

@@ -142,11 +142,12 @@ pub(crate) fn was_reset(case: &Case<'_>, draft: &mut Draft<'_>) {
     draft.stamp_on(last_stamp(case));
     draft.no_trouble();
     let holds: Vec<&str> = case.holds().collect();
+    let hard = case.record.as_ref().is_none_or(|record| record.hard);
+    let message = Record::reset_message(hard, &holds);
     if holds.is_empty() {
-        let hard = case.record.as_ref().is_none_or(|record| record.hard);
-        draft.record(true, Reason::PoweringOn, false, Record::reset_message(hard));
+        draft.exact_record(true, Reason::PoweringOn, false, message);
     } else {
-        draft.exact_record(false, Reason::HoldUnsupported, false, Record::served_message(&holds));
+        draft.exact_record(true, Reason::Restarting, false, message);
         draft.warn(
             Reason::HoldUnsupported,
             "the machine must not be switched off, so it cannot be held off",

@@ -170,7 +170,8 @@ const SOFT_RESET: &str = "The machine is being reset by its operating system";
 const NOT_RESET: &str = "the machine was not reset, ask again";
 const NOT_RESET_SOFTLY: &str =
     "the machine was not reset by its operating system, ask with mode hard";
-const SERVED: &str = "the machine was reset for ";
+/// Before the holds that a reset has answered, the last words of a message.
+const ASKED: &str = "; asked for by [";
 /// The API server takes 32 KiB for a message.
 const LONGEST_LIST: usize = 30_000;
 const AND_ALL_AFTER: &str = " and all after it";
@@ -223,19 +224,21 @@ impl Record {
         (self.reason.is_phase() && !self.hard).then_some(soft)
     }
 
-    /// A message that remembers that Ironic has taken a reset.
-    pub fn reset_message(hard: bool) -> &'static str {
-        if hard { RESET } else { SOFT_RESET }
+    /// A message that remembers that Ironic has taken a reset, and for which holds.
+    pub fn reset_message(hard: bool, holds: &[&str]) -> String {
+        let reset = if hard { RESET } else { SOFT_RESET };
+        format!("{reset}{}", asked_by(holds))
     }
 
     /// What to tell about a reset that Ironic has taken, of which the end was not seen yet, should it fail.
     pub fn reset_failure(&self, problem: &str) -> Option<String> {
-        let told = match self.message.as_str() {
-            RESET => NOT_RESET,
-            SOFT_RESET => NOT_RESET_SOFTLY,
+        let told = match self.parts() {
+            (RESET, _) => NOT_RESET,
+            (SOFT_RESET, _) => NOT_RESET_SOFTLY,
             _ => return None,
         };
-        (self.reason == Reason::PoweringOn).then(|| format!("{told}: {problem}"))
+        let taken = matches!(self.reason, Reason::PoweringOn | Reason::Restarting);
+        taken.then(|| format!("{told}: {problem}"))
     }
 
     /// Whether the last that was tried was a soft reset, and it failed: another one would.
@@ -244,25 +247,26 @@ impl Record {
     }
 
     /// A message that remembers which holds were answered by a reset.
-    pub fn served_message(keys: &[&str]) -> String {
-        let mut list = String::new();
-        for key in keys {
-            if list.len() + key.len() > LONGEST_LIST {
-                list.push_str(AND_ALL_AFTER);
-                break;
-            }
-            if !list.is_empty() {
-                list.push_str(", ");
-            }
-            list.push_str(key);
-        }
-        format!("The machine must not be switched off, so nobody can hold it off; {SERVED}[{list}]")
+    pub fn served_message(holds: &[&str]) -> String {
+        let told = "The machine must not be switched off, so nobody can hold it off: it was reset";
+        format!("{told}{}", asked_by(holds))
     }
 
-    /// Whether the reset that this record tells of was also for this key.
+    /// The message, but with these holds.
+    pub fn answering(&self, holds: &[&str]) -> String {
+        format!("{}{}", self.parts().0, asked_by(holds))
+    }
+
+    /// What the message tells, and the holds that a reset has answered.
+    fn parts(&self) -> (&str, Option<&str>) {
+        let parts = self.message.rsplit_once(ASKED);
+        parts.map_or((self.message.as_str(), None), |(told, list)| (told, list.strip_suffix(']')))
+    }
+
+    /// Whether the reset that this record tells of, or its failure, was also for this key.
     pub fn has_served(&self, key: &str) -> bool {
-        let list = self.message.split_once(SERVED).map(|(_, list)| list);
-        let list = list.and_then(|list| list.strip_prefix('[')?.strip_suffix(']'));
+        use Reason::{HoldUnsupported, PowerFailed, Restarting};
+        let (_, list) = self.parts();
         // Keys are sorted.
         let is_in = |list: &str| match list.strip_suffix(AND_ALL_AFTER) {
             Some(named) => {
@@ -271,7 +275,7 @@ impl Record {
             }
             None => list.split(", ").any(|it| it == key),
         };
-        self.reason == Reason::HoldUnsupported && list.is_some_and(is_in)
+        matches!(self.reason, HoldUnsupported | PowerFailed | Restarting) && list.is_some_and(is_in)
     }
 
     /// A message that remembers the node as it was before a reset was asked for.
@@ -298,6 +302,23 @@ impl Record {
     }
 }
 
+/// Which holds a reset answers; nothing where there are none.
+fn asked_by(holds: &[&str]) -> String {
+    let mut list = String::new();
+    for key in holds {
+        if list.len() + key.len() > LONGEST_LIST {
+            list.push_str(AND_ALL_AFTER);
+            break;
+        }
+        list.push_str(if list.is_empty() { ASKED } else { ", " });
+        list.push_str(key);
+    }
+    if !list.is_empty() {
+        list.push(']');
+    }
+    list
+}
+
 /// Whether the host's power is ours: the condition `PowerManaged`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Managed {
@@ -315,15 +336,13 @@ const SEEN: &str = "; it was seen provisioned";
 impl Managed {
     /// A message that remembers whether the host was seen provisioned: what was asked of it then goes when it is
     /// deprovisioned, even if nobody looks at that moment.
-    pub fn remembering(provisioned: bool, reason: Reason, message: &str) -> String {
-        let by_itself = matches!(reason, Reason::NodeNotFound | Reason::NodeShared);
-        if provisioned && !by_itself { format!("{message}{SEEN}") } else { message.to_owned() }
+    pub fn remembering(provisioned: bool, message: &str) -> String {
+        if provisioned { format!("{message}{SEEN}") } else { message.to_owned() }
     }
 
     /// Whether the host was provisioned, and not deprovisioned under our eyes since.
     pub fn was_provisioned(&self) -> bool {
-        matches!(self.reason, Reason::Managed | Reason::NodeNotFound | Reason::NodeShared)
-            || self.message.ends_with(SEEN)
+        self.reason == Reason::Managed || self.message.ends_with(SEEN)
     }
 
     /// Reads the condition, if it is there and ours.

@@ -372,6 +372,18 @@ fn a_deprovisioned_host_loses_all_requests_and_both_stamps() {
 }
 
 #[test]
+fn a_state_of_a_newer_operator_costs_no_hold_and_no_stamp_and_is_not_the_end_of_the_memory() {
+    let mut host = cycling(&[(PLAIN, ""), (HOLD, "")], Reason::HeldOff, true, 9);
+    host.state = ProvisioningState::Other("updating".to_owned());
+    let done = decided(&host, &NodeSeen::NotAsked);
+    assert_eq!((done.reason, done.annotations.len()), (Reason::NotProvisioned, 0));
+    assert!(!done.status.clear_stamps && done.call.is_none());
+    host.conditions[0] = done.status.managed.unwrap().condition(now(), 1);
+    (host.pending, host.state) = (None, ProvisioningState::Available);
+    assert_eq!(decided(&host, &NodeSeen::NotAsked).annotations.len(), 2, "now it was removed");
+}
+
+#[test]
 fn requests_of_a_host_that_never_was_ours_are_not_touched() {
     let mut host = Host { state: ProvisioningState::Available, ..with(&[(PLAIN, ""), (HOLD, "")]) };
     host.conditions.clear();
@@ -406,8 +418,12 @@ fn a_hold_of_a_machine_that_must_stay_on_is_refused_and_not_repeated() {
     let answer = (Call::Reset, &Answer::Accepted);
     let done = crate::settle::settle(&host, &node(Power::On), answer, &Policy::default(), now());
     let record = done.status.record.unwrap();
-    assert_eq!(record.reason, Reason::HoldUnsupported);
+    assert_eq!(record.reason, Reason::Restarting);
     host.last = done.status.last;
+    host.conditions.pop();
+    host.conditions.push(record.condition(1));
+    let record = decided(&host, &node(Power::On)).status.record.unwrap();
+    assert_eq!(record.reason, Reason::HoldUnsupported);
     host.conditions.pop();
     host.conditions.push(record.condition(1));
     assert!(decided(&host, &node(Power::On)).status.is_empty(), "it is refused for good");

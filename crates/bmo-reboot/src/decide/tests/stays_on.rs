@@ -22,6 +22,19 @@ fn reset_for(mut host: Host) -> Host {
     host
 }
 
+/// The same, and somebody saw that the reset is over.
+fn refused_for(host: Host) -> Host {
+    let mut host = reset_for(host);
+    let record = decided(&host, &node(Power::On)).status.record.unwrap();
+    put(&mut host, &record);
+    host
+}
+
+fn put(host: &mut Host, record: &Record) {
+    host.conditions.pop();
+    host.conditions.push(record.condition(1));
+}
+
 #[test]
 fn a_hold_that_was_answered_by_a_reset_is_not_answered_again_because_online_is_false() {
     let by_node = change(node(Power::On), |node| node.disable_power_off = true);
@@ -96,9 +109,32 @@ fn a_soft_reset_that_failed_names_the_way_out_and_is_not_repeated_softly() {
 }
 
 #[test]
+fn a_reset_for_a_hold_that_failed_is_told_and_made_again_only_for_a_hold_that_comes_back() {
+    let mut host = reset_for(stays_on(&[(HOLD, "")]));
+    let done = decided(&host, &heading(Power::On, Target::On));
+    assert!(done.status.is_empty() && done.again == Again::Watch, "it is under way: {done:?}");
+    let done = decided(&host, &failed(Power::On));
+    let record = done.status.record.unwrap();
+    assert_eq!((record.reason, done.call), (Reason::PowerFailed, None));
+    assert!(record.message.contains("was not reset") && record.has_served(HOLD), "{record:?}");
+    assert!(done.notes.iter().any(|note| note.warning && note.reason == Reason::PowerFailed));
+    host.trouble = done.status.trouble.unwrap().unwrap();
+    assert!(!host.trouble.message.contains(HOLD), "{}", host.trouble.message);
+    put(&mut host, &record);
+    let done = decided(&host, &failed(Power::On));
+    assert!(done.status.is_empty() && done.call.is_none(), "told once: {done:?}");
+    host.requests = Requests::default();
+    let record = decided(&host, &failed(Power::On)).status.record.unwrap();
+    assert_eq!((record.reason, record.has_served(HOLD)), (Reason::PowerFailed, false));
+    put(&mut host, &record);
+    host.requests = Requests::of([(HOLD, "")].into_iter());
+    assert_eq!(decided(&host, &failed(Power::On)).call, Some(Call::Reset), "asked again");
+}
+
+#[test]
 fn a_hold_that_went_and_comes_back_is_answered_by_another_reset() {
     const OTHER: &str = "reboot.metal3.io/b";
-    let mut host = reset_for(stays_on(&[(HOLD, HARD), (OTHER, HARD)]));
+    let mut host = refused_for(stays_on(&[(HOLD, HARD), (OTHER, HARD)]));
     assert_eq!(decided(&host, &node(Power::On)).status.record, None, "as long as both are there");
     let both = host.requests.clone();
     host.requests = Requests::of([(HOLD, HARD)].into_iter());

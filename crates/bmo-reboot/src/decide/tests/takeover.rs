@@ -111,6 +111,19 @@ fn what_was_asked_of_a_host_goes_although_it_could_not_be_served_while_it_was_pr
 }
 
 #[test]
+fn what_was_asked_of_a_host_without_a_node_goes_also_where_available_hosts_are_managed() {
+    let policy = Policy { manage_available: true, ..Policy::default() };
+    let mut host = with(&[(HOLD, "")]);
+    host.conditions.clear();
+    let told = decided_by(&policy, &host, &NodeSeen::Missing).status.managed.unwrap();
+    assert_eq!(told.reason, Reason::NodeNotFound);
+    host.conditions.push(told.condition(now(), 1));
+    host.state = ProvisioningState::Available;
+    let done = decided_by(&policy, &host, &NodeSeen::Missing);
+    assert_eq!(done.annotations, [(HOLD.to_owned(), None)].into());
+}
+
+#[test]
 fn stamps_go_with_what_was_installed_although_the_credentials_went_first() {
     let mut host = cycling(&[(HOLD, "")], Reason::HeldOff, false, 9);
     (host.state, host.credentials) = (ProvisioningState::Available, false);
