@@ -10,7 +10,7 @@ use kube::{Client, ResourceExt as _};
 use serde_json::{Map, Value, json};
 
 use crate::decide::Step;
-use crate::error::Error;
+use crate::error::{Error, is_gone, unless_gone};
 use crate::host;
 use crate::reservation;
 use crate::seen::{HostSeen, KeptSeen, MachineSeen, Parent};
@@ -295,11 +295,9 @@ impl Pass {
 
     async fn withdraw_data(&self) -> Result<Outcome, Error> {
         let name = self.machine.name_any();
-        match self.claims().delete(&name, &DeleteParams::default()).await {
-            Ok(_) => Ok(Outcome::Done),
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Outcome::Done),
-            Err(error) => Err(Error::api("delete a Metal3DataClaim")(error)),
-        }
+        unless_gone(self.claims().delete(&name, &DeleteParams::default()).await)
+            .map_err(Error::api("delete a Metal3DataClaim"))?;
+        Ok(Outcome::Done)
     }
 
     fn claims(&self) -> Api<Metal3DataClaim> {
@@ -315,7 +313,7 @@ fn unless_superseded<T>(
 ) -> Result<Option<T>, Error> {
     match written {
         Ok(written) => Ok(Some(written)),
-        Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(None),
+        Err(kube::Error::Api(status)) if status.is_conflict() || is_gone(&status) => Ok(None),
         Err(error) => Err(Error::api(what)(error)),
     }
 }

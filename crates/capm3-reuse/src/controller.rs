@@ -1,30 +1,30 @@
 //! Watches, who is concerned by a change, and one pass over one machine or kept host.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use api_types::capi::{Cluster, KubeadmControlPlane, Machine, MachineDeployment, MachineSet};
 use api_types::capm3::{Metal3Data, Metal3DataClaim, Metal3Machine, Metal3MachineTemplate};
 use api_types::metal3::CachedHost;
 use api_types::names;
-use controller_kit::backoff::{self, Class};
+use controller_kit::backoff;
+use controller_kit::events::shorten;
 use controller_kit::watch::{self, Undecodable, Watched};
 use controller_kit::{Kit, run};
-use futures_util::{Stream, StreamExt as _, stream};
+use futures_util::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::controller::{Action, Controller};
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
-use kube::{Api, Resource, ResourceExt as _};
-use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use kube::{Api, Resource as _, ResourceExt as _};
 
 use crate::act::{Outcome, Pass};
 use crate::config::Policy;
-use crate::decide::{Decision, Reason, Step, decide};
+use crate::decide::{Decision, Reason, Step, decide, refused};
 use crate::echo::Echo;
-use crate::error::Error;
+use crate::error::{Error, unless_gone};
 use crate::index::Index;
 use crate::metrics::Metrics;
 use crate::observe::{self, Sources, Stores, observe_machine, wish};
@@ -32,6 +32,8 @@ use crate::owner::{self, observe_kept};
 use crate::reservation::{Kept, Owner};
 use crate::seen::{HostSeen, MachineSeen, Observed};
 use crate::served;
+use crate::settled::Settled;
+use crate::wakes::{Wakes, woken};
 
 /// A pass is a few requests; one that takes longer hangs.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -41,8 +43,10 @@ const RETRY: Duration = Duration::from_millis(50);
 const ECHO: Duration = Duration::from_secs(2);
 /// How soon to look again at a host whose owner the caches do not show as it is; they wake it when they do.
 const DOUBT: Duration = Duration::from_secs(60);
-/// How often gauges are set and objects that cannot be decoded are told.
+/// How often gauges are set, late offers ended and objects that cannot be decoded told.
 const TICK: Duration = Duration::from_secs(10);
+/// What of a refusal is told, in bytes: some repeat the whole object.
+const MESSAGE: usize = 1024;
 
 /// What every pass shares.
 pub struct Context {
@@ -53,41 +57,7 @@ pub struct Context {
     machines: Wakes,
     hosts: Wakes,
     echo: Echo,
-    /// Since when the owner of a kept host needs none more than it has, by namespace and host.
-    settled: Mutex<HashMap<(String, String), Timestamp>>,
-}
-
-/// Objects to look at, by namespace and name.
-#[derive(Clone)]
-struct Wakes(UnboundedSender<(String, String)>);
-
-impl Wakes {
-    fn new() -> (Self, UnboundedReceiver<(String, String)>) {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        (Self(sender), receiver)
-    }
-
-    fn send(&self, namespace: &str, names: impl IntoIterator<Item = String>) {
-        for name in names {
-            // Nobody listens any more only when the process ends.
-            let _ = self.0.send((namespace.to_owned(), name));
-        }
-    }
-}
-
-fn woken<K>(
-    receiver: UnboundedReceiver<(String, String)>,
-    version: K::DynamicType,
-) -> impl Stream<Item = ObjectRef<K>> + Send
-where
-    K: Resource + 'static,
-    K::DynamicType: Clone + Send + 'static,
-{
-    stream::unfold((receiver, version), async |(mut receiver, version)| {
-        let (namespace, name) = receiver.recv().await?;
-        let key = ObjectRef::new_with(&name, version.clone()).within(&namespace);
-        Some((key, (receiver, version)))
-    })
+    settled: Settled,
 }
 
 /// Works until the process is to end. The kit is the process' own, or one that a test made in its place.
@@ -115,7 +85,15 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         served.data.then(|| watch::namespaced_in(&kit, &config, &infrastructure));
     let data: Option<Watched<Metal3Data>> =
         served.data.then(|| watch::namespaced_in(&kit, &config, &infrastructure));
-    let broken = [machines.undecodable.clone(), hosts.undecodable.clone()];
+    let broken = [
+        machines.undecodable.clone(),
+        hosts.undecodable.clone(),
+        templates.undecodable.clone(),
+        parents.undecodable.clone(),
+        clusters.undecodable.clone(),
+        sets.undecodable.clone(),
+        deployments.undecodable.clone(),
+    ];
     let stores = Stores {
         hosts: hosts.store.clone(),
         machines: machines.store.clone(),
@@ -145,7 +123,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         machines: wake_machines,
         hosts: wake_hosts,
         echo: Echo::default(),
-        settled: Mutex::default(),
+        settled: Settled::default(),
     });
 
     let about_machines = {
@@ -230,14 +208,17 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
     }
 }
 
-/// Sets gauges, and tells the owners of objects that cannot be decoded.
+/// Sets gauges, ends offers that nobody came for, and tells the owners of objects that cannot be decoded.
 async fn tell(context: &Context, broken: &[Undecodable]) -> std::convert::Infallible {
     let mut told: HashMap<String, Option<String>> = HashMap::new();
     loop {
-        let (counts, waiters) = {
-            let index = context.from.index();
-            (index.counts(), index.waiters())
+        let (late, counts, waiters) = {
+            let mut index = context.from.index();
+            (index.expire(Instant::now()), index.counts(), index.waiters())
         };
+        for (namespace, machine) in late {
+            context.machines.send(&namespace, [machine]);
+        }
         context.metrics.shown(counts, waiters);
         if context.kit.may_act() {
             for it in broken.iter().flat_map(Undecodable::all) {
@@ -255,10 +236,6 @@ async fn tell(context: &Context, broken: &[Undecodable]) -> std::convert::Infall
 }
 
 impl Context {
-    fn settled(&self) -> std::sync::MutexGuard<'_, HashMap<(String, String), Timestamp>> {
-        self.settled.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn machine_ref(&self, namespace: &str, name: &str) -> ObjectRef<Metal3Machine> {
         ObjectRef::new_with(name, self.from.served.infrastructure).within(namespace)
     }
@@ -274,7 +251,7 @@ impl Context {
             self.hosts.send(&namespace, [name]);
         } else {
             // Its next reservation has its own time.
-            self.settled().remove(&(namespace, name));
+            self.settled.end(&(namespace, name));
         }
     }
 
@@ -434,12 +411,12 @@ async fn pass_machine(object: Arc<Metal3Machine>, context: Arc<Context>) -> Resu
     context.from.index().leave(&namespace, &name);
     let mut taken = None;
     let result = work_on_machine(&object, &context, &mut taken).await;
-    if let Err(Error::Api { source, .. }) = &result
-        && controller_kit::api_error::class(source) == Class::Invalid
+    if let Err(error) = &result
+        && error.is_refusal()
     {
-        let note = controller_kit::api_error::explain(source);
         let reference = object.object_ref(&context.from.served.infrastructure);
-        context.kit.events.warning(&reference, "Refused", "Write", &note).await;
+        let reason = Reason::Refused.as_str();
+        context.kit.events.warning(&reference, reason, "Write", &error.to_string()).await;
     }
     let (since, now) = (created(&object), Instant::now());
     let offered = context.from.index().settle(&namespace, &name, since, taken.as_deref(), now);
@@ -500,6 +477,16 @@ async fn carry_out(
     let mut done = true;
     for step in &decision.steps {
         let outcome = pass.act(step).await;
+        if let Err(error) = &outcome
+            && error.is_refusal()
+            && !matches!(step, Step::Report(_))
+        {
+            context.metrics.decided(Reason::Refused);
+            if let Some(report) = refused(seen, &shorten(&error.to_string(), MESSAGE), now) {
+                // What it was refused first is what is told and tried again.
+                let _ = pass.act(&report).await;
+            }
+        }
         let object = machine_key(&namespace, &seen.machine.name_any());
         if pass.machine_written {
             context.echo.wrote(&object, pass.machine_version.as_deref());
@@ -528,22 +515,23 @@ async fn pass_host(object: Arc<CachedHost>, context: Arc<Context>) -> Result<Act
     let namespace = object.metadata.namespace.clone().unwrap_or_default();
     let name = object.metadata.name.clone().unwrap_or_default();
     let key = (namespace.clone(), name.clone());
-    let since = || context.settled().get(&key).copied();
     let now = Timestamp::now();
+    let since = || context.settled.since(&key, now);
     let Some(seen) = observe_kept(&context.from, &object, since()).await? else {
         return Ok(Action::await_change());
     };
     let mut decision = decide(&Observed::Kept(Box::new(seen)), &context.policy, now);
     if decision.settled {
-        context.settled().entry(key.clone()).or_insert(now);
+        context.settled.begin(&key);
     } else if decision.steps.is_empty() {
-        context.settled().remove(&key);
+        context.settled.end(&key);
     }
     if !decision.steps.is_empty() {
         // Before somebody's reservation is taken away, a live look.
         let hosts: Api<api_types::metal3::BareMetalHost> =
             Api::namespaced(context.from.client.clone(), &namespace);
-        let live = hosts.get_opt(&name).await.map_err(Error::api("get a BareMetalHost"))?;
+        let live =
+            unless_gone(hosts.get(&name).await).map_err(Error::api("get a BareMetalHost"))?;
         let Some(live) = live else { return Ok(Action::await_change()) };
         let Some(seen) = observe_kept(&context.from, &live, since()).await? else {
             return Ok(Action::await_change());

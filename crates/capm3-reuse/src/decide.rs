@@ -226,7 +226,8 @@ fn told(seen: &MachineSeen, now: Timestamp, reason: Reason, text: &str) -> Decis
         .metadata
         .creation_timestamp
         .as_ref()
-        .map(|born| Duration::try_from(now.duration_since(born.0)).unwrap_or_default());
+        // A clock that is far behind the API server's makes no machine young.
+        .map(|born| now.duration_since(born.0).unsigned_abs());
     let decision = reported(seen, now, reason, text, |_| {});
     match age {
         Some(age) if age < YOUNG && !reason.is_warning() => {
@@ -234,6 +235,27 @@ fn told(seen: &MachineSeen, now: Timestamp, reason: Reason, text: &str) -> Decis
         }
         _ => decision,
     }
+}
+
+/// What a machine says when the API server refused a write of it. That is said once for each spec: the text may be another
+/// each time, and the report wakes the machine.
+pub(crate) fn refused(seen: &MachineSeen, why: &str, now: Timestamp) -> Option<Step> {
+    let machine = &seen.machine;
+    let said = status::reported(machine, names::capi::CONDITION_READY);
+    let is_told = said.is_some_and(|it| {
+        it.reason.as_deref() == Some(Reason::Refused.as_str())
+            && it.observed_generation == machine.metadata.generation
+    });
+    if is_told {
+        return None;
+    }
+    let decision = reported(seen, now, Reason::Refused, why, |report| {
+        // Whether it had a host decides how it goes.
+        if machine.metadata.deletion_timestamp.is_some() {
+            report.associated = None;
+        }
+    });
+    decision.steps.into_iter().next()
 }
 
 fn quiet(decision: Decision) -> Decision {

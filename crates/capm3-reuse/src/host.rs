@@ -40,10 +40,13 @@ impl Exclusion {
 
 /// Why this host is not newly claimed, whatever its state.
 pub fn exclusion(host: &BareMetalHost) -> Option<Exclusion> {
+    held_up(host).or_else(|| host.is_marked_unhealthy().then_some(Exclusion::Unhealthy))
+}
+
+/// The same, as far as it stops the operator as well: that a host is marked as unhealthy holds up nothing that is under way.
+pub fn held_up(host: &BareMetalHost) -> Option<Exclusion> {
     if host.metadata.deletion_timestamp.is_some() {
         Some(Exclusion::Deleting)
-    } else if host.is_marked_unhealthy() {
-        Some(Exclusion::Unhealthy)
     } else if error(host).is_some() {
         Some(Exclusion::Failed)
     } else if host.is_paused() {

@@ -235,13 +235,10 @@ impl Index {
             let found = space.pick_free(&any, chance, now);
             choice.too_long = found.and_then(|host| host.metadata.name.clone());
         }
-        for host in choice.kept.iter().chain(&choice.free) {
-            space.hold(
-                host.metadata.name.as_deref().unwrap_or_default(),
-                &wish.machine,
-                false,
-                now,
-            );
+        for name in
+            choice.kept.iter().chain(&choice.free).filter_map(|it| it.metadata.name.as_deref())
+        {
+            space.hold(name, &wish.machine, false, now);
         }
         choice
     }
@@ -266,6 +263,23 @@ impl Index {
             let refused = taken.is_none() && hold.is_some_and(|hold| hold.offered);
             let behind = refused.then(|| (since, machine.to_owned()));
             offered.extend(space.offer(&name, behind.as_ref(), now));
+        }
+        offered
+    }
+
+    /// Ends offers that nobody came for: who does not come is gone, or waits anew when it comes. Returns who is offered the
+    /// hosts now, by namespace and machine.
+    pub fn expire(&mut self, now: Instant) -> Vec<(String, String)> {
+        let mut offered = Vec::new();
+        for (namespace, space) in &mut self.namespaces {
+            let late = space.holds.iter().filter(|(_, hold)| hold.until <= now);
+            let late: Vec<Arc<str>> = late.map(|(name, _)| name.clone()).collect();
+            for name in late {
+                if let Some(hold) = space.holds.remove(&name).filter(|hold| hold.offered) {
+                    space.leave(&hold.machine);
+                }
+                offered.extend(space.offer(&name, None, now).map(|it| (namespace.clone(), it)));
+            }
         }
         offered
     }
@@ -407,13 +421,15 @@ impl Namespace {
             let next = reservation::pending(host).flatten().map(Kept::For);
             let is_for = |kept: &Kept| kept.is_for(owner);
             if !Kept::of(host).or(next).as_ref().is_some_and(is_for)
-                || !wish.selector.matches(host.metadata.labels.as_ref())
                 || wish.except.as_deref() == Some(name)
             {
                 continue;
             }
             let is_ready = host::is_ready(host);
-            if !wish.takes_name(name) {
+            if !wish.selector.matches(host.metadata.labels.as_ref()) {
+                let why = "does not match hostSelector";
+                choice.unfit.get_or_insert_with(|| (name.to_string(), why));
+            } else if !wish.takes_name(name) {
                 let why = "its name is too long for a provider ID";
                 choice.unfit.get_or_insert_with(|| (name.to_string(), why));
             } else if is_ready && matches!(entry.class, Class::Kept(_)) {

@@ -6,8 +6,8 @@
 //! * Watches: `Metal3Machine` and its template, `BareMetalHost`, `Machine`, `MachineSet`, `MachineDeployment`, `Cluster`;
 //!   `KubeadmControlPlane`, `Metal3DataClaim` and `Metal3Data` where the API server has them.
 //! * Reads live: a machine and its host before anything is taken from either; the owner and its present template when a
-//!   machine is deleted, of any kind of control plane, and before a reservation ends for want of them; whether the secret
-//!   with the bootstrap data is there.
+//!   machine is deleted, of any kind of control plane, and before a reservation ends for want of them; a Cluster that the
+//!   cache does not have; rendered data before it is installed; whether the secret with the bootstrap data is there.
 //! * Writes: on a `Metal3Machine` the finalizer, the host that it takes, `providerID` and failure domain, and the status;
 //!   on a `BareMetalHost` `consumerRef`, what to install, the labels of cluster and reservation, and the verdict for whom it
 //!   will be kept; a `Metal3DataClaim` where a data template is named; events. Every write insists on the version of the
@@ -29,6 +29,7 @@ pub mod act;
 pub mod bag;
 pub mod config;
 pub mod controller;
+pub mod data;
 pub mod decide;
 pub mod echo;
 pub mod error;
@@ -42,4 +43,6 @@ pub mod reservation;
 pub mod seen;
 pub mod selector;
 pub mod served;
+pub mod settled;
 pub mod status;
+mod wakes;

@@ -19,9 +19,10 @@ use kube::ResourceExt as _;
 use kube::api::Api;
 use kube::runtime::reflector::{self, ObjectRef, Store};
 
+use crate::data;
 use crate::decide::obtain::host_name_bytes;
 use crate::decide::was_associated;
-use crate::error::Error;
+use crate::error::{Error, unless_gone};
 use crate::host;
 use crate::index::{Index, Wish};
 use crate::owner;
@@ -129,7 +130,7 @@ pub async fn observe_machine(
         from.cached(&from.stores.clusters, core, &namespace, &name).map(|it| (*it).clone())
     });
     seen.owner = owner::of_machine(from, &namespace, &machine, &seen.parent);
-    seen.data = data(from, &namespace, &machine);
+    seen.data = data::cached(from, &namespace, &machine);
     if machine.metadata.deletion_timestamp.is_some() {
         let own = matches!(&seen.host, HostSeen::Here(host)
             if host::is_of(host, &machine) && reservation::pending(host).is_none());
@@ -148,6 +149,9 @@ pub async fn observe_machine(
         seen.reuse = reuse(from, &namespace, &machine).await?;
         look_for_host(from, &namespace, &mut seen, chance).await?;
     } else if is_to_be_installed(&seen) {
+        if seen.data != Data::NotWanted {
+            seen.data = data::live(from, &namespace, &machine).await?;
+        }
         look_for_secret(from, &namespace, &mut seen).await?;
     }
     Ok(Observed::Machine(Box::new(seen)))
@@ -226,8 +230,8 @@ async fn read_live(from: &Sources, namespace: &str, seen: &mut MachineSeen) -> R
         HostSeen::None => None,
     };
     let mut host = live_host(&hosts, name.as_deref()).await?;
-    let machine = machines.get_opt(&seen.machine.name_any()).await;
-    let machine = machine.map_err(Error::api("get a Metal3Machine"))?;
+    let machine = unless_gone(machines.get(&seen.machine.name_any()).await)
+        .map_err(Error::api("get a Metal3Machine"))?;
     let Some(machine) = machine.filter(|it| it.uid() == seen.machine.uid()) else {
         return Ok(false);
     };
@@ -246,7 +250,7 @@ async fn read_live(from: &Sources, namespace: &str, seen: &mut MachineSeen) -> R
 
 async fn live_host(hosts: &Api<BareMetalHost>, name: Option<&str>) -> Result<HostSeen, Error> {
     let Some(name) = name else { return Ok(HostSeen::None) };
-    let host = hosts.get_opt(name).await.map_err(Error::api("get a BareMetalHost"))?;
+    let host = unless_gone(hosts.get(name).await).map_err(Error::api("get a BareMetalHost"))?;
     Ok(host.map_or_else(|| HostSeen::Gone(name.to_owned()), |it| HostSeen::Here(Box::new(it))))
 }
 
@@ -262,51 +266,6 @@ pub fn parent(from: &Sources, namespace: &str, machine: &Metal3Machine) -> Paren
         Some(parent) => Parent::Here(Box::new((*parent).clone())),
         None => Parent::Missing(reference.name.clone()),
     }
-}
-
-fn data(from: &Sources, namespace: &str, machine: &Metal3Machine) -> Data {
-    if machine.spec.data_template.is_none() {
-        return Data::NotWanted;
-    }
-    let (Some(claims), Some(datas)) = (&from.stores.claims, &from.stores.data) else {
-        return Data::Unserved;
-    };
-    let version = from.served.infrastructure;
-    let Some(claim) = from.cached(claims, version, namespace, &machine.name_any()) else {
-        return Data::NotAskedFor;
-    };
-    // What is on a host that goes back is known by its names, whatever becomes of the claim.
-    if machine.metadata.deletion_timestamp.is_none() && !is_its(&claim, machine) {
-        return Data::Awaited;
-    }
-    let status = claim.status.clone().unwrap_or_default();
-    if let Some(why) = status.error_message.filter(|why| !why.is_empty()) {
-        return Data::Failed(why);
-    }
-    let Some(name) = status.rendered_data.and_then(|it| it.name) else {
-        return Data::Awaited;
-    };
-    let Some(data) = from.cached(datas, version, namespace, &name) else {
-        return Data::Awaited;
-    };
-    let status = data.status.clone().unwrap_or_default();
-    match status.error_message.filter(|why| !why.is_empty()) {
-        Some(why) => Data::Failed(why),
-        None if status.ready == Some(true) => Data::Rendered {
-            name,
-            meta_data: data.spec.meta_data.as_ref().and_then(|it| it.name.clone()),
-            network_data: data.spec.network_data.as_ref().and_then(|it| it.name.clone()),
-        },
-        None => Data::Awaited,
-    }
-}
-
-/// Whether a claim is answered for this very machine as it is now: not one that was withdrawn and is still there, and not
-/// one of an earlier machine of its name. When such a one is gone the machine is woken and makes its own.
-fn is_its(claim: &Metal3DataClaim, machine: &Metal3Machine) -> bool {
-    let mut owners = claim.metadata.owner_references.iter().flatten();
-    claim.metadata.deletion_timestamp.is_none()
-        && owners.any(|it| Some(&it.uid) == machine.metadata.uid.as_ref())
 }
 
 /// The template that a machine was cloned from.
@@ -445,13 +404,7 @@ async fn verdict(from: &Sources, namespace: &str, seen: &MachineSeen) -> Result<
     let Some(wanted) = owner else {
         return Ok(Verdict::Nobody("no control plane and no MachineDeployment owns its Machine"));
     };
-    let mut cluster = seen.cluster.clone();
-    if let (None, Some(name)) = (&cluster, cluster_name(seen)) {
-        let core = &from.served.core;
-        let clusters: Api<Cluster> = Api::namespaced_with(from.client.clone(), namespace, core);
-        cluster = clusters.get_opt(&name).await.map_err(Error::api("get a Cluster"))?;
-    }
-    if cluster.is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some()) {
+    if owner::is_cluster_going(from, namespace, cluster_name(seen).as_deref()).await? {
         return Ok(Verdict::Nobody("its cluster is being deleted"));
     }
     owner::verdict(from, namespace, &wanted, &seen.parent).await
@@ -500,23 +453,6 @@ mod tests {
         // Nothing is taken back on old news.
         let own = HostSeen::Here(Box::new((**own).clone()));
         assert!(needs_live(&MachineSeen { machine, host: own, ..MachineSeen::default() }));
-    }
-
-    #[test]
-    fn only_a_claim_of_this_very_machine_that_is_not_withdrawn_is_answered_for_it() {
-        let owned = |uid: &str| json!([{"apiVersion": "g/v", "kind": "Metal3Machine", "name": "m", "uid": uid}]);
-        for (metadata, wanted) in [
-            (json!({"ownerReferences": owned("m-uid")}), true),
-            (json!({"ownerReferences": owned("of an earlier one")}), false),
-            (json!({}), false),
-            (
-                json!({"ownerReferences": owned("m-uid"), "deletionTimestamp": "2026-01-01T00:00:00Z"}),
-                false,
-            ),
-        ] {
-            let claim = serde_json::from_value(json!({"metadata": metadata.clone()})).unwrap();
-            assert_eq!(is_its(&claim, &seen().machine), wanted, "{metadata}");
-        }
     }
 
     #[test]

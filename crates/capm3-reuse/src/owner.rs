@@ -17,7 +17,7 @@ use kube::core::GroupVersionKind;
 use kube::runtime::reflector::Store;
 use serde_json::Value;
 
-use crate::error::Error;
+use crate::error::{Error, unless_gone};
 use crate::observe::{Sources, version_of};
 use crate::reason::Reason;
 use crate::reservation::{Kept, Owner};
@@ -70,7 +70,8 @@ pub async fn live_of_machine(
     if let Some(set) = owners.clone().find(|it| it.kind == "MachineSet") {
         let kind = resource("cluster.x-k8s.io", from.served.core.as_str(), "MachineSet");
         let api: Api<DynamicObject> = Api::namespaced_with(from.client.clone(), namespace, &kind);
-        let found = api.get_opt(&set.name).await.map_err(Error::api("get a MachineSet"))?;
+        let found =
+            unless_gone(api.get(&set.name).await).map_err(Error::api("get a MachineSet"))?;
         if let Some(set) = found {
             return Ok(set.metadata.owner_references.iter().flatten().find_map(owner_in));
         }
@@ -179,7 +180,7 @@ async fn live_template(
 ) -> Result<Option<DynamicObject>, Error> {
     let kind = resource(TEMPLATE_GROUP, from.served.infrastructure.as_str(), TEMPLATE_KIND);
     let api: Api<DynamicObject> = Api::namespaced_with(from.client.clone(), namespace, &kind);
-    api.get_opt(name).await.map_err(Error::api("get a Metal3MachineTemplate"))
+    unless_gone(api.get(name).await).map_err(Error::api("get a Metal3MachineTemplate"))
 }
 
 fn reuse_in(name: &str, template: &Value) -> Result<bool, String> {
@@ -220,7 +221,7 @@ async fn get_live(from: &Sources, namespace: &str, owner: &Owner) -> Result<Foun
         },
     };
     let api: Api<DynamicObject> = Api::namespaced_with(from.client.clone(), namespace, &kind);
-    match api.get_opt(&owner.name).await {
+    match unless_gone(api.get(&owner.name).await) {
         Ok(Some(live)) => Ok(Found::Here(Box::new(live))),
         Ok(None) => Ok(Found::Gone),
         Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(Found::Unreadable(format!(
@@ -296,16 +297,49 @@ pub async fn confirms(
     let (Kept::For(owner), Reason::OwnerGone | Reason::ReuseOff) = (kept, reason) else {
         return Ok(true);
     };
-    let live = match get_live(from, namespace, owner).await? {
-        Found::Here(live) if is_it(&live, owner) => live,
-        Found::Here(_) | Found::Gone => return Ok(true),
-        Found::Unreadable(_) => return Ok(false),
-    };
-    let template = template_in(&live.data).and_then(|it| it.name);
-    match template.filter(|_| reason == Reason::ReuseOff) {
-        Some(name) => Ok(live_reuse(from, namespace, &name).await? == Some(Ok(false))),
-        None => Ok(false),
+    Ok(match bears_out(&get_live(from, namespace, owner).await?, owner, reason) {
+        Word::Yes => true,
+        Word::No => false,
+        Word::Template(name) => live_reuse(from, namespace, &name).await? == Some(Ok(false)),
+    })
+}
+
+/// What an owner as it is now says about the end of a reservation.
+#[derive(Debug, PartialEq, Eq)]
+enum Word {
+    Yes,
+    No,
+    /// The template of this name has to say it.
+    Template(String),
+}
+
+fn bears_out(found: &Found, owner: &Owner, reason: Reason) -> Word {
+    match found {
+        Found::Unreadable(_) => Word::No,
+        Found::Here(live) if is_it(live, owner) => template_in(&live.data)
+            .and_then(|it| it.name)
+            .filter(|_| reason == Reason::ReuseOff)
+            .map_or(Word::No, Word::Template),
+        Found::Here(_) | Found::Gone => Word::Yes,
     }
+}
+
+/// Whether a cluster is being deleted, or gone: that a cache does not have it proves nothing. One of which nobody says which
+/// it is may be there.
+pub async fn is_cluster_going(
+    from: &Sources,
+    namespace: &str,
+    name: Option<&str>,
+) -> Result<bool, Error> {
+    let Some(name) = name.filter(|name| !name.is_empty()) else { return Ok(false) };
+    let core = from.served.core;
+    if let Some(cluster) = from.cached(&from.stores.clusters, core, namespace, name) {
+        return Ok(cluster.metadata.deletion_timestamp.is_some());
+    }
+    let clusters: Api<Cluster> = Api::namespaced_with(from.client.clone(), namespace, &core);
+    let live = unless_gone(clusters.get_metadata(name).await);
+    let live = live.map_err(Error::api("get a Cluster"))?;
+    Ok(live.is_none_or(|it| it.metadata.deletion_timestamp.is_some()))
 }
 
 /// An owner's common parts, from whichever kind.
@@ -316,6 +350,8 @@ struct Common {
     status: OwnerStatus,
     template: Option<ObjectRef>,
     cluster: Option<String>,
+    /// Whether nothing of it may be touched, or it makes no machines of a new template for now.
+    paused: bool,
     /// Whether it replaces no machine by itself.
     halted: bool,
 }
@@ -337,8 +373,10 @@ async fn owner_seen(
         return Ok(paused.then(|| OwnerSeen { paused, ..OwnerSeen::default() }));
     };
     let core = from.served.core;
-    let cluster = common.cluster.as_ref().filter(|name| !name.is_empty());
-    let cluster = cluster.map(|name| from.cached(&from.stores.clusters, core, namespace, name));
+    let cluster = common.cluster.as_deref();
+    let cluster_deleting = is_cluster_going(from, namespace, cluster).await?;
+    let cluster =
+        cluster.and_then(|name| from.cached(&from.stores.clusters, core, namespace, name));
     let wanted = common.replicas.unwrap_or(REPLICAS);
     let (machines, without_host) = machines_of(from, namespace, &common.owner);
     let born = common.metadata.creation_timestamp.as_ref();
@@ -347,12 +385,8 @@ async fn owner_seen(
         of_others: !from.is_ours(&common.metadata),
         later: (!kept.is_for(&common.owner)).then(|| (common.owner.clone(), born)),
         deleting: common.metadata.deletion_timestamp.is_some(),
-        paused: capi::is_paused(&common.metadata)
-            || cluster.iter().flatten().any(|cluster| cluster.is_paused()),
-        // One of which nobody says which it is may be there.
-        cluster_deleting: cluster.is_some_and(|cluster| {
-            cluster.is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some())
-        }),
+        paused: common.paused || cluster.is_some_and(|cluster| cluster.is_paused()),
+        cluster_deleting,
         replicas: wanted,
         machines,
         without_host,
@@ -376,8 +410,14 @@ fn is_halted(deployment: &MachineDeployment) -> bool {
         spec.get("rollout").map(|it| &it["strategy"]["type"]),
         spec.get("strategy").map(|it| &it["type"]),
     ];
-    spec.get("paused") == Some(&Value::Bool(true))
-        || strategies.into_iter().flatten().any(|it| it == "OnDelete")
+    strategies.into_iter().flatten().any(|it| it == "OnDelete")
+}
+
+/// Whether a deployment is paused, by annotation or by its own field: then a rollout stands still half way, and goes on with
+/// the hosts that it freed.
+fn is_paused(deployment: &MachineDeployment) -> bool {
+    capi::is_paused(&deployment.metadata)
+        || deployment.spec.other.get("paused") == Some(&Value::Bool(true))
 }
 
 fn reuse(from: &Sources, namespace: &str, template: &ObjectRef) -> Option<bool> {
@@ -395,6 +435,7 @@ fn of_deployment(from: &Sources, it: &MachineDeployment) -> Common {
         status: it.status.clone().unwrap_or_default(),
         template: Some(it.spec.infrastructure_ref().clone()),
         cluster: Some(it.spec.cluster_name.clone()),
+        paused: is_paused(it),
         halted: is_halted(it),
     }
 }
@@ -408,6 +449,7 @@ fn of_plane(from: &Sources, it: &KubeadmControlPlane) -> Common {
         status: it.status.clone().unwrap_or_default(),
         template: it.spec.infrastructure_ref().cloned(),
         cluster: cluster_of(&it.metadata),
+        paused: capi::is_paused(&it.metadata),
         halted: false,
     }
 }
@@ -493,6 +535,7 @@ async fn of_other_kind(
         owner: Owner { uid: live.uid().unwrap_or_default(), ..owner.clone() },
         template: template_in(&live.data),
         cluster: cluster_of(&live.metadata),
+        paused: capi::is_paused(&live.metadata),
         halted: false,
         replicas,
         status,
@@ -504,15 +547,12 @@ async fn of_other_kind(
 fn unknown(owner: &Owner) -> Common {
     Common {
         owner: owner.clone(),
-        metadata: ObjectMeta {
-            generation: Some(i64::MAX),
-            annotations: Some([(names::capi::PAUSED.to_owned(), String::new())].into()),
-            ..ObjectMeta::default()
-        },
+        metadata: ObjectMeta::default(),
         replicas: None,
         status: OwnerStatus::default(),
         template: None,
         cluster: None,
+        paused: true,
         halted: false,
     }
 }

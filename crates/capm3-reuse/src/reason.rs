@@ -25,6 +25,8 @@ pub enum Reason {
     /// The secret with the first-boot configuration is not there.
     BootstrapSecretMissing,
     // What somebody has to correct.
+    /// The API server does not take what is to be written.
+    Refused,
     /// The host selector cannot be understood.
     SelectorInvalid,
     /// The image cannot be installed.
@@ -99,7 +101,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 44] = [
         Self::NotOurs,
         Self::Paused,
         Self::NotPaused,
@@ -110,6 +112,7 @@ impl Reason {
         Self::WaitingForInfrastructure,
         Self::WaitingForBootstrapData,
         Self::BootstrapSecretMissing,
+        Self::Refused,
         Self::SelectorInvalid,
         Self::ImageInvalid,
         Self::ForeignNamespace,
@@ -158,6 +161,7 @@ impl Reason {
             Self::WaitingForInfrastructure => "WaitingForInfrastructure",
             Self::WaitingForBootstrapData => "WaitingForBootstrapData",
             Self::BootstrapSecretMissing => "BootstrapSecretMissing",
+            Self::Refused => "Refused",
             Self::SelectorInvalid => "SelectorInvalid",
             Self::ImageInvalid => "ImageInvalid",
             Self::ForeignNamespace => "ForeignNamespace",
@@ -201,6 +205,7 @@ impl Reason {
             Self::MachineMissing
                 | Self::ClusterMissing
                 | Self::BootstrapSecretMissing
+                | Self::Refused
                 | Self::SelectorInvalid
                 | Self::ImageInvalid
                 | Self::ForeignNamespace

@@ -67,12 +67,11 @@ fn wrong_image(machine: &Metal3Machine) -> Option<String> {
             "spec.image is missing: name an image, or a method in spec.customDeploy".to_owned(),
         );
     };
-    let Some((scheme, rest)) =
+    let Some((scheme, _)) =
         image.url.split_once("://").filter(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty())
     else {
         return Some(format!("spec.image.url {:?} is no URL", image.url));
     };
-    let _ = rest;
     let checksum = image.checksum.as_deref().unwrap_or_default();
     let kind = image.checksum_type.as_deref().unwrap_or_default();
     if scheme.eq_ignore_ascii_case("oci") {

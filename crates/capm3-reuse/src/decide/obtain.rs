@@ -230,9 +230,14 @@ pub(super) fn give_up(seen: &MachineSeen, host: &str, now: Timestamp) -> Decisio
     Decision { again: Some(Duration::ZERO), ..decision }
 }
 
-/// The request for rendered secrets is taken back, if there is one.
+/// The request for rendered secrets is taken back, if there is one. Where the machine had its host there may be one that the
+/// cache does not show yet.
 pub(super) fn withdraw(seen: &MachineSeen) -> Option<Step> {
-    let asked = !matches!(seen.data, Data::NotWanted | Data::NotAskedFor | Data::Unserved);
+    let asked = match seen.data {
+        Data::NotWanted | Data::Unserved => false,
+        Data::NotAskedFor => super::was_associated(&seen.machine),
+        Data::Awaited | Data::Failed(_) | Data::Rendered { .. } => true,
+    };
     asked.then_some(Step::WithdrawData)
 }
 

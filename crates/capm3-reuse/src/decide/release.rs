@@ -136,8 +136,14 @@ fn kept_for(owner: Option<&Owner>) -> String {
 
 /// It says so once, and again when that changes; what holds it up is an event, too.
 fn waits(seen: &MachineSeen, host: &BareMetalHost, now: Timestamp) -> Decision {
-    let mut message = format!("Host {} is being cleared", host.name_any());
-    let held_up = host::exclusion(host);
+    let name = host.name_any();
+    let mut message = match host.provisioning_state() {
+        ProvisioningState::ExternallyProvisioned => {
+            format!("Host {name} was installed by somebody else and is to be switched off first")
+        }
+        _ => format!("Host {name} is being cleared"),
+    };
+    let held_up = host::held_up(host);
     if let Some(why) = held_up {
         message = format!("{message} and {}", why.as_str());
     }

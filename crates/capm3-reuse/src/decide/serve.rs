@@ -175,8 +175,11 @@ fn awaits_data(machine: &Metal3Machine) -> Said {
 /// How it came to its host, and why to that one, stays as it was said first.
 fn associated(seen: &MachineSeen, host: &str) -> Said {
     let before = status::reported(&seen.machine, CONDITION_ASSOCIATED).filter(|it| it.is_true());
-    let reused = before.is_some_and(|it| it.reason.as_deref() == Some(Reason::HostReused.as_str()));
-    let reason = if reused { Reason::HostReused } else { Reason::HostClaimed };
+    let said_why =
+        |reason: &Reason| before.is_some_and(|it| it.reason.as_deref() == Some(reason.as_str()));
+    // Who was stopped between claim and report did not say whether the host was kept; the host does not say it any more.
+    let known = [Reason::HostReused, Reason::HostClaimed].into_iter().find(said_why);
+    let reason = known.unwrap_or(Reason::HostAdopted);
     let text = format!("Host {host}");
     let said = before.and_then(|it| it.message.as_deref());
     let is_of_it = |said: &&str| said.strip_prefix(&text).is_some_and(|why| why.starts_with(':'));

@@ -235,10 +235,12 @@ fn a_wait_that_is_young_is_not_told_yet() {
     seen.machine.metadata.creation_timestamp = Some(Time(now()));
     let decision = decided(&seen);
     assert_eq!((decision.steps.len(), decision.again), (0, Some(YOUNG)));
-    // And later it is a condition, as for every machine, and no event.
-    seen.machine.metadata.creation_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
-    let decision = decided(&seen);
-    assert_eq!((kinds(&decision), decision.news), (vec!["report"], false));
+    // And later it is a condition, as for every machine, and no event; also by a clock that is an hour behind.
+    for born in [Timestamp::UNIX_EPOCH, Timestamp::from_second(1_003_600).unwrap()] {
+        seen.machine.metadata.creation_timestamp = Some(Time(born));
+        let decision = decided(&seen);
+        assert_eq!((kinds(&decision), decision.news), (vec!["report"], false));
+    }
 }
 
 #[test]
@@ -447,7 +449,8 @@ fn what_was_rendered_for_a_host_that_is_lost_is_taken_back_before_another_is_loo
     };
     for (data, steps) in [
         (Data::NotWanted, vec!["give up", "report"]),
-        (Data::NotAskedFor, vec!["give up", "report"]),
+        // As far as the cache knows, and it had its host.
+        (Data::NotAskedFor, vec!["withdraw", "give up", "report"]),
         (Data::Awaited, vec!["withdraw", "give up", "report"]),
         (Data::Failed("no index".to_owned()), vec!["withdraw", "give up", "report"]),
         (rendered, vec!["withdraw", "give up", "report"]),

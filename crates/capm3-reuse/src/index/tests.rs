@@ -254,3 +254,57 @@ fn who_waits_for_a_kept_host_hears_when_it_is_ready_and_when_it_is_lost() {
         assert_eq!(all.update("ns", "h", after, now), woken);
     }
 }
+
+#[test]
+fn who_waits_for_a_kept_host_is_let_down_only_with_the_last_one_of_its_owner() {
+    let now = Instant::now();
+    let other = Owner { name: "other".to_owned(), ..owner() };
+    let clearing = |name: &str| like(name, "deprovisioning", &[kept_for(&owner())]);
+    let mut all = index(&[clearing("a"), clearing("b")]);
+    for (machine, owner, wants) in [
+        ("m", owner(), Wants::Kept),
+        ("strict", owner(), Wants::OnlyKept),
+        ("any", owner(), Wants::Any),
+        ("other", other, Wants::Kept),
+    ] {
+        let wish = Wish { machine: machine.to_owned(), owner: Some(owner), ..wish() };
+        assert!(!all.wait(wish, wants, Timestamp::UNIX_EPOCH, now));
+    }
+    assert_eq!(all.update("ns", "a", None, now), [""; 0]);
+    let sick = like("b", "deprovisioning", &[kept_for(&owner()), unhealthy()]);
+    assert_eq!(all.update("ns", "b", Some(cached(&sick)), now), ["m"]);
+}
+
+#[test]
+fn a_kept_host_that_the_selector_does_not_want_is_named_with_that_reason() {
+    let selector = api_types::capm3::HostSelector {
+        match_labels: [("rack".to_owned(), "b".to_owned())].into(),
+        ..Default::default()
+    };
+    let wish = Wish { selector: Selector::read(&selector).unwrap(), ..wish() };
+    for state in ["available", "deprovisioning"] {
+        let choice =
+            index(&[like("h", state, &[kept_for(&owner())])]).choose(&wish, 0, Instant::now());
+        assert_eq!(kept(&choice), (None, None, Some("h")), "{state}");
+        assert!(choice.unfit.unwrap().1.contains("hostSelector"));
+    }
+}
+
+#[test]
+fn an_offer_that_nobody_comes_for_goes_to_the_next_and_is_not_repeated() {
+    let now = Instant::now();
+    let mut all = queue(&[("gone", 1), ("n", 2)], now);
+    let ready = |name: &str| Some(cached(&host(name, "available")));
+    assert_eq!(all.update("ns", "a", ready("a"), now), ["gone"]);
+    assert!(all.expire(now).is_empty());
+    assert_eq!(all.expire(now + HOLD), [("ns".to_owned(), "n".to_owned())]);
+    // Who did not come does not stand in anybody's way any more.
+    assert_eq!(all.waiters(), 1);
+    assert_eq!(all.update("ns", "b", ready("b"), now + HOLD), [""; 0]);
+    // What a machine found by itself and did not take is offered as well.
+    let mut all = index(&[host("h", "available")]);
+    assert!(all.choose(&wish(), 0, now).free.is_some());
+    let other = Wish { machine: "n".to_owned(), ..wish() };
+    assert!(!all.wait(other, Wants::Any, second(1), now));
+    assert_eq!(all.expire(now + HOLD), [("ns".to_owned(), "n".to_owned())]);
+}

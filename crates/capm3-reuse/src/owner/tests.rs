@@ -22,16 +22,52 @@ fn a_rollout_is_under_way_only_where_its_controller_says_so() {
 }
 
 #[test]
-fn a_deployment_that_is_paused_or_waits_for_people_rolls_nothing_out() {
+fn a_deployment_that_waits_for_people_rolls_nothing_out() {
     for (spec, wanted) in [
         (json!({}), false),
-        (json!({"paused": true}), true),
         (json!({"strategy": {"type": "OnDelete"}}), true),
         (json!({"rollout": {"strategy": {"type": "OnDelete"}}}), true),
         (json!({"rollout": {"strategy": {"type": "RollingUpdate"}}}), false),
     ] {
         let it: MachineDeployment = serde_json::from_value(json!({"spec": spec})).unwrap();
         assert_eq!(is_halted(&it), wanted, "{spec}");
+    }
+}
+
+#[test]
+fn a_deployment_is_paused_by_its_annotation_and_by_its_field() {
+    for (it, wanted) in [
+        (json!({}), false),
+        (json!({"spec": {"paused": false}}), false),
+        (json!({"spec": {"paused": true}}), true),
+        (json!({"metadata": {"annotations": {names::capi::PAUSED: ""}}}), true),
+    ] {
+        let deployment: MachineDeployment = serde_json::from_value(it.clone()).unwrap();
+        assert_eq!(is_paused(&deployment), wanted, "{it}");
+    }
+}
+
+#[test]
+fn a_reservation_ends_for_want_of_its_owner_or_of_reuse_only_if_a_live_look_says_so_too() {
+    let found = |uid: &str, template: Option<&str>| {
+        let reference = json!({"kind": "Metal3MachineTemplate", "name": template});
+        let spec = json!({"template": {"spec": {"infrastructureRef": reference}}});
+        let it = json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment",
+            "metadata": {"name": "md", "uid": uid}, "spec": spec,
+        });
+        Found::Here(Box::new(serde_json::from_value(it).unwrap()))
+    };
+    let asks = || Word::Template("t".to_owned());
+    for (found, gone, off) in [
+        (Found::Gone, Word::Yes, Word::Yes),
+        (found("later", Some("t")), Word::Yes, Word::Yes),
+        (found("md-uid", Some("t")), Word::No, asks()),
+        (found("md-uid", None), Word::No, Word::No),
+        (Found::Unreadable("why".to_owned()), Word::No, Word::No),
+    ] {
+        assert_eq!(bears_out(&found, &owner(), Reason::OwnerGone), gone);
+        assert_eq!(bears_out(&found, &owner(), Reason::ReuseOff), off);
     }
 }
 

@@ -122,6 +122,11 @@ fn a_deletion_that_waits_says_so_once_and_what_holds_it_up_is_an_event() {
         (json!({"status": {"errorMessage": "no power"}}), "reports an error: no power"),
         (json!({"metadata": {"annotations": {names::metal3::PAUSED: ""}}}), "is paused"),
         (json!({"metadata": {"annotations": {names::metal3::DETACHED: ""}}}), "is detached"),
+        // That holds up nothing, and hides nothing that does.
+        (
+            json!({"metadata": {"annotations": {names::metal3::PAUSED: "", names::capm3::UNHEALTHY: ""}}}),
+            "is paused",
+        ),
     ] {
         later.host = HostSeen::Here(Box::new(with(&clearing, &trouble)));
         let decision = decided(&later);
@@ -130,6 +135,21 @@ fn a_deletion_that_waits_says_so_once_and_what_holds_it_up_is_an_event() {
         let again = decided(&later);
         assert_eq!((kinds(&again), again.news), (vec![], false));
     }
+}
+
+#[test]
+fn a_host_that_is_only_switched_off_or_only_unhealthy_is_not_told_to_be_held_up() {
+    let waiting = |state: &str, more: Value| {
+        let none =
+            json!({"metadata": {"annotations": {names::ferrite::PENDING_RESERVATION: "none"}}});
+        let ours = with(&with(&host("h", state), &consumer("m", "m-uid")), &none);
+        decided(&leaving(having(&with(&ours, &more))))
+    };
+    let unhealthy = json!({"metadata": {"annotations": {names::capm3::UNHEALTHY: ""}}});
+    let decision = waiting("deprovisioning", unhealthy);
+    assert_eq!((decision.message.as_str(), decision.news), ("Host h is being cleared", false));
+    let decision = waiting("externally provisioned", json!({"status": {"poweredOn": true}}));
+    assert!(decision.message.ends_with("switched off first"), "{}", decision.message);
 }
 
 #[test]

@@ -4,10 +4,15 @@ use super::*;
 
 fn told(decision: &Decision, kind: &str) -> (String, String) {
     let report = decision.steps.iter().find_map(|step| match step {
-        Step::Report(status) => status["conditions"].as_array(),
+        Step::Report(status) => Some(status),
         _ => None,
     });
-    let found = report.and_then(|all| all.iter().find(|it| it["type"] == kind));
+    report.map(|status| told_by(status, kind)).unwrap_or_default()
+}
+
+fn told_by(status: &Value, kind: &str) -> (String, String) {
+    let found = status["conditions"].as_array();
+    let found = found.and_then(|all| all.iter().find(|it| it["type"] == kind));
     let text = |field: &str| found.and_then(|it| it[field].as_str()).unwrap_or_default().to_owned();
     (text("status"), text("message"))
 }
@@ -94,6 +99,55 @@ fn why_a_free_host_was_taken_is_in_the_condition_and_an_event_and_stays_there() 
     // Without reuse there is nothing to wonder about.
     seen.reuse = Reuse::Off;
     assert!(!decided(&seen).news);
+}
+
+#[test]
+fn how_a_machine_came_to_its_host_is_said_as_it_was_said_first_and_not_made_up() {
+    let image = json!({"spec": {"image": {"url": "http://a/b"}, "online": true}});
+    let ours = with(&with(&host("h", "provisioning"), &consumer("m", "m-uid")), &image);
+    for (said, wanted) in [
+        (Some("HostReused"), "HostReused"),
+        (Some("HostClaimed"), "HostClaimed"),
+        // CAPM3's word, and none: stopped between claim and report.
+        (Some("AssociateBareMetalHostSuccess"), "HostAdopted"),
+        (None, "HostAdopted"),
+    ] {
+        let mut seen = having(&ours);
+        match said {
+            Some(said) => {
+                let conditions = &mut seen.machine.status.as_mut().unwrap().conditions;
+                conditions[0].reason = Some(said.to_owned());
+            }
+            None => seen.machine.status = None,
+        }
+        let decision = decided(&seen);
+        let Some(Step::Report(status)) = decision.steps.last() else { panic!("{decision:?}") };
+        let all = status["conditions"].as_array().unwrap();
+        let found = all.iter().find(|it| it["type"] == CONDITION_ASSOCIATED).unwrap();
+        assert_eq!((&found["reason"], &found["status"]), (&json!(wanted), &json!("True")));
+    }
+}
+
+#[test]
+fn what_the_api_server_refuses_is_told_once_for_each_spec() {
+    let mut seen = seen();
+    seen.machine.metadata.generation = Some(1);
+    let Some(Step::Report(status)) = refused(&seen, "denied the request", now()) else { panic!() };
+    seen.machine.status = Some(serde_json::from_value(status).unwrap());
+    for kind in ["Ready", CONDITION_ASSOCIATED] {
+        let said = status::reported(&seen.machine, kind).unwrap();
+        assert_eq!((said.status.as_str(), said.reason.as_deref()), ("False", Some("Refused")));
+        assert_eq!(said.message.as_deref(), Some("denied the request"));
+    }
+    // The same in other words would wake the machine again and again.
+    assert_eq!(refused(&seen, "denied at 12:01", now()), None);
+    seen.machine.metadata.generation = Some(2);
+    assert!(refused(&seen, "denied for another reason", now()).is_some());
+    // Whether it was seen to have its host stays as it is where it goes.
+    let kept = with(&host("h", "deprovisioning"), &kept_for(&owner()));
+    let leaves = leaving(having(&kept));
+    let Some(Step::Report(status)) = refused(&leaves, "no", now()) else { panic!() };
+    assert_eq!(told_by(&status, CONDITION_ASSOCIATED).0, "True");
 }
 
 #[test]
