@@ -9,9 +9,10 @@ use api_types::names::capi::{
     REASON_WAITING_FOR_REMEDIATION,
 };
 use api_types::names::capm3::{
-    NODE_ANNOTATIONS_BACKUP, NODE_LABELS_BACKUP, NODE_SHUTDOWN, OUT_OF_SERVICE,
-    REMEDIATION_FINALIZER, UNHEALTHY, UNHEALTHY_DEPRECATED, UNHEALTHY_NODE,
+    NODE_ANNOTATIONS_BACKUP, NODE_LABELS_BACKUP, NODE_SHUTDOWN, OUT_OF_SERVICE, UNHEALTHY,
+    UNHEALTHY_DEPRECATED, UNHEALTHY_NODE,
 };
+use api_types::names::ferrite::REMEDIATION_FINALIZER;
 use api_types::names::ferrite::{
     CONDITION_SUCCEEDED, OUT_OF_SERVICE_BY, REMEDIATION_HISTORY, REMEDIATION_STANDING,
 };
@@ -29,9 +30,10 @@ use crate::clusters::PATIENCE;
 use crate::conditions::{self, Change};
 use crate::decision::{Act, HostWrite};
 use crate::error::{Error, asked};
+use crate::history::whole;
 use crate::node::{self, Place};
 use crate::observe::Live;
-use crate::request::{Backup, Group, Request, Standing};
+use crate::request::{Backup, Group, Request, Standing, writers};
 use crate::seen::has_plain;
 use crate::served::Served;
 
@@ -44,6 +46,7 @@ pub struct Pass {
     version: String,
     host_version: Option<String>,
     stray_version: Option<String>,
+    writers: Option<String>,
 }
 
 impl Pass {
@@ -54,7 +57,12 @@ impl Pass {
             host.as_ref().and_then(|it| it.metadata.resource_version.clone())
         };
         let (host_version, stray_version) = (of(&live.host), of(&live.stray));
-        Self { client, served, live, version, host_version, stray_version }
+        Self { client, served, live, version, host_version, stray_version, writers: None }
+    }
+
+    /// Who wrote the status of a request of CAPM3's kind during its try, where that is somebody else as well.
+    pub fn writers(&self) -> Option<&str> {
+        self.writers.as_deref()
     }
 
     /// What was seen.
@@ -171,6 +179,10 @@ impl Pass {
         let written = api.patch_status(&name, &params, &patch);
         let written = asked("patch the status of the Metal3Remediation", written).await?;
         self.version = written.resource_version().unwrap_or_default();
+        if self.request().group != Group::Ours {
+            let begun = self.live.seen.last().map(|it| it.asked);
+            self.writers = begun.and_then(|begun| writers(&written.metadata, begun));
+        }
         Ok(())
     }
 
@@ -326,14 +338,17 @@ fn taken<T>(
     what: &'static str,
     answer: Result<kube::Result<T>, tokio::time::error::Elapsed>,
 ) -> Result<T, Error> {
-    let failed = |why: String| Error::Workload { what, why };
+    let failed = |why: String, refused| Error::Workload { what, why, refused };
     match answer {
-        Err(_) => Err(failed("no answer in time".to_owned())),
+        Err(_) => Err(failed("no answer in time".to_owned(), false)),
         Ok(Ok(done)) => Ok(done),
         Ok(Err(kube::Error::Api(status))) if status.is_conflict() || status.is_not_found() => {
             Err(Error::Superseded)
         }
-        Ok(Err(error)) => Err(failed(api_error::explain(&error))),
+        Ok(Err(error)) => {
+            let refused = matches!(error, kube::Error::Api(_));
+            Err(failed(api_error::explain(&error), refused))
+        }
     }
 }
 
@@ -419,8 +434,6 @@ pub async fn release_orphan(
     asked("release a BareMetalHost whose request is gone", written).await.map(drop)
 }
 
-/// Whole seconds, like everything that is stored.
 fn now() -> Timestamp {
-    let now = Timestamp::now();
-    Timestamp::from_second(now.as_second()).unwrap_or(now)
+    whole(Timestamp::now())
 }

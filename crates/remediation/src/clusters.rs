@@ -37,6 +37,8 @@ struct Known {
     read: Option<Instant>,
     trouble: Option<(Instant, String)>,
     used: Option<Instant>,
+    /// Nodes that did not take a write, until when they are left alone, and why.
+    refusing: HashMap<String, (Instant, String)>,
 }
 
 impl Clusters {
@@ -75,6 +77,23 @@ impl Clusters {
         it.used = Some(Instant::now());
         // The next one who asks reads the kubeconfig again: it may be the reason.
         it.read = None;
+    }
+
+    /// Notes that one node did not take a write: for a moment it counts as one that cannot be asked, which has a deadline.
+    /// The other nodes of its cluster are looked at all the same.
+    pub fn refused(&self, namespace: &str, cluster: &str, node: &str, why: &str) {
+        let mut known = self.known();
+        let it = known.entry((namespace.to_owned(), cluster.to_owned())).or_default();
+        it.refusing.insert(node.to_owned(), (Instant::now() + RESTS, why.to_owned()));
+        it.used = Some(Instant::now());
+    }
+
+    /// Why a node is left alone just now, if it is.
+    pub fn refusal(&self, namespace: &str, cluster: &str, node: &str) -> Option<String> {
+        let mut known = self.known();
+        let it = known.get_mut(&(namespace.to_owned(), cluster.to_owned()))?;
+        it.refusing.retain(|_, (until, _)| *until > Instant::now());
+        it.refusing.get(node).map(|(_, why)| why.clone())
     }
 
     /// Notes that a cluster answered.
@@ -147,13 +166,8 @@ impl Clusters {
             .map_err(|error| wrong(format!("makes no client: {}", api_error::chain(&error))))?;
         let mut known = self.known();
         let it = known.entry(name.clone()).or_default();
-        *it = Known {
-            version,
-            client: Some(client.clone()),
-            read: Some(Instant::now()),
-            trouble: it.trouble.take(),
-            used: Some(Instant::now()),
-        };
+        (it.version, it.client) = (version, Some(client.clone()));
+        (it.read, it.used) = (Some(Instant::now()), Some(Instant::now()));
         Ok(client)
     }
 }
@@ -200,6 +214,18 @@ mod tests {
         assert_eq!(clusters.counts(), (0, 1), "somebody may still be asking");
         clusters.tidy(Instant::now() + IDLE * 2);
         assert_eq!(clusters.counts(), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn a_node_that_takes_no_write_does_not_hide_the_others_of_its_cluster() {
+        let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let clusters = Clusters::new(Client::try_from(nowhere).unwrap());
+        clusters.refused("ns", "c", "n", "forbidden");
+        assert_eq!(clusters.refusal("ns", "c", "n").as_deref(), Some("forbidden"));
+        for (cluster, node) in [("c", "other"), ("d", "n")] {
+            assert_eq!(clusters.refusal("ns", cluster, node), None);
+        }
+        assert_eq!(clusters.counts(), (0, 0), "the cluster answers");
     }
 
     fn with_user(user: &str) -> String {

@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use clap::{Args, Parser};
+use controller_kit::check::{Check, Row};
 use controller_kit::config::{Command, Mistakes, Settings as Common};
 use controller_kit::crd::Needed;
+
+use crate::served;
 
 /// Name of the binary.
 pub const NAME: &str = "remediation";
@@ -17,6 +20,8 @@ pub const CRDS: &str = concat!(
     include_str!("../../../deploy/crds/metal3remediationtemplates.remediation.metal3.io.yaml"),
 );
 
+/// One look at what is served.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Versions of Cluster API's contract, best first.
 const CONTRACTS: &[&str] = &["v1beta2", "v1beta1"];
 
@@ -132,6 +137,8 @@ pub struct Policy {
     pub switch_off: bool,
     /// Whether a machine without owner is deleted.
     pub delete_unowned: bool,
+    /// The common flag `--watch-filter`, as it is written into the record of a try.
+    pub watch_filter: Option<String>,
 }
 
 impl Default for Policy {
@@ -146,6 +153,7 @@ impl Default for Policy {
             stale: Duration::from_secs(150),
             switch_off: true,
             delete_unowned: true,
+            watch_filter: None,
         }
     }
 }
@@ -181,6 +189,7 @@ impl Settings {
             stale,
             switch_off,
             delete_unowned,
+            watch_filter: None,
         }
     }
 }
@@ -197,6 +206,21 @@ pub fn needed() -> Vec<Needed> {
     ]
 }
 
+/// What `check` looks at beside those: that kind, where it is asked for.
+pub fn checks(policy: &Policy) -> Vec<Check> {
+    let check: Check = Box::new(|client| {
+        Box::pin(async move {
+            let subject = "CAPM3's metal3remediations".to_owned();
+            let found = tokio::time::timeout(PATIENCE, served::find(&client, true)).await;
+            let found = found.unwrap_or_else(|_| Err("no answer in time".to_owned()));
+            let version =
+                found.and_then(|it| it.upstream.ok_or_else(|| served::NOTHING.to_owned()));
+            vec![Row { subject, result: version.map(|it| it.as_str().to_owned()) }]
+        })
+    });
+    policy.upstream_group.then_some(check).into_iter().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -211,6 +235,12 @@ mod tests {
         let mut mistakes = Mistakes::default();
         assert_eq!(cli.own.check(&mut mistakes), Policy::default());
         assert!(mistakes.lines().is_empty(), "{mistakes:?}");
+    }
+
+    #[test]
+    fn capm3s_kind_is_looked_for_only_where_it_is_to_be_served() {
+        assert!(checks(&Policy::default()).is_empty());
+        assert_eq!(checks(&Policy { upstream_group: true, ..Policy::default() }).len(), 1);
     }
 
     #[test]

@@ -27,12 +27,13 @@ use crate::config::Policy;
 use crate::crowd::{self, Asking, Crowd};
 use crate::decide::{Act, Decision, Note, Reason, decide};
 use crate::error::Error;
-use crate::history::History;
+use crate::history::{History, whole};
 use crate::interest::{Interest, Kind, Who};
 use crate::metrics::{Metrics, seconds};
 use crate::observe::{Held, Live, Pauses, Sources};
 use crate::request::{Group, Request, Standing};
 use crate::served;
+use crate::told::Told;
 
 /// A pass is a few requests here and in the workload cluster; one that takes longer hangs.
 const DEADLINE: Duration = Duration::from_secs(90);
@@ -49,6 +50,7 @@ pub struct Context {
     from: Sources,
     interest: Interest,
     crowd: Crowd,
+    told: Told,
     wake: Wakes,
     /// Events to be published: when hundreds of machines fail at once, hosts come first.
     news: UnboundedSender<News>,
@@ -90,6 +92,7 @@ where
 
 /// Works until the process is to end. The kit is the process' own, or one that a test made in its place.
 pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
+    let policy = Policy { watch_filter: kit.config.watch_filter.clone(), ..policy };
     let metrics = Metrics::new(&kit.metrics.registry)
         .map_err(|error| format!("Cannot set up metrics: {error}"))?;
     let served = tokio::select! {
@@ -98,9 +101,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
     };
     tracing::info!(?served, "Found what the API server serves");
     if policy.upstream_group && served.upstream.is_none() {
-        tracing::warn!(
-            "--upstream-group has nothing to serve: install CAPM3's CRD metal3remediations with v1beta2 or v1beta1"
-        );
+        tracing::warn!("{}", served::NOTHING);
     }
     let config = watcher::Config::default();
     let ours: Watched<Metal3Remediation> = watch::namespaced(&kit, &config);
@@ -111,7 +112,13 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         watch::namespaced_in(&kit, &config, &served.infrastructure);
     let machines: Watched<Machine> = watch::namespaced_in(&kit, &config, &served.core);
     let clusters: Watched<Cluster> = watch::namespaced_in(&kit, &config, &served.core);
-    let mut broken = vec![ours.undecodable.clone(), hosts.undecodable.clone()];
+    let mut broken = vec![
+        ours.undecodable.clone(),
+        hosts.undecodable.clone(),
+        metals.undecodable.clone(),
+        machines.undecodable.clone(),
+        clusters.undecodable.clone(),
+    ];
     broken.extend(upstream.as_ref().map(|it| it.undecodable.clone()));
     let (wake_ours, woken_ours) = mpsc::unbounded_channel();
     let (wake_upstream, woken_upstream) = mpsc::unbounded_channel();
@@ -120,7 +127,6 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         from: Sources {
             client: kit.client.clone(),
             served,
-            watch_filter: kit.config.watch_filter.clone(),
             hosts: hosts.store.clone(),
             machines: machines.store.clone(),
             metals: metals.store.clone(),
@@ -136,6 +142,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         metrics,
         interest: Interest::default(),
         crowd: Crowd::default(),
+        told: Told::default(),
         wake: Wakes { ours: wake_ours, upstream: wake_upstream },
         news,
     });
@@ -217,7 +224,8 @@ impl Context {
         let (namespace, name) = (host.namespace().unwrap_or_default(), host.name_any());
         let now = self.from.hosts.get(&ObjectRef::new(&name).within(&namespace));
         let now = now.as_ref().map(|it| &***it);
-        self.from.held.update(&namespace, &name, now);
+        let filter = self.policy.watch_filter.as_deref();
+        self.from.held.update(&namespace, &name, now, filter);
         self.changed(Kind::Host, host);
     }
 
@@ -237,22 +245,28 @@ impl Context {
         ours.chain(upstream.filter_map(|it| it.metadata.uid.clone())).collect()
     }
 
-    /// Notes what a request looks at.
-    fn note(&self, live: &Live) {
+    /// Notes what a request looks at. Whether that is something else than before.
+    fn note(&self, live: &Live) -> bool {
         let request = &live.seen.request;
         let mut what = vec![(Kind::Machine, request.machine().to_owned())];
-        let cluster = live.seen.machine.as_ref().map(|it| it.cluster.clone());
-        what.extend(cluster.or(request.cluster.clone()).map(|it| (Kind::Cluster, it)));
+        what.extend(live.seen.cluster_name().map(|it| (Kind::Cluster, it.to_owned())));
         let metal = live.machine.as_ref().and_then(crate::seen::Machine::metal);
         what.extend(metal.map(|it| (Kind::Metal, it.to_owned())));
         let host = live.seen.metal.as_ref().and_then(|it| it.host.clone());
         what.extend(host.map(|it| (Kind::Host, it)));
         what.extend(live.stray.as_ref().map(|it| (Kind::Host, it.name_any())));
-        self.interest.set(&who(request), what);
+        self.interest.set(&who(request), what)
     }
 
-    fn tell(&self, live: &Live, decision: &Decision) {
-        if decision.notes.is_empty() {
+    /// Tells something that no condition says, once.
+    fn warn(&self, live: &Live, reason: Reason, text: String) {
+        if self.told.is_news(&live.seen.request.uid, &text, Instant::now()) {
+            self.tell(live, &[Note { warning: true, reason, text }]);
+        }
+    }
+
+    fn tell(&self, live: &Live, notes: &[Note]) {
+        if notes.is_empty() {
             return;
         }
         let request = &live.seen.request;
@@ -270,7 +284,7 @@ impl Context {
         // What tells two events of one reason apart is the try.
         let action = format!("Remediate{}", request.standing.retries);
         // Nobody listens any more only when the process ends.
-        let _ = self.news.send((about, decision.notes.clone(), action));
+        let _ = self.news.send((about, notes.to_vec(), action));
     }
 }
 
@@ -302,12 +316,18 @@ async fn pass(
     label: Option<String>,
     context: Arc<Context>,
 ) -> Result<Action, Error> {
-    if !context.from.is_ours(label.as_deref()) {
+    // Without a filter everything is ours.
+    let filter = context.policy.watch_filter.as_deref();
+    if filter.is_some_and(|wanted| label.as_deref() != Some(wanted)) {
         return Ok(Action::await_change());
     }
-    let mut known = context.from.from_caches(&request);
-    context.note(&known);
     let mut now = Timestamp::now();
+    context.from.pauses.look(Instant::now(), now);
+    let mut known = context.from.from_caches(&request);
+    // What changed before it was noted that this request looks at it has woken nobody.
+    while context.note(&known) {
+        known = context.from.from_caches(&request);
+    }
     let mut decision = decide(&known.seen, &context.policy, now);
     let paused = decision.reason == Reason::Paused;
     if let Some(ended) = context.from.pauses.note(&request.uid, paused, now) {
@@ -385,7 +405,7 @@ async fn work(
         acts = ?decision.acts,
         "Decided"
     );
-    let cluster = live.seen.machine.as_ref().map(|it| it.cluster.clone()).unwrap_or_default();
+    let cluster = live.seen.cluster_name().unwrap_or_default().to_owned();
     let client = context.kit.client.clone();
     let mut pass = Pass::new(client, context.from.served, live);
     let mut put_off = false;
@@ -398,12 +418,20 @@ async fn work(
             // could end in another power cycle.
             let gives_back = decision.reason == Reason::Recovered
                 && matches!(act, Act::Untaint | Act::Restore(_));
-            if let Error::Workload { what, why } = &error
+            if let Error::Workload { what, why, refused } = &error
                 && !gives_back
             {
-                // From now on it counts as a cluster that cannot be asked, which has a deadline.
+                // From now on the node, or all of its cluster, counts as one that cannot be asked, which has a deadline.
                 let why = format!("the workload cluster {cluster} did not let us {what}: {why}");
-                context.from.workloads.failed(&request.namespace, &cluster, &why);
+                let (workloads, namespace) = (&context.from.workloads, &request.namespace);
+                match pass.live().seen.node_name().filter(|_| *refused) {
+                    Some(node) => workloads.refused(namespace, &cluster, node, &why),
+                    None => workloads.failed(namespace, &cluster, &why),
+                }
+            }
+            if error.is_refusal() {
+                let text = format!("This is refused, and tried again until it is allowed: {error}");
+                context.warn(pass.live(), Reason::Refused, text);
             }
             return (request, Err(error));
         }
@@ -412,6 +440,12 @@ async fn work(
             put_off = true;
             break;
         }
+    }
+    if let Some(writers) = pass.writers() {
+        let text = format!(
+            "Several controllers write the status of this request ({writers}): CAPM3's own remediation must not run beside this one"
+        );
+        context.warn(pass.live(), Reason::Contested, text);
     }
     context.metrics.done(&pass.live().seen, &decision, now);
     for note in &decision.notes {
@@ -423,7 +457,7 @@ async fn work(
             note.text
         );
     }
-    context.tell(pass.live(), &decision);
+    context.tell(pass.live(), &decision.notes);
     let next = end(context, &decision);
     (request, Ok(if put_off { Action::requeue(context.crowd.later()) } else { next }))
 }
@@ -482,12 +516,7 @@ async fn release(context: &Context, uid: &str, namespace: &str, name: &str) -> R
             return Ok(());
         }
     }
-    let now = Timestamp::now();
-    let ended = history.ended(
-        uid,
-        Reason::Withdrawn,
-        Timestamp::from_second(now.as_second()).unwrap_or(now),
-    );
+    let ended = history.ended(uid, Reason::Withdrawn, whole(Timestamp::now()));
     release_orphan(&context.kit.client, &host, uid, &ended).await?;
     context.metrics.orphans.inc();
     let text = "The request that held the host off is gone: it may be switched on";
@@ -500,6 +529,7 @@ fn show(context: &Context) {
     let mut phases = [0; 5];
     let mut oldest = 0.0_f64;
     let now = Timestamp::now();
+    context.from.pauses.look(Instant::now(), now);
     let mut count = |standing: &Standing| {
         phases[Metrics::phase_index(standing.phase.as_ref().map(Phase::as_str))] += 1;
         if standing.is_under_way() {
@@ -513,8 +543,10 @@ fn show(context: &Context) {
         count(&Request::of_upstream(&it).standing);
     }
     context.from.workloads.tidy(Instant::now());
-    if !context.from.pauses.is_empty() {
-        context.from.pauses.keep(&context.known());
+    if !(context.from.pauses.is_empty() && context.told.is_empty()) {
+        let known = context.known();
+        context.from.pauses.keep(&known);
+        context.told.keep(&known);
     }
     context.metrics.shown(&phases, oldest, context.from.workloads.counts());
 }

@@ -16,7 +16,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::config::Policy;
 pub use crate::decision::{Act, Decision, HostWrite, Note};
-use crate::history::{Entry, History};
+use crate::history::{Entry, History, whole};
 pub use crate::reason::Reason;
 use crate::request::{Group, Refusal, Request, Said, Standing, Strategy};
 use crate::seen::{ClusterSeen, Host, Machine, Observed, Unmanaged};
@@ -24,7 +24,7 @@ use crate::seen::{ClusterSeen, Host, Machine, Observed, Unmanaged};
 /// Decides about a request.
 pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
     let case = Case::of(seen, policy, now);
-    let rules: [fn(&Case<'_>) -> Option<Decision>; 16] = [
+    let rules: [fn(&Case<'_>) -> Option<Decision>; 17] = [
         // May anything be done at all?
         paused,
         // How does it end?
@@ -37,6 +37,7 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
         strayed,
         // A try.
         attempt::unprotected,
+        attempt::resumed,
         attempt::recover,
         attempt::ask,
         attempt::carried_out,
@@ -45,7 +46,25 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
         attempt::release,
         attempt::switch_on,
     ];
-    rules.iter().find_map(|rule| rule(&case)).unwrap_or_else(|| Decision::rest(Reason::AtRest))
+    let decision = rules.iter().find_map(|rule| rule(&case));
+    taking_over(&case, decision.unwrap_or_else(|| Decision::rest(Reason::AtRest)))
+}
+
+/// On a request that CAPM3's controller had begun our finalizer takes the place of its own, without which it goes no further:
+/// it would set its own taint on the node, in a cluster where nobody can refuse that. Not before it is written down elsewhere
+/// that it had begun.
+fn taking_over(case: &Case<'_>, mut decision: Decision) -> Decision {
+    let is_known = case.standing.step.is_some() || case.standing.said.is_some();
+    let done = |it: &Act| matches!(it, Act::AddFinalizer | Act::RemoveFinalizer);
+    if case.request.theirs
+        && is_known
+        && case.request.deleting.is_none()
+        && decision.reason != Reason::Paused
+        && !decision.acts.iter().any(done)
+    {
+        decision.acts.insert(0, Act::AddFinalizer);
+    }
+    decision
 }
 
 /// A request under consideration.
@@ -54,14 +73,14 @@ pub(crate) struct Case<'a> {
     pub(crate) request: &'a Request,
     pub(crate) standing: &'a Standing,
     pub(crate) policy: &'a Policy,
-    /// Whole seconds, like everything that is stored.
+    /// In whole seconds.
     pub(crate) now: Timestamp,
 }
 
 impl<'a> Case<'a> {
     fn of(seen: &'a Observed, policy: &'a Policy, now: Timestamp) -> Self {
-        let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
-        Self { seen, request: &seen.request, standing: &seen.request.standing, policy, now }
+        let standing = &seen.request.standing;
+        Self { seen, request: &seen.request, standing, policy, now: whole(now) }
     }
 
     pub(crate) fn machine(&self) -> Option<&'a Machine> {
@@ -87,9 +106,9 @@ impl<'a> Case<'a> {
         self.standing.step.as_ref()
     }
 
+    /// What to do. Where that is spoilt no try begins, and what was begun is undone in the usual time.
     pub(crate) fn strategy(&self) -> Strategy {
-        let none = Strategy { retries: 0, timeout: Duration::ZERO };
-        *self.request.strategy.as_ref().unwrap_or(&none)
+        self.request.strategy.as_ref().copied().unwrap_or_default()
     }
 
     /// Time since a moment; none if that is in the future.
@@ -99,7 +118,8 @@ impl<'a> Case<'a> {
 
     /// What is left of a time that began then; nothing when it is over. Nobody was able to do anything during a pause.
     pub(crate) fn left(&self, since: Timestamp, time: Duration) -> Option<Duration> {
-        let since = self.seen.resumed.map_or(since, |resumed| since.max(resumed));
+        let noted = self.entry().and_then(|it| it.resumed);
+        let since = self.seen.resumed.max(noted).map_or(since, |resumed| since.max(resumed));
         let left = time.saturating_sub(self.age(since));
         (!left.is_zero()).then_some(left)
     }

@@ -34,6 +34,8 @@ pub enum Error {
         what: &'static str,
         /// What came of it.
         why: String,
+        /// Whether the cluster answered: then it refuses this write, and may well take others.
+        refused: bool,
     },
 }
 
@@ -51,6 +53,21 @@ pub(crate) async fn asked<T>(
     })
 }
 
+/// Reads an object. A version that is not served any more is answered with 404, too, in plain text: that is no word about
+/// the object, and must not be taken for one.
+pub(crate) async fn found<T>(
+    what: &'static str,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<Option<T>, Error> {
+    let strict = async {
+        match request.await {
+            Err(kube::Error::Api(status)) if status.reason == "NotFound" => Ok(None),
+            answer => answer.map(Some),
+        }
+    };
+    asked(what, strict).await
+}
+
 impl Error {
     /// How it is retried. Somebody waits for a machine, so nothing here waits for minutes; and the time of a step goes on
     /// while a write is refused, so that is looked at again as well.
@@ -64,6 +81,22 @@ impl Error {
             Self::Silent(_) | Self::Workload { .. } => Class::Urgent,
         }
     }
+
+    /// Whether somebody refuses a write who will go on refusing it until a person does something: a right that is missing,
+    /// a schema, a webhook or one that is not there.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Api { source, .. } => match &**source {
+                kube::Error::Api(status) => {
+                    let refused = (400..500).contains(&status.code) && status.code != 429;
+                    refused || status.message.contains("failed calling webhook")
+                }
+                _ => false,
+            },
+            Self::Workload { refused, .. } => *refused,
+            Self::Superseded | Self::Silent(_) => false,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -72,13 +105,38 @@ mod tests {
 
     use super::*;
 
+    fn refused(code: u16, why: &str) -> Error {
+        let status = Status { code, ..Status::failure(why, "Invalid") };
+        let source = Box::new(kube::Error::Api(Box::new(status)));
+        Error::Api { what: "patch the BareMetalHost", source }
+    }
+
     #[test]
     fn a_write_that_is_refused_is_tried_again_since_the_time_of_its_step_runs_on() {
         for code in [413, 422, 500] {
-            let status = Status { code, ..Status::failure("refused", "Invalid") };
-            let source = Box::new(kube::Error::Api(Box::new(status)));
-            let error = Error::Api { what: "patch the BareMetalHost", source };
-            assert_eq!(error.class(), Class::Urgent, "{code}");
+            assert_eq!(refused(code, "refused").class(), Class::Urgent, "{code}");
         }
+    }
+
+    #[test]
+    fn what_a_person_has_to_allow_is_told_apart_from_a_server_that_is_busy() {
+        for code in [403, 413, 422] {
+            assert!(refused(code, "forbidden").is_refusal(), "{code}");
+        }
+        assert!(refused(500, "failed calling webhook: no endpoints available").is_refusal());
+        for code in [429, 500, 503] {
+            assert!(!refused(code, "busy").is_refusal(), "{code}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_version_that_is_not_served_says_nothing_about_an_object() {
+        let answered = |reason: &'static str| async move {
+            let status = Status::failure("404 page not found", reason).with_code(404);
+            let refused: kube::Result<()> = Err(kube::Error::Api(Box::new(status)));
+            found("read the Machine", async { refused }).await
+        };
+        assert!(matches!(answered("NotFound").await, Ok(None)));
+        assert!(answered("Failed to parse error data").await.is_err());
     }
 }

@@ -8,6 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::reason::Reason;
 
+/// Whole seconds, like everything that is stored.
+pub(crate) fn whole(moment: Timestamp) -> Timestamp {
+    Timestamp::from_second(moment.as_second()).unwrap_or(moment)
+}
+
 /// Tries that are remembered.
 pub const MOST: usize = 10;
 
@@ -45,6 +50,12 @@ pub struct Entry {
     /// CAPM3 had begun before us: an out-of-service taint that names nobody is the request's.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub adopted: bool,
+    /// The watch filter of the installation whose try it is: another one must not take its request for gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<String>,
+    /// When a pause ended: times that were running begin anew then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resumed: Option<Timestamp>,
     /// What may be left on the node, since nobody could look at it in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<String>,
@@ -71,6 +82,8 @@ impl Entry {
             kubelet: None,
             released: None,
             adopted: false,
+            filter: None,
+            resumed: None,
             left: None,
             ended: None,
             result: None,

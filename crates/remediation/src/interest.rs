@@ -31,11 +31,15 @@ struct State {
 }
 
 impl Interest {
-    /// From now on the request is concerned by these objects, and by no others.
-    pub fn set(&self, who: &Who, what: Vec<(Kind, String)>) {
+    /// From now on the request is concerned by these objects, and by no others. Whether they are others than before: what
+    /// was read of them until now may have changed without a word.
+    pub fn set(&self, who: &Who, what: Vec<(Kind, String)>) -> bool {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let all: Vec<What> =
             what.into_iter().map(|(kind, name)| (kind, who.1.clone(), name)).collect();
+        if state.by_who.get(who) == Some(&all) {
+            return false;
+        }
         let old = if all.is_empty() {
             state.by_who.remove(who)
         } else {
@@ -52,6 +56,7 @@ impl Interest {
         for what in all {
             state.by_what.entry(what).or_default().insert(who.clone());
         }
+        true
     }
 
     /// Whom a change of this object concerns.
@@ -73,7 +78,8 @@ mod tests {
         let host = |name: &str| vec![(Kind::Host, name.to_owned())];
         interest.set(&who("a"), host("h1"));
         interest.set(&who("b"), host("h1"));
-        interest.set(&who("a"), host("h2"));
+        assert!(interest.set(&who("a"), host("h2")), "what was read before may be old");
+        assert!(!interest.set(&who("a"), host("h2")), "each change since then has woken it");
         assert_eq!(interest.concerned(Kind::Host, "ns", "h1"), [who("b")]);
         assert_eq!(interest.concerned(Kind::Host, "ns", "h2"), [who("a")]);
         interest.set(&who("a"), Vec::new());

@@ -36,3 +36,4 @@ pub mod reason;
 pub mod request;
 pub mod seen;
 pub mod served;
+pub mod told;

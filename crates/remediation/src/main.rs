@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use controller_kit::config::Mistakes;
 use controller_kit::run::{self, Needs};
-use remediation::config::{CRDS, Cli, NAME, RULES, needed};
+use remediation::config::{CRDS, Cli, NAME, RULES, checks, needed};
 use remediation::controller;
 
 fn main() -> ExitCode {
@@ -13,6 +13,6 @@ fn main() -> ExitCode {
     let mut mistakes = Mistakes::default();
     let config = cli.common.check(NAME, &mut mistakes);
     let policy = cli.own.check(&mut mistakes);
-    let needs = Needs { crds: CRDS, fields: needed(), rules: RULES, ..Needs::default() };
+    let needs = Needs { crds: CRDS, fields: needed(), rules: RULES, checks: checks(&policy) };
     run::main(cli.command, config, mistakes, needs, |kit| controller::run(kit, policy))
 }

@@ -48,6 +48,9 @@ pub struct Sought<'a> {
 /// Looks at a node.
 pub async fn look(clusters: &Clusters, sought: &Sought<'_>) -> (NodeSeen, Option<Place>) {
     let Sought { namespace, cluster, name, .. } = *sought;
+    if let Some(why) = clusters.refusal(namespace, cluster, name) {
+        return (NodeSeen::NoAccess(why), None);
+    }
     let client = match clusters.client(namespace, cluster).await {
         Ok(client) => client,
         Err(why) => return (NodeSeen::NoAccess(why), None),

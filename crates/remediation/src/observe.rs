@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use api_types::capi::{self, Cluster};
 use api_types::capm3::{Metal3Machine, UpstreamRemediation};
@@ -15,8 +16,9 @@ use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::{Client, ResourceExt as _};
 
 use crate::clusters::Clusters;
-use crate::error::{Error, asked};
-use crate::history::History;
+use crate::error::{Error, found};
+use crate::history::{Entry, History, whole};
+use crate::metrics::seconds;
 use crate::node;
 use crate::request::{Group, Request};
 use crate::seen::{ClusterSeen, Host, Machine, Metal, NodeSeen, Observed};
@@ -28,8 +30,6 @@ pub struct Sources {
     pub client: Client,
     /// In which versions.
     pub served: Served,
-    /// Cluster API's watch label, if only objects with it are ours.
-    pub watch_filter: Option<String>,
     /// Hosts as they were last seen.
     pub hosts: Store<CachedHost>,
     /// Machines as they were last seen.
@@ -50,41 +50,64 @@ pub struct Sources {
     pub pauses: Pauses,
 }
 
-/// Requests that this process saw paused, and since when they are not any more. Nothing may be written during a pause, so
-/// that is forgotten with the process.
+/// So much more time on the clock than really passed means that somebody has set it.
+const CLOCK_WAS_SET: f64 = 30.0;
+
+/// Times that do not count for anybody: pauses that this process saw, and what was left out when the clock was set forward.
 #[derive(Default)]
-pub struct Pauses(Mutex<HashMap<String, Option<Timestamp>>>);
+pub struct Pauses(Mutex<Times>);
+
+#[derive(Default)]
+struct Times {
+    /// Requests that were paused, and since when they are not any more.
+    ended: HashMap<String, Option<Timestamp>>,
+    /// When the clock was last looked at, and what it said.
+    clock: Option<(Instant, Timestamp)>,
+    /// When it was set.
+    set: Option<Timestamp>,
+}
 
 impl Pauses {
-    fn all(&self) -> MutexGuard<'_, HashMap<String, Option<Timestamp>>> {
+    fn all(&self) -> MutexGuard<'_, Times> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at the clock. One that is set forward makes every deadline pass at once, for all machines of a night.
+    pub fn look(&self, beat: Instant, clock: Timestamp) {
+        let mut all = self.all();
+        let Some((beat_before, before)) = all.clock.replace((beat, clock)) else { return };
+        let passed = beat.saturating_duration_since(beat_before).as_secs_f64();
+        if seconds(before, clock) - passed > CLOCK_WAS_SET {
+            all.set = Some(whole(clock));
+        }
     }
 
     /// Notes whether a request is paused. Gives the time when the pause ended, if that is news.
     pub fn note(&self, uid: &str, paused: bool, now: Timestamp) -> Option<Timestamp> {
         let mut all = self.all();
         if paused {
-            all.insert(uid.to_owned(), None);
+            all.ended.insert(uid.to_owned(), None);
             return None;
         }
-        let it = all.get_mut(uid).filter(|it| it.is_none())?;
-        *it = Some(now);
+        let it = all.ended.get_mut(uid).filter(|it| it.is_none())?;
+        *it = Some(whole(now));
         *it
     }
 
-    /// When the last pause of a request ended.
+    /// Until when times did not count for a request.
     pub fn ended(&self, uid: &str) -> Option<Timestamp> {
-        self.all().get(uid).copied().flatten()
+        let all = self.all();
+        all.ended.get(uid).copied().flatten().max(all.set)
     }
 
     /// Whether there was no pause at all.
     pub fn is_empty(&self) -> bool {
-        self.all().is_empty()
+        self.all().ended.is_empty()
     }
 
     /// Forgets requests that are gone.
     pub fn keep(&self, known: &HashSet<String>) {
-        self.all().retain(|uid, _| known.contains(uid));
+        self.all().ended.retain(|uid, _| known.contains(uid));
     }
 }
 
@@ -127,11 +150,22 @@ impl Held {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes notice of a host that appeared, changed or went.
-    pub fn update(&self, namespace: &str, name: &str, host: Option<&BareMetalHost>) {
+    /// Takes notice of a host that appeared, changed or went. The tries of an installation with another watch filter are
+    /// its own: whether their requests are there may not be seen from here.
+    pub fn update(
+        &self,
+        namespace: &str,
+        name: &str,
+        host: Option<&BareMetalHost>,
+        filter: Option<&str>,
+    ) {
         let prefix = names::metal3::REBOOT_FOR_REMEDIATION;
+        let others = |it: &Entry| {
+            filter.is_some() && it.filter.as_deref().is_some_and(|it| Some(it) != filter)
+        };
         let mut marks = BTreeMap::new();
-        for entry in host.map(History::of).unwrap_or_default().0 {
+        let tries = host.map(History::of).unwrap_or_default().0;
+        for entry in tries.into_iter().filter(|it| !others(it)) {
             let mark = if entry.ended.is_none() { Mark::Open } else { Mark::Ended };
             marks.insert(entry.remediation, mark);
         }
@@ -200,11 +234,6 @@ pub struct Live {
 }
 
 impl Sources {
-    /// Whether a request is left to another installation.
-    pub fn is_ours(&self, label: Option<&str>) -> bool {
-        self.watch_filter.as_deref().is_none_or(|wanted| label == Some(wanted))
-    }
-
     fn cached<K>(
         store: &Store<K>,
         version: K::DynamicType,
@@ -293,12 +322,12 @@ impl Sources {
         let cluster_name = cluster_of(known.machine.as_ref(), request);
         // The names come from caches; the objects tell whether they still are the right ones.
         let (now, machine, cluster, metal, host, stray) = tokio::join!(
-            self.request(request),
-            asked("read the Machine", machines.get_opt(request.machine())),
+            self.request_named(request.group, namespace, &request.name),
+            found("read the Machine", machines.get(request.machine())),
             self.cluster(namespace, cluster_name.as_deref()),
             async {
                 match &metal_name {
-                    Some(name) => asked("read the Metal3Machine", metals.get_opt(name)).await,
+                    Some(name) => found("read the Metal3Machine", metals.get(name)).await,
                     None => Ok(None),
                 }
             },
@@ -316,7 +345,7 @@ impl Sources {
         let named = machine.as_ref().and_then(Machine::metal).map(str::to_owned);
         if named != metal_name {
             metal = match &named {
-                Some(name) => asked("read the Metal3Machine", metals.get_opt(name)).await?,
+                Some(name) => found("read the Metal3Machine", metals.get(name)).await?,
                 None => None,
             };
         }
@@ -334,8 +363,7 @@ impl Sources {
     pub async fn look_at_node(&self, live: &mut Live, load: bool) {
         let seen = &live.seen;
         let (request, machine) = (&seen.request, seen.machine.as_ref());
-        let cluster = machine.map(|it| it.cluster.as_str()).or(request.cluster.as_deref());
-        let (Some(name), Some(cluster)) = (seen.node_name(), cluster) else {
+        let (Some(name), Some(cluster)) = (seen.node_name(), seen.cluster_name()) else {
             live.seen.node = NodeSeen::NoName;
             return;
         };
@@ -365,15 +393,10 @@ impl Sources {
         let Some(name) = name else { return Ok(None) };
         let api: Api<Cluster> =
             Api::namespaced_with(self.client.clone(), namespace, &self.served.core);
-        asked("read the Cluster", api.get_opt(name)).await
+        found("read the Cluster", api.get(name)).await
     }
 
-    /// Reads a request, of whichever group.
-    pub async fn request(&self, request: &Request) -> Result<Option<Request>, Error> {
-        self.request_named(request.group, &request.namespace, &request.name).await
-    }
-
-    /// Reads the request of that name.
+    /// Reads the request of that name, of whichever group.
     pub async fn request_named(
         &self,
         group: Group,
@@ -384,12 +407,12 @@ impl Sources {
         match group {
             Group::Ours => {
                 let api: Api<Metal3Remediation> = Api::namespaced(self.client.clone(), namespace);
-                Ok(asked(what, api.get_opt(name)).await?.map(|it| Request::of_ours(&it)))
+                Ok(found(what, api.get(name)).await?.map(|it| Request::of_ours(&it)))
             }
             Group::Upstream(version) => {
                 let api: Api<UpstreamRemediation> =
                     Api::namespaced_with(self.client.clone(), namespace, &version);
-                Ok(asked(what, api.get_opt(name)).await?.map(|it| Request::of_upstream(&it)))
+                Ok(found(what, api.get(name)).await?.map(|it| Request::of_upstream(&it)))
             }
         }
     }
@@ -402,7 +425,7 @@ impl Sources {
     ) -> Result<Option<Arc<BareMetalHost>>, Error> {
         let Some(name) = name else { return Ok(None) };
         let api: Api<BareMetalHost> = Api::namespaced(self.client.clone(), namespace);
-        Ok(asked("read the BareMetalHost", api.get_opt(name)).await?.map(Arc::new))
+        Ok(found("read the BareMetalHost", api.get(name)).await?.map(Arc::new))
     }
 }
 
@@ -412,9 +435,50 @@ fn cluster_of(machine: Option<&capi::Machine>, request: &Request) -> Option<Stri
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use api_types::remediation::Metal3RemediationSpec;
 
     use super::*;
+
+    #[test]
+    fn a_clock_that_was_set_forward_takes_no_time_from_anybody() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let (pauses, beat) = (Pauses::default(), Instant::now());
+        let after = |second| beat + Duration::from_secs(second);
+        pauses.look(beat, at(1000));
+        pauses.look(after(100), at(1110));
+        assert_eq!(pauses.ended("uid"), None, "adjusted, not set");
+        pauses.look(after(102), at(5000));
+        assert_eq!(pauses.ended("uid"), Some(at(5000)));
+        pauses.look(after(104), at(2000));
+        assert_eq!(pauses.ended("uid"), Some(at(5000)), "set back, nothing passes early");
+        pauses.note("uid", true, at(6000));
+        assert_eq!(pauses.note("uid", false, at(7000)), Some(at(7000)));
+        assert_eq!(pauses.ended("uid"), Some(at(7000)));
+    }
+
+    #[test]
+    fn the_tries_of_an_installation_with_another_watch_filter_are_left_to_it() {
+        let of = |filter: Option<&str>| {
+            let mut entry = Entry::begin("uid", "m", 0, Timestamp::UNIX_EPOCH);
+            entry.filter = filter.map(str::to_owned);
+            let record = History(vec![entry]).text();
+            let mut host = BareMetalHost::default();
+            let texts = [(names::ferrite::REMEDIATION_HISTORY.to_owned(), record)];
+            host.metadata.annotations = Some(texts.into());
+            host
+        };
+        let looks_after = |own: Option<&str>, its: Option<&str>| {
+            let held = Held::default();
+            held.update("ns", "h", Some(&of(its)), own);
+            !held.places().is_empty()
+        };
+        assert!(!looks_after(Some("a"), Some("b")));
+        assert!(looks_after(Some("a"), Some("a")));
+        assert!(looks_after(Some("a"), None), "it may have been ours before we had a filter");
+        assert!(looks_after(None, Some("b")), "who has no filter looks after all");
+    }
 
     fn host(name: &str) -> Arc<BareMetalHost> {
         let mut host = BareMetalHost::default();

@@ -70,11 +70,15 @@ pub enum Reason {
     Undecodable,
     /// Nothing more can be done, and nobody may be told to.
     Failed,
+    /// A write is refused.
+    Refused,
+    /// Another controller works on the same request.
+    Contested,
 }
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 33] = [
         Self::AtRest,
         Self::Paused,
         Self::StrategyMissing,
@@ -106,6 +110,8 @@ impl Reason {
         Self::Undoing,
         Self::Undecodable,
         Self::Failed,
+        Self::Refused,
+        Self::Contested,
     ];
 
     /// The word, which must never change: it is read back.
@@ -142,6 +148,8 @@ impl Reason {
             Self::Undoing => "Undoing",
             Self::Undecodable => "Undecodable",
             Self::Failed => "Failed",
+            Self::Refused => "Refused",
+            Self::Contested => "Contested",
         }
     }
 

@@ -1,12 +1,14 @@
 //! A request to remediate, of whichever group: what it asks for, and what is remembered on it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use api_types::ContractVersion;
 use api_types::capi::is_paused;
 use api_types::capm3::UpstreamRemediation;
 use api_types::names;
-use api_types::names::capm3::REMEDIATION_FINALIZER as FINALIZER;
+use api_types::names::capm3::REMEDIATION_FINALIZER as THEIRS;
+use api_types::names::ferrite::REMEDIATION_FINALIZER as OURS;
 use api_types::names::ferrite::{CONDITION_SUCCEEDED, REMEDIATION_STANDING};
 use api_types::remediation::{Metal3Remediation, Phase, Step, StrategyType};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -70,8 +72,10 @@ pub struct Request {
     pub deleting: Option<Timestamp>,
     /// Whether it is paused by its own annotation.
     pub paused: bool,
-    /// Whether our finalizer is on it: something may have to be undone.
+    /// Whether our finalizer is on it, or CAPM3's: something may have to be undone.
     pub finalizer: bool,
+    /// Whether CAPM3's is on it: its controller was at work on it, and would go on.
+    pub theirs: bool,
     /// Finalizers of others.
     pub others: Vec<String>,
     /// The status of the condition `Succeeded`, and since when it has it.
@@ -95,6 +99,12 @@ pub struct Strategy {
     pub retries: u32,
     /// How long the node may take once the host is on.
     pub timeout: Duration,
+}
+
+impl Default for Strategy {
+    fn default() -> Self {
+        Self { retries: RETRIES, timeout: TIMEOUT }
+    }
 }
 
 /// Why nothing is done, and what to change.
@@ -214,7 +224,7 @@ impl Request {
     pub fn is_others_work(&self) -> bool {
         let standing = &self.standing;
         let begun = standing.step.is_some() || standing.said.is_some();
-        self.group != Group::Ours && self.finalizer && !begun
+        self.group != Group::Ours && self.theirs && !begun
     }
 
     /// Name of the Machine.
@@ -302,20 +312,17 @@ impl Request {
             labels,
             annotations: note(names::capm3::NODE_ANNOTATIONS_BACKUP).unwrap_or_default(),
         });
+        let finalizers = metadata.finalizers.iter().flatten();
+        let has = |name: &str| finalizers.clone().any(|it| it == name);
         let owner = metadata.owner_references.iter().flatten().find(|it| {
             it.kind == "Machine" && it.api_version.split('/').next() == Some("cluster.x-k8s.io")
         });
         Self {
             group,
             paused: is_paused(&metadata),
-            finalizer: metadata.finalizers.iter().flatten().any(|it| it == FINALIZER),
-            others: metadata
-                .finalizers
-                .iter()
-                .flatten()
-                .filter(|it| *it != FINALIZER)
-                .cloned()
-                .collect(),
+            finalizer: has(OURS) || has(THEIRS),
+            theirs: has(THEIRS),
+            others: finalizers.filter(|it| *it != OURS && *it != THEIRS).cloned().collect(),
             transition: None,
             owner: owner.map(|it| Owner { name: it.name.clone(), uid: it.uid.clone() }),
             cluster: metadata
@@ -334,6 +341,17 @@ impl Request {
             backup,
         }
     }
+}
+
+/// Who wrote the status of an object since this moment, where it is more than one, by the names that the API server knows
+/// them by.
+pub fn writers(metadata: &ObjectMeta, since: Timestamp) -> Option<String> {
+    let all = metadata.managed_fields.iter().flatten().filter(|it| {
+        let late = it.time.as_ref().is_some_and(|it| it.0 > since);
+        late && it.subresource.as_deref() == Some("status")
+    });
+    let names: BTreeSet<&str> = all.filter_map(|it| it.manager.as_deref()).collect();
+    (names.len() > 1).then(|| names.into_iter().collect::<Vec<_>>().join(", "))
 }
 
 fn no_strategy() -> Refusal {
@@ -428,6 +446,27 @@ mod tests {
         }
         let odd = json!({"type": "Reboot", "timeout": "soon"});
         assert_eq!(upstream(&odd), Err(Reason::StrategyInvalid));
+    }
+
+    #[test]
+    fn a_second_controller_is_known_by_what_it_wrote_during_the_try() {
+        let entry = |manager: &str, subresource: Option<&str>, second: i64| {
+            let time = Timestamp::from_second(second).unwrap().to_string();
+            json!({"manager": manager, "subresource": subresource, "time": time})
+        };
+        let seen = |other: serde_json::Value| {
+            let own = entry("remediation", Some("status"), 110);
+            let metadata = json!({"name": "m", "managedFields": [own, other]});
+            writers(
+                &serde_json::from_value(metadata).unwrap(),
+                Timestamp::from_second(100).unwrap(),
+            )
+        };
+        let both = seen(entry("manager", Some("status"), 105));
+        assert_eq!(both.as_deref(), Some("manager, remediation"));
+        assert_eq!(seen(entry("manager", Some("status"), 99)), None, "before it was taken over");
+        assert_eq!(seen(entry("kubectl", None, 105)), None, "anybody may label it");
+        assert_eq!(seen(entry("remediation", Some("status"), 105)), None);
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! What decisions are made of, as plain data.
 
-use std::time::Duration;
-
 use api_types::capi;
 use api_types::capm3::Metal3Machine;
 use api_types::condition::{Condition, find};
@@ -203,6 +201,12 @@ impl Observed {
         }
     }
 
+    /// The cluster whose node it is. When the Machine is gone, the request's label says so.
+    pub fn cluster_name(&self) -> Option<&str> {
+        let machine = self.machine.as_ref().map(|it| it.cluster.as_str());
+        machine.or(self.request.cluster.as_deref())
+    }
+
     /// Whether CAPM3 began with the request: then an out-of-service taint that names nobody is the request's.
     pub fn is_adopted(&self) -> bool {
         self.last().map_or_else(|| self.request.is_others_work(), |it| it.adopted)
@@ -323,13 +327,13 @@ impl Host {
         }
     }
 
-    /// Whether the host is off, and was seen off after our request: nothing that ran on it then runs now. A clock that is
-    /// behind ours costs time and never lets an old "off" pass.
-    pub fn is_fenced(&self, was_on: bool, asked_for: Duration, settled: Duration) -> bool {
+    /// Whether the host is off, and was seen off after our request: nothing that ran on it then runs now. `settled` says that
+    /// the time has passed in which whoever is at work looks at a host. A clock that is behind ours costs time and never
+    /// lets an old "off" pass.
+    pub fn is_fenced(&self, was_on: bool, settled: bool) -> bool {
         // Whoever switches it says so; or it was on when we asked, or it is off for a reboot that nobody has ended;
-        // or it has been off, while we asked, for so long that its power was looked at by somebody who is at work.
-        let settled = asked_for >= settled && self.looked_at;
-        let seen_since = self.confirmed || was_on || self.in_cycle || settled;
+        // or it has been off, while we asked, for so long that its power was looked at.
+        let seen_since = self.confirmed || was_on || self.in_cycle || (settled && self.looked_at);
         self.held && !self.powered_on && seen_since
     }
 }

@@ -14,6 +14,9 @@ const CONDITION: &str = "api";
 /// How often it is looked whether something else is served now.
 const AGAIN: Duration = Duration::from_secs(60);
 
+/// What is wrong where CAPM3's kind is asked for and not there.
+pub const NOTHING: &str = "--upstream-group has nothing to serve: install CAPM3's CRD metal3remediations with v1beta2 or v1beta1";
+
 /// What the API server serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Served {

@@ -113,6 +113,7 @@ fn request() -> Request {
         deleting: None,
         paused: false,
         finalizer: false,
+        theirs: false,
         others: Vec::new(),
         transition: None,
         owner: Some(Owner { name: "m".to_owned(), uid: "m".to_owned() }),

@@ -24,8 +24,8 @@ pub const PAUSED_BY_CAPM3: &str = "metal3.io/capm3";
 /// yet given back.
 pub const MACHINE_FINALIZER: &str = "metal3machine.infrastructure.cluster.x-k8s.io";
 
-/// Finalizer on a `Metal3Remediation`, of either group. Written and removed by `remediation`: the
-/// host may be held off, or the node tainted.
+/// Finalizer of CAPM3's own remediation on a `Metal3Remediation`, without which it goes on with none.
+/// `remediation` never writes it, and puts its own in its place on a request that it takes over.
 pub const REMEDIATION_FINALIZER: &str = "metal3remediation.infrastructure.cluster.x-k8s.io";
 
 /// Annotation on a `Metal3Remediation`: annotations of a deleted node, as JSON. Written once and

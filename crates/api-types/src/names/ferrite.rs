@@ -77,6 +77,10 @@ pub const GIVES_UP_HOST: &str = "ferrite.metal3.io/gives-up-host";
 /// `capm3-reuse`.
 pub const PASSED_OVER_BY: &str = "ferrite.metal3.io/passed-over-by";
 
+/// Finalizer on a `Metal3Remediation`, of either group: the host may be held off, or the node tainted.
+/// Written and removed by `remediation`.
+pub const REMEDIATION_FINALIZER: &str = "ferrite.metal3.io/remediation";
+
 /// Condition of a host: a reboot is under way, and how far. Written and read by `bmo-reboot` as
 /// its record of progress.
 pub const CONDITION_REBOOTING: &str = "Rebooting";

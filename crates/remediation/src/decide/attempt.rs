@@ -27,6 +27,16 @@ pub(super) fn unprotected(case: &Case<'_>) -> Option<Decision> {
     Some(decision.again(Duration::ZERO))
 }
 
+/// A pause ended in the middle of a try. That is remembered beside the times that begin anew then, or the next process would
+/// take the pause for a time that ran out.
+pub(super) fn resumed(case: &Case<'_>) -> Option<Decision> {
+    let (host, entry) = (case.own_host()?, case.entry()?);
+    let ended = case.seen.resumed.filter(|it| *it > entry.asked && Some(*it) > entry.resumed)?;
+    let history = host.history.changed(&case.request.uid, |it| it.resumed = Some(ended));
+    let write = HostWrite { history: Some(history), ..HostWrite::default() };
+    Some(Decision::rest(Reason::PowerOff).act(Act::Host(write)).again(Duration::ZERO))
+}
+
 /// The host was back once: the node is awaited, whatever became of the record on the host.
 pub(super) fn recover(case: &Case<'_>) -> Option<Decision> {
     let host = case.own_host()?;
@@ -139,6 +149,7 @@ fn hold(case: &Case<'_>, host: &Host, number: u32, older: Reason) -> HostWrite {
     entry.node = case.machine().and_then(|it| it.node.clone());
     entry.was_on = host.powered_on;
     entry.adopted = case.seen.is_adopted();
+    entry.filter.clone_from(&case.policy.watch_filter);
     if case.policy.plain
         && let NodeSeen::Here(node) = &case.seen.node
     {
@@ -183,7 +194,7 @@ pub(super) fn carried_out(case: &Case<'_>) -> Option<Decision> {
     if !case.policy.plain || host.held || entry.released.is_some() {
         return None;
     }
-    Some(let_go(case, host).again(SOON))
+    Some(let_go(case, host, false).again(SOON))
 }
 
 /// Asked, and not off yet, as far as that is known.
@@ -221,8 +232,9 @@ pub(super) fn switch_off(case: &Case<'_>) -> Option<Decision> {
 }
 
 fn is_fenced(case: &Case<'_>, host: &Host, entry: &Entry) -> bool {
-    // Nobody holds it off.
-    !case.policy.plain && host.is_fenced(entry.was_on, case.age(entry.asked), case.policy.stale)
+    let settled = case.left(entry.asked, case.policy.stale).is_none();
+    // By the plain key nobody holds it off.
+    !case.policy.plain && host.is_fenced(entry.was_on, settled)
 }
 
 /// Off: what ran on the node is moved away before anything runs there again, as far as that can be done in time.
@@ -262,12 +274,16 @@ pub(super) fn fence(case: &Case<'_>) -> Option<Decision> {
     let idle = matches!(&case.seen.node, NodeSeen::Here(node) if node.busy == 0);
     if idle && act == Some(Act::Taint) {
         let mut decision = rest.act(Act::Taint);
-        let released = let_go(case, host);
+        let released = let_go(case, host, true);
         decision.acts.extend(released.acts);
         decision.notes = released.notes;
         return Some(decision.again(SOON));
     }
-    let wait = if act.is_some() { Duration::ZERO } else { left.min(POLL.0) };
+    // A node that is deleted may take its time: finalizers keep it.
+    let wait = match act {
+        None | Some(Act::DeleteNode) => left.min(POLL.0),
+        Some(_) => Duration::ZERO,
+    };
     let mut decision = rest.again(wait);
     if since.is_none() || node::is_news(case) {
         let text = match node::trouble(case) {
@@ -292,12 +308,12 @@ pub(super) fn release(case: &Case<'_>) -> Option<Decision> {
         // Nothing is done about it, but what its kubelet said until now is no news later.
         return Some(Decision::look_at_node(Reason::PowerOn));
     }
-    Some(let_go(case, host).again(SOON))
+    Some(let_go(case, host, false).again(SOON))
 }
 
 /// What people read of it is written by who finds the host still off a moment later.
-fn let_go(case: &Case<'_>, host: &Host) -> Decision {
-    let fenced = node::part(case);
+fn let_go(case: &Case<'_>, host: &Host, tainting: bool) -> Decision {
+    let fenced = node::part(case, tainting);
     let now = case.now;
     let plain = case.policy.plain;
     let history = host.history.changed(&case.request.uid, |entry| {

@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::{Case, Reason};
 use crate::config::Fencing;
 use crate::history::History;
-use crate::seen::{Host, Node, NodeSeen, UNKNOWN};
+use crate::seen::{Host, Node, NodeSeen, Taint, UNKNOWN};
 
 /// The words by which a text is known to speak of a trouble already.
 const UNSEEN: &str = "the node cannot be seen";
@@ -77,8 +77,8 @@ pub(super) fn is_news(case: &Case<'_>) -> bool {
     kind(&trouble(case).unwrap_or_default()) != told
 }
 
-/// What was done about the node, in words.
-pub(super) fn part(case: &Case<'_>) -> String {
+/// What was done about the node, in words. It may just be getting its taint.
+pub(super) fn part(case: &Case<'_>, tainting: bool) -> String {
     let fencing = if case.policy.plain { Fencing::None } else { case.policy.fencing };
     match (&case.seen.node, fencing) {
         (_, Fencing::None) => "the node was left alone".to_owned(),
@@ -92,6 +92,9 @@ pub(super) fn part(case: &Case<'_>) -> String {
             "the node was left alone: it is another machine's".to_owned()
         }
         (NodeSeen::Here(_), Fencing::Delete) => "the node is still there".to_owned(),
+        (NodeSeen::Here(node), Fencing::Taint) if node.taint == Taint::None && !tainting => {
+            "the node was left alone: it did not take its taint in time".to_owned()
+        }
         (NodeSeen::Here(node), Fencing::Taint) if node.busy == UNKNOWN => {
             "the node is out of service, and what runs on it could not be listed".to_owned()
         }

@@ -33,6 +33,7 @@ pub(crate) fn request() -> Request {
         deleting: None,
         paused: false,
         finalizer: false,
+        theirs: false,
         others: Vec::new(),
         transition: None,
         owner: Some(Owner { name: "m".to_owned(), uid: "m".to_owned() }),
@@ -301,6 +302,7 @@ fn a_node_is_backed_up_once_before_it_is_deleted() {
     });
     let second = decide(&seen, &policy, at(6));
     assert_eq!(second.acts, [Act::DeleteNode]);
+    assert_eq!(second.again, Some(Duration::from_secs(2)), "its finalizers may take their time");
     let seen = edit(seen, |seen| seen.node = NodeSeen::Gone);
     assert_eq!(writes(&decide(&seen, &policy, at(7)))[0].key, Some(false));
 }

@@ -70,6 +70,43 @@ fn a_time_that_ran_out_during_a_pause_begins_anew_when_the_pause_ends() {
 }
 
 #[test]
+fn a_pause_that_took_the_time_of_a_try_is_known_to_the_next_process_as_well() {
+    let late = 10_000;
+    for (begun, failed) in [
+        (asked(), Reason::PowerOffTimedOut),
+        (recovering(), Reason::NotRecovered),
+        (released(), Reason::PowerOnTimedOut),
+    ] {
+        let resumed = edit(begun, |seen| seen.resumed = Some(at(late)));
+        let noted = now(&resumed, late);
+        let history = writes(&noted)[0].history.clone().unwrap();
+        assert_eq!(history.open("uid").unwrap().resumed, Some(at(late)));
+        let next = edit(resumed, |seen| seen.host.as_mut().unwrap().history = history);
+        assert!(writes(&now(&next, late + 1)).is_empty(), "once");
+        let another = edit(next, |seen| seen.resumed = None);
+        assert_ne!(now(&another, late + 250).reason, failed);
+        assert_eq!(now(&another, late + 700).reason, failed, "the time begins anew, and ends");
+    }
+    // A pause that was over before the host was asked is nothing to remember.
+    let before = edit(asked(), |seen| seen.resumed = Some(at(0)));
+    assert!(writes(&now(&before, 5)).is_empty());
+}
+
+#[test]
+fn a_host_that_was_off_is_not_taken_for_looked_at_because_a_pause_passed() {
+    let stale = edit(off(), |seen| {
+        let host = seen.host.as_mut().unwrap();
+        host.history = host.history.changed("uid", |it| {
+            it.was_on = false;
+            it.resumed = Some(at(500));
+        });
+        host.looked_at = true;
+    });
+    assert_eq!(now(&stale, 501).reason, Reason::PowerOff);
+    assert_eq!(now(&stale, 650).reason, Reason::Fencing);
+}
+
+#[test]
 fn a_complaint_that_a_node_that_is_ready_may_give_reason_to_leads_to_another_try() {
     let ready = |ails| {
         edit(succeeded(), |seen| {

@@ -29,6 +29,14 @@ fn the_finalizer_comes_before_the_key_and_in_a_crowd_right_after_it() {
 }
 
 #[test]
+fn a_try_names_the_installation_that_it_belongs_to() {
+    let policy = Policy { watch_filter: Some("a".to_owned()), ..Policy::default() };
+    let decision = decide(&fresh(), &policy, at(0));
+    let entry = writes(&decision)[0].history.as_ref().unwrap().open("uid").unwrap().clone();
+    assert_eq!(entry.filter.as_deref(), Some("a"));
+}
+
+#[test]
 fn what_follows_the_key_is_found_on_the_host_when_it_was_put_off() {
     let cut = edit(asked(), |seen| {
         seen.request.finalizer = false;

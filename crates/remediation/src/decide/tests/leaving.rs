@@ -73,6 +73,23 @@ fn a_request_that_succeeded_without_a_look_at_its_node_stays_until_that_was_give
 }
 
 #[test]
+fn a_backup_waits_for_its_node_although_the_strategy_was_spoilt_meanwhile() {
+    let seen = edit(recovering(), |seen| {
+        let wrong = crate::request::Refusal::new(Reason::StrategyUnknown, "a typing error");
+        seen.request.strategy = Err(wrong);
+        seen.request.backup = Some(node().backup);
+        seen.request.standing.step = Some(Step::Undo);
+        seen.request.standing.since = Some(at(30));
+        let host = seen.host.as_mut().unwrap();
+        host.history = host.history.ended("uid", Reason::StrategyUnknown, at(30));
+        seen.node = NodeSeen::Gone;
+    });
+    let waits = now(&seen, 31);
+    assert!(waits.acts.is_empty() && waits.again.is_some(), "{waits:?}");
+    assert!(now(&seen, 630).acts.contains(&Act::RemoveFinalizer), "not for ever");
+}
+
+#[test]
 fn what_cannot_be_undone_in_time_is_told_and_remembered() {
     let withdrawn = edit(away(recovering()), |seen| {
         seen.request.deleting = Some(at(30));
@@ -95,7 +112,7 @@ fn what_capm3_began_is_known_until_its_try_has_ended() {
     let upstream = Group::Upstream(api_types::ContractVersion::V1Beta2);
     let taken_over = edit(fresh(), |seen| {
         seen.request.group = upstream;
-        seen.request.finalizer = true;
+        (seen.request.finalizer, seen.request.theirs) = (true, true);
         seen.request.standing.phase = Some(Phase::Running);
     });
     assert!(taken_over.is_adopted());
@@ -106,6 +123,15 @@ fn what_capm3_began_is_known_until_its_try_has_ended() {
         seen.request.standing = said(&decision);
     });
     assert!(under_way.is_adopted());
+    // Only now is its finalizer no mark any more that something is to be known by.
+    assert!(!decision.acts.contains(&Act::AddFinalizer), "{decision:?}");
+    assert_eq!(now(&under_way, 1).acts.first(), Some(&Act::AddFinalizer));
+    let leaving = edit(under_way.clone(), |seen| seen.request.deleting = Some(at(1)));
+    assert!(!now(&leaving, 1).acts.contains(&Act::AddFinalizer), "nobody may add one any more");
+    let paused = edit(under_way.clone(), |seen| seen.request.paused = true);
+    assert!(now(&paused, 1).acts.is_empty());
+    let swapped = edit(under_way, |seen| seen.request.theirs = false);
+    assert!(swapped.is_adopted() && !now(&swapped, 1).acts.contains(&Act::AddFinalizer));
     assert!(!edit(fresh(), |seen| seen.request.group = upstream).is_adopted());
     assert!(!asked().is_adopted());
 }

@@ -105,6 +105,20 @@ fn a_host_is_held_until_its_deadline_where_what_runs_on_the_node_cannot_be_liste
 }
 
 #[test]
+fn a_node_that_did_not_take_its_taint_is_not_said_to_be_out_of_service() {
+    let fencing = edit(seeing(off(), node()), |seen| {
+        seen.request.standing.step = Some(Step::Fence);
+        seen.request.standing.since = Some(at(5));
+    });
+    let fenced = |second| {
+        let history = writes(&now(&fencing, second))[0].history.clone().unwrap();
+        history.0[0].fenced.clone().unwrap()
+    };
+    assert_eq!(fenced(100), "the node is out of service", "the taint is the write before");
+    assert!(fenced(125).contains("left alone"), "{}", fenced(125));
+}
+
+#[test]
 fn a_try_of_capm3s_kind_that_was_cut_off_between_its_two_writes_is_not_lost() {
     // The status has the next try, the annotation still the old step.
     let cut = edit(seeing(recovering(), node()), |seen| {

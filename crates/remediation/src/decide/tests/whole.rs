@@ -9,7 +9,7 @@ fn carry_out(seen: &mut Observed, decision: Decision) -> usize {
     for act in decision.acts {
         writes += 1;
         match act {
-            Act::AddFinalizer => seen.request.finalizer = true,
+            Act::AddFinalizer => (seen.request.finalizer, seen.request.theirs) = (true, false),
             Act::RemoveFinalizer => seen.request.finalizer = false,
             Act::Say(standing) => {
                 let shown = |it: &Standing| (it.phase.clone(), it.retries, it.last);
