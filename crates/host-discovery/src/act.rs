@@ -12,12 +12,14 @@ use serde_json::{Value, json};
 
 use crate::controller::Context;
 use crate::decide::{Approvals, Verdict};
+use crate::errand::Errand;
 use crate::error::{Error, asked};
 use crate::hardware::Encoded;
 use crate::host::new_host;
 use crate::index::{Change, HostKey};
 use crate::mac::Mac;
 use crate::machine::{Machine, Reading};
+use crate::nodes::Unmarked;
 use crate::observe;
 use crate::refusals::Cause;
 use crate::resource::Resource;
@@ -25,8 +27,8 @@ use crate::resource::Resource;
 /// What came of making a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Made {
-    /// It is there.
-    Created(HostKey),
+    /// It is there, and it is on its way to Ironic that its node had one.
+    Created,
     /// Somebody has the name: the host that has it is in the index now.
     Exists,
     /// It could not be made; what the API server said.
@@ -68,15 +70,12 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
         },
     };
     let host = new_host(resource, name, machine.node, boot_mac, facts, details);
-    if !context.kit.may_act() {
-        return Made::Stale;
-    }
     let client = context.kit.client.clone();
     let api: Api<BareMetalHost> = Api::namespaced(client, &resource.namespace);
     if let Some(other) = other_name(verdict, name) {
         // A process that sees hosts late may not know that the machine got its other name meanwhile.
         match asked("read a host", api.get_opt(other)).await {
-            Ok(Some(there)) if context.index().apply(&there) != Change::None => {
+            Ok(Some(there)) if context.index().answer(&there) != Change::None => {
                 return Made::Exists;
             }
             Ok(_) => {}
@@ -89,10 +88,15 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
     if !known.is_empty() {
         return Made::Exists;
     }
+    if !context.kit.may_act() {
+        return Made::Stale;
+    }
     let posted = asked("create a host", api.create(&PostParams::default(), &host.object)).await;
     match posted {
         Ok(made) => {
-            context.index().apply(&made);
+            let key = HostKey::new(&resource.namespace, name);
+            context.send(Errand::Mark(Unmarked { node: machine.node, host: key }));
+            context.index().answer(&made);
             context.metrics.created.inc();
             tracing::info!(
                 object.namespace = resource.namespace,
@@ -103,12 +107,12 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
                 "Made a host"
             );
             tell_of(context, order, &made, host.cut);
-            Made::Created(HostKey::new(&resource.namespace, name))
+            Made::Created
         }
         // The answer to a name that is taken, as to a lost race.
         Err(Error::Superseded) => match asked("read a host", api.get_opt(name)).await {
             Ok(Some(there)) => {
-                context.index().apply(&there);
+                context.index().answer(&there);
                 Made::Exists
             }
             // Gone again, or it was about something else, such as a quota that others change.
@@ -119,10 +123,19 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
     }
 }
 
-/// What an error says of the host. `posted`: whether the host may be there in spite of it.
+/// What is done about an error. `posted`: whether the host may be there in spite of it.
 fn failed(context: &Context, resource: &Resource, name: &str, error: &Error, posted: bool) -> Made {
+    let (cause, why) = judged(error, posted);
+    context.metrics.refused.inc();
+    let text = format!("{}/{name}: {why}", resource.namespace);
+    tracing::warn!(error = text, "Could not make a host");
+    Made::Failed(cause, text)
+}
+
+/// What an error says of the host, for the next attempt and for a person.
+fn judged(error: &Error, posted: bool) -> (Cause, String) {
     let unclear = if posted { Cause::Unknown } else { Cause::Failed(None) };
-    let (cause, why) = match error {
+    match error {
         Error::Kube { source, .. } => match &**source {
             kube::Error::Api(status) => {
                 let after = status.details.as_ref().map(|it| it.retry_after_seconds);
@@ -136,12 +149,13 @@ fn failed(context: &Context, resource: &Resource, name: &str, error: &Error, pos
             }
             source => (unclear, controller_kit::api_error::explain(source)),
         },
-        Error::Silent(_) | Error::Superseded => (unclear, error.to_string()),
-    };
-    context.metrics.refused.inc();
-    let text = format!("{}/{name}: {why}", resource.namespace);
-    tracing::warn!(error = text, "Could not make a host");
-    Made::Failed(cause, text)
+        Error::Silent(_) => (unclear, error.to_string()),
+        // The name is free, or it would not come to this.
+        Error::Superseded => {
+            let why = "something else that a new host needs, such as a quota, changed just now";
+            (unclear, why.to_owned())
+        }
+    }
 }
 
 /// The one of a machine's two names that it does not get now; none where the first is no other machine's anyway.
@@ -234,5 +248,32 @@ pub fn reference(object: &BareMetalHostDiscovery) -> ObjectReference {
         name: object.metadata.name.clone(),
         uid: object.metadata.uid.clone(),
         ..ObjectReference::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn only_an_answer_that_leaves_it_open_lets_a_host_be_there_all_the_same() {
+        let refused = |code| {
+            let source = kube::Error::Api(Status::failure("no", "").with_code(code).boxed());
+            Error::Kube { what: "create a host", source: Box::new(source) }
+        };
+        for (error, posted, cause) in [
+            (refused(403), true, Cause::Refused),
+            (refused(422), true, Cause::Refused),
+            (refused(429), true, Cause::Failed(None)),
+            (refused(500), true, Cause::Unknown),
+            (refused(500), false, Cause::Failed(None)),
+            (Error::Silent("create a host"), true, Cause::Unknown),
+            (Error::Superseded, false, Cause::Failed(None)),
+        ] {
+            assert_eq!(judged(&error, posted).0, cause, "{error:?}");
+        }
+        assert!(judged(&Error::Superseded, false).1.contains("quota"));
     }
 }

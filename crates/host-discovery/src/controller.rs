@@ -26,10 +26,12 @@ use tokio::sync::mpsc::{self, Sender, UnboundedSender};
 use crate::config::Policy;
 use crate::errand::{self, Errand};
 use crate::error::Error;
-use crate::index::{Change, HostKey, Index};
+use crate::index::{Change, HostKey, Index, Known};
 use crate::metrics::Metrics;
 use crate::node_id::NodeId;
+use crate::nodes::Unmarked;
 use crate::pass::State;
+use crate::sighting::Sighting;
 
 /// A pass begins to read machines for ten seconds at most, ends what it has begun, and writes for some more.
 const DEADLINE: Duration = Duration::from_secs(120);
@@ -69,13 +71,22 @@ pub struct Context {
 /// What happened since the last pass.
 #[derive(Debug, Default)]
 pub struct News {
-    /// Something that decisions are made of changed.
-    pub changed: bool,
     /// Hosts that went, are no longer known by what they were known by, or are no longer the only ones: their machines
     /// have to be read again.
     pub gone: Vec<HostKey>,
+    /// Nodes whose host went.
+    pub left: Vec<Unmarked>,
     /// Nodes that bear the mark now.
     pub marked: Vec<NodeId>,
+}
+
+impl News {
+    fn went(&mut self, host: Known) {
+        if let Some(node) = host.made_for {
+            self.left.push(Unmarked { node, host: host.host.clone() });
+        }
+        self.gone.push(host.host);
+    }
 }
 
 struct Event {
@@ -110,20 +121,19 @@ impl Context {
         all
     }
 
+    /// Something that decisions are made of changed.
     fn changed(&self) {
-        self.news().changed = true;
         self.wake.notify_one();
     }
 
     fn host_changed(&self, change: Change) {
         match change {
-            Change::None => {}
-            Change::More => self.changed(),
-            Change::Less(host) => {
-                self.news().gone.push(host);
-                self.changed();
-            }
+            Change::None => return,
+            Change::More => {}
+            Change::Less(host) => self.news().gone.push(host),
+            Change::Gone(host) => self.news().went(host),
         }
+        self.changed();
     }
 
     /// A node bears the mark now.
@@ -166,7 +176,7 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
     let client = ironic::Client::new(settings).map_err(|error| error.to_string())?;
     let metrics = Metrics::new(&kit.metrics.registry)
         .map_err(|error| format!("Cannot set up metrics: {error}"))?;
-    let hosts = watch::told_everywhere::<BareMetalHost>(&kit);
+    let hosts = watch::told_everywhere::<Sighting>(&kit);
     let watched = watch::namespaced::<BareMetalHostDiscovery>(&kit, &watcher::Config::default());
     let (errands, to_do) = mpsc::unbounded_channel();
     let (events, to_tell) = mpsc::channel(MOST_EVENTS);
@@ -205,12 +215,12 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
 }
 
 /// Keeps the index as the hosts are.
-async fn follow(context: &Context, hosts: impl futures_util::Stream<Item = Told<BareMetalHost>>) {
+async fn follow(context: &Context, hosts: impl futures_util::Stream<Item = Told<Sighting>>) {
     let mut hosts = std::pin::pin!(hosts);
     while let Some(told) = hosts.next().await {
         match told {
             Told::Listing => context.index().listing(),
-            Told::Applied(host) => {
+            Told::Applied(Sighting(host)) => {
                 let (change, rivals) = context.index().take(&host);
                 // Their nodes have two hosts now.
                 context.news().gone.extend(rivals);
@@ -236,7 +246,9 @@ async fn follow(context: &Context, hosts: impl futures_util::Stream<Item = Told<
             }
             Told::Listed => {
                 let gone = context.index().listed();
-                context.news().gone.extend(gone);
+                for host in gone {
+                    context.news().went(host);
+                }
                 context.changed();
             }
         }

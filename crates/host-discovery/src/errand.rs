@@ -30,6 +30,8 @@ const SOON: u32 = 4;
 /// Writes that are under way at once: a host is safe from being made again only when its node bears the mark. Only one
 /// while hosts are being made, since Ironic and the API server may share a machine.
 const AT_ONCE: usize = 4;
+/// How soon it is looked whether hosts are still being made.
+const GLANCE: Duration = Duration::from_millis(200);
 const FIELDS: Detail = Detail::Fields(&["uuid", "driver", "provision_state"]);
 /// States in which nothing runs on a node, so that another driver disturbs nobody.
 const AT_REST: [&str; 5] = ["enroll", "manageable", "available", "inspect failed", "clean failed"];
@@ -54,9 +56,12 @@ pub enum Errand {
 }
 
 impl Errand {
-    /// The driver of this host's node has to follow, if a discovery made the host.
+    /// The driver of this host's node has to follow, if a discovery made the host. Its node is the one that the operator
+    /// works with: where Ironic lost the one that the host was made for, it is another.
     pub fn adopt(host: &BareMetalHost) -> Option<Self> {
-        let node = host.annotation(ferrite::NODE_ID).and_then(NodeId::parse)?;
+        let status = host.status.as_ref();
+        let node = status.and_then(|it| NodeId::parse(&it.provisioning.id));
+        let node = node.or_else(|| host.annotation(ferrite::NODE_ID).and_then(NodeId::parse))?;
         host.label(ferrite::DISCOVERED_BY)?;
         let address = host.spec.bmc.as_ref().map(|bmc| bmc.address.clone())?;
         let leaves = host.metadata.deletion_timestamp.is_some();
@@ -137,8 +142,6 @@ struct Waiting {
 /// What came of an errand.
 enum Outcome {
     Done,
-    /// It was not tried: another process acts.
-    Untried,
     /// Nothing can be done now.
     Later,
     /// It needs a person, who was told.
@@ -153,9 +156,13 @@ pub async fn run(context: &Context, mut errands: UnboundedReceiver<Errand>) -> I
     let mut running = FuturesUnordered::new();
     loop {
         let most = if context.is_making() { 1 } else { AT_ONCE };
-        let mut next = None;
-        if running.len() < most {
-            let now = Instant::now();
+        let now = Instant::now();
+        // A process that may not act looks some time later whether it may.
+        let mut next = (!context.kit.may_act()).then(|| now + AGAIN);
+        if next.is_none() && running.len() >= most && most < AT_ONCE {
+            // More may be done at a time as soon as the hosts are made.
+            next = Some(now + GLANCE);
+        } else if next.is_none() && running.len() < most {
             let free = waiting.iter().filter(|(key, _)| !busy.contains(key));
             let first = free.min_by_key(|(_, it)| it.due).map(|(key, it)| (*key, it.due));
             next = first.map(|(_, due)| due);
@@ -190,15 +197,11 @@ pub async fn run(context: &Context, mut errands: UnboundedReceiver<Errand>) -> I
             Some((outcome, it)) = running.next(), if !running.is_empty() => {
                 let key = it.errand.key();
                 busy.remove(&key);
-                let mut tries = it.tries + 1;
+                let tries = it.tries + 1;
                 if let Err(error) = &outcome {
                     observe::count(context, error);
                 }
                 let told = match outcome {
-                    Ok(Outcome::Untried) => {
-                        tries = 0;
-                        it.told
-                    }
                     Ok(Outcome::Done) => {
                         match it.errand {
                             Errand::Mark(unmarked) => context.marked(unmarked.node),
@@ -215,7 +218,11 @@ pub async fn run(context: &Context, mut errands: UnboundedReceiver<Errand>) -> I
                         let text = error.to_string();
                         tracing::debug!(node.id = %key.0, error = text, "Could not write to a node yet");
                         let complaint = complaint(&it.errand, error.class(), &text);
-                        if let Some((host, reason, about)) = complaint.filter(|_| !it.told) {
+                        if let Some((mut host, reason, about)) = complaint.filter(|_| !it.told) {
+                            if let Errand::Mark(unmarked) = &it.errand {
+                                // Without it the event is not shown with its host.
+                                host.uid = context.index().uid(&unmarked.host).map(str::to_owned);
+                            }
                             tracing::warn!(node.id = %key.0, error = text, "Ironic refuses a write to a node");
                             context.tell(host, true, reason, "Write", about);
                             true
@@ -238,11 +245,8 @@ fn wait_after(tries: u32) -> Duration {
     (AGAIN * 2_u32.pow(tries.min(10))).min(LONGEST)
 }
 
-/// Does one errand, if this process may.
+/// Does one errand.
 async fn attempt(context: &Context, it: &Waiting) -> Result<Outcome, Error> {
-    if !context.kit.may_act() {
-        return Ok(Outcome::Untried);
-    }
     match &it.errand {
         Errand::Mark(Unmarked { node, host }) => {
             let mark =
@@ -315,6 +319,8 @@ async fn adopt(
 
 #[cfg(test)]
 mod tests {
+    use api_types::metal3::{BareMetalHostSpec, BareMetalHostStatus, Bmc, Provisioning};
+
     use super::*;
     use crate::index::HostKey;
 
@@ -337,6 +343,25 @@ mod tests {
                 assert!(text.ends_with(": not now"), "{text}");
             }
         }
+    }
+
+    #[test]
+    fn the_driver_follows_on_the_node_that_the_operator_works_with() {
+        let node_of = |id: &str| {
+            let mut host = BareMetalHost::new("metal", "n1", BareMetalHostSpec::default());
+            let (label, annotation) = (ferrite::DISCOVERED_BY, ferrite::NODE_ID);
+            host.metadata.labels = Some([(label.to_owned(), "racks".to_owned())].into());
+            let made_for = NodeId::from(1).to_string();
+            host.metadata.annotations = Some([(annotation.to_owned(), made_for)].into());
+            host.spec.bmc = Some(Bmc { address: "192.0.2.1".to_owned(), ..Bmc::default() });
+            let provisioning = Provisioning { id: id.to_owned(), ..Provisioning::default() };
+            host.status =
+                Some(BareMetalHostStatus { provisioning, ..BareMetalHostStatus::default() });
+            Errand::adopt(&host).map(|errand| errand.key())
+        };
+        assert_eq!(node_of(""), Some((NodeId::from(1), true)));
+        let other = NodeId::from(2);
+        assert_eq!(node_of(&other.to_string()), Some((other, true)));
     }
 
     #[test]

@@ -35,7 +35,8 @@ pub(crate) async fn asked<T>(
 ) -> Result<T, Error> {
     let answer = tokio::time::timeout(PATIENCE, request).await;
     answer.map_err(|_| Error::Silent(what))?.map_err(|error| match error {
-        kube::Error::Api(status) if status.is_conflict() => Error::Superseded,
+        // By its code: a name that is taken has another reason than a version that is not the newest.
+        kube::Error::Api(status) if status.code == 409 => Error::Superseded,
         other => Error::Kube { what, source: Box::new(other) },
     })
 }
@@ -50,6 +51,25 @@ impl Error {
                 class => class,
             },
             Self::Silent(_) => Class::Urgent,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_name_that_is_taken_and_a_version_that_is_old_are_both_superseded() {
+        for (reason, code, is_superseded) in
+            [("AlreadyExists", 409, true), ("Conflict", 409, true), ("Forbidden", 403, false)]
+        {
+            let status = Status::failure("no", reason).with_code(code);
+            let request = async { Err::<(), _>(kube::Error::Api(status.boxed())) };
+            let error = asked("create a host", request).await.unwrap_err();
+            assert_eq!(matches!(error, Error::Superseded), is_superseded, "{reason}");
         }
     }
 }

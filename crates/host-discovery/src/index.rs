@@ -4,7 +4,7 @@
 //! kilobyte instead of tens. It follows the watch, and a look-up costs the same with ten hosts as
 //! with ten thousand.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::hash::Hash;
 use std::net::IpAddr;
@@ -111,7 +111,12 @@ pub enum Change {
     More,
     /// A machine may no longer be this host.
     Less(HostKey),
+    /// This host went.
+    Gone(Known),
 }
+
+/// How many hosts that went are remembered: hardly more go while one request is under way.
+const MOST_BURIED: usize = 1024;
 
 /// The hosts that have a mark: nearly always one, so that is what little is kept of each.
 #[derive(Clone, Debug)]
@@ -169,6 +174,8 @@ pub struct Index {
     by_mark: Holders<Mark>,
     by_nic: Holders<Mac>,
     made: BTreeMap<(Box<str>, Box<str>), u32>,
+    /// The uids of the last hosts that went.
+    buried: VecDeque<Box<str>>,
     next: u32,
     listing: u32,
 }
@@ -193,14 +200,12 @@ impl Known {
 }
 
 impl Index {
-    /// Takes a host as it is now. Also for one that was just made: the watch tells of it later
-    /// than the next look at the machine may be.
+    /// Takes a host as it is now.
     pub fn apply(&mut self, host: &BareMetalHost) -> Change {
         let Some(key) = key_of(host) else { return Change::None };
-        let known = self.by_key.get(&key).copied();
-        let id = known.unwrap_or_else(|| self.next_id());
+        let id = self.by_key.get(&key).copied().unwrap_or_else(|| self.next_id());
         let seen = Seen::read(host);
-        let change = match self.hosts.get_mut(&id).filter(|_| known.is_some()) {
+        let change = match self.hosts.get_mut(&id) {
             None => Change::More,
             Some(entry) if entry.is(&seen) => {
                 entry.uid = host.metadata.uid.as_deref().map(Into::into);
@@ -244,24 +249,40 @@ impl Index {
     /// The same for one that the watch tells of. Gives the hosts, too, that were one machine's only ones before.
     pub fn take(&mut self, host: &BareMetalHost) -> (Change, Vec<HostKey>) {
         let change = self.apply(host);
-        let rivals = match (&change, key_of(host)) {
-            (Change::More, Some(key)) => self.rivals(&key),
+        let rivals = match key_of(host) {
+            Some(key) if change != Change::None => self.rivals(&key),
             _ => Vec::new(),
         };
         (change, rivals)
     }
 
+    /// The same for one that a request was answered with, since the watch may tell of it later than the next look at its
+    /// machine is. It may as well have told already that the host went: then that stays so, or nobody would tell it again.
+    pub fn answer(&mut self, host: &BareMetalHost) -> Change {
+        let uid = host.metadata.uid.as_deref();
+        if uid.is_some_and(|uid| self.buried.iter().any(|it| **it == *uid)) {
+            return Change::None;
+        }
+        self.apply(host)
+    }
+
     /// Takes notice that a host is gone. A later host of the same name stays.
     pub fn remove(&mut self, host: &ObjectMeta) -> Change {
-        let key = key_of_meta(host);
-        let found = key.and_then(|key| Some((*self.by_key.get(&key)?, key)));
-        let Some((id, key)) = found else { return Change::None };
+        self.bury(host.uid.as_deref().map(Into::into));
+        let found = key_of_meta(host).and_then(|key| self.by_key.get(&key).copied());
+        let Some(id) = found else { return Change::None };
         let held = self.hosts.get(&id).and_then(|entry| entry.uid.as_deref());
         if held.is_some() && held != host.uid.as_deref() {
             return Change::None;
         }
-        self.forget(id);
-        Change::Less(key)
+        self.forget(id).map_or(Change::None, Change::Gone)
+    }
+
+    fn bury(&mut self, uid: Option<Box<str>>) {
+        self.buried.extend(uid);
+        if self.buried.len() > MOST_BURIED {
+            self.buried.pop_front();
+        }
     }
 
     /// A watch begins anew: what is not applied from here to [`Index::listed`] is gone. Until then
@@ -271,19 +292,15 @@ impl Index {
     }
 
     /// The listing is complete. What it no longer shows is told.
-    pub fn listed(&mut self) -> Vec<HostKey> {
-        let gone: Vec<_> = self
-            .hosts
-            .iter()
-            .filter(|(_, entry)| entry.listing != self.listing)
-            .map(|(id, _)| *id)
-            .collect();
-        let keys = gone.iter().filter_map(|id| self.hosts.get(id)).map(|entry| entry.key.clone());
-        let keys = keys.collect();
-        for id in gone {
-            self.forget(id);
+    pub fn listed(&mut self) -> Vec<Known> {
+        let gone = self.hosts.iter().filter(|(_, entry)| entry.listing != self.listing);
+        let gone: Vec<_> = gone.map(|(id, entry)| (*id, entry.uid.clone())).collect();
+        let mut known = Vec::new();
+        for (id, uid) in gone {
+            self.bury(uid);
+            known.extend(self.forget(id));
         }
-        keys
+        known
     }
 
     /// How many hosts there are.
@@ -303,7 +320,12 @@ impl Index {
 
     /// Whether a name is taken.
     pub fn has_name(&self, namespace: &str, name: &str) -> bool {
-        self.by_key.contains_key(&HostKey::new(namespace, name))
+        self.has(&HostKey::new(namespace, name))
+    }
+
+    /// What tells a host from others of its name.
+    pub fn uid(&self, host: &HostKey) -> Option<&str> {
+        self.hosts.get(self.by_key.get(host)?)?.uid.as_deref()
     }
 
     /// How many hosts a discovery made that are still there. `label` is the label's value.
@@ -395,8 +417,8 @@ impl Index {
         id
     }
 
-    fn forget(&mut self, id: u32) {
-        let Some(entry) = self.hosts.remove(&id) else { return };
+    fn forget(&mut self, id: u32) -> Option<Known> {
+        let entry = self.hosts.remove(&id)?;
         for mark in entry.marks {
             self.by_mark.remove(&mark, id);
         }
@@ -413,6 +435,7 @@ impl Index {
             }
         }
         self.by_key.remove(&entry.key);
+        Some(Known { host: entry.key, made_for: entry.made_for, leaves: entry.leaves })
     }
 }
 

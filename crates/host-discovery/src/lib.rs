@@ -39,6 +39,7 @@ pub mod refusals;
 pub mod report;
 pub mod resource;
 pub mod selector;
+pub mod sighting;
 pub mod status;
 
 pub use mac::Mac;

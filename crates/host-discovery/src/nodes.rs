@@ -39,11 +39,15 @@ pub struct Nodes {
     tracks: Vec<Track>,
     places: HashMap<NodeId, usize>,
     settled: HashMap<NodeId, Settled>,
+    /// Nodes whose host went before a list showed them, and that host: kept until a list is complete.
+    left: HashMap<NodeId, HostKey>,
     most: usize,
     details: usize,
     round: u32,
     next: u64,
     left_out: usize,
+    /// The same of the list before, until this one is complete.
+    left_out_before: usize,
 }
 
 #[derive(Debug)]
@@ -123,11 +127,13 @@ impl Nodes {
             tracks: Vec::new(),
             places: HashMap::new(),
             settled: HashMap::new(),
+            left: HashMap::new(),
             most,
             details: 0,
             round: 0,
             next: 0,
             left_out: 0,
+            left_out_before: 0,
         }
     }
 
@@ -157,25 +163,28 @@ impl Nodes {
         self.len() == 0
     }
 
-    /// How many nodes found no place.
+    /// How many nodes found no place: a list that broke off says nothing of those that it did not come to.
     pub fn left_out(&self) -> usize {
-        self.left_out
+        self.left_out.max(self.left_out_before)
     }
 
     /// Whether those that found no place could find one now.
     pub fn has_room_again(&self) -> bool {
-        self.left_out > 0 && self.machines.len() < self.most / 2
+        self.left_out() > 0 && self.machines.len() < self.most / 2
     }
 
     /// A list of all nodes begins.
     pub fn begin(&mut self) {
         self.round = self.round.wrapping_add(1);
+        self.left_out_before = self.left_out();
         self.left_out = 0;
     }
 
     /// A list of all nodes is complete: those that it did not show are gone.
     pub fn end(&mut self) {
         let round = self.round;
+        self.left_out_before = 0;
+        self.left.clear();
         self.settled.retain(|_, it| it.round == round);
         let mut gone: Vec<NodeId> = Vec::new();
         for (machine, track) in self.machines.iter().zip(&self.tracks) {
@@ -186,8 +195,8 @@ impl Nodes {
         self.drop_all(&gone);
     }
 
-    /// Takes a node as a list shows it, without its error. Tells of one that is a host that a discovery made, and does not
-    /// bear the mark.
+    /// Takes a node as a list shows it, without its error. Tells of one that is a host that a discovery made, or was one,
+    /// and does not bear the mark.
     pub fn note(
         &mut self,
         node: &ironic::Node,
@@ -197,6 +206,8 @@ impl Nodes {
     ) -> Option<Unmarked> {
         let id = NodeId::parse(&node.uuid)?;
         let (marked, enrolled) = (is_marked(node), is_enrolled(node));
+        let left = self.left.get(&id).filter(|_| !marked).cloned();
+        let left = left.map(|host| Unmarked { node: id, host });
         if let Some(&place) = self.places.get(&id) {
             let (machine, track) = (&mut self.machines[place], &mut self.tracks[place]);
             let changed = machine.name != node.name || machine.enrolled != enrolled;
@@ -209,12 +220,12 @@ impl Nodes {
             if (changed || unread) && track.look.is_none() {
                 (track.look, track.is_relook) = (Some(at), !changed);
             }
-            return None;
+            return left;
         }
         let earlier = self.settled.remove(&id);
         let order = earlier.as_ref().map_or(self.next, |it| it.order);
         self.next = self.next.max(order + 1);
-        let had_host = marked || earlier.as_ref().is_some_and(|it| it.had_host);
+        let had_host = marked || left.is_some() || earlier.as_ref().is_some_and(|it| it.had_host);
         let known = hosts.known(id, node.name.as_deref(), &[], None);
         let registered = node.name.is_some() || !enrolled;
         // A host that was found by addresses is not found again without them.
@@ -230,11 +241,11 @@ impl Nodes {
             let unmarked = host.clone().filter(|_| ours && !had_host);
             let round = self.round;
             self.settled.insert(id, Settled { order, round, host, ours, had_host });
-            return unmarked.map(|host| Unmarked { node: id, host });
+            return left.or(unmarked.map(|host| Unmarked { node: id, host }));
         }
         if self.machines.len() >= self.most {
             self.left_out += 1;
-            return None;
+            return left;
         }
         let machine = Machine {
             node: id,
@@ -250,7 +261,7 @@ impl Nodes {
         // What somebody registered is not read: only a new machine becomes a host.
         let look = (!registered).then_some(at);
         self.insert(machine, Track::new(order, self.round, Some(at), look));
-        None
+        left
     }
 
     /// Machines that are to be read, so many at most, in the order in which their turn came; those that said nothing before
@@ -403,14 +414,33 @@ impl Nodes {
         }
     }
 
-    /// The mark is on the node.
+    /// The mark is on the node, or on its way there.
     pub fn marked(&mut self, node: NodeId) {
+        if let Some(had_host) = self.had_host(node) {
+            *had_host = true;
+        }
+    }
+
+    /// A host went that was made for this node. Tells whether that is to be written down: the process that made the host
+    /// may have ended before it did so. Of a node that no list has shown yet it is kept until one does.
+    pub fn left(&mut self, it: Unmarked) -> Option<Unmarked> {
+        if let Some(had_host) = self.had_host(it.node) {
+            return (!std::mem::replace(had_host, true)).then_some(it);
+        }
+        if self.left.len() >= self.most {
+            // Those that went long ago bear the mark by now.
+            self.left.clear();
+        }
+        self.left.insert(it.node, it.host);
+        None
+    }
+
+    fn had_host(&mut self, node: NodeId) -> Option<&mut bool> {
         if let Some(settled) = self.settled.get_mut(&node) {
-            settled.had_host = true;
+            return Some(&mut settled.had_host);
         }
-        if let Some(&place) = self.places.get(&node) {
-            self.machines[place].had_host = true;
-        }
+        let place = *self.places.get(&node)?;
+        Some(&mut self.machines[place].had_host)
     }
 
     fn keep_details(&mut self, place: usize, details: Option<Encoded>) {

@@ -14,12 +14,12 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::act::{self, Made, Order};
 use crate::allowance::Allowance;
-use crate::controller::{Context, spread};
+use crate::controller::{Context, News, spread};
 use crate::decide::{Decision, Observed, Reason, Step, decide};
 use crate::errand::Errand;
 use crate::error::Error;
 use crate::node_id::NodeId;
-use crate::nodes::{Nodes, Unmarked};
+use crate::nodes::Nodes;
 use crate::observe::{self, Places};
 use crate::refusals::{Cause, Refusals};
 use crate::report::report;
@@ -32,6 +32,9 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// So many failures in a row are silence; one alone is told to nobody, and asked again soon.
 const MISSES: u32 = 3;
 const MISSED: Duration = Duration::from_secs(1);
+/// How long a list of nodes may take as a whole, however many pages it has. A pass that ended with it would neither say so
+/// nor make hosts of the machines that it did show.
+const LISTING: Duration = Duration::from_secs(90);
 /// Machines that are read in one pass, so that hosts come of the first before the last is read; and hosts that are made in
 /// one, so that it ends long before its deadline.
 const BATCH: usize = 256;
@@ -99,8 +102,9 @@ impl State {
         }
     }
 
-    /// A process that may not act only looks whether it could.
+    /// A process that may not act only looks whether it could, and remembers which nodes had a host.
     pub async fn stand_by(&mut self, context: &Context) {
+        self.take_notice(context);
         if Instant::now() >= self.next_poll {
             let result = context.ironic.check().await.map(drop);
             self.heard(context, result);
@@ -116,11 +120,7 @@ impl State {
         if Instant::now() >= self.next_poll {
             self.poll(context).await;
         }
-        let news = context.take_news();
-        for node in news.marked {
-            self.nodes.marked(node);
-        }
-        self.nodes.unsettle(&news.gone, Timestamp::now(), Instant::now());
+        self.take_notice(context);
         if self.reach == Reach::Answers && Instant::now() >= self.next_read {
             let read = observe::read(context, &mut self.nodes, &mut self.places, BATCH).await;
             self.told(context, read);
@@ -135,6 +135,18 @@ impl State {
         Ok(result?.map_or(rest, |again| again.max(ROOM).min(rest)))
     }
 
+    /// Takes notice of what watches and errands told.
+    fn take_notice(&mut self, context: &Context) {
+        let News { gone, left, marked } = context.take_news();
+        for node in marked {
+            self.nodes.marked(node);
+        }
+        for unmarked in left.into_iter().filter_map(|it| self.nodes.left(it)) {
+            context.send(Errand::Mark(unmarked));
+        }
+        self.nodes.unsettle(&gone, Timestamp::now(), Instant::now());
+    }
+
     /// Asks Ironic for what is new, or for all.
     async fn poll(&mut self, context: &Context) {
         let now = Instant::now();
@@ -144,7 +156,12 @@ impl State {
         let unknown = self.reach == Reach::Unknown;
         let checked = if unknown { context.ironic.check().await.map(drop) } else { Ok(()) };
         let result = match checked {
-            Ok(()) => observe::poll(context, &mut self.nodes, &mut self.places, all).await,
+            Ok(()) => {
+                let list = observe::poll(context, &mut self.nodes, &mut self.places, all);
+                let listed = tokio::time::timeout(LISTING, list).await;
+                listed
+                    .unwrap_or_else(|_| Err(ironic::Error::too_slow("the list of nodes", LISTING)))
+            }
             Err(error) => Err(error),
         };
         context.metrics.left_out.set(i64::try_from(self.nodes.left_out()).unwrap_or(i64::MAX));
@@ -329,9 +346,10 @@ impl State {
         let read = observe::confirm(context, &mut self.nodes, old).await;
         let answered = read.answered;
         self.told(context, read);
-        if !answered || self.reach != Reach::Answers {
-            return again || answered;
+        if !answered {
+            return again;
         }
+        // Also where Ironic fell silent in between: other machines may be there now than were decided about.
         *decision = self.decided(context, resources);
         let (more, left) = self.make(context, resources, decision).await;
         again || more || !left.is_empty()
@@ -395,10 +413,9 @@ impl State {
             again |= !matches!(made, Made::Failed(..));
             match made {
                 // Also if a person deletes it before the next pass.
-                Made::Created(host) => {
+                Made::Created => {
                     self.nodes.marked(node);
                     self.refusals.made(node);
-                    context.send(Errand::Mark(Unmarked { node, host }));
                 }
                 Made::Exists => self.refusals.made(node),
                 Made::Failed(cause, text) => {

@@ -36,10 +36,12 @@ pub fn report(
     };
     let mut counts =
         DiscoveryCounts { known: count(known), created: count(made), ..DiscoveryCounts::default() };
-    // Some of the machines may have gone since the decision.
-    let mut machines = machines.iter().peekable();
+    // Both are in one order. Since the decision some of the machines may have gone, and others come between.
+    let mut machines = machines.iter();
     for verdict in &decision.verdicts {
-        let Some(machine) = machines.next_if(|it| it.node == verdict.node) else { continue };
+        let mut rest = machines.clone();
+        let Some(machine) = rest.find(|it| it.node == verdict.node) else { continue };
+        machines = rest;
         if verdict.resource != Some(at) {
             continue;
         }

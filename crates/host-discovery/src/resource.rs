@@ -6,6 +6,7 @@ use api_types::metal3::{
     Approval, BareMetalHostDiscovery, HardwareDetail, HardwareLabel, HostDefaults,
 };
 use api_types::names::ferrite;
+use controller_kit::events::shorten;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::inventory::{Facts, Port};
@@ -13,6 +14,10 @@ use crate::labels;
 use crate::naming::{Template, TemplateError, quotable};
 use crate::node_id::NodeId;
 use crate::selector::Selector;
+
+/// Bytes of an approval that is no identifier: the event that tells of it is told from others by them, and the API server
+/// refuses one with more.
+const LONGEST_STRANGE: usize = 128;
 
 /// What a user wants, in the form in which it is asked for each machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -167,8 +172,21 @@ fn approvals(text: Option<&String>) -> (BTreeSet<NodeId>, Vec<String>) {
             Some(node) => {
                 approved.insert(node);
             }
-            None => strange.push(quotable(entry)),
+            None => strange.push(shorten(&quotable(entry), LONGEST_STRANGE)),
         }
     }
     (approved, strange)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_approval_that_is_no_identifier_fits_into_an_event() {
+        let (approved, strange) = approvals(Some(&format!("rack 7, {}", "超".repeat(60))));
+        assert!(approved.is_empty());
+        assert_eq!(strange[0], "rack 7");
+        assert!(strange[1].starts_with('超') && strange[1].len() <= 128, "{strange:?}");
+    }
 }

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use api_types::metal3::BareMetalHost;
-use host_discovery::index::{HostKey, Index};
+use host_discovery::index::{Change, HostKey, Index, Known};
 use host_discovery::inventory::{Facts, Port};
 use host_discovery::{Mac, NodeId};
 use proptest::prelude::*;
@@ -173,6 +173,28 @@ fn news_of_a_deletion_do_not_reach_the_next_host_of_that_name() {
 }
 
 #[test]
+fn a_host_that_went_stays_away_whenever_the_request_for_it_is_answered() {
+    let annotations = json!({"ferrite.metal3.io/node-id": NODE});
+    let made =
+        |uid: &str| host("a", "x", &json!({"metadata": {"uid": uid, "annotations": annotations}}));
+    let gone = |known: &[Known]| {
+        assert_eq!((known[0].host.name(), known[0].made_for), ("x", Some(node())));
+    };
+    let mut index = index(&[made("old")]);
+    let Change::Gone(known) = index.remove(&made("old").metadata) else { panic!("it is there") };
+    gone(&[known]);
+    assert_eq!(index.answer(&made("old")), Change::None);
+    assert!(index.is_empty());
+    // The same where a list no longer shows it. Another one of that name is another one.
+    assert_eq!(index.answer(&made("new")), Change::More);
+    index.listing();
+    gone(&index.listed());
+    assert_eq!(index.answer(&made("new")), Change::None);
+    index.answer(&made("third"));
+    assert_eq!(index.uid(&HostKey::new("a", "x")), Some("third"));
+}
+
+#[test]
 fn a_new_listing_forgets_only_what_it_does_not_hold_and_only_at_its_end() {
     let mut index = index(&[host("a", "x", &json!({})), host("a", "y", &json!({}))]);
     index.listing();
@@ -316,6 +338,21 @@ fn a_host_that_claims_the_machine_of_another_is_its_rival() {
     let bmc = json!({"spec": {"bmc": {"address": "192.0.2.1", "credentialsName": "s"}}});
     index.apply(&host("a", "one", &bmc));
     assert_eq!(index.take(&host("a", "two", &bmc)).1, []);
+}
+
+#[test]
+fn a_host_that_loses_an_address_and_claims_that_of_another_is_its_rival() {
+    let has = |nic: u8| {
+        json!({
+            "spec": {"bootMACAddress": numbered(2)},
+            "status": {"hardware": {"nics": [{"mac": numbered(nic)}]}},
+        })
+    };
+    let boots = json!({"spec": {"bootMACAddress": numbered(1)}});
+    let mut index = index(&[host("a", "first", &boots), host("a", "second", &has(3))]);
+    let (change, rivals) = index.take(&host("a", "second", &has(1)));
+    assert_eq!(change, Change::Less(HostKey::new("a", "second")));
+    assert_eq!(rivals, [HostKey::new("a", "first")]);
 }
 
 fn numbered(mac: u8) -> String {

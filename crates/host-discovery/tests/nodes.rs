@@ -10,9 +10,9 @@ mod world;
 use std::time::{Duration, Instant};
 
 use host_discovery::NodeId;
-use host_discovery::index::Index;
+use host_discovery::index::{HostKey, Index};
 use host_discovery::machine::Reading;
-use host_discovery::nodes::{Look, Nodes};
+use host_discovery::nodes::{Look, Nodes, Unmarked};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use world::{facts, node, port};
@@ -36,10 +36,10 @@ impl Known {
         Self { nodes: Nodes::new(9), hosts: Index::default(), at: Instant::now() }
     }
 
-    /// Ironic lists a node, a second after what was before.
-    fn list(&mut self, number: u8) {
+    /// Ironic lists a node, a second after what was before. Gives what is to be written down.
+    fn list(&mut self, number: u8) -> Option<Unmarked> {
         self.at += Duration::from_secs(1);
-        self.nodes.note(&shown(number, &json!({})), &self.hosts, Timestamp::UNIX_EPOCH, self.at);
+        self.nodes.note(&shown(number, &json!({})), &self.hosts, Timestamp::UNIX_EPOCH, self.at)
     }
 
     fn read(&mut self, number: u8, inventory: Reading, node: Option<ironic::Node>) {
@@ -159,4 +159,54 @@ fn a_node_with_an_error_is_read_less_and_less_often_until_something_changes() {
     let moved = shown(1, &json!({"provision_state": "inspect failed"}));
     known.nodes.note(&moved, &known.hosts, Timestamp::UNIX_EPOCH, known.at);
     assert_eq!(known.due(), [node(1)]);
+}
+
+fn had(number: u8) -> Unmarked {
+    Unmarked { node: node(number), host: HostKey::new("metal", &format!("n{number}")) }
+}
+
+#[test]
+fn a_node_whose_host_another_process_made_and_a_person_deleted_had_one() {
+    let mut known = Known::new();
+    known.list(1);
+    assert_eq!(known.nodes.left(had(1)), Some(had(1)));
+    assert!(known.nodes.machines()[0].had_host);
+    assert_eq!(known.nodes.left(had(1)), None, "it is on its way");
+    // Also where no list has shown the node yet, and however often one breaks off.
+    assert_eq!(known.nodes.left(had(2)), None);
+    for _ in 0..2 {
+        known.nodes.begin();
+        assert_eq!((known.list(1), known.list(2)), (None, Some(had(2))));
+    }
+    assert!(known.nodes.machines()[1].had_host);
+    known.nodes.end();
+    assert_eq!(known.list(2), None);
+}
+
+#[test]
+fn of_nodes_whose_hosts_went_no_more_are_kept_than_have_places() {
+    let mut known = Known::new();
+    for number in 1..=10 {
+        known.nodes.left(had(number));
+    }
+    assert_eq!((known.list(9), known.list(10)), (None, Some(had(10))));
+}
+
+#[test]
+fn a_list_that_breaks_off_does_not_forget_how_many_found_no_place() {
+    let mut known = Known { nodes: Nodes::new(2), ..Known::new() };
+    known.nodes.begin();
+    for number in 1..=5 {
+        known.list(number);
+    }
+    known.nodes.end();
+    for shown in [1, 4] {
+        known.nodes.begin();
+        for number in 1..=shown {
+            known.list(number);
+        }
+        assert_eq!(known.nodes.left_out(), 3);
+    }
+    known.nodes.end();
+    assert_eq!(known.nodes.left_out(), 2);
 }

@@ -102,6 +102,16 @@ fn a_machine_that_went_after_the_decision_costs_the_others_nothing() {
 }
 
 #[test]
+fn a_machine_that_came_between_after_the_decision_costs_the_others_nothing() {
+    let (mut machines, resources, hosts) = small_world();
+    let decision = decided(&machines, &resources, &hosts);
+    machines.insert(1, machine(9));
+    let before = BareMetalHostDiscoveryStatus::default();
+    let status = report(0, &decision, &machines, 7, 3, &before, Timestamp::UNIX_EPOCH);
+    assert_eq!((status.failures.len(), status.conflicts.len()), (1, 1));
+}
+
+#[test]
 fn lists_are_bounded_and_counts_are_not() {
     let machines: Vec<_> = (0..150).map(machine).collect();
     let resources = [resource("racks", &json!({"suspend": true}))];

@@ -2,14 +2,13 @@
 
 use reqwest::Method;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::Result;
 use crate::client::{Call, Client};
 use crate::error::{Class, Error};
 use crate::inventory::Inventory;
-use crate::node::{Conductor, Driver, Node, PatchOp, PowerTarget};
+use crate::node::{Driver, Node, PatchOp, PowerTarget};
 use crate::paging::Detail;
 use crate::version::Version;
 
@@ -28,21 +27,11 @@ impl Client {
 
     /// Drivers that some living conductor offers.
     pub async fn drivers(&self) -> Result<Vec<Driver>> {
-        self.all("drivers").await
-    }
-
-    /// Conductors.
-    pub async fn conductors(&self) -> Result<Vec<Conductor>> {
-        self.all("conductors").await
-    }
-
-    async fn all<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>> {
         #[derive(Deserialize)]
-        struct All<T> {
-            #[serde(alias = "drivers", alias = "conductors")]
-            items: Vec<T>,
+        struct Offered {
+            drivers: Vec<Driver>,
         }
-        Ok(self.read::<All<T>>(Call::get(path)).await?.items)
+        Ok(self.read::<Offered>(Call::get("drivers")).await?.drivers)
     }
 
     /// One node, by identity or name.

@@ -1,6 +1,7 @@
 //! One error for everything that can go wrong between us and Ironic.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -118,6 +119,15 @@ pub struct Error {
 impl Error {
     pub(crate) fn new(class: Class, text: impl Into<String>) -> Self {
         Self { class, text: shorten(&text.into()), request: None, status: None, maybe_done: false }
+    }
+
+    /// Says that all of several answers took longer together than somebody waits for them.
+    pub fn too_slow(what: &str, limit: Duration) -> Self {
+        let text = format!(
+            "{what} took longer than {} s, though Ironic answers: look at its load and its database's",
+            limit.as_secs()
+        );
+        Self::new(Class::Timeout, text)
     }
 
     /// Names the request, without its query and body.
@@ -346,6 +356,16 @@ mod tests {
         let error = Error::of_answer(503, &full);
         assert_eq!(error.class(), Class::Busy);
         assert!(!error.maybe_done());
+    }
+
+    #[test]
+    fn what_takes_too_long_as_a_whole_may_succeed_later_and_is_named() {
+        let error = Error::too_slow("the list of nodes", Duration::from_secs(90));
+        assert!(error.class().is_transient());
+        assert!(
+            error.to_string().starts_with("the list of nodes took longer than 90 s"),
+            "{error}"
+        );
     }
 
     #[test]

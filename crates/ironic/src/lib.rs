@@ -25,7 +25,7 @@ pub use error::{Class, Error};
 pub use inventory::{
     Boot, Cpu, Disk, Firmware, Interface, Inventory, Machine, Memory, PluginData, SystemVendor,
 };
-pub use node::{Conductor, Driver, Node, PatchOp, Port, Power, PowerTarget};
+pub use node::{Driver, Node, PatchOp, Port, Power, PowerTarget};
 pub use paging::{Detail, MAX_PAGE, NodeQuery, Pager, PortQuery};
 pub use settings::Settings;
 pub use version::{Feature, Version};

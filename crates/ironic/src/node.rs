@@ -108,17 +108,6 @@ pub struct Driver {
     pub hosts: Vec<String>,
 }
 
-/// A conductor.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct Conductor {
-    /// Name.
-    pub hostname: String,
-    /// Whether it was heard of lately.
-    pub alive: bool,
-}
-
 /// What a node's power can be asked to become.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PowerTarget {

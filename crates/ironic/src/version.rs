@@ -61,8 +61,6 @@ impl fmt::Display for Version {
 pub enum Feature {
     /// A node can say that it must not be switched off (`disable_power_off`).
     DisablePowerOff,
-    /// Rules that Ironic applies to what a machine reports about itself.
-    InspectionRules,
     /// The health that the BMC reports.
     Health,
 }
@@ -72,7 +70,6 @@ impl Feature {
     pub fn since(self) -> Version {
         Version(match self {
             Self::DisablePowerOff => 95,
-            Self::InspectionRules => 96,
             Self::Health => 109,
         })
     }

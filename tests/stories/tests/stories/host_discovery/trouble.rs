@@ -144,15 +144,15 @@ async fn nodes_are_marked_beside_each_other() {
     }
     let proxy = Proxy::start(&site.ironic).await.unwrap();
     let marks = |method: &Method, path: &str| *method == Method::PATCH && path.contains("/nodes/");
-    proxy.fault(Fault::Delay(Duration::from_secs(1)), usize::MAX, marks);
+    proxy.fault(Fault::Delay(Duration::from_secs(2)), usize::MAX, marks);
     let _running = site.start_disturbed(&proxy.endpoint, quick(), Plan::none("host-discovery"));
     let patience = Instant::now() + super::PATIENCE;
     while site.names().await.len() < MACHINES as usize {
         assert!(Instant::now() < patience, "{:?}", site.names().await);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // One after the other they take a second each.
-    let deadline = Instant::now() + Duration::from_secs(8);
+    // One after the other they take two seconds each.
+    let deadline = Instant::now() + Duration::from_secs(16);
     let done = || {
         proxy.count(|it| {
             marks(&it.method, &it.path) && it.status.is_some_and(|status| status.is_success())

@@ -1,0 +1,149 @@
+//! A host as it is watched: only what says which machine it is.
+//!
+//! What else a host has may have any shape: one of which a field that nobody here looks at has another shape than in the
+//! operator's present release would else lose its addresses, and its machine would be made a host a second time.
+
+use std::borrow::Cow;
+
+use api_types::metal3::{
+    BareMetalHost, BareMetalHostSpec, BareMetalHostStatus, Bmc, Hardware, Nic, Provisioning,
+};
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::Deserialize;
+
+/// A host of which nothing else was read.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "Read")]
+pub struct Sighting(pub BareMetalHost);
+
+#[derive(Deserialize)]
+struct Read {
+    metadata: ObjectMeta,
+    spec: Option<ReadSpec>,
+    status: Option<ReadStatus>,
+}
+
+#[derive(Default, Deserialize)]
+struct ReadSpec {
+    #[serde(rename = "bootMACAddress")]
+    boot_mac_address: Option<String>,
+    bmc: Option<ReadBmc>,
+}
+
+#[derive(Deserialize)]
+struct ReadBmc {
+    address: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+struct ReadStatus {
+    provisioning: Option<ReadProvisioning>,
+    hardware: Option<ReadHardware>,
+}
+
+#[derive(Deserialize)]
+struct ReadProvisioning {
+    #[serde(rename = "ID")]
+    id: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct ReadHardware {
+    nics: Option<Vec<ReadNic>>,
+}
+
+#[derive(Deserialize)]
+struct ReadNic {
+    mac: Option<String>,
+}
+
+impl From<Read> for Sighting {
+    fn from(read: Read) -> Self {
+        let ReadSpec { boot_mac_address, bmc } = read.spec.unwrap_or_default();
+        let ReadStatus { provisioning, hardware } = read.status.unwrap_or_default();
+        let bmc = bmc.and_then(|bmc| bmc.address);
+        let nics = hardware.and_then(|hardware| hardware.nics).unwrap_or_default();
+        let nics = nics.into_iter().map(|nic| Nic { mac: nic.mac, ..Nic::default() }).collect();
+        let id = provisioning.and_then(|it| it.id).unwrap_or_default();
+        Self(BareMetalHost {
+            metadata: read.metadata,
+            spec: BareMetalHostSpec {
+                boot_mac_address,
+                bmc: bmc.map(|address| Bmc { address, ..Bmc::default() }),
+                ..BareMetalHostSpec::default()
+            },
+            status: Some(BareMetalHostStatus {
+                provisioning: Provisioning { id, ..Provisioning::default() },
+                hardware: Some(Box::new(Hardware { nics, ..Hardware::default() })),
+                ..BareMetalHostStatus::default()
+            }),
+            ..BareMetalHost::default()
+        })
+    }
+}
+
+impl Resource for Sighting {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        BareMetalHost::kind(&())
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        BareMetalHost::group(&())
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        BareMetalHost::version(&())
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        BareMetalHost::plural(&())
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.0.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.0.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_host_is_known_by_its_addresses_whatever_shape_its_other_fields_have() {
+        let odd = json!({
+            "metadata": {"namespace": "metal", "name": "n1"},
+            "spec": {
+                "bootMACAddress": "52:54:00:00:00:01",
+                "bmc": {"address": "192.0.2.1", "credentialsName": ["s"]},
+                "online": "yes",
+                "image": 7,
+            },
+            "status": {
+                "errorCount": "many",
+                "conditions": {},
+                "lastUpdated": "yesterday",
+                "provisioning": {"ID": "x", "state": 1},
+                "hardware": {"nics": [{"mac": "52:54:00:00:00:02", "ip": 4}, {}], "cpu": []},
+            },
+        });
+        assert!(serde_json::from_value::<BareMetalHost>(odd.clone()).is_err());
+        let Sighting(host) = serde_json::from_value(odd).unwrap();
+        let macs: Vec<&str> = host.mac_addresses().collect();
+        assert_eq!(macs, ["52:54:00:00:00:01", "52:54:00:00:00:02"]);
+        assert_eq!(host.spec.bmc.unwrap().address, "192.0.2.1");
+        assert_eq!(host.status.unwrap().provisioning.id, "x");
+        let bare = json!({"metadata": {"name": "n1"}, "spec": null, "status": {"hardware": null}});
+        assert!(serde_json::from_value::<Sighting>(bare).is_ok());
+    }
+}
