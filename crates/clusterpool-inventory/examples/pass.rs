@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     let materials = Materials { config: Some(config), ..Materials::default() };
     let mut last = Last::default();
-    let nothing_begun = BTreeSet::new();
+    let none = BTreeSet::new();
     let (mut looking, mut deciding) = (Duration::ZERO, Duration::ZERO);
     for pass in 0..=PASSES {
         let now = Timestamp::now();
@@ -43,7 +43,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             policy: &policy,
             materials: &materials,
             rival: None,
-            begun: &nothing_begun,
+            begun: &none,
+            taken: &none,
             now,
         };
         let began = Instant::now();

@@ -69,7 +69,7 @@ impl<'a> Plan<'a> {
             let age = it.created.as_nanosecond();
             (it.installed, it.running, if it.installed { age } else { -age }, it.name.as_str())
         });
-        for cluster in rest.into_iter().take(excess) {
+        for cluster in rest.into_iter().filter(|it| !it.protected).take(excess) {
             self.delete(cluster, Reason::TooMany);
         }
         let busy = halves > 0
@@ -78,7 +78,8 @@ impl<'a> Plan<'a> {
             || self.leaving(false).next().is_some()
             || self.work.iter().any(|it| matches!(it.steps[..], [Step::Delete { .. }]));
         if !busy {
-            let replaceable = self.unclaimed().filter(|it| self.is_replaceable(it));
+            let replaceable =
+                self.unclaimed().filter(|it| !it.protected && self.is_replaceable(it));
             let mut stale: Vec<(u8, &Cluster)> =
                 replaceable.filter_map(|it| Some((self.staleness(it)?, it))).collect();
             stale.sort_by_key(|(kind, it)| (*kind, it.created, it.name.as_str()));
@@ -132,7 +133,8 @@ impl<'a> Plan<'a> {
     }
 
     /// Completes as many leases without clusters as are wanted; how many there will be. Where another cluster lives in the
-    /// entry, the lease is given up for that one to get it.
+    /// entry, the lease is given up for that one to get it; where the cluster's namespace cannot be had, for another
+    /// name.
     fn complete_or_give_up(&mut self, wanted: usize) -> usize {
         let pool = &self.seen.pool;
         let total = self.seen.clusters.len() + self.halves().count();
@@ -146,7 +148,8 @@ impl<'a> Plan<'a> {
                 && !entry.is_announced()
                 && entry.refused.is_none()
                 && entry.others.is_empty()
-                && !self.is_lived_in(&entry.name);
+                && !self.is_lived_in(&entry.name)
+                && !self.is_barred(cluster);
             if !fits || completed == wanted {
                 let steps = self.abandoning(entry, cluster);
                 self.push(Reason::LeaseAbandoned, steps);
@@ -164,6 +167,13 @@ impl<'a> Plan<'a> {
         completed
     }
 
+    /// Whether the namespace of a cluster that is not there yet is somebody else's, or on its way out for nobody knows how
+    /// long.
+    fn is_barred(&self, cluster: &str) -> bool {
+        let leaves = |it: &Namespace| it.name == cluster && it.deleting;
+        self.seen.taken.contains(cluster) || self.seen.namespaces.iter().any(leaves)
+    }
+
     /// Adds clusters as far as all limits allow; how many.
     fn add(&mut self, lacking: usize, halves: usize) -> usize {
         let seen = self.seen;
@@ -174,21 +184,22 @@ impl<'a> Plan<'a> {
         let room = pool
             .max_size
             .map_or(usize::MAX, |most| most.saturating_sub(seen.clusters.len() + halves));
-        self.held_up = lacking.min(room) > self.budget;
-        let wanted = lacking.min(room).min(self.budget);
-        let most = wanted.min(BEGUN.saturating_sub(self.begun.len()));
+        let wanted = lacking.min(room);
+        let most = wanted.min(self.budget).min(BEGUN.saturating_sub(self.begun.len()));
         let mut added = 0;
         match &pool.listed {
             Listed::Empty | Listed::Unreadable(_) => {}
             Listed::Nothing => {
-                self.goes_on |= wanted > most;
+                self.held_up = wanted > self.budget;
+                self.goes_on |= wanted.min(self.budget) > most;
                 let taken = |name: &str| {
                     self.clusters.contains_key(name)
+                        || seen.taken.contains(name)
                         || seen.namespaces.iter().any(|it| it.name == name)
                 };
                 // What was begun is completed first: whatever refuses a cluster would get one namespace after another.
                 let begun = seen.namespaces.iter().filter(|it| self.is_begun(it));
-                let new = (0..most + seen.namespaces.len())
+                let new = (0..most + seen.namespaces.len() + seen.taken.len())
                     .map(|it| cluster_name(&pool.name, &[&pool.uid, &pool.at, &it.to_string()]))
                     .filter(|name| !taken(name));
                 let names: Vec<String> =
@@ -202,7 +213,9 @@ impl<'a> Plan<'a> {
             Listed::Entries(names) => {
                 let mut usable: Vec<&String> =
                     names.iter().filter(|name| self.is_usable(name)).take(wanted).collect();
-                self.goes_on |= usable.len() > most;
+                // Where no entry is left, it is not the limit that stops the pool.
+                self.held_up = usable.len() > self.budget;
+                self.goes_on |= usable.len().min(self.budget) > most;
                 usable.truncate(most);
                 for name in usable {
                     let Some((entry, _)) = self.entry(name) else { continue };

@@ -31,13 +31,18 @@ use crate::index::{Index, Key, all_in};
 use crate::inventory::Listed;
 use crate::materials::{Materials, materials};
 use crate::metrics::Metrics;
-use crate::observe::{Last, Stores, cached, is_one, leasing_pool, live_pool, owner_of, pool_key};
+use crate::observe::{
+    Last, Live, Stores, cached, is_one, leasing_pool, live_pool, owner_of, pool_key,
+};
 use crate::pass::pass;
 
 /// A pass makes a handful of clusters; one that takes longer hangs.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// For how long secrets and image sets count as just looked at.
 const FRESH: Duration = Duration::from_secs(5);
+/// And for how long the pool itself, as long as the caches do not say otherwise: to read a long one takes the API server longer
+/// than a lease.
+const JUST_NOW: Duration = Duration::from_secs(1);
 /// A pool that Hive's controller wrote to within this time is left to it.
 const CONTESTED: Duration = Duration::from_secs(300);
 /// How often objects that cannot be decoded are told.
@@ -66,10 +71,14 @@ pub(crate) struct Memory {
     looked: Option<(Instant, Option<String>, Option<i64>)>,
     pub(crate) materials: Arc<Materials>,
     pub(crate) rival: Option<Timestamp>,
+    /// The pool as the API server itself told last.
+    live: Option<(Instant, Live)>,
     pub(crate) last: Last,
     pub(crate) told: BTreeSet<Event>,
     /// Clusters without an entry that were begun and not seen yet: what is left of one that was refused is gone on with.
     pub(crate) begun: BTreeSet<String>,
+    /// Names for clusters whose namespaces are somebody else's.
+    pub(crate) taken: BTreeSet<String>,
     /// Since when a status that is news waits for the work of the pool.
     held_back: Option<Instant>,
     /// When the status was stored last.
@@ -84,6 +93,7 @@ pub(crate) struct Recalled {
     pub(crate) materials: Arc<Materials>,
     pub(crate) rival: Option<Timestamp>,
     pub(crate) begun: BTreeSet<String>,
+    pub(crate) taken: BTreeSet<String>,
     pub(crate) last: Last,
 }
 
@@ -100,8 +110,12 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
     let clusters: Watched<ClusterDeployment> = watch::everywhere(&kit, &config);
     let namespaces: Watched<Namespace> = watch::cluster(&kit, &of_pools);
     let bindings: Watched<RoleBinding> = watch::everywhere(&kit, &config);
-    let broken =
-        [pools.undecodable.clone(), customizations.undecodable.clone(), clusters.undecodable];
+    let broken = [
+        pools.undecodable.clone(),
+        customizations.undecodable.clone(),
+        claims.undecodable,
+        clusters.undecodable,
+    ];
     let mut known = Writer::new(());
     for start in [watcher::Event::Init, watcher::Event::InitDone] {
         known.apply_watcher_event(&start);
@@ -212,6 +226,7 @@ impl Context {
             materials: known.materials.clone(),
             rival: known.rival,
             begun: known.begun.clone(),
+            taken: known.taken.clone(),
             last: std::mem::take(&mut known.last),
         }
     }
@@ -274,6 +289,10 @@ impl Context {
         self.change_known(&watcher::Event::Delete(stub));
         self.memory().remove(key);
         self.metrics.gone(key);
+        // One that came meanwhile took the stub for its own.
+        if cached(&self.stores.pools, key).is_some() {
+            self.wake([key.clone()]);
+        }
     }
 
     fn change_known(&self, event: &watcher::Event<ClusterPool>) {
@@ -434,7 +453,7 @@ impl Context {
         } else {
             None
         };
-        let live = live_pool(client, key).await?;
+        let live = self.live(key).await?;
         let mut memory = self.memory();
         let known = memory.entry(key.clone()).or_default();
         known.looked = Some((Instant::now(), uid.clone(), generation));
@@ -443,6 +462,23 @@ impl Context {
         }
         known.rival = live.rival;
         Ok(())
+    }
+
+    /// Asks for a pool.
+    pub(crate) async fn live(&self, key: &Key) -> Result<Live, Error> {
+        let asked = Instant::now();
+        let live = live_pool(&self.kit.client, key).await?;
+        if let Some(known) = self.memory().get_mut(key) {
+            known.live = Some((asked, live.clone()));
+        }
+        Ok(live)
+    }
+
+    /// What was told of a pool just now.
+    pub(crate) fn told_just_now(&self, key: &Key) -> Option<Live> {
+        let memory = self.memory();
+        let (asked, live) = memory.get(key)?.live.as_ref()?;
+        (asked.elapsed() < JUST_NOW).then(|| live.clone())
     }
 
     /// Why Hive's controller counts as working on the pool, and for how long that will be so.

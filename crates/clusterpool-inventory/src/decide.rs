@@ -385,10 +385,6 @@ impl Plan<'_> {
     /// The pool goes when its clusters are gone, and not before.
     fn leave(&mut self) {
         let seen = self.seen;
-        // A limit of none would keep the pool for ever.
-        if seen.pool.max_concurrent == Some(0) && !seen.clusters.iter().any(|it| it.deleting) {
-            self.budget = 1;
-        }
         for cluster in seen.clusters.iter().filter(|it| it.marked || it.is_unclaimed()) {
             self.delete(cluster, Reason::PoolDeleted);
         }

@@ -15,11 +15,14 @@ pub enum Error {
         /// What came of it.
         source: Box<kube::Error>,
     },
-    /// A name that was chosen for a cluster is somebody else's.
+    /// The cluster of the name that was chosen is somebody else's.
     #[error(
         "{0} is there and not of this pool: delete it, or free the customization that names it"
     )]
     Foreign(String),
+    /// The namespace of the name that was chosen for a cluster is somebody else's.
+    #[error("namespace {0} is there and not of this pool, so the cluster gets another name")]
+    Taken(String),
 }
 
 impl Error {
@@ -36,7 +39,7 @@ impl Error {
                 Class::Invalid => Class::Transient,
                 other => other,
             },
-            Self::Foreign(_) => Class::Transient,
+            Self::Foreign(_) | Self::Taken(_) => Class::Transient,
         }
     }
 }

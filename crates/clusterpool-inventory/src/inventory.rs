@@ -9,6 +9,7 @@ use std::collections::{BTreeSet, HashSet};
 use api_types::hive::{ClusterPoolSpec, EntryState, EntryStatus, Inventory, LastFailure};
 use api_types::names::ferrite::PROVISION_ATTEMPTS;
 use api_types::reference::NamedRef;
+use controller_kit::events::shorten;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
@@ -114,6 +115,9 @@ pub const PROVISION_STOPPED: &str = "ProvisionStopped";
 /// The reason of a failure to apply the patches.
 pub const BAD_PATCH: &str = "BadPatch";
 
+/// What is told of a failure at most, in bytes: the status holds it for each entry, and has to be stored.
+const LONGEST: usize = 1_000;
+
 /// What an entry's status is derived from.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
@@ -178,7 +182,7 @@ fn used(facts: &Facts<'_>, user: &str) -> Entry {
             failure = Some(Failure {
                 cluster: Some(user.to_owned()),
                 reason: PROVISION_STOPPED.to_owned(),
-                message: why.clone(),
+                message: shorten(why, LONGEST),
                 time: Some(facts.now),
             });
         }
@@ -206,12 +210,13 @@ fn unused(facts: &Facts<'_>) -> Entry {
     let (status, failure) = if facts.taken {
         (EntryStatus::Unavailable, failed)
     } else if let Some(why) = &customization.refused {
+        let message = shorten(why, LONGEST);
         let known = facts.before.and_then(|it| it.failure.as_ref());
-        let known = known.filter(|it| it.reason == BAD_PATCH && it.message == *why).cloned();
+        let known = known.filter(|it| it.reason == BAD_PATCH && it.message == message).cloned();
         let failure = known.unwrap_or_else(|| Failure {
             cluster: None,
             reason: BAD_PATCH.to_owned(),
-            message: why.clone(),
+            message,
             time: Some(facts.now),
         });
         (EntryStatus::BrokenByConfiguration, Some(failure))

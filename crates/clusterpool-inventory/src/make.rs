@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use api_types::hive::{ClusterDeploymentCustomization, ClusterPool};
 use api_types::names;
+use api_types::reference::NamedRef;
 use k8s_openapi::ByteString;
 use kube::ResourceExt as _;
 use serde_json::{Map, Value, json};
@@ -22,6 +23,15 @@ pub struct Secret {
     pub kind: Option<String>,
     /// Its contents.
     pub data: BTreeMap<String, ByteString>,
+    /// Its resourceVersion.
+    pub at: String,
+    /// Its uid.
+    pub uid: String,
+}
+
+/// The name in a reference. The CRDs' default for one is empty, which names nothing.
+pub fn name_in(reference: Option<&NamedRef>) -> Option<&str> {
+    reference?.name.as_deref().filter(|it| !it.is_empty())
 }
 
 /// Namespace, name and uid of a pool: whose a cluster's namespace is.
@@ -90,13 +100,17 @@ pub fn install_config(pool: &ClusterPool, cluster: &str, text: &str, made_from: 
 
 /// A cluster's copy of one of the pool's secrets.
 pub fn copy(pool: &ClusterPool, cluster: &str, name: &str, secret: &Secret) -> Value {
+    let of_pool = pool.metadata.generation.unwrap_or(0);
     json!({
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {
             "name": name,
             "namespace": cluster,
-            "annotations": { names::ferrite::POOL_OWNER: owner(pool) },
+            "annotations": {
+                names::ferrite::POOL_OWNER: owner(pool),
+                names::ferrite::MADE_FROM: format!("{of_pool}.{}..{}", secret.at, secret.uid),
+            },
         },
         "type": secret.kind.as_deref().unwrap_or("Opaque"),
         "data": secret.data,
@@ -108,12 +122,13 @@ pub fn customization(
     pool: &ClusterPool,
     cluster: &str,
     entry: &ClusterDeploymentCustomization,
-    made_from: &str,
+    config_hash: u64,
 ) -> Value {
+    let made_from = made_from(pool, Some(entry), config_hash);
     let mut annotations = entry.annotations().clone();
     annotations.remove(names::LAST_APPLIED);
     annotations.insert(names::ferrite::POOL_OWNER.to_owned(), owner(pool));
-    annotations.insert(names::ferrite::MADE_FROM.to_owned(), made_from.to_owned());
+    annotations.insert(names::ferrite::MADE_FROM.to_owned(), made_from);
     json!({
         "apiVersion": "hive.openshift.io/v1",
         "kind": "ClusterDeploymentCustomization",
@@ -152,6 +167,21 @@ pub fn is_newer(new: &str, old: &str) -> bool {
     let ((pool, entry, uid), old_ones) = (read(new), read(old));
     // Generations of two customizations cannot be compared.
     new != old && pool >= old_ones.0 && (uid != old_ones.2 || entry >= old_ones.1)
+}
+
+/// The merge patch that makes `found` what is `wanted` now: what is not in its contents any more goes.
+pub fn renewal(wanted: &Value, found: &Value) -> Value {
+    let mut patch = wanted.clone();
+    patch["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"].clone();
+    for field in ["data", "spec"] {
+        let new = patch.get_mut(field).and_then(Value::as_object_mut);
+        if let (Some(old), Some(new)) = (found[field].as_object(), new) {
+            for key in old.keys() {
+                new.entry(key).or_insert(Value::Null);
+            }
+        }
+    }
+    patch
 }
 
 /// The workers of a cluster.
@@ -220,8 +250,8 @@ pub fn cluster(pool: &ClusterPool, platform: Platform<'_>, wanted: &Wanted<'_>) 
     if !spec.installer_env.is_empty() {
         provisioning["installerEnv"] = json!(spec.installer_env);
     }
-    if let Some(reference) = &spec.customization_ref {
-        provisioning["customizationRef"] = json!(reference);
+    if name_in(spec.customization_ref.as_ref()).is_some() {
+        provisioning["customizationRef"] = json!(spec.customization_ref);
     }
     let mut cluster = json!({
         "apiVersion": "hive.openshift.io/v1",
@@ -247,7 +277,7 @@ pub fn cluster(pool: &ClusterPool, platform: Platform<'_>, wanted: &Wanted<'_>) 
         cluster["metadata"]["finalizers"] = json!([names::hive::INVENTORY_FINALIZER]);
     }
     let fields = &mut cluster["spec"];
-    if spec.pull_secret_ref.is_some() {
+    if name_in(spec.pull_secret_ref.as_ref()).is_some() {
         fields["pullSecretRef"] = json!({ "name": secret_name(name, Part::PullSecret, "") });
     }
     if let Some(limit) = spec.install_attempts_limit {
@@ -307,5 +337,72 @@ mod tests {
         assert_eq!(reference["clusterDeploymentCustomization"]["name"], "e");
         let free = cluster(&pool, platform, &Wanted { cluster: "c", ..Wanted::default() });
         assert!(free["metadata"].get("finalizers").is_none());
+    }
+
+    #[test]
+    fn a_cluster_refers_to_nothing_that_its_pool_does_not_name() {
+        let refers = |name: &str| {
+            let mut pool =
+                ClusterPool::new("ns", "pool", api_types::hive::ClusterPoolSpec::default());
+            pool.spec.platform.insert("none".to_owned(), json!({}));
+            let reference = NamedRef { name: Some(name.to_owned()), ..NamedRef::default() };
+            pool.spec.pull_secret_ref = Some(reference.clone());
+            pool.spec.customization_ref = Some(reference);
+            let platform = Platform::of(&pool.spec).unwrap();
+            let made = cluster(&pool, platform, &Wanted { cluster: "c", ..Wanted::default() });
+            let spec = &made["spec"];
+            (spec["pullSecretRef"].clone(), spec["provisioning"]["customizationRef"].clone())
+        };
+        assert_eq!(refers(""), (Value::Null, Value::Null));
+        assert_eq!(refers("it"), (json!({ "name": "c-pull-secret" }), json!({ "name": "it" })));
+    }
+
+    fn made_of(object: &Value) -> String {
+        let annotations = &object["metadata"]["annotations"];
+        annotations[names::ferrite::MADE_FROM].as_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_copy_is_made_anew_when_what_it_is_copied_from_was_written_since() {
+        let mut pool = ClusterPool::new("ns", "pool", api_types::hive::ClusterPoolSpec::default());
+        pool.metadata.generation = Some(1);
+        let of = |pool: &ClusterPool, at: &str, uid: &str| {
+            let secret = Secret { at: at.to_owned(), uid: uid.to_owned(), ..Secret::default() };
+            made_of(&copy(pool, "c", "c-pull-secret", &secret))
+        };
+        let before = of(&pool, "9", "u");
+        assert_eq!(before, of(&pool, "9", "u"));
+        assert!(is_newer(&of(&pool, "10", "u"), &before) && is_newer(&before, ""));
+        assert!(!is_newer(&before, &of(&pool, "10", "u")));
+        // Another secret, which the pool did not name before.
+        pool.metadata.generation = Some(2);
+        let renamed = of(&pool, "3", "v");
+        assert!(is_newer(&renamed, &before) && !is_newer(&before, &renamed));
+        // A customization of the pool is told by its own generation, not by the entry's beside it.
+        let mut entry = ClusterDeploymentCustomization::default();
+        let mut made_at = |generation: i64| {
+            entry.metadata.generation = Some(generation);
+            made_of(&customization(&pool, "c", &entry, 7))
+        };
+        let before = made_at(1);
+        assert!(is_newer(&made_at(2), &before));
+    }
+
+    #[test]
+    fn what_is_made_anew_keeps_nothing_of_what_it_was_made_from_before() {
+        let found = json!({
+            "metadata": { "resourceVersion": "5", "uid": "u" },
+            "spec": { "installConfigPatches": [1], "installerManifestPatches": [2] },
+        });
+        let wanted =
+            json!({ "metadata": { "name": "a" }, "spec": { "installConfigPatches": [3] } });
+        let patch = json!({
+            "metadata": { "name": "a", "resourceVersion": "5" },
+            "spec": { "installConfigPatches": [3], "installerManifestPatches": null },
+        });
+        assert_eq!(renewal(&wanted, &found), patch);
+        let found = json!({ "metadata": {}, "data": { "old": "b2xk" }, "type": "Opaque" });
+        let wanted = json!({ "metadata": {}, "data": { "new": "bmV3" } });
+        assert_eq!(renewal(&wanted, &found)["data"], json!({ "new": "bmV3", "old": null }));
     }
 }

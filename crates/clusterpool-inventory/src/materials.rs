@@ -3,6 +3,7 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use api_types::hive::{ClusterDeploymentCustomization, ClusterPool};
+use api_types::reference::NamedRef;
 use controller_kit::api_error;
 use k8s_openapi::api::core::v1::Secret as KubeSecret;
 use kube::api::Api;
@@ -11,7 +12,7 @@ use kube::runtime::reflector::Store;
 use kube::{Client, ResourceExt as _};
 use serde_json::Value;
 
-use crate::make::Secret;
+use crate::make::{Secret, name_in};
 use crate::observe::cached;
 use crate::platform::Platform;
 use crate::yaml;
@@ -47,9 +48,7 @@ pub async fn materials(
     let spec = &pool.spec;
     let namespace = pool.namespace().unwrap_or_default();
     let platform = Platform::of(spec);
-    let name_of = |reference: &Option<api_types::reference::NamedRef>| {
-        reference.as_ref().and_then(|it| it.name.clone()).filter(|it| !it.is_empty())
-    };
+    let name_of = |reference: &Option<NamedRef>| name_in(reference.as_ref()).map(str::to_owned);
     let template_name = name_of(&spec.install_config_secret_template_ref);
     let owned = |it: Option<(&str, &str)>| it.map(|(_, name)| name.to_owned());
     let secret = |name: Option<String>| get_secret(client, &namespace, name);
@@ -152,7 +151,12 @@ async fn get_secret(client: &Client, namespace: &str, name: Option<String>) -> S
     match api.get_opt(&name).await {
         Ok(None) => Sought::Missing(name),
         Ok(Some(secret)) => {
-            let secret = Secret { kind: secret.type_, data: secret.data.unwrap_or_default() };
+            let secret = Secret {
+                at: secret.resource_version().unwrap_or_default(),
+                uid: secret.uid().unwrap_or_default(),
+                kind: secret.type_,
+                data: secret.data.unwrap_or_default(),
+            };
             Sought::Found(name, secret)
         }
         Err(error) => Sought::Unreadable(name, api_error::explain(&error)),

@@ -109,6 +109,8 @@ pub struct Known<'a> {
     pub rival: Option<String>,
     /// Clusters without an entry that this process began and did not see yet.
     pub begun: &'a BTreeSet<String>,
+    /// Names whose namespaces this process found to be somebody else's.
+    pub taken: &'a BTreeSet<String>,
     /// The time.
     pub now: Timestamp,
 }
@@ -178,6 +180,7 @@ pub fn observe(
                 ..Pool::default()
             },
         },
+        taken: known.taken.clone(),
         missing: known.materials.missing.clone(),
         ..Observed::default()
     };

@@ -21,7 +21,7 @@ use crate::decision::{Decision, Event, Reason, Step, Work};
 use crate::error::Error;
 use crate::index::{Key, all_in};
 use crate::materials::Materials;
-use crate::observe::{Known, Live, cached, live_pool, observe};
+use crate::observe::{Known, Live, cached, observe};
 use crate::seen::{Observed, Status};
 use crate::{access, make};
 
@@ -80,6 +80,7 @@ pub(crate) async fn pass(stub: Arc<ClusterPool>, context: Arc<Context>) -> Resul
         materials: &remembered.materials,
         rival: rival.as_ref().map(|(note, _)| note.clone()),
         begun: &remembered.begun,
+        taken: &remembered.taken,
         now,
     };
     let last = &mut remembered.last;
@@ -257,16 +258,19 @@ impl Acting<'_> {
 
     /// What only a person can help with.
     async fn tell_refused(&self, error: &Error) {
-        let Some(pool) = self.pool else { return };
-        let note = match error {
-            Error::Api { source, .. } if api_error::class(source) == Class::Invalid => {
-                api_error::explain(source)
-            }
-            Error::Api { .. } => return,
-            Error::Foreign(_) => error.to_string(),
-        };
+        let Some(pool) = self.pool.filter(|_| is_refused(error)) else { return };
         let reference = pool.object_ref(&());
+        let note = error.to_string();
         self.context.kit.events.warning(&reference, "Refused", "Write", &note).await;
+    }
+
+    /// A name that cannot be had is not tried for ever.
+    fn bear_in_mind(&self, error: &Error) {
+        if let Error::Taken(name) = error
+            && let Some(memory) = self.context.memory().get_mut(self.key)
+        {
+            memory.taken.insert(name.clone());
+        }
     }
 
     /// For how long the status may wait, if it may: for the work, or because it was stored a moment ago and is long. What the
@@ -323,7 +327,10 @@ impl Acting<'_> {
                     worked.superseded = true;
                     worked.not_yet |= other == Outcome::NotYet;
                 }
-                Err(error) => worked.failed = worked.failed.take().or(Some(error)),
+                Err(error) => {
+                    self.bear_in_mind(&error);
+                    worked.failed = worked.failed.take().or(Some(error));
+                }
             }
         }
         outrun
@@ -332,13 +339,16 @@ impl Acting<'_> {
     /// A last look before anything is written: the pool is the one that was decided about, and nobody else's.
     async fn is_as_seen(&self, carried: &mut Carried) -> Result<bool, Error> {
         let context = self.context;
-        let live = live_pool(&context.kit.client, self.key).await?;
-        let seen = Live {
-            uid: self.pool.and_then(ResourceExt::uid),
-            deleting: self.pool.is_some_and(|it| it.metadata.deletion_timestamp.is_some()),
-            rival: live.rival,
+        let as_seen = |live: &Live| {
+            live.uid == self.pool.and_then(ResourceExt::uid)
+                && live.deleting
+                    == self.pool.is_some_and(|it| it.metadata.deletion_timestamp.is_some())
         };
-        if live != seen {
+        let live = match context.told_just_now(self.key).filter(as_seen) {
+            Some(live) => live,
+            None => context.live(self.key).await?,
+        };
+        if !as_seen(&live) {
             carried.superseded = true;
             return Ok(false);
         }
@@ -461,6 +471,14 @@ fn rest_left(entries: usize, age: Duration) -> Option<Duration> {
     rest.checked_sub(age).filter(|left| !left.is_zero())
 }
 
+/// Whether the API server or a webhook does not want it: by a rule, a quota, a lack of rights, or because the webhook does
+/// not answer.
+fn is_refused(error: &Error) -> bool {
+    let Error::Api { source, .. } = error else { return true };
+    let code = if let kube::Error::Api(status) = &**source { status.code } else { 0 };
+    matches!(code, 403 | 500) || api_error::class(source) == Class::Invalid
+}
+
 /// A write to the pool moves its version, which the status insists on; the next pass stores it.
 fn pool_was_written(work: &[Work]) -> bool {
     work.iter()
@@ -480,6 +498,17 @@ mod tests {
         assert_eq!((left(0, 0), left(2, 0), left(2, 1)), (None, Some(1), None));
         assert_eq!((left(1_000, 100), left(1_000, 500)), (Some(400), None));
         assert_eq!((left(100_000, 100), left(usize::MAX, 1_000)), (Some(900), None));
+    }
+
+    #[test]
+    fn what_only_a_person_can_help_with_is_told_also_a_quota_and_a_webhook_that_does_not_answer() {
+        let of = |code: u16| {
+            let status = kube::core::Status { code, ..Default::default() };
+            is_refused(&Error::api("make a namespace")(kube::Error::Api(Box::new(status))))
+        };
+        assert!([400, 403, 422, 500].into_iter().all(of));
+        assert!(![404, 409, 429, 503, 504].into_iter().any(of));
+        assert!(is_refused(&Error::Taken("a".to_owned())));
     }
 
     #[test]

@@ -97,9 +97,12 @@ impl<'a> Plan<'a> {
             goes_on: false,
             again: None,
         };
-        let busy = seen.clusters.iter().filter(|it| it.deleting || it.is_installing()).count();
-        let most = seen.pool.max_concurrent.unwrap_or(usize::MAX);
-        plan.budget = most.saturating_sub(busy + plan.halves().count());
+        // One that Hive cannot take down is its own trouble, and may stay for ever. Several are the cloud's.
+        let hangs = usize::from(seen.clusters.iter().any(|it| it.hangs));
+        // A limit of none would keep a deleted pool for ever.
+        let least = usize::from(seen.pool.deleting);
+        let most = seen.pool.max_concurrent.unwrap_or(usize::MAX).max(least);
+        plan.budget = most.saturating_sub(plan.under_way().count().saturating_sub(hangs));
         plan.inventory = plan.inventory_now();
         let states = plan.inventory.iter().enumerate();
         plan.states = states.map(|(place, it)| (it.name, place)).collect();
@@ -117,6 +120,12 @@ impl<'a> Plan<'a> {
             Held::Half(cluster) => Some((*customization, *cluster)),
             _ => None,
         })
+    }
+
+    /// Clusters that are being installed or removed, and those that only have their lease.
+    pub(crate) fn under_way(&self) -> impl Iterator<Item = &'a str> {
+        let busy = self.seen.clusters.iter().filter(|it| it.deleting || it.is_installing());
+        busy.map(|it| it.name.as_str()).chain(self.halves().map(|(_, cluster)| cluster))
     }
 
     /// The entry's clusters of this pool that are there to stay.

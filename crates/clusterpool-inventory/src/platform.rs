@@ -7,6 +7,9 @@ use serde_json::{Map, Value, json};
 const HIBERNATE: [&str; 4] = ["aws", "azure", "gcp", "ibmcloud"];
 /// Workers of a new cluster.
 const WORKERS: u32 = 3;
+/// The field of vSphere that says all in the installer's own words, in place of Hive's older fields.
+const INFRASTRUCTURE: &str = "infrastructure";
+const VCENTERS: &str = "vcenters";
 
 /// The platform of a pool.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +56,12 @@ impl<'a> Platform<'a> {
     /// The same for one cluster, whose secrets are copies under these names.
     pub fn for_cluster(&self, credentials: &str, certificates: &str) -> Value {
         let mut fields = self.fields.cloned().unwrap_or_default();
+        // Whoever claims a cluster may read it.
+        if let Some(Value::Object(said)) = fields.get_mut(INFRASTRUCTURE) {
+            blank(said);
+            let all = said.get_mut(VCENTERS).and_then(Value::as_array_mut);
+            all.into_iter().flatten().filter_map(Value::as_object_mut).for_each(blank);
+        }
         for (secret, name) in
             [(self.credentials(), credentials), (self.certificates(), certificates)]
         {
@@ -102,6 +111,36 @@ impl<'a> Platform<'a> {
         self.workers("", &Value::Null).is_some()
     }
 
+    /// The section of vSphere, with the credentials of the secret where it leaves them open.
+    fn vsphere(&self, user: Option<&str>, password: Option<&str>) -> Result<Value, String> {
+        let said = self.fields.and_then(|it| it.get(INFRASTRUCTURE)?.as_object());
+        let Some(said) = said else {
+            return Ok(json!({
+                "vCenter": self.text("vCenter"),
+                "datacenter": self.text("datacenter"),
+                "defaultDatastore": self.text("defaultDatastore"),
+                "folder": self.text("folder"),
+                "cluster": self.text("cluster"),
+                "network": self.text("network"),
+                "username": user,
+                "password": password,
+            }));
+        };
+        let mut section = said.clone();
+        let vcenters = section.get(VCENTERS).and_then(Value::as_array);
+        if vcenters.is_none_or(Vec::is_empty) {
+            fill(&mut section, "username", user)?;
+            fill(&mut section, "password", password)?;
+        } else {
+            let all = section.get_mut(VCENTERS).and_then(Value::as_array_mut);
+            for vcenter in all.into_iter().flatten().filter_map(Value::as_object_mut) {
+                fill(vcenter, "user", user)?;
+                fill(vcenter, "password", password)?;
+            }
+        }
+        Ok(Value::Object(section))
+    }
+
     /// An install config where the pool names no template; or what has to be done because there can be none.
     pub fn install_config(&self, credentials: &[(String, String)]) -> Result<Value, String> {
         let secret = |key: &str| {
@@ -120,16 +159,10 @@ impl<'a> Platform<'a> {
                 json!({ "region": self.text("region"), "projectID": account["project_id"] })
             }
             "openstack" => json!({ "cloud": self.text("cloud") }),
-            "vsphere" => json!({
-                "vCenter": self.text("vCenter"),
-                "datacenter": self.text("datacenter"),
-                "defaultDatastore": self.text("defaultDatastore"),
-                "folder": self.text("folder"),
-                "cluster": self.text("cluster"),
-                "network": self.text("network"),
-                "username": secret("username"),
-                "password": secret("password"),
-            }),
+            "vsphere" => {
+                let (user, password) = (secret("username"), secret("password"));
+                self.vsphere(user.as_deref(), password.as_deref())?
+            }
             "none" => json!({}),
             name => {
                 return Err(format!(
@@ -163,6 +196,28 @@ impl<'a> Platform<'a> {
             },
             "platform": platform,
         }))
+    }
+}
+
+/// Puts a credential where none is said.
+fn fill(place: &mut Map<String, Value>, field: &str, text: Option<&str>) -> Result<(), String> {
+    if place.get(field).and_then(Value::as_str).is_some_and(|it| !it.is_empty()) {
+        return Ok(());
+    }
+    let text = text.ok_or_else(|| {
+        format!(
+            "platform vsphere has a vCenter without {field}: add username and password to the secret of \
+             credentialsSecretRef, or name a secret with an install config in spec.installConfigSecretTemplateRef"
+        )
+    })?;
+    place.insert(field.to_owned(), json!(text));
+    Ok(())
+}
+
+/// Leaves a required password there, and nothing in it.
+fn blank(place: &mut Map<String, Value>) {
+    if let Some(password) = place.get_mut("password") {
+        *password = json!("");
     }
 }
 
@@ -209,5 +264,45 @@ mod tests {
         let secret = [("username".to_owned(), "u\n".to_owned())];
         let config = Platform::of(&vsphere).unwrap().install_config(&secret).unwrap();
         assert_eq!(config["platform"]["vsphere"], json!({ "vCenter": "v", "username": "u" }));
+    }
+    #[test]
+    fn vsphere_in_the_installers_own_words_gets_the_credentials_that_it_leaves_open() {
+        let infrastructure = json!({
+            "vcenters": [
+                { "server": "one", "user": "", "password": "", "datacenters": ["d"] },
+                { "server": "two", "user": "own", "password": "own", "datacenters": ["d"] },
+            ],
+            "failureDomains": [{ "name": "f" }],
+        });
+        let spec = spec(&json!({ "vsphere": {
+            "credentialsSecretRef": { "name": "creds" }, "infrastructure": infrastructure,
+        }}));
+        let platform = Platform::of(&spec).unwrap();
+        let secret = ["username", "password"].map(|it| (it.to_owned(), it.to_owned()));
+        let section = platform.install_config(&secret).unwrap()["platform"]["vsphere"].clone();
+        let said = |server: usize| {
+            let it = &section["vcenters"][server];
+            (it["user"].as_str().unwrap(), it["password"].as_str().unwrap())
+        };
+        assert_eq!((said(0), said(1)), (("username", "password"), ("own", "own")));
+        assert!(section.get("username").is_none() && section["failureDomains"][0]["name"] == "f");
+        let told = platform.install_config(&secret[..1]).unwrap_err();
+        assert!(told.contains("without password"), "{told}");
+        // Who may read a cluster must not read the password of its vCenter.
+        let own = platform.for_cluster("a-creds", "a-certs");
+        assert_eq!(own["vsphere"]["infrastructure"]["vcenters"][1]["password"], "");
+        assert_eq!(own["vsphere"]["infrastructure"]["vcenters"][1]["user"], "own");
+    }
+
+    #[test]
+    fn an_infrastructure_without_vcenters_gets_its_credentials_at_its_root() {
+        let spec = spec(&json!({ "vsphere": { "infrastructure": { "vCenter": "v" } } }));
+        let platform = Platform::of(&spec).unwrap();
+        let secret = ["username", "password"].map(|it| (it.to_owned(), it.to_owned()));
+        let section = platform.install_config(&secret).unwrap()["platform"]["vsphere"].clone();
+        assert_eq!(
+            section,
+            json!({ "vCenter": "v", "username": "username", "password": "password" })
+        );
     }
 }

@@ -26,6 +26,8 @@ pub struct Observed {
     pub namespaces: Vec<Namespace>,
     /// Customizations with the finalizer that Hive's own controller puts on them for this pool.
     pub kept_by_hive: BTreeSet<String>,
+    /// Names for clusters whose namespaces were found to be somebody else's.
+    pub taken: BTreeSet<String>,
     /// What it refers to and is not there or not usable, in words for its condition.
     pub missing: Vec<String>,
 }

@@ -6,7 +6,7 @@ use api_types::condition::Condition as ForeignCondition;
 use api_types::hive::{ClusterPoolStatus, EntryState, EntryStatus};
 use api_types::names::ferrite::CONDITION_SOLE_CONTROLLER;
 use api_types::names::hive as names;
-
+use controller_kit::events::shorten;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
@@ -16,6 +16,9 @@ use crate::inventory::Listed;
 use crate::plan::{Plan, State};
 use crate::seen::{Cluster, Condition, Observed, Status};
 
+/// What a condition says at most, in bytes: a status that is too large cannot be stored.
+const LONGEST: usize = 10_000;
+
 /// The status that the pool should have, if it is another than it has.
 pub(crate) fn news(plan: &Plan<'_>) -> Option<Status> {
     let seen = plan.seen;
@@ -23,6 +26,7 @@ pub(crate) fn news(plan: &Plan<'_>) -> Option<Status> {
     let mut conditions = plan.seen.pool.status.conditions.clone();
     conditions.remove(CONDITION_SOLE_CONTROLLER);
     let mut say = |kind: &str, status: &str, reason: &str, message: String| {
+        let message = shorten(&message, LONGEST);
         let condition = Condition { status: status.to_owned(), reason: reason.to_owned(), message };
         conditions.insert(kind.to_owned(), condition);
     };
@@ -48,23 +52,35 @@ pub(crate) fn news(plan: &Plan<'_>) -> Option<Status> {
         _ => {
             let room = match plan.seen.pool.max_concurrent {
                 Some(0) => {
-                    "There is room, but with a spec.maxConcurrent of 0 no cluster is made or removed: raise it"
+                    "There is room, but with a spec.maxConcurrent of 0 no cluster is made or removed: raise it".to_owned()
                 }
                 Some(_) if plan.held_up => {
-                    "There is room, but spec.maxConcurrent allows no more to be installed or removed at the same time"
+                    let busy: Vec<&str> = plan.under_way().collect();
+                    let beside = if busy.is_empty() { "" } else { ": beside " };
+                    format!(
+                        "There is room, but spec.maxConcurrent allows no more to be installed or removed at the same time{beside}{}",
+                        some(&busy)
+                    )
                 }
-                _ => "There is room",
+                _ => "There is room".to_owned(),
             };
-            say(names::CONDITION_CAPACITY_AVAILABLE, "True", "Available", room.to_owned());
+            say(names::CONDITION_CAPACITY_AVAILABLE, "True", "Available", room);
         }
     }
     let stale: Vec<(u8, &str)> =
         unclaimed().filter_map(|it| Some((plan.staleness(it)?, it.name.as_str()))).collect();
     let mut listed = some(&stale.iter().map(|it| it.1).collect::<Vec<_>>());
-    for (hangs, why) in [(false, "these have to be gone first"), (true, "Hive cannot take down")] {
-        let leaving: Vec<&str> = plan.leaving(hangs).map(|it| it.name.as_str()).collect();
-        if !leaving.is_empty() {
-            listed = format!("{listed}; {why}: {}", some(&leaving));
+    let leaving = |hangs| plan.leaving(hangs).map(|it| it.name.as_str()).collect::<Vec<_>>();
+    let installing = unclaimed().filter(|it| it.is_installing());
+    let protected = unclaimed().filter(|it| it.protected && plan.staleness(it).is_some());
+    for (which, why) in [
+        (leaving(false), "these have to be gone first"),
+        (installing.map(|it| it.name.as_str()).collect(), "these have to be installed first"),
+        (leaving(true), "Hive cannot take down"),
+        (protected.map(|it| it.name.as_str()).collect(), "an annotation protects from deletion"),
+    ] {
+        if !which.is_empty() {
+            listed = format!("{listed}; {why}: {}", some(&which));
         }
     }
     let (status, reason, message) = if stale.is_empty() {
@@ -86,19 +102,18 @@ pub(crate) fn news(plan: &Plan<'_>) -> Option<Status> {
     }
     if plan.seen.pool.deleting {
         let left: Vec<&str> = plan.seen.clusters.iter().map(|it| it.name.as_str()).collect();
-        let condition = if left.is_empty() {
-            Condition {
-                status: "True".to_owned(),
-                reason: "DeletionPossible".to_owned(),
-                message: "No cluster is left".to_owned(),
-            }
+        let leased: Vec<&str> = plan.halves().map(|(entry, _)| entry.name.as_str()).collect();
+        let (status, reason, message) = if !left.is_empty() {
+            let message = format!("Still there: {}", some(&left));
+            ("False", "ClusterDeploymentsPendingCleanup", message)
+        } else if !leased.is_empty() {
+            let message = format!("No cluster is left, but still leased: {}", some(&leased));
+            ("False", "LeasesPendingRelease", message)
         } else {
-            Condition {
-                status: "False".to_owned(),
-                reason: "ClusterDeploymentsPendingCleanup".to_owned(),
-                message: format!("Still there: {}", some(&left)),
-            }
+            ("True", "DeletionPossible", "No cluster is left".to_owned())
         };
+        let (status, reason) = (status.to_owned(), reason.to_owned());
+        let condition = Condition { status, reason, message };
         conditions.insert(names::CONDITION_DELETION_POSSIBLE.to_owned(), condition);
     }
     let (size, ready) = (unclaimed().count(), unclaimed().filter(|it| it.is_ready()).count());

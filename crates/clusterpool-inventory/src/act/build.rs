@@ -62,7 +62,6 @@ impl Pass<'_> {
             Err(outcome) => return Ok(outcome),
         };
         let source = source.as_deref();
-        let made_from = make::made_from(pool, source, self.materials.config_hash);
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), cluster);
         let copy = |secret: &Option<make::Secret>| {
             let name = make::secret_name(cluster, part, platform.name);
@@ -74,6 +73,7 @@ impl Pass<'_> {
                 let Some(config) = self.install_config(pool, cluster, source) else {
                     return Ok(Outcome::Superseded);
                 };
+                let made_from = make::made_from(pool, source, self.materials.config_hash);
                 let secret = make::install_config(pool, cluster, &config.text, &made_from);
                 return self.put(&secrets, cluster, &secret, "make an install config").await;
             }
@@ -87,7 +87,8 @@ impl Pass<'_> {
                 };
                 let found = if part == Part::Customization { source } else { of_pool.as_deref() };
                 let Some(found) = found else { return Ok(Outcome::Superseded) };
-                let copy = make::customization(pool, cluster, found, &made_from);
+                let hash = self.materials.config_hash;
+                let copy = make::customization(pool, cluster, found, hash);
                 let api = self.customizations(cluster);
                 return self.put(&api, cluster, &copy, "copy a customization").await;
             }
@@ -97,7 +98,7 @@ impl Pass<'_> {
             Part::MachinePool => return self.make_workers(pool, platform, cluster, source).await,
         };
         let Some(object) = object else { return Ok(Outcome::Superseded) };
-        created(create(&secrets, &object, "copy a secret").await)
+        self.put(&secrets, cluster, &object, "copy a secret").await
     }
 
     pub(super) async fn make_workers(
@@ -116,7 +117,10 @@ impl Pass<'_> {
         let kind = ApiResource::from_gvk(&kind);
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), cluster, &kind);
         let workers = make::machine_pool(pool, cluster, &spec);
-        created(create(&api, &workers, "make a machine pool").await)
+        Ok(match create(&api, &workers, "make a machine pool").await? {
+            Made::New(_) | Made::There => Outcome::Done,
+            Made::NotYet => Outcome::NotYet,
+        })
     }
 
     pub(super) async fn make_namespace(
@@ -148,7 +152,7 @@ impl Pass<'_> {
                     Some(owner) => *owner == make::owner(pool),
                     None => labelled.is_some_and(|it| *it == make::label(&self.key.1)),
                 };
-                if ours { Ok(Outcome::Done) } else { Err(Error::Foreign(cluster.to_owned())) }
+                if ours { Ok(Outcome::Done) } else { Err(Error::Taken(cluster.to_owned())) }
             }
         }
     }
@@ -170,7 +174,7 @@ impl Pass<'_> {
             Made::There => {}
         }
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let found = api.get_metadata_opt(name).await.map_err(Error::api(what))?;
+        let found = api.get_opt(name).await.map_err(Error::api(what))?;
         let Some(found) = found else { return Ok(Outcome::Superseded) };
         let new = object["metadata"]["annotations"][names::ferrite::MADE_FROM].as_str();
         let new = new.unwrap_or_default();
@@ -182,8 +186,8 @@ impl Pass<'_> {
         if !make::is_newer(new, old) || self.live_cluster(cluster).await?.is_some() {
             return Ok(Outcome::Superseded);
         }
-        let mut patch = object.clone();
-        patch["metadata"]["resourceVersion"] = json!(found.metadata.resource_version);
+        let found = serde_json::to_value(&found).map_err(kube::Error::SerdeError);
+        let patch = make::renewal(object, &found.map_err(Error::api(what))?);
         let written = api.patch_metadata(name, &PatchParams::default(), &Patch::Merge(patch)).await;
         let written = unless_superseded(written, what)?;
         Ok(if written.is_some() { Outcome::Done } else { Outcome::Superseded })
@@ -289,11 +293,4 @@ where
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Made::NotYet),
         Err(error) => Err(Error::api(what)(error)),
     }
-}
-
-fn created<K>(made: Result<Made<K>, Error>) -> Result<Outcome, Error> {
-    Ok(match made? {
-        Made::New(_) | Made::There => Outcome::Done,
-        Made::NotYet => Outcome::NotYet,
-    })
 }

@@ -7,12 +7,14 @@ use api_types::hive::{
     ClusterClaim, ClusterDeployment, ClusterPool, ClusterPoolSpec, ClusterPoolStatus,
 };
 use api_types::names;
+use api_types::reference::NamedRef;
 use controller_kit::config::duration;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt as _};
 
 use super::Known;
 use crate::inventory::{Entry, Listed, allowed_attempts, remarks};
+use crate::make::name_in;
 use crate::platform::Platform;
 use crate::pool_version::pool_version;
 use crate::seen::{Claim, Cluster, Condition, Part, Pool, Status};
@@ -71,9 +73,7 @@ pub(super) fn view(pool: &ClusterPool, known: &Known<'_>) -> Pool {
     let size = count(Some(spec.size)).unwrap_or(0);
     let listed = Listed::of(spec);
     let attempts = pool.annotation(names::ferrite::PROVISION_ATTEMPTS);
-    let named = |it: &Option<api_types::reference::NamedRef>| {
-        it.as_ref().and_then(|it| it.name.as_deref()).is_some_and(|it| !it.is_empty())
-    };
+    let named = |it: &Option<NamedRef>| name_in(it.as_ref()).is_some();
     let wanted = [
         (Part::Namespace, true),
         (Part::InstallConfig, true),

@@ -146,16 +146,58 @@ fn however_large_a_pool_is_one_pass_begins_so_many_clusters() {
     assert!(!decided(&pool(64, &[])).goes_on);
 }
 
+fn room(seen: &Observed) -> String {
+    stored(seen).pool.status.conditions["CapacityAvailable"].message.clone()
+}
+
 #[test]
-fn a_limit_that_holds_clusters_up_is_told() {
-    let told =
-        |seen: &Observed| stored(seen).pool.status.conditions["CapacityAvailable"].message.clone();
+fn a_limit_that_holds_clusters_up_is_told_with_those_that_reach_it() {
     let mut seen = pool(2, &["a", "b"]);
-    assert_eq!(told(&seen), "There is room");
+    assert_eq!(room(&seen), "There is room");
     seen.pool.max_concurrent = Some(1);
-    assert!(told(&seen).contains("allows no more"));
+    assert!(room(&seen).ends_with("at the same time"), "{}", room(&seen));
+    seen.clusters.push(installing("ca", Some("a"), 1));
+    seen.customizations[0].lease = lease("ca");
+    assert!(
+        room(&seen)
+            .ends_with("allows no more to be installed or removed at the same time: beside ca")
+    );
     seen.pool.max_concurrent = Some(0);
-    assert!(told(&seen).contains("raise it"));
+    assert!(room(&seen).contains("raise it"));
+    // Where no entry is left it is not the limit.
+    let mut seen = pool(5, &["a"]);
+    seen.pool.max_concurrent = Some(1);
+    assert_eq!(room(&seen), "There is room");
+}
+
+#[test]
+fn one_cluster_that_hive_cannot_take_down_takes_no_place_and_several_do() {
+    let mut seen = full(3, &["a", "b", "c", "d"]);
+    seen.pool.max_concurrent = Some(1);
+    seen.clusters.truncate(2);
+    for free in [2, 3] {
+        seen.customizations[free].lease = None;
+    }
+    seen.clusters[0].deleting = true;
+    assert_eq!(leased(&seen), [""; 0]);
+    assert!(room(&seen).ends_with("beside ca"), "{}", room(&seen));
+    seen.clusters[0].hangs = true;
+    assert_eq!(leased(&seen), ["c"]);
+    (seen.clusters[1].deleting, seen.clusters[1].hangs) = (true, true);
+    assert_eq!(leased(&seen), [""; 0]);
+    // The end of a pool is not held up by it either.
+    seen.clusters[1] = cluster("cb", Some("b"), 1);
+    seen.pool.deleting = true;
+    assert_eq!(deleted(&seen), ["cb"]);
+}
+
+#[test]
+fn a_name_whose_namespace_is_somebody_elses_is_not_tried_again() {
+    let mut seen = pool(2, &[]);
+    let first = created(&seen);
+    seen.taken.insert(first[0].clone());
+    let second = created(&seen);
+    assert!(second.len() == 2 && !second.contains(&first[0]), "{first:?} {second:?}");
 }
 
 #[test]
@@ -215,6 +257,19 @@ fn a_protected_cluster_is_never_deleted() {
 }
 
 #[test]
+fn a_protected_cluster_keeps_no_other_one_from_being_replaced_or_removed() {
+    let mut seen = full(3, &["a", "b", "c"]);
+    seen.clusters[0].protected = true;
+    seen.pool.version.own = "w".to_owned();
+    assert_eq!(deleted(&seen), ["cb"]);
+    let told = stored(&seen).pool.status.conditions["AllClustersCurrent"].message.clone();
+    assert!(told.ends_with("; an annotation protects from deletion: ca"), "{told}");
+    seen.pool.version.own = "v".to_owned();
+    seen.pool.size = 1;
+    assert_eq!(deleted(&seen), ["cb", "cc"]);
+}
+
+#[test]
 fn a_deleted_pool_goes_after_its_clusters_leases_and_finalizers() {
     let mut seen = full(2, &["a", "b"]);
     seen.pool.deleting = true;
@@ -236,6 +291,9 @@ fn a_deleted_pool_goes_after_its_clusters_leases_and_finalizers() {
     assert_eq!(reasons(&seen), []);
     seen.customizations[0].lease = lease("late");
     assert_eq!(reasons(&seen), [Reason::LeaseAbandoned]);
+    let condition = stored(&seen).pool.status.conditions["DeletionPossible"].clone();
+    assert_eq!(condition.status, "False");
+    assert!(condition.message.ends_with("still leased: a"), "{condition:?}");
 }
 
 #[test]

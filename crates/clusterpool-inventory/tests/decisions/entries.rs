@@ -26,6 +26,23 @@ fn a_failure_is_counted_and_stored_before_the_cluster_goes() {
 }
 
 #[test]
+fn what_is_told_of_a_failure_is_short_enough_to_be_stored_for_each_entry() {
+    let long = "x".repeat(2_000_000);
+    let mut seen = full(2, &["a", "b"]);
+    seen.clusters[0] = Cluster { stopped: Some(long.clone()), ..failed("ca", Some("a")) };
+    seen.clusters.truncate(1);
+    (seen.customizations[1].lease, seen.customizations[1].refused) = (None, Some(long.clone()));
+    seen.missing.push(long);
+    let seen = stored(&seen);
+    let status = &seen.pool.status;
+    assert!(
+        status.inventory.values().all(|it| it.failure.as_ref().unwrap().message.len() <= 1_000)
+    );
+    assert!(status.conditions.values().all(|it| it.message.len() <= 10_000));
+    assert_eq!(decided(&seen).status, None);
+}
+
+#[test]
 fn a_failed_cluster_that_a_person_deletes_is_counted_before_it_goes() {
     let mut seen = full(1, &["a"]);
     seen.clusters[0] = Cluster { deleting: true, kept_by_others: false, ..failed("ca", Some("a")) };
@@ -136,6 +153,8 @@ fn no_stale_cluster_goes_while_another_is_being_installed() {
     seen.pool.version.own = "w".to_owned();
     seen.clusters[1] = installing("cb", Some("b"), 1);
     assert_eq!(deleted(&seen), [""; 0]);
+    let told = stored(&seen).pool.status.conditions["AllClustersCurrent"].message.clone();
+    assert!(told.ends_with("; these have to be installed first: cb"), "{told}");
 }
 
 #[test]

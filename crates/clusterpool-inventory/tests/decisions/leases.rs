@@ -6,7 +6,8 @@ use clusterpool_inventory::decision::{Reason, Step};
 use clusterpool_inventory::seen::{Lease, Namespace, Observed};
 
 use crate::world::{
-    cluster, decided, deleted, full, lease, leased, now, pool, reasons, status_of, stored,
+    cluster, decided, deleted, full, lease, leased, namespace, now, pool, reasons, status_of,
+    stored,
 };
 
 #[test]
@@ -134,6 +135,30 @@ fn a_lease_without_a_cluster_is_given_up_where_another_cluster_lives_in_the_entr
         change(&mut seen);
         assert_eq!(reasons(&seen), [Reason::LeaseAbandoned]);
     }
+}
+
+#[test]
+fn a_lease_whose_clusters_namespace_cannot_be_had_is_given_up_for_another_name() {
+    let mut seen = pool(1, &["a"]);
+    seen.customizations[0].lease = lease("pool-x");
+    seen.namespaces.push(Namespace { begun: false, ..namespace("pool-x") });
+    assert_eq!(reasons(&seen), [Reason::RolledForward]);
+    // It may be on its way out for ever.
+    seen.namespaces[0].deleting = true;
+    let work = decided(&seen).work;
+    assert!(
+        matches!(
+            &work[0].steps[..],
+            [Step::Announce { .. }, Step::Release { prove_absent: true, .. }]
+        ),
+        "{work:?}"
+    );
+    seen.namespaces.clear();
+    seen.taken.insert("pool-x".to_owned());
+    assert_eq!(reasons(&seen), [Reason::LeaseAbandoned]);
+    seen.customizations[0].lease = None;
+    seen.customizations[0].at = "9".to_owned();
+    assert_eq!(leased(&seen), ["a"]);
 }
 
 #[test]
