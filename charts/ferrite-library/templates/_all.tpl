@@ -1,7 +1,7 @@
 {{/* Every object of a controller's chart. One that is switched off renders to nothing. */}}
 {{- define "ferrite.all" -}}
 {{- include "ferrite.refuseUnsafe" . -}}
-{{- range $part := list "crds" "serviceAccount" "rbac" "extendCrd" "deployment" "service" "networkPolicy" "podDisruptionBudget" "serviceMonitor" "prometheusRule" "grafanaDashboard" "test" }}
+{{- range $part := list "crds" "serviceAccount" "rbac" "guard" "extendCrd" "deployment" "service" "networkPolicy" "podDisruptionBudget" "serviceMonitor" "prometheusRule" "grafanaDashboard" "test" }}
 {{- with include (printf "ferrite.%s" $part) $ | trim }}
 ---
 {{ . }}

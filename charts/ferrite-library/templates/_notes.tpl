@@ -16,6 +16,11 @@ What is it doing?
   kubectl -n {{ $namespace }} port-forward service/{{ $name }} {{ int .Values.metrics.port }} &
   curl http://127.0.0.1:{{ int .Values.metrics.port }}/readyz?verbose
 {{- end }}
+{{- if include "ferrite.guard" . | trim }}
+
+CAPM3 goes on beside it. What is decided here, its account {{ .Values.capm3.account }} may not write:
+  kubectl get validatingadmissionpolicies -l app.kubernetes.io/instance={{ .Release.Name }}
+{{- end }}
 {{- if not .Values.rbac.create }}
 
 rbac.create is false: the account {{ include "ferrite.serviceAccountName" . }} needs the rules of files/rules.json from you.

@@ -5,6 +5,7 @@ mod scene;
 
 mod bad_input;
 mod claims;
+pub(crate) mod guard;
 mod keeping;
 mod model;
 mod neighbours;

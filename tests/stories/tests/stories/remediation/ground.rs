@@ -76,7 +76,7 @@ pub(super) async fn account(plane: &ControlPlane, name: &str) -> (kube::Config, 
 /// The controller in one namespace.
 pub(super) async fn run(client: Client, namespace: String, policy: Policy) {
     let kit = in_process::kit(in_process::config("remediation", vec![namespace]), client);
-    controller::run(kit, policy).await.unwrap();
+    Box::pin(controller::run(kit, policy)).await.unwrap();
 }
 
 /// Starts the controller for one namespace, under an account of its own. Returns the account's name.

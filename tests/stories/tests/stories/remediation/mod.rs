@@ -5,6 +5,7 @@ mod bad_input;
 mod by_hand;
 mod cycle;
 pub(crate) mod ground;
+mod guard;
 mod model;
 mod neighbours;
 pub(crate) mod operator;
