@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use bench::cluster_api::objects::{CLUSTER, Kind, MACHINE, METAL3_MACHINE, VERSION};
 use bench::{bmo, cluster_api, crds, load};
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{Node, Secret};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::jiff::Timestamp;
@@ -42,6 +42,8 @@ const CLUSTER_NAME: &str = "metal";
 const ONE_BY_ONE: u32 = 100;
 /// Machines that fail at once.
 const STORM: u32 = 500;
+/// The annotation of a bare write.
+const BARE: &str = "ferrite.test/bare";
 /// Machines that are healed, for the writes that it takes.
 const HEALED: u32 = 20;
 /// As whom the workload cluster is asked.
@@ -171,9 +173,7 @@ impl<'a> Site<'a> {
     }
 
     /// Hosts as they change.
-    fn hosts(
-        &self,
-    ) -> impl futures_util::Stream<Item = Result<DynamicObject, watcher::Error>> + use<> {
+    fn hosts(&self) -> impl Stream<Item = Result<DynamicObject, watcher::Error>> + use<> {
         let api = bmo::api(&self.ground.admin, &self.namespace);
         watcher(api, watcher::Config::default()).default_backoff().applied_objects()
     }
@@ -184,6 +184,21 @@ fn owner(machine: &DynamicObject) -> Value {
         "apiVersion": MACHINE.api_version, "kind": MACHINE.kind, "name": machine.name_any(),
         "uid": machine.uid(),
     }])
+}
+
+/// Waits until the watch has shown each of the storm's hosts so.
+async fn all_shown(
+    hosts: &mut (impl Stream<Item = Result<DynamicObject, watcher::Error>> + Unpin),
+    is_so: impl Fn(&DynamicObject) -> bool,
+) -> anyhow::Result<()> {
+    let mut names = BTreeSet::new();
+    while names.len() < STORM as usize {
+        let host = hosts.try_next().await?.context("the watch on the hosts ended")?;
+        if is_so(&host) {
+            names.insert(host.name_any());
+        }
+    }
+    Ok(())
 }
 
 fn is_held(host: &DynamicObject) -> bool {
@@ -231,36 +246,29 @@ async fn storm(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<Fig
     site.pause(true).await?;
     site.requests(STORM).await?;
     let api = bmo::api(&ground.admin, &site.namespace);
+    let mut hosts = pin!(site.hosts());
     let began = Instant::now();
     let bare = async |number: u32| {
-        let patch = json!({"metadata": {"annotations": {"ferrite.test/bare": number.to_string()}}});
+        let patch = json!({"metadata": {"annotations": {BARE: number.to_string()}}});
         api.patch(&format!("h-{number}"), &PatchParams::default(), &Patch::Merge(patch)).await
     };
-    stream::iter(0..STORM)
-        .map(bare)
-        .buffer_unordered(AT_ONCE)
-        .try_for_each(async |_| Ok(()))
-        .await?;
+    let bare = stream::iter(0..STORM).map(bare).buffer_unordered(AT_ONCE);
+    let bare = bare.map_err(anyhow::Error::from).try_for_each(async |_| Ok(()));
+    // Both are over when somebody who watches has seen all of them.
+    let shown = within(
+        "every host is written",
+        all_shown(&mut hosts, |it| it.annotations().contains_key(BARE)),
+    );
+    tokio::try_join!(bare, shown)?;
     let bare = began.elapsed();
     let account = account(ground, program).await?;
     let running = Running::start(ground, program, &account).await?;
     // It has its lease, has looked at everything, and has told each that it is paused.
     rest(ground, &account).await?;
-    let mut hosts = pin!(site.hosts());
-    let mut held = BTreeSet::new();
     let mark = ground.audit.mark().await?;
     site.pause(false).await?;
     let began = Instant::now();
-    let all = async {
-        while held.len() < STORM as usize {
-            let host = hosts.try_next().await?.context("the watch on the hosts ended")?;
-            if is_held(&host) {
-                held.insert(host.name_any());
-            }
-        }
-        anyhow::Ok(())
-    };
-    within("every host is asked to be off", all).await?;
+    within("every host is asked to be off", all_shown(&mut hosts, is_held)).await?;
     let took = began.elapsed();
     let counts = ground.audit.since(mark).await?;
     running.stop().await?;
