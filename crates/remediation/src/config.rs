@@ -46,8 +46,8 @@ pub struct Cli {
 #[group(id = "remediation")]
 #[command(next_help_heading = "Options of remediation")]
 pub struct Settings {
-    /// Serve CAPM3's kind `Metal3Remediation` as well, so that an existing health check needs no change; only where
-    /// CAPM3's own remediation does not run
+    /// Serve CAPM3's kind `Metal3Remediation` as well, so that an existing health check needs no change; CAPM3's own
+    /// remediation must not do so, too, which the guard of the chart sees to
     #[arg(
         long, env = "FERRITE_UPSTREAM_GROUP", global = true, default_value = "false",
         num_args = 0..=1, require_equals = true, default_missing_value = "true"
