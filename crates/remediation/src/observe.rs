@@ -75,7 +75,9 @@ impl Pauses {
     /// Looks at the clock. One that is set forward makes every deadline pass at once, for all machines of a night.
     pub fn look(&self, beat: Instant, clock: Timestamp) {
         let mut all = self.all();
-        let Some((beat_before, before)) = all.clock.replace((beat, clock)) else { return };
+        let last = all.clock;
+        all.clock = Some((beat, clock));
+        let Some((beat_before, before)) = last else { return };
         let passed = beat.saturating_duration_since(beat_before).as_secs_f64();
         if seconds(before, clock) - passed > CLOCK_WAS_SET {
             all.set = Some(whole(clock));
