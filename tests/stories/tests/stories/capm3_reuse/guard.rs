@@ -200,7 +200,6 @@ fn of_the_machine_controller(namespace: &str) -> Vec<(Kind, &'static str, Write)
         (HOST, "h1", Write::Part(json!({"spec": {"userData": {"name": "other"}}}))),
         (HOST, "h1", Write::Part(labelled(&label))),
         (HOST, "h1", Write::Part(json!({"metadata": {"ownerReferences": [owner]}}))),
-        (HOST, "h1", annotated(&json!({"baremetalhost.metal3.io/paused": "metal3.io/capm3"}))),
         (HOST, "h1", annotated(&json!({"reboot.metal3.io": "", "other": "as well"}))),
         (METAL3_MACHINE, "m1", Write::Part(json!({"spec": {"providerID": "metal3://other"}}))),
         (METAL3_MACHINE, "m1", Write::Part(json!({"spec": {"failureDomain": "other"}}))),
@@ -275,6 +274,10 @@ async fn the_rest_of_capm3_goes_on_beside_this_controller() {
     let mode = json!({"spec": {"automatedCleaningMode": "disabled"}});
     let key = "reboot.metal3.io/metal3-remediation-uid";
     let unhealthy = json!({"capm3.metal3.io/unhealthy": "x", "capi.metal3.io/unhealthy": "x"});
+    let moved = json!({
+        "baremetalhost.metal3.io/paused": "metal3.io/capm3", "baremetalhost.metal3.io/status": "{}",
+        "clusterctl.cluster.x-k8s.io/block-move": "",
+    });
     for (kind, name, write) in [
         // The controllers of data templates and of data.
         (CLAIM, "kept", finalizers()),
@@ -291,6 +294,8 @@ async fn the_rest_of_capm3_goes_on_beside_this_controller() {
         // That of remediation.
         (HOST, "h1", annotated(&json!({ key: "{}" }))),
         (HOST, "h1", annotated(&unhealthy)),
+        // A Cluster that is paused is made ready to be moved.
+        (HOST, "h1", annotated(&moved)),
     ] {
         capm3.may(kind, name, &write).await;
     }
