@@ -1,6 +1,7 @@
 //! Programs that run beside the tests, and end with them.
 
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -175,25 +176,41 @@ pub async fn answers(url: &str) -> bool {
     client.get(url).send().await.is_ok_and(|answer| answer.status().is_success())
 }
 
-/// A port of 127.0.0.1 that nobody listens on. It is only free until somebody takes it, so take it soon.
+/// A port of 127.0.0.1 that nobody listens on. It is only free until somebody takes it, so take it soon. It is none that
+/// the kernel gives to connections: a process that is started again finds its port as it left it.
 pub fn free_port() -> u16 {
     // Handed out once per process, so that two services started together do not get the same one.
     static TAKEN: std::sync::Mutex<Vec<u16>> = std::sync::Mutex::new(Vec::new());
+    let ports = 12_000..first_of_connections().clamp(12_001, 30_000);
     loop {
-        let port = std::net::TcpListener::bind("127.0.0.1:0")
-            .and_then(|listener| listener.local_addr())
-            .map_or(0, |address| address.port());
+        // Processes that run beside each other begin at different places.
+        let chance = RandomState::new().hash_one(0) % u64::from(ports.end - ports.start);
+        let port = ports.start + u16::try_from(chance).unwrap_or(0);
         let mut taken = TAKEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if port != 0 && !taken.contains(&port) {
+        if !taken.contains(&port) && std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
             taken.push(port);
             return port;
         }
     }
 }
 
+/// The first of the ports that the kernel gives to connections.
+fn first_of_connections() -> u16 {
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");
+    let first = range.ok().and_then(|it| it.split_whitespace().next()?.parse().ok());
+    first.unwrap_or(32_768)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_port_is_given_once_and_is_none_of_those_for_connections() {
+        let ports: std::collections::BTreeSet<u16> = (0..50).map(|_| free_port()).collect();
+        assert_eq!(ports.len(), 50);
+        assert!(ports.iter().all(|it| (12_000..first_of_connections()).contains(it)), "{ports:?}");
+    }
 
     fn shell(script: &str) -> Command {
         let mut command = Command::new("sh");
