@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    JSONSchemaProps, JSONSchemaPropsOrBool,
+    JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 
-use crate::hive::EntryStatus;
+use crate::hive::{EntryStatus, LISTS};
 
 /// One property that a controller needs in a foreign CRD.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,17 +114,37 @@ fn object<const N: usize>(
     }
 }
 
-/// A list or an object: a schema cannot say "one of two types" in any other way than by leaving
-/// the type open. What is in it is checked by the controller, which says so in a condition.
+/// A list or an object: a schema cannot say "one of two types" in any other way than by leaving the type open. What it
+/// says of items holds for the one, what it says of properties for the other; the rest the controller says in a condition.
 fn either_form_of_inventory() -> JSONSchemaProps {
+    let name = JSONSchemaProps {
+        min_length: Some(1),
+        ..string("Name of a ClusterDeploymentCustomization of the pool's namespace.")
+    };
+    let kind = string("ClusterDeploymentCustomization, or nothing.");
+    let entry = JSONSchemaProps {
+        required: Some(vec!["name".to_owned()]),
+        x_kubernetes_preserve_unknown_fields: Some(true),
+        ..object("One customization.", [("name", name), ("kind", kind)])
+    };
+    let items = JSONSchemaPropsOrArray::Schema(Box::new(entry));
+    let list = JSONSchemaProps {
+        type_: Some("array".to_owned()),
+        items: Some(items.clone()),
+        min_items: Some(1),
+        ..string("Customizations, the first of which is used first.")
+    };
+    let lists = LISTS.map(|spelling| (spelling, list.clone()));
     JSONSchemaProps {
         type_: None,
         x_kubernetes_preserve_unknown_fields: Some(true),
+        items: Some(items),
         min_items: Some(1),
         min_properties: Some(1),
-        ..string(
+        ..object(
             "Customizations of which each cluster gets one: an object with the list \
              ClusterDeploymentCustomizations of {name}, or a plain list of {kind, name}.",
+            lists,
         )
     }
 }

@@ -36,6 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let materials = Materials { config: Some(config), ..Materials::default() };
     let mut last = Last::default();
     let none = BTreeSet::new();
+    let (refusals, tended) = (BTreeMap::new(), BTreeMap::new());
     let (mut looking, mut deciding) = (Duration::ZERO, Duration::ZERO);
     for pass in 0..=PASSES {
         let now = Timestamp::now();
@@ -45,6 +46,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             rival: None,
             begun: &none,
             taken: &none,
+            turned_down: &refusals,
+            tended: &tended,
             now,
         };
         let began = Instant::now();

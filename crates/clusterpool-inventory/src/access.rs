@@ -57,7 +57,13 @@ pub fn change(wanted: &[Subject], found: Option<&RoleBinding>) -> Option<Change>
             },
             "subjects": wanted,
         }))),
-        Some(found) if subjects(std::iter::once(found)) == wanted => None,
+        // As it was written; else the order may be somebody else's.
+        Some(found)
+            if found.subjects.as_deref().unwrap_or_default() == wanted
+                || subjects(std::iter::once(found)) == wanted =>
+        {
+            None
+        }
         Some(found) => Some(Change::Patch(json!({
             "metadata": { "resourceVersion": found.resource_version() },
             "subjects": wanted,

@@ -41,6 +41,15 @@ pub enum Outcome {
     NotYet,
 }
 
+/// What becomes of something older that stands where something is to be made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Old {
+    /// It is made anew, as long as no cluster uses it.
+    Renewed,
+    /// It stays: a cluster uses it.
+    Kept,
+}
+
 /// The writes of one pass.
 pub struct Pass<'a> {
     /// Who writes.
@@ -112,6 +121,7 @@ impl Pass<'_> {
                 let spec = json!({ "clusterPoolRef": reference, "powerState": "Running" });
                 self.cluster(cluster, json!({ "spec": spec }), at, piece).await
             }
+            Step::Confirm { claim, cluster, at } => self.confirm(claim, cluster, at, piece).await,
             Step::Power { cluster, run, at } => {
                 let state = if *run { "Running" } else { "Hibernating" };
                 let spec = json!({ "spec": { "powerState": state } });
@@ -146,7 +156,10 @@ impl Pass<'_> {
                 self.lease(entry, None, names::hive::CONDITION_AVAILABLE, at, piece).await
             }
             Step::Make { cluster, part, entry } => {
-                self.make(cluster, *part, entry.as_ref(), piece).await
+                self.make(cluster, *part, entry.as_ref(), Old::Renewed, piece).await
+            }
+            Step::Restore { cluster, part, entry } => {
+                self.make(cluster, *part, entry.as_ref(), Old::Kept, piece).await
             }
             Step::Create { cluster, entry, run } => {
                 self.create_cluster(cluster, entry.as_ref(), *run, piece).await
@@ -246,6 +259,25 @@ impl Pass<'_> {
         let key = (self.key.0.clone(), name.to_owned());
         piece.note(Object::Claim(key), version_of(&written), false);
         Ok(Outcome::Done)
+    }
+
+    /// Marks a cluster whose claim went while it was given to it: Hive marks what is of a claim with its finalizer only, and
+    /// sees no cluster of a claim before that names it.
+    async fn confirm(
+        &self,
+        claim: &str,
+        cluster: &str,
+        at: &str,
+        piece: &mut Piece,
+    ) -> Result<Outcome, Error> {
+        let claims: Api<ClusterClaim> = Api::namespaced(self.client.clone(), &self.key.0);
+        let live = claims.get_metadata_opt(claim).await.map_err(Error::api("get a claim"))?;
+        if live.is_some_and(|it| it.metadata.deletion_timestamp.is_none()) {
+            return Ok(Outcome::Done);
+        }
+        let annotations = json!({ names::hive::REMOVE_FROM_POOL: "true" });
+        let mark = json!({ "metadata": { "annotations": annotations } });
+        self.cluster(cluster, mark, at, piece).await
     }
 
     async fn tell(

@@ -61,15 +61,8 @@ impl<'a> Plan<'a> {
             }
         }
         // The broken ones that are left go as such, later.
-        let mut rest: Vec<&Cluster> = self.whole().collect();
-        let excess = rest.len().saturating_sub(target);
-        rest.sort_by_key(|it| {
-            // Installing ones first, the newest first; then those that do not run, then those that
-            // do, the oldest first.
-            let age = it.created.as_nanosecond();
-            (it.installed, it.running, if it.installed { age } else { -age }, it.name.as_str())
-        });
-        for cluster in rest.into_iter().filter(|it| !it.protected).take(excess) {
+        let excess = self.whole().count().saturating_sub(target);
+        for cluster in self.excess_first(excess) {
             self.delete(cluster, Reason::TooMany);
         }
         let busy = halves > 0
@@ -77,16 +70,25 @@ impl<'a> Plan<'a> {
             || seen.clusters.iter().any(Cluster::is_installing)
             || self.leaving(false).next().is_some()
             || self.work.iter().any(|it| matches!(it.steps[..], [Step::Delete { .. }]));
-        if !busy {
-            let replaceable =
-                self.unclaimed().filter(|it| !it.protected && self.is_replaceable(it));
-            let mut stale: Vec<(u8, &Cluster)> =
-                replaceable.filter_map(|it| Some((self.staleness(it)?, it))).collect();
-            stale.sort_by_key(|(kind, it)| (*kind, it.created, it.name.as_str()));
-            if let Some((_, cluster)) = stale.first() {
-                self.delete(cluster, Reason::Stale);
-            }
+        if !busy && let Some(cluster) = self.next_stale() {
+            self.delete(cluster, Reason::Stale);
         }
+    }
+
+    /// So many of the clusters of use that may go, those first that are least of use.
+    fn excess_first(&self, excess: usize) -> Vec<&'a Cluster> {
+        if excess == 0 {
+            return Vec::new();
+        }
+        let mut all: Vec<&Cluster> = self.whole().filter(|it| !it.protected).collect();
+        all.sort_by_key(|it| {
+            // Installing ones first, the newest first; then those that do not run, then those that
+            // do, the oldest first.
+            let age = it.created.as_nanosecond();
+            (it.installed, it.running, if it.installed { age } else { -age }, it.name.as_str())
+        });
+        all.truncate(excess);
+        all
     }
 
     /// Unclaimed clusters on their way out: those that Hive takes down, for which a stale one waits, or those of which it
@@ -96,16 +98,24 @@ impl<'a> Plan<'a> {
         all.filter(move |it| it.deleting && it.claim.is_none() && it.hangs == hangs)
     }
 
-    /// Whether another cluster can be made in its place, as far as is known. One that is stale is better than none.
-    fn is_replaceable(&self, cluster: &Cluster) -> bool {
+    /// The stale cluster that goes next: another one can be made in its place, as far as is known. One that is stale is
+    /// better than none.
+    fn next_stale(&self) -> Option<&'a Cluster> {
         let (pool, there) = (&self.seen.pool, self.seen.clusters.len());
-        // One that cannot be taken down is its own trouble. Several are the cloud's: this one would keep its place too.
-        let several = self.leaving(true).nth(1).is_some();
-        let is_full = pool.max_size.is_some_and(|most| there >= most);
-        if !self.seen.missing.is_empty() || several && is_full {
-            return false;
+        let unprotected = self.unclaimed().filter(|it| !it.protected);
+        let mut stale: Vec<(u8, &Cluster)> =
+            unprotected.filter_map(|it| Some((self.staleness(it)?, it))).collect();
+        if stale.is_empty() || !self.seen.missing.is_empty() {
+            return None;
         }
-        let Listed::Entries(names) = &pool.listed else { return true };
+        // One that cannot be taken down is its own trouble. Several are the cloud's: the next one would keep its place too.
+        let several = self.leaving(true).nth(1).is_some();
+        if several && pool.max_size.is_some_and(|most| there >= most) {
+            return None;
+        }
+        stale.sort_by_key(|(kind, it)| (*kind, it.created, it.name.as_str()));
+        let mut stale = stale.into_iter().map(|(_, it)| it);
+        let Listed::Entries(names) = &pool.listed else { return stale.next() };
         let is_left = |name: &str| {
             let entry = self.entry(name).map(|it| it.0);
             let attempts = self.state(name).and_then(|it| it.attempts);
@@ -113,8 +123,8 @@ impl<'a> Plan<'a> {
                 && entry.is_some_and(|it| !it.deleting && it.refused.is_none())
                 && attempts != Some(0)
         };
-        !several && cluster.entry.as_deref().is_some_and(is_left)
-            || names.iter().any(|it| self.is_usable(it))
+        let is_spare = names.iter().any(|it| self.is_usable(it));
+        stale.find(|it| is_spare || !several && it.entry.as_deref().is_some_and(is_left))
     }
 
     /// How a cluster is stale: made from nobody knows what, from another spec, or from an entry

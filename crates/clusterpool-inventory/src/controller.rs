@@ -1,6 +1,6 @@
 //! Watches, and who is concerned by a change.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -35,6 +35,7 @@ use crate::observe::{
     Last, Live, Stores, cached, is_one, leasing_pool, live_pool, owner_of, pool_key,
 };
 use crate::pass::pass;
+use crate::seen::Refusal;
 
 /// A pass makes a handful of clusters; one that takes longer hangs.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -79,6 +80,10 @@ pub(crate) struct Memory {
     pub(crate) begun: BTreeSet<String>,
     /// Names for clusters whose namespaces are somebody else's.
     pub(crate) taken: BTreeSet<String>,
+    /// Entries whose clusters somebody refused.
+    pub(crate) turned_down: BTreeMap<String, Refusal>,
+    /// When clusters that Hive does not begin to install were looked after.
+    pub(crate) tended: BTreeMap<String, Timestamp>,
     /// Since when a status that is news waits for the work of the pool.
     held_back: Option<Instant>,
     /// When the status was stored last.
@@ -94,6 +99,8 @@ pub(crate) struct Recalled {
     pub(crate) rival: Option<Timestamp>,
     pub(crate) begun: BTreeSet<String>,
     pub(crate) taken: BTreeSet<String>,
+    pub(crate) turned_down: BTreeMap<String, Refusal>,
+    pub(crate) tended: BTreeMap<String, Timestamp>,
     pub(crate) last: Last,
 }
 
@@ -227,6 +234,8 @@ impl Context {
             rival: known.rival,
             begun: known.begun.clone(),
             taken: known.taken.clone(),
+            turned_down: known.turned_down.clone(),
+            tended: known.tended.clone(),
             last: std::mem::take(&mut known.last),
         }
     }

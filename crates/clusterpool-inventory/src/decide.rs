@@ -8,7 +8,7 @@
 //! 4. Leases without a cluster are completed or given up.
 //! 5. Clusters are removed and added within one budget, no reason excluding another: claims that
 //!    are gone, entries that were removed, missing clusters, broken ones, too many, one stale one.
-//! 6. Leases of new clusters are verified.
+//! 6. Leases of new clusters are verified, and those that Hive does not begin to install looked after.
 //! 7. Clusters run or hibernate.
 //! 8. What is left over goes.
 //!
@@ -17,17 +17,17 @@
 //! made something for it since. What is installed stays then, unless its claim is gone: a backup may
 //! have brought it back before its pool.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
 use crate::config::Policy;
-use crate::decision::{Decision, Reason, Step, Work};
+use crate::decision::{Decision, Reason, Step, Version, Work};
 use crate::inventory::{Listed, is_counted};
 use crate::lease::Held;
-use crate::plan::Plan;
-use crate::seen::{Cluster, Observed};
+use crate::plan::{BEGUN, Plan};
+use crate::seen::{Cluster, Observed, Part};
 use crate::status;
 
 /// The reason of a condition that Hive put there and knows nothing about yet.
@@ -50,6 +50,7 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
         plan.serve_claims();
         plan.balance();
         plan.verify();
+        plan.look_after();
         plan.power();
         plan.tidy();
     } else {
@@ -142,7 +143,6 @@ impl Plan<'_> {
         let seen = self.seen;
         for place in 0..self.entries.len() {
             let (entry, held) = self.entries[place];
-            let listed = self.listed.contains(entry.name.as_str());
             let named = || (entry.name.clone(), entry.at.clone());
             let release = |cluster: Option<&str>| {
                 let (entry, at) = named();
@@ -171,7 +171,11 @@ impl Plan<'_> {
                             );
                             self.event(Reason::DoubleUse, &entry.name, note);
                         }
-                        None if left && entry.others.is_empty() && listed && held == Held::Torn => {
+                        None if left
+                            && held == Held::Torn
+                            && entry.others.is_empty()
+                            && self.listed.contains(entry.name.as_str()) =>
+                        {
                             self.push(Reason::LeaseAbandoned, [release(None)]);
                         }
                         None => {}
@@ -202,7 +206,9 @@ impl Plan<'_> {
                 Held::Mistaken(cluster) => {
                     self.push(Reason::LeaseAbandoned, [release(Some(cluster))]);
                 }
-                Held::Orphaned(cluster) if listed && entry.others.is_empty() => {
+                Held::Orphaned(cluster)
+                    if entry.others.is_empty() && self.listed.contains(entry.name.as_str()) =>
+                {
                     let steps = self.abandoning(entry, cluster);
                     self.push(Reason::LeaseAbandoned, steps);
                 }
@@ -226,10 +232,10 @@ impl Plan<'_> {
 
     /// Clusters of an entry that somebody else holds. A claimed one is its user's and stays.
     fn end_double_use(&mut self, entry: &str, holder: Option<&str>) {
-        for cluster in self.living(entry) {
-            if Some(cluster.name.as_str()) == holder {
-                continue;
-            }
+        let others = |it: &&&Cluster| !it.deleting && Some(it.name.as_str()) != holder;
+        let users = self.users.get(entry).into_iter().flatten();
+        let others: Vec<&Cluster> = users.filter(others).copied().collect();
+        for cluster in others {
             if cluster.claim.is_none() && !cluster.protected {
                 self.delete_at_once(cluster, Reason::DoubleUse);
             } else {
@@ -244,6 +250,9 @@ impl Plan<'_> {
 
     fn serve_claims(&mut self) {
         let seen = self.seen;
+        if seen.claims.is_empty() {
+            return;
+        }
         let mut ready: Vec<&Cluster> = seen
             .clusters
             .iter()
@@ -264,7 +273,7 @@ impl Plan<'_> {
                         && !self.gone.contains(name)
                         && self.given.insert(&it.name) =>
                 {
-                    self.push(Reason::Claimed, [claim_step(it, &claim.name)]);
+                    self.push(Reason::Claimed, claim_steps(it, &claim.name));
                 }
                 Some(_) => {
                     let (claim, at) = (claim.name.clone(), claim.at.clone());
@@ -272,6 +281,13 @@ impl Plan<'_> {
                 }
                 // It was the claim's and is gone: Hive says so on the claim, and its user has to know.
                 None => {}
+            }
+        }
+        // A marked one goes for the claim that had this name before.
+        let mut of_claims: HashMap<&str, &Cluster> = HashMap::new();
+        for cluster in seen.clusters.iter().filter(|it| !it.deleting && !it.marked) {
+            if let Some(claim) = &cluster.claim {
+                of_claims.entry(claim).or_insert(cluster);
             }
         }
         for claim in claims {
@@ -290,11 +306,7 @@ impl Plan<'_> {
                 cluster: cluster.name.clone(),
                 at: claim.at.clone(),
             };
-            // A marked one goes for the claim that had this name before.
-            let has = |it: &&Cluster| {
-                it.claim.as_ref() == Some(&claim.name) && !it.deleting && !it.marked
-            };
-            if let Some(cluster) = seen.clusters.iter().find(has) {
+            if let Some(cluster) = of_claims.get(claim.name.as_str()) {
                 self.served += 1;
                 self.push(Reason::Claimed, [assign(cluster)]);
                 continue;
@@ -306,7 +318,8 @@ impl Plan<'_> {
             if let Some(cluster) = ready.pop() {
                 self.served += 1;
                 self.given.insert(&cluster.name);
-                self.push(Reason::Claimed, [assign(cluster), claim_step(cluster, &claim.name)]);
+                let steps = claim_steps(cluster, &claim.name);
+                self.push(Reason::Claimed, std::iter::once(assign(cluster)).chain(steps));
             } else if claim.pending.as_deref() != Some(Reason::NoClusters.as_str()) {
                 self.tell(claim, Reason::NoClusters);
             }
@@ -347,18 +360,50 @@ impl Plan<'_> {
         }
     }
 
+    /// Clusters that Hive does not begin to install: what they need is made again, if it is gone. Not from what the pool or
+    /// the entry became since, and not the workers, whom Hive does not wait for and a person may not want.
+    fn look_after(&mut self) {
+        let seen = self.seen;
+        if seen.idle.is_empty() || !seen.missing.is_empty() {
+            return;
+        }
+        let idle = seen.clusters.iter().filter(|it| {
+            let name = it.name.as_str();
+            seen.idle.contains(name) && !self.gone.contains(name) && self.is_as_made(it)
+        });
+        let pieces: Vec<Vec<Step>> = idle.take(BEGUN).map(|it| restoration(it, seen)).collect();
+        for steps in pieces.into_iter().filter(|it| !it.is_empty()) {
+            self.push(Reason::PartsChecked, steps);
+        }
+    }
+
+    /// Whether what a cluster was made from can be had as it was then.
+    fn is_as_made(&self, cluster: &Cluster) -> bool {
+        let is_same = |name: &str| {
+            self.entry(name).is_some_and(|(entry, held)| {
+                matches!(held, Held::Ours(holder) if holder.name == cluster.name)
+                    && cluster.entry_version.as_ref() == Some(&entry.version)
+                    && entry.refused.is_none()
+            })
+        };
+        self.staleness(cluster).is_none() && cluster.entry.as_deref().is_none_or(is_same)
+    }
+
     /// Finalizers on customizations that nobody needs, and namespaces that no cluster came to.
     fn tidy(&mut self) {
         let seen = self.seen;
         for place in 0..self.entries.len() {
             let (entry, held) = self.entries[place];
+            if held != Held::Free {
+                continue;
+            }
             let name = entry.name.as_str();
             let listed = entry.listed_elsewhere
                 || self.listed.contains(name) && !seen.pool.deleting
                 || seen.pool.listed.is_mistaken() && !seen.pool.deleting;
             let used = !entry.others.is_empty() || self.is_lived_in(name);
             let kept = entry.kept || seen.kept_by_hive.contains(name);
-            if kept && held == Held::Free && !used && (entry.deleting || !listed) {
+            if kept && !used && (entry.deleting || !listed) {
                 let step = Step::FreeEntry { entry: name.to_owned(), at: entry.at.clone() };
                 self.push(Reason::EntryFreed, [step]);
             }
@@ -404,6 +449,22 @@ impl Plan<'_> {
     }
 }
 
-fn claim_step(cluster: &Cluster, claim: &str) -> Step {
-    Step::Claim { cluster: cluster.name.clone(), claim: claim.to_owned(), at: cluster.at.clone() }
+/// The steps that make anew what is gone of a cluster.
+fn restoration(cluster: &Cluster, seen: &Observed) -> Vec<Step> {
+    let entry = cluster.entry.clone().zip(cluster.entry_version.clone());
+    let entry = entry.map(|(name, version)| Version { name, version });
+    let needed = seen.pool.parts.iter().copied();
+    needed
+        .filter(|it| !matches!(it, Part::Namespace | Part::MachinePool))
+        .map(|part| {
+            let (cluster, entry) = (cluster.name.clone(), entry.clone());
+            Step::Restore { cluster, part, entry }
+        })
+        .collect()
+}
+
+fn claim_steps(cluster: &Cluster, claim: &str) -> [Step; 2] {
+    let (claim, at) = (claim.to_owned(), cluster.at.clone());
+    let confirm = Step::Confirm { claim: claim.clone(), cluster: cluster.name.clone(), at };
+    [Step::Claim { cluster: cluster.name.clone(), claim, at: cluster.at.clone() }, confirm]
 }

@@ -46,6 +46,22 @@ impl Work {
             _ => None,
         })
     }
+
+    /// The entry that this makes a cluster from, whoever began it.
+    pub fn makes(&self) -> Option<&Version> {
+        self.steps.iter().find_map(|it| match it {
+            Step::Create { entry, .. } => entry.as_ref(),
+            _ => None,
+        })
+    }
+
+    /// The cluster that this looks after, if it does.
+    pub fn tends(&self) -> Option<&str> {
+        self.steps.iter().find_map(|it| match it {
+            Step::Restore { cluster, .. } => Some(cluster.as_str()),
+            _ => None,
+        })
+    }
 }
 
 /// One write. `at` is the resourceVersion that it insists on; where an earlier step of the same
@@ -84,6 +100,16 @@ pub enum Step {
         cluster: String,
         /// The claim.
         claim: String,
+        /// Version of the cluster.
+        at: String,
+    },
+    /// Asks the API server whether the claim is still there, and otherwise marks the cluster that was just given to it:
+    /// without Hive's finalizer a claim goes unnoticed.
+    Confirm {
+        /// The claim.
+        claim: String,
+        /// The cluster.
+        cluster: String,
         /// Version of the cluster.
         at: String,
     },
@@ -153,6 +179,15 @@ pub enum Step {
     },
     /// Makes something that a cluster needs. It may be there already, if it is this cluster's.
     Make {
+        /// The cluster.
+        cluster: String,
+        /// What.
+        part: Part,
+        /// The customization whose patches or copy it holds.
+        entry: Option<Version>,
+    },
+    /// Makes something that a cluster needs anew, where it is not there any more. What is there stays as it is.
+    Restore {
         /// The cluster.
         cluster: String,
         /// What.
@@ -271,6 +306,8 @@ pub enum Reason {
     RolledForward,
     /// A new cluster's lease is looked at once more.
     Verified,
+    /// Hive does not begin to install a cluster.
+    PartsChecked,
     /// An entry is in two clusters.
     DoubleUse,
     /// A cluster of another controller is taken over.
@@ -307,7 +344,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::Contested,
         Self::PoolAdopted,
         Self::PoolGone,
@@ -320,6 +357,7 @@ impl Reason {
         Self::LeaseAbandoned,
         Self::RolledForward,
         Self::Verified,
+        Self::PartsChecked,
         Self::DoubleUse,
         Self::ClusterAdopted,
         Self::Added,
@@ -353,6 +391,7 @@ impl Reason {
             Self::LeaseAbandoned => "LeaseAbandoned",
             Self::RolledForward => "RolledForward",
             Self::Verified => "Verified",
+            Self::PartsChecked => "PartsChecked",
             Self::DoubleUse => "DoubleUse",
             Self::ClusterAdopted => "ClusterAdopted",
             Self::Added => "Added",

@@ -114,6 +114,8 @@ pub struct Failure {
 pub const PROVISION_STOPPED: &str = "ProvisionStopped";
 /// The reason of a failure to apply the patches.
 pub const BAD_PATCH: &str = "BadPatch";
+/// The reason where the API server or a webhook does not want the cluster.
+pub const REFUSED: &str = "Refused";
 
 /// What is told of a failure at most, in bytes: the status holds it for each entry, and has to be stored.
 const LONGEST: usize = 1_000;
@@ -131,6 +133,8 @@ pub struct Facts<'a> {
     pub cluster: Option<&'a Cluster>,
     /// Whether it is in use outside of the pool.
     pub taken: bool,
+    /// Why a cluster could not be made from it, if somebody refused that.
+    pub turned_down: Option<&'a str>,
     /// What the status said before.
     pub before: Option<&'a Entry>,
     /// Failed provisions that it may have from the beginning.
@@ -172,6 +176,11 @@ fn used(facts: &Facts<'_>, user: &str) -> Entry {
     let before = before.filter(|_| !renewed);
     let mut attempts = before.and_then(|it| it.attempts).unwrap_or(facts.attempts);
     let mut failure = before.and_then(|it| it.failure.clone());
+    if facts.cluster.is_some() {
+        failure = failure.filter(|it| it.reason != REFUSED);
+    } else if let Some(why) = facts.turned_down {
+        failure = Some(told(facts, REFUSED, why));
+    }
     if let Some(cluster) = facts.cluster {
         let counted = failure.as_ref().and_then(|it| it.cluster.as_deref()) == Some(user);
         if cluster.installed {
@@ -210,22 +219,27 @@ fn unused(facts: &Facts<'_>) -> Entry {
     let (status, failure) = if facts.taken {
         (EntryStatus::Unavailable, failed)
     } else if let Some(why) = &customization.refused {
-        let message = shorten(why, LONGEST);
-        let known = facts.before.and_then(|it| it.failure.as_ref());
-        let known = known.filter(|it| it.reason == BAD_PATCH && it.message == message).cloned();
-        let failure = known.unwrap_or_else(|| Failure {
-            cluster: None,
-            reason: BAD_PATCH.to_owned(),
-            message,
-            time: Some(facts.now),
-        });
-        (EntryStatus::BrokenByConfiguration, Some(failure))
+        (EntryStatus::BrokenByConfiguration, Some(told(facts, BAD_PATCH, why)))
     } else if attempts == 0 {
         (EntryStatus::BrokenByCloud, failed)
     } else {
-        (EntryStatus::Available, failed)
+        let refused = facts.turned_down.map(|why| told(facts, REFUSED, why));
+        (EntryStatus::Available, refused.or(failed))
     };
     Entry { version, status, attempts: Some(attempts), cluster: None, failure }
+}
+
+/// What costs no attempt, at the time at which it was told first.
+fn told(facts: &Facts<'_>, reason: &str, why: &str) -> Failure {
+    let message = shorten(why, LONGEST);
+    let known = facts.before.and_then(|it| it.failure.as_ref());
+    let known = known.filter(|it| it.reason == reason && it.message == message).cloned();
+    known.unwrap_or_else(|| Failure {
+        cluster: None,
+        reason: reason.to_owned(),
+        message,
+        time: Some(facts.now),
+    })
 }
 
 /// Whether a cluster's failure is in the status already, so that the cluster may go.

@@ -7,7 +7,8 @@
 //! * Watches: `ClusterPool`, `ClusterDeploymentCustomization` and `ClusterClaim` in the namespaces of its pools,
 //!   `ClusterDeployment` everywhere, the namespaces of clusters, role bindings.
 //! * Reads live: the pool before anything is done for it; a lease before its cluster may be installed and before the last
-//!   finalizer goes off a cluster; the cluster before a lease is given up or restored; secrets and image set by name.
+//!   finalizer goes off a cluster; the cluster before a lease is given up or restored; the claim once it has its cluster;
+//!   secrets and image set by name.
 //! * Writes: a new cluster with its namespace, secrets, machine pool and copies of customizations; claim, power and finalizer of a
 //!   cluster; who has a customization, and the finalizer on it; which cluster a claim gets; a pool's finalizer and
 //!   status; bindings of a pool's administrators in the namespaces of its clusters; events. Every write of something that

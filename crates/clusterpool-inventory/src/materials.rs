@@ -89,7 +89,13 @@ pub async fn materials(
     let template =
         take(template, "spec.installConfigSecretTemplateRef", Some("install-config.yaml"));
     let credentials = take(credentials, "spec.platform", None);
-    let certificates = take(certificates, "spec.platform", None);
+    let authority = platform.and_then(|it| it.certificates_key());
+    let certificates = take(certificates, "spec.platform", authority);
+    if let Some(platform) = platform {
+        for field in platform.unnamed() {
+            lacks(format!("spec.platform.{}.{field} names no secret; name one", platform.name));
+        }
+    }
     if let Some(name) = name_of(&spec.customization_ref)
         && cached(customizations, &(namespace.clone(), name.clone())).is_none()
     {

@@ -2,7 +2,7 @@
 
 mod views;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use api_types::condition;
@@ -18,14 +18,17 @@ use kube::api::Api;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, Resource, ResourceExt as _};
 
-use self::views::{claim, cluster, created, resume_timeout, view};
+use self::views::{claim, cluster, created, has_begun, resume_timeout, view};
 use crate::config::Policy;
 use crate::error::Error;
 use crate::index::{Index, Key, all_in};
 use crate::make::pool_of;
 use crate::materials::Materials;
 use crate::patch;
-use crate::seen::{Customization, Lease, Namespace, Observed, Pool};
+use crate::seen::{Cluster, Customization, Lease, Namespace, Observed, Pool, Refusal};
+
+/// For how long clusters that Hive does not begin to install are left alone at least.
+const LEAST: Duration = Duration::from_secs(5);
 
 /// What was last seen of each kind; hints, behind everybody's writes.
 pub struct Stores {
@@ -111,6 +114,10 @@ pub struct Known<'a> {
     pub begun: &'a BTreeSet<String>,
     /// Names whose namespaces this process found to be somebody else's.
     pub taken: &'a BTreeSet<String>,
+    /// Entries whose clusters somebody refused.
+    pub turned_down: &'a BTreeMap<String, Refusal>,
+    /// When clusters that Hive does not begin to install were looked after.
+    pub tended: &'a BTreeMap<String, Timestamp>,
     /// The time.
     pub now: Timestamp,
 }
@@ -181,6 +188,7 @@ pub fn observe(
             },
         },
         taken: known.taken.clone(),
+        turned_down: known.turned_down.clone(),
         missing: known.materials.missing.clone(),
         ..Observed::default()
     };
@@ -201,6 +209,18 @@ pub fn observe(
             cluster
         })
         .collect();
+    for it in seen.clusters.iter().filter(|it| it.is_installing() && !it.unverified) {
+        let left = patience(known, it);
+        let found = cached(&stores.clusters, &(it.name.clone(), it.name.clone()));
+        if found.is_none_or(|it| has_begun(&it)) {
+            continue;
+        }
+        if left.is_zero() {
+            seen.idle.insert(it.name.clone());
+        } else {
+            due = due.into_iter().chain([left]).min();
+        }
+    }
     seen.claims = index
         .claims
         .of(key)
@@ -276,6 +296,13 @@ pub fn observe(
         });
     }
     (seen, due)
+}
+
+/// For how long Hive may still take to begin with a cluster, or with one that was looked after.
+fn patience(known: &Known<'_>, cluster: &Cluster) -> Duration {
+    let since = known.tended.get(&cluster.name).copied().unwrap_or(cluster.created);
+    let passed = Duration::try_from(known.now.duration_since(since)).unwrap_or_default();
+    known.policy.namespace_grace.max(LEAST).saturating_sub(passed)
 }
 
 struct About<'a> {

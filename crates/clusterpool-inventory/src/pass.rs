@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::index::{Key, all_in};
 use crate::materials::Materials;
 use crate::observe::{Known, Live, cached, observe};
-use crate::seen::{Observed, Status};
+use crate::seen::{Cluster, Observed, Refusal, Status};
 use crate::{access, make};
 
 /// How soon to look again after somebody else wrote first, at most.
@@ -81,6 +81,8 @@ pub(crate) async fn pass(stub: Arc<ClusterPool>, context: Arc<Context>) -> Resul
         rival: rival.as_ref().map(|(note, _)| note.clone()),
         begun: &remembered.begun,
         taken: &remembered.taken,
+        turned_down: &remembered.turned_down,
+        tended: &remembered.tended,
         now,
     };
     let last = &mut remembered.last;
@@ -92,6 +94,9 @@ pub(crate) async fn pass(stub: Arc<ClusterPool>, context: Arc<Context>) -> Resul
             memory.last.trials = std::mem::take(&mut remembered.last.trials);
             // Those with a cluster are not among them.
             memory.begun.retain(|it| seen.namespaces.iter().any(|left| left.name == *it));
+            let waits =
+                |name: &str| seen.clusters.iter().any(|it| it.name == name && it.is_installing());
+            memory.tended.retain(|name, _| waits(name));
         }
     } else if decision.work.is_empty() && is_nothing(&seen, &key) {
         context.forget(&key);
@@ -264,12 +269,15 @@ impl Acting<'_> {
         self.context.kit.events.warning(&reference, "Refused", "Write", &note).await;
     }
 
-    /// A name that cannot be had is not tried for ever.
-    fn bear_in_mind(&self, error: &Error) {
-        if let Error::Taken(name) = error
-            && let Some(memory) = self.context.memory().get_mut(self.key)
-        {
+    /// A name that cannot be had is not tried for ever, and what is refused is told on the entry.
+    fn bear_in_mind(&self, error: &Error, work: &Work) {
+        let mut all = self.context.memory();
+        let Some(memory) = all.get_mut(self.key) else { return };
+        if let Error::Taken(name) = error {
             memory.taken.insert(name.clone());
+        } else if let Some(entry) = work.makes().filter(|_| is_refused(error)) {
+            let refusal = Refusal { version: entry.version.clone(), why: error.to_string() };
+            memory.turned_down.insert(entry.name.clone(), refusal);
         }
     }
 
@@ -313,6 +321,8 @@ impl Acting<'_> {
     ) -> usize {
         if let Some(memory) = self.context.memory().get_mut(self.key) {
             memory.begun.extend(work.iter().filter_map(|it| it.begins()).map(str::to_owned));
+            let tended = work.iter().filter_map(|it| it.tends());
+            memory.tended.extend(tended.map(|it| (it.to_owned(), now)));
         }
         let pieces: Vec<_> = work.iter().map(|work| piece_of(pass, work)).collect();
         let mut pieces = std::pin::pin!(stream::iter(pieces).buffered(AT_ONCE));
@@ -328,7 +338,7 @@ impl Acting<'_> {
                     worked.not_yet |= other == Outcome::NotYet;
                 }
                 Err(error) => {
-                    self.bear_in_mind(&error);
+                    self.bear_in_mind(&error, work);
                     worked.failed = worked.failed.take().or(Some(error));
                 }
             }
@@ -365,10 +375,13 @@ impl Acting<'_> {
     fn done(&self, work: &Work, now: Timestamp) {
         let metrics = &self.context.metrics;
         metrics.worked(work.reason);
-        if let Some(made) = work.begins()
-            && let Some(memory) = self.context.memory().get_mut(self.key)
-        {
-            memory.begun.remove(made);
+        if let Some(memory) = self.context.memory().get_mut(self.key) {
+            if let Some(made) = work.begins() {
+                memory.begun.remove(made);
+            }
+            if let Some(entry) = work.makes() {
+                memory.turned_down.remove(&entry.name);
+            }
         }
         for step in &work.steps {
             if let Step::Assign { claim, .. } = step
@@ -391,10 +404,12 @@ impl Acting<'_> {
             .of(&all_in(&self.key.0))
             .filter_map(|it| cached(&stores.bindings, it))
             .collect();
-        drop(index);
         let wanted = access::subjects(of_pool.iter().map(|it| &**it));
+        // Where nobody administrates the pool, only those are looked at in which somebody may still administrate.
+        let may_change = |it: &&Cluster| !wanted.is_empty() || index.admins.has(&all_in(&it.name));
         let clusters = self.seen.clusters.iter().filter(|it| !it.deleting);
         clusters
+            .filter(may_change)
             .filter_map(|it| {
                 let key = (it.name.clone(), names::hive::POOL_ADMIN_BINDING.to_owned());
                 let change = access::change(&wanted, cached(&stores.bindings, &key).as_deref())?;

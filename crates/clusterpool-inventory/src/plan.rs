@@ -173,12 +173,15 @@ impl<'a> Plan<'a> {
                 Some(Held::Half(cluster)) => (Some(cluster), None),
                 _ => first().map_or((None, None), |it| (Some(it.name.as_str()), Some(it))),
             };
+            let refusal = self.seen.turned_down.get(name);
+            let refusal = refusal.filter(|it| found.is_some_and(|of| of.0.version == it.version));
             let entry = inventory::entry(&Facts {
                 listed: self.listed.contains(name) || is_empty,
                 customization: found.map(|it| it.0),
                 user,
                 cluster,
                 taken: found.is_some_and(|(it, held)| held != Held::Free || !it.others.is_empty()),
+                turned_down: refusal.map(|it| it.why.as_str()),
                 before,
                 attempts: self.seen.pool.attempts.unwrap_or(self.policy.provision_attempts),
                 now: self.now,

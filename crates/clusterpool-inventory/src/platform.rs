@@ -53,6 +53,21 @@ impl<'a> Platform<'a> {
         self.secret(&["certificatesSecretRef"])
     }
 
+    /// Fields that have to name a secret and do not: without it Hive's installer does not even start.
+    pub fn unnamed(&self) -> Vec<&'static str> {
+        let needed: &[&'static str] = match self.name {
+            "azure" | "openstack" => &["credentialsSecretRef"],
+            "vsphere" => &["credentialsSecretRef", "certificatesSecretRef"],
+            _ => &[],
+        };
+        needed.iter().copied().filter(|it| self.secret(&[*it]).is_none()).collect()
+    }
+
+    /// What the secret with the certificates has to hold.
+    pub fn certificates_key(&self) -> Option<&'static str> {
+        (self.name == "vsphere").then_some(".cacert")
+    }
+
     /// The same for one cluster, whose secrets are copies under these names.
     pub fn for_cluster(&self, credentials: &str, certificates: &str) -> Value {
         let mut fields = self.fields.cloned().unwrap_or_default();
@@ -242,6 +257,19 @@ mod tests {
         assert_eq!(own["openstack"]["credentialsSecretRef"]["name"], "a-creds");
         assert_eq!(own["openstack"]["cloud"], "c");
         assert!(!platform.hibernates() && platform.has_workers());
+    }
+
+    #[test]
+    fn a_secret_that_no_cluster_can_do_without_is_to_be_named() {
+        let unnamed = |platform| Platform::of(&spec(&platform)).unwrap().unnamed();
+        assert_eq!(
+            unnamed(json!({ "openstack": { "credentialsSecretRef": { "name": "" } } })),
+            ["credentialsSecretRef"]
+        );
+        let vsphere = json!({ "vsphere": { "credentialsSecretRef": { "name": "a" } } });
+        assert_eq!(unnamed(vsphere), ["certificatesSecretRef"]);
+        // A role may stand in for it, or the machine's own account.
+        assert!(unnamed(json!({ "aws": { "region": "here" } })).is_empty());
     }
 
     #[test]

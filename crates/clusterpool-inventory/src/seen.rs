@@ -28,8 +28,21 @@ pub struct Observed {
     pub kept_by_hive: BTreeSet<String>,
     /// Names for clusters whose namespaces were found to be somebody else's.
     pub taken: BTreeSet<String>,
+    /// Entries whose clusters could not be made, since somebody refused it.
+    pub turned_down: BTreeMap<String, Refusal>,
+    /// Clusters that Hive did not begin to install for long: somebody may have deleted what they need.
+    pub idle: BTreeSet<String>,
     /// What it refers to and is not there or not usable, in words for its condition.
     pub missing: Vec<String>,
+}
+
+/// Why the API server or a webhook does not want a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The version of the entry that it was to be made from.
+    pub version: String,
+    /// Why, for people.
+    pub why: String,
 }
 
 /// The pool.

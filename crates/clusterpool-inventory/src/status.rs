@@ -1,6 +1,6 @@
 //! What a pool's status and events say.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use api_types::condition::Condition as ForeignCondition;
 use api_types::hive::{ClusterPoolStatus, EntryState, EntryStatus};
@@ -43,10 +43,12 @@ pub(crate) fn news(plan: &Plan<'_>) -> Option<Status> {
         );
     }
     let all = plan.seen.clusters.len() + plan.halves().count();
+    let unowned = unowned(seen);
     match plan.seen.pool.max_size {
         Some(most) if all >= most => {
-            let message =
-                format!("{all} of at most {most} clusters are there, claimed ones among them");
+            let message = format!(
+                "{all} of at most {most} clusters are there, claimed ones among them{unowned}"
+            );
             say(names::CONDITION_CAPACITY_AVAILABLE, "False", "MaxCapacity", message);
         }
         _ => {
@@ -64,7 +66,7 @@ pub(crate) fn news(plan: &Plan<'_>) -> Option<Status> {
                 }
                 _ => "There is room".to_owned(),
             };
-            say(names::CONDITION_CAPACITY_AVAILABLE, "True", "Available", room);
+            say(names::CONDITION_CAPACITY_AVAILABLE, "True", "Available", room + &unowned);
         }
     }
     let stale: Vec<(u8, &str)> =
@@ -140,6 +142,30 @@ pub(crate) fn refused(seen: &Observed) -> Status {
     };
     status.conditions.insert(CONDITION_SOLE_CONTROLLER.to_owned(), condition);
     status
+}
+
+/// Clusters whose claims are not there or have another one. They may be in use all the same, so that only a person can
+/// give them back.
+fn unowned(seen: &Observed) -> String {
+    let claims: HashMap<&str, Option<&str>> =
+        seen.claims.iter().map(|it| (it.name.as_str(), it.cluster.as_deref())).collect();
+    let is_unowned = |it: &&Cluster| {
+        let Some(claim) = it.claim.as_deref().filter(|_| !it.deleting && !it.marked) else {
+            return false;
+        };
+        // A claim without a cluster is about to get it.
+        claims.get(claim).is_none_or(|its| its.is_some_and(|name| name != it.name))
+    };
+    let unowned: Vec<&str> =
+        seen.clusters.iter().filter(is_unowned).map(|it| it.name.as_str()).collect();
+    if unowned.is_empty() {
+        return String::new();
+    }
+    format!(
+        "; of claims that are not there, or have another cluster, are {}: if nobody uses them, annotate them with {}=true",
+        some(&unowned),
+        names::REMOVE_FROM_POOL
+    )
 }
 
 fn is_standby(cluster: &Cluster) -> bool {

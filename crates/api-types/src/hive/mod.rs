@@ -14,6 +14,7 @@ pub use deployment::{
     ClusterDeploymentKind, ClusterDeploymentSpec, ClusterDeploymentStatus, ClusterPoolRef,
     Provisioning,
 };
+pub(crate) use inventory::LISTS;
 pub use inventory::{EntryStatus, Inventory, InventoryEntry, InventoryObject, Unreadable};
 pub use pool::{
     ClaimLifetime, ClusterPool, ClusterPoolKind, ClusterPoolSpec, ClusterPoolStatus, EntryState,

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Outcome, Pass, Piece, decoded, is_terminating, unless_superseded, version_of};
+use super::{Old, Outcome, Pass, Piece, decoded, is_terminating, unless_superseded, version_of};
 use crate::decision::Version;
 use crate::echo::Object;
 use crate::error::Error;
@@ -53,6 +53,7 @@ impl Pass<'_> {
         cluster: &str,
         part: Part,
         entry: Option<&Version>,
+        old: Old,
         piece: &mut Piece,
     ) -> Result<Outcome, Error> {
         let Some(pool) = self.pool else { return Ok(Outcome::Superseded) };
@@ -75,7 +76,7 @@ impl Pass<'_> {
                 };
                 let made_from = make::made_from(pool, source, self.materials.config_hash);
                 let secret = make::install_config(pool, cluster, &config.text, &made_from);
-                return self.put(&secrets, cluster, &secret, "make an install config").await;
+                return self.put(&secrets, cluster, &secret, old, "make an install config").await;
             }
             Part::Customization | Part::PoolCustomization => {
                 let of_pool = match (part, &pool.spec.customization_ref) {
@@ -90,7 +91,7 @@ impl Pass<'_> {
                 let hash = self.materials.config_hash;
                 let copy = make::customization(pool, cluster, found, hash);
                 let api = self.customizations(cluster);
-                return self.put(&api, cluster, &copy, "copy a customization").await;
+                return self.put(&api, cluster, &copy, old, "copy a customization").await;
             }
             Part::PullSecret => copy(&self.materials.pull_secret),
             Part::Credentials => copy(&self.materials.credentials),
@@ -98,7 +99,7 @@ impl Pass<'_> {
             Part::MachinePool => return self.make_workers(pool, platform, cluster, source).await,
         };
         let Some(object) = object else { return Ok(Outcome::Superseded) };
-        self.put(&secrets, cluster, &object, "copy a secret").await
+        self.put(&secrets, cluster, &object, old, "copy a secret").await
     }
 
     pub(super) async fn make_workers(
@@ -146,23 +147,34 @@ impl Pass<'_> {
                     return Ok(Outcome::NotYet);
                 }
                 // One without an owner that has the pool's label is what a controller of Hive left; the lease, which
-                // names it, says whose.
+                // names it, says whose. Pools of one name in two namespaces have one label.
                 let labelled = found.labels().get(names::hive::POOL_NAME);
                 let ours = match found.annotations().get(names::ferrite::POOL_OWNER) {
                     Some(owner) => *owner == make::owner(pool),
-                    None => labelled.is_some_and(|it| *it == make::label(&self.key.1)),
+                    None => {
+                        labelled.is_some_and(|it| *it == make::label(&self.key.1))
+                            && !self.is_anothers(cluster).await?
+                    }
                 };
                 if ours { Ok(Outcome::Done) } else { Err(Error::Taken(cluster.to_owned())) }
             }
         }
     }
 
-    /// Makes an object anew where one from something older stands, as long as no cluster uses it.
+    /// Whether there is such a cluster, and it is not this pool's.
+    async fn is_anothers(&self, cluster: &str) -> Result<bool, Error> {
+        let found = self.clusters(cluster).get_opt(cluster).await;
+        let found = found.map_err(Error::api("get a cluster"))?;
+        Ok(found.is_some_and(|it| observe::pool_key(&it).as_ref() != Some(self.key)))
+    }
+
+    /// Makes an object, anew where one from something older stands, if that may be.
     pub(super) async fn put<K>(
         &self,
         api: &Api<K>,
         cluster: &str,
         object: &Value,
+        old: Old,
         what: &'static str,
     ) -> Result<Outcome, Error>
     where
@@ -171,6 +183,7 @@ impl Pass<'_> {
         match create(api, object, what).await? {
             Made::New(_) => return Ok(Outcome::Done),
             Made::NotYet => return Ok(Outcome::NotYet),
+            Made::There if old == Old::Kept => return Ok(Outcome::Done),
             Made::There => {}
         }
         let name = object["metadata"]["name"].as_str().unwrap_or_default();

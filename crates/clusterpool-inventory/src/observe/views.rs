@@ -189,6 +189,13 @@ pub(super) fn cluster(
     (cluster, left.filter(|it| !it.is_zero()))
 }
 
+/// Whether Hive has begun to install the cluster: it has all that it needs for that.
+pub(super) fn has_begun(it: &ClusterDeployment) -> bool {
+    it.status.as_ref().is_some_and(|it| {
+        it.install_started_timestamp.is_some() || it.other.contains_key("provisionRef")
+    })
+}
+
 /// Whether Hive says that it cannot take the cluster down.
 fn cannot_go(conditions: &[ForeignCondition]) -> bool {
     let is_failed = |it: &ForeignCondition| it.reason.as_deref() == Some(DEPROVISION_FAILED);
@@ -233,6 +240,17 @@ mod tests {
         assert!(of("DeprovisionLaunchError", "True", "AuthenticationFailed"));
         assert!(!of("Provisioned", "False", "Deprovisioning"));
         assert!(!of("DeprovisionLaunchError", "False", "Cleared"));
+    }
+
+    #[test]
+    fn a_cluster_is_begun_with_once_there_was_a_try_to_install_it() {
+        let of = |status: serde_json::Value| {
+            let cluster = json!({ "metadata": { "name": "c" }, "spec": {}, "status": status });
+            has_begun(&serde_json::from_value(cluster).unwrap())
+        };
+        assert!(of(json!({ "provisionRef": { "name": "p" } })));
+        assert!(of(json!({ "installStartedTimestamp": "2026-01-01T00:00:00Z" })));
+        assert!(!of(json!({ "conditions": [] })) && !of(json!(null)));
     }
 
     #[test]

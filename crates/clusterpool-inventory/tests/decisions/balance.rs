@@ -57,9 +57,11 @@ fn the_oldest_claim_gets_the_oldest_running_cluster_before_anything_slow() {
     seen.pool.listed = Listed::Entries(["a", "b", "c", "d"].map(str::to_owned).to_vec());
     let work = decided(&seen).work;
     assert!(matches!(&work[0].steps[..],
-        [Step::Assign { claim, cluster, .. }, Step::Claim { .. }] if claim == "early" && cluster == "cb"));
+        [Step::Assign { claim, cluster, .. }, Step::Claim { .. }, Step::Confirm { .. }]
+            if claim == "early" && cluster == "cb"));
     assert!(matches!(&work[1].steps[..],
-        [Step::Assign { claim, cluster, .. }, Step::Claim { .. }] if claim == "late" && cluster == "cc"));
+        [Step::Assign { claim, cluster, .. }, Step::Claim { .. }, Step::Confirm { .. }]
+            if claim == "late" && cluster == "cc"));
     assert_eq!(work[2].reason, Reason::Added);
     assert_eq!(work.len(), 3);
 }
@@ -68,9 +70,8 @@ fn the_oldest_claim_gets_the_oldest_running_cluster_before_anything_slow() {
 fn half_an_assignment_is_completed_from_either_side() {
     let mut seen = full(0, &["a"]);
     seen.claims.push(Claim { cluster: Some("ca".to_owned()), ..claim("x", 1) });
-    assert!(
-        matches!(&decided(&seen).work[0].steps[..], [Step::Claim { claim, .. }] if claim == "x")
-    );
+    assert!(matches!(&decided(&seen).work[0].steps[..],
+        [Step::Claim { claim, .. }, Step::Confirm { .. }] if claim == "x"));
     seen.claims[0].cluster = None;
     seen.clusters[0].claim = Some("x".to_owned());
     assert!(

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on panics")]
 
 mod balance;
+mod care;
 mod entries;
 mod leases;
 mod making;

@@ -64,6 +64,42 @@ async fn a_pool_whose_clusters_are_refused_says_so_and_makes_no_namespace_after_
 }
 
 #[tokio::test]
+async fn an_entry_whose_cluster_is_refused_says_so_until_the_cluster_is_there() {
+    let (scene, _hive) = Scene::new("turned").await;
+    let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
+    scene.entries(&["a"]).await;
+    let labels = json!({ bench::hive::PLAYED_BY: scene.namespace, "wrong": "not a label!" });
+    scene.pool("pool", 1, &["a"], json!({ "labels": labels })).await;
+    let entry = |it: &super::scene::View| it.pool("pool")["status"]["inventory"]["a"].clone();
+    let told = scene.wait("it is told", |it| entry(it)["lastFailure"]["reason"] == "Refused").await;
+    assert_eq!(entry(&told)["attempts"], 3, "it costs no attempt");
+    let labels = json!({ "labels": { "wrong": null } });
+    scene.patch("ClusterPool", "pool", json!({ "spec": labels })).await;
+    scene
+        .wait("it runs and nothing is left", |it| {
+            it.ready("pool") == 1 && entry(it)["lastFailure"].is_null()
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn credentials_that_no_cluster_can_do_without_are_asked_for() {
+    let (scene, _hive) = Scene::new("unnamed").await;
+    let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
+    let cloud = json!({ "cloud": "here", "credentialsSecretRef": { "name": "" } });
+    scene.pool("pool", 1, &[], json!({ "platform": { "openstack": cloud } })).await;
+    scene
+        .wait("it is told", |it| {
+            let (_, _, message) = condition(it.pool("pool"), "MissingDependencies");
+            message.contains("names no secret")
+        })
+        .await;
+    let cloud = json!({ "openstack": { "credentialsSecretRef": { "name": "cloud" } } });
+    scene.patch("ClusterPool", "pool", json!({ "spec": { "platform": cloud } })).await;
+    scene.wait("it runs", |it| it.ready("pool") == 1).await;
+}
+
+#[tokio::test]
 async fn a_reference_that_cannot_be_read_is_told_and_holds_up_neither_claims_nor_the_pools_end() {
     let (scene, _hive) = Scene::new("unread").await;
     let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;

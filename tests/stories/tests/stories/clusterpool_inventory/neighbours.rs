@@ -1,8 +1,11 @@
 //! What people and neighbours do at any moment.
 
+use std::time::Duration;
+
 use clusterpool_inventory::config::Policy;
-use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::json;
 
 use super::ground::{plane, start};
@@ -63,6 +66,44 @@ async fn a_lease_that_is_taken_away_from_a_living_cluster_is_put_back() {
     entries.patch_status("a", &PatchParams::default(), &Patch::Merge(free)).await.unwrap();
     let view = scene.wait("it is leased again", |it| it.holder("a") == cluster).await;
     assert_eq!(view.clusters.len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_deleted_before_hive_needs_it_is_made_again() {
+    let (scene, hive) = Scene::new("parts").await;
+    hive.hold("a");
+    let policy = Policy { namespace_grace: Duration::from_secs(5), ..Policy::default() };
+    let _running = start(plane().await, &[&scene.namespace], policy).await;
+    scene.entries(&["a"]).await;
+    scene.pool("pool", 1, &["a"], json!({})).await;
+    let paused = |it: &serde_json::Value| {
+        it["metadata"]["annotations"]["hive.openshift.io/reconcile-pause"].is_string()
+    };
+    let view =
+        scene.wait("it may install", |it| it.clusters.len() == 1 && !paused(&it.clusters[0])).await;
+    let cluster = name(&view.clusters[0]).to_owned();
+    let secrets: Api<Secret> = Api::namespaced(scene.client.clone(), &cluster);
+    let config = format!("{cluster}-install-config");
+    let before = secrets.get(&config).await.unwrap();
+    let all: Vec<String> = secrets
+        .list(&ListParams::default())
+        .await
+        .unwrap()
+        .iter()
+        .map(ResourceExt::name_any)
+        .collect();
+    for secret in &all {
+        secrets.delete(secret, &DeleteParams::default()).await.unwrap();
+    }
+    let all_back = async |_| {
+        let there = secrets.list(&ListParams::default()).await.unwrap();
+        all.iter().all(|name| there.iter().any(|it| it.name_any() == *name))
+    };
+    scene.until("all are back", all_back).await;
+    assert_eq!(secrets.get(&config).await.unwrap().data, before.data);
+    hive.go_on("a").await.unwrap();
+    let view = scene.wait("it runs", |it| it.ready("pool") == 1).await;
+    assert_eq!(name(&view.clusters[0]), cluster);
 }
 
 #[tokio::test]

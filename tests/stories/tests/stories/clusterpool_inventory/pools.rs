@@ -138,17 +138,26 @@ async fn an_empty_inventory_is_refused_by_the_crd_and_a_list_is_read_as_an_objec
     let list = json!({ "inventory": [{ "name": "a" }, { "name": "a" }] });
     scene.pool("pool", 1, &[], list).await;
     scene.wait("it runs", |it| it.ready("pool") == 1).await;
-    let empty = Patch::Merge(json!({ "spec": { "inventory": [] } }));
     let pools = scene.api("ClusterPool");
-    let refused = pools.patch("pool", &PatchParams::default(), &empty).await;
-    assert!(refused.is_err(), "an empty list is refused");
-    // An object with an empty list passes the schema; nothing is made and nothing is removed.
-    let spec = json!({ "inventory": null });
-    scene.patch("ClusterPool", "pool", json!({ "spec": spec })).await;
-    let spec = json!({ "inventory": { "ClusterDeploymentCustomizations": [] } });
-    scene.patch("ClusterPool", "pool", json!({ "spec": spec })).await;
-    let view = scene
-        .wait("the pool says so", |it| condition(it.pool("pool"), "InventoryValid").1 == "Empty")
-        .await;
-    assert!(!view.clusters.is_empty());
+    let set = async |inventory: serde_json::Value| {
+        scene.patch("ClusterPool", "pool", json!({ "spec": { "inventory": null } })).await;
+        let patch = Patch::Merge(json!({ "spec": { "inventory": inventory } }));
+        pools.patch("pool", &PatchParams::default(), &patch).await
+    };
+    let named = |list: serde_json::Value| json!({ "ClusterDeploymentCustomizations": list });
+    for refused in
+        [json!([]), json!({}), named(json!([])), named(json!("a")), json!([{ "name": "" }])]
+    {
+        assert!(set(refused.clone()).await.is_err(), "{refused} is refused");
+    }
+    for taken in [named(json!([{ "name": "a" }])), json!([{ "name": "a", "kind": "" }])] {
+        assert!(set(taken.clone()).await.is_ok(), "{taken} is taken");
+    }
+    // The same by server-side apply, which has to know what is a list.
+    let applied = json!({
+        "apiVersion": "hive.openshift.io/v1", "kind": "ClusterPool", "metadata": { "name": "pool" },
+        "spec": { "inventory": [{ "name": "a" }] },
+    });
+    let params = PatchParams::apply("somebody").force();
+    pools.patch("pool", &params, &Patch::Apply(&applied)).await.unwrap();
 }

@@ -1,0 +1,126 @@
+//! What is told or made good where somebody else refused or took away what a cluster needs.
+
+use std::collections::BTreeSet;
+
+use clusterpool_inventory::decision::{Reason, Step};
+use clusterpool_inventory::seen::{Claim, Observed, Part, Refusal};
+
+use crate::world::{
+    claim, cluster, decided, entry, full, installing, lease, pool, reasons, status_of, stored,
+};
+
+/// A pool with a cluster that Hive does not begin to install.
+fn idle() -> Observed {
+    let mut seen = full(1, &["a"]);
+    seen.clusters[0] = installing("ca", Some("a"), 1);
+    seen.pool.parts =
+        vec![Part::Namespace, Part::InstallConfig, Part::Customization, Part::MachinePool];
+    seen.idle = BTreeSet::from(["ca".to_owned()]);
+    seen
+}
+
+fn restored(seen: &Observed) -> Vec<Part> {
+    let work = decided(seen).work;
+    let steps = work.into_iter().flat_map(|it| it.steps);
+    let parts = steps.filter_map(|it| match it {
+        Step::Restore { cluster, part, entry } => {
+            assert_eq!((cluster.as_str(), entry.unwrap().version.as_str()), ("ca", "1-u"));
+            Some(part)
+        }
+        _ => None,
+    });
+    parts.collect()
+}
+
+#[test]
+fn what_a_cluster_needs_is_made_again_where_hive_does_not_begin() {
+    let mut seen = idle();
+    assert_eq!(restored(&seen), [Part::InstallConfig, Part::Customization]);
+    assert_eq!(reasons(&seen), [Reason::PartsChecked]);
+    seen.idle.clear();
+    assert_eq!(reasons(&seen), []);
+}
+
+#[test]
+fn nothing_is_made_again_from_what_a_cluster_was_not_made_from() {
+    let changes: [fn(&mut Observed); 6] = [
+        |it| it.customizations[0].version = "2-u".to_owned(),
+        |it| it.customizations[0].refused = Some("no".to_owned()),
+        |it| it.customizations.clear(),
+        |it| it.pool.version.own = "w".to_owned(),
+        |it| it.missing.push("the template".to_owned()),
+        |it| it.pool.deleting = true,
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        let mut seen = idle();
+        change(&mut seen);
+        assert_eq!(restored(&seen), [], "{number}");
+    }
+}
+
+fn refusal(version: &str) -> Refusal {
+    Refusal { version: version.to_owned(), why: "exceeded quota".to_owned() }
+}
+
+#[test]
+fn who_refuses_a_cluster_is_told_on_its_entry_until_the_cluster_is_there() {
+    let mut seen = pool(1, &["a"]);
+    seen.customizations[0].lease = lease("ca");
+    let refused = |seen: &Observed| entry(seen, "a").failure.map(|it| (it.reason, it.message));
+    assert_eq!(refused(&seen), None);
+    seen.turned_down.insert("a".to_owned(), refusal("1-u"));
+    let told = Some(("Refused".to_owned(), "exceeded quota".to_owned()));
+    assert_eq!(refused(&seen), told);
+    assert_eq!(entry(&seen, "a").attempts, Some(3));
+    let mut seen = stored(&seen);
+    assert_eq!(decided(&seen).status, None, "it is told once");
+    // Another process, which has not tried yet.
+    seen.turned_down.clear();
+    assert_eq!(refused(&seen), told);
+    seen.clusters.push(installing("ca", Some("a"), 1));
+    assert_eq!(refused(&seen), None);
+}
+
+#[test]
+fn an_entry_whose_lease_is_refused_stays_available_and_says_why() {
+    let mut seen = pool(1, &["a"]);
+    seen.turned_down.insert("a".to_owned(), refusal("1-u"));
+    assert_eq!(status_of(&seen, "a"), "Available");
+    assert_eq!(entry(&seen, "a").failure.unwrap().reason, "Refused");
+    // It was said of the entry as it was.
+    seen.customizations[0].version = "2-u".to_owned();
+    assert_eq!(entry(&seen, "a").failure, None);
+}
+
+#[test]
+fn a_cluster_is_given_away_with_a_last_look_at_its_claim() {
+    let mut seen = full(0, &["a"]);
+    seen.claims.push(claim("x", 1));
+    let confirms = |seen: &Observed| {
+        let work = decided(seen).work;
+        matches!(&work[0].steps.last(), Some(Step::Confirm { claim, cluster, at })
+            if claim == "x" && cluster == "ca" && at == "7")
+    };
+    assert!(confirms(&seen));
+    seen.claims[0] = Claim { cluster: Some("ca".to_owned()), ..claim("x", 1) };
+    assert!(confirms(&seen));
+}
+
+#[test]
+fn a_cluster_of_a_claim_that_is_not_there_stays_and_is_told() {
+    let mut seen = full(1, &["a", "b"]);
+    seen.clusters[0].claim = Some("x".to_owned());
+    let told = |seen: &Observed| {
+        let status = stored(seen).pool.status;
+        status.conditions["CapacityAvailable"].message.contains("have another cluster, are ca:")
+    };
+    assert!(told(&seen) && reasons(&seen).is_empty());
+    seen.pool.max_size = Some(2);
+    assert!(told(&seen));
+    seen.claims.push(Claim { cluster: Some("ca".to_owned()), ..claim("x", 1) });
+    assert!(!told(&seen));
+    seen.claims[0].cluster = Some("another".to_owned());
+    assert!(told(&seen));
+    (seen.clusters[0], seen.claims) = (cluster("ca", Some("a"), 1), Vec::new());
+    assert!(!told(&seen));
+}
