@@ -207,8 +207,10 @@ fn measure(context: &Context, host: &Host, decision: &Decision) {
     if let (Some(false), true, Some(pending)) = (change.powered_on, host.in_cycle(), host.pending) {
         context.metrics.to_off.observe(seconds(pending, now));
     }
+    // Where that is the decision's own reason the machine was not seen on, only not certainly off any more.
     if let (Some(true), Some(record)) = (change.powered_on, host.record())
         && record.reason == Reason::PoweringOn
+        && decision.reason != Reason::PoweringOn
     {
         context.metrics.to_on.observe(seconds(record.since, now));
     }

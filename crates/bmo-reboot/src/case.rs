@@ -8,12 +8,14 @@ use k8s_openapi::jiff::{Timestamp, ToSpan as _};
 use crate::config::Policy;
 use crate::decision::{Again, Decision};
 use crate::draft::Draft;
-use crate::observe::{Host, Node, NodeSeen, Pause};
+use crate::observe::{Host, Node, NodeSeen, Pause, Target};
 use crate::record::{Managed, Reason, Record, Soft};
 use crate::requests::Request;
 
 /// After a soft power-off a second reading must agree, this much later.
 pub(crate) const CONFIRM: Duration = Duration::from_secs(3);
+/// How long a power-on of which the answer was lost may still be on its way to Ironic.
+const LOST: Duration = Duration::from_secs(30);
 
 /// A host under consideration.
 pub(crate) struct Case<'a> {
@@ -116,7 +118,31 @@ impl<'a> Case<'a> {
         let confirmed = node.off_since.is_some_and(|since| self.age(since) >= CONFIRM);
         let news = self.host.powered_on || self.is(Reason::SoftPowerOff);
         let second = news && !self.was_hard() && !self.must_stay_on();
-        self.off_may_have_failed(node) || (second && !confirmed)
+        self.off_may_have_failed(node) || (second && !confirmed) || self.may_be_coming_on()
+    }
+
+    /// Whether somebody holds a machine that is being switched on, or may be: a power-on was asked for, and nothing shows
+    /// yet what became of it. Whoever set that hold must not take the machine for fenced.
+    pub(crate) fn may_be_coming_on(&self) -> bool {
+        let Some(node) = self.node().filter(|_| self.holds().next().is_some()) else {
+            return false;
+        };
+        let asked = self.is(Reason::PoweringOn);
+        match (node.target, node.power) {
+            (Some(Target::On), power) => power != Power::On,
+            (None, Power::Off) => {
+                let lately = node.off_since.is_none_or(|since| self.age(since) < LOST);
+                asked && node.last_error.is_none() && lately
+            }
+            // Its management controller was lost on the way.
+            (None, Power::Unknown) => {
+                let waits =
+                    matches!(self.reason(), Some(Reason::PowerUnknown | Reason::IronicUnreachable));
+                let begun = self.record.as_ref().is_some_and(|record| record.rebooting);
+                asked || (waits && begun && !self.in_cycle())
+            }
+            _ => false,
+        }
     }
 
     /// Off, so that a fence can rely on it.

@@ -125,14 +125,14 @@ impl Memory {
         same && lately && !self.asked && !self.watching && self.off_since.is_none()
     }
 
-    /// A pass came to its end. What it had read before its call says nothing any more: a failure that looks like an older
-    /// one is news.
-    fn ended(&mut self, called: bool, again: Again, rests: Option<(String, Option<Instant>)>) {
-        self.watching = again == Again::Watch;
-        self.rests = rests;
-        if called {
-            self.seen = None;
-        }
+    /// Ironic is about to be asked: what was read before says nothing any more, and a failure that looks like it is news.
+    fn calls(&mut self) {
+        (self.seen, self.off_since) = (None, None);
+    }
+
+    /// A pass came to its end.
+    fn ended(&mut self, again: Again, rests: Option<(String, Option<Instant>)>) {
+        (self.watching, self.rests) = (again == Again::Watch, rests);
     }
 }
 
@@ -289,7 +289,7 @@ pub async fn reconcile(host: Arc<CachedHost>, context: Arc<Context>) -> Result<A
 
 /// Whether the host lets a crowd of hard requests pass first.
 fn makes_way(context: &Context, name: &Name, host: &Host) -> bool {
-    let is_crowd = !context.ironic.urgent.let_pass(name);
+    let is_crowd = !context.ironic.urgent.let_pass(name, host.is_only_asked_softly());
     let mut memory = context.memory();
     // With its identity, or the first pass would take it for another host's and forget how long it has waited.
     let new = || Memory { uid: host.uid.clone(), ..Memory::default() };
@@ -404,7 +404,11 @@ async fn pass(context: &Context, name: &Name, cached: &Host) -> Result<Action, E
         "Decided"
     );
     let Some(host) = &seen.host else { return Ok(Action::await_change()) };
-    let called = decision.call.is_some();
+    if decision.call.is_some()
+        && let Some(known) = context.memory().get_mut(name)
+    {
+        known.calls();
+    }
     let done = act(context, host, &seen.node, decision).await?;
     let unit = backoff::random_unit();
     let wait = match done.again {
@@ -421,7 +425,7 @@ async fn pass(context: &Context, name: &Name, cached: &Host) -> Result<Action, E
         let wrote = done.version != host.version;
         let rests = !wrote || wait.is_some();
         let rests = rests.then(|| (done.version, wait.map(|wait| Instant::now() + wait)));
-        known.ended(called, done.again, rests);
+        known.ended(done.again, rests);
     }
     Ok(wait.map_or_else(Action::await_change, Action::requeue))
 }
@@ -510,7 +514,7 @@ mod tests {
         assert!(known.makes_way(&host(false, true), true, first));
         let late = first + COURTESY;
         assert!(known.makes_way(&host(false, true), true, first + COURTESY.saturating_sub(second)));
-        known.ended(false, Again::OnChange, None);
+        known.ended(Again::OnChange, None);
         assert!(!known.makes_way(&host(false, true), true, late), "a pass gives no time anew");
         assert!(!known.makes_way(&host(false, true), false, late));
         assert!(known.makes_way(&host(false, true), true, late), "another crowd");
@@ -547,21 +551,22 @@ mod tests {
         let failed = poll::Digest::new(Power::On, None, Some("it broke"));
         let nodes = HashMap::from([("node".to_owned(), failed)]);
         let mut known = Memory { node: "node".to_owned(), seen: Some(failed), ..Memory::default() };
-        known.ended(false, Again::Watch, None);
+        known.ended(Again::Watch, None);
         assert!(!known.is_outdated(&nodes) && known.watching);
-        known.ended(true, Again::Watch, None);
-        assert!(known.is_outdated(&nodes));
+        known.off_since = Some(Instant::now());
+        known.calls();
+        assert!(known.is_outdated(&nodes) && known.off_since.is_none());
     }
 
     #[test]
     fn a_look_that_somebody_wants_during_a_pass_is_not_lost_to_the_rest_that_it_ends_with() {
         let now = Instant::now();
         let mut known = Memory::default();
-        known.ended(false, Again::OnChange, Some(("7".to_owned(), None)));
+        known.ended(Again::OnChange, Some(("7".to_owned(), None)));
         assert_eq!(known.rest("7", now), Some(Action::await_change()));
         assert_eq!(known.rest("8", now), None, "somebody wrote");
         known.asked = true;
-        known.ended(false, Again::OnChange, Some(("7".to_owned(), None)));
+        known.ended(Again::OnChange, Some(("7".to_owned(), None)));
         assert_eq!(known.rest("7", now), None);
     }
 

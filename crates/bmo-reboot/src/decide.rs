@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
     let Some(host) = &seen.host else { return Decision::rest(Reason::Gone) };
     let case = Case::of(host, &seen.node, seen.soft_free, policy, now);
-    let rules: [fn(&Case<'_>) -> Option<Decision>; 17] = [
+    let rules: [fn(&Case<'_>) -> Option<Decision>; 18] = [
         // Whose is it?
         not_looked_at,
         hand_back,
@@ -48,6 +48,7 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
         ironic_silent,
         take_over,
         // What is to be done?
+        withdraw_off,
         accept,
         switch_off,
         hold,
@@ -201,6 +202,19 @@ fn take_over(case: &Case<'_>) -> Option<Decision> {
 }
 
 // What is to be done?
+
+/// A hold that comes while the machine is being switched on finds it shown off. Its client would take that for a fence.
+fn withdraw_off(case: &Case<'_>) -> Option<Decision> {
+    (case.may_be_coming_on() && !case.host.powered_on).then(|| {
+        let mut draft = Draft::new(case);
+        draft.withdraw_off();
+        draft.tell(
+            Reason::PoweredOn,
+            "The host may be coming on, so it is not shown off until that is certain again",
+        );
+        draft.finish(Reason::PoweringOn, Again::Now)
+    })
+}
 
 /// A request of a running machine is stamped, unless the cycle that is under way answers it too.
 fn accept(case: &Case<'_>) -> Option<Decision> {

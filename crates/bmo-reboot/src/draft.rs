@@ -120,6 +120,11 @@ impl<'a> Draft<'a> {
         self.status.clear_stamps = stamped;
     }
 
+    /// Off is not certain any more.
+    pub(crate) fn withdraw_off(&mut self) {
+        self.status.powered_on = Some(true);
+    }
+
     /// What to ask of Ironic.
     pub(crate) fn call(&mut self, call: Call) {
         self.call = Some(call);

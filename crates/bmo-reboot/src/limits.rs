@@ -33,8 +33,8 @@ impl Ironic {
         Self {
             client,
             breaker: Breaker::default(),
-            // Whoever has a turn must not queue for a connection behind calls that are less urgent, so late after the
-            // write that justifies the call.
+            // Little more than the client sends at once: while some write to their host, the others call. With more,
+            // a call would come late after the write that justifies it.
             turns: Turns::new(policy.power_calls.min(ironic::CONNECTIONS)),
             soft: SoftRoom::new(policy.soft_attempts),
             urgent: Urgent::default(),
@@ -159,12 +159,24 @@ impl Urgency {
     }
 }
 
+/// So many turns are kept for hard calls: one that comes after a wave of others finds one.
+const KEPT: usize = 2;
+
 /// So many calls at the same time; the most urgent of those that wait goes first.
 pub struct Turns(Arc<Mutex<Waiting>>);
 
 struct Waiting {
     free: usize,
+    kept: usize,
     lines: [VecDeque<oneshot::Sender<Turn>>; 3],
+}
+
+impl Waiting {
+    /// Who goes next, if one of the free turns is for anybody that waits.
+    fn next_in_line(&mut self) -> Option<oneshot::Sender<Turn>> {
+        let lines = if self.free > self.kept { 3 } else { 1 };
+        self.lines.iter_mut().take(lines).find_map(VecDeque::pop_front)
+    }
 }
 
 /// The right to make a call, until it is dropped.
@@ -172,20 +184,23 @@ pub struct Turn(Option<Arc<Mutex<Waiting>>>);
 
 impl Turns {
     fn new(most: usize) -> Self {
-        Self(Arc::new(Mutex::new(Waiting { free: most, lines: Default::default() })))
+        let kept = KEPT.min(most.saturating_sub(1));
+        Self(Arc::new(Mutex::new(Waiting { free: most, kept, lines: Default::default() })))
     }
 
     /// Waits for a turn.
     pub async fn take(&self, call: Call) -> Turn {
+        let urgency = Urgency::of(call);
         loop {
             let line = {
                 let mut waiting = lock(&self.0);
-                if waiting.free > 0 {
+                let kept = if urgency == Urgency::Hard { 0 } else { waiting.kept };
+                if waiting.free > kept {
                     waiting.free -= 1;
                     return Turn(Some(self.0.clone()));
                 }
                 let (sender, receiver) = oneshot::channel();
-                waiting.lines[Urgency::of(call) as usize].push_back(sender);
+                waiting.lines[urgency as usize].push_back(sender);
                 receiver
             };
             if let Ok(turn) = line.await {
@@ -201,10 +216,9 @@ impl Drop for Turn {
         loop {
             let next = {
                 let mut waiting = lock(&waiting);
-                let next = waiting.lines.iter_mut().find_map(VecDeque::pop_front);
-                if next.is_none() {
-                    waiting.free += 1;
-                }
+                waiting.free += 1;
+                let next = waiting.next_in_line();
+                waiting.free -= usize::from(next.is_some());
                 next
             };
             let Some(line) = next else { return };
@@ -217,7 +231,7 @@ impl Drop for Turn {
     }
 }
 
-/// Up to so many hard requests need nobody's patience: turns are enough.
+/// Up to so many hard requests need the patience only of those that are just being asked softly: turns are enough.
 const FEW: usize = 8;
 
 /// Hosts with a hard request at which no pass has looked yet, each with the version that shows it. A rack that is lost is
@@ -254,10 +268,11 @@ impl Urgent {
         lock(&self.0).len() > FEW
     }
 
-    /// Whether this host need not wait for them.
-    pub fn let_pass(&self, host: &Name) -> bool {
+    /// Whether this host need not wait for them. One that is `patient` lets also a single one pass.
+    pub fn let_pass(&self, host: &Name, patient: bool) -> bool {
         let urgent = lock(&self.0);
-        urgent.len() <= FEW || urgent.contains_key(host)
+        let few = if patient { 0 } else { FEW };
+        urgent.len() <= few || urgent.contains_key(host)
     }
 
     /// Waits until there are few, but not for long.
@@ -335,7 +350,7 @@ mod tests {
         let turns = ironic(&Policy::default()).turns;
         let mut taken = Vec::new();
         for _ in 0..ironic::CONNECTIONS {
-            taken.push(turns.take(Call::On).await);
+            taken.push(turns.take(Call::HardOff).await);
         }
         let done = Mutex::new(Vec::new());
         let wait = async |call| {
@@ -348,10 +363,29 @@ mod tests {
         let free = async {
             tokio::task::yield_now().await;
             assert!(lock(&done).is_empty(), "there are no more turns than connections");
-            taken.pop();
+            taken.truncate(ironic::CONNECTIONS - KEPT - 1);
         };
         tokio::join!(waiting, free);
         assert_eq!(*lock(&done), [Call::HardOff, soft, Call::On]);
+    }
+
+    #[tokio::test]
+    async fn a_hard_call_finds_a_turn_behind_a_wave_of_others() {
+        let turns = ironic(&Policy::default()).turns;
+        let soon =
+            async |call| tokio::time::timeout(Duration::from_millis(20), turns.take(call)).await;
+        let mut taken = Vec::new();
+        while let Ok(turn) = soon(Call::On).await {
+            taken.push(turn);
+        }
+        assert_eq!(taken.len(), ironic::CONNECTIONS - KEPT);
+        let hard = soon(Call::HardOff).await;
+        assert!(hard.is_ok() && soon(Call::On).await.is_err());
+        drop((hard, taken.pop()));
+        assert!(soon(Call::On).await.is_ok(), "and the others go on");
+        let single = ironic(&Policy { power_calls: 1, ..Policy::default() }).turns;
+        let turn = tokio::time::timeout(Duration::from_millis(20), single.take(Call::On)).await;
+        assert!(turn.is_ok(), "one turn is for everybody");
     }
 
     #[test]
@@ -367,12 +401,24 @@ mod tests {
         let urgent = Urgent::default();
         let host = |number: usize| ("metal".to_owned(), format!("h-{number}"));
         (0..FEW).for_each(|number| urgent.note(&host(number), Some("1")));
-        assert!(urgent.let_pass(&host(100)) && !urgent.are_many(), "few disturb nobody");
+        assert!(urgent.let_pass(&host(100), false) && !urgent.are_many(), "few disturb nobody");
         urgent.note(&host(FEW), Some("1"));
-        assert!(!urgent.let_pass(&host(100)) && urgent.let_pass(&host(0)));
+        assert!(!urgent.let_pass(&host(100), false) && urgent.let_pass(&host(0), false));
         urgent.note(&host(FEW), Some("1"));
         urgent.note(&host(0), None);
-        assert!(urgent.let_pass(&host(100)), "one that was told of twice is one");
+        assert!(urgent.let_pass(&host(100), false), "one that was told of twice is one");
+    }
+
+    #[test]
+    fn a_soft_request_lets_a_single_hard_one_pass() {
+        let urgent = Urgent::default();
+        let (soft, hard) =
+            (("metal".to_owned(), "soft".to_owned()), ("metal".to_owned(), "hard".to_owned()));
+        assert!(urgent.let_pass(&soft, true), "there is none");
+        urgent.note(&hard, Some("1"));
+        assert!(!urgent.let_pass(&soft, true) && urgent.let_pass(&soft, false));
+        urgent.looked_at(&hard, "1");
+        assert!(urgent.let_pass(&soft, true));
     }
 
     #[test]

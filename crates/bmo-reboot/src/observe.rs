@@ -165,8 +165,11 @@ impl Host {
         let deploy = |deploy: &Option<Box<CustomDeploy>>| {
             deploy.as_ref().map(|deploy| deploy.method.clone()).unwrap_or_default()
         };
-        let other_image = image(&host.spec.image) != image(&provisioning.image)
-            || deploy(&host.spec.custom_deploy) != deploy(&provisioning.custom_deploy);
+        // What was installed by other means the operator leaves where it is.
+        let differs =
+            |wanted: String, installed: String| !installed.is_empty() && wanted != installed;
+        let other_image = differs(image(&host.spec.image), image(&provisioning.image))
+            || differs(deploy(&host.spec.custom_deploy), deploy(&provisioning.custom_deploy));
         Self {
             uid: uid.unwrap_or_default(),
             version: resource_version.unwrap_or_default(),
@@ -251,6 +254,11 @@ impl Host {
         let waits =
             |it: &Record| it.reason == Reason::RequestAccepted && !it.hard && it.soft().is_none();
         self.record().as_ref().is_some_and(waits) && !self.requests.iter().any(Request::is_hard)
+    }
+
+    /// Whether it was asked, but only softly, and nothing was begun for that: a moment more does no harm.
+    pub fn is_only_asked_softly(&self) -> bool {
+        !self.requests.is_empty() && !self.requests.iter().any(Request::is_hard) && !self.in_cycle()
     }
 
     /// Whether a reboot that was begun has not come to off yet.
@@ -347,7 +355,30 @@ pub async fn node(ironic: &Ironic, id: &str, with_time: bool) -> NodeSeen {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn the_operator_is_needed_where_it_would_clear_the_host() {
+        let needed = |spec: serde_json::Value, installed: serde_json::Value| {
+            let mut provisioning = json!({ "state": "provisioned", "ID": "" });
+            provisioning.as_object_mut().unwrap().extend(installed.as_object().unwrap().clone());
+            let host = json!({
+                "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost",
+                "metadata": { "name": "h" }, "spec": spec, "status": { "provisioning": provisioning },
+            });
+            let host: BareMetalHost = serde_json::from_value(host).unwrap();
+            Host::of(&host, &Policy::default()).needs_operator
+        };
+        let (one, two) =
+            (json!({ "image": { "url": "one" } }), json!({ "image": { "url": "two" } }));
+        let deploy = |method: &str| json!({ "customDeploy": { "method": method } });
+        assert!(needed(two, one.clone()) && needed(json!({}), one.clone()));
+        assert!(needed(deploy("b"), deploy("a")) && needed(one.clone(), deploy("a")));
+        assert!(!needed(one.clone(), one.clone()) && !needed(deploy("a"), deploy("a")));
+        assert!(!needed(one, json!({})), "installed by other means");
+    }
 
     #[test]
     fn what_cannot_be_a_node_is_none() {

@@ -172,6 +172,64 @@ fn a_request_of_a_machine_whose_power_is_not_known_is_accepted() {
     }
 }
 
+/// Asked to be on a second ago, and held since.
+fn held_while_coming_on() -> Host {
+    let stamps = (Some(at(999_000)), Some(at(999_999)));
+    let mut host =
+        Host { powered_on: false, pending: stamps.0, last: stamps.1, ..with(&[(HOLD, HARD)]) };
+    record(&mut host, Reason::PoweringOn, false, 1);
+    host
+}
+
+#[test]
+fn a_hold_of_a_machine_that_is_being_switched_on_does_not_find_it_shown_off_for_long() {
+    let mut host = held_while_coming_on();
+    let coming = heading(Power::Off, Target::On);
+    let done = decided(&host, &coming);
+    assert_eq!((done.status.powered_on, done.call, done.again), (Some(true), None, Again::Now));
+    assert_eq!((done.status.pending, reason_written(&done)), (None, None));
+    host.powered_on = true;
+    let done = decided(&host, &coming);
+    assert!(done.status.is_empty() && done.again == Again::Watch, "once: {done:?}");
+    assert_eq!(decided(&host, &node(Power::On)).call, Some(Call::HardOff));
+    // Nobody waits for off.
+    let free = Host { requests: Requests::default(), powered_on: false, ..host };
+    assert!(decided(&free, &coming).status.is_empty());
+}
+
+#[test]
+fn a_hold_after_a_lost_answer_is_shown_once_the_power_on_cannot_come_any_more() {
+    let mut host = held_while_coming_on();
+    assert_eq!(decided(&host, &just_off()).status.powered_on, Some(true));
+    host.powered_on = true;
+    let since = |second| change(node(Power::Off), |node| node.off_since = Some(at(second)));
+    for second in [999_971, 999_999] {
+        let done = decided(&host, &since(second));
+        assert!(done.status.is_empty() && done.call.is_none(), "{done:?}");
+        assert_eq!(done.again, Again::After(CONFIRM));
+    }
+    let done = decided(&host, &since(999_970));
+    assert_eq!(
+        (done.status.powered_on, reason_written(&done)),
+        (Some(false), Some(Reason::HeldOff))
+    );
+    // What failed does not come any more.
+    assert_eq!(reason_written(&decided(&host, &failed(Power::Off))), Some(Reason::HeldOff));
+}
+
+#[test]
+fn a_machine_that_was_lost_while_it_was_being_switched_on_is_no_fence() {
+    for reason in [Reason::PoweringOn, Reason::PowerUnknown] {
+        let mut host = held_while_coming_on();
+        let told = host.record().unwrap();
+        put(&mut host, &Record { reason, rebooting: true, ..told });
+        assert_eq!(decided(&host, &node(Power::Unknown)).status.powered_on, Some(true));
+        host.powered_on = true;
+        let done = decided(&host, &node(Power::Unknown));
+        assert_eq!((done.status.pending.is_some(), done.call), (true, Some(Call::HardOff)));
+    }
+}
+
 #[test]
 fn power_that_is_not_known_is_told_to_those_who_wait_for_it() {
     let mut waiting = host();

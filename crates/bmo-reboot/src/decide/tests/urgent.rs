@@ -47,6 +47,15 @@ fn a_hard_request_is_urgent_until_its_power_is_being_cut() {
 }
 
 #[test]
+fn a_soft_request_that_has_not_begun_is_patient() {
+    let soft = &[(PLAIN, ""), (HOLD, "")][..];
+    assert!(with(soft).is_only_asked_softly());
+    assert!(!host().is_only_asked_softly());
+    assert!(!with(&[(PLAIN, ""), (HOLD, HARD)]).is_only_asked_softly());
+    assert!(!cycling(soft, Reason::SoftPowerOff, false, 5).is_only_asked_softly());
+}
+
+#[test]
 fn only_a_soft_request_that_has_not_begun_waits_for_room() {
     let soft = &[(PLAIN, "")][..];
     let mut begun = cycling(soft, Reason::RequestAccepted, false, 5);

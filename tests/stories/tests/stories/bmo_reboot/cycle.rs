@@ -121,3 +121,34 @@ async fn a_request_that_was_accepted_is_carried_out_although_it_is_withdrawn() {
     let seen = machine.seen().await.unwrap();
     assert_eq!((seen.turned_off(), seen.turned_on()), (1, 2), "{seen:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_that_comes_while_power_returns_is_not_shown_off() {
+    let site = Site::new("late-hold").await;
+    let (ironic, machine, node) = machine("late-hold").await;
+    site.host("h", &node, json!({})).await;
+    let _running = site.start(&ironic.endpoint, quick());
+    let (first, late) = (format!("{PLAIN}/first"), format!("{PLAIN}/late"));
+    site.annotate("h", json!({ (first.as_str()): HARD })).await;
+    site.wait("h", "held off", |host| record(host).0 == "HeldOff").await;
+    // Ironic tries for half a minute to switch it on, and it never comes on: so nothing but the hold can take back the off.
+    machine.behave(&Behaviour { ignores: vec!["On"], ..Behaviour::default() }).await.unwrap();
+    site.annotate("h", json!({ (first.as_str()): null })).await;
+    let coming = |node: &serde_json::Value| node["target_power_state"] == "power on";
+    ironic.wait(&node, "coming on", coming).await.unwrap();
+    site.annotate("h", json!({ (late.as_str()): HARD })).await;
+    site.wait("h", "not shown off", |host| host["status"]["poweredOn"] == true).await;
+    // When Ironic has given up, off is certain again.
+    let held = |host: &serde_json::Value| {
+        let (reason, message) = record(host);
+        reason == "HeldOff" && message.contains("/late") && host["status"]["poweredOn"] == false
+    };
+    site.wait("h", "held off again", held).await;
+    let seen = machine.seen().await.unwrap();
+    assert_eq!((seen.turned_off(), seen.turned_on()), (1, 1), "{seen:?}");
+    machine.behave(&Behaviour::default()).await.unwrap();
+    site.annotate("h", json!({ (late.as_str()): null })).await;
+    site.cycled("h").await;
+    let seen = machine.seen().await.unwrap();
+    assert_eq!((seen.turned_off(), seen.turned_on()), (1, 2), "{seen:?}");
+}
