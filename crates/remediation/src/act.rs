@@ -388,6 +388,8 @@ fn host_patch(host: &BareMetalHost, version: &str, write: &HostWrite, live: &Liv
         if write.plain {
             // Anybody may set that one: whose it is, it says itself.
             value["remediation"] = json!(request.uid);
+            // What an older try was held by would hold this one, too.
+            annotations.insert(key.clone(), Value::Null);
             names::metal3::REBOOT.clone_into(&mut key);
         }
         annotations.insert(key, json!(value.to_string()));

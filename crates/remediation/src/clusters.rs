@@ -106,26 +106,31 @@ impl Clusters {
     /// The client of a cluster; the error says why there is none, and what to do.
     pub async fn client(&self, namespace: &str, cluster: &str) -> Result<Client, String> {
         let name = (namespace.to_owned(), cluster.to_owned());
-        {
-            let mut known = self.known();
-            if let Some(it) = known.get_mut(&name) {
-                it.used = Some(Instant::now());
-                if let Some((until, why)) = &it.trouble
-                    && *until > Instant::now()
-                {
-                    return Err(why.clone());
-                }
-                let fresh = it.read.is_some_and(|read| read.elapsed() < FRESH);
-                if let Some(client) = it.client.as_ref().filter(|_| fresh) {
-                    return Ok(client.clone());
-                }
-            }
+        if let Some(known) = self.at_hand(&name) {
+            return known;
         }
         let made = self.make(namespace, cluster, &name).await;
         if let Err(why) = &made {
             self.failed(namespace, cluster, why);
         }
         made
+    }
+
+    /// What is known without asking: a client, or why there is none.
+    fn at_hand(&self, name: &Name) -> Option<Result<Client, String>> {
+        let (mut known, now) = (self.known(), Instant::now());
+        let it = known.get_mut(name)?;
+        it.used = Some(now);
+        if let Some((until, why)) = &mut it.trouble {
+            if *until > now {
+                return Some(Err(why.clone()));
+            }
+            // One is enough to see whether it answers again. Would all of its requests wait for that side by side, those of
+            // other clusters would have to wait for them.
+            *until = now + 2 * PATIENCE;
+        }
+        let fresh = it.read.is_some_and(|read| now.saturating_duration_since(read) < FRESH);
+        it.client.clone().filter(|_| fresh).map(Ok)
     }
 
     async fn make(&self, namespace: &str, cluster: &str, name: &Name) -> Result<Client, String> {
@@ -214,6 +219,21 @@ mod tests {
         assert_eq!(clusters.counts(), (0, 1), "somebody may still be asking");
         clusters.tidy(Instant::now() + IDLE * 2);
         assert_eq!(clusters.counts(), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn one_who_asks_is_enough_to_see_whether_a_cluster_answers_again() {
+        let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let clusters = Clusters::new(Client::try_from(nowhere).unwrap());
+        let name = ("ns".to_owned(), "c".to_owned());
+        clusters.failed("ns", "c", "no answer");
+        assert!(clusters.at_hand(&name).unwrap().is_err(), "it is left alone for a moment");
+        let over = Some((Instant::now(), "no answer".to_owned()));
+        clusters.known().get_mut(&name).unwrap().trouble = over;
+        assert!(clusters.at_hand(&name).is_none(), "who comes first asks");
+        assert!(clusters.at_hand(&name).unwrap().is_err(), "the others do not wait beside it");
+        clusters.answered("ns", "c");
+        assert!(clusters.at_hand(&name).is_none());
     }
 
     #[tokio::test]

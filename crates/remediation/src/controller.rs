@@ -416,7 +416,7 @@ async fn work(
         if let Err(error) = pass.act(act).await {
             // A node that is back and from which our marks cannot be taken is back all the same: not to ask for it any more
             // could end in another power cycle.
-            let gives_back = decision.reason == Reason::Recovered
+            let gives_back = matches!(decision.reason, Reason::Recovered | Reason::Recovering)
                 && matches!(act, Act::Untaint | Act::Restore(_));
             if let Error::Workload { what, why, refused } = &error
                 && !gives_back
@@ -543,6 +543,10 @@ fn show(context: &Context) {
         count(&Request::of_upstream(&it).standing);
     }
     context.from.workloads.tidy(Instant::now());
+    let requests = context.from.ours.len() + context.from.upstream.as_ref().map_or(0, Store::len);
+    if context.interest.count() > requests {
+        context.interest.keep(|who| context.from.has(who));
+    }
     if !(context.from.pauses.is_empty() && context.told.is_empty()) {
         let known = context.known();
         context.from.pauses.keep(&known);

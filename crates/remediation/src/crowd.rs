@@ -6,8 +6,10 @@ use std::time::Duration;
 
 /// From so many on they are a crowd. Less is what a few machines that happen to fail together make.
 const MANY: usize = 4;
-/// How long what can wait is put off, and how long at most since its host was asked.
+/// How long what can wait is put off.
 const LATER: Duration = Duration::from_millis(150);
+/// How many times longer at most, where many are asking.
+const MOST: u32 = 4;
 /// A crowd that never ends must not keep anybody from going on.
 pub const LONGEST: Duration = Duration::from_secs(5);
 
@@ -30,9 +32,12 @@ impl Crowd {
         self.0.load(Ordering::Relaxed) > 0
     }
 
-    /// When to look again instead of writing what can wait.
+    /// When to look again instead of writing what can wait. The more are asking, the longer they take, and each look meanwhile
+    /// takes time from them.
     pub fn later(&self) -> Duration {
-        LATER.mul_f64(1.0 + controller_kit::backoff::random_unit())
+        let asking = self.0.load(Ordering::Relaxed) / (2 * MANY);
+        let longer = u32::try_from(asking).unwrap_or(MOST).min(MOST);
+        (LATER * (1 + longer)).mul_f64(1.0 + controller_kit::backoff::random_unit())
     }
 
     /// Waits while anybody is asking, but not for ever.
@@ -72,5 +77,15 @@ mod tests {
         assert!(!all[0].is_crowded() && crowd.is_here());
         all.clear();
         assert!(!crowd.is_here());
+    }
+
+    #[test]
+    fn who_waits_for_many_looks_less_often() {
+        let crowd = Crowd::default();
+        let mut all = vec![crowd.enter()];
+        assert!(crowd.later() <= LATER * 2);
+        all.extend((0..10 * MANY).map(|_| crowd.enter()));
+        assert!(crowd.later() >= LATER * (1 + MOST) && crowd.later() < LONGEST);
+        drop(all);
     }
 }

@@ -24,7 +24,7 @@ use crate::seen::{ClusterSeen, Host, Machine, Observed, Unmanaged};
 /// Decides about a request.
 pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
     let case = Case::of(seen, policy, now);
-    let rules: [fn(&Case<'_>) -> Option<Decision>; 17] = [
+    let rules: [fn(&Case<'_>) -> Option<Decision>; 18] = [
         // May anything be done at all?
         paused,
         // How does it end?
@@ -39,6 +39,7 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
         attempt::unprotected,
         attempt::resumed,
         attempt::recover,
+        attempt::left_waiting,
         attempt::ask,
         attempt::carried_out,
         attempt::switch_off,
@@ -100,6 +101,11 @@ impl<'a> Case<'a> {
     pub(crate) fn entry(&self) -> Option<&'a Entry> {
         let open = self.host()?.history.open(&self.request.uid)?;
         (open.number == self.standing.retries).then_some(open)
+    }
+
+    /// Whether the try that is under way was asked for by the plain key.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.entry().is_some_and(|it| it.plain)
     }
 
     pub(crate) fn step(&self) -> Option<&'a Step> {

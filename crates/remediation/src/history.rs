@@ -27,11 +27,17 @@ pub struct Entry {
     /// Its node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
+    /// The cluster of that node, where the request's label does not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
     /// 0 for the first, then the number of the retry.
     #[serde(rename = "try")]
     pub number: u32,
     /// When the host was asked to be switched off.
     pub asked: Timestamp,
+    /// Whether it was asked by the plain key, which holds nothing off. A setting that changes meanwhile is for the next try.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub plain: bool,
     /// Whether the host was on then: only then an "off" later on is known to be news.
     #[serde(default)]
     pub was_on: bool,
@@ -74,8 +80,10 @@ impl Entry {
             remediation: remediation.to_owned(),
             machine: machine.to_owned(),
             node: None,
+            cluster: None,
             number,
             asked,
+            plain: false,
             was_on: false,
             off: None,
             fenced: None,

@@ -30,6 +30,19 @@ struct State {
     by_who: HashMap<Who, Vec<What>>,
 }
 
+impl State {
+    fn forget(&mut self, who: &Who) {
+        for what in self.by_who.remove(who).into_iter().flatten() {
+            if let Some(known) = self.by_what.get_mut(&what) {
+                known.remove(who);
+                if known.is_empty() {
+                    self.by_what.remove(&what);
+                }
+            }
+        }
+    }
+}
+
 impl Interest {
     /// From now on the request is concerned by these objects, and by no others. Whether they are others than before: what
     /// was read of them until now may have changed without a word.
@@ -40,23 +53,29 @@ impl Interest {
         if state.by_who.get(who) == Some(&all) {
             return false;
         }
-        let old = if all.is_empty() {
-            state.by_who.remove(who)
-        } else {
-            state.by_who.insert(who.clone(), all.clone())
-        };
-        for what in old.into_iter().flatten() {
-            if let Some(known) = state.by_what.get_mut(&what) {
-                known.remove(who);
-                if known.is_empty() {
-                    state.by_what.remove(&what);
-                }
-            }
+        state.forget(who);
+        for what in &all {
+            state.by_what.entry(what.clone()).or_default().insert(who.clone());
         }
-        for what in all {
-            state.by_what.entry(what).or_default().insert(who.clone());
+        if !all.is_empty() {
+            state.by_who.insert(who.clone(), all);
         }
         true
+    }
+
+    /// How many requests look at anything.
+    pub fn count(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).by_who.len()
+    }
+
+    /// Forgets requests that are gone. Whether one is there is asked while nobody can note anything: what is noted of the
+    /// next one of its name stays.
+    pub fn keep(&self, is_there: impl Fn(&Who) -> bool) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone: Vec<Who> = state.by_who.keys().filter(|who| !is_there(who)).cloned().collect();
+        for who in gone {
+            state.forget(&who);
+        }
     }
 
     /// Whom a change of this object concerns.
@@ -85,5 +104,19 @@ mod tests {
         interest.set(&who("a"), Vec::new());
         assert!(interest.concerned(Kind::Host, "ns", "h2").is_empty());
         assert!(interest.concerned(Kind::Machine, "ns", "h1").is_empty());
+    }
+
+    #[test]
+    fn nothing_is_kept_of_requests_that_are_gone() {
+        let interest = Interest::default();
+        let who = |name: &str| (true, "ns".to_owned(), name.to_owned());
+        for name in ["a", "b"] {
+            interest.set(&who(name), vec![(Kind::Cluster, "c".to_owned())]);
+        }
+        interest.keep(|it| *it == who("b"));
+        assert_eq!(interest.concerned(Kind::Cluster, "ns", "c"), [who("b")]);
+        interest.keep(|_| false);
+        let state = interest.0.lock().unwrap();
+        assert!(state.by_who.is_empty() && state.by_what.is_empty());
     }
 }

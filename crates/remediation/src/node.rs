@@ -1,6 +1,7 @@
 //! The workload cluster's Node: what is read of it. The few writes to it stand with the others.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 
 use api_types::names::LAST_APPLIED;
 use api_types::names::capm3::{NODE_SHUTDOWN, OUT_OF_SERVICE};
@@ -11,6 +12,7 @@ use k8s_openapi::api::storage::v1::VolumeAttachment;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ListParams, ObjectList};
 use kube::{Api, Client};
+use serde::de::DeserializeOwned;
 
 use crate::clusters::{Clusters, PATIENCE};
 use crate::request::Backup;
@@ -18,6 +20,9 @@ use crate::seen::{Node, NodeSeen, Taint, UNKNOWN};
 
 /// Annotations that are a running kubelet's or controller's, not its administrator's.
 const NOT_BACKED_UP: &[&str] = &[LAST_APPLIED, OUT_OF_SERVICE_BY];
+
+/// Objects of a workload cluster that are read at once.
+const PAGE: u32 = 100;
 
 /// A Node of a workload cluster, with what writes to it need.
 pub struct Place {
@@ -139,29 +144,45 @@ fn backup(object: &Object) -> Backup {
     Backup { labels: text(&labels), annotations: text(&annotations) }
 }
 
-/// Pods that the taint drives out or that are going, and volumes that are attached.
+/// Pods that the taint drives out or that are going; where there are none any more, volumes that are still attached. Those can
+/// only be listed for the whole cluster, so they are asked about last.
 async fn busy(client: &Client, node: &str) -> u32 {
     let pods: Api<Pod> = Api::all(client.clone());
     let there = ListParams::default().fields(&format!("spec.nodeName={node}"));
-    let pods = tokio::time::timeout(PATIENCE, pods.list(&there)).await;
+    let pods = tokio::time::timeout(PATIENCE, listed(&pods, there, is_driven_out)).await;
+    let pods = pods.unwrap_or(UNKNOWN);
+    if pods > 0 {
+        return pods;
+    }
     let volumes: Api<VolumeAttachment> = Api::all(client.clone());
-    let volumes = tokio::time::timeout(PATIENCE, volumes.list(&ListParams::default())).await;
-    let pods = counted(pods.ok(), is_driven_out);
-    let volumes = counted(volumes.ok(), |it| it.spec.node_name == node);
-    pods.saturating_add(volumes)
+    let of_node = |it: &VolumeAttachment| it.spec.node_name == node;
+    let volumes = listed(&volumes, ListParams::default(), of_node);
+    tokio::time::timeout(PATIENCE, volumes).await.unwrap_or(UNKNOWN)
+}
+
+/// Counts page by page: dozens of nodes are looked at side by side, and a large cluster has more than fits in memory then.
+async fn listed<K>(api: &Api<K>, params: ListParams, which: impl Fn(&K) -> bool) -> u32
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    let (mut params, mut sum) = (params.limit(PAGE), 0_u32);
+    loop {
+        let page = api.list(&params).await;
+        let next = page.as_ref().ok().and_then(|it| it.metadata.continue_.clone());
+        sum = sum.saturating_add(counted(page, &which));
+        match next.filter(|it| !it.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return sum,
+        }
+    }
 }
 
 /// What must not be asked, or is no kind there, is not waited for; what was not answered may still be there.
-fn counted<K: Clone>(
-    answer: Option<kube::Result<ObjectList<K>>>,
-    which: impl Fn(&K) -> bool,
-) -> u32 {
+fn counted<K: Clone>(answer: kube::Result<ObjectList<K>>, which: impl Fn(&K) -> bool) -> u32 {
     match answer {
-        Some(Ok(all)) => {
-            u32::try_from(all.iter().filter(|it| which(it)).count()).unwrap_or(UNKNOWN)
-        }
-        Some(Err(kube::Error::Api(status))) if matches!(status.code, 403 | 404) => 0,
-        Some(Err(_)) | None => UNKNOWN,
+        Ok(all) => u32::try_from(all.iter().filter(|it| which(it)).count()).unwrap_or(UNKNOWN),
+        Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => 0,
+        Err(_) => UNKNOWN,
     }
 }
 
@@ -240,12 +261,12 @@ mod tests {
     fn what_could_not_be_listed_may_still_be_there() {
         let refused = |code| {
             let status = Status { code, ..Status::failure("no", "No") };
-            Some(Err(kube::Error::Api(Box::new(status))))
+            Err(kube::Error::Api(Box::new(status)))
         };
         let count = |answer| counted::<Pod>(answer, |_| true);
         assert_eq!(count(refused(403)), 0);
         assert_eq!(count(refused(404)), 0);
+        assert_eq!(count(refused(410)), UNKNOWN, "between two pages");
         assert_eq!(count(refused(500)), UNKNOWN);
-        assert_eq!(count(None), UNKNOWN, "no answer in time");
     }
 }

@@ -18,6 +18,7 @@ use kube::{Client, ResourceExt as _};
 use crate::clusters::Clusters;
 use crate::error::{Error, found};
 use crate::history::{Entry, History, whole};
+use crate::interest::Who;
 use crate::metrics::seconds;
 use crate::node;
 use crate::request::{Group, Request};
@@ -382,6 +383,15 @@ impl Sources {
         let (node, place) = node::look(&self.workloads, &sought).await;
         live.seen.node = node;
         live.place = place;
+    }
+
+    /// Whether there is a request of this name.
+    pub fn has(&self, (ours, namespace, name): &Who) -> bool {
+        if *ours {
+            return Self::cached(&self.ours, (), namespace, name).is_some();
+        }
+        let upstream = self.upstream.as_ref().zip(self.served.upstream);
+        upstream.is_some_and(|(all, version)| Self::cached(all, version, namespace, name).is_some())
     }
 
     /// Whether there is a request of this uid, of whichever group.

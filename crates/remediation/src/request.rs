@@ -1,6 +1,6 @@
 //! A request to remediate, of whichever group: what it asks for, and what is remembered on it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use api_types::ContractVersion;
@@ -160,6 +160,17 @@ pub struct Backup {
     pub annotations: String,
 }
 
+impl Backup {
+    /// Whether a node lacks any of these labels. What reads annotations does not wait for them.
+    pub fn is_lacked_by(&self, node: &Self) -> bool {
+        let read = |text: &str| -> BTreeMap<String, String> {
+            serde_json::from_str(text).unwrap_or_default()
+        };
+        let there = read(&node.labels);
+        read(&self.labels).keys().any(|it| !there.contains_key(it))
+    }
+}
+
 /// What CAPM3's status has no room for.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -225,6 +236,13 @@ impl Request {
         let standing = &self.standing;
         let begun = standing.step.is_some() || standing.said.is_some();
         self.group != Group::Ours && self.theirs && !begun
+    }
+
+    /// Whether CAPM3's controller had its host off before, and nothing was done about it here yet.
+    pub fn is_left_waiting(&self) -> bool {
+        let standing = &self.standing;
+        let begun = standing.step.is_some() || standing.said.is_some();
+        self.group != Group::Ours && standing.phase == Some(Phase::Waiting) && !begun
     }
 
     /// Name of the Machine.

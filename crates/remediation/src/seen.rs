@@ -201,10 +201,11 @@ impl Observed {
         }
     }
 
-    /// The cluster whose node it is. When the Machine is gone, the request's label says so.
+    /// The cluster whose node it is. When the Machine is gone, the request's label says so, or the host remembers it.
     pub fn cluster_name(&self) -> Option<&str> {
         let machine = self.machine.as_ref().map(|it| it.cluster.as_str());
-        machine.or(self.request.cluster.as_deref())
+        let labelled = machine.or(self.request.cluster.as_deref());
+        labelled.or_else(|| self.last().and_then(|it| it.cluster.as_deref()))
     }
 
     /// Whether CAPM3 began with the request: then an out-of-service taint that names nobody is the request's.
@@ -278,7 +279,11 @@ impl Host {
         let key = request.key();
         let status = host.status.clone().unwrap_or_default();
         let history = History::of(host);
-        let asked = history.open(&request.uid).map(|it| it.asked);
+        let open = history.open(&request.uid);
+        let asked = open.map(|it| it.asked);
+        // Whoever else asks for a reboot overwrites what ours said, and it is still to come.
+        let shared = open.is_some_and(|it| it.plain && it.released.is_none())
+            && host.annotation(names::metal3::REBOOT).is_some();
         let stamp =
             |it: Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>| it.map(|it| it.0);
         let pending = stamp(status.provisioning.pending_reboot_since);
@@ -312,7 +317,7 @@ impl Host {
             provisioned: status.provisioning.state.is_provisioned(),
             online: host.spec.online,
             power_off_disabled: host.spec.disable_power_off == Some(true),
-            held: host.annotation(&key).is_some() || has_plain(host, request),
+            held: host.annotation(&key).is_some() || has_plain(host, request) || shared,
             powered_on: status.powered_on,
             confirmed,
             // One that somebody else had asked for before is old: the host may have been switched on by hand since.
@@ -397,6 +402,25 @@ mod tests {
         assert!(cycle(100, None).in_cycle && cycle(101, Some(50)).in_cycle);
         assert!(!cycle(101, Some(102)).in_cycle, "it was switched on since");
         assert!(!host(&json!({})).in_cycle);
+    }
+
+    #[test]
+    fn a_plain_reboot_that_somebody_else_asks_for_as_well_is_still_to_come() {
+        let held = |plain: bool, value: &str, released: Option<Timestamp>| {
+            let mut entry = Entry::begin("uid", "m", 0, at(100));
+            (entry.plain, entry.released) = (plain, released);
+            let mut host = BareMetalHost::default();
+            let notes = [
+                (names::ferrite::REMEDIATION_HISTORY.to_owned(), History(vec![entry]).text()),
+                (names::metal3::REBOOT.to_owned(), value.to_owned()),
+            ];
+            host.metadata.annotations = Some(notes.into());
+            Host::of(&host, &request(), None).held
+        };
+        assert!(held(true, "{\"remediation\":\"uid\"}", None));
+        assert!(held(true, "", None), "overwritten");
+        assert!(!held(true, "", Some(at(101))), "the next one is not ours");
+        assert!(!held(false, "", None), "nor is one beside our own key");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use api_types::remediation::{Phase, Step};
+use k8s_openapi::jiff::Timestamp;
 
 use super::ending::{give_back, hand_over, is_owed};
 use super::{Act, Case, Decision, HostWrite, Reason, node};
@@ -71,7 +72,16 @@ pub(super) fn recover(case: &Case<'_>) -> Option<Decision> {
             case.on_the_way(Phase::Waiting, Step::Recover, since, Reason::Recovering, &text);
         decision.acts.extend(case.say(wanted));
     }
+    decision.acts.extend(labelled(case));
     Some(decision)
+}
+
+/// The successor of a node that was deleted gets its labels as soon as it is there: what makes it ready may be placed by them.
+fn labelled(case: &Case<'_>) -> Option<Act> {
+    let NodeSeen::Here(node) = &case.seen.node else { return None };
+    let backup = case.request.backup.as_ref()?;
+    let lacks = node.foreign.is_none() && backup.is_lacked_by(&node.backup);
+    lacks.then(|| Act::Restore(backup.clone()))
 }
 
 /// The node is ready: what was changed is undone first, and then it is said. What cannot be undone now is undone later,
@@ -104,10 +114,15 @@ pub(super) fn fail(case: &Case<'_>, host: &Host, reason: Reason) -> Decision {
     if retries >= case.strategy().retries {
         return hand_over(case, host, reason);
     }
-    let next = Standing { retries: retries + 1, ..case.standing.clone() };
-    let (limit, number) = (case.strategy().retries + 1, retries + 2);
+    again(case, host, retries + 1, reason)
+}
+
+/// Another try, after so many that count.
+pub(super) fn again(case: &Case<'_>, host: &Host, retries: u32, reason: Reason) -> Decision {
+    let (limit, number) = (case.strategy().retries + 1, retries + 1);
     let text = format!("Try {number} of {limit}: the host is asked to be switched off again");
     let standing = Standing {
+        retries,
         last: Some(case.now),
         said: Some(crate::request::Said {
             succeeded: None,
@@ -117,7 +132,6 @@ pub(super) fn fail(case: &Case<'_>, host: &Host, reason: Reason) -> Decision {
         phase: Some(Phase::Running),
         step: Some(Step::PowerOff),
         since: Some(case.now),
-        ..next
     };
     let mut decision = Decision::rest(reason);
     if !case.request.finalizer {
@@ -126,7 +140,7 @@ pub(super) fn fail(case: &Case<'_>, host: &Host, reason: Reason) -> Decision {
     // The count first: a crash must not give a try for nothing.
     decision
         .act(Act::Say(standing))
-        .act(Act::Host(hold(case, host, retries + 1, reason)))
+        .act(Act::Host(hold(case, host, retries, reason)))
         .note(true, reason, format!("{}: {}", case.which(), failure(case, reason)))
         .note(false, Reason::PowerOff, text)
         .again(case.policy.power_off)
@@ -142,15 +156,25 @@ pub(super) fn failure(case: &Case<'_>, reason: Reason) -> String {
     text.to_owned()
 }
 
-/// Our key with the record of a new try, in one write. An older try of ours has ended for this reason.
-fn hold(case: &Case<'_>, host: &Host, number: u32, older: Reason) -> HostWrite {
+/// The record of a try, with what leads to its node when the Machine is gone.
+fn record(case: &Case<'_>, host: &Host, number: u32, asked: Timestamp) -> Entry {
     let request = case.request;
-    let mut entry = Entry::begin(&request.uid, request.machine(), number, case.now);
+    let mut entry = Entry::begin(&request.uid, request.machine(), number, asked);
     entry.node = case.machine().and_then(|it| it.node.clone());
+    if request.cluster.is_none() {
+        entry.cluster = case.machine().map(|it| it.cluster.clone());
+    }
     entry.was_on = host.powered_on;
     entry.adopted = case.seen.is_adopted();
     entry.filter.clone_from(&case.policy.watch_filter);
-    if case.policy.plain
+    entry
+}
+
+/// Our key with the record of a new try, in one write. An older try of ours has ended for this reason.
+fn hold(case: &Case<'_>, host: &Host, number: u32, older: Reason) -> HostWrite {
+    let mut entry = record(case, host, number, case.now);
+    entry.plain = case.policy.plain;
+    if entry.plain
         && let NodeSeen::Here(node) = &case.seen.node
     {
         // Nobody holds the host off, so its kubelet may be back before anybody looks.
@@ -158,6 +182,31 @@ fn hold(case: &Case<'_>, host: &Host, number: u32, older: Reason) -> HostWrite {
     }
     let history = Some(case.ended(host, older).with(entry));
     HostWrite { key: Some(true), plain: case.policy.plain, history, ..HostWrite::default() }
+}
+
+/// CAPM3 had the host off, and has let it go or was about to: it is gone on with from there. The machine may be back already,
+/// and is not taken away once more.
+pub(super) fn left_waiting(case: &Case<'_>) -> Option<Decision> {
+    let host = case.own_host()?;
+    if !case.request.is_left_waiting() || case.entry().is_some() {
+        return None;
+    }
+    let begun = case.standing.last.unwrap_or(case.now);
+    let mut entry = record(case, host, case.standing.retries, begun);
+    // Of a host that is on nobody knows since when. That its time begins anew, and a word of its node from since the try began
+    // counts, is better than another power cycle.
+    let is_on = host.powered_on && !host.held;
+    entry.released = Some(if is_on { begun } else { case.now });
+    let mut acts = Vec::new();
+    if !case.request.finalizer {
+        acts.push(Act::AddFinalizer);
+    }
+    let key = host.held.then_some(false);
+    let history = Some(case.ended(host, Reason::NotRecovered).with(entry));
+    acts.push(Act::Host(HostWrite { key, history, ..HostWrite::default() }));
+    let text = format!("{}: CAPM3 had the host off, and it is awaited from here on", case.which());
+    let decision = Decision { acts, ..Decision::rest(Reason::PowerOn) };
+    Some(decision.note(false, Reason::PowerOn, text).again(Duration::ZERO))
 }
 
 /// No try is under way: one begins. The finalizer comes first, so that what follows is undone whatever happens. In a crowd
@@ -182,7 +231,7 @@ pub(super) fn ask(case: &Case<'_>) -> Option<Decision> {
     Some(decision.note(false, Reason::PowerOff, text).again(case.policy.power_off))
 }
 
-fn asked(case: &Case<'_>, since: k8s_openapi::jiff::Timestamp) -> Standing {
+fn asked(case: &Case<'_>, since: Timestamp) -> Standing {
     let text = "the host is asked to be switched off";
     let standing = case.on_the_way(Phase::Running, Step::PowerOff, since, Reason::PowerOff, text);
     Standing { last: Some(since), ..standing }
@@ -191,7 +240,7 @@ fn asked(case: &Case<'_>, since: k8s_openapi::jiff::Timestamp) -> Standing {
 /// The plain key is gone: whoever switches the host took it away when that was off, or is doing so.
 pub(super) fn carried_out(case: &Case<'_>) -> Option<Decision> {
     let (host, entry) = (case.own_host()?, case.entry()?);
-    if !case.policy.plain || host.held || entry.released.is_some() {
+    if !entry.plain || host.held || entry.released.is_some() {
         return None;
     }
     Some(let_go(case, host, false).again(SOON))
@@ -214,8 +263,7 @@ pub(super) fn switch_off(case: &Case<'_>) -> Option<Decision> {
     }
     if !host.held {
         // Somebody took our key away. It was not for them to decide.
-        let plain = case.policy.plain;
-        let key = HostWrite { key: Some(true), plain, ..HostWrite::default() };
+        let key = HostWrite { key: Some(true), plain: entry.plain, ..HostWrite::default() };
         decision = decision.act(Act::Host(key));
     }
     if !host.powered_on
@@ -234,7 +282,7 @@ pub(super) fn switch_off(case: &Case<'_>) -> Option<Decision> {
 fn is_fenced(case: &Case<'_>, host: &Host, entry: &Entry) -> bool {
     let settled = case.left(entry.asked, case.policy.stale).is_none();
     // By the plain key nobody holds it off.
-    !case.policy.plain && host.is_fenced(entry.was_on, settled)
+    !entry.plain && host.is_fenced(entry.was_on, settled)
 }
 
 /// Off: what ran on the node is moved away before anything runs there again, as far as that can be done in time.
@@ -315,7 +363,7 @@ pub(super) fn release(case: &Case<'_>) -> Option<Decision> {
 fn let_go(case: &Case<'_>, host: &Host, tainting: bool) -> Decision {
     let fenced = node::part(case, tainting);
     let now = case.now;
-    let plain = case.policy.plain;
+    let plain = case.is_plain();
     let history = host.history.changed(&case.request.uid, |entry| {
         entry.off = (!plain || !host.powered_on).then_some(now);
         entry.fenced = Some(fenced.clone());
@@ -332,7 +380,7 @@ fn let_go(case: &Case<'_>, host: &Host, tainting: bool) -> Decision {
 }
 
 fn released(case: &Case<'_>, fenced: &str) -> String {
-    if case.policy.plain {
+    if case.is_plain() {
         return format!("the reboot was accepted ({fenced})");
     }
     format!("the host was off ({fenced}) and may be switched on")

@@ -5,7 +5,7 @@ use std::time::Duration;
 use api_types::remediation::{Phase, Step};
 use k8s_openapi::jiff::Timestamp;
 
-use super::attempt::{POLL, fail, failure};
+use super::attempt::{POLL, again, fail, failure};
 use super::{Act, Case, Decision, HostWrite, Reason, refuse};
 use crate::config::Fencing;
 use crate::request::{Refusal, Said, Standing};
@@ -101,12 +101,20 @@ pub(super) fn succeeded(case: &Case<'_>) -> Option<Decision> {
     let machine = case.machine()?;
     let host = case.own_host()?;
     let fit = super::unfit(case).is_none();
+    // The health check said once that the machine is well, and left the request there: that is what it does while too many of
+    // its machines fail.
+    let agreed = case.step().is_none();
+    if machine.healthy == Some(true) {
+        return Some(agree(case));
+    }
     if machine.healthy != Some(false) || !fit {
         return Some(rest);
     }
     let since = case.standing.since.unwrap_or(case.now);
     let patience = case.strategy().timeout.max(GRACE);
-    if let Some(left) = case.left(since, patience) {
+    if let Some(left) = case.left(since, patience)
+        && !agreed
+    {
         return Some(rest.again(left));
     }
     // What the health check says may be old, or nobody's any more: a node that is ready is not taken away again, unless
@@ -118,9 +126,18 @@ pub(super) fn succeeded(case: &Case<'_>) -> Option<Decision> {
         NodeSeen::Here(node) if node.ready && node.foreign.is_none() && !machine.ails => {
             Some(rest.again(GRACE))
         }
-        NodeSeen::NoAccess(_) => Some(rest.again(POLL.1)),
+        NodeSeen::NoAccess(_) if !agreed => Some(rest.again(POLL.1)),
+        _ if agreed => Some(again(case, host, 0, Reason::StillUnhealthy)),
         _ => Some(fail(case, host, Reason::StillUnhealthy)),
     }
+}
+
+/// The health check agrees, so the failure is over. What it complains of from now on is another one, which has all its tries.
+fn agree(case: &Case<'_>) -> Decision {
+    let wanted = Standing { retries: 0, step: None, since: None, ..case.standing.clone() };
+    let mut decision = Decision::rest(Reason::Recovered);
+    decision.acts.extend(case.say(wanted));
+    decision
 }
 
 /// Whether anything of ours is on a host although no finalizer says so.
@@ -253,7 +270,8 @@ fn give_up(case: &Case<'_>, mut decision: Decision, what: &str) -> Decision {
 
 /// Whether something of ours may be on the node that cannot be looked at now.
 pub(super) fn is_owed(case: &Case<'_>) -> bool {
-    let fences = !case.policy.plain && case.policy.fencing != Fencing::None;
+    let plain = case.seen.last().map_or(case.policy.plain, |it| it.plain);
+    let fences = !plain && case.policy.fencing != Fencing::None;
     let marked = case.request.backup.is_some() || (fences && case.seen.node_name().is_some());
     marked && matches!(case.seen.node, NodeSeen::NoAccess(_))
 }

@@ -79,7 +79,7 @@ pub(super) fn is_news(case: &Case<'_>) -> bool {
 
 /// What was done about the node, in words. It may just be getting its taint.
 pub(super) fn part(case: &Case<'_>, tainting: bool) -> String {
-    let fencing = if case.policy.plain { Fencing::None } else { case.policy.fencing };
+    let fencing = if case.is_plain() { Fencing::None } else { case.policy.fencing };
     match (&case.seen.node, fencing) {
         (_, Fencing::None) => "the node was left alone".to_owned(),
         (NodeSeen::NotAsked | NodeSeen::NoName, _) => "there is no node".to_owned(),

@@ -586,9 +586,6 @@ fn succeeded() -> Observed {
 
 #[test]
 fn after_success_the_request_waits_to_be_withdrawn() {
-    let agreed = edit(succeeded(), |seen| seen.machine.as_mut().unwrap().healthy = Some(true));
     let by_hand = edit(succeeded(), |seen| seen.machine.as_mut().unwrap().healthy = None);
-    for seen in [agreed, by_hand] {
-        assert_eq!(now(&seen, 100_000), Decision::rest(Reason::Recovered));
-    }
+    assert_eq!(now(&by_hand, 100_000), Decision::rest(Reason::Recovered));
 }

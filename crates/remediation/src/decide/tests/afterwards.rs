@@ -119,6 +119,41 @@ fn a_complaint_that_a_node_that_is_ready_may_give_reason_to_leads_to_another_try
     assert!(now(&ready(true), 300).acts.is_empty(), "it has its time");
 }
 
+/// The second try helped and the health check agreed, but left the request there: too many other machines fail.
+fn agreed() -> Observed {
+    let well = edit(succeeded(), |seen| {
+        seen.request.standing.retries = 1;
+        seen.machine.as_mut().unwrap().healthy = Some(true);
+    });
+    let standing = said(&now(&well, 40));
+    edit(well, |seen| seen.request.standing = standing)
+}
+
+#[test]
+fn what_fails_after_the_health_check_agreed_is_another_failure_with_all_of_its_tries() {
+    assert!(agreed().request.standing.has_succeeded());
+    assert_eq!(now(&agreed(), 100_000), Decision::rest(Reason::Recovered), "said once");
+    let fails = |word: NodeSeen| {
+        edit(agreed(), |seen| {
+            seen.machine.as_mut().unwrap().healthy = Some(false);
+            seen.node = word;
+        })
+    };
+    for word in [NodeSeen::Here(node()), NodeSeen::Gone, NodeSeen::NoAccess("away".to_owned())] {
+        let decision = now(&fails(word), 100_000);
+        let [Act::AddFinalizer, Act::Say(standing), Act::Host(write)] = decision.acts.as_slice()
+        else {
+            panic!("{decision:?}")
+        };
+        assert_eq!((standing.retries, standing.step.clone()), (0, Some(Step::PowerOff)));
+        assert_eq!(write.history.as_ref().unwrap().open("uid").unwrap().number, 0);
+    }
+    assert!(now(&fails(NodeSeen::NotAsked), 100_000).needs_node);
+    let ready = NodeSeen::Here(Node { ready: true, ..node() });
+    let waits = now(&fails(ready), 100_000);
+    assert!(waits.acts.is_empty() && waits.again.is_some(), "that may be old: {waits:?}");
+}
+
 #[test]
 fn a_machine_that_the_health_check_still_calls_unhealthy_after_the_time_is_tried_again() {
     assert!(now(&succeeded(), 329).acts.is_empty());

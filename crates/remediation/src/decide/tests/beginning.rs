@@ -52,6 +52,25 @@ fn what_follows_the_key_is_found_on_the_host_when_it_was_put_off() {
     assert!(matches!(&next.acts[0], Act::Host(write) if write.key == Some(false)));
 }
 
+fn by_plain_key(seen: Observed) -> Observed {
+    edit(seen, |seen| {
+        let host = seen.host.as_mut().unwrap();
+        host.history = host.history.changed("uid", |it| it.plain = true);
+    })
+}
+
+#[test]
+fn a_try_ends_in_the_way_in_which_it_began_although_the_setting_changed() {
+    let held = edit(off(), |seen| seen.node = NodeSeen::Here(node()));
+    let let_go = plainly(&held, 5);
+    assert!(let_go.acts.contains(&Act::Taint), "{let_go:?}");
+    assert_eq!(writes(&let_go)[0].key, Some(false), "nobody else takes our own key away");
+    let taken = edit(by_plain_key(asked()), |seen| seen.host.as_mut().unwrap().held = false);
+    let next = now(&taken, 5);
+    assert_eq!((next.reason, order(&next)), (Reason::PowerOn, vec!["host"]));
+    assert_eq!(writes(&next)[0].key, None, "it is not asked for twice");
+}
+
 #[test]
 fn a_plain_reboot_waits_until_its_key_is_taken_and_leaves_the_node_alone() {
     assert!(plainly(&fresh(), 0).needs_node, "what its kubelet said until then is no news later");
@@ -61,13 +80,13 @@ fn a_plain_reboot_waits_until_its_key_is_taken_and_leaves_the_node_alone() {
     assert_eq!(entry.kubelet.as_deref(), Some("before"));
     assert!(first.acts.iter().any(|it| matches!(it, Act::Host(write) if write.plain)));
     // Off or not: as long as the key is there the reboot goes on.
-    for seen in [asked(), off()] {
+    for seen in [by_plain_key(asked()), by_plain_key(off())] {
         let waits = plainly(&seen, 5);
         assert!(waits.acts.is_empty() && waits.again.is_some(), "{waits:?}");
     }
-    let late = plainly(&asked(), 600);
+    let late = plainly(&by_plain_key(asked()), 600);
     assert!(late.notes.iter().any(|it| it.reason == Reason::PowerOffTimedOut), "{late:?}");
-    let taken = edit(off(), |seen| {
+    let taken = edit(by_plain_key(off()), |seen| {
         let host = seen.host.as_mut().unwrap();
         host.held = false;
         host.history = host.history.changed("uid", |it| it.kubelet = Some("before".to_owned()));

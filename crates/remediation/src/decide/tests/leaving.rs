@@ -135,3 +135,77 @@ fn what_capm3_began_is_known_until_its_try_has_ended() {
     assert!(!edit(fresh(), |seen| seen.request.group = upstream).is_adopted());
     assert!(!asked().is_adopted());
 }
+
+/// CAPM3 had the host off, and waits for the machine.
+fn left_by_capm3(held: bool, powered_on: bool) -> Observed {
+    edit(fresh(), |seen| {
+        seen.request.group = Group::Upstream(api_types::ContractVersion::V1Beta2);
+        (seen.request.finalizer, seen.request.theirs) = (true, true);
+        seen.request.standing.phase = Some(Phase::Waiting);
+        seen.request.standing.last = Some(at(0));
+        let host = seen.host.as_mut().unwrap();
+        (host.held, host.powered_on) = (held, powered_on);
+    })
+}
+
+#[test]
+fn a_host_that_capm3_had_off_is_awaited_and_not_taken_away_once_more() {
+    for (held, powered_on) in [(true, false), (true, true), (false, false), (false, true)] {
+        let left = left_by_capm3(held, powered_on);
+        let decision = now(&left, 1000);
+        let [Act::Host(write)] = decision.acts.as_slice() else { panic!("{decision:?}") };
+        assert_eq!(write.key, held.then_some(false));
+        let history = write.history.clone().unwrap();
+        let entry = history.open("uid").unwrap();
+        assert!(entry.adopted && entry.released.is_some(), "{entry:?}");
+        let on = edit(left, |seen| {
+            let host = seen.host.as_mut().unwrap();
+            (host.held, host.powered_on, host.history) = (false, true, history);
+        });
+        let standing = said(&now(&on, 1001));
+        assert_eq!((standing.step.clone(), standing.since), (Some(Step::Recover), Some(at(1001))));
+        let back = edit(on, |seen| {
+            seen.request.standing = standing;
+            seen.node = NodeSeen::Here(Node { heard: Some(at(1002)), ..tainted() });
+        });
+        let acts = now(&back, 1003).acts;
+        assert!(acts.contains(&Act::Untaint) && acts.contains(&Act::RemoveFinalizer), "{acts:?}");
+    }
+}
+
+#[test]
+fn a_node_that_is_back_when_capm3s_try_is_taken_over_need_not_say_so_again() {
+    let left = edit(left_by_capm3(false, true), |seen| {
+        (seen.request.finalizer, seen.request.theirs) = (false, false);
+    });
+    let decision = now(&left, 1000);
+    assert_eq!(decision.acts[0], Act::AddFinalizer, "CAPM3's goes when it has seen the node");
+    let history = writes(&decision)[0].history.clone().unwrap();
+    let on = edit(left, |seen| {
+        seen.request.finalizer = true;
+        seen.host.as_mut().unwrap().history = history;
+    });
+    let standing = said(&now(&on, 1001));
+    let heard = |second| {
+        edit(on.clone(), |seen| {
+            seen.request.standing = standing.clone();
+            let ready = Node { ready: true, heard: Some(at(second)), ..node() };
+            seen.node = NodeSeen::Here(ready);
+        })
+    };
+    assert_eq!(now(&heard(400), 1002).reason, Reason::Recovered);
+    assert_eq!(now(&heard(-1), 1002).reason, Reason::Recovering, "from before that try");
+}
+
+#[test]
+fn the_host_remembers_the_cluster_of_a_node_where_the_request_does_not_say_it() {
+    let by_hand = edit(fresh(), |seen| seen.request.cluster = None);
+    let history = writes(&now(&by_hand, 0))[0].history.clone().unwrap();
+    let gone = edit(by_hand, |seen| {
+        seen.host.as_mut().unwrap().history = history;
+        (seen.machine, seen.metal) = (None, None);
+    });
+    assert_eq!((gone.cluster_name(), gone.node_name()), (Some("c"), Some("n")));
+    let labelled = writes(&now(&fresh(), 0))[0].history.clone().unwrap();
+    assert_eq!(labelled.open("uid").unwrap().cluster, None, "its label says so");
+}

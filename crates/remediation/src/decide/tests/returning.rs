@@ -46,6 +46,20 @@ fn a_node_that_was_not_ready_at_first_sight_is_back_when_it_is() {
 }
 
 #[test]
+fn the_successor_of_a_deleted_node_gets_its_labels_before_it_is_ready() {
+    let labels = |text: &str| Backup { labels: text.to_owned(), annotations: "{}".to_owned() };
+    let backup = labels(r#"{"rack":"7"}"#);
+    let seen = edit(recovering(), |seen| seen.request.backup = Some(backup.clone()));
+    let bare = Node { backup: labels("{}"), ..node() };
+    assert_eq!(now(&seeing(seen.clone(), bare.clone()), 30).acts, [Act::Restore(backup)]);
+    let foreign = Node { foreign: Some("x://other".to_owned()), ..bare };
+    let acts = now(&seeing(seen.clone(), foreign), 30).acts;
+    assert!(!acts.iter().any(|it| matches!(it, Act::Restore(_))), "{acts:?}");
+    let labelled = Node { backup: labels(r#"{"rack":"8"}"#), ..node() };
+    assert!(now(&seeing(seen, labelled), 30).acts.is_empty(), "what it says itself stays");
+}
+
+#[test]
 fn where_nothing_is_done_about_the_node_it_is_looked_at_before_the_host_may_come_back() {
     let policy = Policy { fencing: Fencing::None, ..Policy::default() };
     assert!(decide(&off(), &policy, at(5)).needs_node);

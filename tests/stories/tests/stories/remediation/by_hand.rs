@@ -1,14 +1,20 @@
-//! What people and releases do beside it: a host is taken out of use by hand, the controller is upgraded, and reboots go by
-//! the plain key.
+//! What people and releases do beside it: a host is taken out of use by hand, the controller is upgraded or takes CAPM3's
+//! place, and reboots go by the plain key.
 
 use std::time::Duration;
 
+use bench::observer::{Invariant, Observer, World};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use remediation::config::Policy;
 use serde_json::{Value, json};
 
 use super::abort::{MOMENTS, bring, let_go};
 use super::ground::{planes, quick, start};
-use super::scene::{REMEDIATION, Scene, history, keys, reboot};
+use super::operator::boot;
+use super::scene::{REMEDIATION, Scene, UPSTREAM, history, is_tainted, keys, reboot};
 
 const MARK: &str = "capi.metal3.io/unhealthy";
 
@@ -54,7 +60,7 @@ async fn a_controller_that_is_upgraded_in_the_middle_of_a_try_ends_that_try_and_
             ["recover", "done"].contains(&step.as_str().unwrap_or_default())
         };
         scene.until(REMEDIATION, &name, "recovering", recovering).await;
-        super::operator::boot(&scene.workload, &scene.node_of(&name)).await;
+        boot(&scene.workload, &scene.node_of(&name)).await;
         scene.says(&name, "Recovered").await;
         let clean = |it: Option<&Value>| it.unwrap()["metadata"]["finalizers"].is_null();
         scene.until(REMEDIATION, &name, "without finalizer", clean).await;
@@ -62,6 +68,69 @@ async fn a_controller_that_is_upgraded_in_the_middle_of_a_try_ends_that_try_and_
         let tries = history(&scene.get_host(&host).await);
         assert_eq!(tries.len(), 1, "{moment:?}: {tries:?}");
     }
+}
+
+/// A request of which CAPM3 has had the host off, and that waits for its node. Gives the key that CAPM3 holds the host by.
+async fn left_waiting(scene: &Scene, machine: &str) -> String {
+    let strategy = json!({"type": "Reboot", "retryLimit": 1, "timeoutSeconds": 300});
+    let request = scene.request_of(UPSTREAM, machine, strategy).await;
+    let finalizer = "metal3remediation.infrastructure.cluster.x-k8s.io";
+    scene.patch(UPSTREAM, machine, json!({"metadata": {"finalizers": [finalizer]}})).await;
+    let begun = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let status = json!({"status": {"phase": "Waiting", "lastRemediated": begun}});
+    scene.patch_status(UPSTREAM, machine, status).await;
+    format!("reboot.metal3.io/metal3-remediation-{}", request.uid().unwrap())
+}
+
+fn never_taken_away_again() -> Invariant {
+    Invariant::between("no host is taken away once more", |before: &World, after: &World| {
+        let held = |host: &DynamicObject| {
+            host.annotations().keys().any(|key| key.starts_with("reboot.metal3.io"))
+        };
+        for (key, host) in after {
+            if held(host) && before.get(key).is_none_or(|it| !held(it)) {
+                return Err(format!("{key} is held"));
+            }
+        }
+        Ok(())
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_capm3_had_off_is_let_go_or_awaited_and_never_taken_away_once_more() {
+    let scene = Scene::new("taken-over").await;
+    // CAPM3 still holds the first host off, its node has CAPM3's taint; the second came back meanwhile.
+    scene.machine("m", "h").await;
+    let key = left_waiting(&scene, "m").await;
+    scene.patch_host("h", json!({"metadata": {"annotations": {key: r#"{"mode":"hard"}"#}}})).await;
+    scene.host_is("h", "off", |host| host["status"]["poweredOn"] == false).await;
+    let nodes: Api<Node> = Api::all(scene.workload.clone());
+    let taint = json!({"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"});
+    let taint = Patch::Merge(json!({"spec": {"taints": [taint]}}));
+    nodes.patch(&scene.node_of("m"), &PatchParams::default(), &taint).await.unwrap();
+    assert!(is_tainted(&scene.node("m").await.unwrap()));
+    scene.machine("n", "i").await;
+    left_waiting(&scene, "n").await;
+    boot(&scene.workload, &scene.node_of("n")).await;
+    let hosts = [bench::bmo::hosts()];
+    let observer = Observer::start(&scene.client, Some(&scene.namespace), &hosts).await.unwrap();
+    let policy = Policy { upstream_group: true, ..quick() };
+    let _running = start(&planes().await.management, &scene.namespace, policy).await;
+    for (machine, host) in [("m", "h"), ("n", "i")] {
+        let done = |it: Option<&Value>| {
+            let it = it.unwrap();
+            it["status"]["phase"] == "Waiting" && it["metadata"]["finalizers"].is_null()
+        };
+        scene.until(UPSTREAM, machine, "recovered", done).await;
+        scene.is_clean(machine, host).await;
+        let seen = scene.get_host(host).await;
+        assert_eq!(seen["status"]["poweredOn"], true);
+        let tries = history(&seen);
+        assert_eq!((tries.len(), &tries[0]["result"]), (1, &json!("Recovered")), "{tries:?}");
+        assert!(tries[0]["off"].is_null(), "it was CAPM3 that had it off: {tries:?}");
+    }
+    let broken = observer.history(&[]).await.unwrap().check(&[never_taken_away_again()]);
+    assert!(broken.is_none(), "{}", broken.map(|it| it.to_string()).unwrap_or_default());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,6 +11,7 @@ use remediation::config::{Fencing, Policy};
 use serde_json::{Value, json};
 
 use super::ground::{planes, quick, start};
+use super::operator::silence;
 use super::scene::{
     REMEDIATION, Scene, UPSTREAM, condition, history, is_tainted, keys, reboot, succeeded,
 };
@@ -159,6 +160,47 @@ async fn a_machine_whose_tries_are_used_up_is_handed_to_its_owner_in_both_format
             it.unwrap()["metadata"]["finalizers"].is_null()
         })
         .await;
+    scene.is_clean("m", "h").await;
+}
+
+/// What the health check says of a machine.
+async fn checked(scene: &Scene, machine: &str, status: &str) {
+    let reason = if status == "True" { "NodeIsHealthy" } else { "UnhealthyNode" };
+    let said = json!({
+        "type": "HealthCheckSucceeded", "status": status, "reason": reason, "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    scene.patch_status(MACHINE, machine, json!({"status": {"conditions": [said]}})).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_fails_again_after_the_health_check_agreed_has_all_tries_anew() {
+    let scene = Scene::new("agreed").await;
+    let _running = start(&planes().await.management, &scene.namespace, quick()).await;
+    scene.machine("m", "h").await;
+    scene.request("m", reboot(0, "300s")).await;
+    scene.says("m", "Recovered").await;
+    // It agrees and leaves the request there, as it does while too many of its machines fail.
+    checked(&scene, "m", "True").await;
+    let forgotten = |it: Option<&Value>| {
+        let status = &it.unwrap()["status"];
+        status["step"].is_null() && status["retryCount"].as_i64().unwrap_or_default() == 0
+    };
+    scene.until(REMEDIATION, "m", "over", forgotten).await;
+    silence(&scene.workload, &scene.node_of("m")).await;
+    checked(&scene, "m", "False").await;
+    let host = scene
+        .host_is("h", "rebooted once more", |host| {
+            let tries = history(host);
+            tries.len() == 2 && tries[1]["result"].is_string()
+        })
+        .await;
+    let tries = history(&host);
+    let numbers: Vec<_> = tries.iter().map(|it| it["try"].clone()).collect();
+    assert_eq!(numbers, [0, 0], "{tries:?}");
+    assert_eq!(tries[1]["result"], "Recovered", "{tries:?}");
+    let free = |it: Option<&Value>| it.unwrap()["metadata"]["finalizers"].is_null();
+    scene.until(REMEDIATION, "m", "without finalizer", free).await;
     scene.is_clean("m", "h").await;
 }
 
