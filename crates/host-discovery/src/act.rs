@@ -61,7 +61,7 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
     let read;
     let details = match order.details {
         Some(details) => details,
-        None => match observe::details(&context.ironic, machine.node).await {
+        None => match observe::details(context, machine.node).await {
             Ok(details) => {
                 read = details;
                 &read
@@ -149,7 +149,7 @@ fn judged(error: &Error, posted: bool) -> (Cause, String) {
             }
             source => (unclear, controller_kit::api_error::explain(source)),
         },
-        Error::Silent(_) => (unclear, error.to_string()),
+        Error::Silent(_) | Error::Behind { .. } => (unclear, error.to_string()),
         // The name is free, or it would not come to this.
         Error::Superseded => {
             let why = "something else that a new host needs, such as a quota, changed just now";

@@ -13,6 +13,9 @@ use controller_kit::run::Needs;
 /// Name of the binary.
 pub const NAME: &str = "host-discovery";
 
+/// The CRD of the hosts.
+pub const HOSTS: &str = "baremetalhosts.metal3.io";
+
 /// Makes a BareMetalHost of each machine that Ironic discovered and that nobody registered
 #[derive(Debug, Parser)]
 #[command(name = NAME, version)]
@@ -72,6 +75,9 @@ pub struct Policy {
     /// How long a machine may have no inventory or no ports before that counts as a failure. Ironic
     /// shows a node some milliseconds before both, and minutes before both when it is busy.
     pub give_up: Duration,
+    /// How long one pass reads a list of nodes, however many pages it has: a pass that ended with it would neither say so nor
+    /// make hosts of the machines that it did show. The next one goes on with it.
+    pub longest_list: Duration,
     /// Time between two writes of one status while much happens.
     pub status_interval: Duration,
     /// Machines of which something may be made that are remembered at the same time. A flood has to end somewhere.
@@ -86,6 +92,7 @@ impl Default for Policy {
             create_rate: NonZeroU32::MIN.saturating_add(499),
             adopt_driver: false,
             give_up: Duration::from_secs(600),
+            longest_list: Duration::from_secs(90),
             status_interval: Duration::from_secs(1),
             most_machines: 10_000,
         }
@@ -163,7 +170,7 @@ pub fn needs(settings: Option<ironic::Settings>) -> Needs {
             "../../../charts/host-discovery/files/crds/baremetalhostdiscoveries.metal3.io.yaml"
         ),
         // Nothing is added to them, they only have to be there.
-        fields: ["baremetalhosts.metal3.io", "baremetalhostdiscoveries.metal3.io"]
+        fields: [HOSTS, "baremetalhostdiscoveries.metal3.io"]
             .map(|crd| Needed { crd, versions: &["v1alpha1"], field: None })
             .into(),
         rules: include_str!("../../../charts/host-discovery/files/rules.json"),

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery, BareMetalHostSpec};
@@ -16,7 +16,7 @@ use controller_kit::watch::{self, Told, Undecodable};
 use controller_kit::{Kit, run};
 use futures_util::StreamExt as _;
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::ResourceExt as _;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::Store;
 use kube::runtime::watcher;
@@ -26,10 +26,12 @@ use tokio::sync::mpsc::{self, Sender, UnboundedSender};
 use crate::config::Policy;
 use crate::errand::{self, Errand};
 use crate::error::Error;
+use crate::hardware::LateFields;
 use crate::index::{Change, HostKey, Index, Known};
 use crate::metrics::Metrics;
 use crate::node_id::NodeId;
 use crate::nodes::Unmarked;
+use crate::observe;
 use crate::pass::State;
 use crate::sighting::Sighting;
 
@@ -59,11 +61,14 @@ pub struct Context {
     pub ironic: ironic::Client,
     /// What is counted.
     pub metrics: Metrics,
+    /// Discoveries that cannot be decoded.
+    pub undecodable: Undecodable,
     resources: Store<BareMetalHostDiscovery>,
     index: Mutex<Index>,
     news: Mutex<News>,
     wake: Notify,
     making: AtomicBool,
+    late_fields: OnceLock<LateFields>,
     errands: UnboundedSender<Errand>,
     events: Sender<Event>,
 }
@@ -115,10 +120,15 @@ impl Context {
     /// Every resource, in no order. The watch filter leaves out those of others.
     pub fn resources(&self) -> Vec<Arc<BareMetalHostDiscovery>> {
         let mut all = self.resources.state();
-        if let Some(wanted) = &self.kit.config.watch_filter {
-            all.retain(|it| it.labels().get(WATCH_FILTER) == Some(wanted));
-        }
+        all.retain(|it| self.is_ours(&it.metadata));
         all
+    }
+
+    /// Whether the watch filter lets a resource pass.
+    pub fn is_ours(&self, metadata: &ObjectMeta) -> bool {
+        let wanted = self.kit.config.watch_filter.as_ref();
+        let labels = metadata.labels.as_ref();
+        wanted.is_none_or(|wanted| labels.and_then(|it| it.get(WATCH_FILTER)) == Some(wanted))
     }
 
     /// Something that decisions are made of changed.
@@ -149,6 +159,20 @@ impl Context {
     /// Takes notice of whether hosts are being made.
     pub fn set_making(&self, making: bool) {
         self.making.store(making, Ordering::Relaxed);
+    }
+
+    /// What the installed operator can read of a host's hardware.
+    pub fn late_fields(&self) -> LateFields {
+        self.late_fields.get().copied().unwrap_or_default()
+    }
+
+    /// Asks that once: another release of the operator is seen by the next process.
+    async fn learn_fields(&self) -> Result<(), Error> {
+        if self.late_fields.get().is_none() {
+            let fields = observe::late_fields(self).await?;
+            let _ = self.late_fields.set(fields);
+        }
+        Ok(())
     }
 
     /// Has something written to Ironic, some time.
@@ -185,11 +209,13 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
         policy,
         ironic: client,
         metrics,
+        undecodable: watched.undecodable,
         resources: watched.store,
         index: Mutex::default(),
         news: Mutex::default(),
         wake: Notify::new(),
         making: AtomicBool::new(false),
+        late_fields: OnceLock::new(),
         errands,
         events,
     });
@@ -207,7 +233,7 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
         never = turn(&context) => match never {},
         never = errand::run(&context, to_do) => match never {},
         () = publish(&context, to_tell) => Ok(()),
-        never = tell_undecodable(&context, &watched.undecodable) => match never {},
+        never = tell_undecodable(&context) => match never {},
         () = following => Err("The watch on hosts ended".to_owned()),
         () = resources => Err("The watch on discoveries ended".to_owned()),
         () = awake => Err("Nobody says any more whether to act".to_owned()),
@@ -269,6 +295,7 @@ async fn turn(context: &Context) -> Infallible {
         }
         let mut wait = None;
         let work = async {
+            context.learn_fields().await?;
             let after = state.pass(context).await?;
             wait = Some(after);
             Ok::<_, Error>(Action::requeue(after))
@@ -312,18 +339,21 @@ async fn publish(context: &Context, mut events: mpsc::Receiver<Event>) {
 }
 
 /// Tells the owners of resources that cannot be decoded.
-async fn tell_undecodable(context: &Context, broken: &Undecodable) -> Infallible {
+async fn tell_undecodable(context: &Context) -> Infallible {
     let mut told: HashMap<String, Option<String>> = HashMap::new();
     loop {
         tokio::time::sleep(TICK).await;
         if !context.kit.may_act() {
             continue;
         }
-        for it in broken.all() {
+        for it in context.undecodable.all() {
             let uid = it.object.uid.clone().unwrap_or_default();
             let version = it.object.resource_version.clone();
             if told.insert(uid, version.clone()) != Some(version) {
-                let text = format!("It is left out until this is corrected: {}", it.problem);
+                let text = format!(
+                    "No machine becomes a host by it or by a younger one until this is corrected: {}",
+                    it.problem
+                );
                 context.tell(it.object, true, "Undecodable", "Decode", text);
             }
         }

@@ -352,7 +352,8 @@ impl<'a> Pass<'a> {
         let resource = &resources[at];
         let mut verdict = Verdict::new(machine, Reason::Suspended);
         verdict.resource = Some(at);
-        if resource.suspend {
+        if resource.suspend || resource.behind.is_some() {
+            verdict.note.clone_from(&resource.behind);
             return verdict;
         }
         let Ok(template) = &resource.template else {

@@ -27,9 +27,11 @@ const AGAIN: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_secs(300);
 /// After so many tries a node that is still not at rest is no longer on its way somewhere, but in use.
 const SOON: u32 = 4;
-/// Writes that are under way at once: a host is safe from being made again only when its node bears the mark. Only one
-/// while hosts are being made, since Ironic and the API server may share a machine.
+/// Writes that are under way at once: a host is safe from being made again only when its node bears the mark.
 const AT_ONCE: usize = 4;
+/// So long they wait for hosts that are being made, since Ironic and the API server may share a machine: a person who
+/// deletes a host in that time is remembered by this process. After it, one at a time.
+const HELD: Duration = Duration::from_secs(30);
 /// How soon it is looked whether hosts are still being made.
 const GLANCE: Duration = Duration::from_millis(200);
 const FIELDS: Detail = Detail::Fields(&["uuid", "driver", "provision_state"]);
@@ -154,9 +156,11 @@ pub async fn run(context: &Context, mut errands: UnboundedReceiver<Errand>) -> I
     let mut adopted: HashMap<NodeId, String> = HashMap::new();
     let mut busy: HashSet<Key> = HashSet::new();
     let mut running = FuturesUnordered::new();
+    let mut making = None;
     loop {
-        let most = if context.is_making() { 1 } else { AT_ONCE };
         let now = Instant::now();
+        making = context.is_making().then_some(making.unwrap_or(now));
+        let most = at_once(making, now);
         // A process that may not act looks some time later whether it may.
         let mut next = (!context.kit.may_act()).then(|| now + AGAIN);
         if next.is_none() && running.len() >= most && most < AT_ONCE {
@@ -237,6 +241,15 @@ pub async fn run(context: &Context, mut errands: UnboundedReceiver<Errand>) -> I
             }
             () = pause => {}
         }
+    }
+}
+
+/// How many may be under way. `making`: since when hosts are being made.
+fn at_once(making: Option<Instant>, now: Instant) -> usize {
+    match making {
+        Some(since) if now.duration_since(since) < HELD => 0,
+        Some(_) => 1,
+        None => AT_ONCE,
     }
 }
 
@@ -369,6 +382,14 @@ mod tests {
         let (one, other) = (errands(), errands());
         assert!(one.iter().zip(&other).all(|(it, same)| it.is_for(same)));
         assert!(!one[0].is_for(&one[1]));
+    }
+
+    #[test]
+    fn nodes_wait_for_hosts_that_are_being_made_but_not_for_ever() {
+        let since = Instant::now();
+        let after = |seconds| at_once(Some(since), since + Duration::from_secs(seconds));
+        assert_eq!([after(0), after(29), after(30), after(9999)], [0, 0, 1, 1]);
+        assert_eq!(at_once(None, since), AT_ONCE);
     }
 
     #[test]

@@ -20,6 +20,16 @@ pub enum Error {
         /// What came of it.
         source: Box<kube::Error>,
     },
+    /// The watch on hosts did not tell of all of them.
+    #[error(
+        "no hosts are made for now: the watch told of {seen} hosts of {there}. If that lasts, look at the log for why the watch on BareMetalHosts fails"
+    )]
+    Behind {
+        /// Hosts that are known.
+        seen: usize,
+        /// Hosts that there are.
+        there: usize,
+    },
     /// The API server did not answer in time.
     #[error("could not {0}: the API server did not answer in time")]
     Silent(&'static str),
@@ -50,7 +60,7 @@ impl Error {
                 Class::Transient | Class::Throttled | Class::Invalid => Class::Urgent,
                 class => class,
             },
-            Self::Silent(_) => Class::Urgent,
+            Self::Behind { .. } | Self::Silent(_) => Class::Urgent,
         }
     }
 }

@@ -31,6 +31,16 @@ pub struct Encoded {
     pub cut: bool,
 }
 
+/// Fields of an interface that came to the operator's schema late, and whether the one that is installed has them: its
+/// webhook refuses a host of which it does not know one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LateFields {
+    /// Since release 0.12.
+    pub lldp: bool,
+    /// Since release 0.13.
+    pub pci_address: bool,
+}
+
 /// Hardware details, in the operator's schema.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -207,6 +217,16 @@ impl HardwareDetails {
             details.shorten();
         }
         details
+    }
+
+    /// The same without what the installed operator does not know.
+    #[must_use]
+    pub fn for_operator(mut self, known: LateFields) -> Self {
+        for nic in &mut self.nics {
+            nic.lldp = nic.lldp.take().filter(|_| known.lldp);
+            nic.pci_address = nic.pci_address.take().filter(|_| known.pci_address);
+        }
+        self
     }
 
     /// Whether something was left out because there was too much of it.

@@ -331,11 +331,25 @@ impl Nodes {
 
     /// The node that Ironic lists before this one, as far as is known.
     pub fn before(&self, node: NodeId) -> Option<NodeId> {
-        let order = self.tracks[*self.places.get(&node)?].order;
+        let order = self.order(node)?;
         let settled = self.settled.iter().map(|(node, it)| (it.order, *node));
         let pairs = self.machines.iter().zip(&self.tracks);
         let waiting = pairs.map(|(machine, track)| (track.order, machine.node));
         settled.chain(waiting).filter(|(it, _)| *it < order).max().map(|(_, node)| node)
+    }
+
+    /// The first of these machines that Ironic lists after a node, as far as is known.
+    pub fn first_after(&self, machines: &[NodeId], node: NodeId) -> Option<NodeId> {
+        let reached = self.order(node)?;
+        let is_after = |it: &NodeId| self.order(*it).is_some_and(|order| order > reached);
+        machines.iter().copied().find(is_after)
+    }
+
+    fn order(&self, node: NodeId) -> Option<u64> {
+        match self.places.get(&node) {
+            Some(place) => Some(self.tracks[*place].order),
+            None => self.settled.get(&node).map(|it| it.order),
+        }
     }
 
     /// Whether a node is among those that may become hosts.

@@ -1,15 +1,24 @@
-//! All questions to Ironic.
+//! All questions to Ironic, and those to the API server that come before a host.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
+use controller_kit::crd::{self, Field, Needed};
 use futures_util::{StreamExt as _, stream};
-use ironic::{Class, Client, Detail, Error, MAX_PAGE, NodeQuery, Pager, PortQuery};
+use ironic::{Class, Client, Detail, Error, Inventory, MAX_PAGE, NodeQuery, Pager, PortQuery};
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
+use kube::Api;
+use kube::api::ListParams;
+use serde_json::Value;
 
+use crate::config::{HOSTS, NAME};
 use crate::controller::Context;
-use crate::hardware::HardwareDetails;
+use crate::error::{self, asked};
+use crate::hardware::{Encoded, HardwareDetails, LateFields};
 use crate::inventory::{Port, Told};
 use crate::machine::Reading;
 use crate::node_id::NodeId;
@@ -28,6 +37,9 @@ const MOST_CONFIRMED: usize = 256;
 /// How long one pass begins to read machines. What it has begun it ends, however slow Ironic is: to begin it anew in the
 /// next pass would never end.
 const READING: Duration = Duration::from_secs(10);
+/// How far the watch on hosts may be behind, and how often that is looked at.
+const BEHIND: Duration = Duration::from_secs(2);
+const GLANCE: Duration = Duration::from_millis(10);
 /// How often a list is begun again whose place was lost, because a node was deleted meanwhile.
 const BEGINNINGS: u32 = 3;
 /// How often one answer is asked for in a row, and how long after each failure.
@@ -48,6 +60,16 @@ pub struct Places {
     ports: Option<String>,
     /// Ports of nodes that are still to be read: the list does not show them again.
     found: HashMap<NodeId, Ports>,
+    /// A list of all nodes that did not come to its end: the next one goes on with it, or a list that takes longer than it
+    /// may would never end.
+    unfinished: Option<Unfinished>,
+}
+
+#[derive(Clone, Debug)]
+struct Unfinished {
+    began: Instant,
+    /// The last node that it showed.
+    after: Option<String>,
 }
 
 /// Ports of one node.
@@ -76,23 +98,25 @@ pub struct Read {
     pub silence: Option<Error>,
 }
 
-/// Asks for all nodes, or for those that are newer than the last one seen. Tells which are to be marked.
+/// Asks for all nodes, or for those that are newer than the last one seen. Which are to be marked is in `unmarked` also where
+/// the list did not come to its end. Tells when the list began.
 pub async fn poll(
     context: &Context,
     nodes: &mut Nodes,
     places: &mut Places,
     all: bool,
-) -> Result<Vec<Unmarked>, Error> {
+    unmarked: &mut Vec<Unmarked>,
+) -> Result<Instant, Error> {
     if all {
-        return list_all(context, nodes, places).await;
+        return list_all(context, nodes, places, unmarked).await;
     }
+    let began = Instant::now();
     let mut list = List::after(&context.ironic, places.nodes.clone());
-    let mut unmarked = Vec::new();
     while let Some(page) = list.page().await? {
-        note(context, nodes, &page, &mut unmarked);
+        note(context, nodes, &page, unmarked);
     }
     places.nodes = list.last_seen();
-    Ok(unmarked)
+    Ok(began)
 }
 
 /// A list of nodes.
@@ -146,26 +170,37 @@ async fn list_all(
     context: &Context,
     nodes: &mut Nodes,
     places: &mut Places,
-) -> Result<Vec<Unmarked>, Error> {
+    unmarked: &mut Vec<Unmarked>,
+) -> Result<Instant, Error> {
     let mut beginnings = 0;
     'anew: loop {
-        let mut list = List::after(&context.ironic, None);
-        let mut unmarked = Vec::new();
-        nodes.begin();
+        let Unfinished { began, after } = places.unfinished.clone().unwrap_or_else(|| {
+            nodes.begin();
+            Unfinished { began: Instant::now(), after: None }
+        });
+        let mut list = List::after(&context.ironic, after);
         loop {
             match list.page().await {
-                Ok(Some(page)) => note(context, nodes, &page, &mut unmarked),
+                Ok(Some(page)) => {
+                    note(context, nodes, &page, unmarked);
+                    places.unfinished = Some(Unfinished { began, after: list.last_seen() });
+                }
                 Ok(None) => break,
-                Err(error) if error.class() == Class::MarkerGone && beginnings < BEGINNINGS => {
+                Err(error) if error.class() == Class::MarkerGone => {
+                    places.unfinished = None;
                     beginnings += 1;
+                    if beginnings > BEGINNINGS {
+                        return Err(error);
+                    }
                     continue 'anew;
                 }
                 Err(error) => return Err(error),
             }
         }
         nodes.end();
+        places.unfinished = None;
         places.nodes = list.last_seen();
-        return Ok(unmarked);
+        return Ok(began);
     }
 }
 
@@ -191,6 +226,14 @@ pub async fn confirm(context: &Context, nodes: &mut Nodes, old: Vec<NodeId>) -> 
                 Ok(Some(page)) => {
                     read.answered = true;
                     note(context, nodes, &page, &mut Vec::new());
+                    // What lies between is not asked for: there may be thousands of hosts. Once a place was lost, all is.
+                    let end = page.last().and_then(|node| NodeId::parse(&node.uuid));
+                    if let Some(reached) = end.filter(|it| beginnings == 0 && nodes.has(*it)) {
+                        let Some(next) = nodes.first_after(&old, reached) else { break };
+                        if let Some(before) = nodes.before(next).filter(|it| *it != reached) {
+                            list = List::after(ironic, Some(before.to_string()));
+                        }
+                    }
                 }
                 Ok(None) => {
                     read.answered = true;
@@ -227,7 +270,7 @@ pub async fn read(context: &Context, nodes: &mut Nodes, places: &mut Places, mos
     if due.is_empty() {
         return read;
     }
-    let ironic = &context.ironic;
+    let (ironic, late) = (&context.ironic, context.late_fields());
     places.found.retain(|node, _| nodes.is_machine(*node));
     if all.len() > MANY && all.len() * 20 > nodes.len() {
         // Without it each machine is asked for its own.
@@ -245,7 +288,7 @@ pub async fn read(context: &Context, nodes: &mut Nodes, places: &mut Places, mos
             if Instant::now() >= deadline || stop.load(Ordering::Relaxed) {
                 return (node, Err(listed));
             }
-            (node, Ok(look(ironic, node, listed, known).await))
+            (node, Ok(look(ironic, node, listed, known, late).await))
         }
     });
     // What the jobs borrow is not what their answers change.
@@ -337,6 +380,7 @@ async fn look(
     id: NodeId,
     listed: Option<Ports>,
     known: bool,
+    late: LateFields,
 ) -> Result<Look, Error> {
     let text = id.to_string();
     // Only what decides is kept until the ports are there: some kilobytes of perhaps a megabyte.
@@ -344,7 +388,7 @@ async fn look(
         Ok(inventory) => match Told::read(&inventory) {
             // It may be a host by an address that was left out.
             told if told.is_cut() => Err(Reading::TooLarge),
-            told => Ok(Some((told, HardwareDetails::read(&inventory).encoded()))),
+            told => Ok(Some((told, encoded(&inventory, late)))),
         },
         Err(error) => match error.class() {
             Class::NotFound => Ok(None),
@@ -425,7 +469,62 @@ async fn node(ironic: &Client, id: NodeId) -> Result<Option<ironic::Node>, Error
 }
 
 /// The hardware of a machine whose details had no room.
-pub async fn details(ironic: &Client, id: NodeId) -> Result<crate::hardware::Encoded, Error> {
-    let inventory = ironic.inventory(&id.to_string(), MOST_INVENTORY).await?;
-    Ok(HardwareDetails::read(&inventory).encoded())
+pub async fn details(context: &Context, id: NodeId) -> Result<Encoded, Error> {
+    let inventory = context.ironic.inventory(&id.to_string(), MOST_INVENTORY).await?;
+    Ok(encoded(&inventory, context.late_fields()))
+}
+
+fn encoded(inventory: &Inventory, late: LateFields) -> Encoded {
+    HardwareDetails::read(inventory).for_operator(late).encoded()
+}
+
+/// The metadata of a discovery; none if it is gone. By a list, which the controller may ask for.
+pub async fn metadata(
+    context: &Context,
+    object: &ObjectReference,
+) -> Result<Option<ObjectMeta>, error::Error> {
+    let namespace = object.namespace.as_deref().unwrap_or_default();
+    let name = object.name.as_deref().unwrap_or_default();
+    let client = context.kit.client.clone();
+    let api: Api<BareMetalHostDiscovery> = Api::namespaced(client, namespace);
+    let it = ListParams::default().fields(&format!("metadata.name={name}"));
+    let found = asked("read the metadata of a discovery", api.list_metadata(&it)).await?;
+    Ok(found.items.into_iter().next().map(|it| it.metadata))
+}
+
+/// Whether the watch told of as many hosts as there are. One that hangs or fails says nothing of itself: what a person
+/// made meanwhile would be made a second time.
+pub async fn see_all_hosts(context: &Context) -> Result<(), error::Error> {
+    let api: Api<BareMetalHost> = Api::all(context.kit.client.clone());
+    let one = ListParams::default().limit(1);
+    let list = asked("count the hosts", api.list_metadata(&one)).await?;
+    let rest = list.metadata.remaining_item_count.unwrap_or_default();
+    let there = list.items.len().saturating_add(usize::try_from(rest).unwrap_or_default());
+    let since = Instant::now();
+    loop {
+        let seen = context.index().len();
+        if seen >= there {
+            return Ok(());
+        }
+        if since.elapsed() > BEHIND {
+            return Err(error::Error::Behind { seen, there });
+        }
+        tokio::time::sleep(GLANCE).await;
+    }
+}
+
+/// What the installed operator can read of a host's hardware, by its CRD: the two are of one release.
+pub async fn late_fields(context: &Context) -> Result<LateFields, error::Error> {
+    Ok(LateFields {
+        lldp: has_field(context, "lldp").await?,
+        pci_address: has_field(context, "pciAddress").await?,
+    })
+}
+
+async fn has_field(context: &Context, property: &'static str) -> Result<bool, error::Error> {
+    let path = &["status", "hardware", "nics", "[]"];
+    let field = Field { path, property, schema: Value::Null, replace: false };
+    let needed = [Needed { crd: HOSTS, versions: &["v1alpha1"], field: Some(field) }];
+    let lacking = crd::check(&context.kit.client, &needed, NAME);
+    Ok(asked("read the CRD of the hosts", lacking).await?.is_empty())
 }

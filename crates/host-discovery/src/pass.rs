@@ -7,15 +7,16 @@ use std::time::{Duration, Instant};
 
 use api_types::metal3::{BareMetalHostDiscovery, BareMetalHostDiscoveryStatus};
 use controller_kit::backoff;
+use controller_kit::watch::Broken;
 use futures_util::{StreamExt as _, stream};
 use ironic::Class;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::act::{self, Made, Order};
 use crate::allowance::Allowance;
 use crate::controller::{Context, News, spread};
-use crate::decide::{Decision, Observed, Reason, Step, decide};
+use crate::decide::{Decision, Observed, Reason, Step, Verdict, decide};
 use crate::errand::Errand;
 use crate::error::Error;
 use crate::node_id::NodeId;
@@ -32,12 +33,12 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// So many failures in a row are silence; one alone is told to nobody, and asked again soon.
 const MISSES: u32 = 3;
 const MISSED: Duration = Duration::from_secs(1);
-/// How long a list of nodes may take as a whole, however many pages it has. A pass that ended with it would neither say so
-/// nor make hosts of the machines that it did show.
-const LISTING: Duration = Duration::from_secs(90);
-/// Machines that are read in one pass, so that hosts come of the first before the last is read; and hosts that are made in
-/// one, so that it ends long before its deadline.
+/// Machines that are read in one pass, so that hosts come of the first before the last is read.
 const BATCH: usize = 256;
+/// Hosts that are made in one pass, and how long it begins to make more, so that it ends long before its deadline and what
+/// was decided is still so. To decide, to wait for the last one and to write the status takes as long for a few as for many.
+const MOST_MADE: usize = 1024;
+const MAKING: Duration = Duration::from_secs(2);
 /// A machine that Ironic showed longer ago, two polls unless they are set otherwise, is looked at once more before it
 /// becomes a host: it may have been registered or gone since.
 const FRESH: Duration = Duration::from_secs(10);
@@ -62,6 +63,8 @@ pub struct State {
     last_full: Option<Timestamp>,
     /// When the last complete list of nodes began.
     listed: Option<Instant>,
+    /// When it was last seen that the watch tells of all hosts.
+    watched: Option<Instant>,
     /// Approved nodes that Ironic had not shown when they were first seen, and since when.
     unshown: HashMap<NodeId, Instant>,
     /// Whether every machine that the first list showed was read: before that, a status would tell less than the one
@@ -69,6 +72,8 @@ pub struct State {
     caught_up: bool,
     refusals: Refusals,
     written: HashMap<String, Written>,
+    /// Of the resources that cannot be decoded.
+    unread: Vec<ObjectMeta>,
 }
 
 /// A status that we wrote, until the watch shows it.
@@ -95,10 +100,12 @@ impl State {
             last_poll: None,
             last_full: None,
             listed: None,
+            watched: None,
             unshown: HashMap::new(),
             caught_up: false,
             refusals: Refusals::default(),
             written: HashMap::new(),
+            unread: Vec::new(),
         }
     }
 
@@ -111,6 +118,7 @@ impl State {
             self.next_poll = Instant::now() + context.policy.poll_interval;
             // What was learned is old by the time that it could be used.
             self.next_full = Instant::now();
+            self.places = Places::default();
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
@@ -122,7 +130,13 @@ impl State {
         }
         self.take_notice(context);
         if self.reach == Reach::Answers && Instant::now() >= self.next_read {
-            let read = observe::read(context, &mut self.nodes, &mut self.places, BATCH).await;
+            let reads = !self.nodes.due(Instant::now(), 1).is_empty();
+            let last = self.watched;
+            // Meanwhile, so that the host which comes of it need not wait.
+            let sees = async move { if reads { watched(context, last).await.ok() } else { last } };
+            let read = observe::read(context, &mut self.nodes, &mut self.places, BATCH);
+            let (read, sees) = tokio::join!(read, sees);
+            self.watched = sees;
             self.told(context, read);
         }
         let result = self.decide_and_act(context).await;
@@ -155,26 +169,29 @@ impl State {
         // The first time everything is looked at, for the best sentence about what is wrong.
         let unknown = self.reach == Reach::Unknown;
         let checked = if unknown { context.ironic.check().await.map(drop) } else { Ok(()) };
+        let mut unmarked = Vec::new();
         let result = match checked {
             Ok(()) => {
-                let list = observe::poll(context, &mut self.nodes, &mut self.places, all);
-                let listed = tokio::time::timeout(LISTING, list).await;
+                let (nodes, places) = (&mut self.nodes, &mut self.places);
+                let list = observe::poll(context, nodes, places, all, &mut unmarked);
+                let longest = context.policy.longest_list;
+                let listed = tokio::time::timeout(longest, list).await;
                 listed
-                    .unwrap_or_else(|_| Err(ironic::Error::too_slow("the list of nodes", LISTING)))
+                    .unwrap_or_else(|_| Err(ironic::Error::too_slow("the list of nodes", longest)))
             }
             Err(error) => Err(error),
         };
         context.metrics.left_out.set(i64::try_from(self.nodes.left_out()).unwrap_or(i64::MAX));
+        for it in unmarked {
+            context.send(Errand::Mark(it));
+        }
         match result {
-            Ok(unmarked) => {
+            Ok(began) => {
                 context.metrics.polled(all, now.elapsed().as_secs_f64());
-                for it in unmarked {
-                    context.send(Errand::Mark(it));
-                }
                 self.last_poll = Some(Timestamp::now());
                 if all {
                     self.last_full = self.last_poll;
-                    self.listed = Some(now);
+                    self.listed = Some(began);
                     self.next_full = now + spread(context.policy.full_sync_interval);
                 }
                 self.next_poll = now + context.policy.poll_interval;
@@ -236,10 +253,21 @@ impl State {
 
     async fn decide_and_act(&mut self, context: &Context) -> Result<Option<Duration>, Error> {
         let objects = self.latest(context);
-        let resources: Vec<Resource> = objects.iter().map(|it| Resource::read(it)).collect();
+        let mut resources: Vec<Resource> = objects.iter().map(|it| Resource::read(it)).collect();
+        let unread = self.unread(context).await?;
+        for resource in &mut resources {
+            for older in &unread {
+                resource.give_way(older);
+            }
+        }
         let answers = self.reach == Reach::Answers;
         let mut decision = self.decided(context, &resources);
-        let made = answers && self.make_all(context, &resources, &mut decision).await;
+        let mut result = self.hold_back(context, &mut decision).await;
+        let may_make = answers && result.is_ok();
+        if !may_make {
+            context.set_making(false);
+        }
+        let made = may_make && self.make_all(context, &resources, &mut decision).await;
         // What was made changes what is to be said of the others.
         let mut again =
             if made { Some(Duration::ZERO) } else { decision.again.filter(|_| answers) };
@@ -248,7 +276,6 @@ impl State {
         for unmarked in self.nodes.settle(&decision, Instant::now()) {
             context.send(Errand::Mark(unmarked));
         }
-        let mut result = Ok(());
         if answers {
             for approvals in &decision.approvals {
                 let settled =
@@ -268,6 +295,37 @@ impl State {
             }
         }
         result.map(|()| again)
+    }
+
+    /// The metadata of the resources that cannot be decoded.
+    async fn unread(&mut self, context: &Context) -> Result<Vec<ObjectMeta>, Error> {
+        let broken = context.undecodable.all();
+        self.unread.retain(|it| broken.iter().any(|broken| is_of(broken, it)));
+        for it in &broken {
+            if !self.unread.iter().any(|known| is_of(it, known)) {
+                self.unread.extend(observe::metadata(context, &it.object).await?);
+            }
+        }
+        let stays = |it: &&ObjectMeta| context.is_ours(it) && it.deletion_timestamp.is_none();
+        Ok(self.unread.iter().filter(stays).cloned().collect())
+    }
+
+    /// Makes no hosts while the watch does not tell of all that there are, and says so of each that would be made.
+    async fn hold_back(&mut self, context: &Context, decision: &mut Decision) -> Result<(), Error> {
+        let creates = |it: &Verdict| matches!(it.step, Some(Step::Create { .. }));
+        if !decision.verdicts.iter().any(creates) {
+            return Ok(());
+        }
+        let seen = watched(context, self.watched).await;
+        self.watched = seen.as_ref().ok().copied();
+        if let Err(error) = &seen {
+            for verdict in decision.verdicts.iter_mut().filter(|it| creates(it)) {
+                verdict.reason = Reason::HostFailed;
+                verdict.note = Some(error.to_string());
+                verdict.step = None;
+            }
+        }
+        seen.map(drop)
     }
 
     /// What is decided of all that is known by now.
@@ -380,10 +438,10 @@ impl State {
             let boot_mac = *boot_mac;
             orders.push(Order { resource, machine, verdict, name, boot_mac, details });
         }
-        // What failed before keeps nobody waiting. And what was decided long ago may not be so any more.
+        // What failed before keeps nobody waiting.
         let refused = self.refusals.all();
         orders.sort_by_key(|order: &Order<'_>| refused.contains_key(&order.machine.node));
-        orders.truncate(BATCH);
+        orders.truncate(MOST_MADE);
         context.set_making(!orders.is_empty());
         // An API server that fails is not asked for hundreds of hosts more; it may fail in one namespace alone.
         let stops: BTreeMap<&str, AtomicBool> =
@@ -391,7 +449,7 @@ impl State {
         let jobs = orders.into_iter().map(|order| {
             let (node, stop) = (order.machine.node, stops.get(order.resource.namespace.as_str()));
             async move {
-                if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+                if at.elapsed() > MAKING || stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
                     return None;
                 }
                 let made = act::create(context, order).await;
@@ -506,4 +564,18 @@ impl State {
         self.written.insert(uid, written);
         Ok(None)
     }
+}
+
+/// When it was seen that the watch tells of all hosts: now, unless that is not long ago.
+async fn watched(context: &Context, last: Option<Instant>) -> Result<Instant, Error> {
+    if let Some(last) = last.filter(|last| last.elapsed() < FRESH) {
+        return Ok(last);
+    }
+    observe::see_all_hosts(context).await?;
+    Ok(Instant::now())
+}
+
+/// Whether these are the metadata of that object as it is now.
+fn is_of(broken: &Broken, metadata: &ObjectMeta) -> bool {
+    broken.object.uid == metadata.uid && broken.object.resource_version == metadata.resource_version
 }

@@ -7,6 +7,7 @@ use api_types::metal3::{
 };
 use api_types::names::ferrite;
 use controller_kit::events::shorten;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::inventory::{Facts, Port};
@@ -55,6 +56,8 @@ pub struct Resource {
     pub max_hosts: Option<u32>,
     /// Makes none for now.
     pub suspend: bool,
+    /// An older one that nobody can read, and that may want the same machines: none are made before that is corrected.
+    pub behind: Option<String>,
     /// Only tells.
     pub dry_run: bool,
     /// Takes machines, too, that Ironic did not discover by itself.
@@ -108,6 +111,7 @@ impl Resource {
             host_defaults,
             max_hosts: spec.max_hosts.map(|most| u32::try_from(most).unwrap_or_default()),
             suspend: spec.suspend,
+            behind: None,
             dry_run: spec.dry_run,
             include_all_nodes: spec.include_all_nodes,
             rediscover: spec.rediscover,
@@ -127,6 +131,20 @@ impl Resource {
         !self.deleting
             && (self.include_all_nodes || facts.auto_discovered)
             && self.selector.matches(facts, ports)
+    }
+
+    /// Takes notice of a resource of which only the metadata can be read.
+    pub fn give_way(&mut self, unread: &ObjectMeta) {
+        let (namespace, name) = (unread.namespace.as_ref(), unread.name.as_ref());
+        let created = unread.creation_timestamp.as_ref().map(|time| time.0);
+        let age = (created.is_none(), created, namespace, name);
+        if age < (self.created.is_none(), self.created, Some(&self.namespace), Some(&self.name)) {
+            let (namespace, name) =
+                (namespace.map_or("", String::as_str), name.map_or("", String::as_str));
+            self.behind = Some(format!(
+                "{namespace}/{name} is older and cannot be decoded, so nobody knows which machines it takes: correct or delete it"
+            ));
+        }
     }
 
     /// By what resources are ordered: the oldest first, and of the same second the first by name.

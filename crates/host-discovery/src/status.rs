@@ -133,6 +133,9 @@ fn ready(
     if !is_reachable {
         return say("False", "IronicNotReachable", "the condition IronicReachable says why");
     }
+    if let Some(text) = &resource.behind {
+        return say("False", "OlderUndecodable", text);
+    }
     if resource.suspend {
         return say("False", "Suspended", "spec.suspend is true: no hosts are made");
     }

@@ -9,7 +9,7 @@
 use std::sync::LazyLock;
 
 use bench::crds::{Group, files};
-use host_discovery::hardware::{HardwareDetails, MOST_BYTES};
+use host_discovery::hardware::{HardwareDetails, LateFields, MOST_BYTES};
 use ironic::Inventory;
 use kube::ResourceExt as _;
 use proptest::prelude::*;
@@ -200,6 +200,24 @@ fn an_interface_with_two_addresses_is_there_twice_with_what_its_switch_told() {
     assert_eq!(found["nics"], rest);
     assert_eq!(found["cpu"], json!({"clockMegahertz": 1900}));
     assert_eq!(objections_to(&found), Vec::<String>::new());
+}
+
+#[test]
+fn what_the_installed_operator_does_not_know_is_left_out() {
+    let inventory = json!({
+        "inventory": {"interfaces": [{"name": "p1", "pci_address": "0000:01:00.0"}]},
+        "plugin_data": {"parsed_lldp": {"p1": {"switch_port_id": "Eth7"}}},
+    });
+    let inventory: Inventory = serde_json::from_value(inventory).unwrap();
+    for (lldp, pci_address) in [(true, true), (true, false), (false, false)] {
+        let known = LateFields { lldp, pci_address };
+        let details = HardwareDetails::read(&inventory).for_operator(known).encoded();
+        let details: Value = serde_json::from_str(&details.text).unwrap();
+        let nic = &details["nics"][0];
+        assert_eq!(nic["name"], "p1");
+        let has = |field: &str| nic.get(field).is_some();
+        assert_eq!((has("lldp"), has("pciAddress")), (lldp, pci_address), "{details}");
+    }
 }
 
 #[test]

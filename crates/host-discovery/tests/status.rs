@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 
 use api_types::metal3::BareMetalHostDiscoveryStatus;
 use host_discovery::config::Policy;
-use host_discovery::decide::{Observed, decide};
+use host_discovery::decide::{Observed, Reason, decide};
 use host_discovery::index::Index;
 use host_discovery::refusals::{Cause, Refusals};
 use host_discovery::status::{Reach, Troubles, conditions};
 use ironic::Class;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 use world::{machine, node, resource};
@@ -74,4 +75,40 @@ fn a_resource_is_told_of_its_own_hosts_that_could_not_be_made() {
     assert_eq!(reason, "HostsFailed");
     assert!(text.ends_with("metal/n3: timed out"), "{text}");
     assert_eq!(Troubles::of(1, &decision, 0), Troubles::default());
+}
+
+#[test]
+fn a_resource_makes_no_hosts_before_an_older_one_that_nobody_can_read_is_corrected() {
+    let at = |second| Timestamp::from_second(second).unwrap();
+    let unread = |second| ObjectMeta {
+        namespace: Some("metal".to_owned()),
+        name: Some("odd".to_owned()),
+        creation_timestamp: Some(Time(at(second))),
+        ..ObjectMeta::default()
+    };
+    let mut racks = resource("racks", &json!({}));
+    racks.created = Some(at(10));
+    racks.give_way(&unread(11));
+    assert_eq!(racks.behind, None);
+    racks.give_way(&unread(9));
+
+    let mut status = BareMetalHostDiscoveryStatus::default();
+    conditions(&racks, None, &Reach::Answers, &Troubles::default(), &mut status, at(12));
+    let ready = status.conditions.iter().find(|it| it.type_ == "Ready").unwrap();
+    assert_eq!((ready.status.as_str(), ready.reason.as_str()), ("False", "OlderUndecodable"));
+    assert!(ready.message.starts_with("metal/odd is older"), "{}", ready.message);
+
+    let refused = Refusals::default();
+    let seen = Observed {
+        machines: &[machine(1)],
+        resources: &[racks],
+        hosts: &Index::default(),
+        refused: refused.all(),
+        allowance: 9,
+        complete: true,
+    };
+    let decision = decide(&seen, &Policy::default(), at(12));
+    let verdict = &decision.verdicts[0];
+    assert_eq!((verdict.reason, &verdict.step), (Reason::Suspended, &None));
+    assert!(verdict.note.as_ref().unwrap().starts_with("metal/odd is older"), "{verdict:?}");
 }

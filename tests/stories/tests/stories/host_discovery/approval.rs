@@ -1,5 +1,6 @@
 //! Approval, selectors, limits, suspension, trial.
 
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
 use super::{APPROVE, Site, condition, quick};
@@ -45,6 +46,31 @@ async fn the_oldest_resource_that_selects_a_machine_makes_its_host() {
     let counted = |it: &serde_json::Value| it["status"]["counts"]["created"] == 1;
     site.wait("large", "counted", counted).await;
     site.wait("rest", "counted", counted).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_resource_takes_the_machines_of_an_older_one_that_cannot_be_decoded() {
+    let site = Site::new("undecodable").await;
+    site.discovery("older", json!({})).await;
+    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    site.discovery("younger", json!({})).await;
+    // The API server takes any two digits for an offset.
+    let odd = json!({ "status": { "lastPollTime": "2026-01-01T00:00:00+99:99" } });
+    let params = PatchParams::default();
+    site.api().patch_status("older", &params, &Patch::Merge(odd)).await.unwrap();
+    let _running = site.start(quick());
+    let node = site.boot(&site.agent(1)).await;
+    let seen = site
+        .wait("younger", "held back", |it| condition(it, "Ready").1 == "OlderUndecodable")
+        .await;
+    assert!(condition(&seen, "Ready").2.contains("/older is older"), "{seen:#}");
+    site.listed("younger", "pending", &node, "Suspended").await;
+    site.settle().await;
+    assert!(site.names().await.is_empty());
+    site.api().delete("older", &DeleteParams::default()).await.unwrap();
+    site.wait_names(&["m1"]).await;
+    let by = &site.hosts().await[0]["metadata"]["labels"]["ferrite.metal3.io/discovered-by"];
+    assert_eq!(by, "younger");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -20,7 +20,7 @@ use api_types::metal3::BareMetalHostDiscovery;
 use bench::agent::Agent;
 use bench::bmo;
 use bench::control_plane::ControlPlane;
-use bench::crds::{Group, install};
+use bench::crds::{Group, install, settled};
 use bench::faults::Plan;
 use bench::ironic::{Lent, Options};
 use host_discovery::config::Policy;
@@ -50,6 +50,7 @@ pub(crate) async fn plane() -> &'static ControlPlane {
         let crd = BareMetalHostDiscovery::crd();
         crds.create(&PostParams::default(), &crd).await?;
         await_condition(crds, &crd.name_any(), conditions::is_crd_established()).await?;
+        settled(&plane.admin().await).await?;
         Ok::<_, anyhow::Error>(plane)
     };
     PLANE.get_or_try_init(|| Box::pin(start)).await.expect("the API server of these stories starts")

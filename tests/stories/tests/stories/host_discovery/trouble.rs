@@ -3,13 +3,17 @@
 use std::time::{Duration, Instant};
 
 use bench::agent::Agent;
+use bench::bmo;
 use bench::faults::{At, Fault as ApiFault, Plan};
 use bench::ironic::Options;
 use bench::proxy::{Fault, Proxy};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, WatchParams};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
 use super::{Policy, Site, condition, quick};
+use crate::in_process;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_host_that_the_api_server_fails_to_make_is_told_and_tried_later_each_time() {
@@ -92,6 +96,28 @@ async fn an_ironic_that_fails_every_third_request_of_many_is_said_to_answer_and_
         let seen = site.get("racks").await;
         assert_ne!(condition(&seen, "IronicReachable").0, "False", "{seen:#}");
         assert!(Instant::now() < deadline, "{seen:#}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_that_takes_longer_than_it_may_goes_on_where_it_was() {
+    let site = Site::with("long-list", Options { page: Some(5), ..Options::default() }).await;
+    site.discovery("racks", json!({})).await;
+    crowd(&site, 40).await;
+    let proxy = Proxy::start(&site.ironic).await.unwrap();
+    let lists = |method: &Method, path: &str| *method == Method::GET && path.contains("/nodes?");
+    proxy.fault(Fault::Delay(Duration::from_millis(500)), usize::MAX, lists);
+    // Nine pages take more than twice as long, and one of them less, also on a busy machine.
+    let policy = Policy {
+        longest_list: Duration::from_secs(2),
+        full_sync_interval: Duration::from_secs(3600),
+        ..quick()
+    };
+    let _running = site.start_disturbed(&proxy.endpoint, policy, Plan::none("host-discovery"));
+    let deadline = Instant::now() + super::PATIENCE;
+    while site.names().await.len() < 41 {
+        assert!(Instant::now() < deadline, "{:#}", site.get("racks").await);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
@@ -184,4 +210,72 @@ async fn a_second_host_that_a_person_makes_of_a_known_machine_is_told() {
     })
     .await;
     assert_eq!(site.names().await, ["m1"]);
+}
+
+/// Lets an account watch hosts, or list them only, and waits until the API server knows.
+async fn let_watch(site: &Site, user: &str, may: bool) {
+    let (account, _) =
+        user.strip_prefix("system:serviceaccount:").and_then(|it| it.split_once(':')).unwrap();
+    let bindings: Api<ClusterRoleBinding> = Api::all(site.admin.clone());
+    let roles: Api<ClusterRole> = Api::all(site.admin.clone());
+    for binding in bindings.list(&ListParams::default()).await.unwrap() {
+        let mut subjects = binding.subjects.iter().flatten();
+        if !subjects.any(|it| it.namespace.as_deref() == Some(account)) {
+            continue;
+        }
+        let role = &binding.role_ref.name;
+        let mut granted = roles.get(role).await.unwrap().rules.unwrap_or_default();
+        for rule in &mut granted {
+            if rule.resources.iter().flatten().any(|it| it == "baremetalhosts") {
+                rule.verbs.retain(|it| it != "watch");
+                rule.verbs.extend(may.then(|| "watch".to_owned()));
+            }
+        }
+        let patch = Patch::Merge(json!({ "rules": granted }));
+        roles.patch(role, &PatchParams::default(), &patch).await.unwrap();
+    }
+    let client = kube::Client::try_from(site.account.clone()).unwrap();
+    let hosts: Api<DynamicObject> = Api::all_with(client, &bmo::hosts());
+    let deadline = Instant::now() + super::PATIENCE;
+    while hosts.watch(&WatchParams::default(), "0").await.is_ok() != may {
+        assert!(Instant::now() < deadline, "{user} may watch hosts, or may not");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_host_is_made_while_the_watch_does_not_tell_of_all() {
+    let site = Site::new("behind").await;
+    let (account, user) = in_process::account(site.plane, "host-discovery", &site.namespace).await;
+    let site = Site { account, ..site };
+    site.discovery("racks", json!({})).await;
+    let_watch(&site, &user, false).await;
+    let running = site.start(quick());
+    // Then the first list is complete, and nothing is told after it.
+    let refused = || {
+        running.handle.calls().iter().any(|it| {
+            it.path.ends_with("/v1alpha1/baremetalhosts")
+                && it.status == Some(StatusCode::FORBIDDEN)
+        })
+    };
+    let deadline = Instant::now() + super::PATIENCE;
+    while !refused() {
+        assert!(Instant::now() < deadline, "{:#?}", running.handle.calls());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // So many that those which other stories delete meanwhile do not make up for them.
+    let agent = site.agent(1);
+    site.host("mine", json!({ "spec": { "bootMACAddress": agent.mac(0) } })).await;
+    for number in 1..=30 {
+        site.host(&format!("other-{number}"), json!({})).await;
+    }
+    let node = site.boot(&agent).await;
+    site.listed("racks", "failures", &node, "HostFailed").await;
+    let seen = site.wait("racks", "told", |it| condition(it, "Ready").1 == "HostsFailed").await;
+    assert!(condition(&seen, "Ready").2.contains("the watch told of"), "{seen:#}");
+    site.settle().await;
+    let_watch(&site, &user, true).await;
+    site.wait("racks", "counted", |it| it["status"]["counts"]["known"] == 1).await;
+    site.wait("racks", "well", |it| condition(it, "Ready").0 == "True").await;
+    assert!(!site.names().await.contains(&"m1".to_owned()));
 }
