@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use api_types::capm3::{Metal3DataClaim, Metal3Machine};
 use api_types::metal3::BareMetalHost;
 use api_types::names;
+use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Map, Value, json};
 
-use crate::decide::Step;
+use crate::decide::{Naming, Step};
 use crate::error::{Error, is_gone, unless_gone};
 use crate::host;
 use crate::reservation;
@@ -304,6 +305,17 @@ impl Pass {
         let version = &self.served.infrastructure;
         Api::namespaced_with(self.client.clone(), &self.namespace, version)
     }
+}
+
+/// Gives a Node of a workload cluster its provider ID. One that says another by now, and one made anew, has another version.
+pub async fn name_node(nodes: &Api<Node>, naming: &Naming) -> Result<Outcome, Error> {
+    let patch = Patch::Merge(json!({
+        "metadata": { "resourceVersion": naming.version },
+        "spec": { "providerID": naming.provider_id },
+    }));
+    let written = nodes.patch_metadata(&naming.node, &PatchParams::default(), &patch).await;
+    let written = unless_superseded(written, "patch a Node of the workload cluster")?;
+    Ok(written.map_or(Outcome::Superseded, |_| Outcome::Done))
 }
 
 /// Nothing if somebody else wrote first, or the object is gone.

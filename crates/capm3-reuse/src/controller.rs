@@ -19,16 +19,19 @@ use kube::runtime::controller::{Action, Controller};
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
 use kube::{Api, Resource as _, ResourceExt as _};
+use tokio::sync::Semaphore;
 
-use crate::act::{Outcome, Pass};
+use crate::act::{Outcome, Pass, name_node};
 use crate::config::Policy;
-use crate::decide::{Decision, Reason, Step, decide, refused};
+use crate::decide::{Decision, Reason, Step, decide, is_housed, refused};
 use crate::echo::Echo;
 use crate::error::{Error, unless_gone};
 use crate::index::Index;
 use crate::metrics::Metrics;
+use crate::node::{self, Looks};
 use crate::observe::{self, Sources, Stores, observe_machine, wish};
 use crate::owner::{self, observe_kept};
+use crate::refusals::Refusals;
 use crate::reservation::{Kept, Owner};
 use crate::seen::{HostSeen, MachineSeen, Observed};
 use crate::served;
@@ -109,6 +112,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
     };
     let (wake_machines, woken_machines) = Wakes::new();
     let (wake_hosts, woken_hosts) = Wakes::new();
+    let passes = usize::from(kit.config.concurrency);
     let context = Arc::new(Context {
         from: Sources {
             client: kit.client.clone(),
@@ -116,6 +120,9 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
             watch_filter: kit.config.watch_filter.clone(),
             index: Mutex::new(Index::default()),
             stores,
+            refusals: Refusals::default(),
+            waiting: Semaphore::new((passes / observe::WAITING).max(1)),
+            looks: Looks::new((passes / observe::WAITING).clamp(1, node::LOOKS)),
         },
         kit: kit.clone(),
         policy,
@@ -260,15 +267,16 @@ impl Context {
         let name = machine.name_any();
         let version = self.from.served.infrastructure;
         let now = self.from.cached(&self.from.stores.machines, version, &namespace, &name);
-        let host = now.as_ref().and_then(|it| it.host_name().map(str::to_owned));
+        let host = now.as_ref().and_then(|it| Some((it.host_name()?, is_housed(it))));
         let label = self.owner_label(&namespace, now.as_deref().unwrap_or(machine));
         let mut index = self.from.index();
-        let news = index.name(&namespace, &name, host.as_deref());
+        let news = index.name(&namespace, &name, host);
         if now.is_none() {
             index.leave(&namespace, &name);
             let since = created(machine);
             let freed = index.settle(&namespace, &name, since, None, Instant::now());
             self.echo.forget(&machine_key(&namespace, &name));
+            self.from.refusals.forget(&(namespace.clone(), name.clone()));
             self.machines.send(&namespace, freed);
         }
         // Whether it has a host decides whether its owner needs one that is kept.
@@ -431,7 +439,7 @@ async fn work_on_machine(
 ) -> Result<Action, Error> {
     let namespace = object.namespace().unwrap_or_default();
     let chance = backoff::random();
-    let Observed::Machine(seen) = observe_machine(&context.from, object, chance).await? else {
+    let Observed::Machine(mut seen) = observe_machine(&context.from, object, chance).await? else {
         return Ok(Action::await_change());
     };
     if let HostSeen::Here(host) = &seen.host {
@@ -441,6 +449,8 @@ async fn work_on_machine(
             return Ok(Action::requeue(ECHO));
         }
     }
+    let (node, place) = node::look(&context.from, &seen).await;
+    seen.node = node;
     let wish = wish(&seen);
     let since = created(&seen.machine);
     let seen = Observed::Machine(seen);
@@ -455,6 +465,14 @@ async fn work_on_machine(
     }
     let reference = seen.machine.object_ref(&context.from.served.infrastructure);
     context.publish(&decision, &reference, "Assign").await;
+    if let (Some(naming), Some(place)) = (&decision.naming, place) {
+        if name_node(&place.nodes, naming).await? == Outcome::Superseded {
+            context.metrics.superseded();
+            return Ok(soon());
+        }
+        let (node, id) = (naming.node.as_str(), naming.provider_id.as_str());
+        tracing::info!(node, id, "A Node got its provider ID");
+    }
     if let (Some(wants), Some(wish)) = (decision.wants, wish) {
         let found = context.from.index().wait(wish, wants, since, Instant::now());
         if found {
@@ -474,6 +492,7 @@ async fn carry_out(
 ) -> Result<bool, Error> {
     let namespace = seen.machine.namespace().unwrap_or_default();
     let mut pass = Pass::of_machine(context.from.client.clone(), context.from.served, seen);
+    let machine = (namespace.clone(), seen.machine.name_any());
     let mut done = true;
     for step in &decision.steps {
         let outcome = pass.act(step).await;
@@ -482,6 +501,9 @@ async fn carry_out(
             && !matches!(step, Step::Report(_))
         {
             context.metrics.decided(Reason::Refused);
+            if let Step::Claim { host, .. } = step {
+                context.from.refusals.note(machine.clone(), host, Instant::now());
+            }
             if let Some(report) = refused(seen, &shorten(&error.to_string(), MESSAGE), now) {
                 // What it was refused first is what is told and tried again.
                 let _ = pass.act(&report).await;
@@ -503,6 +525,7 @@ async fn carry_out(
             && decision.reason != Reason::HostAdopted
         {
             *taken = Some(host.clone());
+            context.from.refusals.forget(&machine);
             let age = now.duration_since(created(&seen.machine)).as_secs_f64();
             context.metrics.claimed(decision.reason == Reason::HostReused, age.max(0.0));
         }

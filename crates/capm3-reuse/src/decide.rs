@@ -1,10 +1,12 @@
 //! The rules, in the order in which they apply. Pure: no client, no clock.
 //!
 //! Here are those that refuse; `entry` has what must be there before anything is installed, `release` has what happens to a machine that goes, `obtain` how a machine comes to a
-//! host, `serve` what is done with the host that it has, and `collect` when a host is kept no longer.
+//! host, `serve` what is done with the host that it has, `node` what is done about its Node, and `collect` when a host is
+//! kept no longer.
 
 mod collect;
 mod entry;
+pub(crate) mod node;
 pub(crate) mod obtain;
 mod release;
 mod serve;
@@ -27,6 +29,8 @@ use crate::status::{self, Report, Said};
 
 /// Waits that end by themselves within this time of a machine's life are not worth a write.
 const YOUNG: Duration = Duration::from_secs(5);
+/// How soon to look again where a cache is behind what was read live.
+const BEHIND: Duration = Duration::from_secs(1);
 
 /// What to do, and why.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,6 +49,19 @@ pub struct Decision {
     pub wants: Option<Wants>,
     /// Whether a kept host's owner needs no host more than it has; the time of that is remembered.
     pub settled: bool,
+    /// Which Node gets its provider ID, when all steps are done: the one write to a workload cluster.
+    pub naming: Option<Naming>,
+}
+
+/// A Node that says no provider ID gets that of its machine, if nobody wrote to it since.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Naming {
+    /// The Node.
+    pub node: String,
+    /// The version of it that was read.
+    pub version: String,
+    /// The provider ID.
+    pub provider_id: String,
 }
 
 /// One write. Each insists on the version of the object that was observed, or that the step before it left.
@@ -149,6 +166,7 @@ impl Decision {
             again: None,
             wants: None,
             settled: false,
+            naming: None,
         }
     }
 }
@@ -217,6 +235,13 @@ pub(crate) fn was_associated(machine: &Metal3Machine) -> bool {
     machine.annotation(names::ferrite::GIVES_UP_HOST).is_none()
         && status::reported(machine, CONDITION_ASSOCIATED)
             .is_some_and(api_types::condition::Condition::is_true)
+}
+
+/// Whether the machine needs no host but the one that it names: it was seen to have it, or was up and must not come up on
+/// another. One that only intends to take a host may be refused that for long.
+pub(crate) fn is_housed(machine: &Metal3Machine) -> bool {
+    let was_up = machine.is_provisioned() || machine.spec.provider_id.is_some();
+    machine.host_name().is_some() && (was_up || was_associated(machine))
 }
 
 /// A machine that waits for something that is no host, and says so.
@@ -326,9 +351,10 @@ fn is_everyday(reason: Reason) -> bool {
     )
 }
 
-/// Look again at once: what was read is too old for what is to be done.
+/// Look again: what was read is too old for what is to be done. The cache wakes the machine as soon as it is not behind any
+/// more; the time is for a watch that is broken, and must not be none, or a pass would follow the other until it is not.
 fn look_closer(reason: Reason) -> Decision {
-    Decision { again: Some(Duration::ZERO), ..Decision::rest(reason) }
+    Decision { again: Some(BEHIND), ..Decision::rest(reason) }
 }
 
 #[cfg(test)]

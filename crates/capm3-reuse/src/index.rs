@@ -31,7 +31,7 @@ pub struct Wish {
     pub failure_domain: Option<String>,
     /// For whom a kept host may be kept; nothing without nodeReuse.
     pub owner: Option<Owner>,
-    /// A host that it just gave up: what is here about that one may be behind.
+    /// A host that it just gave up, or is about to: what is here about that one may be behind.
     pub except: Option<String>,
     /// How long the host's name may be, if that is limited.
     pub name_bytes: Option<usize>,
@@ -120,6 +120,9 @@ impl Class {
     }
 }
 
+/// A free host with its name.
+type Free = (Arc<str>, Arc<CachedHost>);
+
 struct Entry {
     host: Arc<CachedHost>,
     class: Class,
@@ -141,15 +144,15 @@ pub struct Index {
 #[derive(Default)]
 struct Namespace {
     entries: HashMap<Arc<str>, Entry>,
-    free: Bag,
+    free: Bag<Arc<CachedHost>>,
     /// Free hosts by label and value.
-    free_with: HashMap<(String, String), Bag>,
+    free_with: HashMap<(String, String), Bag<Arc<CachedHost>>>,
     /// Hosts that are or will be kept, by the label of their owner.
     kept: HashMap<String, BTreeSet<Arc<str>>>,
     /// The host of a machine.
     claimed: HashMap<String, Arc<str>>,
-    /// Which host a machine names, and the other way round.
-    named_by: HashMap<String, String>,
+    /// Which host a machine names and whether it needs no other, and the other way round.
+    named_by: HashMap<String, (String, bool)>,
     naming: HashMap<String, BTreeSet<String>>,
     holds: HashMap<Arc<str>, Hold>,
     /// First come, first served.
@@ -191,13 +194,14 @@ impl Index {
         concerned.into_iter().collect()
     }
 
-    /// Takes note of which host a machine names. True if that is news.
-    pub fn name(&mut self, namespace: &str, machine: &str, host: Option<&str>) -> bool {
+    /// Takes note of which host a machine names, and whether it needs no other. True if that is news.
+    pub fn name(&mut self, namespace: &str, machine: &str, host: Option<(&str, bool)>) -> bool {
         let space = self.namespaces.entry(namespace.to_owned()).or_default();
-        if space.named_by.get(machine).map(String::as_str) == host {
+        let before = space.named_by.get(machine);
+        if before.map(|(host, is_housed)| (host.as_str(), *is_housed)) == host {
             return false;
         }
-        if let Some(before) = space.named_by.remove(machine)
+        if let Some((before, _)) = space.named_by.remove(machine)
             && let Some(all) = space.naming.get_mut(&before)
         {
             all.remove(machine);
@@ -205,8 +209,8 @@ impl Index {
                 space.naming.remove(&before);
             }
         }
-        if let Some(host) = host {
-            space.named_by.insert(machine.to_owned(), host.to_owned());
+        if let Some((host, is_housed)) = host {
+            space.named_by.insert(machine.to_owned(), (host.to_owned(), is_housed));
             space.naming.entry(host.to_owned()).or_default().insert(machine.to_owned());
         }
         true
@@ -229,16 +233,18 @@ impl Index {
         if let Some(owner) = &wish.owner {
             space.look_at_kept(owner, wish, now, &mut choice);
         }
-        choice.free = space.pick_free(wish, chance, now);
-        if choice.free.is_none() && wish.name_bytes.is_some() {
+        let free = space.pick_free(wish, chance, now);
+        if free.is_none() && wish.name_bytes.is_some() {
             let any = Wish { name_bytes: None, ..wish.clone() };
             let found = space.pick_free(&any, chance, now);
-            choice.too_long = found.and_then(|host| host.metadata.name.clone());
+            choice.too_long = found.map(|(name, _)| name.to_string());
         }
-        for name in
-            choice.kept.iter().chain(&choice.free).filter_map(|it| it.metadata.name.as_deref())
-        {
+        if let Some(name) = choice.kept.as_ref().and_then(|it| it.metadata.name.as_deref()) {
+            space.hold(name.into(), &wish.machine, false, now);
+        }
+        if let Some((name, host)) = free {
             space.hold(name, &wish.machine, false, now);
+            choice.free = Some(host);
         }
         choice
     }
@@ -293,10 +299,11 @@ impl Index {
         let waiter = Waiter { wish, wants };
         let found = space.first_for(&waiter, now);
         space.waiters.insert((since, machine.clone()), waiter);
-        if let Some(host) = &found {
+        let is_found = found.is_some();
+        if let Some(host) = found {
             space.hold(host, &machine, true, now);
         }
-        found.is_some()
+        is_found
     }
 
     /// The machine does not wait any more.
@@ -342,10 +349,10 @@ impl Namespace {
         }
         match &class {
             Class::Free => {
-                self.free.insert(name.clone());
+                self.free.insert(name.clone(), host.clone());
                 for (key, value) in host.metadata.labels.iter().flatten() {
                     let bag = self.free_with.entry((key.clone(), value.clone())).or_default();
-                    bag.insert(name.clone());
+                    bag.insert(name.clone(), host.clone());
                 }
             }
             Class::Claimed(machine, _) => {
@@ -389,10 +396,10 @@ impl Namespace {
         Some(class)
     }
 
-    fn hold(&mut self, host: &str, machine: &str, offered: bool, now: Instant) {
-        let before = self.holds.get(host).is_some_and(|it| it.offered && it.machine == machine);
+    fn hold(&mut self, host: Arc<str>, machine: &str, offered: bool, now: Instant) {
+        let before = self.holds.get(&host).is_some_and(|it| it.offered && it.machine == machine);
         let (machine, offered) = (machine.to_owned(), offered || before);
-        self.holds.insert(host.into(), Hold { machine, until: now + HOLD, offered });
+        self.holds.insert(host, Hold { machine, until: now + HOLD, offered });
     }
 
     fn is_held(&self, host: &str, by_others_than: &str, now: Instant) -> bool {
@@ -452,55 +459,51 @@ impl Namespace {
         choice.kept = best.cloned();
     }
 
-    fn pick_free(&self, wish: &Wish, chance: u64, now: Instant) -> Option<Arc<CachedHost>> {
+    fn pick_free(&self, wish: &Wish, chance: u64, now: Instant) -> Option<Free> {
         let equals = &wish.selector.equals;
         if let Some(domain) = &wish.failure_domain {
             let label = api_types::names::capm3::FAILURE_DOMAIN;
             let mut there = equals.clone();
             if there.insert(label.to_owned(), domain.clone()).is_none_or(|it| it == *domain)
-                && let Some(host) = self.pick(&there, wish, chance, now)
+                && let Some(found) = self.pick(&there, wish, chance, now)
             {
-                return Some(host);
+                return Some(found);
             }
         }
         self.pick(equals, wish, chance, now)
     }
 
-    /// A free host with these labels that the wish accepts, beginning anywhere.
-    fn pick(
-        &self,
-        labels: &Labels,
-        wish: &Wish,
-        chance: u64,
-        now: Instant,
-    ) -> Option<Arc<CachedHost>> {
+    /// A free host with these labels, those of the selector among them, that the wish accepts, beginning anywhere.
+    fn pick(&self, labels: &Labels, wish: &Wish, chance: u64, now: Instant) -> Option<Free> {
         let having =
             |key: &str, value: &str| self.free_with.get(&(key.to_owned(), value.to_owned()));
-        let size = |bags: &[&Bag]| bags.iter().map(|bag| bag.len()).sum::<usize>();
+        let size = |bags: &[&Bag<Arc<CachedHost>>]| bags.iter().map(|bag| bag.len()).sum::<usize>();
         let mut fewest = vec![&self.free];
+        // The label that all in there have: reading it of a host again is a long way through memory.
+        let mut known = None;
         for (key, value) in labels {
             let bags = vec![having(key, value)?];
-            if size(&bags) < size(&fewest) {
-                fewest = bags;
+            if size(&bags) <= size(&fewest) {
+                (fewest, known) = (bags, Some(key));
             }
         }
         for (key, values) in wish.selector.one_of() {
-            let bags: Vec<&Bag> = values.iter().filter_map(|value| having(key, value)).collect();
+            let bags: Vec<_> = values.iter().filter_map(|value| having(key, value)).collect();
             if size(&bags) < size(&fewest) {
-                fewest = bags;
+                (fewest, known) = (bags, None);
             }
         }
-        let fits = |name: &&Arc<str>| {
-            let host = &self.entries[*name].host;
-            let has = |(key, value): (&String, &String)| host.label(key) == Some(value);
+        let fits = |(name, host): &&Free| {
+            let has = |(key, value): (&String, &String)| {
+                known == Some(key) || host.label(key) == Some(value)
+            };
             wish.takes_name(name)
                 && labels.iter().all(has)
-                && wish.selector.matches(host.metadata.labels.as_ref())
+                && wish.selector.allows(|key| host.label(key))
                 && wish.except.as_deref() != Some(name)
                 && !self.is_held(name, &wish.machine, now)
         };
-        let name = fewest.into_iter().flat_map(|bag| bag.from(chance)).find(fits)?;
-        Some(self.entries[name].host.clone())
+        fewest.into_iter().flat_map(|bag| bag.from(chance)).find(fits).cloned()
     }
 
     /// Whether a host that is ready is what a waiter waits for.
@@ -531,8 +534,7 @@ impl Namespace {
         if waiter.wants != Wants::Any {
             return None;
         }
-        let free = self.pick(&waiter.wish.selector.equals, &waiter.wish, 0, now)?;
-        free.metadata.name.as_deref().map(Into::into)
+        self.pick(&waiter.wish.selector.equals, &waiter.wish, 0, now).map(|(name, _)| name)
     }
 
     /// Offers a host to the first who waits for one like it and was not offered another, of those behind a place in the
@@ -543,11 +545,14 @@ impl Namespace {
         behind: Option<&(Timestamp, String)>,
         now: Instant,
     ) -> Option<String> {
-        if !self.is_ready(name) || self.holds.get(name).is_some_and(|hold| hold.until > now) {
+        if self.waiters.is_empty()
+            || !self.is_ready(name)
+            || self.holds.get(name).is_some_and(|hold| hold.until > now)
+        {
             return None;
         }
         let machine = self.next_for(name, behind, now)?;
-        self.hold(name, &machine, true, now);
+        self.hold(name.into(), &machine, true, now);
         Some(machine)
     }
 

@@ -7,15 +7,16 @@
 //!   `KubeadmControlPlane`, `Metal3DataClaim` and `Metal3Data` where the API server has them.
 //! * Reads live: a machine and its host before anything is taken from either; the owner and its present template when a
 //!   machine is deleted, of any kind of control plane, and before a reservation ends for want of them; a Cluster that the
-//!   cache does not have; rendered data before it is installed; whether the secret with the bootstrap data is there.
+//!   cache does not have; rendered data before it is installed; whether the secret with the bootstrap data is there; and
+//!   for a machine that is up and has no Node, the kubeconfig of its workload cluster and what is there of its Node.
 //! * Writes: on a `Metal3Machine` the finalizer, the host that it takes, `providerID` and failure domain, and the status;
 //!   on a `BareMetalHost` `consumerRef`, what to install, the labels of cluster and reservation, and the verdict for whom it
-//!   will be kept; a `Metal3DataClaim` where a data template is named; events. Every write insists on the version of the
-//!   object that it was decided on.
+//!   will be kept; a `Metal3DataClaim` where a data template is named; on the Node of a machine that is up `providerID`, if
+//!   it says none; events. Every write insists on the version of the object that it was decided on.
 //! * Never: takes a host that somebody else has or that is kept for another owner; writes an image on a host that is not
 //!   the machine's; frees a host before the machine's image is off it; claims a host that is unhealthy, failed, paused,
-//!   detached or being deleted; touches power, the host's status, a node, or anything of a paused cluster but the
-//!   condition that says so.
+//!   detached or being deleted; touches power, the host's status, anything else of a Node, or anything of a paused cluster
+//!   but the condition that says so.
 //!
 //! The way to a host: the choice is written on the machine, then the host is claimed with what to install in one write.
 //! A crash between the two leaves a machine that names a host, and the next pass goes on with that host. A machine changes
@@ -27,6 +28,7 @@
 
 pub mod act;
 pub mod bag;
+pub mod cluster;
 pub mod config;
 pub mod controller;
 pub mod data;
@@ -36,9 +38,11 @@ pub mod error;
 pub mod host;
 pub mod index;
 pub mod metrics;
+pub mod node;
 pub mod observe;
 pub mod owner;
 pub mod reason;
+pub mod refusals;
 pub mod reservation;
 pub mod seen;
 pub mod selector;

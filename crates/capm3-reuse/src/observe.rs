@@ -3,6 +3,7 @@
 //! The order is part of the safety. A machine that names a host when it is read last named it when the host was read, so
 //! whatever changes the machine's mind afterwards, and moves the host's version for that, stops a claim that is on its way.
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,14 +19,18 @@ use kube::Client;
 use kube::ResourceExt as _;
 use kube::api::Api;
 use kube::runtime::reflector::{self, ObjectRef, Store};
+use tokio::sync::Semaphore;
 
+use crate::cluster;
 use crate::data;
 use crate::decide::obtain::host_name_bytes;
 use crate::decide::was_associated;
 use crate::error::{Error, unless_gone};
 use crate::host;
 use crate::index::{Index, Wish};
+use crate::node::Looks;
 use crate::owner;
+use crate::refusals::Refusals;
 use crate::reservation;
 use crate::seen::{Data, HostSeen, MachineSeen, Observed, Parent, Reuse, Verdict};
 use crate::selector::Selector;
@@ -34,6 +39,10 @@ use crate::served::Served;
 const TEMPLATE: &str = "Metal3MachineTemplate.infrastructure.cluster.x-k8s.io";
 /// How long an answer about a machine's owner may take: longer than a webhook that converts it may.
 const PATIENCE: Duration = Duration::from_secs(40);
+/// How long it takes where nothing hangs.
+const PROMPT: Duration = Duration::from_secs(5);
+/// One of so many passes at a time may wait longer than that.
+pub(crate) const WAITING: usize = 8;
 
 /// Where to read from.
 pub struct Sources {
@@ -47,6 +56,12 @@ pub struct Sources {
     pub index: Mutex<Index>,
     /// What was last seen of each kind.
     pub stores: Stores,
+    /// Claims that were refused.
+    pub refusals: Refusals,
+    /// Places for machines that wait for an answer that takes long.
+    pub waiting: Semaphore,
+    /// Places for looks at workload clusters.
+    pub looks: Looks,
 }
 
 /// What was last seen of each kind.
@@ -120,15 +135,20 @@ pub async fn observe_machine(
     if needs_live(&seen) && !read_live(from, &namespace, &mut seen).await? {
         return Ok(Observed::Nothing);
     }
+    seen.refused = from.refusals.of(&(namespace.clone(), machine.name_any()), Instant::now());
     let template = template(from, &namespace, &seen.machine);
     set_cleaning_mode(&mut seen, template.as_deref());
     let machine = seen.machine.clone();
     seen.parent = parent(from, &namespace, &machine);
     let cluster = cluster_name(&seen);
-    let core = from.served.core;
-    seen.cluster = cluster.and_then(|name| {
-        from.cached(&from.stores.clusters, core, &namespace, &name).map(|it| (*it).clone())
-    });
+    seen.cluster = if machine.metadata.deletion_timestamp.is_some() {
+        // Something is about to be taken away: that no cluster was seen must not mean that it is not paused.
+        cluster::look(from, &namespace, cluster.as_deref()).await?
+    } else {
+        let (clusters, core) = (&from.stores.clusters, from.served.core);
+        let found = cluster.and_then(|name| from.cached(clusters, core, &namespace, &name));
+        found.map(|it| (*it).clone())
+    };
     seen.owner = owner::of_machine(from, &namespace, &machine, &seen.parent);
     seen.data = data::cached(from, &namespace, &machine);
     if machine.metadata.deletion_timestamp.is_some() {
@@ -136,11 +156,14 @@ pub async fn observe_machine(
             if host::is_of(host, &machine) && reservation::pending(host).is_none());
         if own && seen.live {
             // Whoever waits for the machine to go is told why it does not: an error would only be in a log.
-            let found = tokio::time::timeout(PATIENCE, verdict(from, &namespace, &seen)).await;
+            let found = {
+                let answer = std::pin::pin!(verdict(from, &namespace, &seen));
+                patiently(&from.waiting, [PROMPT, PATIENCE], answer).await
+            };
             seen.verdict = match found {
-                Ok(Ok(verdict)) => verdict,
-                Ok(Err(error)) => Verdict::Unanswered(error.to_string()),
-                Err(_) => Verdict::Unanswered("the API server did not answer in time".to_owned()),
+                Some(Ok(verdict)) => verdict,
+                Some(Err(error)) => Verdict::Unanswered(error.to_string()),
+                None => Verdict::Unanswered("the API server did not answer in time".to_owned()),
             };
         }
         return Ok(Observed::Machine(Box::new(seen)));
@@ -155,6 +178,19 @@ pub async fn observe_machine(
         look_for_secret(from, &namespace, &mut seen).await?;
     }
     Ok(Observed::Machine(Box::new(seen)))
+}
+
+/// Waits shortly for an answer, and for long only where few others do: what hangs must not take the place of all other work.
+async fn patiently<T>(
+    places: &Semaphore,
+    [prompt, patience]: [Duration; 2],
+    mut answer: Pin<&mut impl Future<Output = T>>,
+) -> Option<T> {
+    if let Ok(found) = tokio::time::timeout(prompt, answer.as_mut()).await {
+        return Some(found);
+    }
+    let _place = places.try_acquire().ok()?;
+    tokio::time::timeout(patience, answer).await.ok()
 }
 
 fn cluster_name(seen: &MachineSeen) -> Option<String> {
@@ -350,7 +386,10 @@ pub fn wish(seen: &MachineSeen) -> Option<Wish> {
         selector: Selector::read(&selector).ok()?,
         failure_domain: domain.filter(|domain| !domain.is_empty()),
         owner: seen.keeps_for().cloned(),
-        except: machine.annotation(names::ferrite::GIVES_UP_HOST).map(str::to_owned),
+        except: machine
+            .annotation(names::ferrite::GIVES_UP_HOST)
+            .or(machine.host_name().filter(|name| seen.refused.as_deref() == Some(*name)))
+            .map(str::to_owned),
         // No name of an object is longer than this.
         name_bytes: Some(host_name_bytes(machine)).filter(|bytes| *bytes < 253),
     })
@@ -362,9 +401,12 @@ async fn look_for_host(
     seen: &mut MachineSeen,
     chance: u64,
 ) -> Result<(), Error> {
-    let intends = seen.machine.host_name().is_some()
-        && seen.machine.annotation(names::ferrite::GIVES_UP_HOST).is_none();
-    if !intends && let Some(wish) = wish(seen) {
+    let given_up = seen.machine.annotation(names::ferrite::GIVES_UP_HOST);
+    let named = seen.machine.host_name().filter(|_| given_up.is_none());
+    let (intends, is_refused) = (named.is_some(), named == seen.refused.as_deref());
+    if (!intends || is_refused)
+        && let Some(wish) = wish(seen)
+    {
         seen.choice = from.index().choose(&wish, chance, Instant::now());
     }
     if !intends && seen.choice.kept.is_none() && seen.choice.free.is_none() {
@@ -404,7 +446,7 @@ async fn verdict(from: &Sources, namespace: &str, seen: &MachineSeen) -> Result<
     let Some(wanted) = owner else {
         return Ok(Verdict::Nobody("no control plane and no MachineDeployment owns its Machine"));
     };
-    if owner::is_cluster_going(from, namespace, cluster_name(seen).as_deref()).await? {
+    if cluster::is_going(cluster_name(seen).as_deref(), seen.cluster.as_ref()) {
         return Ok(Verdict::Nobody("its cluster is being deleted"));
     }
     owner::verdict(from, namespace, &wanted, &seen.parent).await
@@ -421,6 +463,8 @@ pub fn version_of(from: &Sources, group: &str) -> ContractVersion {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
     use serde_json::json;
 
     use super::*;
@@ -453,6 +497,24 @@ mod tests {
         // Nothing is taken back on old news.
         let own = HostSeen::Here(Box::new((**own).clone()));
         assert!(needs_live(&MachineSeen { machine, host: own, ..MachineSeen::default() }));
+    }
+
+    #[tokio::test]
+    async fn only_a_few_wait_long_for_an_answer_and_the_others_give_their_places_up() {
+        let (places, times) = (Semaphore::new(1), [1, 20_000].map(Duration::from_millis));
+        let late = async |millis| {
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+            7
+        };
+        let taken = places.try_acquire().unwrap();
+        assert_eq!(patiently(&places, times, pin!(std::future::ready(7))).await, Some(7));
+        assert_eq!(patiently(&places, times, pin!(late(5_000))).await, None);
+        drop(taken);
+        // And it is given back.
+        for _ in 0..2 {
+            assert_eq!(patiently(&places, times, pin!(late(50))).await, Some(7));
+        }
+        assert_eq!(patiently(&places, [Duration::ZERO; 2], pin!(late(5_000))).await, None);
     }
 
     #[test]

@@ -17,6 +17,8 @@ use kube::core::GroupVersionKind;
 use kube::runtime::reflector::Store;
 use serde_json::Value;
 
+use crate::cluster;
+use crate::decide::is_housed;
 use crate::error::{Error, unless_gone};
 use crate::observe::{Sources, version_of};
 use crate::reason::Reason;
@@ -252,7 +254,7 @@ fn is_not_served(error: &kube::Error) -> bool {
     }
 }
 
-fn resource(group: &str, version: &str, kind: &str) -> ApiResource {
+pub(crate) fn resource(group: &str, version: &str, kind: &str) -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
 }
 
@@ -324,24 +326,6 @@ fn bears_out(found: &Found, owner: &Owner, reason: Reason) -> Word {
     }
 }
 
-/// Whether a cluster is being deleted, or gone: that a cache does not have it proves nothing. One of which nobody says which
-/// it is may be there.
-pub async fn is_cluster_going(
-    from: &Sources,
-    namespace: &str,
-    name: Option<&str>,
-) -> Result<bool, Error> {
-    let Some(name) = name.filter(|name| !name.is_empty()) else { return Ok(false) };
-    let core = from.served.core;
-    if let Some(cluster) = from.cached(&from.stores.clusters, core, namespace, name) {
-        return Ok(cluster.metadata.deletion_timestamp.is_some());
-    }
-    let clusters: Api<Cluster> = Api::namespaced_with(from.client.clone(), namespace, &core);
-    let live = unless_gone(clusters.get_metadata(name).await);
-    let live = live.map_err(Error::api("get a Cluster"))?;
-    Ok(live.is_none_or(|it| it.metadata.deletion_timestamp.is_some()))
-}
-
 /// An owner's common parts, from whichever kind.
 struct Common {
     owner: Owner,
@@ -372,11 +356,8 @@ async fn owner_seen(
             from.stores.clusters.state().iter().any(|it| here(it) && Cluster::is_paused(it));
         return Ok(paused.then(|| OwnerSeen { paused, ..OwnerSeen::default() }));
     };
-    let core = from.served.core;
     let cluster = common.cluster.as_deref();
-    let cluster_deleting = is_cluster_going(from, namespace, cluster).await?;
-    let cluster =
-        cluster.and_then(|name| from.cached(&from.stores.clusters, core, namespace, name));
+    let found = cluster::look(from, namespace, cluster).await?;
     let wanted = common.replicas.unwrap_or(REPLICAS);
     let (machines, without_host) = machines_of(from, namespace, &common.owner);
     let born = common.metadata.creation_timestamp.as_ref();
@@ -385,8 +366,8 @@ async fn owner_seen(
         of_others: !from.is_ours(&common.metadata),
         later: (!kept.is_for(&common.owner)).then(|| (common.owner.clone(), born)),
         deleting: common.metadata.deletion_timestamp.is_some(),
-        paused: common.paused || cluster.is_some_and(|cluster| cluster.is_paused()),
-        cluster_deleting,
+        paused: common.paused || found.as_ref().is_some_and(Cluster::is_paused),
+        cluster_deleting: cluster::is_going(cluster, found.as_ref()),
         replicas: wanted,
         machines,
         without_host,
@@ -557,7 +538,7 @@ fn unknown(owner: &Owner) -> Common {
     }
 }
 
-/// Machines of an owner that are not being deleted, and those among them that name no host or give theirs back.
+/// Machines of an owner that are not being deleted, and those among them that have no host yet or give theirs back.
 fn machines_of(from: &Sources, namespace: &str, owner: &Owner) -> (usize, BTreeSet<String>) {
     let here = |meta: &ObjectMeta| meta.namespace.as_deref() == Some(namespace);
     let sets = from.stores.sets.state_filter(|it| {
@@ -573,7 +554,7 @@ fn machines_of(from: &Sources, namespace: &str, owner: &Owner) -> (usize, BTreeS
         let name = it.spec.infrastructure_ref.name.as_deref().unwrap_or_default();
         let version = from.served.infrastructure;
         from.cached(&from.stores.machines, version, namespace, name)
-            .is_some_and(|it| it.host_name().is_some() && it.metadata.deletion_timestamp.is_none())
+            .is_some_and(|it| is_housed(&it) && it.metadata.deletion_timestamp.is_none())
     };
     let without = machines.iter().filter(|it| !has_host(it)).map(|it| it.name_any()).collect();
     (machines.len(), without)

@@ -65,6 +65,12 @@ pub enum Reason {
     HostLost,
     /// The machine is up.
     Provisioned,
+    /// The same, and its Node says another provider ID.
+    NodeForeign,
+    /// The same, and several Nodes say that they run on its host.
+    NodeAmbiguous,
+    /// The same for long, and its Node is not known.
+    NodeMissing,
     // On the way out.
     /// The host is told to forget the machine.
     Releasing,
@@ -101,7 +107,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 44] = [
+    pub const ALL: [Self; 47] = [
         Self::NotOurs,
         Self::Paused,
         Self::NotPaused,
@@ -131,6 +137,9 @@ impl Reason {
         Self::HostFailed,
         Self::HostLost,
         Self::Provisioned,
+        Self::NodeForeign,
+        Self::NodeAmbiguous,
+        Self::NodeMissing,
         Self::Releasing,
         Self::OwnerUnreadable,
         Self::OwnerUnanswered,
@@ -180,6 +189,9 @@ impl Reason {
             Self::HostFailed => "HostFailed",
             Self::HostLost => "HostLost",
             Self::Provisioned => "Provisioned",
+            Self::NodeForeign => "NodeForeign",
+            Self::NodeAmbiguous => "NodeAmbiguous",
+            Self::NodeMissing => "NodeMissing",
             Self::Releasing => "Releasing",
             Self::OwnerUnreadable => "OwnerUnreadable",
             Self::OwnerUnanswered => "OwnerUnanswered",
@@ -216,6 +228,9 @@ impl Reason {
                 | Self::DataFailed
                 | Self::HostFailed
                 | Self::HostLost
+                | Self::NodeForeign
+                | Self::NodeAmbiguous
+                | Self::NodeMissing
                 | Self::OwnerUnreadable
                 | Self::OwnerUnanswered
                 | Self::Undecodable

@@ -1,6 +1,7 @@
 //! What one pass knows. [`observe`](crate::observe) fills it in, [`decide`](crate::decide) goes by it.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use api_types::capi::{Cluster, Machine};
 use api_types::capm3::Metal3Machine;
@@ -40,6 +41,8 @@ pub struct MachineSeen {
     pub live: bool,
     /// What there is for it.
     pub choice: Choice,
+    /// A host whose claim the API server refused to it for so long that another is better.
+    pub refused: Option<String>,
     /// Whether the secret with its first-boot configuration is there; not looked for where nothing hangs on it.
     pub bootstrap_secret: Option<bool>,
     /// Its rendered secrets.
@@ -49,6 +52,8 @@ pub struct MachineSeen {
     pub cleaning: Option<String>,
     /// For whom its host is to be kept, as owner and template say now; for a machine that is being deleted.
     pub verdict: Verdict,
+    /// Its Node, if that is looked for.
+    pub node: NodeSeen,
 }
 
 impl MachineSeen {
@@ -119,6 +124,33 @@ pub enum Data {
     },
     /// The API server has no such kind.
     Unserved,
+}
+
+/// The Node of a machine, as far as anybody looked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum NodeSeen {
+    /// Nobody did.
+    #[default]
+    Unasked,
+    /// Others are looking just now, or nobody does for a while; after this time it may be its turn.
+    Later(Duration),
+    /// It cannot be told, and why.
+    Unanswered(String),
+    /// The Nodes that say that they run on its host.
+    Seen(Vec<Node>),
+}
+
+/// A Node of a workload cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Its provider ID; empty if it says none.
+    pub provider_id: String,
+    /// Whether its kubelet is heard and it is not being deleted.
+    pub lives: bool,
 }
 
 /// For whom a freed host is to be kept.

@@ -21,6 +21,8 @@ enum Rule {
     NoneOf(String, Vec<String>),
     Has(String),
     Lacks(String),
+    Above(String, i64),
+    Below(String, i64),
 }
 
 impl Selector {
@@ -48,20 +50,29 @@ impl Selector {
     pub fn one_of(&self) -> impl Iterator<Item = (&str, &[String])> {
         self.rules.iter().filter_map(|rule| match rule {
             Rule::OneOf(key, values) => Some((key.as_str(), values.as_slice())),
-            Rule::NoneOf(..) | Rule::Has(_) | Rule::Lacks(_) => None,
+            _ => None,
         })
     }
 
     /// Whether an object with these labels will do.
     pub fn matches(&self, labels: Option<&Labels>) -> bool {
-        let label = |key: &String| labels.and_then(|labels| labels.get(key));
-        self.equals.iter().all(|(key, value)| label(key) == Some(value))
-            && self.rules.iter().all(|rule| match rule {
-                Rule::OneOf(key, values) => label(key).is_some_and(|it| values.contains(it)),
-                Rule::NoneOf(key, values) => label(key).is_none_or(|it| !values.contains(it)),
-                Rule::Has(key) => label(key).is_some(),
-                Rule::Lacks(key) => label(key).is_none(),
-            })
+        let label = |key: &str| labels.and_then(|labels| labels.get(key)).map(String::as_str);
+        self.equals.iter().all(|(key, value)| label(key) == Some(value)) && self.allows(label)
+    }
+
+    /// Whether an object with these labels breaks none of the rules that are no plain label. Where there is none, no
+    /// label is read.
+    pub fn allows<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
+        let is_in = |values: &[String], it: &str| values.iter().any(|value| value == it);
+        let number = |key: &str| label(key).and_then(|it| it.parse::<i64>().ok());
+        self.rules.iter().all(|rule| match rule {
+            Rule::OneOf(key, values) => label(key).is_some_and(|it| is_in(values, it)),
+            Rule::NoneOf(key, values) => label(key).is_none_or(|it| !is_in(values, it)),
+            Rule::Has(key) => label(key).is_some(),
+            Rule::Lacks(key) => label(key).is_none(),
+            Rule::Above(key, than) => number(key).is_some_and(|it| it > *than),
+            Rule::Below(key, than) => number(key).is_some_and(|it| it < *than),
+        })
     }
 }
 
@@ -81,14 +92,24 @@ fn rule(requirement: &Requirement) -> Result<Rule, String> {
         }
         Err(format!("hostSelector: operator {operator} of {key:?} takes no values: empty the list"))
     };
+    let takes_number = || match values.as_slice() {
+        [value] => value.parse::<i64>().map(|than| (key.clone(), than)).map_err(|_| {
+            format!(
+                "hostSelector: operator {operator} of {key:?} needs a whole number, not {value:?}"
+            )
+        }),
+        _ => Err(format!("hostSelector: operator {operator} of {key:?} needs one whole number")),
+    };
     // CAPM3 takes these words in any case, and those of label selectors in text form.
     match operator.to_ascii_lowercase().as_str() {
         "in" | "=" | "==" => needs_values().map(|(key, values)| Rule::OneOf(key, values)),
         "notin" | "!=" => needs_values().map(|(key, values)| Rule::NoneOf(key, values)),
         "exists" => takes_none().map(Rule::Has),
         "doesnotexist" | "!" => takes_none().map(Rule::Lacks),
+        "gt" => takes_number().map(|(key, than)| Rule::Above(key, than)),
+        "lt" => takes_number().map(|(key, than)| Rule::Below(key, than)),
         _ => Err(format!(
-            "hostSelector: operator {operator:?} of {key:?} is not known: use In, NotIn, Exists or DoesNotExist"
+            "hostSelector: operator {operator:?} of {key:?} is not known: use In, NotIn, Exists or DoesNotExist, or Gt or Lt for numbers"
         )),
     }
 }
@@ -160,6 +181,18 @@ mod tests {
     }
 
     #[test]
+    fn a_number_is_compared_as_one_and_what_is_none_is_neither_above_nor_below() {
+        for (operator, with_9, with_10, with_11) in
+            [("Gt", false, false, true), ("lt", true, false, false)]
+        {
+            let selector = read("rack", operator, &["10"]).unwrap();
+            let found = [Some("9"), Some("10"), Some("11")].map(|value| fits(&selector, value));
+            assert_eq!(found, [with_9, with_10, with_11], "{operator}");
+            assert!(!fits(&selector, Some("many")) && !fits(&selector, None), "{operator}");
+        }
+    }
+
+    #[test]
     fn a_rule_with_one_value_is_a_label_that_is_looked_up_and_two_of_them_still_contradict() {
         let selector = read("rack", "In", &["a"]).unwrap();
         assert_eq!(selector.equals, [("rack".to_owned(), "a".to_owned())].into());
@@ -181,7 +214,9 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_refused_with_what_to_change() {
         for (key, operator, values, told) in [
-            ("rack", "Near", &["a"][..], "use In, NotIn, Exists or DoesNotExist"),
+            ("rack", "Near", &["a"][..], "use In, NotIn, Exists or DoesNotExist, or Gt"),
+            ("rack", "Gt", &["a"][..], "needs a whole number"),
+            ("rack", "Gt", &["1", "2"][..], "needs one whole number"),
             ("rack", "In", &[][..], "needs values"),
             ("rack", "Exists", &["a"][..], "takes no values"),
             ("", "Exists", &[][..], "is no label key"),

@@ -62,14 +62,14 @@ pub(super) fn about_homeless(
     };
     let fits = |host: &&BareMetalHost| fits(seen, &selector, policy, host);
     if let Some(name) = intended {
-        return match named.filter(fits) {
+        return match named.filter(fits).filter(|host| !is_better_left(seen, host)) {
             Some(host) => take(seen, parent, host, now, Vec::new()),
             None => give_up(seen, name, now),
         };
     }
     let mut first = Vec::new();
     if let Some(host) = named {
-        if fits(&host) {
+        if fits(&host) && !is_better_left(seen, host) {
             return take(seen, parent, host, now, vec![intend(host)]);
         }
         // A claim of it may still be on its way, and would succeed.
@@ -168,6 +168,14 @@ fn fits(seen: &MachineSeen, selector: &Selector, policy: &Policy, host: &BareMet
         && provider_id(&seen.machine, &host.name_any()).len() <= PROVIDER_ID
         && host::looks_claimable(host)
         && selector.matches(host.metadata.labels.as_ref())
+}
+
+/// Whether the claim of this host was refused for long and there is another. One that is kept is left only for one that is
+/// kept as well: its disks are what it is kept for.
+fn is_better_left(seen: &MachineSeen, host: &BareMetalHost) -> bool {
+    let choice = &seen.choice;
+    let is_other = choice.kept.is_some() || (choice.free.is_some() && Kept::of(host).is_none());
+    is_other && seen.refused.as_ref().is_some_and(|refused| *refused == host.name_any())
 }
 
 /// How long the name of a machine's host may be.

@@ -10,11 +10,10 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use super::entry;
 use super::obtain::{give_up, install, is_same, provider_id, secrets};
 use super::{
-    CONDITION_ASSOCIATED, Decision, Install, Reason, Step, look_closer, not_paused, told,
-    with_report,
+    CONDITION_ASSOCIATED, Decision, Install, Reason, Step, entry, look_closer, node, not_paused,
+    told, with_report,
 };
 use crate::host;
 use crate::seen::{Data, HostSeen, MachineSeen};
@@ -131,9 +130,15 @@ pub(super) fn about_host(
         report.provisioned = true;
         report.addresses = addresses(host);
     }
+    let node = node::about_node(seen, now);
+    let ready = node.said.unwrap_or(ready);
     let (reason, text) = (ready.reason, ready.message.clone());
     report.ready = Some(ready);
-    Decision { again, ..with_report(seen, now, steps, reason, &text, &report) }
+    Decision {
+        again: again.or(node.again),
+        naming: node.naming,
+        ..with_report(seen, now, steps, reason, &text, &report)
+    }
 }
 
 fn step(steps: Vec<Step>, reason: Reason, message: String) -> Decision {

@@ -157,6 +157,7 @@ fn kinds(decision: &Decision) -> Vec<&'static str> {
 
 mod kept;
 mod leaving;
+mod nodes;
 mod waiting;
 
 type Change = fn(&mut MachineSeen);
@@ -344,7 +345,9 @@ fn an_intent_is_followed_by_a_claim_only_of_that_very_host_read_live() {
     assert_eq!(kinds(&decided(&seen)), ["claim", "report"]);
     seen.live = false;
     let closer = decided(&seen);
-    assert_eq!((closer.steps.len(), closer.again), (0, Some(Duration::ZERO)));
+    // Soon, and not at once: a cache may be behind for minutes.
+    assert_eq!(closer.steps.len(), 0);
+    assert!(closer.again > Some(Duration::ZERO) && closer.again <= Some(YOUNG));
     seen.live = true;
     // The same name, another host.
     annotate(&mut seen.machine, names::ferrite::HOST_UID, "older");

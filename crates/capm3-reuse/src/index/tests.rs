@@ -132,6 +132,37 @@ fn a_free_host_has_one_of_the_values_that_are_wanted_wherever_one_begins() {
 }
 
 #[test]
+fn a_free_host_has_all_labels_that_are_wanted_whichever_is_the_rarest_and_is_as_it_was_seen_last() {
+    let here = |name: &str, rack: &str, size: &str, version: &str| {
+        let labels = json!({"rack": rack, "size": size});
+        let metadata = json!({"labels": labels, "resourceVersion": version});
+        like(name, "available", &[json!({"metadata": metadata})])
+    };
+    let hosts = [
+        here("a", "1", "big", "5"),
+        here("b", "1", "small", "5"),
+        here("c", "2", "big", "5"),
+        here("a", "1", "big", "6"),
+    ];
+    for (rack, size, wanted) in [
+        ("1", "big", Some(("a", "6"))),
+        ("1", "small", Some(("b", "5"))),
+        ("2", "big", Some(("c", "5"))),
+        ("2", "small", None),
+        ("3", "big", None),
+    ] {
+        let mut wish = wish();
+        let labels = [("rack", rack), ("size", size)];
+        wish.selector.equals = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        for chance in 0..3 {
+            let found = index(&hosts).choose(&wish, chance, Instant::now()).free;
+            let version = found.as_ref().and_then(|it| it.metadata.resource_version.as_deref());
+            assert_eq!(name(found.as_ref()).zip(version), wanted, "{rack} {size} {chance}");
+        }
+    }
+}
+
+#[test]
 fn a_free_host_stands_in_the_failure_domain_if_one_does() {
     let here = |name: &str, domain: &str| like(name, "available", &[in_domain(domain)]);
     for chance in 0..4 {

@@ -151,6 +151,51 @@ fn what_the_api_server_refuses_is_told_once_for_each_spec() {
 }
 
 #[test]
+fn a_host_whose_claim_is_refused_for_long_is_left_for_another_and_a_kept_one_only_for_a_kept_one() {
+    let (free, other) = (host("h", "available"), host("other", "available"));
+    let (kept, kept_other) = (with(&free, &kept_for(&owner())), with(&other, &kept_for(&owner())));
+    for (named, is_free, is_kept, refused, first) in [
+        (&free, true, false, "h", "give up"),
+        (&free, false, true, "h", "give up"),
+        (&free, false, false, "h", "claim"),
+        (&free, true, true, "elsewhere", "claim"),
+        (&kept, true, false, "h", "claim"),
+        (&kept, true, true, "h", "give up"),
+    ] {
+        let mut seen = having(named);
+        (seen.machine.status, seen.reuse) = (None, Reuse::On);
+        seen.refused = Some(refused.to_owned());
+        seen.choice.free = is_free.then(|| cached(&other));
+        seen.choice.kept = is_kept.then(|| cached(&kept_other));
+        assert_eq!(kinds(&decided(&seen))[0], first, "{refused} {is_free} {is_kept}");
+    }
+    // What it gave up is made safe first, and tried again if it is the only one.
+    let mut seen = reusing();
+    annotate(&mut seen.machine, names::ferrite::GIVES_UP_HOST, "h");
+    seen.host = HostSeen::Here(Box::new(free));
+    seen.refused = Some("h".to_owned());
+    assert_eq!(kinds(&decided(&seen)), ["intend", "claim", "report"]);
+    seen.choice.free = Some(cached(&other));
+    assert_eq!(kinds(&decided(&seen)), ["pass over", "intend", "claim", "report"]);
+}
+
+#[test]
+fn a_machine_whose_claim_is_refused_has_no_host_and_one_that_was_up_needs_no_other() {
+    let mut seen = having(&host("h", "available"));
+    assert!(is_housed(&seen.machine));
+    seen.host = HostSeen::None;
+    let Some(Step::Report(status)) = refused(&seen, "denied", now()) else { panic!() };
+    seen.machine.status = Some(serde_json::from_value(status).unwrap());
+    assert!(!is_housed(&seen.machine));
+    seen.machine.status = None;
+    assert!(!is_housed(&seen.machine));
+    seen.machine.spec.provider_id = Some("metal3://ns/h/m".to_owned());
+    assert!(is_housed(&seen.machine));
+    seen.machine.metadata.annotations = None;
+    assert!(!is_housed(&seen.machine));
+}
+
+#[test]
 fn what_is_kept_is_taken_or_waited_for_when_the_template_is_gone_and_a_free_host_if_nothing_is() {
     let strict = Policy { strict_reuse: true, ..Policy::default() };
     for policy in [Policy::default(), strict] {

@@ -140,9 +140,17 @@ impl Guard {
     ) -> Self {
         // Other stories take place on the same API server.
         values["watchNamespaces"] = json!([namespace]);
-        let mut guard = Self { client: plane.admin().await, objects: Vec::new() };
         let folder = chart::dir(controller);
-        for object in chart::render(&folder, namespace, namespace, &values).unwrap() {
+        let objects = chart::render(&folder, namespace, namespace, &values).unwrap();
+        let guard = Self::of(plane, objects).await;
+        assert!(!guard.objects.is_empty(), "the chart of {controller} has no guard");
+        guard
+    }
+
+    /// The policies and their bindings among these objects.
+    async fn of(plane: &ControlPlane, objects: Vec<Value>) -> Self {
+        let mut guard = Self { client: plane.admin().await, objects: Vec::new() };
+        for object in objects {
             let Some(kind) = [POLICY, BINDING].into_iter().find(|it| object["kind"] == it.kind)
             else {
                 continue;
@@ -151,7 +159,6 @@ impl Guard {
             let made = guard.api(kind).create(&PostParams::default(), &object).await.unwrap();
             guard.objects.push((kind, made.metadata.name.unwrap()));
         }
-        assert!(!guard.objects.is_empty(), "the chart of {controller} has no guard");
         guard
     }
 
@@ -165,6 +172,36 @@ impl Guard {
     fn api(&self, kind: Kind) -> Api<DynamicObject> {
         Api::all_with(self.client.clone(), &kind.resource())
     }
+}
+
+/// A policy of somebody else's, by which nobody may give a host of this scene, `h1` among them, to a machine.
+pub(super) async fn without_claims(scene: &Scene) -> Guard {
+    let name = format!("{}.claims", scene.namespace);
+    let rule = json!({
+        "apiGroups": ["metal3.io"], "apiVersions": ["*"], "operations": ["UPDATE"],
+        "resources": ["baremetalhosts"],
+    });
+    let policy = json!({
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [rule]},
+        "validations": [{
+            "expression": "object.spec.?consumerRef.?kind.orValue('') != 'Metal3Machine'",
+            "reason": "Forbidden",
+            "message": "no host is given away for now",
+        }],
+    });
+    let here = json!({"matchLabels": {"kubernetes.io/metadata.name": scene.namespace}});
+    let binding = json!({
+        "policyName": name,
+        "validationActions": ["Deny"],
+        "matchResources": {"namespaceSelector": here},
+    });
+    let objects = vec![POLICY.object(&name, &policy), BINDING.object(&name, &binding)];
+    let guard = Guard::of(plane().await, objects).await;
+    // Any account may try whether the API server knows it yet.
+    let anybody = Capm3::new(plane().await, &scene.namespace).await;
+    anybody.is_refused(HOST, "h1", &consumer()).await;
+    guard
 }
 
 /// Whose writes the policies of a chart are about, with these values.

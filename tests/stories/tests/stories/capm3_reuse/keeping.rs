@@ -10,7 +10,8 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use super::ground::{plane, start};
-use super::scene::{Scene, condition, consumer, state};
+use super::guard::without_claims;
+use super::scene::{Scene, condition, consumer, host_of, state};
 
 /// A reservation that nobody needs is kept for long enough not to meet a story.
 fn patient() -> Policy {
@@ -197,5 +198,28 @@ async fn a_machine_whose_template_is_gone_takes_the_host_that_is_kept_for_its_ow
     scene.machine("m2", "md", "old").await;
     scene.delete(METAL3_MACHINE_TEMPLATE, "old").await;
     let (_running, _) = start(plane().await, &scene.namespace, patient()).await;
+    assert_eq!(scene.up("m2").await, "h1");
+}
+
+#[tokio::test]
+async fn what_is_kept_stays_kept_while_its_claim_is_refused() {
+    let scene = Scene::new(plane().await, "refused").await;
+    scene.hosts(&["h1"]).await;
+    scene.template("t", true).await;
+    scene.deployment("md", "t", 1).await;
+    let quick = Policy { reservation_grace: Duration::from_secs(1), ..Policy::default() };
+    let (_running, _) = start(plane().await, &scene.namespace, quick).await;
+    scene.machine("m1", "md", "t").await;
+    assert_eq!(scene.up("m1").await, "h1");
+    scene.remove("m1").await;
+    assert_eq!(scene.consumer("h1").await, "MachineDeployment/md");
+    let policy = without_claims(&scene).await;
+    scene.machine("m2", "md", "t").await;
+    // It names the host that it may not have, and that is all the machines of its owner.
+    let refused = scene.says("m2", "Refused").await;
+    assert_eq!(host_of(&refused), "h1");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(scene.consumer("h1").await, "MachineDeployment/md");
+    policy.uninstall().await;
     assert_eq!(scene.up("m2").await, "h1");
 }

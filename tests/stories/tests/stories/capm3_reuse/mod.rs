@@ -9,6 +9,7 @@ pub(crate) mod guard;
 mod keeping;
 mod model;
 mod neighbours;
+mod nodes;
 mod process;
 mod rollouts;
 mod shapes;

@@ -1,0 +1,78 @@
+//! The Cluster that something belongs to, where a cache that does not have it proves nothing.
+
+use api_types::capi::{Cluster, ClusterSpec};
+use kube::api::{Api, DynamicObject};
+use serde_json::Value;
+
+use crate::error::{Error, unless_gone};
+use crate::observe::Sources;
+use crate::owner;
+
+/// The cluster of this name; nothing if it is gone, or nobody says which it is. One that the cache does not have is read
+/// live and without its type, as it may be one that cannot be decoded.
+pub async fn look(
+    from: &Sources,
+    namespace: &str,
+    name: Option<&str>,
+) -> Result<Option<Cluster>, Error> {
+    let Some(name) = name.filter(|name| !name.is_empty()) else { return Ok(None) };
+    let core = from.served.core;
+    if let Some(cluster) = from.cached(&from.stores.clusters, core, namespace, name) {
+        return Ok(Some((*cluster).clone()));
+    }
+    let kind = owner::resource("cluster.x-k8s.io", core.as_str(), "Cluster");
+    let clusters: Api<DynamicObject> = Api::namespaced_with(from.client.clone(), namespace, &kind);
+    let live = unless_gone(clusters.get(name).await).map_err(Error::api("get a Cluster"))?;
+    Ok(live.map(outlines))
+}
+
+/// Whether a cluster of which this was found is gone or being deleted. One that nobody named may be there.
+pub fn is_going(name: Option<&str>, found: Option<&Cluster>) -> bool {
+    found.map_or(name.is_some_and(|name| !name.is_empty()), |it| {
+        it.metadata.deletion_timestamp.is_some()
+    })
+}
+
+/// Whether it goes and whether it is paused, and nothing else of it. A word for paused that is not understood may mean it.
+fn outlines(live: DynamicObject) -> Cluster {
+    let paused = !matches!(live.data["spec"]["paused"], Value::Null | Value::Bool(false));
+    let spec = ClusterSpec { paused: Some(paused), ..ClusterSpec::default() };
+    Cluster { metadata: live.metadata, spec, ..Cluster::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use api_types::names;
+    use serde_json::json;
+
+    use super::*;
+
+    fn live(more: &Value) -> DynamicObject {
+        let mut it = json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c"},
+        });
+        for (field, value) in more.as_object().into_iter().flatten() {
+            it[field] = value.clone();
+        }
+        serde_json::from_value(it).unwrap()
+    }
+
+    #[test]
+    fn a_cluster_that_cannot_be_decoded_is_known_to_be_paused_or_to_go() {
+        let annotated = json!({"name": "c", "annotations": {names::capi::PAUSED: ""}});
+        for (more, paused) in [
+            (json!({}), false),
+            (json!({"spec": {"paused": false, "controlPlaneRef": "odd"}}), false),
+            (json!({"spec": {"paused": true, "controlPlaneRef": "odd"}}), true),
+            (json!({"spec": {"paused": "yes"}}), true),
+            (json!({"metadata": annotated}), true),
+        ] {
+            assert_eq!(outlines(live(&more)).is_paused(), paused, "{more}");
+        }
+        let going = json!({"name": "c", "deletionTimestamp": "2026-01-01T00:00:00Z"});
+        let going = outlines(live(&json!({"metadata": going})));
+        let here = outlines(live(&json!({})));
+        assert!(is_going(Some("c"), Some(&going)) && !is_going(Some("c"), Some(&here)));
+        assert!(is_going(Some("c"), None) && !is_going(None, None) && !is_going(Some(""), None));
+    }
+}

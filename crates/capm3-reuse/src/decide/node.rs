@@ -1,0 +1,152 @@
+//! The Node of a machine that is up: whether it is looked for, and what is done about what was found.
+//!
+//! Cluster API knows a Node by its provider ID, and a kubelet that was not told one says none. Whoever writes it says for
+//! good whose Node that is: the API server lets nobody change it, and a wrong one would have a machine drained or switched
+//! off for another's trouble. So it is written only on the one Node that has the uid of the machine's own host as a label
+//! and that lives. The label alone is not enough: a Node that the host's machine before left behind has it, too. And the
+//! same hostname is no proof at all: it is that of the inspection, and may be another host's by now.
+
+use std::time::Duration;
+
+use api_types::capi::{self, Cluster};
+use api_types::names::capi::CONDITION_READY;
+use api_types::names::metal3::NODE_UUID;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt as _;
+
+use super::obtain::is_same;
+use super::{Naming, Reason};
+use crate::host;
+use crate::seen::{HostSeen, MachineSeen, Node, NodeSeen, Parent};
+use crate::status::{self, Said};
+
+/// How soon to look again, at first and at last.
+const SOON: Duration = Duration::from_secs(20);
+const LATE: Duration = Duration::from_secs(60);
+/// How long a machine that is up may have no Node before that is told: a server takes its time to start.
+const LONG: Duration = Duration::from_secs(1200);
+
+/// Whose Node is looked for.
+pub(crate) struct Sought<'a> {
+    /// Where it is.
+    pub(crate) cluster: &'a Cluster,
+    /// Uid of the host that it runs on.
+    pub(crate) host_uid: &'a str,
+    /// What it has to say.
+    pub(crate) provider_id: &'a str,
+}
+
+/// What follows for a machine.
+#[derive(Default)]
+pub(super) struct Found {
+    pub(super) naming: Option<Naming>,
+    /// What a person should know of it.
+    pub(super) said: Option<Said>,
+    pub(super) again: Option<Duration>,
+}
+
+/// Whose Node is to be looked for: that of a machine that is up and for which Cluster API has not found one.
+pub(crate) fn sought(seen: &MachineSeen) -> Option<Sought<'_>> {
+    let machine = &seen.machine;
+    let (Parent::Here(parent), Some(cluster)) = (&seen.parent, &seen.cluster) else { return None };
+    let HostSeen::Here(host) = &seen.host else { return None };
+    let goes = [&machine.metadata, &parent.metadata, &cluster.metadata]
+        .iter()
+        .any(|it| it.deletion_timestamp.is_some());
+    let is_paused = capi::is_paused(&machine.metadata) || cluster.is_paused();
+    let has_host = host::is_of(host, machine) && is_same(machine, host);
+    if goes || is_paused || !has_host || !machine.is_provisioned() || parent.node_name().is_some() {
+        return None;
+    }
+    // Another form of ID is a cloud provider's.
+    let provider_id = machine.spec.provider_id.as_deref().filter(|it| it.starts_with("metal3://"));
+    let host_uid = host.metadata.uid.as_deref().filter(|it| !it.is_empty());
+    Some(Sought { cluster, host_uid: host_uid?, provider_id: provider_id? })
+}
+
+/// What is done about what was found. What was said stays until a look shows something else.
+pub(super) fn about_node(seen: &MachineSeen, now: Timestamp) -> Found {
+    let Some(sought) = sought(seen) else { return Found::default() };
+    let ready = status::reported(&seen.machine, CONDITION_READY).filter(|it| it.is_true());
+    let since = ready.and_then(|it| it.last_transition_time.as_ref());
+    // By a clock that is behind it is up since just now.
+    let up = since.and_then(|it| Duration::try_from(now.duration_since(it.0)).ok());
+    let up = up.unwrap_or_default();
+    let told = [Reason::NodeForeign, Reason::NodeAmbiguous, Reason::NodeMissing];
+    let told = told.into_iter().find_map(|reason| {
+        let ready = ready.filter(|it| it.reason.as_deref() == Some(reason.as_str()))?;
+        Some(Said::yes(reason, ready.message.as_deref().unwrap_or_default()))
+    });
+    let missing = |text: &str| (up >= LONG).then(|| Said::yes(Reason::NodeMissing, text));
+    let mut naming = None;
+    let said = match &seen.node {
+        NodeSeen::Unasked | NodeSeen::Later(_) => told,
+        NodeSeen::Unanswered(why) => told
+            .or_else(|| missing(&format!("The host is installed; its Node is not known: {why}"))),
+        NodeSeen::Seen(nodes) => match choose(nodes, sought.provider_id) {
+            Choice::Named => None,
+            Choice::Nameless(node) => {
+                naming = Some(Naming {
+                    node: node.name.clone(),
+                    version: node.version.clone(),
+                    provider_id: sought.provider_id.to_owned(),
+                });
+                None
+            }
+            Choice::None => told.filter(|it| it.reason != Reason::NodeMissing).or_else(|| {
+                missing(&format!(
+                    "The host is installed; in Cluster {} no Node that runs has the label {NODE_UUID}={} or the provider ID {}: have the kubelet set one of them, or look how far the host has started",
+                    sought.cluster.name_any(),
+                    sought.host_uid,
+                    sought.provider_id
+                ))
+            }),
+            Choice::Foreign(node) => Some(Said::yes(
+                Reason::NodeForeign,
+                &format!(
+                    "The host is installed; its Node {} has the provider ID {} instead of {}, which stays: delete the Node and start its kubelet anew, or correct what sets that ID",
+                    node.name, node.provider_id, sought.provider_id
+                ),
+            )),
+            Choice::Several(first, second) => Some(Said::yes(
+                Reason::NodeAmbiguous,
+                &format!(
+                    "The host is installed; the Nodes {} and {} both have the label {NODE_UUID}={}: delete the one that does not run on this host",
+                    first.name, second.name, sought.host_uid
+                ),
+            )),
+        },
+    };
+    let again = match &seen.node {
+        NodeSeen::Later(pause) => *pause,
+        _ => up.clamp(SOON, LATE),
+    };
+    Found { naming, said, again: Some(again) }
+}
+
+/// Which of the Nodes that have the label it is.
+enum Choice<'a> {
+    /// None.
+    None,
+    /// One says its ID already: Cluster API will find it.
+    Named,
+    /// This one, which says no ID.
+    Nameless(&'a Node),
+    /// This one, which says another ID.
+    Foreign(&'a Node),
+    /// More than one.
+    Several(&'a Node, &'a Node),
+}
+
+fn choose<'a>(nodes: &'a [Node], provider_id: &str) -> Choice<'a> {
+    if nodes.iter().any(|it| it.provider_id == provider_id) {
+        return Choice::Named;
+    }
+    let mut living = nodes.iter().filter(|it| it.lives);
+    match (living.next(), living.next()) {
+        (None, _) => Choice::None,
+        (Some(one), None) if one.provider_id.is_empty() => Choice::Nameless(one),
+        (Some(one), None) => Choice::Foreign(one),
+        (Some(one), Some(other)) => Choice::Several(one, other),
+    }
+}

@@ -1,0 +1,308 @@
+//! The Node of a machine that is up, in its workload cluster: who may look for it when, and what is read there.
+//!
+//! Most of these clusters are just being made and do not answer yet. So a few looks are under way at a time, one of each
+//! cluster, and one that did not answer is left alone for a moment: no pass waits for another's turn.
+//!
+//! Whoever may write secrets in a namespace decides where such a client connects to. So a kubeconfig that would run a
+//! program or read a file of this pod is refused.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use api_types::capi::Cluster;
+use api_types::names::metal3::NODE_UUID;
+use controller_kit::{api_error, backoff};
+use k8s_openapi::api::core::v1::{Node as Object, Secret};
+use kube::api::{Api, DynamicObject, ListParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, ResourceExt as _};
+use serde_json::Value;
+
+use crate::decide::node::{Sought, sought};
+use crate::observe::Sources;
+use crate::owner;
+use crate::seen::{MachineSeen, Node, NodeSeen};
+
+/// Looks at a time.
+pub(crate) const LOOKS: usize = 4;
+/// A connection, or one answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// All that a look reads.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// How long a cluster that did not answer is left alone.
+const RESTS: Duration = Duration::from_secs(30);
+/// How soon to try again where others are looking, more or less.
+const TURN: Duration = Duration::from_secs(2);
+
+type Name = (String, String);
+
+/// Who is looking, and which clusters are left alone until when. What is over is forgotten.
+pub struct Looks {
+    places: usize,
+    taken: Mutex<HashMap<Name, Option<Instant>>>,
+}
+
+impl Looks {
+    /// So many at a time.
+    pub fn new(places: usize) -> Self {
+        Self { places, taken: Mutex::default() }
+    }
+
+    /// Takes a place; or says how soon there may be one.
+    fn begin(&self, cluster: &Name, now: Instant) -> Result<Look<'_>, Duration> {
+        let mut taken = self.taken();
+        taken.retain(|_, until| until.is_none_or(|until| until > now));
+        if let Some(Some(until)) = taken.get(cluster) {
+            return Err(until.saturating_duration_since(now) + TURN);
+        }
+        let looking = taken.values().filter(|until| until.is_none()).count();
+        if looking >= self.places || taken.contains_key(cluster) {
+            return Err(TURN);
+        }
+        taken.insert(cluster.clone(), None);
+        Ok(Look { of: self, cluster: cluster.clone(), answered: false })
+    }
+
+    fn taken(&self) -> MutexGuard<'_, HashMap<Name, Option<Instant>>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A place, until it is dropped. A look that ends before its cluster answered, however it ends, leaves that alone.
+struct Look<'a> {
+    of: &'a Looks,
+    cluster: Name,
+    answered: bool,
+}
+
+impl Drop for Look<'_> {
+    fn drop(&mut self) {
+        let mut taken = self.of.taken();
+        if self.answered {
+            taken.remove(&self.cluster);
+        } else {
+            taken.insert(self.cluster.clone(), Some(Instant::now() + RESTS));
+        }
+    }
+}
+
+/// The Nodes of a cluster that answered, for as long as the look at it takes.
+pub struct Place<'a> {
+    pub(crate) nodes: Api<Object>,
+    _look: Look<'a>,
+}
+
+/// Looks for the Node of a machine, if that is to be done and it is its turn.
+pub async fn look<'a>(from: &'a Sources, seen: &MachineSeen) -> (NodeSeen, Option<Place<'a>>) {
+    let Some(sought) = sought(seen) else { return (NodeSeen::Unasked, None) };
+    let namespace = seen.machine.namespace().unwrap_or_default();
+    let cluster = (namespace, sought.cluster.name_any());
+    let mut look = match from.looks.begin(&cluster, Instant::now()) {
+        Ok(look) => look,
+        // Spread, or those who met once meet again.
+        Err(pause) => {
+            return (NodeSeen::Later(pause.mul_f64(0.5 + backoff::random_unit())), None);
+        }
+    };
+    let asked = tokio::time::timeout(DEADLINE, Box::pin(ask(from, &cluster, &sought))).await;
+    match asked.unwrap_or_else(|_| Err("there was no answer in time".to_owned())) {
+        Ok((nodes, found)) => {
+            look.answered = true;
+            (NodeSeen::Seen(found), Some(Place { nodes, _look: look }))
+        }
+        Err(why) => (NodeSeen::Unanswered(why), None),
+    }
+}
+
+/// The Nodes that say that they run on the host.
+async fn ask(
+    from: &Sources,
+    (namespace, name): &Name,
+    sought: &Sought<'_>,
+) -> Result<(Api<Object>, Vec<Node>), String> {
+    let nodes: Api<Object> = Api::all(client(from, namespace, name).await?);
+    let labelled = ListParams::default().labels(&format!("{NODE_UUID}={}", sought.host_uid));
+    let found = nodes.list(&labelled).await.map_err(|error| {
+        format!("the Nodes of Cluster {name} cannot be read: {}", api_error::explain(&error))
+    })?;
+    let found: Vec<Node> = found.iter().map(view).collect();
+    // Asked last: it matters only to a Node that is about to get an ID.
+    if found.iter().any(|it| it.provider_id.is_empty())
+        && has_cloud_provider(from, namespace, sought.cluster).await?
+    {
+        return Err("its Metal3Cluster says that a cloud provider sets provider IDs".to_owned());
+    }
+    Ok((nodes, found))
+}
+
+fn view(object: &Object) -> Node {
+    let metadata = &object.metadata;
+    let conditions = object.status.as_ref().and_then(|it| it.conditions.as_ref());
+    let ready = conditions.into_iter().flatten().find(|it| it.type_ == "Ready");
+    let spec = object.spec.as_ref();
+    Node {
+        name: metadata.name.clone().unwrap_or_default(),
+        version: metadata.resource_version.clone().unwrap_or_default(),
+        provider_id: spec.and_then(|it| it.provider_id.clone()).unwrap_or_default(),
+        lives: metadata.deletion_timestamp.is_none()
+            && ready.is_some_and(|it| it.status != "Unknown"),
+    }
+}
+
+async fn has_cloud_provider(
+    from: &Sources,
+    namespace: &str,
+    cluster: &Cluster,
+) -> Result<bool, String> {
+    let reference = cluster.spec.infrastructure_ref.as_ref();
+    let reference = reference.filter(|it| it.kind.as_deref() == Some("Metal3Cluster"));
+    let Some(name) = reference.and_then(|it| it.name.as_deref()) else { return Ok(false) };
+    let version = from.served.infrastructure.as_str();
+    let kind = owner::resource("infrastructure.cluster.x-k8s.io", version, "Metal3Cluster");
+    let clusters: Api<DynamicObject> = Api::namespaced_with(from.client.clone(), namespace, &kind);
+    let found = clusters.get(name).await.map_err(|error| {
+        format!("Metal3Cluster {name} cannot be read: {}", api_error::explain(&error))
+    })?;
+    Ok(names_cloud_provider(&found.data["spec"]))
+}
+
+/// The older contract says it the other way round, too.
+fn names_cloud_provider(spec: &Value) -> bool {
+    match &spec["cloudProviderEnabled"] {
+        Value::Null => spec["noCloudProvider"] == false,
+        enabled => *enabled != false,
+    }
+}
+
+/// A client of the workload cluster, made from the secret that Cluster API keeps for that.
+async fn client(from: &Sources, namespace: &str, cluster: &str) -> Result<Client, String> {
+    let name = format!("{cluster}-kubeconfig");
+    let secrets: Api<Secret> = Api::namespaced(from.client.clone(), namespace);
+    let secret = secrets.get(&name).await.map_err(|error| {
+        format!("the secret {name} cannot be read: {}", api_error::explain(&error))
+    })?;
+    let value = secret.data.as_ref().and_then(|data| data.get("value"));
+    let value = value.ok_or_else(|| format!("the secret {name} has no key \"value\""))?;
+    let wrong = |why: String| format!("the kubeconfig in the secret {name} {why}");
+    let text = std::str::from_utf8(&value.0).map_err(|_| wrong("is no text".to_owned()))?;
+    let kubeconfig = read(text).map_err(wrong)?;
+    let unfit = |why: String| wrong(format!("makes no client: {why}"));
+    let options = KubeConfigOptions::default();
+    let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
+        .await
+        .map_err(|error| unfit(api_error::chain(&error)))?;
+    config.default_retry = false;
+    config.connect_timeout = Some(PATIENCE);
+    config.read_timeout = Some(PATIENCE);
+    config.write_timeout = Some(PATIENCE);
+    Client::try_from(config).map_err(|error| unfit(api_error::chain(&error)))
+}
+
+/// Reads a kubeconfig that holds all it needs.
+fn read(text: &str) -> Result<Kubeconfig, String> {
+    let config = Kubeconfig::from_yaml(text)
+        .map_err(|error| format!("cannot be read: {}", api_error::chain(&error)))?;
+    let mut users = config.auth_infos.iter().filter_map(|it| it.auth_info.as_ref());
+    let mut clusters = config.clusters.iter().filter_map(|it| it.cluster.as_ref());
+    if users.clone().any(|it| it.exec.is_some() || it.auth_provider.is_some()) {
+        return Err("runs a program, which is refused: use a token or a certificate".to_owned());
+    }
+    let reads_files = users.any(|it| {
+        it.token_file.is_some() || it.client_certificate.is_some() || it.client_key.is_some()
+    });
+    if reads_files || clusters.any(|it| it.certificate_authority.is_some()) {
+        return Err("names files, which are not here: put their contents into it".to_owned());
+    }
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn cluster(number: usize) -> Name {
+        ("ns".to_owned(), format!("c{number}"))
+    }
+
+    #[test]
+    fn a_cluster_is_asked_by_one_at_a_time_and_left_alone_when_it_does_not_answer() {
+        let (looks, now) = (Looks::new(LOOKS), Instant::now());
+        let mut first = looks.begin(&cluster(0), now).ok().unwrap();
+        assert_eq!(looks.begin(&cluster(0), now).err(), Some(TURN), "one is looking");
+        first.answered = true;
+        drop(first);
+        drop(looks.begin(&cluster(0), now).ok().unwrap());
+        let rests = looks.begin(&cluster(0), now).err().unwrap();
+        assert!(rests > TURN && rests <= RESTS + TURN * 2, "{rests:?}");
+        // What it rests takes nobody's place, and is over some time.
+        let mut others: Vec<Look<'_>> =
+            (1..=LOOKS).map(|number| looks.begin(&cluster(number), now).ok().unwrap()).collect();
+        assert_eq!(looks.begin(&cluster(LOOKS + 1), now).err(), Some(TURN), "all places are taken");
+        others.pop();
+        assert!(looks.begin(&cluster(LOOKS + 1), now).is_ok());
+        assert!(looks.begin(&cluster(0), now + RESTS * 2).is_ok());
+    }
+
+    #[test]
+    fn a_node_lives_while_its_kubelet_is_heard() {
+        let node = |more: Value, ready: Option<&str>| {
+            let mut metadata = json!({"name": "n", "resourceVersion": "7"});
+            for (field, value) in more.as_object().into_iter().flatten() {
+                metadata[field] = value.clone();
+            }
+            let conditions: Vec<Value> =
+                ready.iter().map(|it| json!({"type": "Ready", "status": it})).collect();
+            let status = json!({ "conditions": conditions });
+            let object = json!({"metadata": metadata, "spec": {}, "status": status});
+            view(&serde_json::from_value(object).unwrap())
+        };
+        for (ready, lives) in
+            [(Some("True"), true), (Some("False"), true), (Some("Unknown"), false), (None, false)]
+        {
+            let seen = node(json!({}), ready);
+            assert_eq!((seen.lives, seen.version.as_str()), (lives, "7"), "{ready:?}");
+        }
+        let going = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+        assert!(!node(going, Some("True")).lives);
+    }
+
+    #[test]
+    fn a_cloud_provider_is_named_in_either_contract() {
+        for (spec, named) in [
+            (json!({}), false),
+            (json!({"cloudProviderEnabled": false}), false),
+            (json!({"cloudProviderEnabled": true, "noCloudProvider": true}), true),
+            (json!({"noCloudProvider": true}), false),
+            (json!({"noCloudProvider": false}), true),
+        ] {
+            assert_eq!(names_cloud_provider(&spec), named, "{spec}");
+        }
+    }
+
+    #[test]
+    fn a_kubeconfig_that_runs_a_program_or_reads_a_file_is_refused() {
+        let with = |user: &str, cluster: &str| {
+            read(&format!(
+                "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+                 clusters: [{{name: c, cluster: {{server: \"https://127.0.0.1:1\"{cluster}}}}}]\n\
+                 contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
+                 users: [{{name: u, user: {user}}}]\n"
+            ))
+        };
+        for user in [
+            "{exec: {apiVersion: client.authentication.k8s.io/v1, command: sh}}",
+            "{auth-provider: {name: x, config: {}}}",
+            "{tokenFile: /var/run/secrets/token}",
+            "{client-certificate: /etc/tls.crt, client-key: /etc/tls.key}",
+        ] {
+            let why = with(user, "").map(drop).unwrap_err();
+            assert!(why.contains("refused") || why.contains("files"), "{user}: {why}");
+        }
+        assert!(with("{token: abc}", "").is_ok());
+        assert!(with("{token: abc}", ", certificate-authority: /etc/ca.crt").is_err());
+        assert!(read(": : :").map(drop).unwrap_err().contains("cannot be read"));
+    }
+}
