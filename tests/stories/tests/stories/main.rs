@@ -27,6 +27,7 @@ mod ironic_trust;
 mod kit;
 mod kit_trial;
 mod model;
+mod operator;
 mod played;
 mod pods;
 mod remediation;

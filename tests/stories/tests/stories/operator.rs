@@ -1,0 +1,191 @@
+//! Beside the real bare metal operator, where somebody built it: these stories run on demand (docs/testing.md says how).
+//! Elsewhere a stand-in makes its writes.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use bench::bmc::Rack;
+use bench::control_plane::ControlPlane;
+use bench::crds::{FOLDER_VARIABLE, read_folder, settled};
+use bench::ironic::Options;
+use bench::process::{Service, answers, free_port};
+use bmo_reboot::config::Policy;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+
+use crate::bmo_reboot::{HARD, PLAIN, merge};
+use crate::{bmo_reboot as power, host_discovery as discovery};
+
+/// Its program.
+const PROGRAM: &str = "FERRITE_OPERATOR";
+const PAUSED: &str = "baremetalhost.metal3.io/paused";
+
+/// Starts it for one namespace, with all of its CRDs.
+async fn start(plane: &ControlPlane, namespace: &str, ironic: &str) -> Service {
+    let variable = |name: &str| {
+        std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: see docs/testing.md"))
+    };
+    let (program, folder) = (variable(PROGRAM), variable(FOLDER_VARIABLE));
+    let admin = plane.admin().await;
+    let crds: Api<CustomResourceDefinition> = Api::all(admin.clone());
+    for crd in read_folder(Path::new(&folder)).unwrap().values() {
+        match crds.create(&PostParams::default(), crd).await {
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+            made => drop(made.unwrap()),
+        }
+    }
+    settled(&admin).await.unwrap();
+    let health = format!("127.0.0.1:{}", free_port());
+    let mut command = Command::new(program);
+    command
+        .args(["-namespace", namespace, "-metrics-addr", "0", "-webhook-port", "0"])
+        .args(["-health-addr", &health])
+        .env("KUBECONFIG", plane.kubeconfig(namespace, &["system:masters"]).unwrap())
+        .env("IRONIC_ENDPOINT", format!("{ironic}/v1/"))
+        .env("DEPLOY_KERNEL_URL", "http://127.0.0.1/kernel")
+        .env("DEPLOY_RAMDISK_URL", "http://127.0.0.1/ramdisk")
+        .env("METAL3_AUTH_ROOT_DIR", "/nonexistent");
+    let mut service =
+        Service::start(&format!("operator-{namespace}"), command, plane.dir()).unwrap();
+    let began = std::time::Instant::now();
+    while !answers(&format!("http://{health}/healthz")).await {
+        assert!(service.alive() && began.elapsed() < discovery::PATIENCE, "{}", service.log_tail());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    service
+}
+
+async fn credentials(client: &kube::Client, namespace: &str) {
+    let secret = json!({
+        "metadata": { "name": "bmc" }, "stringData": { "username": "admin", "password": "secret" },
+    });
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    secrets.create(&PostParams::default(), &serde_json::from_value(secret).unwrap()).await.unwrap();
+}
+
+fn state(host: &Value) -> &str {
+    host["status"]["provisioning"]["state"].as_str().unwrap_or_default()
+}
+
+/// Looks at a host until it is so; says what the operator wrote where it never is.
+async fn wait(
+    operator: &Service,
+    what: &str,
+    read: impl AsyncFn() -> Value,
+    check: impl Fn(&Value) -> bool,
+) -> Value {
+    let began = std::time::Instant::now();
+    loop {
+        let host = read().await;
+        if check(&host) {
+            return host;
+        }
+        assert!(
+            began.elapsed() < power::PATIENCE,
+            "never {what}: {host:#}\n{}",
+            operator.log_tail()
+        );
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the bare metal operator's program: see docs/testing.md"]
+async fn the_real_operator_takes_a_discovered_host_and_its_credentials() {
+    let site = discovery::Site::with("operator", Options::default()).await;
+    site.discovery("racks", json!({})).await;
+    let _running =
+        site.start(host_discovery::config::Policy { adopt_driver: true, ..discovery::quick() });
+    let operator = start(site.plane, &site.namespace, &site.ironic.endpoint).await;
+    let node = site.boot(&site.agent(1)).await;
+    site.wait_names(&["m1"]).await;
+    let read = async || site.hosts().await.remove(0);
+    let host = wait(&operator, "unmanaged", read, |host| {
+        state(host) == "unmanaged" && host["status"]["hardware"]["nics"].is_array()
+    })
+    .await;
+    assert_eq!(host["status"]["provisioning"]["ID"], json!(node), "{host:#}");
+    let annotations = host["metadata"]["annotations"].as_object().unwrap();
+    assert!(!annotations.keys().any(|key| key.contains("status")), "{annotations:?}");
+
+    let rack = Rack::start(1).await.unwrap();
+    let machine = &rack.machines[0];
+    credentials(&site.admin, &site.namespace).await;
+    let address = format!("redfish+{}{}", machine.address(), machine.system_path());
+    let bmc = json!({ "spec": { "bmc": {
+        "address": address, "credentialsName": "bmc", "disableCertificateVerification": true,
+    } } });
+    site.patch_host("m1", bmc).await;
+    let host = wait(&operator, "available", read, |host| state(host) == "available").await;
+    assert_eq!(host["status"]["provisioning"]["ID"], json!(node), "it is the same node: {host:#}");
+    assert_eq!(host["status"]["errorMessage"], "", "{host:#}");
+    assert_eq!(site.names().await, ["m1"]);
+    let seen = site.ironic.node(&node).await.unwrap();
+    assert_eq!(seen["driver"], "redfish", "{seen:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the bare metal operator's program: see docs/testing.md"]
+async fn power_is_taken_over_from_the_real_operator_and_given_back() {
+    let site = power::Site::new("operator").await;
+    let ironic = bench::ironic::shared().await;
+    let machine = bench::bmc::spare().await.unwrap();
+    let operator = start(site.plane, &site.namespace, &ironic.endpoint).await;
+    credentials(&site.admin, &site.namespace).await;
+    // A machine that runs already, which the operator adopts without installing anything.
+    let address = format!("redfish+{}{}", machine.address(), machine.system_path());
+    let mut host = json!({
+        "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost",
+        "metadata": {
+            "name": "h", "labels": { "ferrite.metal3.io/power": "managed" },
+            "annotations": { "inspect.metal3.io": "disabled" },
+        },
+        "spec": { "online": true, "externallyProvisioned": true, "bootMACAddress": "52:54:00:00:00:01" },
+    });
+    let bmc = json!({
+        "address": address, "credentialsName": "bmc", "disableCertificateVerification": true,
+    });
+    merge(&mut host, json!({ "spec": { "bmc": bmc } }));
+    site.api()
+        .create(&PostParams::default(), &serde_json::from_value(host).unwrap())
+        .await
+        .unwrap();
+    let read = async || site.get("h").await;
+    let stage = |wanted: &'static str| {
+        move |host: &Value| state(host) == wanted && host["status"]["poweredOn"] == true
+    };
+    wait(&operator, "adopted and on", read, stage("externally provisioned")).await;
+    assert_eq!(machine.seen().await.unwrap().state, "On");
+
+    let policy = Policy { takeover: true, ..power::quick() };
+    let running = site.start(&ironic.endpoint, policy.clone());
+    let ours =
+        |host: &Value| host["metadata"]["annotations"][PAUSED] == "ferrite.metal3.io/bmo-reboot";
+    wait(&operator, "taken over", read, ours).await;
+    site.annotate("h", json!({ PLAIN: HARD })).await;
+    site.cycled("h").await;
+    assert_eq!(machine.seen().await.unwrap().turned_off(), 1, "one cycle, of one writer");
+    // A hold that the operator, were it not paused, would answer too.
+    site.annotate("h", json!({ (format!("{PLAIN}/night")): HARD })).await;
+    wait(&operator, "held", read, |host| power::record(host).0 == "HeldOff").await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(machine.seen().await.unwrap().state, "Off", "nobody switches it on");
+    site.annotate("h", json!({ (format!("{PLAIN}/night")): null })).await;
+    wait(&operator, "on again", read, |host| host["status"]["poweredOn"] == true).await;
+    assert_eq!(machine.seen().await.unwrap().turned_off(), 2);
+
+    // Without --takeover the host goes back, and the operator reboots as it does.
+    drop(running);
+    let _running = site.start(&ironic.endpoint, Policy { takeover: false, ..policy });
+    site.patch("h", json!({ "metadata": { "labels": { "ferrite.metal3.io/power": null } } })).await;
+    wait(&operator, "given back", read, |host| host["metadata"]["annotations"][PAUSED].is_null())
+        .await;
+    site.annotate("h", json!({ PLAIN: HARD })).await;
+    let done = |host: &Value| power::keys(host).is_empty() && host["status"]["poweredOn"] == true;
+    wait(&operator, "rebooted by the operator", read, done).await;
+    assert_eq!(machine.seen().await.unwrap().turned_off(), 3);
+}
