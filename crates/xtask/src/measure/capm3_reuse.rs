@@ -6,7 +6,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use bench::cluster_api::objects::{CLUSTER, Kind, MACHINE, METAL3_MACHINE, VERSION};
+use bench::cluster_api::objects::{
+    CLUSTER, Kind, MACHINE, METAL3_CLUSTER, METAL3_MACHINE, VERSION,
+};
 use bench::{bmo, cluster_api, crds, load};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Secret;
@@ -111,8 +113,16 @@ async fn cluster(ground: &Ground, namespace: &str) -> anyhow::Result<()> {
         );
         return if exists { Ok(()) } else { Err(error) };
     }
-    let ready =
-        Patch::Merge(json!({"status": {"initialization": {"infrastructureProvisioned": true}}}));
+    // CAPM3 looks for Metal3's part of it, and at the condition that Cluster API calls deprecated.
+    let infrastructure = cluster_api::objects::metal3_cluster(CLUSTER_NAME, "127.0.0.1", 6443);
+    METAL3_CLUSTER.create(&ground.admin, namespace, infrastructure).await?;
+    let condition = json!({
+        "type": "InfrastructureReady", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    let ready = Patch::Merge(json!({ "status": {
+        "initialization": { "infrastructureProvisioned": true },
+        "deprecated": { "v1beta1": { "conditions": [condition] } },
+    } }));
     let api = CLUSTER.api(&ground.admin, namespace);
     api.patch_status(CLUSTER_NAME, &PatchParams::default(), &ready).await?;
     let secret = json!({ "metadata": { "name": "boot" }, "stringData": { "value": "x" } });
