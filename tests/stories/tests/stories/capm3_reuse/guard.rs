@@ -16,7 +16,7 @@ use super::ground::{plane, start};
 use super::scene::Scene;
 
 /// CAPM3's account as its release makes it, and the chart's default.
-const CAPM3: &str = "system:serviceaccount:capm3-system:capm3-manager";
+pub(super) const CAPM3: &str = "system:serviceaccount:capm3-system:capm3-manager";
 /// The API server knows a new policy after a moment.
 const PATIENCE: Duration = Duration::from_secs(60);
 const POLICY: Kind =

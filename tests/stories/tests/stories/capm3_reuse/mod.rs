@@ -4,6 +4,7 @@ pub(crate) mod ground;
 mod scene;
 
 mod bad_input;
+mod capm3;
 mod claims;
 pub(crate) mod guard;
 mod keeping;

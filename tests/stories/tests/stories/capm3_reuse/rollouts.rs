@@ -20,15 +20,15 @@ use super::ground::start;
 use super::scene::{condition, consumer, host_of};
 
 /// A cluster with real managers, this controller, and hosts that a stand-in installs.
-struct Stage {
-    workload: Workload,
+pub(super) struct Stage {
+    pub(super) workload: Workload,
     observer: Observer,
     _operator: bmo::StandIn,
     _running: crate::in_process::Running,
 }
 
 impl Stage {
-    async fn new(name: &str, masters: Masters, hosts: u32, policy: Policy) -> Self {
+    pub(super) async fn new(name: &str, masters: Masters, hosts: u32, policy: Policy) -> Self {
         let management = cluster_api::shared().await;
         let workload = Workload::start(management, name, masters, Provider::Runs).await.unwrap();
         let (client, namespace) = (&workload.management, workload.namespace.clone());
@@ -62,7 +62,7 @@ impl Stage {
         MACHINE_DEPLOYMENT.create(client, namespace, deployment).await.unwrap();
     }
 
-    async fn next_template(
+    pub(super) async fn next_template(
         &self,
         kind: bench::cluster_api::objects::Kind,
         name: &str,
@@ -73,7 +73,7 @@ impl Stage {
     }
 
     /// Waits until there are so many machines, all available and of this template; returns the host of each.
-    async fn available(&self, count: usize, template: &str) -> BTreeMap<String, String> {
+    pub(super) async fn available(&self, count: usize, template: &str) -> BTreeMap<String, String> {
         let (client, namespace) = (&self.workload.management, &self.workload.namespace);
         let metal = METAL3_MACHINE.api(client, namespace);
         let cloned = |it: &DynamicObject| {
@@ -102,7 +102,7 @@ impl Stage {
     }
 
     /// From the moment that it is cleared a host is its owner's or a machine's, and never free for others.
-    async fn never_free_once_installed(&self) {
+    pub(super) async fn never_free_once_installed(&self) {
         let history = self.observer.history(&[]).await.unwrap();
         let kept = bench::observer::Invariant::new(
             "a host that was installed is never free",
