@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use super::ground::{plane, start};
 use super::scene::{Scene, name};
 
-const OURS: &str = "hive.openshift.io/clusterpool-inventory";
-const LEASE: &str = "hive.openshift.io/inventory-lease";
+pub(super) const OURS: &str = "hive.openshift.io/clusterpool-inventory";
+pub(super) const LEASE: &str = "hive.openshift.io/inventory-lease";
 
 /// What the page's commands do: our finalizers go, and nothing else.
-async fn take_off(api: &Api<DynamicObject>, object: &DynamicObject, ours: &str) {
+pub(super) async fn take_off(api: &Api<DynamicObject>, object: &DynamicObject, ours: &str) {
     let left: Vec<&String> = object.finalizers().iter().filter(|it| *it != ours).collect();
     let metadata =
         json!({ "finalizers": left, "resourceVersion": object.metadata.resource_version });
@@ -21,7 +21,7 @@ async fn take_off(api: &Api<DynamicObject>, object: &DynamicObject, ours: &str) 
 }
 
 /// What is written about a cluster and its entry, for whoever comes next.
-fn record(cluster: &Value) -> (Value, Value) {
+pub(super) fn record(cluster: &Value) -> (Value, Value) {
     (cluster["metadata"]["uid"].clone(), cluster["spec"].clone())
 }
 

@@ -9,6 +9,7 @@ mod claims;
 mod entries;
 mod fill;
 mod handback;
+mod hive;
 mod mission;
 mod model;
 mod neighbours;
