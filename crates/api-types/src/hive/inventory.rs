@@ -98,7 +98,8 @@ impl<'de> Deserialize<'de> for Inventory {
 }
 
 /// The spellings of the list in the object form.
-pub(crate) const LISTS: [&str; 2] = ["ClusterDeploymentCustomizations", "clusterDeploymentCustomizations"];
+pub(crate) const LISTS: [&str; 2] =
+    ["ClusterDeploymentCustomizations", "clusterDeploymentCustomizations"];
 
 /// What is wrong with an inventory, and what to change.
 fn mistake(inventory: &Value) -> Option<String> {
