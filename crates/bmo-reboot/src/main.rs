@@ -4,12 +4,11 @@ use std::process::ExitCode;
 
 use bmo_reboot::config::{self, Cli};
 use bmo_reboot::controller;
-use clap::Parser;
-use controller_kit::config::Mistakes;
+use controller_kit::config::{Mistakes, parse};
 use controller_kit::run;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli: Cli = parse();
     let mut mistakes = Mistakes::default();
     let config = cli.common.check(config::NAME, &mut mistakes);
     let policy = cli.own.check(&config, &mut mistakes);

@@ -4,12 +4,11 @@ use std::process::ExitCode;
 
 use capm3_reuse::config::{Cli, RULES, needed};
 use capm3_reuse::controller;
-use clap::Parser;
-use controller_kit::config::Mistakes;
+use controller_kit::config::{Mistakes, parse};
 use controller_kit::run::{self, Needs};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli: Cli = parse();
     let mut mistakes = Mistakes::default();
     let config = cli.common.check("capm3-reuse", &mut mistakes);
     let policy = cli.own.check(&mut mistakes);

@@ -2,14 +2,13 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use clusterpool_inventory::config::{Cli, NAME, RULES, needed};
 use clusterpool_inventory::controller;
-use controller_kit::config::Mistakes;
+use controller_kit::config::{Mistakes, parse};
 use controller_kit::run::{self, Needs};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli: Cli = parse();
     let mut mistakes = Mistakes::default();
     let config = cli.common.check(NAME, &mut mistakes);
     let policy = cli.own.check(&mut mistakes);

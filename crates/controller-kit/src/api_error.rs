@@ -50,12 +50,21 @@ fn explain_status(status: &Status) -> String {
     format!("{} ({})", status.message, status.code)
 }
 
-/// Why a watch failed, in one line.
+/// Why a watch failed, in one line, and what it needs.
 pub fn explain_watch(error: &watcher::Error) -> String {
     match error {
         watcher::Error::InitialListFailed(inner)
         | watcher::Error::WatchStartFailed(inner)
-        | watcher::Error::WatchFailed(inner) => explain(inner),
+        | watcher::Error::WatchFailed(inner) => {
+            let needs = match inner {
+                kube::Error::Api(status) if status.code == 404 => "; its CRD is needed",
+                kube::Error::Api(status) if status.code == 403 => {
+                    "; permission to list and watch it is needed"
+                }
+                _ => "",
+            };
+            explain(inner) + needs
+        }
         watcher::Error::WatchError(status) => explain_status(status),
         watcher::Error::NoResourceVersion => chain(error),
     }

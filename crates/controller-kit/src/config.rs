@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
 /// What the process is asked to do; without a word it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Subcommand)]
@@ -27,6 +27,20 @@ pub enum Command {
         #[arg(long)]
         dry_run: bool,
     },
+}
+
+/// Reads the command line. A value may begin with a minus: clap would stop at it, and nobody learned of the other mistakes.
+#[must_use]
+pub fn parse<C: Parser>() -> C {
+    let words = command::<C>().get_matches();
+    C::from_arg_matches(&words).unwrap_or_else(|error| error.exit())
+}
+
+fn command<C: Parser>() -> clap::Command {
+    C::command().mut_args(|arg| {
+        let takes = arg.get_action().takes_values() && !arg.is_require_equals_set();
+        if takes { arg.allow_hyphen_values(true) } else { arg }
+    })
 }
 
 /// The flags of every controller, to be flattened into its own parser.
@@ -216,6 +230,11 @@ impl Settings {
                 namespaces.push(name.to_owned());
             }
         }
+        let watch_filter = given(&self.watch_filter);
+        if watch_filter.as_deref().is_some_and(|value| !is_label_value(value)) {
+            let expected = "a value that a label can have: at most 63 letters, digits, '-', '_' and '.', a letter or digit at both ends";
+            mistakes.add("--watch-filter", &self.watch_filter, expected);
+        }
         let elect = mistakes.parse("--leader-elect", &self.leader_elect, "true or false", true);
         let lease = self.lease(controller, mistakes);
         let concurrency =
@@ -243,7 +262,7 @@ impl Settings {
             controller,
             listen,
             namespaces,
-            watch_filter: given(&self.watch_filter),
+            watch_filter,
             lease: elect.then_some(lease),
             concurrency,
             log_format,
@@ -303,6 +322,15 @@ fn is_label(name: &str) -> bool {
         && name.bytes().all(inner)
         && !name.starts_with('-')
         && !name.ends_with('-')
+}
+
+fn is_label_value(text: &str) -> bool {
+    let outer = |byte: Option<u8>| byte.is_some_and(|it| it.is_ascii_alphanumeric());
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    text.len() <= 63
+        && text.bytes().all(inner)
+        && outer(text.bytes().next())
+        && outer(text.bytes().last())
 }
 
 #[cfg(test)]

@@ -225,7 +225,8 @@ async fn watch_one(kit: &Kit, name: &str, needed: Vec<&Needed>) {
             Ok(watcher::Event::Delete(_)) => judge(None),
             Err(error) if !listed => {
                 let problem = api_error::explain_watch(&error);
-                kit.readiness.not_ready(&condition, &format!("CRD {name} cannot be read, which needs permission to list and watch it: {problem}"));
+                kit.readiness
+                    .not_ready(&condition, &format!("CRD {name} cannot be read: {problem}"));
             }
             Err(_) => {}
         }

@@ -73,11 +73,11 @@ where
     }
     // Two providers may be compiled in by others; the first word decides.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let runtime =
-        match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
-            Ok(runtime) => runtime,
-            Err(error) => return fail(&format!("Cannot start threads: {error}")),
-        };
+    // One thread: the work is to wait for others, and each further thread would keep holes in a heap of its own.
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&format!("Cannot start: {error}")),
+    };
     let outcome = runtime.block_on(async {
         match command {
             Command::Run | Command::Crds => {
@@ -234,6 +234,7 @@ pub async fn client(config: &Config, metrics: &Metrics) -> Result<Client, String
             kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(wrong)?
         }
     };
+    tracing::info!(address = %connection.cluster_url, "The API server");
     connection.default_retry = false;
     connection.connect_timeout = Some(Duration::from_secs(5));
     let builder = ClientBuilder::try_from(connection).map_err(|error| {

@@ -261,9 +261,7 @@ fn count_broken(kit: &Kit, kind: &str, count: usize) {
 }
 
 fn unlisted(kind: &str, problem: &str) -> String {
-    format!(
-        "{kind} cannot be listed, which needs the CRD and permission to list and watch it: {problem}"
-    )
+    format!("{kind} cannot be listed: {problem}")
 }
 
 /// `namespaces` are those of the `apis`, in the same order; empty where there is one for all.

@@ -1,4 +1,4 @@
-use clap::Parser;
+use clap::{FromArgMatches as _, Parser};
 
 use super::*;
 
@@ -11,7 +11,8 @@ struct Cli {
 }
 
 fn read(flags: &[&str]) -> (Config, Vec<String>) {
-    let cli = Cli::parse_from([&["it"], flags].concat());
+    let words = command::<Cli>().try_get_matches_from([&["it"], flags].concat()).unwrap();
+    let cli = Cli::from_arg_matches(&words).unwrap();
     let mut mistakes = Mistakes::default();
     let config = cli.settings.check("it", &mut mistakes);
     (config, mistakes.lines().to_vec())
@@ -29,6 +30,23 @@ fn without_flags_it_is_as_documented() {
     let seconds =
         [lease.duration, lease.renew_deadline, lease.retry_period].map(|one| one.as_secs());
     assert_eq!(seconds, [15, 10, 2]);
+}
+
+#[test]
+fn a_negative_value_is_told_with_all_other_mistakes() {
+    let (_, mistakes) = read(&["--retry-period", "-1s", "--concurrency", "-1", "--listen=x"]);
+    assert_eq!(mistakes.len(), 3, "{mistakes:?}");
+}
+
+#[test]
+fn a_watch_filter_that_no_label_can_have_is_refused() {
+    let long = "x".repeat(64);
+    for wrong in ["a b", "a/b", "-a", "a.", "$$$", &long] {
+        assert_eq!(read(&["--watch-filter", wrong]).1.len(), 1, "{wrong}");
+    }
+    for right in ["", "a", "Rack_7.b-c"] {
+        assert_eq!(read(&["--watch-filter", right]).1, [""; 0]);
+    }
 }
 
 #[test]
