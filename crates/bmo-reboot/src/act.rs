@@ -11,8 +11,9 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
+use crate::case::{second_after, until, whole};
 use crate::controller::Context;
-use crate::decision::{Again, Call, Change, Decision, Note};
+use crate::decision::{Again, Answer, Call, Change, Decision, Note};
 use crate::error::{Error, asked};
 use crate::metrics::seconds;
 use crate::observe::{Host, NodeSeen};
@@ -61,6 +62,13 @@ pub async fn act(
         let answer = context.ironic.change(&host.uid, &host.node, call).await;
         drop(turn);
         context.metrics.called(call, &answer);
+        if matches!(call, Call::Reset | Call::SoftReset(_))
+            && matches!(answer, Answer::Accepted | Answer::Unknown)
+        {
+            // The stamp of a reset is a whole second that has come, and before which Ironic had taken it.
+            let now = Timestamp::now();
+            tokio::time::sleep(until(now, second_after(whole(now)))).await;
+        }
         tracing::info!(
             object.namespace = host.namespace,
             object.name = host.name,

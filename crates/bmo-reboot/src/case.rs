@@ -10,7 +10,7 @@ use crate::decision::{Again, Decision};
 use crate::draft::Draft;
 use crate::observe::{Host, Node, NodeSeen, Pause, Target};
 use crate::record::{Managed, Reason, Record, Soft};
-use crate::requests::Request;
+use crate::requests::{Request, named};
 
 /// After a soft power-off a second reading must agree, this much later.
 pub(crate) const CONFIRM: Duration = Duration::from_secs(3);
@@ -72,6 +72,10 @@ impl<'a> Case<'a> {
         self.host.requests.holds().filter(move |_| counts)
     }
 
+    pub(crate) fn is_held(&self) -> bool {
+        self.holds().next().is_some()
+    }
+
     pub(crate) fn in_cycle(&self) -> bool {
         self.host.in_cycle() && !self.online_only()
     }
@@ -85,6 +89,29 @@ impl<'a> Case<'a> {
     pub(crate) fn was_hard(&self) -> bool {
         let in_cycle = self.in_cycle();
         self.record.as_ref().is_some_and(|it| it.hard && (in_cycle || it.reason.is_phase()))
+    }
+
+    /// Since when the host is held off, where that was seen and nothing was done since.
+    pub(crate) fn held_since(&self) -> Option<Timestamp> {
+        self.record.as_ref().and_then(Record::held_since)
+    }
+
+    /// Who wants the machine off, for people.
+    pub(crate) fn wanted_by(&self) -> String {
+        if self.requests().next().is_some() {
+            return named(self.requests().map(|request| request.key.as_str()));
+        }
+        let by = if self.in_cycle() { "a request that was withdrawn" } else { "spec.online" };
+        by.to_owned()
+    }
+
+    /// What is told of a soft attempt that began then.
+    pub(crate) fn soft_message(&self, since: Timestamp) -> String {
+        let end = since.checked_add(self.policy.soft_timeout).unwrap_or(since);
+        let who = self.wanted_by();
+        format!(
+            "for {who}: the operating system is asked to shut down, and the power is cut at {end} unless it is off by then"
+        )
     }
 
     /// The soft attempt that is behind the host.
@@ -106,8 +133,12 @@ impl<'a> Case<'a> {
                 self.was_hard() || self.host.powered_on
             }
             Some(PowerFailed) => self.was_hard(),
+            // Nobody of us knows what happened meanwhile.
+            Some(reason) if reason.is_refusal() => self.was_hard() || self.host.powered_on,
             _ => false,
         };
+        // What was held was seen off, so no call of ours is open.
+        let asked = asked && self.held_since().is_none();
         let doubted = !self.must_stay_on() || self.in_cycle();
         asked && doubted && node.last_error.is_some()
     }
@@ -204,9 +235,21 @@ impl<'a> Case<'a> {
         self.is_wanted_back() && self.is_in_the_middle()
     }
 
-    /// The host is not ours for this reason, and its status says so; how far a reboot has come is kept.
+    /// Whether the record says that the machine is off and will stay so, which only holds while somebody looks after it.
+    pub(crate) fn claims_off(&self) -> bool {
+        self.held_since().is_some()
+            || matches!(self.reason(), Some(Reason::Offline | Reason::PoweredOff))
+    }
+
+    /// The host is not ours for this reason, and its status says so. How far a reboot has come is kept, but nobody is told
+    /// any more that the machine is held off: a hold is carried out anew when the host comes back.
     pub(crate) fn refused(&self, reason: Reason, message: &str) -> Decision {
         let mut draft = Draft::new(self);
+        if self.claims_off() || self.reason().is_some_and(Reason::is_refusal) {
+            let told = "The host was off when its power was looked after last, and may be on by \
+                        now: PowerManaged says why nobody does";
+            draft.record(false, reason, self.in_cycle() && self.was_hard(), told);
+        }
         let known = self.host.managed();
         let seen =
             self.host.state.is_provisioned() || known.is_some_and(|known| known.was_provisioned());
@@ -224,16 +267,16 @@ impl<'a> Case<'a> {
     /// Whether the record says more than that something is waited for: the hold, the failure, the reset that may not
     /// be repeated.
     pub(crate) fn tells(&self) -> bool {
-        self.reason().is_some_and(|reason| match reason {
-            Reason::HeldOff => self.holds().next().is_some(),
-            Reason::Offline => !self.host.online,
-            Reason::HoldUnsupported | Reason::Restarting | Reason::PowerFailed => true,
-            _ => false,
-        })
+        (self.held_since().is_some() && self.is_held())
+            || self.reason().is_some_and(|reason| match reason {
+                Reason::Offline => !self.host.online,
+                Reason::HoldUnsupported | Reason::Restarting | Reason::PowerFailed => true,
+                _ => false,
+            })
     }
 }
 
-fn whole(time: Timestamp) -> Timestamp {
+pub(crate) fn whole(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 

@@ -15,7 +15,8 @@ use kube::core::{Expression, Selector, SelectorExt as _};
 /// Name of the binary.
 pub const NAME: &str = "bmo-reboot";
 const SELECTOR_VARIABLE: &str = "FERRITE_HOST_SELECTOR";
-const SELECTOR_HELP: &str = "Labels of the hosts whose power is ours; given as empty (--host-selector=): all hosts \
+const SELECTOR_HELP: &str = "Labels of the hosts whose power is ours; given as empty (--host-selector=): all hosts. \
+    Instances with different selectors need namespaces or watch filters of their own \
     [env: FERRITE_HOST_SELECTOR, where empty counts as not given] [default: ferrite.metal3.io/power=managed]";
 
 /// Switches hosts off and on: spec.online and reboot requests of many clients, through Ironic
@@ -54,7 +55,7 @@ pub struct Settings {
         num_args = 0..=1, require_equals = true, default_missing_value = "true"
     )]
     pub manage_available: String,
-    /// How long one soft attempt lasts: a hard request waits at most this long for it
+    /// How long one soft attempt lasts, at most --soft-timeout: a hard request waits at most this long for it
     #[arg(long, env = "FERRITE_SOFT_SLICE", global = true, default_value = "60s")]
     pub soft_slice: String,
     /// After this long a machine that does not shut down is cut off
@@ -176,6 +177,10 @@ impl Settings {
             if value.subsec_nanos() != 0 || value.as_secs() > 3600 {
                 mistakes.add(flag, text, "whole seconds up to an hour: Ironic counts in seconds");
             }
+        }
+        if soft_slice > soft_timeout {
+            let most = format!("at most --soft-timeout, which is {}s", soft_timeout.as_secs());
+            mistakes.add("--soft-slice", &self.soft_slice, most);
         }
         let poll_interval =
             mistakes.duration("--poll-interval", &self.poll_interval, default.poll_interval);

@@ -21,6 +21,7 @@ use crate::decision::{Again, Note};
 use crate::error::Error;
 use crate::index::{Index, Name};
 use crate::limits::Ironic;
+use crate::memory::{Memory, lasts, off_since};
 use crate::metrics::Metrics;
 use crate::observe::{self, Host, Node, NodeSeen, Observed, Pause};
 use crate::poll;
@@ -30,13 +31,6 @@ use crate::record::Reason;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Never reached.
 const DEADLINE: Duration = Duration::from_secs(150);
-/// How long a node is not answered for until its host says so, though others may be.
-const SILENCE: Duration = Duration::from_secs(10);
-/// How long a host waits at most for a crowd of hard requests of others, in all, however many passes it needs.
-const COURTESY: Duration = Duration::from_secs(20);
-/// How long a host that waits for room among the soft attempts is not looked at. What waits to be off is tried every half
-/// minute, also with one more [`BUSY`] after that.
-const OVERLOOKED: Duration = Duration::from_secs(24);
 /// Up to so many hosts that wait for Ironic ask for themselves; more are looked at by one list for all.
 const ALONE: usize = 8;
 
@@ -56,86 +50,6 @@ pub struct Context {
     triggers: mpsc::UnboundedSender<ObjectRef<CachedHost>>,
 }
 
-/// What this process remembers of a host. All of it can be forgotten: it saves work, or has to be waited for again.
-#[derive(Clone, Debug, Default)]
-struct Memory {
-    uid: String,
-    /// The version after our last write and when the next pass is due: the echo of that write needs none.
-    rests: Option<(String, Option<Instant>)>,
-    off_since: Option<Instant>,
-    silent_since: Option<Instant>,
-    told: BTreeSet<(String, u64)>,
-    /// Somebody wants it looked at, whatever the cache says.
-    asked: bool,
-    watching: bool,
-    node: String,
-    seen: Option<poll::Digest>,
-    /// Since when it lets hard requests of others pass.
-    waits_since: Option<Instant>,
-    /// When a pass last looked at it.
-    looked: Option<Instant>,
-}
-
-impl Memory {
-    /// Whether the node of this very host was read, and did not rest at this power.
-    fn knows_better(&self, host: &Host, power: ironic::Power) -> bool {
-        let same = self.uid == host.uid && self.node == host.node;
-        same && self.seen.is_some_and(|seen| !seen.rests_at(power))
-    }
-
-    /// Whether the node is not as a pass last saw it.
-    fn is_outdated(&self, nodes: &HashMap<String, poll::Digest>) -> bool {
-        !self.node.is_empty() && nodes.get(&self.node) != self.seen.as_ref()
-    }
-
-    /// Whether the host lets a crowd of hard requests pass first. Not if it is on its way to off, or if it is on and
-    /// everybody takes it for off.
-    fn makes_way(&mut self, host: &Host, is_crowd: bool, now: Instant) -> bool {
-        if !is_crowd {
-            self.waits_since = None;
-            return false;
-        }
-        let on = self.seen.is_some_and(|seen| seen.rests_at(ironic::Power::On));
-        if host.is_on_its_way() || (on && !host.powered_on) {
-            return false;
-        }
-        now.duration_since(*self.waits_since.get_or_insert(now)) < COURTESY
-    }
-
-    /// The rest that our last pass over this very version decided on, if it is not over and nobody wants another look.
-    fn rest(&self, version: &str, now: Instant) -> Option<Action> {
-        let (known, due) = self.rests.as_ref()?;
-        if self.asked || known != version {
-            return None;
-        }
-        match due {
-            None => Some(Action::await_change()),
-            Some(due) => {
-                let left = due.checked_duration_since(now)?;
-                (!left.is_zero()).then(|| Action::requeue(left))
-            }
-        }
-    }
-
-    /// Whether nothing has happened to the host since a pass found that it can only wait, not long ago. One that was seen
-    /// off, or that waits for Ironic, is to be looked at again.
-    fn may_be_overlooked(&self, version: &str, now: Instant) -> bool {
-        let same = self.rests.as_ref().is_some_and(|(known, _)| known == version);
-        let lately = self.looked.is_some_and(|looked| now.duration_since(looked) < OVERLOOKED);
-        same && lately && !self.asked && !self.watching && self.off_since.is_none()
-    }
-
-    /// Ironic is about to be asked: what was read before says nothing any more, and a failure that looks like it is news.
-    fn calls(&mut self) {
-        (self.seen, self.off_since) = (None, None);
-    }
-
-    /// A pass came to its end.
-    fn ended(&mut self, again: Again, rests: Option<(String, Option<Instant>)>) {
-        (self.watching, self.rests) = (again == Again::Watch, rests);
-    }
-}
-
 impl Context {
     fn memory(&self) -> MutexGuard<'_, HashMap<Name, Memory>> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
@@ -145,9 +59,22 @@ impl Context {
     pub fn view(&self, host: &BareMetalHost) -> Host {
         let mut host = Host::of(host, &self.policy);
         let name = (host.namespace.clone(), host.name.clone());
-        let other = self.index.other(&name, &host.node);
-        host.shared_with = other.map(|(namespace, name)| format!("{namespace}/{name}"));
+        host.shared_with = self.shared_with(&name, &host.node);
         host
+    }
+
+    fn shared_with(&self, name: &Name, node: &str) -> Option<String> {
+        let other = self.index.other(name, node);
+        other.map(|(namespace, name)| format!("{namespace}/{name}"))
+    }
+
+    /// Takes notice of what Ironic calls the node of a host; another host may name the same one differently.
+    fn learn(&self, name: &Name, node: &str, (seen, names): (&NodeSeen, &[String])) {
+        if matches!(seen, NodeSeen::Seen(_) | NodeSeen::Missing) {
+            for other in self.index.learn(name, node, names) {
+                self.look_at(&other);
+            }
+        }
     }
 
     /// Whether a fact about a host was not told by this process before.
@@ -287,6 +214,23 @@ pub async fn reconcile(host: Arc<CachedHost>, context: Arc<Context>) -> Result<A
     done.map_err(|_| Error::Slow)?
 }
 
+/// Whether another instance, with another selector, has made a host its own that was let go here.
+fn is_left_to_others(context: &Context, name: &Name, host: &Host) -> bool {
+    let mut memory = context.memory();
+    let Some(known) = memory.get_mut(name).filter(|known| known.is_anothers(host)) else {
+        return false;
+    };
+    if known.is_to_be_warned() {
+        tracing::warn!(
+            object.namespace = host.namespace,
+            object.name = host.name,
+            "Another instance manages the power of this host, which --host-selector does not match here; it is left to \
+             that one. Give the two instances namespaces or watch filters of their own"
+        );
+    }
+    true
+}
+
 /// Whether the host lets a crowd of hard requests pass first.
 fn makes_way(context: &Context, name: &Name, host: &Host) -> bool {
     let is_crowd = !context.ironic.urgent.let_pass(name, host.is_only_asked_softly());
@@ -374,22 +318,28 @@ async fn pass(context: &Context, name: &Name, cached: &Host) -> Result<Action, E
         context.memory().remove(name);
         return Ok(Action::await_change());
     };
+    if is_left_to_others(context, name, &host) {
+        return Ok(Action::await_change());
+    }
     // One that must stay on is read in another way.
     let alike = host.node == cached.node && host.disable_power_off == cached.disable_power_off;
-    let mut node = match node {
-        Some(node) if alike => node,
+    let (mut node, mut names) = match node {
+        Some(read) if alike => read,
         _ if host.needs_node(&context.policy) => {
             observe::node(&context.ironic, &host.node, host.disable_power_off).await
         }
-        _ => NodeSeen::NotAsked,
+        _ => (NodeSeen::NotAsked, Vec::new()),
     };
+    let asked_for = host.node.clone();
     if node == NodeSeen::Missing && host.node != host.registered_as() {
         let by_name = host.registered_as();
-        let named = observe::node(&context.ironic, &by_name, host.disable_power_off).await;
-        if named != NodeSeen::Missing {
-            (node, host.node) = (named, by_name);
+        let read = observe::node(&context.ironic, &by_name, host.disable_power_off).await;
+        if read.0 != NodeSeen::Missing {
+            ((node, names), host.node) = (read, by_name);
         }
     }
+    context.learn(name, &asked_for, (&node, names.as_slice()));
+    host.shared_with = context.shared_with(name, &host.node);
     let now = Timestamp::now();
     remember(context, name, &host, &mut node, now);
     let soft_free = context.ironic.soft.has_room(&host.uid, Instant::now());
@@ -409,6 +359,7 @@ async fn pass(context: &Context, name: &Name, cached: &Host) -> Result<Action, E
     {
         known.calls();
     }
+    let reason = decision.reason;
     let done = act(context, host, &seen.node, decision).await?;
     let unit = backoff::random_unit();
     let wait = match done.again {
@@ -420,6 +371,7 @@ async fn pass(context: &Context, name: &Name, cached: &Host) -> Result<Action, E
         Again::OnChange => None,
     };
     if let Some(known) = context.memory().get_mut(name) {
+        known.lets_go(host, reason);
         // What was written may be what another rule waited for, so its echo is looked at; a rest that was decided on
         // after a look that changed nothing is one.
         let wrote = done.version != host.version;
@@ -433,26 +385,6 @@ async fn pass(context: &Context, name: &Name, cached: &Host) -> Result<Action, E
 /// A quarter more at most, so that hosts that failed together do not come back together. `unit` is from 0 to 1.
 pub(crate) fn spread(wait: Duration, unit: f64) -> Duration {
     wait.mul_f64(1.0 + unit / 4.0)
-}
-
-/// Silence about one node is also lasting when Ironic answers others.
-fn lasts(silent_since: &mut Option<Instant>, node: &mut NodeSeen, now: Instant) {
-    let NodeSeen::Unanswered { lasting, .. } = node else {
-        *silent_since = None;
-        return;
-    };
-    *lasting |= now.duration_since(*silent_since.get_or_insert(now)) >= SILENCE;
-}
-
-/// Since when every reading has shown the machine off, by the clock as it is now: one that was set in between must neither
-/// stand in for the second reading nor put it off.
-fn off_since(
-    first: &mut Option<Instant>,
-    off: bool,
-    (moment, now): (Instant, Timestamp),
-) -> Option<Timestamp> {
-    *first = off.then(|| first.unwrap_or(moment));
-    first.and_then(|first| now.checked_sub(moment.duration_since(first)).ok())
 }
 
 /// Remembers the reading, and adds to it what earlier ones showed.
@@ -480,121 +412,5 @@ fn remember(context: &Context, name: &Name, host: &Host, node: &mut NodeSeen, no
         context.ironic.soft.notice(&host.uid, (softly, *target), slice, moment);
     } else {
         known.off_since = None;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use ironic::Power;
-
-    use super::*;
-
-    /// A host in a cycle or not, with what its status says about power.
-    fn host(in_cycle: bool, powered_on: bool) -> Host {
-        let pending = in_cycle.then_some("2026-01-01T00:00:00Z");
-        let host = serde_json::json!({
-            "metadata": { "name": "h", "namespace": "n", "uid": "u", "resourceVersion": "7" },
-            "spec": { "online": true },
-            "status": {
-                "poweredOn": powered_on,
-                "provisioning": {
-                    "state": "provisioned", "ID": "node", "pendingRebootSince": pending,
-                },
-            },
-        });
-        let host: BareMetalHost = serde_json::from_value(host).unwrap();
-        Host::of(&host, &Policy::default())
-    }
-
-    #[test]
-    fn a_host_makes_way_for_a_crowd_once_unless_it_should_be_off() {
-        let (first, second) = (Instant::now(), Duration::from_secs(1));
-        let mut known = Memory::default();
-        assert!(!known.makes_way(&host(false, true), false, first));
-        assert!(known.makes_way(&host(false, true), true, first));
-        let late = first + COURTESY;
-        assert!(known.makes_way(&host(false, true), true, first + COURTESY.saturating_sub(second)));
-        known.ended(Again::OnChange, None);
-        assert!(!known.makes_way(&host(false, true), true, late), "a pass gives no time anew");
-        assert!(!known.makes_way(&host(false, true), false, late));
-        assert!(known.makes_way(&host(false, true), true, late), "another crowd");
-        let mut known = Memory::default();
-        assert!(!known.makes_way(&host(true, true), true, first), "it is on its way to off");
-        assert!(known.makes_way(&host(true, false), true, first));
-        known.seen = Some(poll::Digest::new(Power::On, None, None));
-        assert!(!known.makes_way(&host(true, false), true, first), "everybody takes it for off");
-    }
-
-    #[test]
-    fn a_host_that_can_only_wait_is_looked_at_every_half_minute_and_when_anything_happens() {
-        let now = Instant::now();
-        let rests = Some(("7".to_owned(), Some(now)));
-        let waiting = Memory { rests, looked: Some(now), ..Memory::default() };
-        assert!(waiting.may_be_overlooked("7", now));
-        assert!(!waiting.may_be_overlooked("8", now), "somebody wrote");
-        assert!(!waiting.may_be_overlooked("7", now + OVERLOOKED));
-        assert!(OVERLOOKED + spread(BUSY, 1.0) <= Duration::from_secs(30));
-        for change in [
-            |known: &mut Memory| known.rests = None,
-            |known: &mut Memory| known.asked = true,
-            |known: &mut Memory| known.watching = true,
-            |known: &mut Memory| known.off_since = Some(Instant::now()),
-        ] {
-            let mut known = waiting.clone();
-            change(&mut known);
-            assert!(!known.may_be_overlooked("7", now), "{known:?}");
-        }
-    }
-
-    #[test]
-    fn after_a_call_a_failure_that_looks_like_the_one_before_is_noticed() {
-        let failed = poll::Digest::new(Power::On, None, Some("it broke"));
-        let nodes = HashMap::from([("node".to_owned(), failed)]);
-        let mut known = Memory { node: "node".to_owned(), seen: Some(failed), ..Memory::default() };
-        known.ended(Again::Watch, None);
-        assert!(!known.is_outdated(&nodes) && known.watching);
-        known.off_since = Some(Instant::now());
-        known.calls();
-        assert!(known.is_outdated(&nodes) && known.off_since.is_none());
-    }
-
-    #[test]
-    fn a_look_that_somebody_wants_during_a_pass_is_not_lost_to_the_rest_that_it_ends_with() {
-        let now = Instant::now();
-        let mut known = Memory::default();
-        known.ended(Again::OnChange, Some(("7".to_owned(), None)));
-        assert_eq!(known.rest("7", now), Some(Action::await_change()));
-        assert_eq!(known.rest("8", now), None, "somebody wrote");
-        known.asked = true;
-        known.ended(Again::OnChange, Some(("7".to_owned(), None)));
-        assert_eq!(known.rest("7", now), None);
-    }
-
-    #[test]
-    fn a_clock_that_is_set_neither_stands_in_for_the_second_reading_nor_puts_it_off() {
-        let (began, clock) = (Instant::now(), Timestamp::from_second(1_000_000).unwrap());
-        let later = |seconds| began + Duration::from_secs(seconds);
-        for set in [999_000, 1_000_000, 1_001_000].map(|it| Timestamp::from_second(it).unwrap()) {
-            let mut first = None;
-            assert_eq!(off_since(&mut first, true, (began, clock)), Some(clock));
-            let since = off_since(&mut first, true, (later(5), set)).unwrap();
-            assert_eq!(set.duration_since(since).as_secs(), 5);
-            assert_eq!(off_since(&mut first, false, (later(6), set)), None);
-            assert_eq!(off_since(&mut first, true, (later(7), set)), Some(set), "anew");
-        }
-    }
-
-    #[test]
-    fn one_node_that_is_not_answered_for_is_told_after_a_while() {
-        let (mut since, began) = (None, Instant::now());
-        let at = |second| began + Duration::from_secs(second);
-        let silent = || NodeSeen::Unanswered { lasting: false, problem: "no".to_owned() };
-        let mut lasting = |mut node, second| {
-            lasts(&mut since, &mut node, at(second));
-            matches!(node, NodeSeen::Unanswered { lasting: true, .. })
-        };
-        assert!(!lasting(silent(), 0) && !lasting(silent(), 9) && lasting(silent(), 10));
-        assert!(lasting(silent(), 60));
-        assert!(!lasting(NodeSeen::Missing, 61) && !lasting(silent(), 62), "an answer counts anew");
     }
 }

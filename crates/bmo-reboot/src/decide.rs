@@ -19,12 +19,14 @@ use crate::draft::Draft;
 use crate::observe::{Host, NodeSeen, Observed, Pause, Target};
 use crate::power_off::{go_off, reset};
 use crate::record::{Reason, Record};
-use crate::requests::{Request, named};
+use crate::requests::{Request, all_named, named};
 
 /// When to try again what Ironic was too busy for.
 pub const BUSY: Duration = Duration::from_secs(3);
 /// When to look again at a node whose power Ironic does not know, should nobody have told before.
 const BLIND: Duration = Duration::from_secs(20);
+/// When to look again whether two hosts still name the same node.
+const SHARED: Duration = Duration::from_secs(60);
 /// A stamp that is bumped into the future by more than this is the clock's fault and not waited for.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -79,7 +81,7 @@ fn not_selected(case: &Case<'_>) -> Option<Decision> {
         return None;
     }
     let was_ours = case.host.managed().is_some_and(|managed| managed.managed);
-    Some(if was_ours {
+    Some(if was_ours || case.claims_off() {
         case.refused(Reason::NotSelected, "the host does not match --host-selector any more")
     } else {
         Decision::rest(Reason::NotSelected)
@@ -134,11 +136,10 @@ fn left_provisioned(case: &Case<'_>) -> Option<Decision> {
         }
         draft.managed(false, Reason::NotProvisioned, NOT_PROVISIONED);
         if !host.requests.is_empty() {
-            let keys = named(host.requests.iter().map(|request| request.key.as_str()));
-            draft.tell(
-                Reason::Deprovisioned,
-                &format!("The host was deprovisioned, which ends all requests: {keys}"),
-            );
+            let keys = || host.requests.iter().map(|request| request.key.as_str());
+            let named = named(keys());
+            let text = format!("The host was deprovisioned, which ends all requests: {named}");
+            draft.tell_about(Reason::Deprovisioned, keys(), &text);
         }
         draft.finish(Reason::Deprovisioned, Again::Now)
     })
@@ -147,8 +148,15 @@ fn left_provisioned(case: &Case<'_>) -> Option<Decision> {
 const NOT_PROVISIONED: &str = "power is managed while the host is provisioned";
 
 fn not_provisioned(case: &Case<'_>) -> Option<Decision> {
+    use api_types::metal3::ProvisioningState::Other;
     let managed = case.host.state.is_provisioned() || case.online_only();
-    (!managed).then(|| case.refused(Reason::NotProvisioned, NOT_PROVISIONED))
+    (!managed).then(|| {
+        let unknown = match &case.host.state {
+            Other(state) => format!("; this release does not know its state {state}"),
+            _ => String::new(),
+        };
+        case.refused(Reason::NotProvisioned, &format!("{NOT_PROVISIONED}{unknown}"))
+    })
 }
 
 // What does Ironic say?
@@ -158,7 +166,8 @@ fn shared_node(case: &Case<'_>) -> Option<Decision> {
     let other = case.host.shared_with.as_ref()?;
     let node = &case.host.node;
     let message = format!("the host {other} names the same node {node}: correct one of them");
-    Some(case.refused(Reason::NodeShared, &message))
+    // Ironic may give a node another name, of which nobody tells.
+    Some(Decision { again: Again::After(SHARED), ..case.refused(Reason::NodeShared, &message) })
 }
 
 /// Without an answer nothing changes. A host that waits for Ironic says so, one at rest is left alone.
@@ -208,10 +217,8 @@ fn withdraw_off(case: &Case<'_>) -> Option<Decision> {
     (case.may_be_coming_on() && !case.host.powered_on).then(|| {
         let mut draft = Draft::new(case);
         draft.withdraw_off();
-        draft.tell(
-            Reason::PoweredOn,
-            "The host may be coming on, so it is not shown off until that is certain again",
-        );
+        let text = "The host may be coming on, so it is not shown off until that is certain again";
+        draft.tell_about(Reason::PoweredOn, case.holds(), text);
         draft.finish(Reason::PoweringOn, Again::Now)
     })
 }
@@ -234,7 +241,8 @@ fn accept(case: &Case<'_>) -> Option<Decision> {
     let asked_before = if case.now == case.exact { case.now } else { second_after(case.now) };
     let pending = case.host.last.map_or(asked_before, |last| asked_before.max(second_after(last)));
     let mut draft = Draft::new(case);
-    draft.accept(pending, case.requests().map(|request| request.key.as_str()));
+    let keys: Vec<&str> = case.requests().map(|request| request.key.as_str()).collect();
+    draft.accept(pending, &keys);
     let begun = Host { pending: Some(pending), conditions: Vec::new(), ..case.host.clone() };
     let next = Case { host: &begun, record: None, ..*case };
     if !case.must_stay_on() {
@@ -272,13 +280,13 @@ fn hold(case: &Case<'_>) -> Option<Decision> {
     let mut draft = Draft::new(case);
     draft.no_trouble();
     let hard = case.in_cycle() && case.was_hard();
-    draft.record(true, Reason::HeldOff, hard, &format!("Held off by {}", named(case.holds())));
+    draft.record(true, Reason::HeldOff, hard, &format!("Held off by {}", all_named(case.holds())));
     // The plain request is answered by the machine being off. It goes only after everybody could see that.
     let shown = draft.shows_off();
     if shown && case.host.online && case.host.requests.has_plain() {
         draft.annotate(REBOOT, None);
         if !case.in_cycle() {
-            draft.tell(Reason::Completed, ANSWERED);
+            draft.tell(Reason::Answered, ANSWERED);
         }
     }
     Some(draft.finish(Reason::HeldOff, if shown { Again::OnChange } else { Again::Now }))
@@ -307,19 +315,17 @@ fn switch_on(case: &Case<'_>) -> Option<Decision> {
     if let Some(wait) = still_waiting(case, on_delay(case.host.trouble.count)) {
         return Some(draft.finish(Reason::PowerFailed, Again::After(wait)));
     }
-    let stamp = last_stamp(case);
-    let early = until(case.exact, stamp);
-    if early > Duration::ZERO && early <= PATIENCE {
-        return Some(draft.finish(Reason::PoweredOff, Again::After(early)));
+    if let Some(wait) = still_early(case) {
+        return Some(draft.finish(Reason::PoweredOff, Again::After(wait)));
     }
     if case.requests().any(|request| request.key == REBOOT) {
         draft.annotate(REBOOT, None);
         if !rebooting {
-            draft.tell(Reason::Completed, ANSWERED);
+            draft.tell(Reason::Answered, ANSWERED);
         }
     }
     if !case.online_only() {
-        draft.stamp_on(stamp);
+        draft.stamp_on(last_stamp(case));
     }
     // As for off: ahead only where an old failure cannot be taken for a new one; and not again for every try.
     let retried = [Reason::NodeBusy, Reason::IronicUnreachable].map(Some).contains(&case.reason());
@@ -344,7 +350,15 @@ fn rest(case: &Case<'_>) -> Option<Decision> {
     if node.power == Power::Unknown {
         let problem = "Ironic does not know whether the machine is on: check its management \
                        controller";
-        if case.waits() && !case.tells() && draft.waiting(Reason::PowerUnknown, problem) {
+        // Nobody is to rely on a machine being off that nobody sees.
+        if let (Some(since), true) = (case.held_since(), case.is_held()) {
+            if case.is(Reason::HeldOff) {
+                draft.warn(Reason::PowerUnknown, problem);
+            }
+            let hard = case.in_cycle() && case.was_hard();
+            let message = Record::lost_message(hard, problem, since);
+            draft.exact_record(case.in_cycle(), Reason::PowerUnknown, hard, message);
+        } else if case.waits() && !case.tells() && draft.waiting(Reason::PowerUnknown, problem) {
             draft.warn(Reason::PowerUnknown, problem);
         }
         let again = if case.waits() { Again::After(BLIND) } else { Again::OnChange };
@@ -371,8 +385,8 @@ fn rest(case: &Case<'_>) -> Option<Decision> {
         }
     }
     draft.no_trouble();
-    let begun = record.is_some_and(|record| {
-        record.rebooting || record.reason.is_phase() || record.reason == Reason::PoweredOff
+    let begun = record.is_some_and(|Record { rebooting, reason, .. }| {
+        *rebooting || reason.is_phase() || reason.is_refusal() || *reason == Reason::PoweredOff
     });
     let refused = case.must_stay_on() && case.is(Reason::HoldUnsupported);
     if case.is_off() && (begun || case.in_cycle()) {
@@ -426,6 +440,12 @@ pub(crate) fn on_delay(count: i64) -> Duration {
 pub(crate) fn last_stamp(case: &Case<'_>) -> Timestamp {
     let after = case.host.pending.map_or(case.now, second_after);
     case.now.max(after).max(case.host.last.unwrap_or(case.now))
+}
+
+/// How long that stamp still lies in the future, if that is to be waited for.
+pub(crate) fn still_early(case: &Case<'_>) -> Option<Duration> {
+    let early = until(case.exact, last_stamp(case));
+    (early > Duration::ZERO && early <= PATIENCE).then_some(early)
 }
 
 #[cfg(test)]

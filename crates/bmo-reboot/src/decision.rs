@@ -94,7 +94,8 @@ pub struct Note {
     pub warning: bool,
     /// Its word.
     pub reason: Reason,
-    /// What it is about, where several of one word can come together.
+    /// What it is about, where several of one word can come together, or soon after one another: events that do not differ
+    /// in this are folded into the first one.
     pub about: String,
     /// Its text.
     pub text: String,

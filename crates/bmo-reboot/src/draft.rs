@@ -9,7 +9,7 @@ use crate::case::Case;
 use crate::decision::{Again, Call, Change, Decision, Note};
 use crate::observe::Trouble;
 use crate::record::{Managed, Reason, Record, Soft};
-use crate::requests::named;
+use crate::requests::{named, told_apart};
 
 pub(crate) struct Draft<'a> {
     host: &'a crate::observe::Host,
@@ -54,6 +54,13 @@ impl<'a> Draft<'a> {
             None
         };
         draft.status.powered_on = seen.filter(|on| *on != case.host.powered_on);
+        if draft.status.powered_on == Some(true) && case.held_since().is_some() && case.is_held() {
+            let held = named(case.holds());
+            let text = format!(
+                "The host was found switched on although it is held off by {held}: it is switched off again"
+            );
+            draft.note(true, Reason::PoweredOn, told_apart(case.holds()), &text);
+        }
         if case.online_only() {
             draft.managed(true, Reason::OnlineOnly, "spec.online is maintained");
         } else {
@@ -65,7 +72,7 @@ impl<'a> Draft<'a> {
                 reason: Reason::InvalidRequest,
                 about: key.to_owned(),
                 text: format!(
-                    "the value of {key} is not understood and counts as soft: write {{\"mode\": \"soft\"}} or {{\"mode\": \"hard\"}}"
+                    "The value of {key} is not understood and counts as soft: write {{\"mode\": \"soft\"}} or {{\"mode\": \"hard\"}}"
                 ),
                 once: Some(value),
             });
@@ -100,14 +107,15 @@ impl<'a> Draft<'a> {
     }
 
     /// A request is accepted; a new cycle begins without the failures of an older one.
-    pub(crate) fn accept<'k>(&mut self, pending: Timestamp, keys: impl Iterator<Item = &'k str>) {
+    pub(crate) fn accept(&mut self, pending: Timestamp, keys: &[&str]) {
         self.status.pending = Some(pending);
         self.rebooting = true;
         self.record = None;
         self.hard = false;
         self.soft = None;
         self.no_trouble();
-        self.tell(Reason::RequestAccepted, &format!("A reboot was asked for by {}", named(keys)));
+        let text = format!("A reboot was asked for by {}", named(keys.iter().copied()));
+        self.tell_about(Reason::RequestAccepted, keys.iter().copied(), &text);
     }
 
     /// The host is about to be switched on.
@@ -169,10 +177,17 @@ impl<'a> Draft<'a> {
     ) {
         let known = self.record.as_ref();
         let same = known.filter(|known| known.reason == reason);
-        let since = same.map_or(self.now, |known| known.since);
-        let news = same.is_none() && matches!(reason, Reason::HeldOff | Reason::Offline);
+        let held = known.filter(|_| reason == Reason::HeldOff).and_then(Record::held_since);
+        let since = same.map(|known| known.since).or(held).unwrap_or(self.now);
+        let news = same.is_none();
         let record = Record { rebooting, reason, since, hard, message };
-        if news {
+        if news && reason == Reason::HeldOff {
+            let holds = || self.host.requests.holds();
+            // All keys may be too much for an event.
+            let text = Record::telling(hard, &format!("Held off by {}", named(holds())));
+            let about = told_apart(holds());
+            self.note(false, reason, about, &text);
+        } else if news && reason == Reason::Offline {
             self.tell(reason, &record.message);
         }
         self.status.record = (self.record.as_ref() != Some(&record)).then_some(record);
@@ -247,12 +262,12 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// A soft attempt did not do.
+    /// A soft attempt did not work.
     pub(crate) fn escalated(&mut self, problem: Option<&str>) {
         let problem = problem.unwrap_or("it did not stop in time");
         self.warn(
             Reason::SoftPowerOffFailed,
-            &format!("a soft power-off did not do, the power is cut: {problem}"),
+            &format!("A soft power-off did not work, so the power is cut: {problem}"),
         );
     }
 
@@ -263,17 +278,27 @@ impl<'a> Draft<'a> {
 
     /// An event that something goes as it should.
     pub(crate) fn tell(&mut self, reason: Reason, text: &str) {
-        self.note(false, reason, text);
+        self.note(false, reason, String::new(), text);
+    }
+
+    /// The same about requests: an event about others is another one.
+    pub(crate) fn tell_about<'k>(
+        &mut self,
+        reason: Reason,
+        keys: impl Iterator<Item = &'k str>,
+        text: &str,
+    ) {
+        self.note(false, reason, told_apart(keys), text);
     }
 
     /// An event that a person should look at.
     pub(crate) fn warn(&mut self, reason: Reason, text: &str) {
-        self.note(true, reason, text);
+        self.note(true, reason, String::new(), text);
     }
 
-    fn note(&mut self, warning: bool, reason: Reason, text: &str) {
-        let (about, text) = (String::new(), text.to_owned());
-        self.notes.push(Note { warning, reason, about, text, once: None });
+    /// An event; it is another one than an earlier one if what it is `about` is.
+    pub(crate) fn note(&mut self, warning: bool, reason: Reason, about: String, text: &str) {
+        self.notes.push(Note { warning, reason, about, text: text.to_owned(), once: None });
     }
 
     /// The decision. That the power was found to have changed is told, where nothing else tells more.

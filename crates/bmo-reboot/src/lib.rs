@@ -26,6 +26,7 @@ mod draft;
 pub mod error;
 pub mod index;
 pub mod limits;
+mod memory;
 pub mod metrics;
 pub mod observe;
 pub mod poll;

@@ -12,7 +12,7 @@ use prometheus::{
 };
 
 use crate::decision::{Answer, Call};
-use crate::record::{Managed, Reason, Record};
+use crate::record::{Managed, Record};
 
 /// From a reset of an idle machine to a soft attempt that took its whole time.
 const SECONDS: &[f64] =
@@ -174,9 +174,9 @@ impl Collector for Holds {
             let Some(record) = Record::of(&status.conditions) else { continue };
             // What was held when a host ceased to be ours is history.
             let ours = Managed::of(&status.conditions).is_some_and(|managed| managed.managed);
-            if record.reason == Reason::HeldOff && ours {
+            if let (Some(since), true) = (record.held_since(), ours) {
                 held += 1;
-                oldest = oldest.max(seconds(record.since, now));
+                oldest = oldest.max(seconds(since, now));
             }
         }
         self.held.set(held);

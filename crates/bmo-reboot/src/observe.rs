@@ -242,9 +242,9 @@ impl Host {
         };
         let hard = self.requests.iter().any(|it| it.is_hard() && !answered(it));
         let begun = record.as_ref().is_some_and(|record| {
-            use Reason::{HeldOff, Offline, PoweredOff};
             let cut = self.in_cycle() && record.hard && record.reason.is_phase();
-            cut || (!self.powered_on && matches!(record.reason, HeldOff | Offline | PoweredOff))
+            let off = matches!(record.reason, Reason::Offline | Reason::PoweredOff);
+            cut || (!self.powered_on && (off || record.held_since().is_some()))
         });
         hard && !begun && self.needs_node(policy)
     }
@@ -311,6 +311,7 @@ impl Node {
 
 const FIELDS: Detail = Detail::Fields(&[
     "uuid",
+    "name",
     "power_state",
     "target_power_state",
     "provision_state",
@@ -329,13 +330,14 @@ pub async fn host(
     asked("read the host", api.get_opt(name)).await
 }
 
-/// Reads the node. `with_time` also reads when it last changed, which costs Ironic more.
-pub async fn node(ironic: &Ironic, id: &str, with_time: bool) -> NodeSeen {
+/// Reads the node, and under which names Ironic knows it. `with_time` also reads when it last changed, which costs Ironic
+/// more.
+pub async fn node(ironic: &Ironic, id: &str, with_time: bool) -> (NodeSeen, Vec<String>) {
     if !is_name(id) {
-        return NodeSeen::Missing;
+        return (NodeSeen::Missing, Vec::new());
     }
     if let Some(problem) = ironic.breaker.is_open() {
-        return NodeSeen::Unanswered { lasting: true, problem };
+        return (NodeSeen::Unanswered { lasting: true, problem }, Vec::new());
     }
     let detail = |full: bool| if full { Detail::Full } else { FIELDS };
     let mut answer = ironic.client.node(id, detail(with_time)).await;
@@ -344,11 +346,14 @@ pub async fn node(ironic: &Ironic, id: &str, with_time: bool) -> NodeSeen {
     }
     ironic.breaker.note(answer.as_ref().err());
     match answer {
-        Ok(node) => NodeSeen::Seen(Node::of(&node)),
-        Err(error) if error.class() == Class::NotFound => NodeSeen::Missing,
+        Ok(node) => {
+            let seen = NodeSeen::Seen(Node::of(&node));
+            (seen, std::iter::once(node.uuid).chain(node.name).collect())
+        }
+        Err(error) if error.class() == Class::NotFound => (NodeSeen::Missing, Vec::new()),
         Err(error) => {
             let lasting = ironic.breaker.is_open().is_some();
-            NodeSeen::Unanswered { lasting, problem: error.to_string() }
+            (NodeSeen::Unanswered { lasting, problem: error.to_string() }, Vec::new())
         }
     }
 }

@@ -21,6 +21,9 @@ const CROWDED: Duration = Duration::from_secs(2);
 const LEISURE: u32 = 4;
 /// How long a list waits for hard requests before it goes on with its next page.
 const COURTESY: Duration = Duration::from_secs(5);
+/// Nodes of a page while somebody may be waiting for Ironic, which answers little else while it tells of one: a quarter of
+/// a second for a thousand.
+const SMALL_PAGE: u32 = 250;
 /// How often it is looked whether many hosts wait.
 const GLANCE: Duration = Duration::from_millis(500);
 const FIELDS: Detail =
@@ -53,12 +56,14 @@ pub async fn poll(context: &Context) -> Infallible {
     let readiness = &context.kit.readiness;
     readiness.not_ready(CONDITION, "Ironic was not asked yet");
     let mut checked = false;
+    let mut last = Listed::default();
     loop {
         let acts = context.kit.may_act();
-        let mut took = Duration::ZERO;
+        let page = page(context.watching(), last.nodes);
+        last.took = Duration::ZERO;
         let mut result = if checked { Ok(()) } else { check(context).await };
         if result.is_ok() && acts {
-            result = look(context, &mut took).await;
+            result = look(context, page, &mut last).await;
         } else if checked {
             result = check(context).await;
         }
@@ -72,8 +77,23 @@ pub async fn poll(context: &Context) -> Infallible {
         }
         checked = result.is_ok();
         let interval = if checked { context.policy.poll_interval } else { AGAIN };
-        wait(context, interval, took).await;
+        wait(context, interval, last.took).await;
     }
+}
+
+/// What a list was like.
+#[derive(Default)]
+struct Listed {
+    /// How long Ironic worked for it.
+    took: Duration,
+    nodes: usize,
+}
+
+/// How many nodes to ask for at once. At rest one page is to be all; a list of many pages is under way for so long that hard
+/// requests will meet it.
+fn page(watching: usize, nodes: usize) -> u32 {
+    let one_is_enough = usize::try_from(MAX_PAGE).is_ok_and(|full| nodes < full);
+    if watching == 0 && one_is_enough { MAX_PAGE } else { SMALL_PAGE }
 }
 
 /// Waits for the next list, which comes sooner while many hosts wait for Ironic, but takes no time from hard requests.
@@ -94,23 +114,19 @@ async fn check(context: &Context) -> Result<(), Error> {
     context.ironic.client.check().await.map(drop)
 }
 
-/// `took`: how long Ironic worked for it.
-async fn look(context: &Context, took: &mut Duration) -> Result<(), Error> {
-    let query = NodeQuery { detail: FIELDS, ..NodeQuery::default() };
+async fn look(context: &Context, page: u32, listed: &mut Listed) -> Result<(), Error> {
+    let query = NodeQuery { detail: FIELDS, page, ..NodeQuery::default() };
     let mut pages = context.ironic.client.nodes(query);
-    let mut nodes = HashMap::new();
-    let mut more = true;
-    loop {
-        // Once all is read, those whom the list concerns wait for nobody.
-        if more {
-            context.ironic.urgent.make_way(COURTESY).await;
-        }
+    let mut nodes = HashMap::with_capacity(listed.nodes);
+    listed.nodes = 0;
+    // Once all is read, those whom the list concerns wait for nobody.
+    while !pages.is_done() {
+        context.ironic.urgent.make_way(COURTESY).await;
         let began = Instant::now();
         let page = pages.next().await;
-        *took += began.elapsed();
-        let Some(page) = page? else { break };
-        // Fewer than were asked for are the last ones.
-        more = usize::try_from(MAX_PAGE).is_ok_and(|full| page.len() >= full);
+        listed.took += began.elapsed();
+        let page = page?.unwrap_or_default();
+        listed.nodes += page.len();
         for node in page {
             let Node { power, target, last_error, .. } = Node::of(&node);
             let digest = Digest::new(power, target, last_error.as_deref());
@@ -124,4 +140,16 @@ async fn look(context: &Context, took: &mut Duration) -> Result<(), Error> {
         context.look_at(&host);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_page_tells_of_all_at_rest_and_small_ones_let_hard_requests_pass() {
+        assert_eq!(page(0, 999), 1000);
+        assert_eq!(page(0, 1000), SMALL_PAGE, "a full page may be followed by more");
+        assert_eq!(page(1, 10), SMALL_PAGE);
+    }
 }

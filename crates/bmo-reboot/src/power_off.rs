@@ -6,12 +6,12 @@ use std::time::Duration;
 use api_types::names::metal3::REBOOT;
 
 use crate::case::{CONFIRM, Case};
-use crate::decide::{BUSY, last_stamp, off_delay, still_waiting};
+use crate::decide::{BUSY, last_stamp, off_delay, still_early, still_waiting};
 use crate::decision::{Again, Call, Decision};
 use crate::draft::Draft;
 use crate::observe::Node;
 use crate::record::{Reason, Record, Soft};
-use crate::requests::Request;
+use crate::requests::{Request, named, told_apart};
 
 /// One step closer to off: wait, ask the operating system, or cut the power.
 pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Decision {
@@ -19,8 +19,9 @@ pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Deci
     let any_hard = case.host.in_cycle() && case.requests().any(Request::is_hard);
     let was_hard = case.was_hard();
     if node.target.is_some() {
-        if record.is_none() {
-            draft.phase(Reason::RequestAccepted, any_hard, "waits for a change that is under way");
+        if record.is_none_or(|record| record.reason.is_refusal()) {
+            let message = format!("for {} waits for a change that is under way", case.wanted_by());
+            draft.phase(Reason::RequestAccepted, any_hard || was_hard, &message);
         }
         return draft.finish(Reason::RequestAccepted, Again::Watch);
     }
@@ -45,9 +46,11 @@ pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Deci
     let left = case.policy.soft_timeout.saturating_sub(used);
     // Written ahead only where the failure that the node shows cannot be taken for the one of this attempt.
     if node.last_error.is_none() {
-        draft.phase(Reason::SoftPowerOff, false, "by asking the operating system");
+        let message = case.soft_message(attempt.map_or(case.now, |soft| soft.since));
+        draft.phase(Reason::SoftPowerOff, false, &message);
     } else if !case.reason().is_some_and(Reason::is_phase) {
-        draft.phase(Reason::RequestAccepted, false, "is next, by asking the operating system");
+        let message = format!("for {} is next, by its operating system", case.wanted_by());
+        draft.phase(Reason::RequestAccepted, false, &message);
     }
     draft.call(Call::SoftOff(left.min(case.policy.soft_slice).max(Duration::from_secs(1))));
     draft.finish(Reason::SoftPowerOff, Again::Watch)
@@ -87,12 +90,18 @@ fn cut(case: &Case<'_>, mut draft: Draft<'_>, node: &Node, exhausted: bool) -> D
         draft.escalated(node.last_error.as_deref());
     }
     if node.last_error.is_none() {
-        draft.phase(Reason::HardPowerOff, true, "was asked of Ironic");
+        draft.phase(Reason::HardPowerOff, true, &hard_message(case));
     } else if !record.is_some_and(|record| record.hard && record.reason.is_phase()) {
-        draft.phase(Reason::RequestAccepted, true, "is next");
+        let message = format!("for {} is next", case.wanted_by());
+        draft.phase(Reason::RequestAccepted, true, &message);
     }
     draft.call(Call::HardOff);
     draft.finish(Reason::HardPowerOff, Again::Watch)
+}
+
+/// What is told of a hard power-off.
+pub(crate) fn hard_message(case: &Case<'_>) -> String {
+    format!("for {} was asked of Ironic", case.wanted_by())
 }
 
 /// One reset for a stamp, never an off. The node's own time of change tells whether Ironic took a call whose answer
@@ -128,6 +137,12 @@ pub(crate) fn reset(
     if let Some(wait) = still_waiting(case, off_delay(case.host.trouble.count)) {
         return draft.finish(Reason::PowerFailed, Again::After(wait));
     }
+    // Its stamp is not to lie after the machine is on again.
+    if let Some(wait) = still_early(case) {
+        let message = format!("for {} waits for the next second", case.wanted_by());
+        draft.phase(Reason::RequestAccepted, hard, &message);
+        return draft.finish(Reason::RequestAccepted, Again::After(wait));
+    }
     let message = Record::restart_message(hard, node.changed.as_deref());
     draft.exact_record(true, Reason::Restarting, hard, message);
     draft.call(if hard { Call::Reset } else { Call::SoftReset(case.policy.soft_timeout) });
@@ -148,9 +163,11 @@ pub(crate) fn was_reset(case: &Case<'_>, draft: &mut Draft<'_>) {
         draft.exact_record(true, Reason::PoweringOn, false, message);
     } else {
         draft.exact_record(true, Reason::Restarting, false, message);
-        draft.warn(
-            Reason::HoldUnsupported,
-            "the machine must not be switched off, so it cannot be held off",
+        let keys = || holds.iter().copied();
+        let text = format!(
+            "The machine must not be switched off, so it was reset and cannot be held off for {}",
+            named(keys())
         );
+        draft.note(true, Reason::HoldUnsupported, told_apart(keys()), &text);
     }
 }

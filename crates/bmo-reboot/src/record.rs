@@ -66,20 +66,22 @@ pub enum Reason {
     HoldUnsupported,
     /// The reboot is over.
     Completed,
+    /// The host was off already when it was asked for, so there was no cycle.
+    Answered,
     /// Everything is as it should be.
     AtRest,
     /// Ironic does not know the power state.
     PowerUnknown,
     /// The host was seen on.
     PoweredOn,
-    /// A soft power-off did not do, so a hard one follows.
+    /// A soft power-off did not work, so a hard one follows.
     SoftPowerOffFailed,
     /// A request's value is not understood and counts as soft.
     InvalidRequest,
 }
 
 /// Reasons and their words, which must never change: they are read back.
-const WORDS: [(Reason, &str); 32] = [
+const WORDS: [(Reason, &str); 33] = [
     (Reason::Gone, "Gone"),
     (Reason::NotLookedAt, "NotLookedAt"),
     (Reason::NotSelected, "NotSelected"),
@@ -108,6 +110,7 @@ const WORDS: [(Reason, &str); 32] = [
     (Reason::PoweringOn, "PoweringOn"),
     (Reason::HoldUnsupported, "HoldUnsupported"),
     (Reason::Completed, "Completed"),
+    (Reason::Answered, "Answered"),
     (Reason::AtRest, "AtRest"),
     (Reason::PowerUnknown, "PowerUnknown"),
     (Reason::PoweredOn, "PoweredOn"),
@@ -140,6 +143,21 @@ impl Reason {
                 | Self::PoweringOn
         )
     }
+
+    /// Whether the host is not looked after for this reason.
+    pub fn is_refusal(self) -> bool {
+        matches!(
+            self,
+            Self::NotSelected
+                | Self::Deleting
+                | Self::Paused
+                | Self::Detached
+                | Self::NoCredentials
+                | Self::NotProvisioned
+                | Self::NodeShared
+                | Self::NodeNotFound
+        )
+    }
 }
 
 /// How far a reboot, or a plain change of power, has come: the condition `Rebooting`.
@@ -163,15 +181,19 @@ const HARD: &str = "Hard power-off";
 /// Its last words, where the message tells of something else.
 const CUT: &str = "; the power was cut";
 /// Last words of the message of a record with a soft attempt behind it.
-const SOFTLY: &str = "; softly since ";
+const SOFTLY: &str = "; first asked at ";
+/// The same as an earlier release wrote it.
+const SOFTLY_BEFORE: &str = "; softly since ";
 const LAST: &str = ", last at ";
+/// Before the time since which a host is held off of which it is not known whether it is on.
+const HELD: &str = "; held off since ";
 const RESET: &str = "The machine is being reset";
 const SOFT_RESET: &str = "The machine is being reset by its operating system";
 const NOT_RESET: &str = "the machine was not reset, ask again";
 const NOT_RESET_SOFTLY: &str =
     "the machine was not reset by its operating system, ask with mode hard";
 /// Before the holds that a reset has answered, the last words of a message.
-const ASKED: &str = "; asked for by [";
+const ASKED: &str = "; asked for by ";
 /// The API server takes 32 KiB for a message.
 const LONGEST_LIST: usize = 30_000;
 const AND_ALL_AFTER: &str = " and all after it";
@@ -218,10 +240,28 @@ impl Record {
 
     /// The soft attempt that Ironic has taken, however long ago, and whatever is waited for since.
     pub fn soft(&self) -> Option<Soft> {
-        let (_, times) = self.message.rsplit_once(SOFTLY)?;
+        let told = |words: &'static str| self.message.rsplit_once(words);
+        let (_, times) = told(SOFTLY).or_else(|| told(SOFTLY_BEFORE))?;
         let (since, last) = times.split_once(LAST)?;
         let soft = Soft { since: since.parse().ok()?, last: last.parse().ok()? };
         (self.reason.is_phase() && !self.hard).then_some(soft)
+    }
+
+    /// A message that remembers since when a host is held off whose power is not known any more.
+    pub fn lost_message(hard: bool, problem: &str, since: Timestamp) -> String {
+        Self::telling(hard, &format!("{problem}{HELD}{since}"))
+    }
+
+    /// Since when the host is held off: seen off, and nothing was done since. It may not be known now.
+    pub fn held_since(&self) -> Option<Timestamp> {
+        match self.reason {
+            Reason::HeldOff => Some(self.since),
+            Reason::PowerUnknown => {
+                let (_, since) = self.message.rsplit_once(HELD)?;
+                since.strip_suffix(CUT).unwrap_or(since).parse().ok()
+            }
+            _ => None,
+        }
     }
 
     /// A message that remembers that Ironic has taken a reset, and for which holds.
@@ -260,7 +300,11 @@ impl Record {
     /// What the message tells, and the holds that a reset has answered.
     fn parts(&self) -> (&str, Option<&str>) {
         let parts = self.message.rsplit_once(ASKED);
-        parts.map_or((self.message.as_str(), None), |(told, list)| (told, list.strip_suffix(']')))
+        parts.map_or((self.message.as_str(), None), |(told, list)| {
+            // An earlier release wrote brackets.
+            let inner = list.strip_prefix('[').and_then(|list| list.strip_suffix(']'));
+            (told, Some(inner.unwrap_or(list)))
+        })
     }
 
     /// Whether the reset that this record tells of, or its failure, was also for this key.
@@ -313,9 +357,6 @@ fn asked_by(holds: &[&str]) -> String {
         list.push_str(if list.is_empty() { ASKED } else { ", " });
         list.push_str(key);
     }
-    if !list.is_empty() {
-        list.push(']');
-    }
     list
 }
 
@@ -331,7 +372,9 @@ pub struct Managed {
 }
 
 /// Last words of a message that remembers that something was installed on the host when it could not be served.
-const SEEN: &str = "; it was seen provisioned";
+const SEEN: &str = "; what is asked of it ends when it is deprovisioned";
+/// The same as an earlier release wrote it.
+const SEEN_BEFORE: &str = "; it was seen provisioned";
 
 impl Managed {
     /// A message that remembers whether the host was seen provisioned: what was asked of it then goes when it is
@@ -342,7 +385,8 @@ impl Managed {
 
     /// Whether the host was provisioned, and not deprovisioned under our eyes since.
     pub fn was_provisioned(&self) -> bool {
-        self.reason == Reason::Managed || self.message.ends_with(SEEN)
+        let seen = [SEEN, SEEN_BEFORE].iter().any(|it| self.message.ends_with(*it));
+        self.reason == Reason::Managed || seen
     }
 
     /// Reads the condition, if it is there and ours.
@@ -404,6 +448,39 @@ mod tests {
             let message = Record::wording(hard, "waits: the node is locked");
             let record = Record { rebooting: true, reason: Reason::NodeBusy, since, hard, message };
             assert_eq!(Record::of(&[record.condition(3)]), Some(record));
+        }
+    }
+
+    #[test]
+    fn what_an_earlier_release_wrote_down_is_still_understood() {
+        let since = Timestamp::from_second(1_800_000_000).unwrap();
+        let record = |reason, message: String| Record {
+            rebooting: true,
+            reason,
+            since,
+            hard: false,
+            message,
+        };
+        let told = format!("Power change{SOFTLY_BEFORE}{since}{LAST}{since}");
+        let soft = record(Reason::SoftPowerOff, told).soft();
+        assert_eq!(soft, Some(Soft { since, last: since }));
+        let message = "it was reset; asked for by [reboot.metal3.io/a, reboot.metal3.io/b]";
+        let served = record(Reason::HoldUnsupported, message.to_owned());
+        assert!(served.has_served("reboot.metal3.io/a") && served.has_served("reboot.metal3.io/b"));
+        let message = format!("the host is paused{SEEN_BEFORE}");
+        let paused = Managed { managed: false, reason: Reason::Paused, message };
+        assert!(paused.was_provisioned());
+    }
+
+    #[test]
+    fn since_when_a_host_is_held_is_remembered_while_its_power_is_not_known() {
+        let since = Timestamp::from_second(1_800_000_000).unwrap();
+        for hard in [false, true] {
+            let message = Record::lost_message(hard, "nobody knows", since);
+            let (reason, now) = (Reason::PowerUnknown, Timestamp::UNIX_EPOCH);
+            let record = Record { rebooting: true, reason, since: now, hard, message };
+            assert_eq!(record.held_since(), Some(since));
+            assert_eq!(Record::of(&[record.condition(1)]), Some(record));
         }
     }
 

@@ -83,11 +83,39 @@ impl Requests {
 pub fn named<'a>(keys: impl Iterator<Item = &'a str>) -> String {
     const MOST: usize = 10;
     let keys: Vec<&str> = keys.collect();
-    let mut text = keys[..keys.len().min(MOST)].join(", ");
-    if keys.len() > MOST {
-        let _ = write!(text, " and {} more", keys.len() - MOST);
+    and_more(&keys, keys.len().min(MOST))
+}
+
+/// Names keys for their clients, each of which looks for its own: as many as fit into a condition that is not to be large.
+pub fn all_named<'a>(keys: impl Iterator<Item = &'a str>) -> String {
+    const BYTES: usize = 8_000;
+    let keys: Vec<&str> = keys.collect();
+    let mut length = 0;
+    let fit = keys.iter().take_while(|key| {
+        length += key.len() + ", ".len();
+        length <= BYTES
+    });
+    and_more(&keys, fit.count())
+}
+
+fn and_more(keys: &[&str], count: usize) -> String {
+    let mut text = keys.iter().take(count).copied().collect::<Vec<_>>().join(", ");
+    if keys.len() > count {
+        let _ = write!(text, " and {} more", keys.len() - count);
     }
     text
+}
+
+/// A few words that are others for other keys.
+pub fn told_apart<'a>(keys: impl Iterator<Item = &'a str>) -> String {
+    const BYTES: usize = 60;
+    let keys: Vec<&str> = keys.collect();
+    let all = keys.join(", ");
+    if all.len() <= BYTES {
+        all
+    } else {
+        format!("{} keys, {:016x}", keys.len(), fingerprint(&all))
+    }
 }
 
 /// The mode that a value asks for; nothing if it cannot be understood. Members other than `mode` do not matter.
@@ -189,6 +217,29 @@ mod tests {
         let keys: Vec<String> = (0..5000).map(|n| format!("reboot.metal3.io/{n}")).collect();
         let text = named(keys.iter().map(String::as_str));
         assert!(text.ends_with("and 4990 more") && text.len() < 300, "{text}");
+    }
+
+    #[test]
+    fn a_condition_names_as_many_keys_as_fit_and_says_how_many_more_there_are() {
+        let keys: Vec<String> = (0..700).map(|n| format!("reboot.metal3.io/{n:03}")).collect();
+        let few = all_named(keys[..300].iter().map(String::as_str));
+        assert!(few.ends_with("reboot.metal3.io/299"), "{few}");
+        let text = all_named(keys.iter().map(String::as_str));
+        assert!(text.len() <= 8_100 && text.ends_with(" more"), "{}", text.len());
+        let more: usize = text.rsplit(' ').nth(1).unwrap().parse().unwrap();
+        assert_eq!(text.matches("reboot.metal3.io/").count() + more, 700);
+    }
+
+    #[test]
+    fn other_keys_are_told_apart_in_a_few_words() {
+        let of = |keys: &[&str]| told_apart(keys.iter().copied());
+        assert_eq!(
+            of(&["reboot.metal3.io/a", "reboot.metal3.io/b"]),
+            "reboot.metal3.io/a, reboot.metal3.io/b"
+        );
+        let long = "reboot.metal3.io/".to_owned() + &"x".repeat(63);
+        let longer = [long.as_str(), "reboot.metal3.io/y"];
+        assert!(of(&[long.as_str()]).len() <= 60 && of(&[long.as_str()]) != of(&longer));
     }
 
     proptest! {

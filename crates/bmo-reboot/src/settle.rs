@@ -8,7 +8,7 @@ use crate::decide::{BUSY, off_delay, on_delay};
 use crate::decision::{Again, Answer, Call, Decision};
 use crate::draft::Draft;
 use crate::observe::{Host, NodeSeen};
-use crate::power_off::was_reset;
+use crate::power_off::{hard_message, was_reset};
 use crate::record::{Reason, Soft};
 
 /// What to write down about Ironic's answer to a call. `host` is the host as our own write before the call left it.
@@ -31,9 +31,9 @@ pub fn settle(
                     let since = ahead.map_or(case.now, |ahead| ahead.since);
                     let since = case.soft().map_or(since, |soft| soft.since);
                     draft.attempted(Some(Soft { since, last: case.now }));
-                    draft.phase(Reason::SoftPowerOff, false, "by asking the operating system");
+                    draft.phase(Reason::SoftPowerOff, false, &case.soft_message(since));
                 }
-                Call::HardOff => draft.phase(Reason::HardPowerOff, true, "was asked of Ironic"),
+                Call::HardOff => draft.phase(Reason::HardPowerOff, true, &hard_message(&case)),
                 Call::On => {
                     let rebooting = case.record.as_ref().is_some_and(|record| record.rebooting);
                     draft.record(

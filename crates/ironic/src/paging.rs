@@ -169,6 +169,11 @@ impl<T> Pager<T> {
         self.marker.as_deref()
     }
 
+    /// Whether the server said that nothing follows; a list that was not begun may have more.
+    pub fn is_done(&self) -> bool {
+        self.done
+    }
+
     fn call(&self) -> Call {
         let mut call = Call::get(self.path.clone());
         call.query.clone_from(&self.filters);

@@ -10,6 +10,7 @@ use crate::observe::{Node, Trouble};
 use crate::record::Managed;
 use crate::requests::Requests;
 
+mod let_go;
 mod memory;
 mod properties;
 mod stays_on;
@@ -120,6 +121,29 @@ fn change(seen: NodeSeen, change: impl FnOnce(&mut Node)) -> NodeSeen {
 
 fn decided(host: &Host, node: &NodeSeen) -> Decision {
     decided_by(&Policy::default(), host, node)
+}
+
+/// At a time.
+fn decided_at(now: Timestamp, host: &Host, node: &NodeSeen) -> Decision {
+    let seen = Observed { host: Some(host.clone()), node: node.clone(), soft_free: true };
+    decide(&seen, &Policy::default(), now)
+}
+
+/// The host with what a decision has written about its reboot.
+fn after(mut host: Host, done: &Decision) -> Host {
+    host.pending = done.status.pending.or(host.pending);
+    host.last = done.status.last.or(host.last);
+    host.powered_on = done.status.powered_on.unwrap_or(host.powered_on);
+    for (kind, new) in [
+        ("Rebooting", done.status.record.as_ref().map(|it| it.condition(1))),
+        ("PowerManaged", done.status.managed.as_ref().map(|it| it.condition(now(), 1))),
+    ] {
+        if let Some(new) = new {
+            host.conditions.retain(|it| it.r#type != kind);
+            host.conditions.push(new);
+        }
+    }
+    host
 }
 
 fn decided_by(policy: &Policy, host: &Host, node: &NodeSeen) -> Decision {
@@ -393,35 +417,29 @@ fn requests_of_a_host_that_never_was_ours_are_not_touched() {
 
 #[test]
 fn a_machine_that_must_stay_on_is_reset_once_for_a_stamp() {
-    let mut host = Host { disable_power_off: true, ..with(&[(PLAIN, HARD)]) };
+    let host = Host { disable_power_off: true, ..with(&[(PLAIN, HARD)]) };
     let before = change(node(Power::On), |node| node.changed = Some("1".to_owned()));
-    let done = decided(&host, &before);
-    assert_eq!(done.call, Some(Call::Reset));
-    let record = done.status.record.unwrap();
-    assert_eq!(record.reason, Reason::Restarting);
-    host.pending = done.status.pending;
-    host.conditions.push(record.condition(1));
-    assert_eq!(decided(&host, &before).call, Some(Call::Reset), "Ironic never took it");
-    let after = change(node(Power::On), |node| node.changed = Some("2".to_owned()));
-    let done = decided(&host, &after);
+    let host = after(host.clone(), &decided(&host, &before));
+    let done = decided_at(at(1_000_002), &host, &before);
+    assert_eq!((done.call, reason_written(&done)), (Some(Call::Reset), Some(Reason::Restarting)));
+    let host = after(host, &done);
+    let again = decided_at(at(1_000_002), &host, &before);
+    assert_eq!(again.call, Some(Call::Reset), "Ironic never took it");
+    let changed = change(node(Power::On), |node| node.changed = Some("2".to_owned()));
+    let done = decided_at(at(1_000_003), &host, &changed);
     assert_eq!((done.call, done.annotations.len()), (None, 1));
     assert!(done.status.last > host.pending);
 }
 
 #[test]
 fn a_hold_of_a_machine_that_must_stay_on_is_refused_and_not_repeated() {
-    let mut host = Host { disable_power_off: true, ..with(&[(HOLD, HARD)]) };
-    let done = decided(&host, &node(Power::On));
-    let begun = done.status.record.unwrap();
-    host.pending = done.status.pending;
-    host.conditions.push(begun.condition(1));
-    let answer = (Call::Reset, &Answer::Accepted);
-    let done = crate::settle::settle(&host, &node(Power::On), answer, &Policy::default(), now());
-    let record = done.status.record.unwrap();
-    assert_eq!(record.reason, Reason::Restarting);
-    host.last = done.status.last;
-    host.conditions.pop();
-    host.conditions.push(record.condition(1));
+    let host = Host { disable_power_off: true, ..with(&[(HOLD, HARD)]) };
+    let host = after(host.clone(), &decided(&host, &node(Power::On)));
+    let host = after(host.clone(), &decided_at(at(1_000_002), &host, &node(Power::On)));
+    let (call, policy) = ((Call::Reset, &Answer::Accepted), Policy::default());
+    let done = crate::settle::settle(&host, &node(Power::On), call, &policy, at(1_000_002));
+    assert_eq!(reason_written(&done), Some(Reason::Restarting));
+    let mut host = after(host, &done);
     let record = decided(&host, &node(Power::On)).status.record.unwrap();
     assert_eq!(record.reason, Reason::HoldUnsupported);
     host.conditions.pop();

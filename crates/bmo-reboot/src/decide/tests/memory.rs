@@ -157,8 +157,29 @@ fn a_hold_keeps_its_age_while_the_power_is_not_known() {
     let mut host = cycling(&[(HOLD, "")], Reason::HeldOff, true, 500);
     host.powered_on = false;
     let done = decided(&host, &node(Power::Unknown));
-    assert!(done.call.is_none() && done.status.is_empty(), "{done:?}");
+    assert_eq!((done.call, done.status.powered_on), (None, None));
+    assert_eq!(reason_written(&done), Some(Reason::PowerUnknown), "nobody sees that it is off");
+    assert!(done.notes.iter().any(|note| note.warning && note.reason == Reason::PowerUnknown));
     assert!(matches!(done.again, Again::After(wait) if wait <= seconds(24)));
+    let host = after(host, &done);
+    let done = decided(&host, &node(Power::Unknown));
+    assert!(done.status.is_empty() && done.notes.is_empty(), "told once: {done:?}");
+    // Seen off again, also with the failure of that time, it is held as long as before.
+    for seen in [node(Power::Off), failed(Power::Off)] {
+        let record = decided(&host, &seen).status.record.unwrap();
+        assert_eq!((record.reason, record.since), (Reason::HeldOff, at(999_500)));
+        assert!(record.hard, "and how it was switched off is not forgotten");
+    }
+}
+
+#[test]
+fn a_hold_without_a_cycle_is_no_cycle_because_its_power_was_not_known() {
+    let mut host = Host { powered_on: false, ..with(&[(HOLD, "")]) };
+    record(&mut host, Reason::HeldOff, false, 500);
+    host.conditions.last_mut().unwrap().status = "True".to_owned();
+    let host = after(host.clone(), &decided(&host, &node(Power::Unknown)));
+    let done = decided(&host, &node(Power::Unknown));
+    assert!(done.status.is_empty() && done.call.is_none(), "{done:?}");
 }
 
 #[test]

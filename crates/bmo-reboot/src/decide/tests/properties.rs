@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const REASONS: [Reason; 15] = [
+const REASONS: [Reason; 17] = [
     Reason::RequestAccepted,
     Reason::SoftPowerOff,
     Reason::HardPowerOff,
@@ -20,6 +20,8 @@ const REASONS: [Reason; 15] = [
     Reason::HoldUnsupported,
     Reason::Completed,
     Reason::Deprovisioned,
+    Reason::Paused,
+    Reason::NodeShared,
 ];
 
 fn any_host() -> impl Strategy<Value = Host> {
@@ -249,6 +251,10 @@ proptest! {
                 Again::Now | Again::Watch => true,
             };
             prop_assert!(soon, "{:?}", done.again);
+        }
+        // Who is not looked after is not told to be held off.
+        if status.managed.as_ref().is_some_and(|it| !it.managed) {
+            prop_assert!(after.record().is_none_or(|it| it.held_since().is_none()));
         }
         // Failures of others are theirs.
         if status.trouble.is_some() {

@@ -6,13 +6,18 @@ fn stays_on(keys: &[(&str, &str)]) -> Host {
     Host { disable_power_off: true, ..with(keys) }
 }
 
+/// When a stamp that follows the one of a request does not lie in the future any more.
+fn soon() -> Timestamp {
+    at(1_000_002)
+}
+
 /// After a reset that was asked for by these keys, which Ironic took.
-fn reset_for(mut host: Host) -> Host {
-    let begun = decided(&host, &node(Power::On));
-    host.pending = begun.status.pending;
-    host.conditions.push(begun.status.record.unwrap().condition(1));
+fn reset_for(host: &Host) -> Host {
+    let host = after(host.clone(), &decided(host, &node(Power::On)));
+    let begun = decided_at(soon(), &host, &node(Power::On));
+    let mut host = after(host, &begun);
     let call = (begun.call.unwrap(), &Answer::Accepted);
-    let done = crate::settle::settle(&host, &node(Power::On), call, &Policy::default(), now());
+    let done = crate::settle::settle(&host, &node(Power::On), call, &Policy::default(), soon());
     host.last = done.status.last;
     if done.annotations.contains_key(PLAIN) {
         host.requests = Requests::default();
@@ -23,7 +28,7 @@ fn reset_for(mut host: Host) -> Host {
 }
 
 /// The same, and somebody saw that the reset is over.
-fn refused_for(host: Host) -> Host {
+fn refused_for(host: &Host) -> Host {
     let mut host = reset_for(host);
     let record = decided(&host, &node(Power::On)).status.record.unwrap();
     put(&mut host, &record);
@@ -42,7 +47,7 @@ fn a_hold_that_was_answered_by_a_reset_is_not_answered_again_because_online_is_f
         [(stays_on(&[(HOLD, HARD)]), node(Power::On)), (with(&[(HOLD, HARD)]), by_node)]
     {
         host.disable_power_off = true;
-        let mut host = reset_for(Host { online: false, ..host });
+        let mut host = reset_for(&Host { online: false, ..host });
         host.disable_power_off = matches!(&node, NodeSeen::Seen(it) if !it.disable_power_off);
         for _ in 0..3 {
             let done = decided(&host, &node);
@@ -57,7 +62,7 @@ fn a_hold_that_was_answered_by_a_reset_is_not_answered_again_because_online_is_f
 
 #[test]
 fn a_reset_that_failed_after_ironic_took_it_is_not_called_completed() {
-    let mut host = reset_for(stays_on(&[(PLAIN, HARD)]));
+    let mut host = reset_for(&stays_on(&[(PLAIN, HARD)]));
     assert_eq!(host.record().unwrap().reason, Reason::PoweringOn);
     let done = decided(&host, &failed(Power::On));
     let record = done.status.record.clone().unwrap();
@@ -83,7 +88,7 @@ fn a_reset_that_failed_after_ironic_took_it_is_not_called_completed() {
 
 #[test]
 fn a_soft_reset_that_failed_names_the_way_out_and_is_not_repeated_softly() {
-    let mut host = reset_for(stays_on(&[(PLAIN, "")]));
+    let mut host = reset_for(&stays_on(&[(PLAIN, "")]));
     let done = decided(&host, &failed(Power::On));
     let record = done.status.record.unwrap();
     assert!(record.message.contains("ask with mode hard"), "{}", record.message);
@@ -98,7 +103,7 @@ fn a_soft_reset_that_failed_names_the_way_out_and_is_not_repeated_softly() {
     let waiting = decided(&host, &engaged).status.record.unwrap();
     assert_eq!((waiting.reason, waiting.hard), (Reason::NodeBusy, true));
     // What failed hard says nothing about softly.
-    let mut other = reset_for(stays_on(&[(PLAIN, HARD)]));
+    let mut other = reset_for(&stays_on(&[(PLAIN, HARD)]));
     let record = decided(&other, &failed(Power::On)).status.record.unwrap();
     assert!(record.message.contains("ask again"), "{}", record.message);
     other.conditions.pop();
@@ -110,7 +115,7 @@ fn a_soft_reset_that_failed_names_the_way_out_and_is_not_repeated_softly() {
 
 #[test]
 fn a_reset_for_a_hold_that_failed_is_told_and_made_again_only_for_a_hold_that_comes_back() {
-    let mut host = reset_for(stays_on(&[(HOLD, "")]));
+    let mut host = reset_for(&stays_on(&[(HOLD, "")]));
     let done = decided(&host, &heading(Power::On, Target::On));
     assert!(done.status.is_empty() && done.again == Again::Watch, "it is under way: {done:?}");
     let done = decided(&host, &failed(Power::On));
@@ -134,7 +139,7 @@ fn a_reset_for_a_hold_that_failed_is_told_and_made_again_only_for_a_hold_that_co
 #[test]
 fn a_hold_that_went_and_comes_back_is_answered_by_another_reset() {
     const OTHER: &str = "reboot.metal3.io/b";
-    let mut host = refused_for(stays_on(&[(HOLD, HARD), (OTHER, HARD)]));
+    let mut host = refused_for(&stays_on(&[(HOLD, HARD), (OTHER, HARD)]));
     assert_eq!(decided(&host, &node(Power::On)).status.record, None, "as long as both are there");
     let both = host.requests.clone();
     host.requests = Requests::of([(HOLD, HARD)].into_iter());
@@ -153,7 +158,7 @@ fn a_hold_that_went_and_comes_back_is_answered_by_another_reset() {
 fn thousands_of_holds_that_cannot_be_given_fit_into_a_condition_and_are_answered_once() {
     let keys: Vec<String> = (0..3_000).map(|n| format!("reboot.metal3.io/client-{n:05}")).collect();
     let asked: Vec<(&str, &str)> = keys.iter().map(|key| (key.as_str(), "")).collect();
-    let host = reset_for(stays_on(&asked));
+    let host = reset_for(&stays_on(&asked));
     let record = host.record().unwrap();
     assert!(record.message.len() < 32_768, "{}", record.message.len());
     assert!(keys.iter().all(|key| record.has_served(key)));
@@ -161,4 +166,33 @@ fn thousands_of_holds_that_cannot_be_given_fit_into_a_condition_and_are_answered
     let new = Requests::of(asked.into_iter().chain([("reboot.metal3.io/a", "")]));
     let done = decided(&Host { requests: new, ..host }, &node(Power::On));
     assert!(done.status.pending.is_some(), "somebody else asks");
+}
+
+#[test]
+fn the_stamp_of_a_reset_neither_lies_in_the_future_nor_before_the_reset() {
+    for (keys, call) in [
+        (&[(PLAIN, HARD)][..], Call::Reset),
+        (&[(PLAIN, "")][..], Call::SoftReset(Policy::default().soft_timeout)),
+    ] {
+        let host = stays_on(keys);
+        let done = decided(&host, &node(Power::On));
+        assert_eq!((done.call, done.status.pending), (None, Some(at(1_000_001))), "not yet");
+        assert_eq!(done.again, Again::After(Duration::from_millis(1_500)));
+        assert_eq!(reason_written(&done), Some(Reason::RequestAccepted));
+        let host = after(host, &done);
+        assert!(decided(&host, &node(Power::On)).status.is_empty(), "written once");
+        let begun = decided_at(soon(), &host, &node(Power::On));
+        assert_eq!(begun.call, Some(call));
+        let (host, policy) = (after(host, &begun), Policy::default());
+        let call = (call, &Answer::Accepted);
+        let done = crate::settle::settle(&host, &node(Power::On), call, &policy, at(1_000_003));
+        assert_eq!(done.status.last, Some(at(1_000_003)));
+    }
+    // That a soft one would fail is not forgotten meanwhile.
+    let mut host = reset_for(&stays_on(&[(PLAIN, "")]));
+    host = after(host.clone(), &decided(&host, &failed(Power::On)));
+    host.requests = Requests::of([(PLAIN, "")].into_iter());
+    host = after(host.clone(), &decided_at(at(1_000_003), &host, &failed(Power::On)));
+    let done = decided_at(at(1_000_010), &host, &failed(Power::On));
+    assert_eq!(done.call, Some(Call::Reset));
 }

@@ -52,9 +52,45 @@ fn a_request_that_is_answered_without_a_cycle_is_told() {
     let mut host = with(&[(PLAIN, "")]);
     host.powered_on = false;
     let done = decided(&host, &node(Power::Off));
-    assert_eq!(told(&done), [Reason::Completed, Reason::PoweringOn]);
+    assert_eq!(told(&done), [Reason::Answered, Reason::PoweringOn]);
     host.requests = Requests::of([(PLAIN, ""), (HOLD, "")].into_iter());
-    assert_eq!(told(&decided(&host, &node(Power::Off))), [Reason::HeldOff, Reason::Completed]);
+    assert_eq!(told(&decided(&host, &node(Power::Off))), [Reason::HeldOff, Reason::Answered]);
+}
+
+#[test]
+fn events_about_other_requests_are_other_events() {
+    const OTHER: &str = "reboot.metal3.io/b";
+    let about = |host: &Host, seen: &NodeSeen, reason| {
+        let notes = decided(host, seen).notes;
+        notes.into_iter().find(|note| note.reason == reason).unwrap().about
+    };
+    let asked = |key| about(&with(&[(key, HARD)]), &node(Power::On), Reason::RequestAccepted);
+    assert_eq!((asked(HOLD).as_str(), asked(OTHER).as_str()), (HOLD, OTHER));
+    let held = |key| {
+        let host = cycling(&[(key, HARD)], Reason::HardPowerOff, true, 5);
+        about(&host, &node(Power::Off), Reason::HeldOff)
+    };
+    assert_eq!((held(HOLD).as_str(), held(OTHER).as_str()), (HOLD, OTHER));
+}
+
+#[test]
+fn a_held_host_that_was_switched_on_by_somebody_is_warned_about() {
+    for reason in [Reason::HeldOff, Reason::PowerUnknown] {
+        let mut host = cycling(&[(HOLD, HARD)], Reason::HeldOff, true, 500);
+        host.powered_on = false;
+        if reason == Reason::PowerUnknown {
+            host = after(host.clone(), &decided(&host, &node(Power::Unknown)));
+        }
+        let done = decided(&host, &node(Power::On));
+        assert_eq!((done.status.powered_on, done.call), (Some(true), Some(Call::HardOff)));
+        let note = &done.notes[0];
+        assert!(note.warning && note.reason == Reason::PoweredOn, "{:?}", done.notes);
+        assert!(note.text.contains(HOLD) && done.notes.len() == 1, "{:?}", done.notes);
+    }
+    // Where nobody holds it that is no more than news.
+    let mut free = cycling(&[], Reason::HeldOff, true, 500);
+    free.powered_on = false;
+    assert!(decided(&free, &node(Power::On)).notes.iter().all(|note| !note.warning));
 }
 
 #[test]

@@ -1,0 +1,107 @@
+//! What a host that is not looked after any more says of its reboot, and what it is worth when it comes back.
+
+use super::*;
+
+/// Held off after its power was cut.
+fn held() -> Host {
+    let mut host = cycling(&[(HOLD, "")], Reason::HeldOff, true, 500);
+    host.powered_on = false;
+    host
+}
+
+const REFUSALS: [(Reason, Make); 7] = [
+    (Reason::NotSelected, |host| host.selected = false),
+    (Reason::Deleting, |host| host.deleting = true),
+    (Reason::Paused, |host| host.paused = Pause::ByOthers),
+    (Reason::Detached, |host| host.detached = true),
+    (Reason::NoCredentials, |host| host.credentials = false),
+    (Reason::NodeShared, |host| host.shared_with = Some("n/other".to_owned())),
+    (Reason::NodeNotFound, |_| {}),
+];
+
+fn refused(mut host: Host, (reason, make): (Reason, Make)) -> Host {
+    make(&mut host);
+    let seen = if reason == Reason::NodeNotFound { NodeSeen::Missing } else { node(Power::Off) };
+    let done = decided(&host, &seen);
+    assert_eq!((done.reason, done.call), (reason, None));
+    let host = after(host, &done);
+    assert!(decided(&host, &seen).status.is_empty(), "written once: {reason:?}");
+    host
+}
+
+/// As it is when nothing stands against looking after it any more.
+fn back(host: Host) -> Host {
+    Host { conditions: host.conditions, powered_on: host.powered_on, ..held() }
+}
+
+#[test]
+fn a_host_that_is_not_looked_after_any_more_is_not_shown_as_held_off() {
+    for refusal in REFUSALS {
+        for reason in [Reason::HeldOff, Reason::Offline, Reason::PoweredOff] {
+            let mut host = held();
+            record(&mut host, reason, true, 500);
+            let told = refused(host, refusal).record().unwrap();
+            assert_eq!((told.rebooting, told.reason), (false, refusal.0), "{reason:?}");
+            assert!(!told.message.contains(HOLD), "{}", told.message);
+        }
+        let unknown = after(held(), &decided(&held(), &node(Power::Unknown)));
+        assert_eq!(refused(unknown, refusal).record().unwrap().reason, refusal.0);
+    }
+    // What an earlier release left behind.
+    let mut host = held();
+    host.selected = false;
+    let message = "the host does not match --host-selector any more".to_owned();
+    let left = Managed { managed: false, reason: Reason::NotSelected, message };
+    host.conditions.retain(|it| it.r#type != "PowerManaged");
+    host.conditions.push(left.condition(now(), 1));
+    assert_eq!(reason_written(&decided(&host, &node(Power::Off))), Some(Reason::NotSelected));
+}
+
+#[test]
+fn a_hold_is_carried_out_again_when_its_host_comes_back_and_that_is_no_other_cycle() {
+    for refusal in REFUSALS {
+        let host = back(refused(held(), refusal));
+        let done = decided(&host, &node(Power::Off));
+        assert_eq!((done.call, reason_written(&done)), (None, Some(Reason::HeldOff)));
+        assert_eq!(done.status.pending, None, "{refusal:?}");
+        // Somebody switched it on meanwhile; it was cut, and is cut again.
+        let done = decided(&host, &node(Power::On));
+        assert_eq!((done.status.powered_on, done.call), (Some(true), Some(Call::HardOff)));
+        assert_eq!(done.status.pending, None, "{refusal:?}");
+        // A failure of that time may be one of switching it off.
+        let done = decided(&host, &failed(Power::Off));
+        assert_eq!((done.status.powered_on, done.call), (None, Some(Call::HardOff)), "{refusal:?}");
+        // Its client has let go: the cycle ends.
+        let free = Host { requests: Requests::default(), ..host };
+        assert_eq!(decided(&free, &node(Power::Off)).call, Some(Call::On), "{refusal:?}");
+    }
+}
+
+#[test]
+fn what_was_told_of_a_refusal_goes_when_the_host_comes_back_without_a_reboot() {
+    let mut host = Host { online: false, powered_on: false, ..host() };
+    record(&mut host, Reason::Offline, false, 500);
+    let refused = refused(host.clone(), REFUSALS[0]);
+    let host = Host { conditions: refused.conditions, ..host };
+    assert_eq!(reason_written(&decided(&host, &node(Power::Off))), Some(Reason::Offline));
+    let on = Host { online: true, powered_on: true, ..host };
+    assert_eq!(reason_written(&decided(&on, &node(Power::On))), Some(Reason::Completed));
+}
+
+#[test]
+fn a_reset_or_a_way_to_off_that_was_begun_is_not_forgotten_meanwhile() {
+    for reason in [Reason::Restarting, Reason::HoldUnsupported, Reason::HardPowerOff] {
+        let mut host = held();
+        record(&mut host, reason, true, 5);
+        assert_eq!(refused(host, REFUSALS[2]).record().unwrap().reason, reason);
+    }
+}
+
+#[test]
+fn a_state_that_is_not_known_is_named_and_the_programs_memory_is_not() {
+    let mut host = held();
+    host.state = ProvisioningState::Other("frobnicating".to_owned());
+    let told = decided(&host, &NodeSeen::NotAsked).status.managed.unwrap();
+    assert!(told.message.contains("frobnicating"), "{}", told.message);
+    assert!(told.was_provisioned() && !told.message.contains("seen"), "{}", told.message);
+}

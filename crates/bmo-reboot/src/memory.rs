@@ -1,0 +1,297 @@
+//! What this process remembers of a host between two passes.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::jiff::Timestamp;
+use kube::runtime::controller::Action;
+
+use crate::decision::Again;
+use crate::observe::{Host, NodeSeen, Pause};
+use crate::poll;
+use crate::record::Reason;
+
+/// How long a node is not answered for until its host says so, though others may be.
+const SILENCE: Duration = Duration::from_secs(10);
+/// How long a host waits at most for a crowd of hard requests of others, in all, however many passes it needs.
+const COURTESY: Duration = Duration::from_secs(20);
+/// How long a host that waits for room among the soft attempts is not looked at. What waits to be off is tried every half
+/// minute, also with one more wait for a busy Ironic after that.
+const OVERLOOKED: Duration = Duration::from_secs(24);
+
+/// What this process remembers of a host. All of it can be forgotten: it saves work, or has to be waited for again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Memory {
+    pub(crate) uid: String,
+    /// The version after our last write and when the next pass is due: the echo of that write needs none.
+    pub(crate) rests: Option<(String, Option<Instant>)>,
+    pub(crate) off_since: Option<Instant>,
+    pub(crate) silent_since: Option<Instant>,
+    pub(crate) told: BTreeSet<(String, u64)>,
+    /// Somebody wants it looked at, whatever the cache says.
+    pub(crate) asked: bool,
+    pub(crate) watching: bool,
+    pub(crate) node: String,
+    pub(crate) seen: Option<poll::Digest>,
+    /// Since when it lets hard requests of others pass.
+    pub(crate) waits_since: Option<Instant>,
+    /// When a pass last looked at it.
+    pub(crate) looked: Option<Instant>,
+    pub(crate) let_go: LetGo,
+}
+
+/// Whether the host is not to be ours, and its status has said so already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum LetGo {
+    #[default]
+    No,
+    Yes,
+    /// And that another instance wants it was told.
+    Warned,
+}
+
+impl Memory {
+    /// Whether the node of this very host was read, and did not rest at this power.
+    pub(crate) fn knows_better(&self, host: &Host, power: ironic::Power) -> bool {
+        let same = self.uid == host.uid && self.node == host.node;
+        same && self.seen.is_some_and(|seen| !seen.rests_at(power))
+    }
+
+    /// Whether the node is not as a pass last saw it.
+    pub(crate) fn is_outdated(&self, nodes: &HashMap<String, poll::Digest>) -> bool {
+        !self.node.is_empty() && nodes.get(&self.node) != self.seen.as_ref()
+    }
+
+    /// Whether the host lets a crowd of hard requests pass first. Not if it is on its way to off, or if it is on and
+    /// everybody takes it for off.
+    pub(crate) fn makes_way(&mut self, host: &Host, is_crowd: bool, now: Instant) -> bool {
+        if !is_crowd {
+            self.waits_since = None;
+            return false;
+        }
+        let on = self.seen.is_some_and(|seen| seen.rests_at(ironic::Power::On));
+        if host.is_on_its_way() || (on && !host.powered_on) {
+            return false;
+        }
+        now.duration_since(*self.waits_since.get_or_insert(now)) < COURTESY
+    }
+
+    /// The rest that our last pass over this very version decided on, if it is not over and nobody wants another look.
+    pub(crate) fn rest(&self, version: &str, now: Instant) -> Option<Action> {
+        let (known, due) = self.rests.as_ref()?;
+        if self.asked || known != version {
+            return None;
+        }
+        match due {
+            None => Some(Action::await_change()),
+            Some(due) => {
+                let left = due.checked_duration_since(now)?;
+                (!left.is_zero()).then(|| Action::requeue(left))
+            }
+        }
+    }
+
+    /// Whether nothing has happened to the host since a pass found that it can only wait, not long ago. One that was seen
+    /// off, or that waits for Ironic, is to be looked at again.
+    pub(crate) fn may_be_overlooked(&self, version: &str, now: Instant) -> bool {
+        let same = self.rests.as_ref().is_some_and(|(known, _)| known == version);
+        let lately = self.looked.is_some_and(|looked| now.duration_since(looked) < OVERLOOKED);
+        same && lately && !self.asked && !self.watching && self.off_since.is_none()
+    }
+
+    /// Ironic is about to be asked: what was read before says nothing any more, and a failure that looks like it is news.
+    pub(crate) fn calls(&mut self) {
+        (self.seen, self.off_since) = (None, None);
+    }
+
+    /// A pass came to its end.
+    pub(crate) fn ended(&mut self, again: Again, rests: Option<(String, Option<Instant>)>) {
+        (self.watching, self.rests) = (again == Again::Watch, rests);
+    }
+
+    /// Whether somebody else has made a host that we have let go their own since: who undid that would do so for ever.
+    pub(crate) fn is_anothers(&self, host: &Host) -> bool {
+        let claimed = host.paused == Pause::ByUs || host.managed().is_some_and(|it| it.managed);
+        self.let_go != LetGo::No && self.uid == host.uid && !host.selected && claimed
+    }
+
+    /// Takes notice of whether the host is let go. Once it is ours again, it can be let go anew.
+    pub(crate) fn lets_go(&mut self, host: &Host, reason: Reason) {
+        if host.selected {
+            self.let_go = LetGo::No;
+        } else if self.let_go == LetGo::No && reason == Reason::NotSelected {
+            self.let_go = LetGo::Yes;
+        }
+    }
+
+    /// Whether that was not told before.
+    pub(crate) fn is_to_be_warned(&mut self) -> bool {
+        std::mem::replace(&mut self.let_go, LetGo::Warned) != LetGo::Warned
+    }
+}
+
+/// Silence about one node is also lasting when Ironic answers others.
+pub(crate) fn lasts(silent_since: &mut Option<Instant>, node: &mut NodeSeen, now: Instant) {
+    let NodeSeen::Unanswered { lasting, .. } = node else {
+        *silent_since = None;
+        return;
+    };
+    *lasting |= now.duration_since(*silent_since.get_or_insert(now)) >= SILENCE;
+}
+
+/// Since when every reading has shown the machine off, by the clock as it is now: one that was set in between must neither
+/// stand in for the second reading nor put it off.
+pub(crate) fn off_since(
+    first: &mut Option<Instant>,
+    off: bool,
+    (moment, now): (Instant, Timestamp),
+) -> Option<Timestamp> {
+    *first = off.then(|| first.unwrap_or(moment));
+    first.and_then(|first| now.checked_sub(moment.duration_since(first)).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use api_types::metal3::BareMetalHost;
+    use ironic::Power;
+
+    use super::*;
+    use crate::config::Policy;
+    use crate::controller::spread;
+    use crate::decide::BUSY;
+    use crate::record::Managed;
+
+    /// A host in a cycle or not, with what its status says about power.
+    fn host(in_cycle: bool, powered_on: bool) -> Host {
+        let pending = in_cycle.then_some("2026-01-01T00:00:00Z");
+        let host = serde_json::json!({
+            "metadata": { "name": "h", "namespace": "n", "uid": "u", "resourceVersion": "7" },
+            "spec": { "online": true },
+            "status": {
+                "poweredOn": powered_on,
+                "provisioning": {
+                    "state": "provisioned", "ID": "node", "pendingRebootSince": pending,
+                },
+            },
+        });
+        let host: BareMetalHost = serde_json::from_value(host).unwrap();
+        Host::of(&host, &Policy::default())
+    }
+
+    #[test]
+    fn a_host_makes_way_for_a_crowd_once_unless_it_should_be_off() {
+        let (first, second) = (Instant::now(), Duration::from_secs(1));
+        let mut known = Memory::default();
+        assert!(!known.makes_way(&host(false, true), false, first));
+        assert!(known.makes_way(&host(false, true), true, first));
+        let late = first + COURTESY;
+        assert!(known.makes_way(&host(false, true), true, first + COURTESY.saturating_sub(second)));
+        known.ended(Again::OnChange, None);
+        assert!(!known.makes_way(&host(false, true), true, late), "a pass gives no time anew");
+        assert!(!known.makes_way(&host(false, true), false, late));
+        assert!(known.makes_way(&host(false, true), true, late), "another crowd");
+        let mut known = Memory::default();
+        assert!(!known.makes_way(&host(true, true), true, first), "it is on its way to off");
+        assert!(known.makes_way(&host(true, false), true, first));
+        known.seen = Some(poll::Digest::new(Power::On, None, None));
+        assert!(!known.makes_way(&host(true, false), true, first), "everybody takes it for off");
+    }
+
+    #[test]
+    fn a_host_that_can_only_wait_is_looked_at_every_half_minute_and_when_anything_happens() {
+        let now = Instant::now();
+        let rests = Some(("7".to_owned(), Some(now)));
+        let waiting = Memory { rests, looked: Some(now), ..Memory::default() };
+        assert!(waiting.may_be_overlooked("7", now));
+        assert!(!waiting.may_be_overlooked("8", now), "somebody wrote");
+        assert!(!waiting.may_be_overlooked("7", now + OVERLOOKED));
+        assert!(OVERLOOKED + spread(BUSY, 1.0) <= Duration::from_secs(30));
+        for change in [
+            |known: &mut Memory| known.rests = None,
+            |known: &mut Memory| known.asked = true,
+            |known: &mut Memory| known.watching = true,
+            |known: &mut Memory| known.off_since = Some(Instant::now()),
+        ] {
+            let mut known = waiting.clone();
+            change(&mut known);
+            assert!(!known.may_be_overlooked("7", now), "{known:?}");
+        }
+    }
+
+    #[test]
+    fn after_a_call_a_failure_that_looks_like_the_one_before_is_noticed() {
+        let failed = poll::Digest::new(Power::On, None, Some("it broke"));
+        let nodes = HashMap::from([("node".to_owned(), failed)]);
+        let mut known = Memory { node: "node".to_owned(), seen: Some(failed), ..Memory::default() };
+        known.ended(Again::Watch, None);
+        assert!(!known.is_outdated(&nodes) && known.watching);
+        known.off_since = Some(Instant::now());
+        known.calls();
+        assert!(known.is_outdated(&nodes) && known.off_since.is_none());
+    }
+
+    #[test]
+    fn a_look_that_somebody_wants_during_a_pass_is_not_lost_to_the_rest_that_it_ends_with() {
+        let now = Instant::now();
+        let mut known = Memory::default();
+        known.ended(Again::OnChange, Some(("7".to_owned(), None)));
+        assert_eq!(known.rest("7", now), Some(Action::await_change()));
+        assert_eq!(known.rest("8", now), None, "somebody wrote");
+        known.asked = true;
+        known.ended(Again::OnChange, Some(("7".to_owned(), None)));
+        assert_eq!(known.rest("7", now), None);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_neither_stands_in_for_the_second_reading_nor_puts_it_off() {
+        let (began, clock) = (Instant::now(), Timestamp::from_second(1_000_000).unwrap());
+        let later = |seconds| began + Duration::from_secs(seconds);
+        for set in [999_000, 1_000_000, 1_001_000].map(|it| Timestamp::from_second(it).unwrap()) {
+            let mut first = None;
+            assert_eq!(off_since(&mut first, true, (began, clock)), Some(clock));
+            let since = off_since(&mut first, true, (later(5), set)).unwrap();
+            assert_eq!(set.duration_since(since).as_secs(), 5);
+            assert_eq!(off_since(&mut first, false, (later(6), set)), None);
+            assert_eq!(off_since(&mut first, true, (later(7), set)), Some(set), "anew");
+        }
+    }
+
+    #[test]
+    fn one_node_that_is_not_answered_for_is_told_after_a_while() {
+        let (mut since, began) = (None, Instant::now());
+        let at = |second| began + Duration::from_secs(second);
+        let silent = || NodeSeen::Unanswered { lasting: false, problem: "no".to_owned() };
+        let mut lasting = |mut node, second| {
+            lasts(&mut since, &mut node, at(second));
+            matches!(node, NodeSeen::Unanswered { lasting: true, .. })
+        };
+        assert!(!lasting(silent(), 0) && !lasting(silent(), 9) && lasting(silent(), 10));
+        assert!(lasting(silent(), 60));
+        assert!(!lasting(NodeSeen::Missing, 61) && !lasting(silent(), 62), "an answer counts anew");
+    }
+
+    #[test]
+    fn a_host_that_was_let_go_and_is_made_somebody_elses_is_left_to_them() {
+        let mut other = host(false, true);
+        let managed = |managed, reason| {
+            let message = String::new();
+            Managed { managed, reason, message }.condition(Timestamp::UNIX_EPOCH, 1)
+        };
+        other.conditions = vec![managed(true, Reason::Managed)];
+        let mut known = Memory { uid: other.uid.clone(), ..Memory::default() };
+        assert!(!known.is_anothers(&other), "it was ours, and has to be let go once");
+        known.lets_go(&other, Reason::NotSelected);
+        assert!(known.is_anothers(&other));
+        assert!(known.is_to_be_warned() && !known.is_to_be_warned(), "told once");
+        other.conditions = vec![managed(false, Reason::NotSelected)];
+        assert!(!known.is_anothers(&other), "nobody claims it");
+        other.paused = Pause::ByUs;
+        assert!(known.is_anothers(&other), "that pause is another's");
+        // Handed to us again it is ours, and so it is when it is let go after that.
+        known.lets_go(&Host { selected: true, ..other.clone() }, Reason::AtRest);
+        assert!(!known.is_anothers(&other));
+        // A pause alone is lifted before the status tells.
+        known.lets_go(&other, Reason::HandedBack);
+        assert!(!known.is_anothers(&other));
+    }
+}
