@@ -22,6 +22,7 @@ use kube::{Api, Resource as _, ResourceExt as _};
 use tokio::sync::Semaphore;
 
 use crate::act::{Outcome, Pass, name_node};
+use crate::claims::{Claimed, Claims};
 use crate::config::Policy;
 use crate::decide::{Decision, Reason, Step, decide, is_housed, refused};
 use crate::echo::Echo;
@@ -29,7 +30,7 @@ use crate::error::{Error, unless_gone};
 use crate::index::Index;
 use crate::metrics::Metrics;
 use crate::node::{self, Looks};
-use crate::observe::{self, Sources, Stores, observe_machine, wish};
+use crate::observe::{self, Sources, Stores, created, observe_machine, wish};
 use crate::owner::{self, observe_kept};
 use crate::refusals::Refusals;
 use crate::reservation::{Kept, Owner};
@@ -121,6 +122,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
             index: Mutex::new(Index::default()),
             stores,
             refusals: Refusals::default(),
+            claims: Claims::default(),
             waiting: Semaphore::new((passes / observe::WAITING).max(1)),
             looks: Looks::new((passes / observe::WAITING).clamp(1, node::LOOKS)),
         },
@@ -276,7 +278,9 @@ impl Context {
             let since = created(machine);
             let freed = index.settle(&namespace, &name, since, None, Instant::now());
             self.echo.forget(&machine_key(&namespace, &name));
-            self.from.refusals.forget(&(namespace.clone(), name.clone()));
+            let key = (namespace.clone(), name.clone());
+            self.from.refusals.forget(&key);
+            self.from.claims.forget(&key);
             self.machines.send(&namespace, freed);
         }
         // Whether it has a host decides whether its owner needs one that is kept.
@@ -392,10 +396,6 @@ fn metal3_machine(machine: &Machine) -> Option<&str> {
     named.name.as_deref().filter(|_| named.kind.as_deref() == Some("Metal3Machine"))
 }
 
-fn created(machine: &Metal3Machine) -> Timestamp {
-    machine.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |born| born.0)
-}
-
 fn machine_key(namespace: &str, name: &str) -> String {
     format!("machine/{namespace}/{name}")
 }
@@ -452,19 +452,22 @@ async fn work_on_machine(
     let (node, place) = node::look(&context.from, &seen).await;
     seen.node = node;
     let wish = wish(&seen);
-    let since = created(&seen.machine);
     let seen = Observed::Machine(seen);
     let now = Timestamp::now();
     let decision = decide(&seen, &context.policy, now);
     context.metrics.decided(decision.reason);
     tracing::debug!(reason = decision.reason.as_str(), steps = ?decision.steps, "Decided");
     let Observed::Machine(seen) = &seen else { return Ok(Action::await_change()) };
-    if !carry_out(context, seen, &decision, taken, now).await? {
+    let done = carry_out(context, seen, &decision, taken, now).await;
+    // A claim that was made is told whatever became of the report that follows it.
+    if taken.is_some() || matches!(done, Ok(true)) {
+        let reference = seen.machine.object_ref(&context.from.served.infrastructure);
+        context.publish(&decision, &reference, "Assign").await;
+    }
+    if !done? {
         context.metrics.superseded();
         return Ok(soon());
     }
-    let reference = seen.machine.object_ref(&context.from.served.infrastructure);
-    context.publish(&decision, &reference, "Assign").await;
     if let (Some(naming), Some(place)) = (&decision.naming, place) {
         if name_node(&place.nodes, naming).await? == Outcome::Superseded {
             context.metrics.superseded();
@@ -474,7 +477,7 @@ async fn work_on_machine(
         tracing::info!(node, id, "A Node got its provider ID");
     }
     if let (Some(wants), Some(wish)) = (decision.wants, wish) {
-        let found = context.from.index().wait(wish, wants, since, Instant::now());
+        let found = context.from.index().wait(wish, wants, Instant::now());
         if found {
             return Ok(Action::requeue(Duration::ZERO));
         }
@@ -526,8 +529,14 @@ async fn carry_out(
         {
             *taken = Some(host.clone());
             context.from.refusals.forget(&machine);
+            let (reason, message) = (decision.reason, decision.message.clone());
+            let claimed = Claimed { host: host.clone(), reason, message };
+            context.from.claims.note(machine.clone(), claimed);
             let age = now.duration_since(created(&seen.machine)).as_secs_f64();
             context.metrics.claimed(decision.reason == Reason::HostReused, age.max(0.0));
+        }
+        if matches!(step, Step::Report(_)) {
+            context.from.claims.forget(&machine);
         }
     }
     Ok(done)

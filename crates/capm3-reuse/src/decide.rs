@@ -5,7 +5,7 @@
 //! kept no longer.
 
 mod collect;
-mod entry;
+pub(crate) mod entry;
 pub(crate) mod node;
 pub(crate) mod obtain;
 mod release;

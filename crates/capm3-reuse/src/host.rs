@@ -107,14 +107,12 @@ pub fn is_on_its_way(host: &BareMetalHost) -> bool {
         )
 }
 
-/// Whether nothing that a consumer installed is on it any more, or ever was.
+/// Whether nothing that a consumer installed is on it any more, or ever was. An empty state says nothing of what is on it.
 pub fn is_cleared(host: &BareMetalHost) -> bool {
-    use ProvisioningState::{
-        Available, Inspecting, MatchProfile, None, Ready, Registering, Unmanaged,
-    };
+    use ProvisioningState::{Available, Inspecting, MatchProfile, Ready, Registering, Unmanaged};
     matches!(
         host.provisioning_state(),
-        None | Unmanaged | Registering | MatchProfile | Inspecting | Ready | Available
+        Unmanaged | Registering | MatchProfile | Inspecting | Ready | Available
     )
 }
 

@@ -15,6 +15,8 @@ use crate::host;
 use crate::reservation::{self, Kept, Owner};
 use crate::selector::{Labels, Selector};
 
+mod kept;
+
 /// How long a host is held back for the machine that it was offered to. Its own claim ends this earlier.
 const HOLD: Duration = Duration::from_secs(10);
 
@@ -35,6 +37,8 @@ pub struct Wish {
     pub except: Option<String>,
     /// How long the host's name may be, if that is limited.
     pub name_bytes: Option<usize>,
+    /// Since when: who came first is served first.
+    pub since: Timestamp,
 }
 
 impl Wish {
@@ -50,12 +54,16 @@ pub struct Choice {
     pub kept: Option<Arc<CachedHost>>,
     /// A healthy host kept for its owner that will be ready.
     pub on_its_way: Option<String>,
+    /// Whether as many machines of its owner wait before it as such hosts are on their way.
+    pub behind: bool,
     /// A host kept for its owner that is no good, and why.
     pub unfit: Option<(String, &'static str)>,
     /// A free host that is ready.
     pub free: Option<Arc<CachedHost>>,
     /// A free host that would do if its name were shorter; only where there is no other.
     pub too_long: Option<String>,
+    /// A host that would be free but for CAPM3's label, which keeps it; only where there is no other.
+    pub labelled: Option<String>,
 }
 
 /// For what a machine waits.
@@ -63,7 +71,7 @@ pub struct Choice {
 pub enum Wants {
     /// A free host, or one that is kept for its owner.
     Any,
-    /// A host that is kept for its owner and known to be on its way.
+    /// A host that is kept for its owner and known to be on its way, for as long as it is its turn.
     Kept,
     /// A host that is kept for its owner, however long that takes.
     OnlyKept,
@@ -149,6 +157,8 @@ struct Namespace {
     free_with: HashMap<(String, String), Bag<Arc<CachedHost>>>,
     /// Hosts that are or will be kept, by the label of their owner.
     kept: HashMap<String, BTreeSet<Arc<str>>>,
+    /// Those among them that nothing but a label keeps.
+    labelled: BTreeSet<Arc<str>>,
     /// The host of a machine.
     claimed: HashMap<String, Arc<str>>,
     /// Which host a machine names and whether it needs no other, and the other way round.
@@ -183,14 +193,14 @@ impl Index {
             }
         }
         let left = before.as_ref().and_then(Class::label).map(str::to_owned);
-        if let Some(label) = left {
-            concerned.extend(space.let_down(&label));
-        }
         // What was seen of it now counts, not what was expected of it.
         if !space.is_ready(name) {
             space.holds.remove(name);
         }
         concerned.extend(space.offer(name, None, now));
+        if let Some(label) = left {
+            concerned.extend(space.let_down(&label, now));
+        }
         concerned.into_iter().collect()
     }
 
@@ -239,6 +249,9 @@ impl Index {
             let found = space.pick_free(&any, chance, now);
             choice.too_long = found.map(|(name, _)| name.to_string());
         }
+        if choice.kept.is_none() && free.is_none() {
+            choice.labelled = space.labelled_for(wish);
+        }
         if let Some(name) = choice.kept.as_ref().and_then(|it| it.metadata.name.as_deref()) {
             space.hold(name.into(), &wish.machine, false, now);
         }
@@ -249,7 +262,8 @@ impl Index {
         choice
     }
 
-    /// Ends what is held back for a machine but the host that it took. Returns the machines that are offered the rest.
+    /// Ends what is held back for a machine but the host that it took. Returns the machines that are offered the rest, and
+    /// those that have to look again because this one waits before them.
     pub fn settle(
         &mut self,
         namespace: &str,
@@ -270,6 +284,7 @@ impl Index {
             let behind = refused.then(|| (since, machine.to_owned()));
             offered.extend(space.offer(&name, behind.as_ref(), now));
         }
+        offered.extend(space.displaced_by(machine, now));
         offered
     }
 
@@ -290,20 +305,22 @@ impl Index {
         offered
     }
 
-    /// Lets a machine wait, in the order of `since`. True if there is something for it already: look again.
-    pub fn wait(&mut self, wish: Wish, wants: Wants, since: Timestamp, now: Instant) -> bool {
+    /// Lets a machine wait, first come first served. True if there is something for it already, or not any more what it was
+    /// to wait for: look again.
+    pub fn wait(&mut self, wish: Wish, wants: Wants, now: Instant) -> bool {
         let space = self.namespaces.entry(wish.namespace.clone()).or_default();
-        let machine = wish.machine.clone();
+        let (machine, since) = (wish.machine.clone(), wish.since);
         space.leave(&machine);
         space.since.insert(machine.clone(), since);
         let waiter = Waiter { wish, wants };
         let found = space.first_for(&waiter, now);
+        let in_vain = wants == Wants::Kept && !space.has_its_turn(&waiter.wish, now);
         space.waiters.insert((since, machine.clone()), waiter);
         let is_found = found.is_some();
         if let Some(host) = found {
             space.hold(host, &machine, true, now);
         }
-        is_found
+        is_found || in_vain
     }
 
     /// The machine does not wait any more.
@@ -358,6 +375,9 @@ impl Namespace {
             Class::Claimed(machine, _) => {
                 self.claimed.insert(machine.clone(), name.clone());
             }
+            Class::Kept(_) if host.spec.consumer_ref.is_none() => {
+                self.labelled.insert(name.clone());
+            }
             Class::Kept(_) | Class::Excluded => {}
         }
         self.entries.insert(name, Entry { host, class });
@@ -365,6 +385,7 @@ impl Namespace {
 
     fn remove(&mut self, name: &str) -> Option<Class> {
         let Entry { host, class } = self.entries.remove(name)?;
+        self.labelled.remove(name);
         if let Some(label) = class.label()
             && let Some(all) = self.kept.get_mut(label)
         {
@@ -420,43 +441,17 @@ impl Namespace {
         })
     }
 
-    fn look_at_kept(&self, owner: &Owner, wish: &Wish, now: Instant, choice: &mut Choice) {
-        let mut best: Option<&Arc<CachedHost>> = None;
-        for name in self.kept.get(&owner.label()).into_iter().flatten() {
-            let Some(entry) = self.entries.get(name) else { continue };
-            let host = &entry.host;
-            let next = reservation::pending(host).flatten().map(Kept::For);
-            let is_for = |kept: &Kept| kept.is_for(owner);
-            if !Kept::of(host).or(next).as_ref().is_some_and(is_for)
-                || wish.except.as_deref() == Some(name)
-            {
-                continue;
-            }
-            let is_ready = host::is_ready(host);
-            if !wish.selector.matches(host.metadata.labels.as_ref()) {
-                let why = "does not match hostSelector";
-                choice.unfit.get_or_insert_with(|| (name.to_string(), why));
-            } else if !wish.takes_name(name) {
-                let why = "its name is too long for a provider ID";
-                choice.unfit.get_or_insert_with(|| (name.to_string(), why));
-            } else if is_ready && matches!(entry.class, Class::Kept(_)) {
-                if self.is_held(name, &wish.machine, now) {
-                    continue;
-                }
-                let better = best.is_none_or(|it| !stands_in(it, wish) && stands_in(host, wish));
-                if better {
-                    best = Some(host);
-                }
-            } else if is_ready || host::is_on_its_way(host) {
-                // One that is ready and not kept yet has nothing on it any more; its machine is just about to give it back.
-                choice.on_its_way.get_or_insert_with(|| name.to_string());
-            } else {
-                let why =
-                    host::exclusion(host).map_or("is not going to be ready", |it| it.as_str());
-                choice.unfit.get_or_insert_with(|| (name.to_string(), why));
-            }
-        }
-        choice.kept = best.cloned();
+    /// A host that is free but for a label that keeps it.
+    fn labelled_for(&self, wish: &Wish) -> Option<String> {
+        let would_do = |name: &&Arc<str>| {
+            let entry = self.entries.get(*name);
+            entry.is_some_and(|it| {
+                host::is_ready(&it.host)
+                    && wish.selector.matches(it.host.metadata.labels.as_ref())
+                    && wish.takes_name(name)
+            })
+        };
+        self.labelled.iter().find(would_do).map(ToString::to_string)
     }
 
     fn pick_free(&self, wish: &Wish, chance: u64, now: Instant) -> Option<Free> {
@@ -556,37 +551,24 @@ impl Namespace {
         Some(machine)
     }
 
+    /// Machines that were offered a host and have not come for it yet.
+    fn served(&self, now: Instant) -> HashSet<&str> {
+        let offers = self.holds.values().filter(|hold| hold.offered && hold.until > now);
+        offers.map(|hold| hold.machine.as_str()).collect()
+    }
+
     fn next_for(
         &self,
         name: &str,
         behind: Option<&(Timestamp, String)>,
         now: Instant,
     ) -> Option<String> {
-        let offers = self.holds.values().filter(|hold| hold.offered && hold.until > now);
-        let served: HashSet<&str> = offers.map(|hold| hold.machine.as_str()).collect();
+        let served = self.served(now);
         let mut waiters = self.waiters.iter().filter(|(key, _)| behind < Some(*key));
         let next = waiters.find(|((_, machine), waiter)| {
             !served.contains(machine.as_str()) && self.accepts(waiter, name, now)
         });
         next.map(|((_, machine), _)| machine.clone())
-    }
-
-    /// Those who waited for a kept host when there is none left under this label.
-    fn let_down(&self, label: &str) -> HashSet<String> {
-        let hosts = self.kept.get(label).into_iter().flatten();
-        let is_left = |name: &Arc<str>| {
-            self.entries
-                .get(name)
-                .is_some_and(|it| host::is_ready(&it.host) || host::is_on_its_way(&it.host))
-        };
-        if hosts.clone().any(is_left) {
-            return HashSet::new();
-        }
-        let waited = |waiter: &&Waiter| {
-            waiter.wants == Wants::Kept
-                && waiter.wish.owner.as_ref().is_some_and(|owner| owner.label() == label)
-        };
-        self.waiters.values().filter(waited).map(|it| it.wish.machine.clone()).collect()
     }
 }
 

@@ -7,7 +7,7 @@
 //!   `KubeadmControlPlane`, `Metal3DataClaim` and `Metal3Data` where the API server has them.
 //! * Reads live: a machine and its host before anything is taken from either; the owner and its present template when a
 //!   machine is deleted, of any kind of control plane, and before a reservation ends for want of them; a Cluster that the
-//!   cache does not have; rendered data before it is installed; whether the secret with the bootstrap data is there; and
+//!   cache does not have; rendered data before it is installed; whether the secrets that are to be installed are there; and
 //!   for a machine that is up and has no Node, the kubeconfig of its workload cluster and what is there of its Node.
 //! * Writes: on a `Metal3Machine` the finalizer, the host that it takes, `providerID` and failure domain, and the status;
 //!   on a `BareMetalHost` `consumerRef`, what to install, the labels of cluster and reservation, and the verdict for whom it
@@ -28,6 +28,7 @@
 
 pub mod act;
 pub mod bag;
+pub mod claims;
 pub mod cluster;
 pub mod config;
 pub mod controller;

@@ -15,14 +15,17 @@ use api_types::names;
 use controller_kit::watch::Undecodable;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use kube::ResourceExt as _;
 use kube::api::Api;
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use tokio::sync::Semaphore;
 
+use crate::claims::Claims;
 use crate::cluster;
 use crate::data;
+use crate::decide::entry::own_secrets;
 use crate::decide::obtain::host_name_bytes;
 use crate::decide::was_associated;
 use crate::error::{Error, unless_gone};
@@ -58,6 +61,8 @@ pub struct Sources {
     pub stores: Stores,
     /// Claims that were refused.
     pub refusals: Refusals,
+    /// Claims that were made and are not reported yet.
+    pub claims: Claims,
     /// Places for machines that wait for an answer that takes long.
     pub waiting: Semaphore,
     /// Places for looks at workload clusters.
@@ -135,7 +140,9 @@ pub async fn observe_machine(
     if needs_live(&seen) && !read_live(from, &namespace, &mut seen).await? {
         return Ok(Observed::Nothing);
     }
-    seen.refused = from.refusals.of(&(namespace.clone(), machine.name_any()), Instant::now());
+    let key = (namespace.clone(), machine.name_any());
+    seen.refused = from.refusals.of(&key, Instant::now());
+    seen.claimed = from.claims.of(&key);
     let template = template(from, &namespace, &seen.machine);
     set_cleaning_mode(&mut seen, template.as_deref());
     let machine = seen.machine.clone();
@@ -374,6 +381,11 @@ fn may_have_a_host(seen: &MachineSeen) -> bool {
         && !api_types::capi::is_paused(&seen.machine.metadata)
 }
 
+/// Since when there is this machine.
+pub fn created(machine: &Metal3Machine) -> Timestamp {
+    machine.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |born| born.0)
+}
+
 /// What the machine wants, as far as that can be understood.
 pub fn wish(seen: &MachineSeen) -> Option<Wish> {
     let machine = &seen.machine;
@@ -392,6 +404,7 @@ pub fn wish(seen: &MachineSeen) -> Option<Wish> {
             .map(str::to_owned),
         // No name of an object is longer than this.
         name_bytes: Some(host_name_bytes(machine)).filter(|bytes| *bytes < 253),
+        since: created(machine),
     })
 }
 
@@ -431,13 +444,23 @@ async fn look_for_secret(
     let Parent::Here(parent) = &seen.parent else { return Ok(()) };
     let Some(name) = &parent.spec.bootstrap.data_secret_name else { return Ok(()) };
     let secrets: Api<Secret> = Api::namespaced(from.client.clone(), namespace);
-    match secrets.get_metadata_opt(name).await {
-        Ok(found) => seen.bootstrap_secret = Some(found.is_some()),
-        // Without that right the operator is the first who notices.
-        Err(kube::Error::Api(status)) if status.is_forbidden() => {}
-        Err(error) => return Err(Error::api("look for the bootstrap secret")(error)),
+    seen.bootstrap_secret = is_there(&secrets, name).await?;
+    for (field, name) in own_secrets(seen) {
+        if is_there(&secrets, &name).await? == Some(false) {
+            seen.missing_secret = Some((field, name));
+            break;
+        }
     }
     Ok(())
+}
+
+async fn is_there(secrets: &Api<Secret>, name: &str) -> Result<Option<bool>, Error> {
+    match secrets.get_metadata_opt(name).await {
+        Ok(found) => Ok(Some(found.is_some())),
+        // Without that right the operator is the first who notices.
+        Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(None),
+        Err(error) => Err(Error::api("look for a secret")(error)),
+    }
 }
 
 /// For whom the host is to be kept, as owner and template say now.

@@ -368,6 +368,7 @@ async fn owner_seen(
         deleting: common.metadata.deletion_timestamp.is_some(),
         paused: common.paused || found.as_ref().is_some_and(Cluster::is_paused),
         cluster_deleting: cluster::is_going(cluster, found.as_ref()),
+        cluster_since: found.and_then(|it| it.metadata.creation_timestamp).map(|born| born.0),
         replicas: wanted,
         machines,
         without_host,

@@ -24,6 +24,8 @@ pub enum Reason {
     WaitingForBootstrapData,
     /// The secret with the first-boot configuration is not there.
     BootstrapSecretMissing,
+    /// A secret that the machine itself names is not there.
+    SecretMissing,
     // What somebody has to correct.
     /// The API server does not take what is to be written.
     Refused,
@@ -107,7 +109,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 47] = [
+    pub const ALL: [Self; 48] = [
         Self::NotOurs,
         Self::Paused,
         Self::NotPaused,
@@ -118,6 +120,7 @@ impl Reason {
         Self::WaitingForInfrastructure,
         Self::WaitingForBootstrapData,
         Self::BootstrapSecretMissing,
+        Self::SecretMissing,
         Self::Refused,
         Self::SelectorInvalid,
         Self::ImageInvalid,
@@ -170,6 +173,7 @@ impl Reason {
             Self::WaitingForInfrastructure => "WaitingForInfrastructure",
             Self::WaitingForBootstrapData => "WaitingForBootstrapData",
             Self::BootstrapSecretMissing => "BootstrapSecretMissing",
+            Self::SecretMissing => "SecretMissing",
             Self::Refused => "Refused",
             Self::SelectorInvalid => "SelectorInvalid",
             Self::ImageInvalid => "ImageInvalid",
@@ -217,6 +221,7 @@ impl Reason {
             Self::MachineMissing
                 | Self::ClusterMissing
                 | Self::BootstrapSecretMissing
+                | Self::SecretMissing
                 | Self::Refused
                 | Self::SelectorInvalid
                 | Self::ImageInvalid

@@ -7,6 +7,8 @@ use api_types::metal3::BareMetalHost;
 use api_types::names;
 use api_types::reference::ObjectRef;
 
+use crate::host;
+
 const CLUSTER_API: &str = "cluster.x-k8s.io";
 const CONTROL_PLANES: &str = "controlplane.cluster.x-k8s.io";
 /// What a label's value may have.
@@ -142,12 +144,19 @@ impl Kept {
     }
 }
 
-/// The verdict that stands on a host while it is cleared: `Some(None)` is "for nobody".
+/// The verdict that stands on a host while it is cleared: `Some(None)` is "for nobody". It is written with the write that
+/// takes the image off, so on a host that has one it is not ours; and what cannot be read is no verdict, for nobody least.
 #[allow(clippy::option_option, reason = "undecided and decided for nobody are two things")]
 pub fn pending(host: &BareMetalHost) -> Option<Option<Owner>> {
     let text = host.annotation(names::ferrite::PENDING_RESERVATION)?;
-    let reference: Option<ObjectRef> = serde_json::from_str(text).ok();
-    Some(reference.as_ref().and_then(Owner::from_reference))
+    if host::is_told_what_to_install(host) {
+        return None;
+    }
+    if text == NOBODY {
+        return Some(None);
+    }
+    let reference: ObjectRef = serde_json::from_str(text).ok()?;
+    Owner::from_reference(&reference).filter(|owner| !owner.name.is_empty()).map(Some)
 }
 
 /// The verdict as it is written on a host.
@@ -255,6 +264,26 @@ mod tests {
             let key = names::ferrite::PENDING_RESERVATION.to_owned();
             host.metadata.annotations = Some([(key, text)].into());
             assert_eq!(pending(&host), Some(verdict));
+        }
+    }
+
+    #[test]
+    fn a_verdict_that_cannot_be_read_or_stands_beside_an_image_is_none() {
+        let written = |text: &str| {
+            let mut host = BareMetalHost::default();
+            let key = names::ferrite::PENDING_RESERVATION.to_owned();
+            host.metadata.annotations = Some([(key, text.to_owned())].into());
+            host
+        };
+        let nameless = as_pending(Some(&owner("")), "ns");
+        for text in ["", "{garbage", r#"{"kind":"MachineDeployment"}"#, nameless.as_str()] {
+            assert_eq!(pending(&written(text)), None, "{text}");
+        }
+        for verdict in [None, Some(owner("a"))] {
+            let mut host = written(&as_pending(verdict.as_ref(), "ns"));
+            assert!(pending(&host).is_some());
+            host.spec.image = Some(Box::default());
+            assert_eq!(pending(&host), None);
         }
     }
 

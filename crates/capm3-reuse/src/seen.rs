@@ -8,6 +8,7 @@ use api_types::capm3::Metal3Machine;
 use api_types::metal3::BareMetalHost;
 use k8s_openapi::jiff::Timestamp;
 
+use crate::claims::Claimed;
 use crate::index::Choice;
 use crate::reservation::{Kept, Owner};
 
@@ -43,8 +44,12 @@ pub struct MachineSeen {
     pub choice: Choice,
     /// A host whose claim the API server refused to it for so long that another is better.
     pub refused: Option<String>,
+    /// The claim of its host, if that could not be reported yet.
+    pub claimed: Option<Claimed>,
     /// Whether the secret with its first-boot configuration is there; not looked for where nothing hangs on it.
     pub bootstrap_secret: Option<bool>,
+    /// A secret of its own that is not there: the field of its spec, and the name.
+    pub missing_secret: Option<(&'static str, String)>,
     /// Its rendered secrets.
     pub data: Data,
     /// Whether disks are wiped, as the template says that it was cloned from, or itself where that says nothing. Nothing if
@@ -204,6 +209,8 @@ pub struct OwnerSeen {
     pub paused: bool,
     /// Whether its Cluster is being deleted.
     pub cluster_deleting: bool,
+    /// When its Cluster was made, if that is known.
+    pub cluster_since: Option<Timestamp>,
     /// How many machines it is to have.
     pub replicas: i32,
     /// Machines that are not being deleted.

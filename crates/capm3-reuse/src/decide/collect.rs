@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use api_types::metal3::{BareMetalHost, ProvisioningState};
+use api_types::metal3::BareMetalHost;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
-use super::release::is_cleared;
+use super::release::{is_cleared, unwiped};
 use super::{Decision, Reason, Step};
 use crate::config::Policy;
 use crate::reservation::{Kept, Owner};
@@ -32,7 +32,7 @@ pub(super) fn about_kept(seen: &KeptSeen, policy: &Policy, now: Timestamp) -> De
         return Decision::rest(Reason::Paused);
     }
     if let Some((later, born)) = &owner.later {
-        if came_along(&seen.host, *born) {
+        if came_along(&seen.host, *born, owner.cluster_since) {
             return renew(seen, later);
         }
         return free(seen, Reason::OwnerGone, "its owner is gone, and another one has its name");
@@ -67,11 +67,14 @@ fn is_settled(owner: &OwnerSeen) -> bool {
     owner.without_host.is_empty() && owner.machines >= wanted
 }
 
-/// Whether host and owner were made here at about the same time. Then both came from another cluster, which gave them new
-/// uids: a host that had been here for longer was kept for an owner that had been here, and that one is gone.
-fn came_along(host: &BareMetalHost, owner: Timestamp) -> bool {
-    let born = host.metadata.creation_timestamp.as_ref();
-    born.is_some_and(|born| owner.duration_since(born.0).as_secs() <= MOVE)
+/// Whether host, owner and its Cluster were made here at about the same time. Then all came from another cluster, which gave
+/// them new uids: a host that had been here for longer was kept for an owner that had been here, and that one is gone. So it
+/// is where a Cluster had been here for longer that makes its owners anew.
+fn came_along(host: &BareMetalHost, owner: Timestamp, cluster: Option<Timestamp>) -> bool {
+    let Some(born) = &host.metadata.creation_timestamp else { return false };
+    let is_soon_after = |before: Timestamp| owner.duration_since(before).as_secs() <= MOVE;
+    let was_first = owner <= born.0;
+    is_soon_after(born.0) && (was_first || cluster.is_none_or(is_soon_after))
 }
 
 /// The reservation names the owner as it is here.
@@ -89,14 +92,14 @@ fn renew(seen: &KeptSeen, owner: &Owner) -> Decision {
 
 /// The host is nobody's, as soon as nothing is on it. Before its operator has looked at it nothing is known of it.
 fn free(seen: &KeptSeen, reason: Reason, why: &str) -> Decision {
-    let unknown = *seen.host.provisioning_state() == ProvisioningState::None;
-    if unknown || !is_cleared(&seen.host) {
+    if !is_cleared(&seen.host) {
         return Decision::rest(Reason::Kept);
     }
     let name = seen.host.name_any();
+    let unwiped = unwiped(seen.host.spec.automated_cleaning_mode.as_deref());
     Decision {
         steps: vec![Step::Free { host: name.clone() }],
-        message: format!("Host {name} is kept no longer: {why}"),
+        message: format!("Host {name} is kept no longer: {why}{unwiped}"),
         news: true,
         ..Decision::rest(reason)
     }

@@ -53,7 +53,34 @@ pub(super) fn lack(seen: &MachineSeen, parent: &Machine, cluster: &Cluster) -> O
             again: Some(SECRET),
         });
     }
+    if let Some((field, name)) = &seen.missing_secret {
+        return Some(Lack {
+            reason: Reason::SecretMissing,
+            text: format!(
+                "Secret {name}, which spec.{field} names, is not there: make it, or correct the name"
+            ),
+            again: Some(SECRET),
+        });
+    }
     None
+}
+
+/// Secrets that the machine itself names and that nothing rendered takes the place of. As long as something may still be
+/// rendered that is not known.
+pub(crate) fn own_secrets(seen: &MachineSeen) -> Vec<(&'static str, String)> {
+    let rendered = match &seen.data {
+        Data::NotWanted => [false; 2],
+        Data::Rendered { meta_data, network_data, .. } => {
+            [meta_data.is_some(), network_data.is_some()]
+        }
+        Data::NotAskedFor | Data::Awaited | Data::Failed(_) | Data::Unserved => [true; 2],
+    };
+    let spec = &seen.machine.spec;
+    let named = [("metaData", &spec.meta_data), ("networkData", &spec.network_data)];
+    let own = named.into_iter().zip(rendered).filter(|(_, rendered)| !rendered);
+    own.filter_map(|((field, it), _)| Some((field, it.as_ref()?.name.clone()?)))
+        .filter(|(_, name)| !name.is_empty())
+        .collect()
 }
 
 /// What is wrong with the image, if it is not somebody else's method that installs.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use api_types::capi::{Cluster, Machine};
-use api_types::capm3::Metal3Machine;
+use api_types::capm3::{HostSelector, Metal3Machine};
 use api_types::metal3::BareMetalHost;
 use api_types::names;
 use k8s_openapi::jiff::Timestamp;
@@ -18,7 +18,7 @@ use super::{
 use crate::config::Policy;
 use crate::host;
 use crate::index::Wants;
-use crate::reservation::Kept;
+use crate::reservation::{Kept, Owner};
 use crate::seen::{Data, HostSeen, MachineSeen, Reuse};
 use crate::selector::Selector;
 use crate::status::{Report, Said};
@@ -95,9 +95,12 @@ fn choose(
             first.push(intend(host));
             return take(seen, parent, host, now, first);
         }
-        if let Some(host) = &choice.on_its_way {
+        // One host is one machine's: who has as many before it as hosts are on their way waits for nothing.
+        let strict = is_strict(seen, policy);
+        if let Some(host) = choice.on_its_way.as_ref().filter(|_| strict || !choice.behind) {
             let text = format!("Host {host} is kept for {owner} and will be ready");
-            return waits(seen, now, first, Reason::WaitingForKeptHost, &text, Wants::Kept);
+            let wants = if choice.behind { Wants::OnlyKept } else { Wants::Kept };
+            return waits(seen, now, first, Reason::WaitingForKeptHost, &text, wants);
         }
     }
     let unfit = unfit(seen);
@@ -118,8 +121,19 @@ fn choose(
         );
         return waits(seen, now, first, Reason::NameTooLong, &text, Wants::Any);
     }
+    let selector = &seen.machine.spec.host_selector;
+    let labels = match selector.as_ref().map(wanted_labels).filter(|it| !it.is_empty()) {
+        Some(labels) => format!("and has the labels of hostSelector ({labels})"),
+        None => "whatever its labels, as there is no hostSelector".to_owned(),
+    };
+    let labelled = choice.labelled.as_ref().map_or_else(String::new, |host| {
+        format!(
+            "; host {host} would do, but its label {} keeps it: take that away if nobody is to come for it, or set --collect-capm3-reservations",
+            names::capm3::NODE_REUSE
+        )
+    });
     let text = format!(
-        "No free host matches: one that is available, healthy, not paused and has the labels of hostSelector{unfit}"
+        "No free host matches: one that is available, healthy, not paused, {labels}{unfit}{labelled}"
     );
     waits(seen, now, first, Reason::NoHostAvailable, &text, Wants::Any)
 }
@@ -129,10 +143,45 @@ fn is_strict(seen: &MachineSeen, policy: &Policy) -> bool {
     policy.strict_reuse && seen.reuse == Reuse::On && seen.owner.is_some()
 }
 
-/// A host that is kept for its owner and no good, if one is known.
+/// A host that is kept for its owner and no good, or for another machine, if one is known.
 fn unfit(seen: &MachineSeen) -> String {
-    let unfit = seen.choice.unfit.as_ref().filter(|_| seen.keeps_for().is_some());
-    unfit.map(|(host, why)| format!("; host {host} is kept for it but {why}")).unwrap_or_default()
+    if seen.keeps_for().is_none() {
+        return String::new();
+    }
+    match (&seen.choice.on_its_way, &seen.choice.unfit) {
+        (Some(host), _) => {
+            format!("; host {host} is kept for it and will be ready, but others wait before it")
+        }
+        (None, Some((host, why))) => format!("; host {host} is kept for it but {why}"),
+        (None, None) => String::new(),
+    }
+}
+
+/// Why it got a free host.
+fn why_free(seen: &MachineSeen, owner: &Owner) -> String {
+    match (&seen.choice.on_its_way, &seen.choice.unfit) {
+        (Some(host), _) => {
+            format!("for host {host}, which is kept for {owner}, other machines wait before it")
+        }
+        (None, Some((host, why))) => {
+            format!("no host that is kept for {owner} will do: host {host} {why}")
+        }
+        (None, None) => format!("none is kept for {owner}"),
+    }
+}
+
+/// A selector as people write it on a command line.
+fn wanted_labels(selector: &HostSelector) -> String {
+    let equal = selector.match_labels.iter().map(|(key, value)| format!("{key}={value}"));
+    let rules = selector.match_expressions.iter().map(|it| {
+        let values = it.values.join(", ");
+        if values.is_empty() {
+            format!("{} {}", it.key, it.operator)
+        } else {
+            format!("{} {} ({values})", it.key, it.operator)
+        }
+    });
+    equal.chain(rules).collect::<Vec<_>>().join(", ")
 }
 
 fn waits(
@@ -201,9 +250,7 @@ fn take(
     steps.push(Step::Claim { host: name.clone(), install });
     let (reason, why) = match (Kept::of(host), seen.keeps_for()) {
         (Some(_), _) => (Reason::HostReused, String::new()),
-        (None, Some(owner)) => {
-            (Reason::HostClaimed, format!(": none is kept for {owner}{}", unfit(seen)))
-        }
+        (None, Some(owner)) => (Reason::HostClaimed, format!(": {}", why_free(seen, owner))),
         (None, None) => (Reason::HostClaimed, String::new()),
     };
     let text = format!("Host {name}{why}");

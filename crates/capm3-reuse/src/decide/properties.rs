@@ -170,7 +170,9 @@ proptest! {
                     prop_assert!(decided || !matches!(seen.verdict, Verdict::Unanswered(_)));
                     if matches!(step, Step::Release { .. }) {
                         prop_assert!(!judge::is_told_what_to_install(host));
-                        prop_assert!(!["provisioned", "provisioning"].contains(&host.provisioning_state().as_str()));
+                        let state = host.provisioning_state().as_str();
+                        prop_assert!(!["provisioned", "provisioning"].contains(&state));
+                        prop_assert!(!(state.is_empty() && machine.is_provisioned()));
                     }
                 }
                 Step::LetGo => prop_assert!(leaving && seen.live),

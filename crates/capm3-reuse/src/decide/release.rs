@@ -74,34 +74,34 @@ fn about_own(seen: &MachineSeen, host: &BareMetalHost, now: Timestamp) -> Decisi
         }
     });
     let fields = ours(seen, host);
-    let installs = host::is_told_what_to_install(host);
-    let undecided = pending.is_none() && (!fields.is_empty() || !is_cleared(host));
-    if installs || undecided {
-        let why = match (&pending, &seen.verdict) {
-            (None, Verdict::Nobody(why)) => format!("it is kept for nobody: {why}"),
-            (None, Verdict::Unreadable(why)) => format!("it is kept for nobody: {why}"),
+    let cleared = is_empty(seen, host, pending.is_some());
+    if pending.is_none() && (!fields.is_empty() || !cleared) {
+        let why = match &seen.verdict {
+            Verdict::Nobody(why) => format!("it is kept for nobody: {why}"),
+            Verdict::Unreadable(why) => format!("it is kept for nobody: {why}"),
             _ => kept_for(verdict.as_ref()),
         };
         let switch_off = host.spec.online && host.spec.disable_power_off != Some(true);
         // Whether disks are wiped is read when the host is cleared, so the last word must be there by then: that of the
         // template that keeps the host, as the one that the machine was cloned from may be of another mind.
         let before = host.spec.automated_cleaning_mode.as_ref();
-        let cleaning = match (&pending, &seen.verdict) {
-            (Some(_), _) => None,
-            (None, Verdict::For { cleaning: Some(mode), .. }) => Some(mode),
+        let cleaning = match &seen.verdict {
+            Verdict::For { cleaning: Some(mode), .. } => Some(mode),
             _ => seen.cleaning.as_ref(),
         };
-        let keeps_disks = cleaning.or(before).is_some_and(|mode| mode == KEEPS_DISKS);
-        let wiped = if verdict.is_some() && !keeps_disks {
-            "; its disks are wiped before it is used again, as automatedCleaningMode is not disabled"
-        } else {
-            ""
+        let mode = cleaning.or(before).map(String::as_str);
+        let wiped = match &verdict {
+            None => unwiped(mode),
+            Some(_) if mode == Some(KEEPS_DISKS) => "",
+            Some(_) => {
+                "; its disks are wiped before it is used again, as automatedCleaningMode is not disabled"
+            }
         };
         let cleaning = cleaning.filter(|mode| Some(*mode) != before).cloned();
         let mut steps =
             vec![Step::Clear { host: name.clone(), fields, switch_off, cleaning, verdict }];
         let text = format!("Host {name} is being cleared; {why}{wiped}");
-        if pending.is_none() && matches!(seen.verdict, Verdict::Unreadable(_)) {
+        if matches!(seen.verdict, Verdict::Unreadable(_)) {
             let ready = Said::no(Reason::OwnerUnreadable, &text);
             steps.extend(reported(seen, Some(ready), now));
             return step(steps, Reason::OwnerUnreadable, text);
@@ -113,15 +113,18 @@ fn about_own(seen: &MachineSeen, host: &BareMetalHost, now: Timestamp) -> Decisi
         keep_for,
         annotations: annotations(host),
     };
-    if is_cleared(host) {
-        let reason = if verdict.is_some() { Reason::Reserved } else { Reason::Released };
-        let text = format!("Host {name} is given back; {}", kept_for(verdict.as_ref()));
+    if cleared {
+        let (reason, wiped) = match &verdict {
+            Some(_) => (Reason::Reserved, ""),
+            None => (Reason::Released, unwiped(host.spec.automated_cleaning_mode.as_deref())),
+        };
+        let text = format!("Host {name} is given back; {}{wiped}", kept_for(verdict.as_ref()));
         let decision = let_go(seen, vec![release(verdict)]);
         return Decision { reason, message: text, news: true, ..decision };
     }
     let is_clearing = *host.provisioning_state() == ProvisioningState::Deprovisioning;
-    if is_clearing && verdict.is_some() {
-        let text = format!("Host {name} is being cleared; {}", kept_for(verdict.as_ref()));
+    if let Some(owner) = verdict.as_ref().filter(|_| is_clearing) {
+        let text = format!("Host {name} names {owner} from now on, while it is still cleared");
         return step(vec![release(verdict)], Reason::Reserved, text);
     }
     waits(seen, host, now)
@@ -140,6 +143,13 @@ fn waits(seen: &MachineSeen, host: &BareMetalHost, now: Timestamp) -> Decision {
     let mut message = match host.provisioning_state() {
         ProvisioningState::ExternallyProvisioned => {
             format!("Host {name} was installed by somebody else and is to be switched off first")
+        }
+        ProvisioningState::None
+        | ProvisioningState::Registering
+        | ProvisioningState::MatchProfile => {
+            format!(
+                "Host {name} was not looked at by its operator yet, and what is on it is not known"
+            )
         }
         _ => format!("Host {name} is being cleared"),
     };
@@ -200,6 +210,27 @@ fn let_go(seen: &MachineSeen, mut steps: Vec<Step>) -> Decision {
     steps.extend(withdraw(seen));
     steps.push(Step::LetGo);
     Decision { steps, ..Decision::rest(Reason::LetGo) }
+}
+
+/// What is told of a host that is nobody's and whose disks still hold what was on them.
+pub(super) fn unwiped(mode: Option<&str>) -> &'static str {
+    if mode == Some(KEEPS_DISKS) {
+        "; its disks are not wiped, as automatedCleaningMode is disabled: see to it that nobody gets what is on them"
+    } else {
+        ""
+    }
+}
+
+/// Whether nothing is on the machine's own host any more. One that has lost its status, as after a restore, begins anew as if
+/// nothing had ever been on it: before its operator has looked at it, that counts only where nothing was.
+fn is_empty(seen: &MachineSeen, host: &BareMetalHost, was_told: bool) -> bool {
+    let machine = &seen.machine;
+    let was_up = machine.is_provisioned() || machine.spec.provider_id.is_some();
+    match host.provisioning_state() {
+        ProvisioningState::None => !was_up && !was_told,
+        ProvisioningState::Registering | ProvisioningState::MatchProfile => !was_up,
+        _ => is_cleared(host),
+    }
 }
 
 /// Whether nothing is on the host any more. A host that somebody else installed is never cleared, only switched off.

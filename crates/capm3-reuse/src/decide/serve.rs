@@ -49,7 +49,9 @@ pub(super) fn about_host(
     }
     if host.annotation(names::metal3::PAUSED) == Some(names::capm3::PAUSED_BY_CAPM3) {
         let steps = vec![Step::Unpause { host: name.clone() }];
-        return step(steps, Reason::HostAdopted, format!("Host {name} is no longer paused"));
+        let text =
+            format!("Host {name} names this machine, and the pause that CAPM3 set on it is lifted");
+        return step(steps, Reason::HostAdopted, text);
     }
     let mut steps = Vec::new();
     let mut ready = None;
@@ -95,15 +97,7 @@ pub(super) fn about_host(
         };
     }
     let up = host.provisioning_state().is_provisioned() && is_told;
-    let ready = ready.unwrap_or_else(|| {
-        if up || machine.is_provisioned() {
-            return Said::yes(Reason::Provisioned, "The host is installed");
-        }
-        match host::error(host) {
-            Some(why) => Said::no(Reason::HostFailed, &format!("Host {name}: {why}")),
-            None => Said::no(Reason::Provisioning, "The host is being installed"),
-        }
-    });
+    let ready = ready.unwrap_or_else(|| readiness(machine, host, up));
     let mut report = Report {
         associated: Some(associated(seen, &name)),
         data_ready,
@@ -119,25 +113,47 @@ pub(super) fn about_host(
         if !seen.live {
             return look_closer(Reason::Provisioning);
         }
-        if machine.spec.provider_id.as_deref().unwrap_or_default().is_empty() {
-            steps.push(Step::Identify {
-                provider_id: provider_id(machine, &name),
-                failure_domain: host::failure_domain(host)
-                    .filter(|domain| machine.spec.failure_domain.as_deref() != Some(domain))
-                    .map(str::to_owned),
-            });
-        }
         report.provisioned = true;
         report.addresses = addresses(host);
     }
+    if up && machine.spec.provider_id.as_deref().unwrap_or_default().is_empty() {
+        steps.push(Step::Identify {
+            provider_id: provider_id(machine, &name),
+            failure_domain: host::failure_domain(host)
+                .filter(|domain| machine.spec.failure_domain.as_deref() != Some(domain))
+                .map(str::to_owned),
+        });
+    }
     let node = node::about_node(seen, now);
-    let ready = node.said.unwrap_or(ready);
+    // Without its host it is not up, whatever is known of its Node.
+    let ready = node.said.filter(|_| ready.holds).unwrap_or(ready);
     let (reason, text) = (ready.reason, ready.message.clone());
     report.ready = Some(ready);
     Decision {
         again: again.or(node.again),
         naming: node.naming,
         ..with_report(seen, now, steps, reason, &text, &report)
+    }
+}
+
+/// Whether the machine is up, by its host.
+fn readiness(machine: &Metal3Machine, host: &BareMetalHost, up: bool) -> Said {
+    let name = host.name_any();
+    if machine.is_provisioned() {
+        let lost = if host.metadata.deletion_timestamp.is_some() {
+            "is being deleted"
+        } else if host::is_told_what_to_install(host) {
+            return Said::yes(Reason::Provisioned, "The host is installed");
+        } else {
+            "has no image any more: somebody took it away"
+        };
+        let text = format!("Host {name} {lost}; delete the Machine to have it replaced");
+        return Said::no(Reason::HostLost, &text);
+    }
+    match host::error(host) {
+        _ if up => Said::yes(Reason::Provisioned, "The host is installed"),
+        Some(why) => Said::no(Reason::HostFailed, &format!("Host {name}: {why}")),
+        None => Said::no(Reason::Provisioning, "The host is being installed"),
     }
 }
 
@@ -184,6 +200,9 @@ fn associated(seen: &MachineSeen, host: &str) -> Said {
         |reason: &Reason| before.is_some_and(|it| it.reason.as_deref() == Some(reason.as_str()));
     // Who was stopped between claim and report did not say whether the host was kept; the host does not say it any more.
     let known = [Reason::HostReused, Reason::HostClaimed].into_iter().find(said_why);
+    if let (None, Some(claimed)) = (known, seen.claimed.as_ref().filter(|it| it.host == host)) {
+        return Said::yes(claimed.reason, &claimed.message);
+    }
     let reason = known.unwrap_or(Reason::HostAdopted);
     let text = format!("Host {host}");
     let said = before.and_then(|it| it.message.as_deref());
@@ -197,7 +216,15 @@ pub(super) fn about_loss(seen: &MachineSeen, now: Timestamp) -> Decision {
     let text = match &seen.host {
         HostSeen::None => "This machine was up and names no host any more".to_owned(),
         HostSeen::Gone(name) => format!("Host {name} is gone"),
+        HostSeen::Here(host) if !is_same(machine, host) => {
+            let name = host.name_any();
+            format!("Host {name} is gone, and the one that has its name now is another")
+        }
         HostSeen::Here(host) => match &host.spec.consumer_ref {
+            None if runs(host) => format!(
+                "Host {} was taken from this machine and is nobody's, and what was installed on it still runs: take its image off, or name this machine in its consumerRef again",
+                host.name_any()
+            ),
             None => format!("Host {} was taken from this machine and is free", host.name_any()),
             Some(other) => format!(
                 "Host {} was taken from this machine: {} {} has it",
@@ -215,6 +242,11 @@ pub(super) fn about_loss(seen: &MachineSeen, now: Timestamp) -> Decision {
         return give_up(seen, name, now);
     }
     told(seen, now, Reason::HostLost, &format!("{text}; delete the Machine to have it replaced"))
+}
+
+/// Whether it is or may be still running what a machine had installed on it.
+fn runs(host: &BareMetalHost) -> bool {
+    host::is_told_what_to_install(host) || host.provisioning_state().is_provisioned()
 }
 
 /// Every address of the host, and its names, each once.

@@ -163,7 +163,7 @@ mod waiting;
 type Change = fn(&mut MachineSeen);
 
 /// What an installation needs and is not there, whoever has the host.
-const MISSING: [(Change, Reason); 5] = [
+const MISSING: [(Change, Reason); 6] = [
     (|it| it.cluster.as_mut().unwrap().status = None, Reason::WaitingForInfrastructure),
     (
         |it| {
@@ -182,6 +182,7 @@ const MISSING: [(Change, Reason); 5] = [
         Reason::WaitingForBootstrapData,
     ),
     (|it| it.bootstrap_secret = Some(false), Reason::BootstrapSecretMissing),
+    (|it| it.missing_secret = Some(("metaData", "facts".to_owned())), Reason::SecretMissing),
     (|it| it.machine.spec.image = None, Reason::ImageInvalid),
 ];
 
@@ -280,6 +281,36 @@ fn secrets_of_another_namespace_are_refused() {
     let template = ObjectRef { namespace: Some("other".to_owned()), ..ObjectRef::default() };
     seen.machine.spec.data_template = Some(template);
     assert_eq!(decided(&seen).reason, Reason::ForeignNamespace);
+}
+
+#[test]
+fn secrets_that_a_machine_names_itself_are_looked_for_unless_others_are_rendered_in_their_place() {
+    let named = |name: &str| Some(NamedRef { name: Some(name.to_owned()), ..NamedRef::default() });
+    let mut seen = seen();
+    assert!(entry::own_secrets(&seen).is_empty());
+    seen.machine.spec.meta_data = named("facts");
+    seen.machine.spec.network_data = named("network");
+    let (facts, network) =
+        (("metaData", "facts".to_owned()), ("networkData", "network".to_owned()));
+    let rendered = Data::Rendered {
+        name: "facts-0".to_owned(),
+        meta_data: Some("m-facts".to_owned()),
+        network_data: None,
+    };
+    for (data, looked_for) in [
+        (Data::NotWanted, vec![facts, network.clone()]),
+        (Data::NotAskedFor, vec![]),
+        (Data::Awaited, vec![]),
+        (rendered, vec![network]),
+    ] {
+        seen.data = data;
+        assert_eq!(entry::own_secrets(&seen), looked_for, "{:?}", seen.data);
+    }
+    seen.missing_secret = Some(("networkData", "network".to_owned()));
+    let decision = decided(&seen);
+    assert_eq!(decision.reason, Reason::SecretMissing);
+    assert!(decision.message.contains("Secret network, which spec.networkData"));
+    assert!(decision.again.is_some());
 }
 
 #[test]

@@ -199,8 +199,7 @@ fn a_host_whose_name_is_too_long_is_passed_over_and_named_only_if_there_is_no_ot
     let choice = alone.choose(&wish, 0, Instant::now());
     assert_eq!((choice.free.is_none(), choice.too_long.as_deref()), (true, Some("long-name")));
     // Who waits is not woken for it either, again and again.
-    let since = Timestamp::UNIX_EPOCH;
-    assert!(!alone.wait(wish, Wants::Any, since, Instant::now()));
+    assert!(!alone.wait(wish, Wants::Any, Instant::now()));
     let again = cached(&host("long-name", "available"));
     assert_eq!(alone.update("ns", "long-name", Some(again), Instant::now()), [""; 0]);
     let kept_one = like("long-name", "available", &[kept_for(&owner())]);
@@ -213,13 +212,12 @@ fn a_host_whose_name_is_too_long_is_passed_over_and_named_only_if_there_is_no_ot
 fn a_host_is_offered_to_one_machine_at_a_time_and_to_the_next_when_that_one_does_not_want_it() {
     let now = Instant::now();
     let mut all = index(&[host("h", "available")]);
-    let other = Wish { machine: "n".to_owned(), ..wish() };
+    let other = Wish { machine: "n".to_owned(), since: second(1), ..wish() };
     assert!(all.choose(&wish(), 0, now).free.is_some());
     assert!(all.choose(&other, 0, now).free.is_none());
-    let at = |second: i64| Timestamp::from_second(second).unwrap();
-    assert!(!all.wait(other, Wants::Any, at(1), now));
-    assert_eq!(all.settle("ns", "m", at(2), None, now), ["n"]);
-    assert_eq!(all.settle("ns", "n", at(1), Some("h"), now), [""; 0]);
+    assert!(!all.wait(other, Wants::Any, now));
+    assert_eq!(all.settle("ns", "m", second(2), None, now), ["n"]);
+    assert_eq!(all.settle("ns", "n", second(1), Some("h"), now), [""; 0]);
     assert!(all.choose(&wish(), 0, now).free.is_none());
     assert!(all.choose(&wish(), 0, now + HOLD).free.is_some());
 }
@@ -232,8 +230,8 @@ fn second(second: i64) -> Timestamp {
 fn queue(waiters: &[(&str, i64)], now: Instant) -> Index {
     let mut all = index(&[]);
     for (machine, since) in waiters {
-        let wish = Wish { machine: (*machine).to_owned(), ..wish() };
-        assert!(!all.wait(wish, Wants::Any, second(*since), now));
+        let wish = Wish { machine: (*machine).to_owned(), since: second(*since), ..wish() };
+        assert!(!all.wait(wish, Wants::Any, now));
     }
     all
 }
@@ -260,8 +258,8 @@ fn what_a_machine_left_for_another_host_goes_to_whoever_is_first_and_what_it_ref
         let ready = Some(cached(&host("a", "available")));
         assert_eq!(all.update("ns", "a", ready, now), ["m"]);
         // Made before both of them, and looked at last: the only host is held back by then.
-        let late = Wish { machine: "late".to_owned(), ..wish() };
-        assert!(!all.wait(late, Wants::Any, second(1), now));
+        let late = Wish { machine: "late".to_owned(), since: second(1), ..wish() };
+        assert!(!all.wait(late, Wants::Any, now));
         all.leave("ns", "m");
         assert_eq!(all.settle("ns", "m", second(2), taken, now), [woken]);
     }
@@ -280,7 +278,7 @@ fn who_waits_for_a_kept_host_hears_when_it_is_ready_and_when_it_is_lost() {
         (None, vec!["m".to_owned()]),
     ] {
         let mut all = index(&[like("h", "deprovisioning", &[kept_for(&owner())])]);
-        assert!(!all.wait(wish(), Wants::Kept, Timestamp::UNIX_EPOCH, now));
+        assert!(!all.wait(wish(), Wants::Kept, now));
         let after = after.as_ref().map(cached);
         assert_eq!(all.update("ns", "h", after, now), woken);
     }
@@ -292,18 +290,86 @@ fn who_waits_for_a_kept_host_is_let_down_only_with_the_last_one_of_its_owner() {
     let other = Owner { name: "other".to_owned(), ..owner() };
     let clearing = |name: &str| like(name, "deprovisioning", &[kept_for(&owner())]);
     let mut all = index(&[clearing("a"), clearing("b")]);
-    for (machine, owner, wants) in [
-        ("m", owner(), Wants::Kept),
-        ("strict", owner(), Wants::OnlyKept),
-        ("any", owner(), Wants::Any),
-        ("other", other, Wants::Kept),
+    for (machine, owner, since, wants) in [
+        ("m", owner(), 1, Wants::Kept),
+        ("strict", owner(), 2, Wants::OnlyKept),
+        ("any", owner(), 2, Wants::Any),
+        ("other", other, 0, Wants::Any),
     ] {
-        let wish = Wish { machine: machine.to_owned(), owner: Some(owner), ..wish() };
-        assert!(!all.wait(wish, wants, Timestamp::UNIX_EPOCH, now));
+        let since = second(since);
+        let wish = Wish { machine: machine.to_owned(), owner: Some(owner), since, ..wish() };
+        assert!(!all.wait(wish, wants, now));
     }
     assert_eq!(all.update("ns", "a", None, now), [""; 0]);
     let sick = like("b", "deprovisioning", &[kept_for(&owner()), unhealthy()]);
     assert_eq!(all.update("ns", "b", Some(cached(&sick)), now), ["m"]);
+}
+
+/// Machines that wait for a host that is on its way, in this order.
+fn kept_waiter(machine: &str, since: i64) -> Wish {
+    Wish { machine: machine.to_owned(), since: second(since), ..wish() }
+}
+
+#[test]
+fn no_more_machines_wait_for_kept_hosts_than_are_on_their_way_and_the_first_of_them_do() {
+    let now = Instant::now();
+    let clearing = |name: &str| like(name, "deprovisioning", &[kept_for(&owner())]);
+    let mut all = index(&[clearing("a"), clearing("b"), host("free", "available")]);
+    let behind = |all: &mut Index, machine: &str, since: i64| {
+        let choice = all.choose(&kept_waiter(machine, since), 0, now);
+        all.settle("ns", machine, second(since), None, now);
+        assert!(choice.on_its_way.is_some() && choice.free.is_some());
+        choice.behind
+    };
+    assert!(!behind(&mut all, "m", 1));
+    assert!(!all.wait(kept_waiter("m", 1), Wants::Kept, now));
+    assert!(!behind(&mut all, "n", 3));
+    assert!(!all.wait(kept_waiter("n", 3), Wants::Kept, now));
+    // The third takes a free one, and one of another owner does not count.
+    assert!(behind(&mut all, "o", 4));
+    // One that comes late and was made before takes the place of the last.
+    assert!(!behind(&mut all, "l", 2));
+    assert!(!all.wait(kept_waiter("l", 2), Wants::Kept, now));
+    assert_eq!(all.settle("ns", "l", second(2), None, now), ["n"]);
+    // Who found that there is a place for it just before another came looks again.
+    assert!(all.wait(kept_waiter("o", 4), Wants::Kept, now));
+    all.leave("ns", "n");
+    all.leave("ns", "o");
+    // The one that is offered its host does not stand before the other any more.
+    let ready = like("a", "available", &[kept_for(&owner())]);
+    assert_eq!(all.update("ns", "a", Some(cached(&ready)), now), ["m"]);
+    // And when the other host is lost, only the other machine is let down.
+    assert_eq!(all.update("ns", "b", None, now), ["l"]);
+}
+
+#[test]
+fn one_that_wants_other_hosts_stands_before_nobody() {
+    let now = Instant::now();
+    let mut all = index(&[like("a", "deprovisioning", &[kept_for(&owner())])]);
+    let mut other = kept_waiter("m", 1);
+    other.selector.equals = [("rack".to_owned(), "b".to_owned())].into();
+    assert!(!all.wait(other, Wants::Any, now));
+    assert!(!all.choose(&kept_waiter("n", 2), 0, now).behind);
+    assert!(!all.wait(kept_waiter("n", 2), Wants::Kept, now));
+}
+
+#[test]
+fn a_host_that_only_a_label_of_capm3_keeps_is_named_where_there_is_no_other() {
+    let now = Instant::now();
+    let label = json!({"metadata": {"labels": {names::capm3::NODE_REUSE: "md-gone"}}});
+    let labelled = like("a", "available", std::slice::from_ref(&label));
+    let choice = index(std::slice::from_ref(&labelled)).choose(&wish(), 0, now);
+    assert_eq!((choice.free.is_none(), choice.labelled.as_deref()), (true, Some("a")));
+    let choice = index(&[labelled.clone(), host("b", "available")]).choose(&wish(), 0, now);
+    assert_eq!((name(choice.free.as_ref()), choice.labelled), (Some("b"), None));
+    for more in [unhealthy(), kept_for(&Owner { name: "other".to_owned(), ..owner() })] {
+        let other = like("a", "available", &[label.clone(), more]);
+        assert_eq!(index(&[other]).choose(&wish(), 0, now).labelled, None);
+    }
+    // Without the label it is offered like any other.
+    let mut all = index(&[labelled]);
+    assert!(!all.wait(wish(), Wants::Any, now));
+    assert_eq!(all.update("ns", "a", Some(cached(&host("a", "available"))), now), ["m"]);
 }
 
 #[test]
@@ -335,7 +401,7 @@ fn an_offer_that_nobody_comes_for_goes_to_the_next_and_is_not_repeated() {
     // What a machine found by itself and did not take is offered as well.
     let mut all = index(&[host("h", "available")]);
     assert!(all.choose(&wish(), 0, now).free.is_some());
-    let other = Wish { machine: "n".to_owned(), ..wish() };
-    assert!(!all.wait(other, Wants::Any, second(1), now));
+    let other = Wish { machine: "n".to_owned(), since: second(1), ..wish() };
+    assert!(!all.wait(other, Wants::Any, now));
     assert_eq!(all.expire(now + HOLD), [("ns".to_owned(), "n".to_owned())]);
 }

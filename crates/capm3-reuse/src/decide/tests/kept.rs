@@ -56,6 +56,27 @@ fn what_capm3_keeps_is_left_alone_unless_asked() {
     }
 }
 
+#[test]
+fn a_reservation_that_ends_with_the_disks_as_they_were_says_so_whyever_it_ends() {
+    let settled = OwnerSeen { reuse: Some(true), ..OwnerSeen::default() };
+    for owner in [
+        None,
+        Some(OwnerSeen { deleting: true, ..settled.clone() }),
+        Some(OwnerSeen { cluster_deleting: true, ..settled.clone() }),
+        Some(OwnerSeen { reuse: Some(false), ..settled.clone() }),
+        Some(settled),
+    ] {
+        for (mode, told) in [("disabled", true), ("metadata", false)] {
+            let mut seen = kept_seen(owner.clone(), Some(600));
+            seen.host = with(&seen.host, &json!({"spec": {"automatedCleaningMode": mode}}));
+            let decision = decide(&Observed::Kept(Box::new(seen)), &Policy::default(), now());
+            assert_eq!(kinds(&decision), ["free"]);
+            let says = decision.message.contains("its disks are not wiped");
+            assert_eq!((says, decision.news), (told, true), "{}", decision.message);
+        }
+    }
+}
+
 fn born(host: &BareMetalHost, second: i64) -> BareMetalHost {
     let mut host = host.clone();
     host.metadata.creation_timestamp = Some(Time(Timestamp::from_second(second).unwrap()));
@@ -65,15 +86,26 @@ fn born(host: &BareMetalHost, second: i64) -> BareMetalHost {
 #[test]
 fn a_reservation_that_came_with_its_owner_from_another_cluster_is_renewed_and_any_other_ends() {
     let later = Owner { uid: "later".to_owned(), ..owner() };
-    let decision = |host: i64, owner: i64, paused: bool| {
-        let at = Timestamp::from_second(owner).unwrap();
-        let mut seen = kept_seen(
-            Some(OwnerSeen { later: Some((later.clone(), at)), paused, ..OwnerSeen::default() }),
-            None,
-        );
+    let decision_in = |cluster: Option<i64>, host: i64, owner: i64, paused: bool| {
+        let at = |second: i64| Timestamp::from_second(second).unwrap();
+        let came = OwnerSeen {
+            later: Some((later.clone(), at(owner))),
+            cluster_since: cluster.map(at),
+            paused,
+            ..OwnerSeen::default()
+        };
+        let mut seen = kept_seen(Some(came), None);
         seen.host = born(&seen.host, host);
         decide(&Observed::Kept(Box::new(seen)), &Policy::default(), now())
     };
+    let decision =
+        |host: i64, owner: i64, paused: bool| decision_in(Some(owner), host, owner, paused);
+    // In a Cluster that was here long before, an owner was made anew; one of which nothing is known may have come.
+    for (cluster, reason) in
+        [(Some(90_000), Reason::OwnerGone), (Some(99_000), Reason::Kept), (None, Reason::Kept)]
+    {
+        assert_eq!(decision_in(cluster, 100_000, 100_030, false).reason, reason, "{cluster:?}");
+    }
     // Whichever of the two was made first.
     for (host, owner) in [(10_000, 10_030), (10_030, 10_000), (90_000, 10_000)] {
         let renewed = decision(host, owner, false);

@@ -47,7 +47,7 @@ fn a_host_is_given_back_only_when_nothing_is_on_it_and_named_for_its_owner_while
     }
     assert_eq!(kinds(&at("deprovisioning", None)), ["report"]);
     assert_eq!(kinds(&at("deprovisioning", Some(&owner()))), ["release"]);
-    for state in ["available", "ready", "inspecting", ""] {
+    for state in ["available", "ready", "inspecting", "registering"] {
         let decision = at(state, Some(&owner()));
         assert_eq!(kinds(&decision), ["release", "let go"], "{state}");
         let Step::Release { keep_for, annotations, .. } = &decision.steps[0] else { panic!() };
@@ -59,6 +59,79 @@ fn a_host_is_given_back_only_when_nothing_is_on_it_and_named_for_its_owner_while
     }
     let free = at("available", None);
     assert!(matches!(&free.steps[0], Step::Release { keep_for: None, .. }));
+}
+
+#[test]
+fn a_host_that_does_not_say_in_what_state_it_is_is_given_back_only_if_nothing_was_ever_on_it() {
+    let pending = json!({"metadata": {"annotations": {
+        names::ferrite::PENDING_RESERVATION: reservation::as_pending(Some(&owner()), "ns"),
+    }}});
+    let told = json!({"spec": {"userData": {"name": "boot"}}});
+    let (none, given_back) = (json!({}), vec!["release", "let go"]);
+    // The state, whether the machine was up, and what else is on the host.
+    for (state, was_up, more, steps) in [
+        ("", false, &none, given_back.clone()),
+        ("", false, &told, vec!["clear"]),
+        ("", false, &pending, vec!["report"]),
+        ("", true, &none, vec!["clear"]),
+        ("", true, &pending, vec!["report"]),
+        ("registering", false, &pending, given_back.clone()),
+        ("registering", true, &pending, vec!["report"]),
+        ("inspecting", true, &pending, given_back),
+    ] {
+        let ours = with(&with(&host("h", state), &consumer("m", "m-uid")), more);
+        let mut seen = leaving(having(&ours));
+        seen.machine.spec.provider_id = was_up.then(|| "metal3://ns/h/m".to_owned());
+        seen.verdict = Verdict::For { owner: owner(), cleaning: None };
+        let decision = decided(&seen);
+        assert_eq!(kinds(&decision), steps, "{state:?} {was_up} {more}");
+        if steps == ["report"] {
+            assert!(decision.message.contains("not looked at"), "{}", decision.message);
+        }
+    }
+}
+
+#[test]
+fn a_verdict_beside_an_image_or_one_that_cannot_be_read_is_decided_again() {
+    let noted = |text: &str| json!({"metadata": {"annotations": {names::ferrite::PENDING_RESERVATION: text}}});
+    let other = Owner { name: "other".to_owned(), uid: "other".to_owned(), ..owner() };
+    let foreign = reservation::as_pending(Some(&other), "ns");
+    let image = json!({"spec": {"image": {"url": "x"}}});
+    for (state, text, more) in [
+        ("provisioned", foreign.as_str(), &image),
+        ("provisioned", "none", &image),
+        ("deprovisioning", "{garbage", &json!({})),
+        ("available", "{garbage", &json!({})),
+    ] {
+        let ours = with(&with(&host("h", state), &consumer("m", "m-uid")), &noted(text));
+        let mut seen = leaving(having(&with(&ours, more)));
+        seen.verdict = Verdict::For { owner: owner(), cleaning: None };
+        let decision = decided(&seen);
+        let kept_for = decision.steps.iter().find_map(|step| match step {
+            Step::Clear { verdict, .. } => verdict.clone(),
+            Step::Release { keep_for, .. } => keep_for.clone(),
+            _ => None,
+        });
+        assert_eq!(kept_for, Some(owner()), "{state} {text}");
+        // Nor without an answer.
+        seen.verdict = Verdict::Unanswered("why".to_owned());
+        assert_eq!(decided(&seen).reason, Reason::OwnerUnanswered, "{state} {text}");
+    }
+}
+
+#[test]
+fn a_host_that_is_kept_for_nobody_and_not_wiped_says_so() {
+    let at = |state: &str, mode: &str| {
+        let none =
+            json!({"metadata": {"annotations": {names::ferrite::PENDING_RESERVATION: "none"}}});
+        let ours = with(&with(&host("h", state), &consumer("m", "m-uid")), &none);
+        let mode = json!({"spec": {"automatedCleaningMode": mode}});
+        decided(&leaving(having(&with(&ours, &mode))))
+    };
+    let given_back = at("available", "disabled");
+    assert!(given_back.message.contains("its disks are not wiped"), "{}", given_back.message);
+    assert_eq!((given_back.reason, given_back.news), (Reason::Released, true));
+    assert!(!at("available", "metadata").message.contains("wiped"));
 }
 
 #[test]
@@ -90,7 +163,7 @@ fn a_machine_that_was_never_seen_to_have_its_host_stops_a_claim_that_may_be_on_i
 }
 
 /// The machine with what a decision reports.
-fn reporting(mut seen: MachineSeen, decision: &Decision) -> MachineSeen {
+pub(super) fn reporting(mut seen: MachineSeen, decision: &Decision) -> MachineSeen {
     let report = decision.steps.iter().find_map(|step| match step {
         Step::Report(status) => Some(status.clone()),
         _ => None,
@@ -183,7 +256,7 @@ fn without_an_answer_nothing_is_decided_and_that_is_said_once_and_asked_again() 
     let ours = with(&host("h", "provisioned"), &consumer("m", "m-uid"));
     let installed = with(&ours, &json!({"spec": {"image": {"url": "x"}}}));
     let cleared = with(&host("h", "available"), &consumer("m", "m-uid"));
-    for host in [installed.clone(), ours, cleared] {
+    for host in [installed, ours, cleared] {
         let mut seen = leaving(having(&host));
         seen.verdict = Verdict::Unanswered("could not get the owner: broken (500)".to_owned());
         let decision = decided(&seen);
@@ -205,9 +278,10 @@ fn without_an_answer_nothing_is_decided_and_that_is_said_once_and_asked_again() 
     let pending = reservation::as_pending(Some(&owner()), "ns");
     let stands =
         json!({"metadata": {"annotations": {names::ferrite::PENDING_RESERVATION: pending}}});
-    let mut seen = leaving(having(&with(&installed, &stands)));
+    let clearing = with(&host("h", "deprovisioning"), &consumer("m", "m-uid"));
+    let mut seen = leaving(having(&with(&clearing, &stands)));
     seen.verdict = Verdict::Unanswered("why".to_owned());
-    assert_eq!(kinds(&decided(&seen)), ["clear"]);
+    assert_eq!(kinds(&decided(&seen)), ["release"]);
 }
 
 #[test]
@@ -249,6 +323,8 @@ fn whether_disks_are_wiped_is_said_by_the_template_that_keeps_the_host_and_told_
         (kept(None), None, "disabled", None, false),
         (kept(None), None, "metadata", None, true),
         (nobody(), Some("metadata"), "disabled", Some("metadata"), false),
+        (nobody(), Some("disabled"), "disabled", None, true),
+        (nobody(), None, "disabled", None, true),
     ] {
         let spec = json!({"spec": {"image": {"url": "x"}, "automatedCleaningMode": on_host}});
         let ours = with(&with(&host("h", "provisioned"), &consumer("m", "m-uid")), &spec);
@@ -264,9 +340,9 @@ fn whether_disks_are_wiped_is_said_by_the_template_that_keeps_the_host_and_told_
         let pending = reservation::as_pending(Some(&owner()), "ns");
         let stands =
             json!({"metadata": {"annotations": {names::ferrite::PENDING_RESERVATION: pending}}});
-        seen.host = HostSeen::Here(Box::new(with(&ours, &stands)));
-        let again = decided(&seen);
-        assert!(matches!(&again.steps[0], Step::Clear { cleaning: None, .. }), "{again:?}");
+        let cleared = with(&host("h", "deprovisioning"), &consumer("m", "m-uid"));
+        seen.host = HostSeen::Here(Box::new(with(&cleared, &stands)));
+        assert_eq!(kinds(&decided(&seen)), ["release"]);
     }
 }
 

@@ -186,3 +186,50 @@ fn a_node_is_looked_for_again_after_twenty_seconds_doubling_to_a_minute() {
     found(&mut seen);
     assert_eq!(decided(&seen).again, None);
 }
+
+#[test]
+fn a_machine_that_is_up_gets_its_provider_id_again_when_somebody_took_it_away() {
+    let mut seen = up(0);
+    assert_eq!(kinds(&decided(&seen)), [""; 0]);
+    seen.machine.spec.provider_id = None;
+    let decision = decided(&seen);
+    assert!(
+        matches!(&decision.steps[..], [Step::Identify { provider_id, .. }] if provider_id == ID)
+    );
+}
+
+#[test]
+fn a_machine_that_was_up_and_whose_host_loses_its_image_or_goes_is_not_up() {
+    let ours = with(&host("h", "provisioned"), &consumer("m", "m-uid"));
+    let going = json!({
+        "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"image": {"url": "http://a/b"}},
+    });
+    for (host, told) in [(with(&ours, &going), "is being deleted"), (ours, "has no image")] {
+        let mut seen = up(0);
+        seen.host = HostSeen::Here(Box::new(host));
+        let decision = decided(&seen);
+        assert_eq!((decision.reason, kinds(&decision)), (Reason::HostLost, vec!["report"]));
+        assert!(decision.news && decision.message.contains(told), "{}", decision.message);
+        let later = after(seen, &decision);
+        assert_eq!(kinds(&decided(&later)), [""; 0]);
+    }
+}
+
+#[test]
+fn a_host_that_is_lost_is_told_apart_from_one_of_its_name_and_from_one_that_still_runs() {
+    let installed = json!({"spec": {"image": {"url": "http://a/b"}}});
+    let another = json!({"metadata": {"uid": "another"}});
+    for (host, told) in [
+        (host("h", "available"), "and is free"),
+        (with(&host("h", "provisioned"), &installed), "still runs"),
+        (with(&host("h", "available"), &another), "is another"),
+        (with(&host("h", "available"), &consumer("other", "x")), "Metal3Machine other has it"),
+    ] {
+        let mut seen = up(0);
+        seen.host = HostSeen::Here(Box::new(host));
+        let decision = decided(&seen);
+        assert_eq!(decision.reason, Reason::HostLost);
+        assert!(decision.message.contains(told), "{}", decision.message);
+    }
+}

@@ -1,6 +1,8 @@
 //! What a machine says while it waits, and why it took the host that it took.
 
+use super::leaving::reporting;
 use super::*;
+use crate::claims::Claimed;
 
 fn told(decision: &Decision, kind: &str) -> (String, String) {
     let report = decision.steps.iter().find_map(|step| match step {
@@ -76,7 +78,7 @@ fn why_a_free_host_was_taken_is_in_the_condition_and_an_event_and_stays_there() 
     seen.choice.free = Some(cached(&host("h", "available")));
     seen.choice.unfit = Some(("sick".to_owned(), "is marked as unhealthy"));
     let decision = decided(&seen);
-    let why = "Host h: none is kept for MachineDeployment md; host sick is kept for it but is marked as unhealthy";
+    let why = "Host h: no host that is kept for MachineDeployment md will do: host sick is marked as unhealthy";
     assert_eq!((decision.reason, decision.news), (Reason::HostClaimed, true));
     assert_eq!(told(&decision, CONDITION_ASSOCIATED), ("True".to_owned(), why.to_owned()));
     assert_eq!(decision.message, why);
@@ -126,6 +128,85 @@ fn how_a_machine_came_to_its_host_is_said_as_it_was_said_first_and_not_made_up()
         let found = all.iter().find(|it| it["type"] == CONDITION_ASSOCIATED).unwrap();
         assert_eq!((&found["reason"], &found["status"]), (&json!(wanted), &json!("True")));
     }
+}
+
+#[test]
+fn a_claim_whose_report_was_superseded_is_reported_with_the_next_one_as_it_was() {
+    let image = json!({"spec": {"image": {"url": "http://a/b"}, "online": true}});
+    let ours = with(&with(&host("h", "provisioning"), &consumer("m", "m-uid")), &image);
+    let reported = |host: &str, said: Option<&str>| {
+        let mut seen = having(&ours);
+        match said {
+            Some(said) => {
+                let conditions = &mut seen.machine.status.as_mut().unwrap().conditions;
+                conditions[0].reason = Some(said.to_owned());
+            }
+            None => seen.machine.status = None,
+        }
+        seen.claimed = Some(Claimed {
+            host: host.to_owned(),
+            reason: Reason::HostReused,
+            message: "Host h: why".to_owned(),
+        });
+        let decision = decided(&seen);
+        let seen = reporting(seen, &decision);
+        let said = status::reported(&seen.machine, CONDITION_ASSOCIATED).unwrap().clone();
+        (said.reason.unwrap(), said.message.unwrap())
+    };
+    let as_it_was = ("HostReused".to_owned(), "Host h: why".to_owned());
+    assert_eq!(reported("h", None), as_it_was);
+    assert_eq!(reported("h", Some("HostAdopted")), as_it_was);
+    assert_eq!(reported("another", None).0, "HostAdopted");
+    assert_eq!(reported("h", Some("HostClaimed")).0, "HostClaimed");
+}
+
+#[test]
+fn a_machine_waits_for_a_kept_host_only_in_its_turn_and_strictly_whenever_there_is_one() {
+    let strict = Policy { strict_reuse: true, ..Policy::default() };
+    let mut seen = reusing();
+    seen.choice.free = Some(cached(&host("h", "available")));
+    seen.choice.on_its_way = Some("late".to_owned());
+    for (behind, policy, reason, wants) in [
+        (false, Policy::default(), Reason::WaitingForKeptHost, Some(Wants::Kept)),
+        (true, Policy::default(), Reason::HostClaimed, None),
+        (false, strict.clone(), Reason::WaitingForKeptHost, Some(Wants::Kept)),
+        (true, strict, Reason::WaitingForKeptHost, Some(Wants::OnlyKept)),
+    ] {
+        seen.choice.behind = behind;
+        let decision = decided_by(&seen, &policy);
+        assert_eq!((decision.reason, decision.wants), (reason, wants));
+    }
+    seen.choice.behind = true;
+    let claim = decided(&seen);
+    assert!(claim.news && claim.message.contains("host late"), "{}", claim.message);
+    // Without a free one it says for what the others wait.
+    seen.choice.free = None;
+    let waits = decided(&seen);
+    assert_eq!((waits.reason, waits.wants), (Reason::NoHostAvailable, Some(Wants::Any)));
+    assert!(waits.message.contains("others wait before it"), "{}", waits.message);
+}
+
+#[test]
+fn who_finds_no_host_says_which_labels_it_wants_and_which_label_is_in_its_way() {
+    let mut seen = seen();
+    let message = decided(&seen).message;
+    assert!(message.contains("there is no hostSelector"), "{message}");
+    let size = Requirement {
+        key: "size".to_owned(),
+        operator: "In".to_owned(),
+        values: vec!["s".to_owned(), "m".to_owned()],
+        ..Requirement::default()
+    };
+    seen.machine.spec.host_selector = Some(HostSelector {
+        match_labels: [("rack".to_owned(), "a".to_owned())].into(),
+        match_expressions: vec![size],
+        ..HostSelector::default()
+    });
+    seen.choice.labelled = Some("h".to_owned());
+    let message = decided(&seen).message;
+    assert!(message.contains("hostSelector (rack=a, size In (s, m))"), "{message}");
+    assert!(message.contains("host h would do, but its label"), "{message}");
+    assert!(message.contains(names::capm3::NODE_REUSE), "{message}");
 }
 
 #[test]
