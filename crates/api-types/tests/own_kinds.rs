@@ -136,7 +136,10 @@ fn a_discovery_shows_its_counts_and_its_last_poll_without_being_asked_for_more()
         .filter(|column| column.priority.unwrap_or_default() == 0)
         .map(|column| column.name.as_str())
         .collect();
-    assert_eq!(shown, ["Ready", "Known", "Created", "Pending", "Failed", "Last poll", "Age"]);
+    assert_eq!(
+        shown,
+        ["Ready", "Known", "Created", "Pending", "Failed", "Conflicting", "Last poll", "Age"]
+    );
 }
 
 #[test]

@@ -185,6 +185,11 @@ fn tell_of(context: &Context, order: Order<'_>, made: &BareMetalHost, cut: bool)
             "; it told more about its hardware than a host can hold, the rest is left out",
         );
     }
+    if let Reading::Facts(facts) = &machine.inventory
+        && let Some(mac) = facts.portless_boot
+    {
+        text = format!("{text}; it says that it was booted by {mac}, of which Ironic has no port");
+    }
     let reason = if fell_back.is_empty() { "HostCreated" } else { "HostNamedByFallback" };
     let host = ObjectReference {
         api_version: Some("metal3.io/v1alpha1".to_owned()),
@@ -213,7 +218,7 @@ pub async fn settle_approvals(
     asked("settle approvals", api.patch(&name, &params, &Patch::Merge(patch))).await?;
     for entry in &approvals.unknown {
         let text = format!(
-            "The approval of {entry} was taken away: it names no machine that this resource could make a host of"
+            "The approval of {entry} was taken away: it names no machine that this resource could make a host of: it may be unknown to Ironic, somebody's already, or another discovery's"
         );
         context.tell(reference(object), true, "ApprovalUnknown", entry, text);
     }

@@ -153,10 +153,17 @@ impl Settings {
             return None;
         }
         let group = given(&self.conductor_group);
-        ironic::Settings::from_env(endpoint.as_deref())
-            .and_then(|settings| settings.in_group(group))
-            .map_err(|lines| lines.into_iter().for_each(|line| mistakes.note(line)))
-            .ok()
+        let settings = match ironic::Settings::from_env(endpoint.as_deref()) {
+            Ok(settings) => settings.in_group(group),
+            Err(mut lines) => {
+                // What is wrong with the group is told as well.
+                let anywhere = ironic::Settings::from_lookup(Some("http://localhost/"), |_| None);
+                let of_group = anywhere.ok().and_then(|it| it.in_group(group).err());
+                lines.extend(of_group.unwrap_or_default());
+                Err(lines)
+            }
+        };
+        settings.map_err(|lines| lines.into_iter().for_each(|line| mistakes.note(line))).ok()
     }
 }
 
@@ -211,6 +218,17 @@ mod tests {
         assert!(mistakes.is_empty(), "{mistakes:?}");
         assert_eq!((policy.create_rate.get(), policy.poll_interval.as_secs()), (7, 1));
         assert!(policy.adopt_driver);
+    }
+
+    #[test]
+    fn two_wrong_settings_of_ironic_are_both_told() {
+        let words = [NAME, "--ironic-endpoint=ftp:x", "--conductor-group=a b"];
+        let mut mistakes = Mistakes::default();
+        assert_eq!(Cli::parse_from(words).own.ironic(None, &mut mistakes), None);
+        let lines = mistakes.lines().join("\n");
+        for source in ["--ironic-endpoint", "--conductor-group"] {
+            assert!(lines.contains(source), "{source}: {lines}");
+        }
     }
 
     #[test]

@@ -11,11 +11,12 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::config::Policy;
 use crate::index::{HostKey, Index, Known};
-use crate::inventory::{Facts, printable};
+use crate::inventory::{Facts, abridged};
 use crate::mac::Mac;
 use crate::machine::{Machine, Reading};
 use crate::naming::{Named, choose};
 use crate::node_id::NodeId;
+pub use crate::reason::{Reason, Sort};
 use crate::refusals::{Cause, Refusal};
 use crate::resource::Resource;
 
@@ -71,7 +72,7 @@ pub struct Verdict {
     pub name: Option<String>,
     /// Hosts that it is already, or that stand in its way.
     pub hosts: Vec<HostKey>,
-    /// What Ironic says went wrong.
+    /// What went wrong: as Ironic or the API server says it, or why nothing can name the machine.
     pub note: Option<String>,
     /// The one write.
     pub step: Option<Step>,
@@ -110,154 +111,6 @@ pub struct Approvals {
     pub done: BTreeSet<NodeId>,
     /// Those that name no machine of this resource, as they can be shown.
     pub unknown: Vec<String>,
-}
-
-/// Why a verdict was reached; closed, so that it can label a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Reason {
-    /// It is a host already.
-    Known,
-    /// Two hosts claim to be this machine.
-    KnownTwice,
-    /// Somebody registered it in Ironic: it has a name, or is further than discovery takes it.
-    Registered,
-    /// Its inventory is not there yet.
-    AwaitsInventory,
-    /// Its ports are not there yet.
-    AwaitsPorts,
-    /// Ironic could not inspect it.
-    InspectionFailed,
-    /// Its inventory did not come.
-    NoInventory,
-    /// Its inventory is too large to be read.
-    InventoryTooLarge,
-    /// Its inventory cannot be read.
-    InventoryUnreadable,
-    /// Its ports did not come, or have addresses that identify nobody.
-    NoUsablePort,
-    /// No resource takes it.
-    NotSelected,
-    /// Its resource makes no hosts for now.
-    Suspended,
-    /// Its resource makes no legal names.
-    TemplateInvalid,
-    /// A person deleted its host.
-    HostDeleted,
-    /// A host of another machine has the same management controller.
-    BmcOfAnotherHost,
-    /// A machine before it has its name or one of its addresses, and is a host first.
-    AfterAnother,
-    /// Nothing that it says can name it.
-    NoName,
-    /// Other machines have both names that it could get.
-    NameConflict,
-    /// A person has to approve it.
-    AwaitsApproval,
-    /// The API server does not want its host.
-    HostRefused,
-    /// The API server could not make its host.
-    HostFailed,
-    /// Its resource has made as many hosts as it may.
-    MaxHosts,
-    /// Its resource only tells what it would do.
-    DryRun,
-    /// Too many hosts were made lately.
-    RateLimited,
-    /// Its host is made.
-    Created,
-}
-
-/// Where a machine is counted and listed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Sort {
-    /// A host.
-    Known,
-    /// About to be one.
-    Created,
-    /// Waiting for a person or for room.
-    Pending,
-    /// Nothing can be made of it.
-    Failed,
-    /// Another host stands in its way.
-    Conflicting,
-    /// Nobody's, or not complete yet: not listed.
-    Unlisted,
-}
-
-impl Reason {
-    /// The word in conditions, events, metrics and the status.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Known => "Known",
-            Self::KnownTwice => "KnownTwice",
-            Self::Registered => "Registered",
-            Self::AwaitsInventory => "AwaitsInventory",
-            Self::AwaitsPorts => "AwaitsPorts",
-            Self::InspectionFailed => "InspectionFailed",
-            Self::NoInventory => "NoInventory",
-            Self::InventoryTooLarge => "InventoryTooLarge",
-            Self::InventoryUnreadable => "InventoryUnreadable",
-            Self::NoUsablePort => "NoUsablePort",
-            Self::NotSelected => "NotSelected",
-            Self::Suspended => "Suspended",
-            Self::TemplateInvalid => "TemplateInvalid",
-            Self::HostDeleted => "HostDeleted",
-            Self::BmcOfAnotherHost => "BmcOfAnotherHost",
-            Self::AfterAnother => "AfterAnother",
-            Self::NoName => "NoName",
-            Self::NameConflict => "NameConflict",
-            Self::AwaitsApproval => "AwaitsApproval",
-            Self::HostRefused => "HostRefused",
-            Self::HostFailed => "HostFailed",
-            Self::MaxHosts => "MaxHosts",
-            Self::DryRun => "DryRun",
-            Self::RateLimited => "RateLimited",
-            Self::Created => "Created",
-        }
-    }
-
-    /// Where it is counted.
-    pub fn sort(self) -> Sort {
-        match self {
-            Self::Known => Sort::Known,
-            Self::Created => Sort::Created,
-            Self::Suspended
-            | Self::HostDeleted
-            | Self::AwaitsApproval
-            | Self::MaxHosts
-            | Self::DryRun
-            | Self::RateLimited => Sort::Pending,
-            Self::InspectionFailed
-            | Self::NoInventory
-            | Self::InventoryTooLarge
-            | Self::InventoryUnreadable
-            | Self::NoUsablePort
-            | Self::TemplateInvalid
-            | Self::NoName
-            | Self::HostRefused
-            | Self::HostFailed => Sort::Failed,
-            Self::KnownTwice | Self::BmcOfAnotherHost | Self::NameConflict => Sort::Conflicting,
-            Self::Registered
-            | Self::AwaitsInventory
-            | Self::AwaitsPorts
-            | Self::NotSelected
-            | Self::AfterAnother => Sort::Unlisted,
-        }
-    }
-
-    /// Whether it is said of a machine of which too little is known to tell whose it is.
-    fn is_incomplete(self) -> bool {
-        matches!(
-            self,
-            Self::AwaitsInventory
-                | Self::AwaitsPorts
-                | Self::InspectionFailed
-                | Self::NoInventory
-                | Self::InventoryTooLarge
-                | Self::InventoryUnreadable
-                | Self::NoUsablePort
-        )
-    }
 }
 
 /// Decides about every machine.
@@ -301,7 +154,7 @@ impl<'a> Pass<'a> {
         let mut oldest_first: Vec<_> =
             (0..resources.len()).filter(|at| !resources[*at].deleting).collect();
         oldest_first.sort_by(|a, b| resources[*a].age().cmp(&resources[*b].age()));
-        let made = resources.iter().map(|it| seen.hosts.made_by(&it.namespace, &it.label()));
+        let made = resources.iter().map(|it| it.made(seen.hosts));
         Self {
             seen,
             policy,
@@ -328,7 +181,7 @@ impl<'a> Pass<'a> {
         let known = hosts.known(machine.node, name, &machine.ports, facts);
         if let Some(mut verdict) = settled(machine, &known) {
             if verdict.reason == Reason::KnownTwice {
-                verdict.resource = self.complained_to();
+                verdict.resource = self.whose(machine, facts, &known);
             }
             return verdict;
         }
@@ -346,9 +199,11 @@ impl<'a> Pass<'a> {
 
         // Whose it is, and whether its resource may do anything at all.
         let resources = self.seen.resources;
-        let owner =
-            self.oldest_first.iter().find(|at| resources[**at].takes(facts, &machine.ports));
-        let Some(&at) = owner else { return Verdict::new(machine, Reason::NotSelected) };
+        let Some(at) = self.taker(machine, facts) else {
+            let discovered = facts.auto_discovered;
+            let reason = if discovered { Reason::NotSelected } else { Reason::NotDiscovered };
+            return Verdict::new(machine, reason);
+        };
         let resource = &resources[at];
         let mut verdict = Verdict::new(machine, Reason::Suspended);
         verdict.resource = Some(at);
@@ -362,9 +217,12 @@ impl<'a> Pass<'a> {
 
         // What its host would be called; a person who has to approve it wants to know.
         let detail = |detail| facts.detail(detail, machine.node);
-        let Ok(named) = choose(template, resource.detail, resource.fallback, boot_mac, detail)
-        else {
-            return verdict.because(Reason::NoName);
+        let named = match choose(template, resource.detail, resource.fallback, boot_mac, detail) {
+            Ok(named) => named,
+            Err(why) => {
+                verdict.note = Some(why.to_string());
+                return verdict.because(Reason::NoName);
+            }
         };
         let namespace = resource.namespace.as_str();
         let told =
@@ -382,7 +240,12 @@ impl<'a> Pass<'a> {
             verdict.hosts = vec![other.clone()];
             return verdict.because(Reason::BmcOfAnotherHost);
         }
-        let Some(name) = verdict.name.clone() else { return verdict.because(Reason::NameConflict) };
+        let Some(name) = verdict.name.clone() else {
+            let holders =
+                verdict.named.iter().flat_map(|it| std::iter::once(&it.name).chain(&it.beside));
+            verdict.hosts = holders.map(|name| HostKey::new(namespace, name)).collect();
+            return verdict.because(Reason::NameConflict);
+        };
         if self.is_taken(machine, facts) || self.names.contains(&(namespace, name.clone())) {
             // The second name is taken only where a host has the first. That a machine is about to
             // get the first is not enough: another replica may have given it to this one.
@@ -475,7 +338,17 @@ impl<'a> Pass<'a> {
             Reading::Facts(_) => Reason::AwaitsPorts,
         };
         let mut verdict = Verdict::new(machine, reason);
-        verdict.resource = self.complained_to();
+        let discovered = match &machine.inventory {
+            Reading::Facts(facts) => facts.auto_discovered,
+            // Only the inventory says it. An error mostly is that of an inspection; without one nothing speaks for it.
+            Reading::None | Reading::TooLarge | Reading::Unreadable => {
+                reason != Reason::NoInventory
+            }
+        };
+        verdict.resource = self.complained_to(discovered);
+        if verdict.resource.is_none() && !discovered && reason.sort() == Sort::Failed {
+            return Some(verdict.because(Reason::NotDiscovered));
+        }
         if matches!(reason, Reason::AwaitsInventory | Reason::AwaitsPorts) {
             // As long as it has waited already: twice as late each time. In the first minute, in which most complete, not
             // later than another new machine would be seen.
@@ -483,17 +356,38 @@ impl<'a> Pass<'a> {
             let longest = if asked < LONGEST_LOOK { poll } else { LONGEST_LOOK };
             verdict.again = Some(asked.clamp(FIRST_LOOK.min(poll), longest));
         } else {
-            verdict.note = machine.last_error.as_deref().map(|it| printable(it, LONGEST_NOTE));
+            verdict.note = machine.last_error.as_deref().map(|it| abridged(it, LONGEST_NOTE));
         }
         Some(verdict)
     }
 
     /// Whose status shows a machine of which nobody knows whose it is: one place, so that it is
-    /// counted once. The oldest resource that takes everything, else the oldest.
-    fn complained_to(&self) -> Option<usize> {
+    /// counted once. The oldest resource that takes everything, else the oldest; of a machine that
+    /// Ironic did not discover by itself, of those that take such.
+    fn complained_to(&self, discovered: bool) -> Option<usize> {
         let resources = self.seen.resources;
-        let all = self.oldest_first.iter().find(|at| resources[**at].selector.is_empty());
-        all.or(self.oldest_first.first()).copied()
+        let hears = |at: &&usize| discovered || resources[**at].include_all_nodes;
+        let mut all = self.oldest_first.iter().filter(hears);
+        let first = all.clone().next();
+        all.find(|at| resources[**at].selector.is_empty()).or(first).copied()
+    }
+
+    /// Whose a machine is.
+    fn taker(&self, machine: &Machine, facts: &Facts) -> Option<usize> {
+        let resources = self.seen.resources;
+        let mut all = self.oldest_first.iter();
+        all.find(|at| resources[**at].takes(facts, &machine.ports)).copied()
+    }
+
+    /// Whose status shows a machine with several hosts: that of the discovery that made one of them, else that of the one
+    /// that would take the machine.
+    fn whose(&self, machine: &Machine, facts: Option<&Facts>, known: &[Known]) -> Option<usize> {
+        let resources = self.seen.resources;
+        let made = |at: &&usize| known.iter().any(|it| resources[**at].has_made(it));
+        let maker = self.oldest_first.iter().find(made).copied();
+        maker
+            .or_else(|| facts.and_then(|facts| self.taker(machine, facts)))
+            .or_else(|| self.complained_to(true))
     }
 
     /// Whether a machine before it becomes a host by which this one will be known. The same

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use api_types::metal3::{BareMetalHost, BareMetalHostSpec, BootMode, CleaningMode, HardwareLabel};
+use api_types::names::capi::WATCH_FILTER;
 use api_types::names::{ferrite, metal3};
 use serde_json::json;
 
@@ -88,6 +89,10 @@ fn host_labels(resource: &Resource, facts: &Facts) -> BTreeMap<String, String> {
         if let Some(value) = value {
             all.insert(key.clone(), value);
         }
+    }
+    // Who looks after the resource looks after its hosts, unless the administrator gives them to others.
+    if let Some(filter) = &resource.watch_filter {
+        all.insert(WATCH_FILTER.to_owned(), filter.clone());
     }
     all.extend(resource.labels.clone());
     all.insert(ferrite::DISCOVERED_BY.to_owned(), resource.label());

@@ -187,6 +187,8 @@ pub struct Known {
     pub host: HostKey,
     /// The node that a discovery made it for; none if a person made it.
     pub made_for: Option<NodeId>,
+    /// The label's value of the discovery that made it.
+    pub made_by: Option<Box<str>>,
     /// Whether it is being deleted.
     pub leaves: bool,
 }
@@ -370,6 +372,7 @@ impl Index {
             .map(|entry| Known {
                 host: entry.key.clone(),
                 made_for: entry.made_for,
+                made_by: entry.made_by.clone(),
                 leaves: entry.leaves,
             })
             .collect();
@@ -425,8 +428,8 @@ impl Index {
         for nic in entry.nics {
             self.by_nic.remove(&nic, id);
         }
-        if let Some(discovery) = entry.made_by {
-            let made = (entry.key.namespace().into(), discovery);
+        if let Some(discovery) = &entry.made_by {
+            let made = (entry.key.namespace().into(), discovery.clone());
             if let Some(count) = self.made.get_mut(&made) {
                 *count -= 1;
                 if *count == 0 {
@@ -435,7 +438,12 @@ impl Index {
             }
         }
         self.by_key.remove(&entry.key);
-        Some(Known { host: entry.key, made_for: entry.made_for, leaves: entry.leaves })
+        Some(Known {
+            host: entry.key,
+            made_for: entry.made_for,
+            made_by: entry.made_by,
+            leaves: entry.leaves,
+        })
     }
 }
 

@@ -60,6 +60,8 @@ pub struct Facts {
     pub uefi: Option<bool>,
     /// Address of the interface that it boots from; none without a port.
     pub boot_mac: Option<Mac>,
+    /// The one that it says it was booted by, where Ironic has no port of it and another one stands in.
+    pub portless_boot: Option<Mac>,
     /// Addresses of interfaces in the inventory. Others may claim the same.
     pub macs: Vec<Mac>,
     /// The address that can name it: one that identifies, if there is one.
@@ -160,6 +162,7 @@ impl Told {
                 _ => None,
             },
             boot_mac: None,
+            portless_boot: None,
             macs,
             ip: None,
             addresses,
@@ -197,7 +200,8 @@ impl Told {
     pub fn facts(self, ports: &[Port]) -> Facts {
         let boot_mac = self.boot_mac(ports);
         let ip = self.naming_address(boot_mac);
-        Facts { boot_mac, ip, ..self.facts }
+        let portless_boot = self.booted.first().copied().filter(|mac| Some(*mac) != boot_mac);
+        Facts { boot_mac, portless_boot, ip, ..self.facts }
     }
 
     /// The address of the interface that the machine boots from: the one that it says it was booted
@@ -262,13 +266,34 @@ fn address(text: Option<&str>) -> Option<IpAddr> {
 fn bmc(inventory: &Inventory) -> Option<IpAddr> {
     let machine = &inventory.machine;
     let texts = [machine.bmc_address.as_deref(), machine.bmc_v6address.as_deref()];
-    let mut read = texts.into_iter().flatten().filter_map(|text| text.trim().parse().ok());
+    // Some write the length of the network behind it, as in `2001:db8::5/64`.
+    let bare = texts.into_iter().flatten().filter_map(|text| text.split('/').next());
+    let mut read = bare.filter_map(|text| text.trim().parse().ok());
     read.find(|ip| identifies(*ip))
 }
 
 fn kept(text: Option<&str>) -> Option<Box<str>> {
     let text = printable(text?, LONGEST_TEXT);
     (!text.trim().is_empty()).then(|| text.into_boxed_str())
+}
+
+/// An error as it is passed on: on one line, and of one that is too long its beginning and its end, since Ironic puts the
+/// cause last.
+pub(crate) fn abridged(text: &str, longest: usize) -> String {
+    const BEGINNING: usize = 80;
+    const GAP: &str = " ... ";
+    let spaced: String =
+        text.trim().chars().map(|c| if c.is_whitespace() { ' ' } else { c }).collect();
+    let whole = printable(&spaced, usize::MAX);
+    if whole.len() <= longest {
+        return whole;
+    }
+    let mut from = whole.len() - longest.saturating_sub(BEGINNING + GAP.len());
+    while !whole.is_char_boundary(from) {
+        from += 1;
+    }
+    let beginning = printable(&whole, BEGINNING);
+    [beginning.as_str(), GAP, whole.get(from..).unwrap_or_default()].concat()
 }
 
 /// The text without control characters and marks that turn the direction of writing, cut to so many bytes.

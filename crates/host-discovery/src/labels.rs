@@ -1,5 +1,7 @@
 //! Labels of new hosts: what an administrator fixed, and what the hardware says.
 
+use crate::naming::digits_of;
+
 /// Characters that the value of a label, and the name in its key, may have.
 const LONGEST: usize = 63;
 /// Characters that the prefix of a label's key may have.
@@ -21,6 +23,17 @@ pub fn value_of(text: &str) -> Option<String> {
     }
     value.truncate(value.trim_end_matches(['_', '.', '-']).len());
     (!value.is_empty()).then_some(value)
+}
+
+/// The same where two texts must not have one value: one that is too long ends in eight digits of its hash.
+pub fn distinct_value_of(text: &str) -> Option<String> {
+    let value = value_of(text)?;
+    if text.len() <= LONGEST {
+        return Some(value);
+    }
+    let digits = digits_of(text);
+    let kept = value.get(..LONGEST - "-".len() - digits.len()).unwrap_or(&value);
+    Some(format!("{}-{digits}", kept.trim_end_matches(['_', '.', '-'])))
 }
 
 /// What keeps a text from being the value of a label.
@@ -83,6 +96,18 @@ mod tests {
             assert_eq!(value_of(text).as_deref(), value, "{text}");
         }
         assert_eq!(value_of(&"ab".repeat(40)), Some("ab".repeat(40)[..63].to_owned()));
+    }
+
+    #[test]
+    fn two_names_of_one_beginning_have_two_values() {
+        let name = |end: &str| format!("{}.{end}", "v".repeat(100));
+        let [first, second] = ["1", "2"].map(|end| distinct_value_of(&name(end)).unwrap());
+        assert_ne!(first, second);
+        for value in [&first, &second] {
+            assert_eq!((value.len(), mistake_in_value(value)), (63, None), "{value}");
+        }
+        assert_eq!(distinct_value_of("racks").as_deref(), Some("racks"));
+        assert_eq!(distinct_value_of(&"v".repeat(63)), Some("v".repeat(63)));
     }
 
     #[test]

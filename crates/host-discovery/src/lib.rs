@@ -36,6 +36,7 @@ pub mod node_id;
 pub mod nodes;
 pub mod observe;
 pub mod pass;
+pub mod reason;
 pub mod refusals;
 pub mod report;
 pub mod resource;

@@ -7,10 +7,13 @@ use prometheus::{
     Registry,
 };
 
+use crate::status::Strays;
+
 /// From an answer out of memory to a list of many thousand nodes on a busy machine.
 const SECONDS: &[f64] = &[0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
-const SORTS: [&str; 4] = ["known", "pending", "failed", "conflicting"];
+const SORTS: [&str; 6] =
+    ["known", "pending", "failed", "conflicting", "unselected", "undiscovered"];
 const KINDS: [&str; 2] = ["new", "all"];
 
 /// Domain metrics; clones share them.
@@ -115,12 +118,18 @@ impl Metrics {
     }
 
     /// Shows what is counted of all resources together.
-    pub fn show(&self, known: u32, of_resources: &[DiscoveryCounts]) {
+    pub fn show(&self, known: u32, strays: Strays, of_resources: &[DiscoveryCounts]) {
         let sum = |part: fn(&DiscoveryCounts) -> i32| {
             of_resources.iter().map(|it| i64::from(part(it))).sum()
         };
-        let values =
-            [i64::from(known), sum(|it| it.pending), sum(|it| it.failed), sum(|it| it.conflicting)];
+        let values = [
+            i64::from(known),
+            sum(|it| it.pending),
+            sum(|it| it.failed),
+            sum(|it| it.conflicting),
+            i64::from(strays.unselected),
+            i64::from(strays.undiscovered),
+        ];
         for (sort, value) in SORTS.iter().zip(values) {
             self.machines.with_label_values(&[sort]).set(value);
         }

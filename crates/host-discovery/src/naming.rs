@@ -20,6 +20,12 @@ pub const LONGEST: usize = 63;
 /// Characters of an over-long value that are kept at least; with fewer nobody would recognise it.
 const SHORTEST_CUT: usize = 4;
 
+/// Characters of the hash that ends an over-long value, with the hyphen before them.
+const HASHED: usize = 9;
+
+/// Characters that prefix and suffix may have together so that every value has room, if need be cut.
+pub const ROOMY: usize = LONGEST - SHORTEST_CUT - HASHED;
+
 /// Stands before the identifier where the user gave neither prefix nor suffix: a bare UUID is not
 /// accepted as the name of a host.
 const LAST_RESORT_PREFIX: &str = "host-";
@@ -101,7 +107,10 @@ impl fmt::Display for Unusable {
                 f,
                 "\"{text}\" is a UUID, which is not accepted as the name of a host: give a prefix or a suffix"
             ),
-            Self::NoRoom => f.write_str("prefix and suffix leave no room for the value"),
+            Self::NoRoom => write!(
+                f,
+                "prefix and suffix leave no room for the value: shorten them to {ROOMY} characters together"
+            ),
         }
     }
 }
@@ -186,9 +195,8 @@ impl Template {
         let name = if whole.len() <= LONGEST {
             whole
         } else {
-            let [a, b, c, d, ..]: [u8; 32] = Sha256::digest(value.as_bytes()).into();
-            let digits = format!("{:08x}", u32::from_be_bytes([a, b, c, d]));
-            let rest = prefix.len() + suffix.len() + tail.len() + "-".len() + digits.len();
+            let digits = digits_of(value);
+            let rest = prefix.len() + suffix.len() + tail.len() + HASHED;
             let room = LONGEST.saturating_sub(rest);
             if room < SHORTEST_CUT {
                 return Err(Unusable::NoRoom);
@@ -198,6 +206,12 @@ impl Template {
         };
         if is_uuid(&name) { Err(Unusable::Uuid(name)) } else { Ok(name) }
     }
+}
+
+/// Eight digits that tell a text which is cut from others of the same beginning.
+pub fn digits_of(text: &str) -> String {
+    let [a, b, c, d, ..]: [u8; 32] = Sha256::digest(text.as_bytes()).into();
+    format!("{:08x}", u32::from_be_bytes([a, b, c, d]))
 }
 
 /// The name that a machine gets, and how it came to that.

@@ -12,7 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::decide::{Decision, Reason, Step};
 use crate::hardware::Encoded;
 use crate::index::{HostKey, Index};
-use crate::inventory::{Port, printable};
+use crate::inventory::{Port, abridged};
 use crate::machine::{Machine, Reading};
 use crate::node_id::NodeId;
 
@@ -294,7 +294,7 @@ impl Nodes {
                 if let Some(node) = node {
                     machine.take(&node);
                     machine.last_error =
-                        node.last_error.as_deref().map(|it| printable(it, LONGEST_ERROR));
+                        node.last_error.as_deref().map(|it| abridged(it, LONGEST_ERROR));
                     track.seen = Some(at);
                 }
                 machine.inventory = inventory;

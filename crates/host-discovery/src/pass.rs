@@ -25,7 +25,7 @@ use crate::observe::{self, Places};
 use crate::refusals::{Cause, Refusals};
 use crate::report::report;
 use crate::resource::Resource;
-use crate::status::{self, Reach, Troubles};
+use crate::status::{self, Reach, Strays, Troubles};
 
 const CONDITION: &str = "ironic";
 /// How soon an Ironic that did not answer is asked again.
@@ -510,11 +510,12 @@ impl State {
             let before = object.status.clone().unwrap_or_default();
             let mut status = before.clone();
             if self.caught_up {
-                let made = context.index().made_by(&resource.namespace, &resource.label());
+                let made = resource.made(&context.index());
                 status = report(at, decision, self.nodes.machines(), known, made, &before, now);
             }
             let generation = object.metadata.generation;
-            let troubles = Troubles::of(at, decision, self.nodes.left_out());
+            let mut troubles = Troubles::of(at, decision, self.nodes.left_out());
+            troubles.strays = troubles.strays.filter(|_| self.caught_up);
             status::conditions(resource, generation, &self.reach, &troubles, &mut status, now);
             if self.reach == Reach::Answers && version.is_some() {
                 status.ironic_version.clone_from(&version);
@@ -524,7 +525,8 @@ impl State {
             all.push((object.clone(), status));
         }
         let counts: Vec<_> = all.iter().filter_map(|(_, status)| status.counts.clone()).collect();
-        context.metrics.show(known, &counts);
+        let strays = Strays::of(decision);
+        context.metrics.show(known, strays, &counts);
         all
     }
 

@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use api_types::metal3::{
     Approval, BareMetalHostDiscovery, HardwareDetail, HardwareLabel, HostDefaults,
 };
+use api_types::names::capi::WATCH_FILTER;
 use api_types::names::ferrite;
 use controller_kit::events::shorten;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
+use crate::index::{Index, Known};
 use crate::inventory::{Facts, Port};
 use crate::labels;
 use crate::naming::{Template, TemplateError, quotable};
@@ -46,6 +48,8 @@ pub struct Resource {
     pub approved: BTreeSet<NodeId>,
     /// Entries of the approval that are no identifiers, as they can be shown.
     pub strange_approvals: Vec<String>,
+    /// Which instances of the controllers look after it, and so after its hosts; none: all that have no such filter.
+    pub watch_filter: Option<String>,
     /// Labels of new hosts.
     pub labels: BTreeMap<String, String>,
     /// Labels of new hosts from their hardware.
@@ -106,6 +110,7 @@ impl Resource {
             approval: spec.approval,
             approved,
             strange_approvals,
+            watch_filter: metadata.labels.as_ref().and_then(|all| all.get(WATCH_FILTER)).cloned(),
             labels: fixed,
             labels_from_hardware: from_hardware,
             host_defaults,
@@ -119,11 +124,30 @@ impl Resource {
         }
     }
 
-    /// The value of the label that its hosts bear.
+    /// The value of the label that its hosts bear. A name of a resource may be longer than a label: then its hash ends it.
     pub fn label(&self) -> String {
-        // A name of a resource may be longer than a label; what it then shares with another one is
-        // only the count against `maxHosts`.
-        labels::value_of(&self.name).unwrap_or_default()
+        labels::distinct_value_of(&self.name).unwrap_or_default()
+    }
+
+    /// The same as hosts bear it that were made before it ended in a hash.
+    fn bare_label(&self) -> Option<String> {
+        labels::value_of(&self.name).filter(|bare| *bare != self.label())
+    }
+
+    /// How many hosts it made that are still there. Those with the label's earlier value may be another's of the same
+    /// beginning, and count all the same: no more are made than are allowed.
+    pub fn made(&self, hosts: &Index) -> u32 {
+        let of = |label: &str| hosts.made_by(&self.namespace, label);
+        let earlier = self.bare_label().map_or(0, |bare| of(&bare));
+        of(&self.label()).saturating_add(earlier)
+    }
+
+    /// Whether it made a host.
+    pub fn has_made(&self, known: &Known) -> bool {
+        known.host.namespace() == self.namespace
+            && known.made_by.as_deref().is_some_and(|label| {
+                label == self.label() || self.bare_label().as_deref() == Some(label)
+            })
     }
 
     /// Whether a machine is one that it takes.

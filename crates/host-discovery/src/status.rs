@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use api_types::metal3::{BareMetalHostDiscovery, BareMetalHostDiscoveryStatus, ListedHost};
+use api_types::metal3::{
+    Approval, BareMetalHostDiscovery, BareMetalHostDiscoveryStatus, DiscoveryCounts, ListedHost,
+};
 use api_types::names::capi::CONDITION_READY;
 use api_types::names::ferrite::CONDITION_IRONIC_REACHABLE;
 use ironic::Class;
@@ -11,6 +13,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::decide::{Decision, Reason};
+use crate::reason::advice;
 use crate::resource::Resource;
 
 /// Characters of a condition's message.
@@ -59,6 +62,26 @@ fn reason(class: Class) -> &'static str {
     }
 }
 
+/// Machines that stand in no list, because no resource has to do with them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Strays {
+    /// Ironic discovered them, and no resource selects them.
+    pub unselected: u32,
+    /// They have no name, and nothing says that Ironic discovered them.
+    pub undiscovered: u32,
+}
+
+impl Strays {
+    /// Counts them.
+    pub fn of(decision: &Decision) -> Self {
+        let with = |reason| {
+            let count = decision.verdicts.iter().filter(|it| it.reason == reason).count();
+            u32::try_from(count).unwrap_or(u32::MAX)
+        };
+        Self { unselected: with(Reason::NotSelected), undiscovered: with(Reason::NotDiscovered) }
+    }
+}
+
 /// What a resource's `Ready` depends on, beside the resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Troubles {
@@ -68,6 +91,8 @@ pub struct Troubles {
     pub refused: Option<(usize, String)>,
     /// Hosts that it could not make: the same.
     pub failed: Option<(usize, String)>,
+    /// Machines that are no resource's; none while it is not known of all.
+    pub strays: Option<Strays>,
 }
 
 impl Troubles {
@@ -80,7 +105,7 @@ impl Troubles {
             Some((texts.len(), (*texts.iter().min()?).to_owned()))
         };
         let (refused, failed) = (with(Reason::HostRefused), with(Reason::HostFailed));
-        Self { left_out, refused, failed }
+        Self { left_out, refused, failed, strays: Some(Strays::of(decision)) }
     }
 }
 
@@ -140,12 +165,13 @@ fn ready(
         return say("False", "Suspended", "spec.suspend is true: no hosts are made");
     }
     if let Some((count, text)) = &troubles.refused {
-        let text = format!("the API server refuses {count} hosts, the first of them: {text}");
+        let text = format!("the API server refuses {}, the first: {text}", hosts(*count));
         return say("False", "HostsRefused", &text);
     }
     if let Some((count, text)) = &troubles.failed {
         let text = format!(
-            "the API server could not make {count} hosts, which are tried again; of one it says: {text}"
+            "the API server could not make {}, and is asked again; of one it says: {text}",
+            hosts(*count)
         );
         return say("False", "HostsFailed", &text);
     }
@@ -156,20 +182,57 @@ fn ready(
         );
         return say("False", "TooManyMachines", &text);
     }
-    if resource.dry_run {
-        return say(
-            "True",
-            "DryRun",
-            "spec.dryRun is true: hosts are only told, in status.pending",
-        );
-    }
-    match resource.max_hosts {
-        Some(most) if i64::from(counts.created) >= i64::from(most) => {
-            let text = format!("spec.maxHosts is reached: {most} hosts were made");
-            say("True", "MaxHostsReached", &text)
+    let is_full = |most: &u32| i64::from(counts.created) >= i64::from(*most);
+    let (reason, text) = if resource.dry_run {
+        ("DryRun", "spec.dryRun is true: hosts are only told, in status.pending".to_owned())
+    } else if let Some(most) = resource.max_hosts.filter(is_full) {
+        let text =
+            format!("as many hosts are made as spec.maxHosts allows, {most}: raise it for more");
+        ("MaxHostsReached", text)
+    } else {
+        let text = match resource.approval {
+            Approval::Automatic => "machines that Ironic discovers become hosts",
+            Approval::Manual => {
+                "machines that Ironic discovers become hosts when the annotation ferrite.metal3.io/approve names their nodeID"
+            }
+        };
+        ("Discovering", text.to_owned())
+    };
+    let Some(strays) = troubles.strays else {
+        // Nobody counted yet: what was said before stays.
+        let is = |it: &&Condition| it.type_ == CONDITION_READY && it.reason == reason;
+        let known = status.conditions.iter().find(is).map(|it| it.message.as_str());
+        return say("True", reason, known.unwrap_or(&text));
+    };
+    let rest = others(&counts, strays);
+    say("True", reason, &std::iter::once(text).chain(rest).collect::<Vec<_>>().join("; "))
+}
+
+/// What is to be said of machines that do not become hosts.
+fn others(counts: &DiscoveryCounts, strays: Strays) -> impl Iterator<Item = String> {
+    let number = |it: i32| u32::try_from(it).unwrap_or_default();
+    let all = [
+        (number(counts.conflicting), "held back because of other hosts, see status.conflicts"),
+        (number(counts.failed), "of no use, see status.failures"),
+        (number(counts.pending), "waiting, see status.pending"),
+        (strays.unselected, "selected by no discovery"),
+        (
+            strays.undiscovered,
+            "left alone, without a name and not known to be discovered by Ironic",
+        ),
+    ];
+    let told = all.into_iter().filter(|(count, _)| *count > 0);
+    told.map(|(count, what)| {
+        if count == 1 {
+            format!("1 machine is {what}")
+        } else {
+            format!("{count} machines are {what}")
         }
-        _ => say("True", "Discovering", "machines that Ironic discovers become hosts"),
-    }
+    })
+}
+
+fn hosts(count: usize) -> String {
+    if count == 1 { "1 host".to_owned() } else { format!("{count} hosts") }
 }
 
 /// A number that does not change with every machine of a flood.
@@ -282,12 +345,14 @@ pub fn news(
             }
             let name = entry.proposed_name.as_deref().unwrap_or("no name yet");
             let macs = entry.macs.iter().take(2).cloned().collect::<Vec<_>>().join(", ");
+            let who = if macs.is_empty() { name.to_owned() } else { format!("{name}; {macs}") };
             let reason = entry.reason.as_deref().unwrap_or_default();
+            let to_do = advice(word(entry)).map_or_else(String::new, |it| format!(": {it}"));
             all.push(News {
                 warning,
                 reason: word(entry).to_owned(),
                 about: entry.node_id.clone(),
-                text: format!("Node {} ({name}; {macs}): {reason}", entry.node_id),
+                text: format!("Node {} ({who}): {reason}{to_do}", entry.node_id),
             });
         }
     }

@@ -154,7 +154,7 @@ fn a_machine_without_inventory_or_ports_is_waited_for_and_then_reported() {
     let mut without_ports = machine(2);
     without_ports.ports.clear();
     let machines = [without_inventory, without_ports];
-    let resources = [resource("racks", &json!({}))];
+    let resources = [resource("racks", &json!({"includeAllNodes": true}))];
     let hosts = Index::default();
     let seen = Observed {
         machines: &machines,
@@ -191,7 +191,7 @@ fn an_error_of_ironics_ends_the_waiting_and_is_told_without_its_control_characte
         (Reason::InspectionFailed, None, None)
     );
     let note = verdict.note.unwrap();
-    assert!(note.starts_with("lshw[2J failedxx") && note.len() == 256, "{note}");
+    assert!(note.starts_with("lshw[2J failed xx") && note.len() == 256, "{note}");
     assert_eq!(verdict.resource, Some(0));
 }
 
@@ -299,6 +299,8 @@ fn a_name_of_another_machine_gets_the_end_of_the_address_and_two_such_names_are_
     let both = with(&[first, host("metal", "n1-000100", &json!({}))]);
     let verdict = one(machine(1), &json!({}), &both);
     assert_eq!((verdict.reason, verdict.step), (Reason::NameConflict, None));
+    let told: Vec<_> = verdict.hosts.iter().map(ToString::to_string).collect();
+    assert_eq!(told, ["metal/n1", "metal/n1-000100"]);
     // The same names in another namespace are free.
     let elsewhere = with(&[host("other", "n1", &json!({}))]);
     assert_eq!(one(machine(1), &json!({}), &elsewhere).name.as_deref(), Some("n1"));

@@ -154,6 +154,23 @@ fn labels_come_from_the_hardware_and_what_an_administrator_fixed_wins() {
 }
 
 #[test]
+fn who_looks_after_a_discovery_looks_after_its_hosts_unless_it_says_otherwise() {
+    let key = "cluster.x-k8s.io/watch-filter";
+    let labelled = |spec: &Value| {
+        let mut of = resource(spec);
+        of.watch_filter = Some("east".to_owned());
+        let mac = Mac::parse("52:54:00:00:07:01").unwrap();
+        let details = HardwareDetails::read(&inventory()).encoded();
+        let node = NodeId::parse(NODE).unwrap();
+        let made = new_host(&of, "n1", node, mac, &Facts::default(), &details);
+        made.object.metadata.labels.unwrap()[key].clone()
+    };
+    assert_eq!(labelled(&json!({})), "east");
+    assert_eq!(labelled(&json!({"labels": {key: "west"}})), "west");
+    assert!(!made(&json!({}), &inventory()).metadata.labels.unwrap().contains_key(key));
+}
+
+#[test]
 fn what_a_machine_does_not_say_is_not_made_up() {
     let host = made(
         &json!({"labelsFromHardware": {"maker": "manufacturer", "cpu": "cpu-model"}}),

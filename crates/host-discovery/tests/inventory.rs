@@ -161,6 +161,17 @@ fn the_address_is_the_boot_interfaces_then_the_first_in_name_order() {
 }
 
 #[test]
+fn an_interface_that_the_machine_was_booted_by_and_that_has_no_port_is_told() {
+    let inventory = three(&json!({"pxe_interface": "52:54:00:00:07:02"}), "eno1");
+    let told = |ports: &[Port]| {
+        let facts = Facts::read(&inventory, ports);
+        (facts.boot_mac, facts.portless_boot)
+    };
+    assert_eq!(told(&[port(2, true), port(3, false)]), (Some(mac(2)), None));
+    assert_eq!(told(&[port(3, false)]), (Some(mac(3)), Some(mac(2))));
+}
+
+#[test]
 fn a_management_controller_that_is_not_there_has_no_address() {
     for (v4, v6, found) in [
         (json!("0.0.0.0"), json!("::/0"), None),
@@ -168,6 +179,7 @@ fn a_management_controller_that_is_not_there_has_no_address() {
         (json!("0.0.0.0"), json!("fd00::b"), Some("fd00::b")),
         (json!("192.0.2.9"), json!("::/0"), Some("192.0.2.9")),
         (json!("169.254.0.17"), json!(null), None),
+        (json!(null), json!("2001:db8::5/64"), Some("2001:db8::5")),
     ] {
         let inventory = read(json!({"inventory": {"bmc_address": v4, "bmc_v6address": v6}}));
         let facts = Facts::read(&inventory, &[]);

@@ -9,7 +9,7 @@ use api_types::metal3::HardwareDetail::{
     self, BootMac, Hostname, Ip, ProvisioningId, SerialNumber,
 };
 use host_discovery::Mac;
-use host_discovery::naming::{Template, TemplateError, Unusable, choose, is_label, is_uuid};
+use host_discovery::naming::{ROOMY, Template, TemplateError, Unusable, choose, is_label, is_uuid};
 use proptest::prelude::*;
 
 const NODE: &str = "0f92160d-b665-4476-943a-f4dd47419207";
@@ -183,6 +183,17 @@ fn a_name_of_exactly_63_characters_is_not_cut() {
     let template = Template::new(&"p".repeat(60), "").unwrap();
     assert_eq!(template.name(Hostname, Some("n1")), Ok(format!("{}n1", "p".repeat(60))));
     assert_eq!(template.name(Hostname, Some("n123")), Err(Unusable::NoRoom));
+}
+
+#[test]
+fn what_leaves_no_room_says_how_short_prefix_and_suffix_have_to_be() {
+    let named = |length: usize| {
+        let template = Template::new(&"p".repeat(length), "").unwrap();
+        template.name(Hostname, Some(&"n".repeat(90)))
+    };
+    assert!(named(ROOMY).is_ok_and(|name| name.len() == 63));
+    let why = named(ROOMY + 1).unwrap_err().to_string();
+    assert!(why.ends_with("shorten them to 50 characters together"), "{why}");
 }
 
 #[test]

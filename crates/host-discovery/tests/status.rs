@@ -9,16 +9,16 @@ mod world;
 
 use std::time::{Duration, Instant};
 
-use api_types::metal3::BareMetalHostDiscoveryStatus;
+use api_types::metal3::{BareMetalHostDiscoveryStatus, DiscoveryCounts, ListedHost};
 use host_discovery::config::Policy;
 use host_discovery::decide::{Observed, Reason, decide};
 use host_discovery::index::Index;
 use host_discovery::refusals::{Cause, Refusals};
-use host_discovery::status::{Reach, Troubles, conditions};
+use host_discovery::status::{Reach, Strays, Troubles, conditions, news};
 use ironic::Class;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 use world::{machine, node, resource};
 
 /// Reason and message.
@@ -74,7 +74,71 @@ fn a_resource_is_told_of_its_own_hosts_that_could_not_be_made() {
     let (reason, text) = ready(&own);
     assert_eq!(reason, "HostsFailed");
     assert!(text.ends_with("metal/n3: timed out"), "{text}");
-    assert_eq!(Troubles::of(1, &decision, 0), Troubles::default());
+    let none = Troubles { strays: Some(Strays::default()), ..Troubles::default() };
+    assert_eq!(Troubles::of(1, &decision, 0), none);
+}
+
+/// The message of `Ready`, with what it was before.
+fn ready(
+    spec: &Value,
+    counts: DiscoveryCounts,
+    strays: Option<Strays>,
+    before: Vec<Condition>,
+) -> Vec<Condition> {
+    let mut status = BareMetalHostDiscoveryStatus {
+        conditions: before,
+        counts: Some(counts),
+        ..BareMetalHostDiscoveryStatus::default()
+    };
+    let troubles = Troubles { strays, ..Troubles::default() };
+    let racks = resource("racks", spec);
+    conditions(&racks, None, &Reach::Answers, &troubles, &mut status, Timestamp::UNIX_EPOCH);
+    status.conditions.into_iter().filter(|it| it.type_ == "Ready").collect()
+}
+
+#[test]
+fn ready_tells_of_machines_that_are_held_back_or_nobodys_and_how_to_approve() {
+    let counts = DiscoveryCounts { conflicting: 2, failed: 1, ..DiscoveryCounts::default() };
+    let strays = Some(Strays { unselected: 3, undiscovered: 0 });
+    let manual = json!({"approval": "Manual"});
+    let first = ready(&manual, counts, strays, Vec::new());
+    let text = &first[0].message;
+    assert_eq!((first[0].status.as_str(), first[0].reason.as_str()), ("True", "Discovering"));
+    for part in [
+        "the annotation ferrite.metal3.io/approve names their nodeID",
+        "2 machines are held back because of other hosts, see status.conflicts",
+        "1 machine is of no use, see status.failures",
+        "3 machines are selected by no discovery",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("left alone"), "{text}");
+    // A process that has not counted yet says no less than the one before.
+    let later = ready(&manual, DiscoveryCounts::default(), None, first.clone());
+    assert_eq!(later[0].message, first[0].message);
+    let none = Some(Strays::default());
+    let fine = ready(&json!({}), DiscoveryCounts::default(), none, Vec::new());
+    assert_eq!(fine[0].message, "machines that Ironic discovers become hosts");
+}
+
+#[test]
+fn the_event_of_a_machine_that_waits_says_what_to_do() {
+    let listed = |reason: &str, macs: &[&str]| ListedHost {
+        node_id: "0f92160d".to_owned(),
+        reason: Some(reason.to_owned()),
+        macs: macs.iter().map(|mac| (*mac).to_owned()).collect(),
+        ..ListedHost::default()
+    };
+    let before = BareMetalHostDiscoveryStatus::default();
+    let after = BareMetalHostDiscoveryStatus {
+        pending: vec![listed("AwaitsApproval", &["52:54:00:00:00:01"])],
+        failures: vec![listed("NoInventory", &[])],
+        ..BareMetalHostDiscoveryStatus::default()
+    };
+    let told = news(&before, &after);
+    assert_eq!(told[0].reason, "AwaitsApproval");
+    assert!(told[0].text.contains("ferrite.metal3.io/approve"), "{}", told[0].text);
+    assert_eq!(told[1].text, "Node 0f92160d (no name yet): NoInventory");
 }
 
 #[test]

@@ -48,13 +48,19 @@ use serde::{Deserialize, Serialize};
         name = "Pending",
         type_ = "integer",
         json_path = ".status.counts.pending",
-        description = "Machines that wait for approval"
+        description = "Machines that wait for approval, or for room"
     ),
     printcolumn(
         name = "Failed",
         type_ = "integer",
         json_path = ".status.counts.failed",
         description = "Machines whose discovery failed"
+    ),
+    printcolumn(
+        name = "Conflicting",
+        type_ = "integer",
+        json_path = ".status.counts.conflicting",
+        description = "Machines held back because of other hosts: status.conflicts says which"
     ),
     printcolumn(name = "Last poll", type_ = "date", json_path = ".status.lastPollTime"),
     printcolumn(

@@ -1,0 +1,179 @@
+//! The reasons of verdicts: one word each, in conditions, events, metrics and the status.
+
+/// Why a verdict was reached; closed, so that it can label a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reason {
+    /// It is a host already.
+    Known,
+    /// Two hosts claim to be this machine.
+    KnownTwice,
+    /// Somebody registered it in Ironic: it has a name, or is further than discovery takes it.
+    Registered,
+    /// Its inventory is not there yet.
+    AwaitsInventory,
+    /// Its ports are not there yet.
+    AwaitsPorts,
+    /// Ironic could not inspect it.
+    InspectionFailed,
+    /// Its inventory did not come.
+    NoInventory,
+    /// Its inventory is too large to be read.
+    InventoryTooLarge,
+    /// Its inventory cannot be read.
+    InventoryUnreadable,
+    /// Its ports did not come, or have addresses that identify nobody.
+    NoUsablePort,
+    /// No resource takes it.
+    NotSelected,
+    /// Nothing says that Ironic discovered it by itself, and no resource takes others.
+    NotDiscovered,
+    /// Its resource makes no hosts for now.
+    Suspended,
+    /// Its resource makes no legal names.
+    TemplateInvalid,
+    /// A person deleted its host.
+    HostDeleted,
+    /// A host of another machine has the same management controller.
+    BmcOfAnotherHost,
+    /// A machine before it has its name or one of its addresses, and is a host first.
+    AfterAnother,
+    /// Nothing that it says can name it.
+    NoName,
+    /// Other machines have both names that it could get.
+    NameConflict,
+    /// A person has to approve it.
+    AwaitsApproval,
+    /// The API server does not want its host.
+    HostRefused,
+    /// The API server could not make its host.
+    HostFailed,
+    /// Its resource has made as many hosts as it may.
+    MaxHosts,
+    /// Its resource only tells what it would do.
+    DryRun,
+    /// Too many hosts were made lately.
+    RateLimited,
+    /// Its host is made.
+    Created,
+}
+
+/// Where a machine is counted and listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Sort {
+    /// A host.
+    Known,
+    /// About to be one.
+    Created,
+    /// Waiting for a person or for room.
+    Pending,
+    /// Nothing can be made of it.
+    Failed,
+    /// Another host stands in its way.
+    Conflicting,
+    /// Nobody's, or not complete yet: not listed.
+    Unlisted,
+}
+
+impl Reason {
+    /// The word in conditions, events, metrics and the status.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Known => "Known",
+            Self::KnownTwice => "KnownTwice",
+            Self::Registered => "Registered",
+            Self::AwaitsInventory => "AwaitsInventory",
+            Self::AwaitsPorts => "AwaitsPorts",
+            Self::InspectionFailed => "InspectionFailed",
+            Self::NoInventory => "NoInventory",
+            Self::InventoryTooLarge => "InventoryTooLarge",
+            Self::InventoryUnreadable => "InventoryUnreadable",
+            Self::NoUsablePort => "NoUsablePort",
+            Self::NotSelected => "NotSelected",
+            Self::NotDiscovered => "NotDiscovered",
+            Self::Suspended => "Suspended",
+            Self::TemplateInvalid => "TemplateInvalid",
+            Self::HostDeleted => "HostDeleted",
+            Self::BmcOfAnotherHost => "BmcOfAnotherHost",
+            Self::AfterAnother => "AfterAnother",
+            Self::NoName => "NoName",
+            Self::NameConflict => "NameConflict",
+            Self::AwaitsApproval => "AwaitsApproval",
+            Self::HostRefused => "HostRefused",
+            Self::HostFailed => "HostFailed",
+            Self::MaxHosts => "MaxHosts",
+            Self::DryRun => "DryRun",
+            Self::RateLimited => "RateLimited",
+            Self::Created => "Created",
+        }
+    }
+
+    /// Where it is counted.
+    pub fn sort(self) -> Sort {
+        match self {
+            Self::Known => Sort::Known,
+            Self::Created => Sort::Created,
+            Self::Suspended
+            | Self::HostDeleted
+            | Self::AwaitsApproval
+            | Self::MaxHosts
+            | Self::DryRun
+            | Self::RateLimited => Sort::Pending,
+            Self::InspectionFailed
+            | Self::NoInventory
+            | Self::InventoryTooLarge
+            | Self::InventoryUnreadable
+            | Self::NoUsablePort
+            | Self::TemplateInvalid
+            | Self::NoName
+            | Self::HostRefused
+            | Self::HostFailed => Sort::Failed,
+            Self::KnownTwice | Self::BmcOfAnotherHost | Self::NameConflict => Sort::Conflicting,
+            Self::Registered
+            | Self::AwaitsInventory
+            | Self::AwaitsPorts
+            | Self::NotSelected
+            | Self::NotDiscovered
+            | Self::AfterAnother => Sort::Unlisted,
+        }
+    }
+
+    /// Whether it is said of a machine of which too little is known to tell whose it is.
+    pub(crate) fn is_incomplete(self) -> bool {
+        matches!(
+            self,
+            Self::AwaitsInventory
+                | Self::AwaitsPorts
+                | Self::InspectionFailed
+                | Self::NoInventory
+                | Self::InventoryTooLarge
+                | Self::InventoryUnreadable
+                | Self::NoUsablePort
+        )
+    }
+}
+
+/// What to do about a machine that waits for this reason, where the reason itself does not say it.
+pub fn advice(word: &str) -> Option<&'static str> {
+    let all = [
+        (
+            Reason::AwaitsApproval,
+            "name the node in the annotation ferrite.metal3.io/approve of this discovery",
+        ),
+        (
+            Reason::HostDeleted,
+            "its host was deleted; name the node in the annotation ferrite.metal3.io/approve for another one, or set spec.rediscover",
+        ),
+        (
+            Reason::BmcOfAnotherHost,
+            "if that is right, name the node in the annotation ferrite.metal3.io/approve",
+        ),
+        (Reason::MaxHosts, "raise spec.maxHosts, or delete hosts that it made"),
+        (Reason::NameConflict, "these hosts have the names that it could get"),
+        (Reason::KnownTwice, "delete the wrong one of these hosts"),
+        (
+            Reason::InventoryTooLarge,
+            "the inventory has more than a mebibyte, or more interfaces than are looked at",
+        ),
+    ];
+    all.into_iter().find(|(reason, _)| reason.as_str() == word).map(|(_, text)| text)
+}

@@ -1,0 +1,146 @@
+//! Of which machine which resource tells, and in which words.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "all of this is test code, also what stands outside of a test function"
+)]
+
+mod world;
+
+use std::collections::BTreeMap;
+
+use api_types::metal3::BareMetalHost;
+use host_discovery::config::Policy;
+use host_discovery::decide::{Observed, Reason, Sort, Verdict, decide};
+use host_discovery::index::Index;
+use host_discovery::labels::value_of;
+use host_discovery::machine::{Machine, Reading};
+use host_discovery::resource::Resource;
+use k8s_openapi::jiff::{Timestamp, ToSpan};
+use serde_json::{Value, json};
+use world::{facts, host, mac, machine, resource};
+
+/// The verdict on a machine that is there for so long.
+fn after(minutes: i64, machine: &Machine, resources: &[Resource], hosts: &Index) -> Verdict {
+    let seen = Observed {
+        machines: std::slice::from_ref(machine),
+        resources,
+        hosts,
+        refused: &BTreeMap::new(),
+        allowance: 9,
+        complete: true,
+    };
+    let now = Timestamp::UNIX_EPOCH + minutes.minutes();
+    decide(&seen, &Policy::default(), now).verdicts.remove(0)
+}
+
+fn silent() -> Machine {
+    Machine { inventory: Reading::None, ports: Vec::new(), ..machine(1) }
+}
+
+fn index(hosts: &[BareMetalHost]) -> Index {
+    let mut index = Index::default();
+    for host in hosts {
+        index.apply(host);
+    }
+    index
+}
+
+#[test]
+fn of_a_node_that_nothing_says_ironic_discovered_only_who_takes_all_nodes_is_told() {
+    let [racks, all] = [json!({}), json!({"includeAllNodes": true})].map(|it| resource("r", &it));
+    let mut by_hand = machine(1);
+    by_hand.ports.clear();
+    by_hand.inventory =
+        Reading::Facts(Box::new(world::Facts { auto_discovered: false, ..facts(1) }));
+    for (machine, reason) in [(silent(), Reason::NoInventory), (by_hand, Reason::NoUsablePort)] {
+        let hosts = Index::default();
+        let verdict = after(11, &machine, std::slice::from_ref(&racks), &hosts);
+        assert_eq!((verdict.reason, verdict.resource), (Reason::NotDiscovered, None));
+        assert_eq!(verdict.reason.sort(), Sort::Unlisted);
+        let verdict = after(11, &machine, &[racks.clone(), all.clone()], &hosts);
+        assert_eq!((verdict.reason, verdict.resource), (reason, Some(1)));
+    }
+    // What Ironic discovered and failed to inspect is told as before.
+    let failed = Machine { last_error: Some("failed".to_owned()), ..silent() };
+    let verdict = after(0, &failed, &[racks], &Index::default());
+    assert_eq!((verdict.reason, verdict.resource), (Reason::InspectionFailed, Some(0)));
+}
+
+#[test]
+fn a_whole_machine_that_ironic_did_not_discover_is_not_said_to_be_selected_by_nobody() {
+    let mut by_hand = machine(1);
+    by_hand.inventory =
+        Reading::Facts(Box::new(world::Facts { auto_discovered: false, ..facts(1) }));
+    let racks = [resource("racks", &json!({}))];
+    assert_eq!(after(0, &by_hand, &racks, &Index::default()).reason, Reason::NotDiscovered);
+    let narrow = [resource("racks", &json!({"selector": {"minCPUs": 1000}}))];
+    assert_eq!(after(0, &machine(1), &narrow, &Index::default()).reason, Reason::NotSelected);
+}
+
+#[test]
+fn of_a_long_error_the_end_is_kept_too_and_its_lines_become_one() {
+    let cause = "Timeout reached waiting for the disks of the RAID controller";
+    let text = format!("Failed to inspect:\nError {}\n{cause}\n", "in preprocess ".repeat(40));
+    let failed = Machine { last_error: Some(text), ..silent() };
+    let note = |machine: &Machine| {
+        let racks = [resource("racks", &json!({}))];
+        after(0, machine, &racks, &Index::default()).note.unwrap()
+    };
+    let long = note(&failed);
+    assert!(long.starts_with("Failed to inspect: Error in preprocess"), "{long}");
+    assert!(long.contains(" ... ") && long.ends_with(cause) && long.len() <= 256, "{long}");
+    // What was cut once stays as it is, and so does what is short.
+    let again = Machine { last_error: Some(long.clone()), ..silent() };
+    assert_eq!(note(&again), long);
+    let wide = Machine { last_error: Some("超".repeat(500)), ..silent() };
+    assert!(note(&wide).len() <= 256 && note(&wide).ends_with("超超"));
+}
+
+#[test]
+fn two_hosts_of_one_machine_are_told_by_the_discovery_that_made_one_of_them() {
+    let boots = |labels: &Value| json!({"metadata": {"labels": labels}, "spec": {"bootMACAddress": mac(1, 0).to_string()}});
+    let ours = boots(&json!({"ferrite.metal3.io/discovered-by": "b"}));
+    let theirs = boots(&json!({}));
+    let resources = ["a", "b"].map(|name| resource(name, &json!({"selector": {"minCPUs": 1000}})));
+    let twice = index(&[host("metal", "x", &ours), host("metal", "y", &theirs)]);
+    let verdict = after(0, &machine(1), &resources, &twice);
+    assert_eq!((verdict.reason, verdict.resource), (Reason::KnownTwice, Some(1)));
+    // Of the same name, but in another namespace.
+    let elsewhere = index(&[host("other", "x", &ours), host("metal", "y", &theirs)]);
+    assert_eq!(after(0, &machine(1), &resources, &elsewhere).resource, Some(0));
+    // Nobody made them: it is told by whoever would take the machine.
+    let by_hand = index(&[host("metal", "x", &theirs), host("metal", "y", &theirs)]);
+    let [narrow, _] = resources;
+    let resources = [narrow, resource("c", &json!({"selector": {"minCPUs": 2}}))];
+    assert_eq!(after(0, &machine(1), &resources, &by_hand).resource, Some(1));
+}
+
+#[test]
+fn a_template_without_room_says_so() {
+    let template = json!({"prefix": "p".repeat(54), "hardwareDetails": "hostname"});
+    let racks = [resource("racks", &json!({"resourceNameTemplate": template}))];
+    let mut long = machine(1);
+    long.inventory = Reading::Facts(Box::new(world::Facts {
+        hostname: Some("compute-node-01".into()),
+        ..facts(1)
+    }));
+    let verdict = after(0, &long, &racks, &Index::default());
+    assert_eq!(verdict.reason, Reason::NoName);
+    let note = verdict.note.unwrap();
+    assert!(note.starts_with("prefix and suffix leave no room for the value"), "{note}");
+}
+
+#[test]
+fn two_discoveries_of_one_beginning_count_their_own_hosts_and_those_from_before() {
+    let name = |end: u8| format!("{}.{end}", "v".repeat(100));
+    let [first, second] = [1, 2].map(|end| resource(&name(end), &json!({"maxHosts": 1})));
+    let labelled =
+        |label: &str| json!({"metadata": {"labels": {"ferrite.metal3.io/discovered-by": label}}});
+    let own = index(&[host("metal", "x", &labelled(&first.label()))]);
+    assert_eq!((first.made(&own), second.made(&own)), (1, 0));
+    let before = index(&[host("metal", "x", &labelled(&value_of(&name(1)).unwrap()))]);
+    assert_eq!((first.made(&before), second.made(&before)), (1, 1));
+    let short = resource("racks", &json!({}));
+    assert_eq!(short.made(&index(&[host("metal", "x", &labelled("racks"))])), 1);
+}
