@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use controller_kit::api_error;
 use k8s_openapi::api::core::v1::Secret;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Api, Client};
 
 /// One answer of a workload cluster.
@@ -179,8 +179,7 @@ impl Clusters {
 
 /// Reads a kubeconfig that holds all it needs.
 fn read(text: &str) -> Result<Kubeconfig, String> {
-    let config = Kubeconfig::from_yaml(text)
-        .map_err(|error| format!("cannot be read: {}", api_error::chain(&error)))?;
+    let config = Kubeconfig::from_yaml(text).map_err(|error| unreadable(&error))?;
     for named in &config.auth_infos {
         let Some(user) = &named.auth_info else { continue };
         if user.exec.is_some() || user.auth_provider.is_some() {
@@ -200,6 +199,13 @@ fn read(text: &str) -> Result<Kubeconfig, String> {
         }
     }
     Ok(config)
+}
+
+/// Where it is wrong, and nothing of what stands there: the parser would show the lines around, and those are a secret.
+fn unreadable(error: &KubeconfigError) -> String {
+    let place = if let KubeconfigError::Parse(error) = error { error.location() } else { None };
+    let place = place.map(|it| format!(" (line {}, column {})", it.line(), it.column()));
+    format!("cannot be read: it is no kubeconfig{}", place.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -275,7 +281,15 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_told_as_such() {
+    fn garbage_is_told_as_such_and_nothing_of_it_is_repeated() {
         assert!(read(": : :").unwrap_err().contains("cannot be read"));
+        for text in ["SECRET-TOKEN-123", "users:\n- SECRET-TOKEN-9\n", "users: {SECRET-TOKEN: [\n"]
+        {
+            let why = read(text).map(drop).unwrap_err();
+            assert!(why.contains("is no kubeconfig") && !why.contains("TOKEN"), "{why}");
+            assert!(!why.contains('\n'), "{why}");
+        }
+        let why = read("SECRET-TOKEN-123").map(drop).unwrap_err();
+        assert!(why.ends_with("(line 1, column 1)"), "{why}");
     }
 }

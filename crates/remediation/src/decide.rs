@@ -24,15 +24,17 @@ use crate::seen::{ClusterSeen, Host, Machine, Observed, Unmanaged};
 /// Decides about a request.
 pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
     let case = Case::of(seen, policy, now);
-    let rules: [fn(&Case<'_>) -> Option<Decision>; 18] = [
+    let rules: [fn(&Case<'_>) -> Option<Decision>; 20] = [
         // May anything be done at all?
         paused,
+        attempt::set_right,
         // How does it end?
         ending::withdrawn,
         ending::over,
         ending::handing_over,
         ending::machine_gone,
         ending::succeeded,
+        ending::remembered,
         refused,
         strayed,
         // A try.
@@ -122,17 +124,20 @@ impl<'a> Case<'a> {
         Duration::try_from(self.now.duration_since(since)).unwrap_or(Duration::ZERO)
     }
 
-    /// What is left of a time that began then; nothing when it is over. Nobody was able to do anything during a pause.
+    /// What is left of a time that began then; nothing when it is over. Nobody was able to do anything during a pause. One
+    /// that ends later than now was noted by a clock that was ahead, and counts for nothing.
     pub(crate) fn left(&self, since: Timestamp, time: Duration) -> Option<Duration> {
         let noted = self.entry().and_then(|it| it.resumed);
-        let since = self.seen.resumed.max(noted).map_or(since, |resumed| since.max(resumed));
+        let ended = [self.seen.resumed, noted].into_iter().flatten().filter(|it| *it <= self.now);
+        let since = ended.max().map_or(since, |resumed| since.max(resumed));
         let left = time.saturating_sub(self.age(since));
         (!left.is_zero()).then_some(left)
     }
 
     /// Which try of how many, for people.
     pub(crate) fn which(&self) -> String {
-        format!("Try {} of {}", self.standing.retries + 1, self.strategy().retries + 1)
+        let limit = self.strategy().retries;
+        format!("Try {} of {}", self.standing.retries.min(limit) + 1, limit + 1)
     }
 
     /// How far it is, unless that stands there already.
@@ -263,7 +268,10 @@ fn unfit(case: &Case<'_>) -> Option<Refusal> {
         return refusal(Reason::HostUnknown, text.to_owned());
     };
     let Some(host) = case.host() else {
-        return refusal(Reason::HostMissing, format!("the BareMetalHost {named} is not there"));
+        let text = format!(
+            "the BareMetalHost {named}, which the Metal3Machine names, is not there: restore it"
+        );
+        return refusal(Reason::HostMissing, text);
     };
     if !host.ours {
         let text = format!("the BareMetalHost {named} does not name the Metal3Machine as consumer");

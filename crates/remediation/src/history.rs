@@ -24,6 +24,9 @@ pub struct Entry {
     pub remediation: String,
     /// The Machine.
     pub machine: String,
+    /// Its identity: one that is made anew under its name was not asked about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_uid: Option<String>,
     /// Its node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
@@ -71,6 +74,9 @@ pub struct Entry {
     /// How it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
+    /// Why the machine was given up after it, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
 }
 
 impl Entry {
@@ -79,6 +85,7 @@ impl Entry {
         Self {
             remediation: remediation.to_owned(),
             machine: machine.to_owned(),
+            machine_uid: None,
             node: None,
             cluster: None,
             number,
@@ -95,7 +102,13 @@ impl Entry {
             left: None,
             ended: None,
             result: None,
+            cause: None,
         }
+    }
+
+    /// Whether its node was ready again.
+    pub fn has_recovered(&self) -> bool {
+        self.result.as_deref() == Some(Reason::Recovered.as_str())
     }
 }
 
@@ -176,9 +189,19 @@ impl History {
     /// The same with what may be left on the node said in the last try of a request.
     #[must_use]
     pub fn leaving(&self, remediation: &str, what: &str) -> Self {
+        self.with_last(remediation, |it| it.left = Some(what.to_owned()))
+    }
+
+    /// The same with why the machine was given up said in the last try of a request.
+    #[must_use]
+    pub fn because(&self, remediation: &str, cause: &str) -> Self {
+        self.with_last(remediation, |it| it.cause = Some(cause.to_owned()))
+    }
+
+    fn with_last(&self, remediation: &str, change: impl FnOnce(&mut Entry)) -> Self {
         let mut all = self.clone();
         if let Some(entry) = all.0.iter_mut().rev().find(|it| it.remediation == remediation) {
-            entry.left = Some(what.to_owned());
+            change(entry);
         }
         all
     }

@@ -112,6 +112,7 @@ fn view(object: &Object, sought: &Sought<'_>) -> Node {
         heard: beat.max(turned),
         uid,
         foreign,
+        deleting: object.metadata.deletion_timestamp.is_some(),
         ready: word == "True",
         taint,
         busy: 0,

@@ -83,6 +83,8 @@ impl Pauses {
         if seconds(before, clock) - passed > CLOCK_WAS_SET {
             all.set = Some(whole(clock));
         }
+        // Set back since: nothing would pass until then.
+        all.set = all.set.map(|it| it.min(whole(clock)));
     }
 
     /// Notes whether a request is paused. Gives the time when the pause ended, if that is news.
@@ -197,12 +199,15 @@ impl Held {
         }
     }
 
-    /// A host other than this one that has a request's key; where no host is known, one with its record will do.
+    /// A host other than this one that has a request's key; where this one knows nothing of it, one with its record will do.
     fn other(&self, uid: &str, namespace: &str, host: Option<&str>) -> Option<String> {
         let all = self.all();
-        let places = all.by_uid.get(uid)?.iter();
-        let least = if host.is_none() { Mark::Ended } else { Mark::Key };
+        let places = all.by_uid.get(uid)?;
+        let is_known =
+            host.is_some_and(|name| places.contains_key(&(namespace.to_owned(), name.to_owned())));
+        let least = if is_known { Mark::Key } else { Mark::Ended };
         places
+            .iter()
             .filter(|((space, name), _)| space == namespace && Some(name.as_str()) != host)
             .filter(|(_, mark)| **mark >= least)
             .max_by_key(|(_, mark)| **mark)
@@ -276,32 +281,44 @@ impl Sources {
     }
 
     fn put_together(
-        request: Request,
+        mut request: Request,
         machine: Option<capi::Machine>,
         cluster: Option<&Cluster>,
         metal: Option<&Metal3Machine>,
         host: Option<Arc<BareMetalHost>>,
         stray: Option<Arc<BareMetalHost>>,
     ) -> Live {
-        let cluster = cluster.map_or(ClusterSeen::Missing, |it| {
-            // One that is on its way out has still Machines to clear up, which is not ours to hinder.
-            ClusterSeen::Here { paused: it.is_paused() }
-        });
         // The cache of one kind may know of a key before the cache of another knows whose the host is.
         let own = host.as_ref().map(|it| it.name_any());
         let stray = stray.filter(|it| Some(it.name_any()) != own);
         let view = |host: &Option<Arc<BareMetalHost>>| {
             host.as_ref().map(|it| Host::of(it, &request, metal))
         };
+        let (own, other) = (view(&host), view(&stray));
+        let mut hosts = own.iter().chain(&other);
+        if let Some(last) = hosts.find_map(|it| it.history.last(&request.uid)) {
+            let uid = machine.as_ref().and_then(|it| it.metadata.uid.as_ref());
+            if uid.is_some() && last.machine_uid.is_some() && last.machine_uid.as_ref() != uid {
+                // Another has the name of the Machine that was asked about, which is gone with all that led to its host.
+                let left = stray.or(host);
+                return Self::put_together(request, None, cluster, None, None, left);
+            }
+            // After success tries are counted anew; else no status can say that there were fewer than there were.
+            if !last.has_recovered() {
+                request.standing.retries = request.standing.retries.max(last.number);
+            }
+        }
         let seen = Observed {
             machine: machine.as_ref().map(Machine::of),
-            cluster,
+            // One that is on its way out has still Machines to clear up, which is not ours to hinder.
+            cluster: cluster
+                .map_or(ClusterSeen::Missing, |it| ClusterSeen::Here { paused: it.is_paused() }),
             metal: metal.map(|it| Metal {
                 paused: capi::is_paused(&it.metadata),
                 host: it.host_name().map(str::to_owned),
             }),
-            host: view(&host),
-            stray: view(&stray),
+            host: own,
+            stray: other,
             node: NodeSeen::NotAsked,
             crowded: false,
             resumed: None,
@@ -452,6 +469,7 @@ mod tests {
     use api_types::remediation::Metal3RemediationSpec;
 
     use super::*;
+    use crate::reason::Reason;
 
     #[test]
     fn a_clock_that_was_set_forward_takes_no_time_from_anybody() {
@@ -464,7 +482,7 @@ mod tests {
         pauses.look(after(102), at(5000));
         assert_eq!(pauses.ended("uid"), Some(at(5000)));
         pauses.look(after(104), at(2000));
-        assert_eq!(pauses.ended("uid"), Some(at(5000)), "set back, nothing passes early");
+        assert_eq!(pauses.ended("uid"), Some(at(2000)), "set back: no time is still to come");
         pauses.note("uid", true, at(6000));
         assert_eq!(pauses.note("uid", false, at(7000)), Some(at(7000)));
         assert_eq!(pauses.ended("uid"), Some(at(7000)));
@@ -496,6 +514,68 @@ mod tests {
         let mut host = BareMetalHost::default();
         host.metadata.name = Some(name.to_owned());
         Arc::new(host)
+    }
+
+    /// A host with the record of one try for a Machine.
+    fn tried(name: &str, number: u32, machine: &str, result: Reason) -> Arc<BareMetalHost> {
+        let mut entry = Entry::begin("uid", "m", number, Timestamp::UNIX_EPOCH);
+        entry.machine_uid = Some(machine.to_owned());
+        let history = History(vec![entry]).ended("uid", result, Timestamp::UNIX_EPOCH);
+        let mut host = BareMetalHost::default();
+        host.metadata.name = Some(name.to_owned());
+        let texts = [(names::ferrite::REMEDIATION_HISTORY.to_owned(), history.text())];
+        host.metadata.annotations = Some(texts.into());
+        Arc::new(host)
+    }
+
+    fn by_a_person() -> Request {
+        let mut object = Metal3Remediation::new("m", Metal3RemediationSpec::default());
+        object.metadata.uid = Some("uid".to_owned());
+        Request::of_ours(&object)
+    }
+
+    #[test]
+    fn a_machine_that_was_made_anew_is_not_the_one_that_a_person_asked_about() {
+        let machine: capi::Machine = serde_json::from_value(serde_json::json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
+            "metadata": {"name": "m", "uid": "now"},
+            "spec": {"clusterName": "c", "bootstrap": {}, "infrastructureRef": {}},
+        }))
+        .unwrap();
+        let seen = |own, stray| {
+            let machine = Some(machine.clone());
+            let live = Sources::put_together(by_a_person(), machine, None, None, own, stray);
+            let left = live.seen.stray.as_ref().map(|it| it.name.clone());
+            (live.machine.is_some(), live.host.is_some(), left)
+        };
+        let by = |machine| tried("h", 0, machine, Reason::Recovered);
+        assert_eq!(seen(Some(by("now")), None), (true, true, None));
+        let gone = (false, false, Some("h".to_owned()));
+        assert_eq!(seen(Some(by("before")), None), gone);
+        assert_eq!(seen(Some(host("another")), Some(by("before"))), gone, "on another host");
+        assert_eq!(seen(Some(host("h")), None), (true, true, None), "nobody was asked about yet");
+    }
+
+    #[test]
+    fn no_status_says_that_there_were_fewer_tries_than_the_host_remembers() {
+        let retries = |number, result| {
+            let own = Some(tried("h", number, "machine", result));
+            let live = Sources::put_together(by_a_person(), None, None, None, own, None);
+            live.seen.request.standing.retries
+        };
+        assert_eq!(retries(2, Reason::NotRecovered), 2);
+        assert_eq!(retries(2, Reason::Recovered), 0, "what fails after that is another failure");
+    }
+
+    #[test]
+    fn where_the_machines_host_knows_nothing_of_a_request_another_one_may() {
+        let held = Held::default();
+        held.update("ns", "old", Some(&tried("old", 0, "m", Reason::Recovered)), None);
+        let other = |host| held.other("uid", "ns", host);
+        assert_eq!(other(None).as_deref(), Some("old"));
+        assert_eq!(other(Some("new")).as_deref(), Some("old"));
+        held.update("ns", "new", Some(&tried("new", 0, "m", Reason::Recovered)), None);
+        assert_eq!(other(Some("new")), None, "it knows more");
     }
 
     #[test]

@@ -158,6 +158,8 @@ pub struct Node {
     pub uid: String,
     /// The identity that says it is another machine's, if it does.
     pub foreign: Option<String>,
+    /// Whether it is being deleted, and something keeps it.
+    pub deleting: bool,
     /// Whether its kubelet says that it is ready.
     pub ready: bool,
     /// What its kubelet last said, or was said of it, as a fingerprint that changes with each word of it.

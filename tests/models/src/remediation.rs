@@ -166,6 +166,7 @@ fn node() -> Node {
     Node {
         uid: "node".to_owned(),
         foreign: None,
+        deleting: false,
         ready: false,
         kubelet: "0".to_owned(),
         heard: None,
@@ -254,6 +255,7 @@ impl State {
                         entry.ended = entry.ended.map(|_| long_ago());
                         entry.off = None;
                         entry.fenced = None;
+                        entry.cause = None;
                     }
                     host.history = History(last);
                 }

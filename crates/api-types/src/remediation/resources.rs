@@ -92,6 +92,7 @@ pub struct Metal3RemediationStatus {
     pub phase: Option<Phase>,
     /// Tries after the first.
     #[serde(default)]
+    #[schemars(range(min = 0))]
     pub retry_count: i32,
     /// When the last try began.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -16,6 +16,9 @@ use crate::seen::{Host, NodeSeen, Taint};
 pub(super) const POLL: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(15));
 /// A host that is on again before this is over needs no word about its being switched on.
 const SOON: Duration = Duration::from_secs(5);
+/// What is said of a host that is on, and of one that is off without us: only that one has to be looked at anew.
+const TO_BE_OFF: &str = "the host is asked to be switched off";
+const OFF_ALREADY: &str = "the host is off already: that its power is looked at once more is awaited (status.lastUpdated)";
 
 /// The key came first since others were asking, too; or somebody took the finalizer away by force. Without it nobody
 /// would undo what follows.
@@ -28,11 +31,39 @@ pub(super) fn unprotected(case: &Case<'_>) -> Option<Decision> {
     Some(decision.again(Duration::ZERO))
 }
 
+/// A clock that was ahead noted times which are still to come, and no deadline passes before them. They count as now.
+pub(super) fn set_right(case: &Case<'_>) -> Option<Decision> {
+    let (now, uid, standing) = (case.now, &case.request.uid, case.standing);
+    let is_ahead = |all: &[Option<Timestamp>]| all.iter().flatten().any(|it| *it > now);
+    let by_now = |it: Option<Timestamp>| it.map(|it| it.min(now));
+    let mut decision = Decision::rest(Reason::PowerOff);
+    if let Some(host) = case.own_host()
+        && let Some(entry) = host.history.open(uid)
+        && is_ahead(&[Some(entry.asked), entry.off, entry.released, entry.resumed])
+    {
+        let history = host.history.changed(uid, |it| {
+            it.asked = it.asked.min(now);
+            (it.off, it.released) = (by_now(it.off), by_now(it.released));
+            it.resumed = by_now(it.resumed);
+        });
+        let write = HostWrite { history: Some(history), ..HostWrite::default() };
+        decision = decision.act(Act::Host(write));
+    }
+    if is_ahead(&[standing.last, standing.since]) {
+        let (last, since) = (by_now(standing.last), by_now(standing.since));
+        decision = decision.act(Act::Say(Standing { last, since, ..standing.clone() }));
+    }
+    (!decision.acts.is_empty()).then(|| decision.again(Duration::ZERO))
+}
+
 /// A pause ended in the middle of a try. That is remembered beside the times that begin anew then, or the next process would
 /// take the pause for a time that ran out.
 pub(super) fn resumed(case: &Case<'_>) -> Option<Decision> {
     let (host, entry) = (case.own_host()?, case.entry()?);
-    let ended = case.seen.resumed.filter(|it| *it > entry.asked && Some(*it) > entry.resumed)?;
+    let ended = case.seen.resumed.filter(|it| *it <= case.now)?;
+    if ended <= entry.asked || Some(ended) <= entry.resumed {
+        return None;
+    }
     let history = host.history.changed(&case.request.uid, |it| it.resumed = Some(ended));
     let write = HostWrite { history: Some(history), ..HostWrite::default() };
     Some(Decision::rest(Reason::PowerOff).act(Act::Host(write)).again(Duration::ZERO))
@@ -80,7 +111,8 @@ pub(super) fn recover(case: &Case<'_>) -> Option<Decision> {
 fn labelled(case: &Case<'_>) -> Option<Act> {
     let NodeSeen::Here(node) = &case.seen.node else { return None };
     let backup = case.request.backup.as_ref()?;
-    let lacks = node.foreign.is_none() && backup.is_lacked_by(&node.backup);
+    let stays = node.foreign.is_none() && !node.deleting;
+    let lacks = stays && backup.is_lacked_by(&node.backup);
     lacks.then(|| Act::Restore(backup.clone()))
 }
 
@@ -120,7 +152,11 @@ pub(super) fn fail(case: &Case<'_>, host: &Host, reason: Reason) -> Decision {
 /// Another try, after so many that count.
 pub(super) fn again(case: &Case<'_>, host: &Host, retries: u32, reason: Reason) -> Decision {
     let (limit, number) = (case.strategy().retries + 1, retries + 1);
-    let text = format!("Try {number} of {limit}: the host is asked to be switched off again");
+    let text = if host.powered_on || case.policy.plain {
+        format!("Try {number} of {limit}: {TO_BE_OFF} again")
+    } else {
+        format!("Try {number} of {limit}: {OFF_ALREADY}")
+    };
     let standing = Standing {
         retries,
         last: Some(case.now),
@@ -147,7 +183,12 @@ pub(super) fn again(case: &Case<'_>, host: &Host, retries: u32, reason: Reason) 
 }
 
 pub(super) fn failure(case: &Case<'_>, reason: Reason) -> String {
+    let is_off = case.own_host().is_some_and(|it| !it.powered_on) && !case.is_plain();
     let text = match reason {
+        Reason::PowerOffTimedOut if is_off => {
+            "the host is said to be off, but its power was not looked at in time: \
+             its status.lastUpdated is older than the try, or it reports an error"
+        }
         Reason::PowerOffTimedOut => "the host was not off in time",
         Reason::PowerOnTimedOut => "the host was not on in time",
         Reason::StillUnhealthy => "the node was ready, and the machine is still called unhealthy",
@@ -160,6 +201,7 @@ pub(super) fn failure(case: &Case<'_>, reason: Reason) -> String {
 fn record(case: &Case<'_>, host: &Host, number: u32, asked: Timestamp) -> Entry {
     let request = case.request;
     let mut entry = Entry::begin(&request.uid, request.machine(), number, asked);
+    entry.machine_uid = case.machine().map(|it| it.uid.clone());
     entry.node = case.machine().and_then(|it| it.node.clone());
     if request.cluster.is_none() {
         entry.cluster = case.machine().map(|it| it.cluster.clone());
@@ -220,19 +262,34 @@ pub(super) fn ask(case: &Case<'_>) -> Option<Decision> {
     if case.policy.plain && named && case.seen.node == NodeSeen::NotAsked {
         return Some(Decision::look_at_node(Reason::PowerOff));
     }
-    let number = case.standing.retries;
+    let (count, limit) = (case.standing.retries, case.strategy().retries);
+    let last = host.history.last(&case.request.uid);
+    if count > limit && last.is_some_and(|it| it.number >= limit && !it.has_recovered()) {
+        return Some(hand_over(case, host, Reason::Exhausted));
+    }
+    // A count of which the host knows nothing is nobody's: this is the last try then.
+    let number = count.min(limit);
     let mut acts = vec![Act::Host(hold(case, host, number, Reason::NotRecovered))];
     if !case.request.finalizer {
         acts.insert(usize::from(case.seen.crowded), Act::AddFinalizer);
     }
     let mut decision = Decision { acts, ..Decision::rest(Reason::PowerOff) };
-    decision.acts.extend(case.say(asked(case, case.now)));
-    let text = format!("{}: the host is asked to be switched off", case.which());
+    let wanted = Standing { retries: number, ..asked(case, case.now) };
+    decision.acts.extend(case.say(wanted));
+    let text = format!("{}: {}", case.which(), awaited(case));
     Some(decision.note(false, Reason::PowerOff, text).again(case.policy.power_off))
 }
 
+/// What is waited for when a host was asked.
+fn awaited(case: &Case<'_>) -> &'static str {
+    let is_off = case.own_host().is_some_and(|it| !it.powered_on);
+    let (was_on, plain) =
+        case.entry().map_or((false, case.policy.plain), |it| (it.was_on, it.plain));
+    if is_off && !was_on && !plain { OFF_ALREADY } else { TO_BE_OFF }
+}
+
 fn asked(case: &Case<'_>, since: Timestamp) -> Standing {
-    let text = "the host is asked to be switched off";
+    let text = awaited(case);
     let standing = case.on_the_way(Phase::Running, Step::PowerOff, since, Reason::PowerOff, text);
     Standing { last: Some(since), ..standing }
 }

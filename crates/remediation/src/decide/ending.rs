@@ -8,8 +8,9 @@ use k8s_openapi::jiff::Timestamp;
 use super::attempt::{POLL, again, fail, failure};
 use super::{Act, Case, Decision, HostWrite, Reason, refuse};
 use crate::config::Fencing;
+use crate::history::{Entry, History};
 use crate::request::{Refusal, Said, Standing};
-use crate::seen::{ClusterSeen, Host, NodeSeen, Taint};
+use crate::seen::{ClusterSeen, Host, Node, NodeSeen, Taint};
 
 /// The health check takes a moment to see that a node is ready.
 const GRACE: Duration = Duration::from_secs(60);
@@ -20,9 +21,25 @@ const LOOK: Duration = Duration::from_secs(5);
 pub(super) fn withdrawn(case: &Case<'_>) -> Option<Decision> {
     case.request.deleting?;
     if !case.request.finalizer && !is_left(case) {
-        return Some(Decision::rest(Reason::AtRest));
+        let text = "the request is withdrawn: nothing is done about it any more";
+        let decision = stopped(case, Reason::Withdrawn, text);
+        return Some(Decision { reason: Reason::AtRest, ..decision });
     }
     Some(undo(case, Reason::Withdrawn))
+}
+
+/// Nothing is done any more. A request that somebody else keeps there says so, and not how far it was when it was stopped.
+fn stopped(case: &Case<'_>, reason: Reason, text: &str) -> Decision {
+    let (standing, decision) = (case.standing, Decision::rest(reason));
+    let is_refused = standing.said.as_ref().is_some_and(|it| it.reason.is_refusal());
+    if !standing.is_under_way() && !is_refused {
+        return decision;
+    }
+    let running = standing.phase == Some(Phase::Running);
+    let phase = if running { Some(Phase::Waiting) } else { standing.phase.clone() };
+    let said = Some(Said { succeeded: Some(false), reason, message: text.to_owned() });
+    let wanted = Standing { phase, step: None, since: None, said, ..standing.clone() };
+    decision.act(Act::Say(wanted))
 }
 
 /// Handed over, or given up: nothing of ours stays.
@@ -66,18 +83,10 @@ pub(super) fn handing_over(case: &Case<'_>) -> Option<Decision> {
 /// The Machine, or all of its Cluster, is going or gone.
 pub(super) fn machine_gone(case: &Case<'_>) -> Option<Decision> {
     let missing = match (case.machine(), case.seen.cluster) {
-        (None, _) => Some(Refusal::new(
-            Reason::MachineMissing,
-            match &case.request.owner {
-                Some(owner) => {
-                    format!("the Machine {:?} with the uid {} is gone", owner.name, owner.uid)
-                }
-                None => format!("there is no Machine {:?} in this namespace", case.request.name),
-            },
-        )),
+        (None, _) => Some(Refusal::new(Reason::MachineMissing, gone(case))),
         (Some(_), ClusterSeen::Missing) => Some(Refusal::new(
             Reason::ClusterMissing,
-            "the Machine's Cluster is not there".to_owned(),
+            "the Machine's Cluster is not there: correct its spec.clusterName, or restore the Cluster",
         )),
         (Some(machine), ClusterSeen::Here { .. }) if machine.deleting.is_some() => None,
         _ => return None,
@@ -86,7 +95,23 @@ pub(super) fn machine_gone(case: &Case<'_>) -> Option<Decision> {
         let reason = missing.map_or(Reason::MachineGone, |it| it.reason);
         return Some(undo(case, reason));
     }
-    Some(missing.map_or_else(|| Decision::rest(Reason::MachineGone), |it| refuse(case, it)))
+    let text = "the Machine is being deleted: nothing is done about it any more";
+    let rest = || stopped(case, Reason::MachineGone, text);
+    Some(missing.map_or_else(rest, |it| refuse(case, it)))
+}
+
+/// Which Machine is not there. A later one of its name was not asked about.
+fn gone(case: &Case<'_>) -> String {
+    let name = case.request.machine();
+    let owner = case.request.owner.as_ref().map(|it| it.uid.as_str());
+    match owner.or_else(|| case.seen.last()?.machine_uid.as_deref()) {
+        Some(uid) => format!(
+            "the Machine {name:?} with the uid {uid} is gone: make a new request for another of its name"
+        ),
+        None => {
+            format!("there is no Machine {name:?} in this namespace: correct the request's name")
+        }
+    }
 }
 
 /// The node was back. The health check withdraws the request when it agrees; where it does not, there is another try.
@@ -132,6 +157,33 @@ pub(super) fn succeeded(case: &Case<'_>) -> Option<Decision> {
     }
 }
 
+/// The host says that the node was back, and the request does not any more: its Cluster was away, or somebody wiped its
+/// status. It never begins again of itself; a try that was decided on since goes on.
+pub(super) fn remembered(case: &Case<'_>) -> Option<Decision> {
+    let (standing, last) = (case.standing, case.seen.last()?);
+    case.own_host()?;
+    let goes_on = standing.phase == Some(Phase::Running) || standing.awaits_node().is_some();
+    if goes_on || !last.has_recovered() {
+        return None;
+    }
+    let count = if standing.phase.is_none() { last.number } else { standing.retries };
+    let wanted = Standing {
+        phase: Some(Phase::Waiting),
+        retries: count.min(case.strategy().retries),
+        last: standing.last.or(Some(last.asked)),
+        step: Some(Step::Done),
+        since: Some(case.now),
+        said: Some(Said {
+            succeeded: Some(true),
+            reason: Reason::Recovered,
+            message:
+                "the node was ready again, says the host: make a new request for another reboot"
+                    .to_owned(),
+        }),
+    };
+    Some(Decision::rest(Reason::Recovered).act(Act::Say(wanted)))
+}
+
 /// The health check agrees, so the failure is over. What it complains of from now on is another one, which has all its tries.
 fn agree(case: &Case<'_>) -> Decision {
     let wanted = Standing { retries: 0, step: None, since: None, ..case.standing.clone() };
@@ -156,28 +208,21 @@ pub(super) fn hand_over(case: &Case<'_>, host: &Host, why: Reason) -> Decision {
     let uid = &case.request.uid;
     let mut decision = Decision::rest(Reason::Exhausted);
     let exhausted = host.history.is_exhausted(uid);
+    // A pass that comes after one that was cut off has not seen what that one saw.
+    let failed = match why {
+        Reason::Exhausted => host.history.last(uid).and_then(|it| it.cause.clone()),
+        why => Some(failure(case, why)),
+    };
     if !exhausted || host.held || !host.marked {
-        let history = (!exhausted).then(|| {
-            let ended = case.ended(host, Reason::Exhausted);
-            if ended.is_exhausted(uid) {
-                return ended;
-            }
-            // Somebody took the record away: what follows must not be forgotten again.
-            let number = case.standing.retries;
-            let asked = case.standing.last.unwrap_or(case.now);
-            let machine = case.request.machine();
-            let entry = crate::history::Entry::begin(uid, machine, number, asked);
-            ended.with(entry).ended(uid, Reason::Exhausted, case.now)
-        });
+        let history = (!exhausted).then(|| given_up(case, host, failed.as_deref()));
         let key = host.held.then_some(false);
         let write = HostWrite { mark: !host.marked, key, history, ..HostWrite::default() };
         decision = decision.act(Act::Host(write));
     }
-    let which = case.which();
-    let text = match why {
-        Reason::Exhausted => "All tries have failed".to_owned(),
-        why => format!("{which}, the last: {}", failure(case, why)),
-    };
+    let text = failed.map_or_else(
+        || "All tries have failed".to_owned(),
+        |failed| format!("{}, the last: {failed}", case.which()),
+    );
     let Some(machine) = case.machine() else { return decision };
     let alone = !machine.owned;
     let mut phase = Phase::DeletingMachine;
@@ -210,6 +255,23 @@ pub(super) fn hand_over(case: &Case<'_>, host: &Host, why: Reason) -> Decision {
         ..case.standing.clone()
     };
     decision.act(Act::Say(wanted)).note(true, Reason::Exhausted, message)
+}
+
+/// The history of a host whose machine is given up, with the cause.
+fn given_up(case: &Case<'_>, host: &Host, failed: Option<&str>) -> History {
+    let uid = &case.request.uid;
+    let mut history = case.ended(host, Reason::Exhausted);
+    if !history.is_exhausted(uid) {
+        // Somebody took the record away: what follows must not be forgotten again.
+        let asked = case.standing.last.unwrap_or(case.now);
+        let mut entry = Entry::begin(uid, case.request.machine(), case.standing.retries, asked);
+        entry.machine_uid = case.machine().map(|it| it.uid.clone());
+        history = history.with(entry).ended(uid, Reason::Exhausted, case.now);
+    }
+    match failed {
+        Some(failed) => history.because(uid, failed),
+        None => history,
+    }
 }
 
 /// Nothing of ours stays: key, taint, backup, and at last the finalizer. The node's part is bounded.
@@ -338,7 +400,9 @@ fn what_is_left(case: &Case<'_>, reason: Reason, since: Timestamp) -> Left {
             None => Left::Nothing,
         },
         // Its successor gets what it had, if it comes in time; a machine that goes has none.
-        NodeSeen::Gone if backup && case.machine().is_some_and(|it| it.deleting.is_none()) => {
+        NodeSeen::Gone | NodeSeen::Here(Node { deleting: true, foreign: None, .. })
+            if backup && case.machine().is_some_and(|it| it.deleting.is_none()) =>
+        {
             match case.left(since, case.strategy().timeout) {
                 Some(left) => Left::Wait(left.min(LOOK)),
                 None => Left::GivenUp("the node has not come back for its labels".to_owned()),
@@ -357,6 +421,7 @@ pub(super) fn give_back(case: &Case<'_>) -> Vec<Act> {
     }
     if let Some(backup) = &case.request.backup
         && node.foreign.is_none()
+        && !node.deleting
     {
         acts.push(Act::Restore(backup.clone()));
     }

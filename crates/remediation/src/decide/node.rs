@@ -2,28 +2,30 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Case, Reason};
+use super::Case;
 use crate::config::Fencing;
-use crate::history::History;
+use crate::history::{Entry, History};
 use crate::seen::{Host, Node, NodeSeen, Taint, UNKNOWN};
 
 /// The words by which a text is known to speak of a trouble already.
 const UNSEEN: &str = "the node cannot be seen";
 const FOREIGN: &str = "the node of that name is another machine's";
+const LEAVING: &str = "the node is being deleted";
 /// What stands for the word of a node that is not there: whatever says something later is another one.
 const NOBODY: &str = "none";
 
-/// Whether the node is ready, and said so after its host was on again.
+/// Whether the node is ready, and said so after its host was on again. One that is being deleted is not what stays: its
+/// successor is awaited, which has to get its labels.
 pub(super) fn is_back(case: &Case<'_>, node: &Node, since: Timestamp) -> bool {
-    node.foreign.is_none() && node.ready && is_new(case, node, since)
+    let stays = node.foreign.is_none() && !node.deleting;
+    stays && node.ready && is_new(case, node, since)
 }
 
 fn is_new(case: &Case<'_>, node: &Node, since: Timestamp) -> bool {
     let after = |moment: Timestamp| node.heard.is_some_and(|heard| heard >= moment);
     let Some(entry) = case.entry() else {
         let last = case.seen.last();
-        let cut_off =
-            last.is_some_and(|it| it.result.as_deref() == Some(Reason::Recovered.as_str()));
+        let cut_off = last.is_some_and(Entry::has_recovered);
         // Somebody took the record away, or it says that this was decided before.
         return cut_off || after(since);
     };
@@ -60,7 +62,13 @@ pub(super) fn trouble(case: &Case<'_>) -> Option<String> {
         NodeSeen::NoAccess(why) => {
             Some(format!("{UNSEEN}: {}", controller_kit::events::shorten(why, 200)))
         }
-        NodeSeen::Here(node) => node.foreign.as_ref().map(|id| format!("{FOREIGN} ({id})")),
+        NodeSeen::Here(node) => {
+            let foreign = node.foreign.as_ref().map(|id| format!("{FOREIGN} ({id})"));
+            // Before the host is on that is what we wanted.
+            let leaves = node.deleting && case.standing.awaits_node().is_some();
+            let waits = || format!("{LEAVING}: whoever has a finalizer on it has to let it go");
+            foreign.or_else(|| leaves.then(waits))
+        }
         NodeSeen::NotAsked | NodeSeen::NoName | NodeSeen::Gone => None,
     }
 }
@@ -72,7 +80,7 @@ pub(super) fn but(case: &Case<'_>) -> String {
 
 /// Whether something else keeps us from seeing the node than people were told: a trouble, not each of its words.
 pub(super) fn is_news(case: &Case<'_>) -> bool {
-    let kind = |text: &str| [UNSEEN, FOREIGN].map(|it| text.contains(it));
+    let kind = |text: &str| [UNSEEN, FOREIGN, LEAVING].map(|it| text.contains(it));
     let told = case.standing.said.as_ref().map(|it| kind(&it.message)).unwrap_or_default();
     kind(&trouble(case).unwrap_or_default()) != told
 }

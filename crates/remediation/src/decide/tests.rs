@@ -15,6 +15,7 @@ mod afterwards;
 mod beginning;
 mod leaving;
 mod refusing;
+mod remembering;
 mod returning;
 mod whole;
 
@@ -85,6 +86,7 @@ pub(super) fn node() -> Node {
     Node {
         uid: "node".to_owned(),
         foreign: None,
+        deleting: false,
         ready: false,
         kubelet: "before".to_owned(),
         heard: None,

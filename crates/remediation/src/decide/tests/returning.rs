@@ -164,3 +164,35 @@ fn a_node_that_came_back_late_is_not_taken_away_again() {
         assert!(decision.acts.is_empty() && decision.again.is_some(), "{decision:?}");
     }
 }
+
+#[test]
+fn a_node_that_is_being_deleted_is_no_return_and_its_labels_are_kept_for_its_successor() {
+    let backup = Backup { labels: r#"{"rack":"7"}"#.to_owned(), annotations: "{}".to_owned() };
+    let leaving = Node { deleting: true, ..ready("after") };
+    let seen = edit(seeing(recovering(), leaving), |seen| {
+        seen.request.backup = Some(backup.clone());
+    });
+    let decision = now(&seen, 30);
+    assert_eq!(decision.reason, Reason::Recovering);
+    assert!(decision.acts.iter().all(|it| matches!(it, Act::Say(_))), "{decision:?}");
+    let standing = said(&decision);
+    let message = &standing.said.as_ref().unwrap().message;
+    assert!(message.contains("is being deleted: whoever has a finalizer"), "{message}");
+    let told = edit(seen, |seen| seen.request.standing = standing);
+    assert!(now(&told, 31).acts.is_empty(), "once");
+    let successor = edit(told.clone(), |seen| {
+        seen.node = NodeSeen::Here(Node { uid: "new".to_owned(), ..ready("new") });
+    });
+    let acts = now(&successor, 40).acts;
+    assert!(acts.contains(&Act::Restore(backup)), "{acts:?}");
+    assert!(acts.contains(&Act::RemoveFinalizer), "{acts:?}");
+    // One that is withdrawn meanwhile waits for the successor as well.
+    let withdrawn = edit(told, |seen| {
+        seen.request.deleting = Some(at(41));
+        let host = seen.host.as_mut().unwrap();
+        host.history = host.history.ended("uid", Reason::Withdrawn, at(41));
+    });
+    let waits = now(&withdrawn, 42);
+    assert!(waits.acts.is_empty() && waits.again.is_some(), "{waits:?}");
+    assert!(now(&withdrawn, 341).acts.contains(&Act::RemoveFinalizer), "not for ever");
+}

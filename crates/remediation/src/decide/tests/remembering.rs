@@ -1,0 +1,205 @@
+//! What the host remembers where the request does not, and times that a clock which was ahead has left.
+
+use super::*;
+
+/// It has succeeded, and its status was lost or overwritten since.
+fn forgotten(change: impl FnOnce(&mut Standing)) -> Observed {
+    edit(succeeded(), |seen| change(&mut seen.request.standing))
+}
+
+fn refused(standing: &mut Standing) {
+    let message = "the Machine's Cluster is not there".to_owned();
+    let said = Said { succeeded: Some(false), reason: Reason::ClusterMissing, message };
+    (standing.step, standing.since, standing.said) = (None, None, Some(said));
+}
+
+#[test]
+fn what_has_recovered_does_not_begin_again_of_itself() {
+    let away = edit(succeeded(), |seen| seen.cluster = ClusterSeen::Missing);
+    assert_eq!(said(&now(&away, 40)).said.unwrap().reason, Reason::ClusterMissing);
+    let cases = [
+        forgotten(|it| *it = Standing::default()),
+        forgotten(refused),
+        forgotten(|it| it.phase = Some(Phase::Other("banana".to_owned()))),
+    ];
+    for seen in cases {
+        let decision = now(&seen, 500);
+        assert!(writes(&decision).is_empty(), "{decision:?}");
+        let standing = said(&decision);
+        assert!(standing.has_succeeded(), "{standing:?}");
+        let seen = edit(seen, |seen| {
+            seen.request.standing = standing;
+            seen.machine.as_mut().unwrap().healthy = None;
+        });
+        assert_eq!(now(&seen, 100_000), Decision::rest(Reason::Recovered));
+    }
+}
+
+#[test]
+fn a_try_that_was_decided_on_after_success_begins_although_the_host_remembers_that() {
+    let decided = forgotten(|it| {
+        (it.phase, it.step, it.retries) = (Some(Phase::Running), Some(Step::PowerOff), 1);
+        it.said = None;
+    });
+    let decision = now(&decided, 500);
+    assert_eq!(writes(&decision)[0].key, Some(true), "{decision:?}");
+}
+
+#[test]
+fn a_try_remembers_which_machine_it_was_for() {
+    let decision = now(&fresh(), 0);
+    let entry = writes(&decision)[0].history.as_ref().unwrap().open("uid").unwrap();
+    assert_eq!(entry.machine_uid.as_deref(), Some("machine"));
+    let gone = edit(fresh(), |seen| {
+        let mut host = seen.host.take().unwrap();
+        host.ours = false;
+        let history = writes(&decision)[0].history.clone().unwrap();
+        host.history = history.ended("uid", Reason::MachineMissing, at(1));
+        (seen.stray, seen.machine, seen.metal) = (Some(host), None, None);
+        seen.request.owner = None;
+    });
+    let decision = now(&gone, 2);
+    assert_eq!(decision.reason, Reason::MachineMissing);
+    let message = said(&decision).said.unwrap().message;
+    assert!(message.contains("the uid machine is gone"), "{message}");
+    assert!(message.contains("make a new request"), "{message}");
+    let never = edit(gone, |seen| seen.stray = None);
+    let message = said(&now(&never, 2)).said.unwrap().message;
+    assert!(message.contains("correct the request's name"), "{message}");
+}
+
+#[test]
+fn a_time_that_is_still_to_come_is_set_right_and_every_deadline_passes() {
+    let tomorrow = at(86_400);
+    let begun: [fn(&mut Observed); 4] = [
+        |seen| seen.request.standing.since = Some(at(86_400)),
+        |seen| noted(seen, |it| it.resumed = Some(at(86_400))),
+        |seen| noted(seen, |it| it.asked = at(86_400)),
+        |seen| noted(seen, |it| it.released = it.released.map(|_| at(86_400))),
+    ];
+    let bases = [
+        (asked(), Reason::PowerOffTimedOut),
+        (recovering(), Reason::NotRecovered),
+        (released(), Reason::PowerOnTimedOut),
+    ];
+    for (base, failed) in bases {
+        for spoil in begun {
+            let mut seen = edit(base.clone(), spoil);
+            let first = now(&seen, 100);
+            for act in first.acts {
+                match act {
+                    Act::Say(standing) => seen.request.standing = standing,
+                    Act::Host(HostWrite { history: Some(history), key: None, .. }) => {
+                        seen.host.as_mut().unwrap().history = history;
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            let entry = seen.host.as_ref().unwrap().history.open("uid").unwrap();
+            assert!(Some(tomorrow) > entry.resumed && tomorrow > entry.asked, "{entry:?}");
+            assert!(now(&seen, 101).acts.is_empty(), "once");
+            assert_eq!(now(&seen, 720).reason, failed);
+        }
+    }
+    // What a process remembers of its own clock is nothing to wait for.
+    let seen = edit(asked(), |seen| seen.resumed = Some(tomorrow));
+    assert!(now(&seen, 5).acts.is_empty());
+    assert_eq!(now(&seen, 600).reason, Reason::PowerOffTimedOut);
+}
+
+fn noted(seen: &mut Observed, change: impl FnOnce(&mut Entry)) {
+    let host = seen.host.as_mut().unwrap();
+    host.history = host.history.changed("uid", change);
+}
+
+#[test]
+fn a_count_above_the_limit_begins_no_try_above_it() {
+    let beyond = edit(fresh(), |seen| seen.request.standing.retries = 2_147_483_647);
+    let decision = now(&beyond, 0);
+    assert_eq!(said(&decision).retries, 1);
+    assert!(said(&decision).said.unwrap().message.starts_with("Try 2 of 2"), "{decision:?}");
+    assert_eq!(writes(&decision)[0].history.as_ref().unwrap().open("uid").unwrap().number, 1);
+    // The limit was lowered before the next try had begun, and the host knows of as many.
+    let lowered = edit(recovering(), |seen| {
+        seen.request.strategy = Ok(Strategy { retries: 0, timeout: Duration::from_secs(300) });
+        seen.request.standing = said(&now(&recovering(), 320));
+    });
+    let decision = now(&lowered, 321);
+    assert_eq!(decision.reason, Reason::Exhausted);
+    assert!(writes(&decision).iter().all(|it| it.key != Some(true)), "{decision:?}");
+    let known = edit(lowered, |seen| {
+        let host = seen.host.as_mut().unwrap();
+        host.history = host.history.ended("uid", Reason::Recovered, at(321));
+    });
+    assert_ne!(now(&known, 322).reason, Reason::Exhausted, "what recovered is not given up for it");
+}
+
+#[test]
+fn why_a_machine_was_given_up_outlives_the_pass_that_was_cut_off() {
+    let seen = edit(last_try(), |seen| seen.node = NodeSeen::NoAccess("expired".to_owned()));
+    let first = now(&seen, 320);
+    let history = writes(&first)[0].history.clone().unwrap();
+    let cause = history.last("uid").unwrap().cause.clone().unwrap();
+    assert!(cause.contains("not ready in time, but the node cannot be seen: expired"), "{cause}");
+    let cut = edit(last_try(), |seen| {
+        let host = seen.host.as_mut().unwrap();
+        (host.history, host.marked) = (history, true);
+        seen.node = NodeSeen::NotAsked;
+    });
+    let next = now(&cut, 321);
+    let message = said(&next).said.unwrap().message;
+    assert_eq!(message, said(&first).said.unwrap().message);
+    assert!(message.starts_with(&format!("Try 2 of 2, the last: {cause}")), "{message}");
+}
+
+#[test]
+fn a_host_that_was_off_already_is_not_said_to_have_stayed_on() {
+    let begun = edit(fresh(), |seen| seen.host.as_mut().unwrap().powered_on = false);
+    let first = now(&begun, 0);
+    let message = said(&first).said.unwrap().message;
+    assert!(message.contains("off already") && message.contains("lastUpdated"), "{message}");
+    let waiting = edit(begun, |seen| {
+        let host = seen.host.as_mut().unwrap();
+        (host.held, host.history) = (true, writes(&first)[0].history.clone().unwrap());
+        seen.request.finalizer = true;
+        seen.request.standing = said(&first);
+    });
+    let late = now(&waiting, 600);
+    assert_eq!(late.reason, Reason::PowerOffTimedOut);
+    assert!(late.notes[0].text.contains("not looked at in time"), "{late:?}");
+    assert!(said(&late).said.unwrap().message.contains("off already"), "{late:?}");
+    let on = now(&asked(), 600);
+    assert!(on.notes[0].text.ends_with("the host was not off in time"), "{on:?}");
+}
+
+#[test]
+fn a_request_that_was_stopped_does_not_go_on_saying_that_it_is_under_way() {
+    let let_go = |seen: Observed, reason| {
+        edit(seen, |seen| {
+            let host = seen.host.as_mut().unwrap();
+            (host.held, host.powered_on) = (false, true);
+            host.history = host.history.ended("uid", reason, at(6));
+            seen.request.finalizer = false;
+        })
+    };
+    let kept = edit(let_go(asked(), Reason::Withdrawn), |seen| {
+        seen.request.deleting = Some(at(5));
+        seen.request.others = vec!["somebody/keeps-it".to_owned()];
+    });
+    let gone = edit(let_go(asked(), Reason::MachineGone), |seen| {
+        seen.machine.as_mut().unwrap().deleting = Some(at(5));
+    });
+    let back = edit(gone.clone(), |seen| refused(&mut seen.request.standing));
+    for (seen, reason) in
+        [(kept, Reason::Withdrawn), (gone, Reason::MachineGone), (back, Reason::MachineGone)]
+    {
+        let decision = now(&seen, 7);
+        let standing = said(&decision);
+        assert_eq!((standing.step.clone(), standing.since), (None, None));
+        assert_eq!(standing.phase, Some(Phase::Waiting));
+        assert_eq!(standing.said.as_ref().unwrap().reason, reason);
+        assert!(!standing.is_under_way() && !standing.has_succeeded());
+        let told = edit(seen, |seen| seen.request.standing = standing);
+        assert!(now(&told, 8).acts.is_empty(), "once");
+    }
+}
