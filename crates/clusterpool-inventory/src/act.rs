@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -297,11 +297,16 @@ impl Pass<'_> {
         let message = match reason {
             "NoClusters" => {
                 "No cluster of the pool is free and runs; one is given as soon as it does"
+                    .to_owned()
             }
-            _ => "A cluster was assigned, and is prepared for the claim",
+            "NoPool" => format!(
+                "There is no ClusterPool {} in this namespace; create it, or make the claim anew for one that is there",
+                self.key.1
+            ),
+            _ => "A cluster was assigned, and is prepared for the claim".to_owned(),
         };
         let kind = names::hive::CONDITION_PENDING;
-        status::say(&mut conditions, kind, "True", reason, message, Timestamp::now(), true);
+        status::say(&mut conditions, kind, "True", reason, &message, Timestamp::now(), true);
         let patch = json!({
             "metadata": { "resourceVersion": at },
             "status": { "conditions": conditions },
@@ -400,7 +405,10 @@ impl Pass<'_> {
     }
 
     async fn remove_namespace(&self, name: &str, uid: &str) -> Result<Outcome, Error> {
-        if self.live_cluster(name).await?.is_some() {
+        // Whoever made the cluster that lives there: its namespace would take it along.
+        let one = ListParams::default().limit(1);
+        let live = self.clusters(name).list_metadata(&one).await;
+        if !live.map_err(Error::api("list the clusters of a namespace"))?.items.is_empty() {
             return Ok(Outcome::Superseded);
         }
         let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };

@@ -1,5 +1,6 @@
 //! How many clusters there are, of what, and which of them run.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::decision::{Reason, Step};
@@ -45,19 +46,23 @@ impl<'a> Plan<'a> {
         }
         let removed: Vec<&Cluster> =
             self.unclaimed().filter(|it| !self.is_still_listed(it)).collect();
+        let mut going: BTreeSet<&str> = BTreeSet::new();
         for cluster in removed {
-            if self.may_go(cluster) {
-                self.delete(cluster, Reason::EntryRemoved);
+            if self.remove(cluster, Reason::EntryRemoved) {
+                going.insert(&cluster.name);
             }
         }
         let target = pool.size + self.waiting();
-        let unclaimed = self.unclaimed().count();
+        // One that waits for its failure to be stored goes right after that.
+        let unclaimed = self.unclaimed().filter(|it| !going.contains(it.name.as_str())).count();
         let halves = self.complete_or_give_up(target.saturating_sub(unclaimed));
         let added = self.add(target.saturating_sub(unclaimed + halves), halves);
-        let broken: Vec<&Cluster> = self.unclaimed().filter(|it| it.is_broken()).collect();
+        // Those of removed entries had their turn.
+        let broken: Vec<&Cluster> =
+            self.unclaimed().filter(|it| it.is_broken() && self.is_still_listed(it)).collect();
         for cluster in broken {
-            if self.may_go(cluster) {
-                self.delete(cluster, Reason::ClusterBroken);
+            if self.remove(cluster, Reason::ClusterBroken) {
+                going.insert(&cluster.name);
             }
         }
         // The broken ones that are left go as such, later.
@@ -67,6 +72,7 @@ impl<'a> Plan<'a> {
         }
         let busy = halves > 0
             || added > 0
+            || !going.is_empty()
             || seen.clusters.iter().any(Cluster::is_installing)
             || self.leaving(false).next().is_some()
             || self.work.iter().any(|it| matches!(it.steps[..], [Step::Delete { .. }]));
@@ -76,11 +82,14 @@ impl<'a> Plan<'a> {
     }
 
     /// So many of the clusters of use that may go, those first that are least of use.
-    fn excess_first(&self, excess: usize) -> Vec<&'a Cluster> {
+    fn excess_first(&mut self, excess: usize) -> Vec<&'a Cluster> {
         if excess == 0 {
             return Vec::new();
         }
-        let mut all: Vec<&Cluster> = self.whole().filter(|it| !it.protected).collect();
+        let (protected, mut all): (Vec<&'a Cluster>, Vec<&'a Cluster>) =
+            self.whole().partition(|it| it.protected);
+        let spared = protected.into_iter().take(excess.saturating_sub(all.len()));
+        self.spared.extend(spared.map(|it| it.name.as_str()));
         all.sort_by_key(|it| {
             // Installing ones first, the newest first; then those that do not run, then those that
             // do, the oldest first.
@@ -200,7 +209,7 @@ impl<'a> Plan<'a> {
         match &pool.listed {
             Listed::Empty | Listed::Unreadable(_) => {}
             Listed::Nothing => {
-                self.held_up = wanted > self.budget;
+                self.held_up |= wanted > self.budget;
                 self.goes_on |= wanted.min(self.budget) > most;
                 let taken = |name: &str| {
                     self.clusters.contains_key(name)
@@ -224,7 +233,7 @@ impl<'a> Plan<'a> {
                 let mut usable: Vec<&String> =
                     names.iter().filter(|name| self.is_usable(name)).take(wanted).collect();
                 // Where no entry is left, it is not the limit that stops the pool.
-                self.held_up = usable.len() > self.budget;
+                self.held_up |= usable.len() > self.budget;
                 self.goes_on |= usable.len().min(self.budget) > most;
                 usable.truncate(most);
                 for name in usable {

@@ -11,6 +11,8 @@ use crate::patch::Rules;
 
 /// Name of the binary.
 pub const NAME: &str = "clusterpool-inventory";
+/// What a number of attempts may be, in words for who wrote another.
+const ATTEMPTS: &str = "a number from 1 to 4294967295";
 /// What the chart allows, which is what `check` asks for.
 pub const RULES: &str = include_str!("../../../charts/clusterpool-inventory/files/rules.json");
 
@@ -106,11 +108,11 @@ impl Settings {
         let attempts = mistakes.parse(
             "--provision-attempts",
             &self.provision_attempts,
-            "a number above zero",
+            ATTEMPTS,
             default.provision_attempts,
         );
         if attempts == 0 {
-            mistakes.add("--provision-attempts", &self.provision_attempts, "a number above zero");
+            mistakes.add("--provision-attempts", &self.provision_attempts, ATTEMPTS);
         }
         let mut switch =
             |flag, value, default| mistakes.parse(flag, value, "true or false", default);

@@ -372,10 +372,9 @@ impl Context {
         let key = key_of(changed);
         let now = cached(&self.stores.claims, &key);
         let pool = now.map(|it| (key.0.clone(), it.spec.cluster_pool_name.clone()));
+        // Also for a pool that never was: the claim says so.
         let concerned = self.index().claims.put(&key, pool);
-        // A claim on a pool that never was is not a pool that is gone.
-        let is_there = |key: &Key| cached(&self.stores.pools, key).is_some();
-        self.wake(concerned.into_iter().filter(is_there));
+        self.wake(concerned);
     }
 
     fn namespace_changed(&self, changed: &Namespace) {

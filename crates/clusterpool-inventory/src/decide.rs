@@ -15,7 +15,7 @@
 //! A cluster whose failure costs its entry an attempt is not removed before that is stored. A pool
 //! that is gone counts as one that is being deleted: a process that had not heard of it may have
 //! made something for it since. What is installed stays then, unless its claim is gone: a backup may
-//! have brought it back before its pool.
+//! have brought it back before its pool. Claims that wait for a pool that is gone are told so.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -27,7 +27,7 @@ use crate::decision::{Decision, Reason, Step, Version, Work};
 use crate::inventory::{Listed, is_counted};
 use crate::lease::Held;
 use crate::plan::{BEGUN, Plan};
-use crate::seen::{Cluster, Observed, Part};
+use crate::seen::{Claim, Cluster, Observed, Part};
 use crate::status;
 
 /// The reason of a condition that Hive put there and knows nothing about yet.
@@ -283,17 +283,21 @@ impl Plan<'_> {
                 None => {}
             }
         }
-        // A marked one goes for the claim that had this name before.
+        let by_name: HashMap<&str, &Claim> =
+            claims.iter().map(|it| (it.name.as_str(), *it)).collect();
+        // A marked one goes for the claim that had this name before, and an older one may still be used by whoever had that.
         let mut of_claims: HashMap<&str, &Cluster> = HashMap::new();
         for cluster in seen.clusters.iter().filter(|it| !it.deleting && !it.marked) {
-            if let Some(claim) = &cluster.claim {
-                of_claims.entry(claim).or_insert(cluster);
+            let claim = cluster.claim.as_deref().and_then(|it| by_name.get(it));
+            if let Some(claim) = claim.filter(|it| cluster.was_given_to(it)) {
+                of_claims.entry(&claim.name).or_insert(cluster);
             }
         }
         for claim in claims {
             if let Some(name) = claim.cluster.as_deref() {
                 let has = |it: &&Cluster| it.claim.as_ref() == Some(&claim.name);
-                let untold = [None, Some(UNTOLD), Some(Reason::NoClusters.as_str())];
+                let waits = [Reason::NoClusters, Reason::NoPool].map(|it| Some(it.as_str()));
+                let untold = [None, Some(UNTOLD), waits[0], waits[1]];
                 if self.clusters.get(name).is_some_and(has)
                     && untold.contains(&claim.pending.as_deref())
                 {
@@ -326,7 +330,7 @@ impl Plan<'_> {
         }
     }
 
-    fn tell(&mut self, claim: &crate::seen::Claim, why: Reason) {
+    fn tell(&mut self, claim: &Claim, why: Reason) {
         let step =
             Step::Tell { claim: claim.name.clone(), pending: why.as_str(), at: claim.at.clone() };
         self.push(why, [step]);
@@ -437,14 +441,20 @@ impl Plan<'_> {
             let steps = self.abandoning(entry, cluster);
             self.push(Reason::LeaseAbandoned, steps);
         }
+        let waiting = seen.claims.iter().filter(|it| !it.deleting && it.cluster.is_none());
+        for claim in waiting.filter(|_| seen.pool.absent) {
+            if claim.pending.as_deref() != Some(Reason::NoPool.as_str()) {
+                self.tell(claim, Reason::NoPool);
+            }
+        }
         self.tidy();
         if self.work.is_empty() && seen.clusters.is_empty() && seen.pool.kept {
             self.push(Reason::PoolGone, [Step::LetPoolGo { at: seen.pool.at.clone() }]);
         }
     }
 
-    pub(crate) fn event(&mut self, reason: Reason, entry: &str, note: String) {
-        let about = Some(entry.to_owned());
+    pub(crate) fn event(&mut self, reason: Reason, about: &str, note: String) {
+        let about = Some(about.to_owned());
         self.events.push(crate::decision::Event { reason, about, note });
     }
 }

@@ -117,7 +117,7 @@ pub enum Step {
     Tell {
         /// The claim.
         claim: String,
-        /// `NoClusters` or `ClusterAssigned`.
+        /// `NoClusters`, `NoPool` or `ClusterAssigned`.
         pending: &'static str,
         /// Version of the claim.
         at: String,
@@ -273,7 +273,7 @@ pub struct Version {
 pub struct Event {
     /// Why.
     pub reason: Reason,
-    /// The entry, where it is about one.
+    /// The entry or the cluster, where it is about one: of one reason and one of them there is one event at a time.
     pub about: Option<String>,
     /// About what, and what to do.
     pub note: String,
@@ -294,6 +294,8 @@ pub enum Reason {
     AssignmentConflict,
     /// A claim finds no cluster.
     NoClusters,
+    /// A claim names a pool that is not there.
+    NoPool,
     /// A claim has a cluster that is not its own yet in every respect.
     ClusterAssigned,
     /// A deleted cluster gives its entry back.
@@ -344,13 +346,14 @@ pub enum Reason {
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::Contested,
         Self::PoolAdopted,
         Self::PoolGone,
         Self::Claimed,
         Self::AssignmentConflict,
         Self::NoClusters,
+        Self::NoPool,
         Self::ClusterAssigned,
         Self::Released,
         Self::LeaseRepaired,
@@ -385,6 +388,7 @@ impl Reason {
             Self::Claimed => "Claimed",
             Self::AssignmentConflict => "AssignmentConflict",
             Self::NoClusters => "NoClusters",
+            Self::NoPool => "NoPool",
             Self::ClusterAssigned => "ClusterAssigned",
             Self::Released => "Released",
             Self::LeaseRepaired => "LeaseRepaired",

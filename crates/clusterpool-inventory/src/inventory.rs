@@ -71,7 +71,8 @@ pub fn remarks(spec: &ClusterPoolSpec, attempts: Option<&str>) -> Vec<String> {
         twice.into_iter().map(|it| format!("{it} is listed more than once")).collect();
     if let Some(wrong) = attempts.filter(|it| allowed_attempts(it).is_none()) {
         remarks.push(format!(
-            "annotation {PROVISION_ATTEMPTS} is {wrong:?} and no number above zero, so it is not used"
+            "annotation {PROVISION_ATTEMPTS} is {wrong:?} and no number from 1 to {}, so it is not used",
+            u32::MAX
         ));
     }
     remarks
@@ -167,6 +168,8 @@ fn used(facts: &Facts<'_>, user: &str) -> Entry {
     };
     let status = if !facts.listed {
         EntryStatus::ToBeDeleted
+    } else if facts.customization.is_none() {
+        EntryStatus::Missing
     } else if present.is_none() || present == version {
         EntryStatus::Reserved
     } else {

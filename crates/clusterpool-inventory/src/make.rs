@@ -15,6 +15,14 @@ use crate::seen::Part;
 
 /// What a label may be long.
 const LABEL: usize = 63;
+/// Annotations that say something of one cluster. A pool whose clusters all were given back would make one after the other.
+const MARKS: [&str; 5] = [
+    names::hive::REMOVE_FROM_POOL,
+    names::hive::REMOVE_CLAIMED_FROM_POOL,
+    names::ferrite::CUSTOMIZATION_VERSION,
+    names::ferrite::INSTALLED_NAME,
+    names::ferrite::LEASE_UNVERIFIED,
+];
 
 /// A secret of the pool, to be copied.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -218,8 +226,9 @@ pub struct Wanted<'a> {
 /// A cluster.
 pub fn cluster(pool: &ClusterPool, platform: Platform<'_>, wanted: &Wanted<'_>) -> Value {
     let (spec, name) = (&pool.spec, wanted.cluster);
+    let of_pool = spec.annotations.iter().filter(|(key, _)| !MARKS.contains(&key.as_str()));
     let mut annotations: Map<String, Value> =
-        spec.annotations.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
+        of_pool.map(|(key, value)| (key.clone(), json!(value))).collect();
     let mut note = |key: &str, value: &str| annotations.insert(key.to_owned(), json!(value));
     note(names::hive::POOL_SPEC_HASH, wanted.pool_version);
     if let Some((_, version)) = wanted.entry {
@@ -337,6 +346,21 @@ mod tests {
         assert_eq!(reference["clusterDeploymentCustomization"]["name"], "e");
         let free = cluster(&pool, platform, &Wanted { cluster: "c", ..Wanted::default() });
         assert!(free["metadata"].get("finalizers").is_none());
+    }
+
+    #[test]
+    fn what_marks_a_single_cluster_is_not_taken_from_the_pool_and_a_persons_wish_is() {
+        let mut pool = ClusterPool::new("ns", "pool", api_types::hive::ClusterPoolSpec::default());
+        pool.spec.platform.insert("none".to_owned(), json!({}));
+        for key in MARKS.iter().chain(&[names::hive::PROTECTED_DELETE, "team"]) {
+            pool.spec.annotations.insert((*key).to_owned(), "true".to_owned());
+        }
+        let platform = Platform::of(&pool.spec).unwrap();
+        let made = cluster(&pool, platform, &Wanted { cluster: "c", ..Wanted::default() });
+        let annotations = &made["metadata"]["annotations"];
+        assert!(MARKS.iter().all(|it| annotations.get(it).is_none()), "{annotations}");
+        assert_eq!(annotations[names::hive::PROTECTED_DELETE], "true");
+        assert_eq!(annotations["team"], "true");
     }
 
     #[test]

@@ -142,11 +142,16 @@ impl Metrics {
             };
             counts.clusters[place] += 1;
         }
-        let waiting = seen.claims.iter().filter(|it| !it.deleting && it.cluster.is_none()).count();
-        counts.waiting = i64::try_from(waiting).unwrap_or(i64::MAX);
+        counts.waiting = waiting(seen);
         counts.lacking = i64::from(!seen.missing.is_empty());
         counts.rival = i64::from(seen.pool.rival.is_some());
         self.put(key, Some(counts));
+    }
+
+    /// There is no such pool; claims may name it all the same.
+    pub(crate) fn without_pool(&self, key: &Key, seen: &Observed) {
+        let counts = Counts { waiting: waiting(seen), ..Counts::default() };
+        self.put(key, (counts.waiting > 0).then_some(counts));
     }
 
     /// A pool is gone.
@@ -181,11 +186,38 @@ impl Metrics {
     }
 }
 
+fn waiting(seen: &Observed) -> i64 {
+    let all = seen.claims.iter().filter(|it| !it.deleting && it.cluster.is_none());
+    i64::try_from(all.count()).unwrap_or(i64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
+    use k8s_openapi::jiff::Timestamp;
+
     use super::*;
+    use crate::seen::Claim;
+
+    #[test]
+    fn a_claim_that_names_no_pool_is_counted_as_long_as_it_waits() {
+        let metrics = Metrics::new(&Registry::new()).unwrap();
+        let key = ("ns".to_owned(), "nowhere".to_owned());
+        let claim = Claim {
+            name: "x".to_owned(),
+            at: "1".to_owned(),
+            created: Timestamp::UNIX_EPOCH,
+            deleting: false,
+            cluster: None,
+            pending: None,
+        };
+        let seen = Observed { claims: vec![claim], ..Observed::default() };
+        metrics.without_pool(&key, &seen);
+        assert_eq!(metrics.waiting.get(), 1);
+        metrics.without_pool(&key, &Observed::default());
+        assert_eq!(metrics.waiting.get(), 0);
+    }
 
     #[test]
     fn every_reason_has_a_series_of_its_own_from_the_start() {

@@ -233,10 +233,12 @@ pub fn observe(
     } else {
         seen.clusters.iter().map(|it| it.name.as_str()).collect()
     };
-    seen.namespaces = index
-        .namespaces
-        .of(key)
-        .filter(|it| !with_cluster.contains(it.1.as_str()))
+    let empty: Vec<&Key> =
+        index.namespaces.of(key).filter(|it| !with_cluster.contains(it.1.as_str())).collect();
+    let strangers = if empty.is_empty() { HashSet::new() } else { strangers(stores, index, key) };
+    seen.namespaces = empty
+        .into_iter()
+        .filter(|it| !strangers.contains(&it.1))
         .filter_map(|it| cached(&stores.namespaces, it))
         .map(|it| Namespace {
             name: it.name_any(),
@@ -296,6 +298,14 @@ pub fn observe(
         });
     }
     (seen, due)
+}
+
+/// Namespaces that a cluster which is not of the pool lives in: whoever made them, they are in use.
+fn strangers(stores: &Stores, index: &Index, key: &Key) -> HashSet<String> {
+    let all = stores.clusters.state();
+    let names =
+        all.iter().filter_map(|it| it.metadata.namespace.clone().zip(it.metadata.name.clone()));
+    names.filter(|it| !index.clusters.is_in(it, key)).map(|it| it.0).collect()
 }
 
 /// For how long Hive may still take to begin with a cluster, or with one that was looked after.

@@ -100,6 +100,7 @@ pub(crate) async fn pass(stub: Arc<ClusterPool>, context: Arc<Context>) -> Resul
         }
     } else if decision.work.is_empty() && is_nothing(&seen, &key) {
         context.forget(&key);
+        context.metrics.without_pool(&key, &seen);
         return Ok(Action::await_change());
     }
     tracing::debug!(

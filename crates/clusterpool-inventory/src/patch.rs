@@ -117,7 +117,7 @@ pub enum Refusal {
         why: Why,
     },
     /// All operations together leave something that cannot be installed.
-    #[error("the patched install config lacks {0}, which must be kept")]
+    #[error("the patched install config lacks {0}, or has it empty or of another type; keep it")]
     Lacks(&'static str),
     /// The platform's section was exchanged for another's.
     #[error("the patched install config is for another platform than the pool; keep platform.{0}")]

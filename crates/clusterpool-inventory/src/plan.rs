@@ -52,8 +52,10 @@ pub(crate) struct Plan<'a> {
     pub(crate) begun: BTreeSet<String>,
     /// How many more clusters may be installed or removed at the same time.
     pub(crate) budget: usize,
-    /// Whether that kept clusters from being made.
+    /// Whether that kept clusters from being made or removed.
     pub(crate) held_up: bool,
+    /// Clusters that would go if a person did not forbid it.
+    pub(crate) spared: BTreeSet<&'a str>,
     /// Whether there is more to begin than one pass begins.
     pub(crate) goes_on: bool,
     pub(crate) again: Option<Duration>,
@@ -94,6 +96,7 @@ impl<'a> Plan<'a> {
             begun: BTreeSet::new(),
             budget: 0,
             held_up: false,
+            spared: BTreeSet::new(),
             goes_on: false,
             again: None,
         };
@@ -206,20 +209,41 @@ impl<'a> Plan<'a> {
         self.work.push(Work { reason, steps: steps.into_iter().collect() });
     }
 
-    /// Deletes a cluster, unless somebody forbade it or it happens already. An installing cluster
-    /// only changes from one place of the budget to another.
-    pub(crate) fn delete(&mut self, cluster: &'a Cluster, reason: Reason) -> bool {
-        let price = usize::from(!cluster.is_installing());
+    /// Deletes a cluster, unless somebody forbade it or it happens already.
+    pub(crate) fn delete(&mut self, cluster: &'a Cluster, reason: Reason) {
+        if self.finds_place(cluster) {
+            self.delete_at_once(cluster, reason);
+        }
+    }
+
+    /// Deletes a cluster as soon as its failure is stored. Its place is kept until then; whether it has one.
+    pub(crate) fn remove(&mut self, cluster: &'a Cluster, reason: Reason) -> bool {
+        let has_place = self.finds_place(cluster);
+        if has_place && self.may_go(cluster) {
+            self.delete_at_once(cluster, reason);
+        }
+        has_place
+    }
+
+    /// Takes a place of the budget for a cluster that is to go, if it may go and there is one. An installing cluster only
+    /// changes from one place to another.
+    fn finds_place(&mut self, cluster: &'a Cluster) -> bool {
         if cluster.deleting
-            || cluster.protected
             || self.gone.contains(cluster.name.as_str())
             || self.outlives_its_pool(cluster)
-            || self.budget < price
         {
             return false;
         }
+        if cluster.protected {
+            self.spared.insert(&cluster.name);
+            return false;
+        }
+        let price = usize::from(!cluster.is_installing());
+        if self.budget < price {
+            self.held_up = true;
+            return false;
+        }
         self.budget -= price;
-        self.delete_at_once(cluster, reason);
         true
     }
 

@@ -165,6 +165,8 @@ pub struct Cluster {
     pub pool_version: Option<String>,
     /// The claim that it is given to.
     pub claim: Option<String>,
+    /// When it was given to it, in whole seconds; none where nobody noted that.
+    pub claimed: Option<Timestamp>,
     /// Whether its claim is gone and it may be deleted.
     pub marked: bool,
     /// Whether a person forbade to delete it.
@@ -275,6 +277,12 @@ impl Cluster {
     /// Whether nobody has it and nobody is removing it.
     pub fn is_unclaimed(&self) -> bool {
         self.claim.is_none() && !self.deleting && !self.marked
+    }
+
+    /// Whether it was given to this claim, and not to an earlier one of its name.
+    pub fn was_given_to(&self, claim: &Claim) -> bool {
+        self.claim.as_ref() == Some(&claim.name)
+            && self.claimed.is_none_or(|given| given >= claim.created)
     }
 
     /// Whether it is on its way to be of use.

@@ -14,10 +14,13 @@ use serde_json::{Value, json};
 use crate::decision::Reason;
 use crate::inventory::Listed;
 use crate::plan::{Plan, State};
-use crate::seen::{Cluster, Condition, Observed, Status};
+use crate::seen::{Claim, Cluster, Condition, Observed, Status};
 
 /// What a condition says at most, in bytes: a status that is too large cannot be stored.
 const LONGEST: usize = 10_000;
+
+/// Status, reason and message of a condition.
+type Said = (&'static str, &'static str, String);
 
 /// The status that the pool should have, if it is another than it has.
 pub(crate) fn news(plan: &Plan<'_>) -> Option<Status> {
@@ -25,98 +28,28 @@ pub(crate) fn news(plan: &Plan<'_>) -> Option<Status> {
     let unclaimed = || seen.clusters.iter().filter(|it| it.is_unclaimed());
     let mut conditions = plan.seen.pool.status.conditions.clone();
     conditions.remove(CONDITION_SOLE_CONTROLLER);
-    let mut say = |kind: &str, status: &str, reason: &str, message: String| {
+    let mut say = |kind: &str, (status, reason, message): Said| {
         let message = shorten(&message, LONGEST);
         let condition = Condition { status: status.to_owned(), reason: reason.to_owned(), message };
         conditions.insert(kind.to_owned(), condition);
     };
     let missing = &plan.seen.missing;
     if !missing.is_empty() {
-        say(names::CONDITION_MISSING_DEPENDENCIES, "True", "Missing", missing.join("; "));
+        say(names::CONDITION_MISSING_DEPENDENCIES, ("True", "Missing", missing.join("; ")));
     } else if !seen.pool.deleting {
         // What a deleted pool refers to is not looked at, so that what was said before stays.
-        say(
-            names::CONDITION_MISSING_DEPENDENCIES,
-            "False",
-            "Verified",
-            "Nothing is missing".into(),
-        );
+        let nothing = ("False", "Verified", "Nothing is missing".to_owned());
+        say(names::CONDITION_MISSING_DEPENDENCIES, nothing);
     }
-    let all = plan.seen.clusters.len() + plan.halves().count();
-    let unowned = unowned(seen);
-    match plan.seen.pool.max_size {
-        Some(most) if all >= most => {
-            let message = format!(
-                "{all} of at most {most} clusters are there, claimed ones among them{unowned}"
-            );
-            say(names::CONDITION_CAPACITY_AVAILABLE, "False", "MaxCapacity", message);
-        }
-        _ => {
-            let room = match plan.seen.pool.max_concurrent {
-                Some(0) => {
-                    "There is room, but with a spec.maxConcurrent of 0 no cluster is made or removed: raise it".to_owned()
-                }
-                Some(_) if plan.held_up => {
-                    let busy: Vec<&str> = plan.under_way().collect();
-                    let beside = if busy.is_empty() { "" } else { ": beside " };
-                    format!(
-                        "There is room, but spec.maxConcurrent allows no more to be installed or removed at the same time{beside}{}",
-                        some(&busy)
-                    )
-                }
-                _ => "There is room".to_owned(),
-            };
-            say(names::CONDITION_CAPACITY_AVAILABLE, "True", "Available", room + &unowned);
-        }
+    say(names::CONDITION_CAPACITY_AVAILABLE, capacity(plan));
+    say(names::CONDITION_ALL_CLUSTERS_CURRENT, current(plan));
+    if seen.pool.deleting {
+        say(names::CONDITION_DELETION_POSSIBLE, deletion(plan));
     }
-    let stale: Vec<(u8, &str)> =
-        unclaimed().filter_map(|it| Some((plan.staleness(it)?, it.name.as_str()))).collect();
-    let mut listed = some(&stale.iter().map(|it| it.1).collect::<Vec<_>>());
-    let leaving = |hangs| plan.leaving(hangs).map(|it| it.name.as_str()).collect::<Vec<_>>();
-    let installing = unclaimed().filter(|it| it.is_installing());
-    let protected = unclaimed().filter(|it| it.protected && plan.staleness(it).is_some());
-    for (which, why) in [
-        (leaving(false), "these have to be gone first"),
-        (installing.map(|it| it.name.as_str()).collect(), "these have to be installed first"),
-        (leaving(true), "Hive cannot take down"),
-        (protected.map(|it| it.name.as_str()).collect(), "an annotation protects from deletion"),
-    ] {
-        if !which.is_empty() {
-            listed = format!("{listed}; {why}: {}", some(&which));
-        }
-    }
-    let (status, reason, message) = if stale.is_empty() {
-        let message = "Every unclaimed cluster is made from what pool and entries are now".into();
-        ("True", "ClusterDeploymentsCurrent", message)
-    } else if stale.iter().all(|it| it.0 == 0) {
-        let message = format!(
-            "Nobody noted what they are made from, so they are replaced one by one: {listed}"
-        );
-        ("Unknown", "SomeClusterDeploymentsUnknown", message)
-    } else {
-        ("False", "SomeClusterDeploymentsStale", format!("To be replaced one by one: {listed}"))
-    };
-    say(names::CONDITION_ALL_CLUSTERS_CURRENT, status, reason, message);
-    if let Some((status, reason, message)) = inventory(plan) {
-        say(names::CONDITION_INVENTORY_VALID, status, reason, message);
+    if let Some(said) = inventory(plan) {
+        say(names::CONDITION_INVENTORY_VALID, said);
     } else {
         conditions.remove(names::CONDITION_INVENTORY_VALID);
-    }
-    if plan.seen.pool.deleting {
-        let left: Vec<&str> = plan.seen.clusters.iter().map(|it| it.name.as_str()).collect();
-        let leased: Vec<&str> = plan.halves().map(|(entry, _)| entry.name.as_str()).collect();
-        let (status, reason, message) = if !left.is_empty() {
-            let message = format!("Still there: {}", some(&left));
-            ("False", "ClusterDeploymentsPendingCleanup", message)
-        } else if !leased.is_empty() {
-            let message = format!("No cluster is left, but still leased: {}", some(&leased));
-            ("False", "LeasesPendingRelease", message)
-        } else {
-            ("True", "DeletionPossible", "No cluster is left".to_owned())
-        };
-        let (status, reason) = (status.to_owned(), reason.to_owned());
-        let condition = Condition { status, reason, message };
-        conditions.insert(names::CONDITION_DELETION_POSSIBLE.to_owned(), condition);
     }
     let (size, ready) = (unclaimed().count(), unclaimed().filter(|it| it.is_ready()).count());
     let standby = unclaimed().filter(|it| is_standby(it)).count();
@@ -130,6 +63,136 @@ pub(crate) fn news(plan: &Plan<'_>) -> Option<Status> {
     }
     let inventory = plan.inventory.iter().map(|it| (it.name.to_owned(), it.now.clone())).collect();
     Some(Status { size, ready, standby, inventory, conditions })
+}
+
+/// Whether another cluster fits, and what of the clusters that are there only a person can change.
+fn capacity(plan: &Plan<'_>) -> Said {
+    let all = plan.seen.clusters.len() + plan.halves().count();
+    let limit = limit(plan);
+    let more = spared(plan) + &unowned(plan.seen);
+    match plan.seen.pool.max_size {
+        Some(most) if all >= most => {
+            let limit = limit.map(|it| format!("; {it}")).unwrap_or_default();
+            let message = format!(
+                "{all} of at most {most} clusters are there, claimed ones among them{limit}{more}"
+            );
+            ("False", "MaxCapacity", message)
+        }
+        _ => {
+            let limit = limit.map(|it| format!(", but {it}")).unwrap_or_default();
+            ("True", "Available", format!("There is room{limit}{more}"))
+        }
+    }
+}
+
+/// What keeps clusters from being made and removed, if something does.
+fn limit(plan: &Plan<'_>) -> Option<String> {
+    match plan.seen.pool.max_concurrent? {
+        // A pool that is being deleted goes on one by one.
+        0 if !plan.seen.pool.deleting => Some(
+            "with a spec.maxConcurrent below 1 no cluster is made or removed: raise it".to_owned(),
+        ),
+        _ if plan.held_up => {
+            let busy: Vec<&str> = plan.under_way().collect();
+            let beside = if busy.is_empty() { "" } else { ": beside " };
+            Some(format!(
+                "spec.maxConcurrent allows no more to be installed or removed at the same time{beside}{}",
+                some(&busy)
+            ))
+        }
+        _ => None,
+    }
+}
+
+/// Clusters that a person forbade to delete. A deleted pool names them as what it waits for.
+fn spared(plan: &Plan<'_>) -> String {
+    let spared: Vec<&str> = plan.spared.iter().copied().collect();
+    if spared.is_empty() || plan.seen.pool.deleting {
+        return String::new();
+    }
+    format!(
+        "; to be removed as soon as their annotation {} is taken off: {}",
+        names::PROTECTED_DELETE,
+        some(&spared)
+    )
+}
+
+/// Which clusters are to be replaced, and what they wait for.
+fn current(plan: &Plan<'_>) -> Said {
+    let unclaimed = || plan.seen.clusters.iter().filter(|it| it.is_unclaimed());
+    let stale: Vec<(u8, &Cluster)> =
+        unclaimed().filter_map(|it| Some((plan.staleness(it)?, it))).collect();
+    if stale.is_empty() {
+        let message = "Every unclaimed cluster is made from what pool and entries are now";
+        return ("True", "ClusterDeploymentsCurrent", message.to_owned());
+    }
+    let names = |all: Vec<&Cluster>| {
+        let names: Vec<&str> = all.iter().map(|it| it.name.as_str()).collect();
+        (!names.is_empty()).then(|| some(&names))
+    };
+    let is_stale = |it: &&Cluster| plan.staleness(it).is_some();
+    let (unfinished, first): (Vec<&Cluster>, Vec<&Cluster>) =
+        unclaimed().filter(|it| it.is_installing()).partition(is_stale);
+    let whole: Vec<&Cluster> =
+        stale.iter().map(|it| it.1).filter(|it| !it.is_installing()).collect();
+    let protected: Vec<&Cluster> = unclaimed().filter(|it| it.protected && is_stale(it)).collect();
+    let leaving = |hangs| plan.leaving(hangs).collect::<Vec<&Cluster>>();
+    let waits = [
+        (leaving(false), "these have to be gone first"),
+        (first, "these have to be installed first"),
+        (unfinished, "these have to be installed first, and are to be replaced then"),
+        (leaving(true), "Hive cannot take down"),
+        (protected, "an annotation protects from deletion"),
+    ];
+    let waits = waits.into_iter().filter_map(|(all, why)| Some(format!("{why}: {}", names(all)?)));
+    let listed: Vec<String> = names(whole).into_iter().chain(waits).collect();
+    let listed = listed.join("; ");
+    if stale.iter().all(|it| it.0 == 0) {
+        let message = format!(
+            "Nobody noted what they are made from, so they are replaced one by one: {listed}"
+        );
+        ("Unknown", "SomeClusterDeploymentsUnknown", message)
+    } else {
+        ("False", "SomeClusterDeploymentsStale", format!("To be replaced one by one: {listed}"))
+    }
+}
+
+/// What a deleted pool waits for.
+fn deletion(plan: &Plan<'_>) -> Said {
+    let clusters = &plan.seen.clusters;
+    let those = |is: fn(&Cluster) -> bool| {
+        let all = clusters.iter().filter(|it| is(it));
+        all.map(|it| it.name.as_str()).collect::<Vec<_>>()
+    };
+    let leased: Vec<&str> = plan.halves().map(|(entry, _)| entry.name.as_str()).collect();
+    if clusters.is_empty() {
+        return if leased.is_empty() {
+            ("True", "DeletionPossible", "No cluster is left".to_owned())
+        } else {
+            let message = format!("No cluster is left, but still leased: {}", some(&leased));
+            ("False", "LeasesPendingRelease", message)
+        };
+    }
+    let mut message = format!("Still there: {}", some(&those(|_| true)));
+    let (given_back, protected) = (names::REMOVE_FROM_POOL, names::PROTECTED_DELETE);
+    for (which, why) in [
+        (
+            those(|it| it.claim.is_some() && !it.marked && !it.deleting),
+            format!(
+                "delete the claims of these, or annotate those that nobody uses with {given_back}=true"
+            ),
+        ),
+        (
+            those(|it| it.protected && !it.deleting),
+            format!("take annotation {protected} off these, which forbids to delete them"),
+        ),
+        (those(|it| it.hangs), "Hive cannot take down".to_owned()),
+    ] {
+        if !which.is_empty() {
+            message = format!("{message}; {why}: {}", some(&which));
+        }
+    }
+    ("False", "ClusterDeploymentsPendingCleanup", message)
 }
 
 /// The status of a pool that is left alone because another controller works on it.
@@ -147,14 +210,17 @@ pub(crate) fn refused(seen: &Observed) -> Status {
 /// Clusters whose claims are not there or have another one. They may be in use all the same, so that only a person can
 /// give them back.
 fn unowned(seen: &Observed) -> String {
-    let claims: HashMap<&str, Option<&str>> =
-        seen.claims.iter().map(|it| (it.name.as_str(), it.cluster.as_deref())).collect();
+    let claims: HashMap<&str, &Claim> =
+        seen.claims.iter().map(|it| (it.name.as_str(), it)).collect();
     let is_unowned = |it: &&Cluster| {
         let Some(claim) = it.claim.as_deref().filter(|_| !it.deleting && !it.marked) else {
             return false;
         };
-        // A claim without a cluster is about to get it.
-        claims.get(claim).is_none_or(|its| its.is_some_and(|name| name != it.name))
+        claims.get(claim).is_none_or(|claim| match &claim.cluster {
+            Some(name) => *name != it.name,
+            // A claim without a cluster is about to get the one that was given to it, and none of one before it.
+            None => !it.was_given_to(claim),
+        })
     };
     let unowned: Vec<&str> =
         seen.clusters.iter().filter(is_unowned).map(|it| it.name.as_str()).collect();
@@ -162,9 +228,9 @@ fn unowned(seen: &Observed) -> String {
         return String::new();
     }
     format!(
-        "; of claims that are not there, or have another cluster, are {}: if nobody uses them, annotate them with {}=true",
-        some(&unowned),
-        names::REMOVE_FROM_POOL
+        "; annotate those that nobody uses with {}=true, since their claims are gone or have another cluster: {}",
+        names::REMOVE_FROM_POOL,
+        some(&unowned)
     )
 }
 
@@ -260,8 +326,9 @@ fn some(names: &[&str]) -> String {
     text
 }
 
-fn inventory(plan: &Plan<'_>) -> Option<(&'static str, &'static str, String)> {
-    match &plan.seen.pool.listed {
+fn inventory(plan: &Plan<'_>) -> Option<Said> {
+    let pool = &plan.seen.pool;
+    match &pool.listed {
         Listed::Nothing if plan.inventory.is_empty() => return None,
         Listed::Empty => {
             let message = "spec.inventory lists nothing: list at least one customization, or remove \
@@ -289,17 +356,32 @@ fn inventory(plan: &Plan<'_>) -> Option<(&'static str, &'static str, String)> {
             !broken.contains(&it.status)
         })
     });
-    let mut message = format!(
-        "{} of {} entries for a size of {}",
-        usable.count(),
-        plan.listed.len(),
-        plan.seen.pool.size
-    );
+    let usable = usable.count();
+    let is_short = usable < pool.size && pool.listed != Listed::Nothing && !pool.deleting;
+    let mut message = if pool.listed == Listed::Nothing {
+        "No entry is listed any more".to_owned()
+    } else {
+        format!("{usable} of {} entries for a size of {}", plan.listed.len(), pool.size)
+    };
+    if is_short {
+        message += ", which are too few: list more that can be used, or lower spec.size";
+    }
     let bad = ["Broken by configuration", "Broken by cloud", "Missing"];
     for status in bad.into_iter().chain(["Unavailable", "To Be Updated", "To Be Deleted"]) {
         if let Some(names) = by_status.get(status) {
             message = format!("{message}; {status}: {}", some(names));
         }
+    }
+    let leaving: Vec<&str> = plan
+        .entries
+        .iter()
+        .map(|(it, _)| it)
+        .filter(|it| it.deleting && plan.listed.contains(it.name.as_str()))
+        .map(|it| it.name.as_str())
+        .filter(|it| plan.state(it).is_some_and(|it| it.cluster.is_some()))
+        .collect();
+    if !leaving.is_empty() {
+        message = format!("{message}; deletion was asked for: {}", some(&leaving));
     }
     for name in by_status.get("Broken by configuration").into_iter().flatten().take(MOST_TOLD) {
         let failure = plan.state(name).and_then(|it| it.failure.as_ref());
@@ -311,18 +393,21 @@ fn inventory(plan: &Plan<'_>) -> Option<(&'static str, &'static str, String)> {
     if !twice.is_empty() {
         message = format!("{message}; in use by two clusters: {}", some(&twice));
     }
-    for remark in &plan.seen.pool.remarks {
+    for remark in &pool.remarks {
         message = format!("{message}; {remark}");
     }
     if !twice.is_empty() || bad.iter().any(|status| by_status.contains_key(status)) {
         return Some(("False", "Invalid", message));
     }
+    if is_short {
+        return Some(("False", "TooFewEntries", message));
+    }
     Some(("True", "Valid", message))
 }
 
-/// Entries that became unusable, and clusters that cost an attempt.
+/// Entries that became unusable, clusters that cost an attempt, and those that go although they cost none.
 pub(crate) fn events(plan: &mut Plan<'_>) {
-    let mut events: Vec<(Reason, &str, String)> = Vec::new();
+    let mut events: Vec<(Reason, String, String)> = Vec::new();
     for State { name, before: old, now: entry } in &plan.inventory {
         let why = entry.failure.as_ref().map_or("", |it| it.message.as_str());
         let cluster = |it: &crate::inventory::Entry| it.failure.clone().and_then(|it| it.cluster);
@@ -333,7 +418,8 @@ pub(crate) fn events(plan: &mut Plan<'_>) {
             let note = format!(
                 "Cluster {cluster} of entry {name} failed, {left} attempts are left: {why}"
             );
-            events.push((Reason::ProvisionStopped, name, note));
+            // Of the cluster: the next one's would be taken for the same, with a number that is not true any more.
+            events.push((Reason::ProvisionStopped, cluster, note));
         }
         if old.is_some_and(|it| it.status == entry.status) {
             continue;
@@ -341,25 +427,36 @@ pub(crate) fn events(plan: &mut Plan<'_>) {
         match entry.status {
             EntryStatus::BrokenByConfiguration => events.push((
                 Reason::BrokenByConfiguration,
-                name,
+                (*name).to_owned(),
                 format!("The patches of entry {name} cannot be applied: {why}"),
             )),
             EntryStatus::BrokenByCloud => events.push((
                 Reason::BrokenByCloud,
-                name,
+                (*name).to_owned(),
                 format!("Entry {name} is not used again before it is edited: {why}"),
             )),
             EntryStatus::Missing => events.push((
                 Reason::EntryMissing,
-                name,
+                (*name).to_owned(),
                 format!("There is no ClusterDeploymentCustomization {name}; create it or take it off the list"),
             )),
             _ => {}
         }
     }
-    let events: Vec<_> =
-        events.into_iter().map(|(reason, name, note)| (reason, name.to_owned(), note)).collect();
-    for (reason, name, note) in events {
-        plan.event(reason, &name, note);
+    let broken = plan.seen.clusters.iter().filter(|it| it.is_broken() && it.claim.is_none());
+    for cluster in broken.filter(|_| !plan.seen.pool.deleting) {
+        let is_told = cluster.has_failed() && cluster.entry.is_some();
+        let goes = cluster.deleting || plan.gone.contains(cluster.name.as_str());
+        if goes && !is_told {
+            let why = cluster.stopped.as_deref().unwrap_or("it does not resume in time");
+            let note = format!(
+                "Cluster {}, which nobody has claimed, is broken and removed: {why}",
+                cluster.name
+            );
+            events.push((Reason::ClusterBroken, cluster.name.clone(), note));
+        }
+    }
+    for (reason, about, note) in events {
+        plan.event(reason, &about, note);
     }
 }

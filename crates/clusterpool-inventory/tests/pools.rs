@@ -24,7 +24,12 @@ fn moment() -> impl Strategy<Value = Timestamp> {
 }
 
 fn cluster() -> impl Strategy<Value = Cluster> {
-    let names = (name("c"), prop::option::of(name("e")), prop::option::of(name("k")), moment());
+    let names = (
+        name("c"),
+        prop::option::of(name("e")),
+        prop::option::of((name("k"), prop::option::of(moment()))),
+        moment(),
+    );
     let flags = prop::array::uniform9(any::<bool>());
     let words = (
         prop::option::of(prop::sample::select(vec!["v", "w", ""])),
@@ -32,9 +37,10 @@ fn cluster() -> impl Strategy<Value = Cluster> {
         prop::option::of(Just("no quota")),
         prop::option::of(any::<bool>()),
     );
-    (names, flags, words).prop_map(|((name, entry, claim, created), flags, words)| {
+    (names, flags, words).prop_map(|((name, entry, given, created), flags, words)| {
         let [deleting, kept, others, marked, protected, unverified, installed, stuck, running] =
             flags;
+        let (claim, claimed) = given.map_or((None, None), |(claim, at)| (Some(claim), at));
         Cluster {
             uid: format!("u-{name}"),
             at: format!("at-{name}"),
@@ -48,6 +54,7 @@ fn cluster() -> impl Strategy<Value = Cluster> {
             entry_version: words.1.map(str::to_owned),
             pool_version: words.0.map(str::to_owned),
             claim,
+            claimed,
             marked,
             protected,
             unverified,
@@ -232,6 +239,13 @@ proptest! {
                 prop_assert!(!(seen.pool.absent && in_use));
                 prop_assert!(*uid == it.uid && *at == it.at && deleted.insert(cluster.clone()));
             }
+            // What another one of its name had is no claim's, unless it says so itself.
+            if let Step::Assign { claim, cluster, .. } = step {
+                let claim = seen.claims.iter().find(|it| it.name == *claim).unwrap();
+                let it = seen.clusters.iter().find(|it| it.name == *cluster).unwrap();
+                prop_assert!(claim.cluster.is_none());
+                prop_assert!(it.claim.is_none() || it.was_given_to(claim));
+            }
             // What a claim gets in this pass does not go in this pass.
             if let Step::Claim { cluster, .. } = step {
                 prop_assert!(!deleted.contains(cluster));
@@ -363,7 +377,8 @@ proptest! {
         }
         let again = decided(&seen);
         prop_assert_eq!(again.status, None);
-        let told = again.events.iter().all(|it| it.reason.as_str() == "DoubleUse");
+        let lasting = ["DoubleUse", "ClusterBroken"];
+        let told = again.events.iter().all(|it| lasting.contains(&it.reason.as_str()));
         prop_assert!(told, "{:?}", again.events);
     }
 

@@ -168,6 +168,7 @@ pub(super) fn cluster(
         entry_version: notes.entry_version.map(str::to_owned),
         pool_version: notes.pool_version.map(str::to_owned),
         claim: reference.and_then(|it| it.claim_name.clone()).filter(|it| !it.is_empty()),
+        claimed: reference.and_then(|it| it.claimed_timestamp.as_ref()).map(|it| it.0),
         marked: notes.marked,
         protected: notes.protected,
         unverified: notes.unverified,
@@ -240,6 +241,19 @@ mod tests {
         assert!(of("DeprovisionLaunchError", "True", "AuthenticationFailed"));
         assert!(!of("Provisioned", "False", "Deprovisioning"));
         assert!(!of("DeprovisionLaunchError", "False", "Cleared"));
+    }
+
+    #[test]
+    fn a_cluster_says_when_it_was_claimed_where_somebody_noted_that() {
+        let of = |at: Option<&str>| {
+            let reference = json!({ "claimName": "x", "claimedTimestamp": at });
+            let it =
+                json!({ "metadata": { "name": "c" }, "spec": { "clusterPoolRef": reference } });
+            let it: ClusterDeployment = serde_json::from_value(it).unwrap();
+            cluster(&it, &Pool::default(), None, Timestamp::UNIX_EPOCH).0.claimed
+        };
+        assert_eq!(of(Some("1970-01-01T00:00:05Z")), Timestamp::from_second(5).ok());
+        assert_eq!(of(None), None);
     }
 
     #[test]

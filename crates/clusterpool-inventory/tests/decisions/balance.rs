@@ -89,6 +89,47 @@ fn a_claim_that_comes_again_under_its_name_does_not_get_what_the_one_before_gave
 }
 
 #[test]
+fn a_claim_gets_no_cluster_that_was_claimed_before_the_claim_was_made() {
+    let mut seen = full(1, &["a", "b"]);
+    seen.clusters[0].claim = Some("x".to_owned());
+    seen.clusters[0].claimed = Some(at(5));
+    seen.claims.push(claim("x", 6));
+    let given = |seen: &Observed| {
+        let work = decided(seen).work;
+        work.into_iter().flat_map(|it| it.steps).find_map(|it| match it {
+            Step::Assign { cluster, .. } => Some(cluster),
+            _ => None,
+        })
+    };
+    assert_eq!(given(&seen).as_deref(), Some("cb"));
+    // Both times are whole seconds: it may be this one's.
+    seen.claims[0].created = at(5);
+    assert_eq!(given(&seen).as_deref(), Some("ca"));
+    // What the claim says that it has it keeps, also where a backup brought it back as a new one.
+    seen.claims[0] = Claim {
+        cluster: Some("ca".to_owned()),
+        pending: Some("ClusterClaimed".to_owned()),
+        ..claim("x", 6)
+    };
+    assert!(!reasons(&seen).contains(&Reason::AssignmentConflict));
+    assert_eq!(given(&seen), None);
+}
+
+#[test]
+fn a_claim_that_names_no_pool_is_told_once_and_served_when_the_pool_comes() {
+    let mut seen = full(0, &[]);
+    seen.claims = vec![claim("x", 1), Claim { cluster: Some("gone".to_owned()), ..claim("y", 1) }];
+    (seen.pool.deleting, seen.pool.kept) = (true, false);
+    assert_eq!(reasons(&seen), [], "a pool that is there and goes");
+    seen.pool.absent = true;
+    assert_eq!(reasons(&seen), [Reason::NoPool]);
+    seen.claims[0].pending = Some("NoPool".to_owned());
+    assert_eq!(reasons(&seen), []);
+    (seen.pool.deleting, seen.pool.absent, seen.pool.kept) = (false, false, true);
+    assert_eq!(reasons(&seen), [Reason::NoClusters, Reason::Added]);
+}
+
+#[test]
 fn a_claim_on_a_cluster_that_it_cannot_have_is_taken_back() {
     for change in
         [(|it: &mut Cluster| it.claim = Some("another".to_owned())) as fn(&mut Cluster), |it| {
@@ -168,6 +209,23 @@ fn a_limit_that_holds_clusters_up_is_told_with_those_that_reach_it() {
     // Where no entry is left it is not the limit.
     let mut seen = pool(5, &["a"]);
     seen.pool.max_concurrent = Some(1);
+    assert_eq!(room(&seen), "There is room");
+}
+
+#[test]
+fn a_limit_that_holds_removals_up_is_told_with_those_that_reach_it() {
+    let mut seen = full(0, &["a", "b", "c"]);
+    seen.pool.max_concurrent = Some(1);
+    assert_eq!(deleted(&seen), ["ca"]);
+    seen.clusters[0].deleting = true;
+    assert_eq!(deleted(&seen), [""; 0]);
+    assert!(room(&seen).ends_with("removed at the same time: beside ca"), "{}", room(&seen));
+    // Also where the most clusters are there.
+    seen.pool.max_size = Some(3);
+    assert!(room(&seen).ends_with("removed at the same time: beside ca"), "{}", room(&seen));
+    seen.pool.max_size = None;
+    seen.clusters[1].deleting = true;
+    seen.pool.size = 1;
     assert_eq!(room(&seen), "There is room");
 }
 
@@ -268,6 +326,42 @@ fn a_protected_cluster_keeps_no_other_one_from_being_replaced_or_removed() {
     seen.pool.version.own = "v".to_owned();
     seen.pool.size = 1;
     assert_eq!(deleted(&seen), ["cb", "cc"]);
+}
+
+#[test]
+fn a_protected_cluster_that_is_to_go_is_named() {
+    let mut seen = full(1, &["a", "b"]);
+    seen.clusters[0].protected = true;
+    assert_eq!(deleted(&seen), ["cb"]);
+    assert_eq!(room(&seen), "There is room");
+    seen.pool.size = 0;
+    assert!(room(&seen).ends_with("is taken off: ca"), "{}", room(&seen));
+    seen.pool.size = 2;
+    seen.clusters[0].stopped = Some("later".to_owned());
+    assert!(room(&seen).ends_with("is taken off: ca"), "{}", room(&seen));
+}
+
+#[test]
+fn a_deleted_pool_says_which_clusters_it_waits_for_and_what_to_do() {
+    let mut seen = full(0, &["a", "b", "c", "d"]);
+    seen.pool.deleting = true;
+    seen.clusters[0].claim = Some("someone".to_owned());
+    seen.clusters[1].protected = true;
+    (seen.clusters[2].deleting, seen.clusters[2].hangs) = (true, true);
+    seen.clusters[3].deleting = true;
+    let told = stored(&seen).pool.status.conditions["DeletionPossible"].message.clone();
+    let [all, claimed, protected, hangs] = told.split("; ").collect::<Vec<_>>()[..] else {
+        panic!("{told}");
+    };
+    assert_eq!(all, "Still there: ca, cb, cc, cd");
+    assert!(claimed.starts_with("delete the claims") && claimed.ends_with(": ca"), "{claimed}");
+    assert!(protected.contains("/protected-delete ") && protected.ends_with(": cb"), "{protected}");
+    assert_eq!(hangs, "Hive cannot take down: cc");
+    for cluster in &mut seen.clusters {
+        *cluster = Cluster { deleting: true, ..crate::world::cluster(&cluster.name, None, 1) };
+    }
+    let told = stored(&seen).pool.status.conditions["DeletionPossible"].message.clone();
+    assert_eq!(told, "Still there: ca, cb, cc, cd");
 }
 
 #[test]
@@ -399,7 +493,7 @@ fn a_name_listed_twice_is_one_entry() {
 
 #[test]
 fn what_is_no_number_of_attempts_is_told() {
-    for wrong in ["many", "0", "-1", ""] {
+    for wrong in ["many", "0", "-1", "", "99999999999"] {
         assert_eq!(remarks(&ClusterPoolSpec::default(), Some(wrong)).len(), 1, "{wrong}");
     }
     let mut seen = full(1, &["a"]);

@@ -6,7 +6,7 @@ use clusterpool_inventory::decision::{Reason, Step};
 use clusterpool_inventory::seen::{Claim, Observed, Part, Refusal};
 
 use crate::world::{
-    claim, cluster, decided, entry, full, installing, lease, pool, reasons, status_of, stored,
+    at, claim, cluster, decided, entry, full, installing, lease, pool, reasons, status_of, stored,
 };
 
 /// A pool with a cluster that Hive does not begin to install.
@@ -112,7 +112,7 @@ fn a_cluster_of_a_claim_that_is_not_there_stays_and_is_told() {
     seen.clusters[0].claim = Some("x".to_owned());
     let told = |seen: &Observed| {
         let status = stored(seen).pool.status;
-        status.conditions["CapacityAvailable"].message.contains("have another cluster, are ca:")
+        status.conditions["CapacityAvailable"].message.ends_with("have another cluster: ca")
     };
     assert!(told(&seen) && reasons(&seen).is_empty());
     seen.pool.max_size = Some(2);
@@ -121,6 +121,12 @@ fn a_cluster_of_a_claim_that_is_not_there_stays_and_is_told() {
     assert!(!told(&seen));
     seen.claims[0].cluster = Some("another".to_owned());
     assert!(told(&seen));
+    // Another one of its name, which came later.
+    seen.clusters[0].claimed = Some(at(5));
+    seen.claims[0] = claim("x", 6);
+    assert!(told(&seen));
+    seen.claims[0] = claim("x", 5);
+    assert!(!told(&seen));
     (seen.clusters[0], seen.claims) = (cluster("ca", Some("a"), 1), Vec::new());
     assert!(!told(&seen));
 }

@@ -90,6 +90,85 @@ fn a_cluster_that_was_installed_once_costs_no_attempt() {
 }
 
 #[test]
+fn a_broken_cluster_that_goes_without_costing_an_attempt_is_told_as_long_as_it_goes() {
+    let mut seen = stored(&full(1, &["a"]));
+    seen.clusters[0].stopped = Some("later".to_owned());
+    let told = |seen: &Observed| {
+        let events = decided(seen).events.into_iter();
+        events.map(|it| (it.reason, it.about.unwrap())).collect::<Vec<_>>()
+    };
+    let one = [(Reason::ClusterBroken, "ca".to_owned())];
+    assert_eq!(told(&seen), one);
+    seen.clusters[0].deleting = true;
+    assert_eq!(told(&seen), one);
+    // Nobody takes a claimed one away.
+    seen.clusters[0].deleting = false;
+    seen.clusters[0].claim = Some("someone".to_owned());
+    assert!(told(&seen).is_empty());
+}
+
+#[test]
+fn each_failed_cluster_has_an_event_of_its_own_with_the_attempts_that_are_left_after_it() {
+    let mut seen = full(1, &["a"]);
+    for (name, left) in [("c1", "2 attempts"), ("c2", "1 attempts"), ("c3", "0 attempts")] {
+        seen.clusters[0] = failed(name, Some("a"));
+        seen.customizations[0].lease = lease(name);
+        let events = decided(&seen).events;
+        let found = events.iter().find(|it| it.reason == Reason::ProvisionStopped).unwrap();
+        assert_eq!(found.about.as_deref(), Some(name));
+        assert!(found.note.contains(left), "{}", found.note);
+        seen = stored(&seen);
+    }
+}
+
+#[test]
+fn an_entry_that_is_listed_and_not_there_is_missing_also_while_a_cluster_uses_it() {
+    let mut seen = full(1, &["a"]);
+    seen.customizations[0].deleting = true;
+    assert_eq!(status_of(&seen, "a"), "Reserved");
+    let valid = |seen: &Observed| stored(seen).pool.status.conditions["InventoryValid"].clone();
+    assert!(valid(&seen).message.ends_with("; deletion was asked for: a"), "{:?}", valid(&seen));
+    let mut seen = stored(&seen);
+    seen.customizations.clear();
+    let missing = entry(&seen, "a");
+    assert_eq!((missing.status.as_str(), missing.cluster.as_deref()), ("Missing", Some("ca")));
+    assert_eq!(valid(&seen).reason, "Invalid");
+    assert_eq!(decided(&seen).events[0].reason, Reason::EntryMissing);
+    assert_eq!(deleted(&seen), [""; 0]);
+    seen.pool.listed = Listed::Entries(vec!["b".to_owned()]);
+    assert_eq!(status_of(&seen, "a"), "To Be Deleted");
+}
+
+#[test]
+fn fewer_entries_than_the_size_wants_are_told_as_such() {
+    let valid = |seen: &Observed| {
+        let it = stored(seen).pool.status.conditions["InventoryValid"].clone();
+        (it.status, it.reason, it.message)
+    };
+    let mut seen = full(2, &["a", "b"]);
+    assert_eq!(valid(&seen).0, "True");
+    // Another pool has one of them.
+    seen.clusters.pop();
+    seen.customizations[1].lease.as_mut().unwrap().pool = Some("other".to_owned());
+    let (status, reason, message) = valid(&seen);
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "TooFewEntries"));
+    assert!(message.starts_with("1 of 2 entries for a size of 2, which are too few"), "{message}");
+    assert!(message.ends_with("; Unavailable: b"), "{message}");
+    seen.pool.size = 1;
+    assert_eq!(valid(&seen).0, "True");
+    // One that is broken comes first.
+    seen.pool.size = 3;
+    seen.customizations.remove(1);
+    assert_eq!(valid(&seen).1, "Invalid");
+    // Neither a pool that goes nor one whose list was taken away wants any.
+    seen.pool.deleting = true;
+    assert!(!valid(&seen).2.contains("too few"));
+    seen.pool.deleting = false;
+    seen.pool.listed = Listed::Nothing;
+    assert!(valid(&seen).2.starts_with("No entry is listed any more"), "{:?}", valid(&seen));
+}
+
+#[test]
 fn a_removed_entrys_unclaimed_cluster_is_deleted_now_and_a_claimed_one_stays() {
     let mut seen = full(1, &["a", "b"]);
     seen.pool.listed = Listed::Entries(vec!["a".to_owned()]);
@@ -154,7 +233,11 @@ fn no_stale_cluster_goes_while_another_is_being_installed() {
     seen.clusters[1] = installing("cb", Some("b"), 1);
     assert_eq!(deleted(&seen), [""; 0]);
     let told = stored(&seen).pool.status.conditions["AllClustersCurrent"].message.clone();
-    assert!(told.ends_with("; these have to be installed first: cb"), "{told}");
+    let end = ": ca; these have to be installed first, and are to be replaced then: cb";
+    assert!(told.ends_with(end), "{told}");
+    seen.clusters[1].pool_version = Some("w".to_owned());
+    let told = stored(&seen).pool.status.conditions["AllClustersCurrent"].message.clone();
+    assert!(told.ends_with(": ca; these have to be installed first: cb"), "{told}");
 }
 
 #[test]

@@ -74,6 +74,7 @@ pub(crate) fn cluster(name: &str, entry: Option<&str>, second: i64) -> Cluster {
         entry_version: entry.map(|_| "1-u".to_owned()),
         pool_version: Some("v".to_owned()),
         claim: None,
+        claimed: None,
         marked: false,
         protected: false,
         unverified: false,

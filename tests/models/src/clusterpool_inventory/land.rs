@@ -178,6 +178,7 @@ impl Land {
                 entry_version: None,
                 pool_version: Some("v".to_owned()),
                 claim: None,
+                claimed: None,
                 marked: false,
                 protected: false,
                 unverified: it.unverified,

@@ -42,6 +42,38 @@ async fn a_deleted_pool_leaves_no_cluster_namespace_lease_or_finalizer() {
 }
 
 #[tokio::test]
+async fn a_namespace_that_another_cluster_lives_in_stays_when_the_pool_goes() {
+    let (scene, _hive) = Scene::new("lived").await;
+    let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
+    scene.entries(&["a"]).await;
+    scene.pool("pool", 1, &["a"], json!({})).await;
+    let view = scene.wait("it runs", |it| it.ready("pool") == 1).await;
+    let first = name(&view.clusters[0]).to_owned();
+    let clusters = bench::hive::api(&scene.client, &first, "ClusterDeployment");
+    let mut spec = json!(clusters.get(&first).await.unwrap().data["spec"]);
+    let known = spec.as_object_mut().unwrap();
+    known.retain(|it, _| !it.starts_with("clusterPool"));
+    let other = serde_json::from_value(json!({
+        "apiVersion": "hive.openshift.io/v1", "kind": "ClusterDeployment",
+        "metadata": { "name": "other" }, "spec": spec,
+    }));
+    clusters.create(&PostParams::default(), &other.unwrap()).await.unwrap();
+    scene.delete("ClusterPool", "pool").await;
+    scene
+        .until("the pool is gone", async |it| {
+            it.pools.is_empty() && scene.clusters("pool").await.is_empty()
+        })
+        .await;
+    // A namespace that is left over goes with its pool.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let spaces: Api<Namespace> = Api::all(scene.client.clone());
+    let space = spaces.get(&first).await.unwrap();
+    assert_eq!(space.metadata.deletion_timestamp, None);
+    let left = clusters.get("other").await.unwrap();
+    assert_eq!(left.metadata.deletion_timestamp, None);
+}
+
+#[tokio::test]
 async fn pools_of_one_name_in_two_namespaces_share_nothing() {
     let (one, _hive) = Scene::new("same-one").await;
     let (two, _other) = Scene::new("same-two").await;
