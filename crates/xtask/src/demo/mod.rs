@@ -109,6 +109,8 @@ fn start() -> anyhow::Result<Stage> {
         go::program(program)?;
     }
     tokio::runtime::Runtime::new()?.block_on(bench::ironic::environment(Release::Current))?;
+    // Known before anything is built: a file that is replaced meanwhile has no name any more.
+    let myself = std::env::current_exe()?;
     step("the controllers", || {
         let mut build = crate::cargo();
         // Together with what runs here already: alone they would want other features of what both need, and all of it
@@ -120,7 +122,7 @@ fn start() -> anyhow::Result<Stage> {
     })?;
     let log = cache::root().join("demo.log");
     let output = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
-    let mut keeper = Command::new(std::env::current_exe()?)
+    let mut keeper = Command::new(myself)
         .args(["demo", "--serve"])
         .stdin(Stdio::null())
         .stdout(output.try_clone()?)
