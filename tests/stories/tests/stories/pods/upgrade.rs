@@ -161,7 +161,9 @@ fn written(cluster: &Cluster) -> Vec<Written> {
                 resource: parts.join("/").trim_end_matches('/').to_owned(),
                 namespace: text(&of["namespace"]),
                 name: text(&of["name"]),
-                at: text(&entry["stageTimestamp"]).parse().unwrap(),
+                // When it came, not when it was answered: who gives a lease back may have that answered after the next one
+                // has taken it.
+                at: text(&entry["requestReceivedTimestamp"]).parse().unwrap(),
             });
         }
     }
