@@ -11,6 +11,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
@@ -33,8 +34,13 @@ const PAUSE: &str = "ferrite.local/pause:1";
 const NAME: &str = "bench";
 
 /// Why this machine cannot have a node, in a sentence; nothing where it can. Tests ask before they start one, and are
-/// skipped with this reason.
+/// skipped with this reason. It is found out once: two that tried at the same time would be in each other's way.
 pub fn forbidden() -> Option<String> {
+    static OBSTACLE: OnceLock<Option<String>> = OnceLock::new();
+    OBSTACLE.get_or_init(obstacle).clone()
+}
+
+fn obstacle() -> Option<String> {
     let user = Command::new("id").arg("-u").output();
     if !user.is_ok_and(|output| output.stdout.starts_with(b"0\n")) {
         return Some("a kubelet needs root. Run the tests as root to see pods".to_owned());
