@@ -1,9 +1,7 @@
 //! How machines came to their hosts, until that is reported: the report that follows a claim may be superseded, and neither
 //! machine nor host say it afterwards.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
-
+use crate::notes::{Key, Notes};
 use crate::reason::Reason;
 
 /// A claim that was made.
@@ -19,26 +17,22 @@ pub struct Claimed {
 
 /// Claims that are not reported yet, by namespace and machine.
 #[derive(Default)]
-pub struct Claims(Mutex<HashMap<(String, String), Claimed>>);
+pub struct Claims(Notes<Claimed>);
 
 impl Claims {
     /// A claim was made.
-    pub fn note(&self, machine: (String, String), claimed: Claimed) {
-        self.lock().insert(machine, claimed);
+    pub fn note(&self, machine: Key, claimed: Claimed) {
+        self.0.lock().insert(machine, claimed);
     }
 
     /// The claim that is not reported yet.
-    pub fn of(&self, machine: &(String, String)) -> Option<Claimed> {
-        self.lock().get(machine).cloned()
+    pub fn of(&self, machine: &Key) -> Option<Claimed> {
+        self.0.lock().get(machine).cloned()
     }
 
     /// It is reported, or the machine is gone.
-    pub fn forget(&self, machine: &(String, String)) {
-        self.lock().remove(machine);
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(String, String), Claimed>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn forget(&self, machine: &Key) {
+        self.0.forget(machine);
     }
 }
 

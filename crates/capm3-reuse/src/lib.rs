@@ -40,6 +40,7 @@ pub mod host;
 pub mod index;
 pub mod metrics;
 pub mod node;
+pub mod notes;
 pub mod observe;
 pub mod owner;
 pub mod reason;

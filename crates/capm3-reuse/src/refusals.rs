@@ -1,8 +1,8 @@
 //! Hosts whose claim the API server refused to a machine: a webhook may have something against that one only.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::notes::{Key, Notes};
 
 /// How long one and the same claim is tried before another host is better: so long that who refuses everything makes
 /// few writes.
@@ -10,7 +10,7 @@ const LONG: Duration = Duration::from_secs(300);
 
 /// The host that was refused last and since when, by namespace and machine.
 #[derive(Default)]
-pub struct Refusals(Mutex<HashMap<(String, String), Refused>>);
+pub struct Refusals(Notes<Refused>);
 
 struct Refused {
     host: String,
@@ -19,27 +19,23 @@ struct Refused {
 
 impl Refusals {
     /// The claim of this host was refused, for the first time or again.
-    pub fn note(&self, machine: (String, String), host: &str, now: Instant) {
-        let mut all = self.lock();
+    pub fn note(&self, machine: Key, host: &str, now: Instant) {
+        let mut all = self.0.lock();
         if all.get(&machine).is_none_or(|before| before.host != host) {
             all.insert(machine, Refused { host: host.to_owned(), since: now });
         }
     }
 
     /// The host whose claim is refused for long.
-    pub fn of(&self, machine: &(String, String), now: Instant) -> Option<String> {
-        let all = self.lock();
+    pub fn of(&self, machine: &Key, now: Instant) -> Option<String> {
+        let all = self.0.lock();
         let last = all.get(machine)?;
         (now.duration_since(last.since) >= LONG).then(|| last.host.clone())
     }
 
     /// The machine has a host, or is gone.
-    pub fn forget(&self, machine: &(String, String)) {
-        self.lock().remove(machine);
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(String, String), Refused>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn forget(&self, machine: &Key) {
+        self.0.forget(machine);
     }
 }
 

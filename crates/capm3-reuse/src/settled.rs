@@ -1,34 +1,30 @@
 //! Since when the owner of a kept host needs no host more than it has.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use k8s_openapi::jiff::Timestamp;
 
+use crate::notes::{Key, Notes};
+
 /// Kept hosts whose owners are settled, by namespace and host.
 #[derive(Default)]
-pub struct Settled(Mutex<HashMap<(String, String), Instant>>);
+pub struct Settled(Notes<Instant>);
 
 impl Settled {
     /// When that began, by a clock that says `now` and may have been put forward or back since.
-    pub fn since(&self, host: &(String, String), now: Timestamp) -> Option<Timestamp> {
-        let began = self.lock().get(host).copied()?;
+    pub fn since(&self, host: &Key, now: Timestamp) -> Option<Timestamp> {
+        let began = self.0.lock().get(host).copied()?;
         now.checked_sub(began.elapsed()).ok()
     }
 
     /// It is so, if it was not already.
-    pub fn begin(&self, host: &(String, String)) {
-        self.lock().entry(host.clone()).or_insert_with(Instant::now);
+    pub fn begin(&self, host: &Key) {
+        self.0.lock().entry(host.clone()).or_insert_with(Instant::now);
     }
 
     /// It is so no longer.
-    pub fn end(&self, host: &(String, String)) {
-        self.lock().remove(host);
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(String, String), Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn end(&self, host: &Key) {
+        self.0.forget(host);
     }
 }
 
