@@ -161,23 +161,27 @@ fn a_host_that_is_as_it_should_be_is_left_alone() {
     assert_eq!(done, Decision::rest(Reason::AtRest));
 }
 
+/// What makes a host that was ours nobody's that we look after.
+const REFUSALS: [(Reason, Make); 7] = [
+    (Reason::NotSelected, |host| host.selected = false),
+    (Reason::Deleting, |host| host.deleting = true),
+    (Reason::Paused, |host| host.paused = Pause::ByOthers),
+    (Reason::Detached, |host| host.detached = true),
+    (Reason::NoCredentials, |host| host.credentials = false),
+    (Reason::NodeShared, |host| host.shared_with = Some("n/other".to_owned())),
+    (Reason::NodeNotFound, |_| {}),
+];
+
 #[test]
 fn what_is_not_ours_is_refused_with_a_reason_and_never_called_about() {
-    let cases: [(Reason, Make); 9] = [
+    let others: [(Reason, Make); 2] = [
         (Reason::NotLookedAt, |host| host.state = ProvisioningState::None),
-        (Reason::NotSelected, |host| host.selected = false),
-        (Reason::Deleting, |host| host.deleting = true),
-        (Reason::Paused, |host| host.paused = Pause::ByOthers),
-        (Reason::Detached, |host| host.detached = true),
-        (Reason::NoCredentials, |host| host.credentials = false),
-        (Reason::NodeShared, |host| host.shared_with = Some("n/other".to_owned())),
         (Reason::NotProvisioned, |host| {
             host.state = ProvisioningState::Available;
             host.conditions.clear();
         }),
-        (Reason::NodeNotFound, |_| {}),
     ];
-    for (reason, change) in cases {
+    for (reason, change) in REFUSALS.into_iter().chain(others) {
         let mut host = with(&[(PLAIN, HARD), (HOLD, "")]);
         change(&mut host);
         let seen = if reason == Reason::NodeNotFound { NodeSeen::Missing } else { node(Power::On) };

@@ -9,16 +9,6 @@ fn held() -> Host {
     host
 }
 
-const REFUSALS: [(Reason, Make); 7] = [
-    (Reason::NotSelected, |host| host.selected = false),
-    (Reason::Deleting, |host| host.deleting = true),
-    (Reason::Paused, |host| host.paused = Pause::ByOthers),
-    (Reason::Detached, |host| host.detached = true),
-    (Reason::NoCredentials, |host| host.credentials = false),
-    (Reason::NodeShared, |host| host.shared_with = Some("n/other".to_owned())),
-    (Reason::NodeNotFound, |_| {}),
-];
-
 fn refused(mut host: Host, (reason, make): (Reason, Make)) -> Host {
     make(&mut host);
     let seen = if reason == Reason::NodeNotFound { NodeSeen::Missing } else { node(Power::Off) };

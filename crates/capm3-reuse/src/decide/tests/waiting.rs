@@ -103,6 +103,17 @@ fn why_a_free_host_was_taken_is_in_the_condition_and_an_event_and_stays_there() 
     assert!(!decided(&seen).news);
 }
 
+/// The reason that its status gives for its host, or no status.
+fn has_said(seen: &mut MachineSeen, said: Option<&str>) {
+    match said {
+        Some(said) => {
+            let conditions = &mut seen.machine.status.as_mut().unwrap().conditions;
+            conditions[0].reason = Some(said.to_owned());
+        }
+        None => seen.machine.status = None,
+    }
+}
+
 #[test]
 fn how_a_machine_came_to_its_host_is_said_as_it_was_said_first_and_not_made_up() {
     let image = json!({"spec": {"image": {"url": "http://a/b"}, "online": true}});
@@ -115,13 +126,7 @@ fn how_a_machine_came_to_its_host_is_said_as_it_was_said_first_and_not_made_up()
         (None, "HostAdopted"),
     ] {
         let mut seen = having(&ours);
-        match said {
-            Some(said) => {
-                let conditions = &mut seen.machine.status.as_mut().unwrap().conditions;
-                conditions[0].reason = Some(said.to_owned());
-            }
-            None => seen.machine.status = None,
-        }
+        has_said(&mut seen, said);
         let decision = decided(&seen);
         let Some(Step::Report(status)) = decision.steps.last() else { panic!("{decision:?}") };
         let all = status["conditions"].as_array().unwrap();
@@ -136,13 +141,7 @@ fn a_claim_whose_report_was_superseded_is_reported_with_the_next_one_as_it_was()
     let ours = with(&with(&host("h", "provisioning"), &consumer("m", "m-uid")), &image);
     let reported = |host: &str, said: Option<&str>| {
         let mut seen = having(&ours);
-        match said {
-            Some(said) => {
-                let conditions = &mut seen.machine.status.as_mut().unwrap().conditions;
-                conditions[0].reason = Some(said.to_owned());
-            }
-            None => seen.machine.status = None,
-        }
+        has_said(&mut seen, said);
         seen.claimed = Some(Claimed {
             host: host.to_owned(),
             reason: Reason::HostReused,

@@ -15,10 +15,7 @@ use super::scene::{Scene, name};
 async fn a_cluster_or_its_namespace_deleted_by_hand_is_made_anew_from_the_same_entry() {
     let (scene, _hive) = Scene::new("byhand").await;
     let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
-    scene.entries(&["a"]).await;
-    scene.pool("pool", 1, &["a"], json!({})).await;
-    let view = scene.wait("it runs", |it| it.ready("pool") == 1).await;
-    let first = name(&view.clusters[0]).to_owned();
+    let first = scene.one_runs().await;
     let clusters = bench::hive::api(&scene.client, &first, "ClusterDeployment");
     clusters.delete(&first, &DeleteParams::default()).await.unwrap();
     let another = |not: String| {
@@ -55,10 +52,7 @@ async fn a_cluster_without_an_entry_that_is_gone_is_not_made_again_under_its_nam
 async fn a_lease_that_is_taken_away_from_a_living_cluster_is_put_back() {
     let (scene, _hive) = Scene::new("putback").await;
     let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
-    scene.entries(&["a"]).await;
-    scene.pool("pool", 1, &["a"], json!({})).await;
-    let view = scene.wait("it runs", |it| it.ready("pool") == 1).await;
-    let cluster = name(&view.clusters[0]).to_owned();
+    let cluster = scene.one_runs().await;
     let free = json!({ "status": {
         "clusterDeploymentRef": null, "clusterPoolRef": null, "conditions": null,
     }});

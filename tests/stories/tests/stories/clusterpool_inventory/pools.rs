@@ -45,10 +45,7 @@ async fn a_deleted_pool_leaves_no_cluster_namespace_lease_or_finalizer() {
 async fn a_namespace_that_another_cluster_lives_in_stays_when_the_pool_goes() {
     let (scene, _hive) = Scene::new("lived").await;
     let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
-    scene.entries(&["a"]).await;
-    scene.pool("pool", 1, &["a"], json!({})).await;
-    let view = scene.wait("it runs", |it| it.ready("pool") == 1).await;
-    let first = name(&view.clusters[0]).to_owned();
+    let first = scene.one_runs().await;
     let clusters = bench::hive::api(&scene.client, &first, "ClusterDeployment");
     let mut spec = json!(clusters.get(&first).await.unwrap().data["spec"]);
     let known = spec.as_object_mut().unwrap();

@@ -102,6 +102,14 @@ impl Scene {
         }
     }
 
+    /// A pool of one cluster from its one entry `a`, which runs. Returns the cluster's name.
+    pub(super) async fn one_runs(&self) -> String {
+        self.entries(&["a"]).await;
+        self.pool("pool", 1, &["a"], json!({})).await;
+        let view = self.wait("it runs", |it| it.ready("pool") == 1).await;
+        name(&view.clusters[0]).to_owned()
+    }
+
     pub(super) async fn claim(&self, name: &str, pool: &str) {
         let object = json!({
             "metadata": { "name": name, "labels": { PLAYED_BY: self.namespace } },
