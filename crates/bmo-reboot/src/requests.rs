@@ -240,6 +240,8 @@ mod tests {
         let long = "reboot.metal3.io/".to_owned() + &"x".repeat(63);
         let longer = [long.as_str(), "reboot.metal3.io/y"];
         assert!(of(&[long.as_str()]).len() <= 60 && of(&[long.as_str()]) != of(&longer));
+        let others = [long.as_str(), "reboot.metal3.io/z"];
+        assert_ne!(of(&longer), of(&others), "as many, and others");
     }
 
     proptest! {

@@ -254,8 +254,10 @@ fn told(seen: &MachineSeen, now: Timestamp, reason: Reason, text: &str) -> Decis
         // A clock that is far behind the API server's makes no machine young.
         .map(|born| now.duration_since(born.0).unsigned_abs());
     let decision = reported(seen, now, reason, text, |_| {});
+    // Each kind has a watch of its own, and the younger object's may be the faster one.
+    let is_on_its_way = matches!(reason, Reason::MachineMissing | Reason::ClusterMissing);
     match age {
-        Some(age) if age < YOUNG && !reason.is_warning() => {
+        Some(age) if age < YOUNG && (is_on_its_way || !reason.is_warning()) => {
             Decision { again: Some(YOUNG.saturating_sub(age)), ..quiet(decision) }
         }
         _ => decision,

@@ -246,6 +246,22 @@ fn a_wait_that_is_young_is_not_told_yet() {
 }
 
 #[test]
+fn what_a_slower_watch_may_still_bring_is_not_missing_yet() {
+    let changes: [fn(&mut MachineSeen); 2] =
+        [|it| it.parent = Parent::Missing("m".to_owned()), |it| it.cluster = None];
+    for change in changes {
+        let mut seen = seen();
+        change(&mut seen);
+        seen.machine.metadata.creation_timestamp = Some(Time(now()));
+        let young = decided(&seen);
+        assert_eq!((kinds(&young), young.news, young.again), (vec![], false, Some(YOUNG)));
+        seen.machine.metadata.creation_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+        let older = decided(&seen);
+        assert_eq!((kinds(&older), older.news), (vec!["report"], true), "{:?}", older.reason);
+    }
+}
+
+#[test]
 fn an_image_needs_a_checksum_but_where_nothing_is_to_be_checked() {
     for (image, refused) in [
         (json!({"url": "http://a/b", "checksum": "c"}), false),

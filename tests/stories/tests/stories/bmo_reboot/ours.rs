@@ -205,6 +205,27 @@ async fn two_hosts_with_one_node_are_both_refused_until_that_is_corrected() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn two_hosts_of_which_one_names_the_node_and_one_its_uuid_are_both_refused() {
+    let site = Site::new("two-names").await;
+    let (ironic, machine, node) = machine("two-names").await;
+    let name = ironic.node(&node).await.unwrap()["name"].as_str().unwrap().to_owned();
+    assert_ne!(name, node);
+    let asked = json!({ "metadata": { "annotations": { PLAIN: HARD } } });
+    site.host("a", &node, asked.clone()).await;
+    site.host("b", &name, asked).await;
+    let _running = site.start(&ironic.endpoint, quick());
+    for host in ["a", "b"] {
+        let is_shared = |host: &Value| condition(host, "PowerManaged").0 == "NodeShared";
+        site.wait(host, "refused", is_shared).await;
+    }
+    assert_eq!(machine.seen().await.unwrap().turned_off(), 0);
+    // The name alone is as good as the UUID.
+    site.status("a", json!({ "status": { "provisioning": { "ID": "elsewhere" } } })).await;
+    site.cycled("b").await;
+    assert_eq!(machine.seen().await.unwrap().turned_off(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_machine_that_must_stay_on_is_reset_once_and_a_hold_is_refused() {
     let site = Site::new("stays-on").await;
     let (ironic, machine, node) = machine("stays-on").await;

@@ -101,3 +101,40 @@ async fn a_host_annotation_that_is_edited_neither_gives_a_machine_a_second_host_
     assert_eq!((consumer(&freed), state(&freed)), (String::new(), "available"));
     assert!(freed.data["spec"]["image"].is_null());
 }
+
+#[tokio::test]
+async fn a_host_that_lost_its_status_is_given_back_only_after_its_operator_has_looked_at_it() {
+    let scene = Scene::new(plane().await, "restored").await;
+    scene.hosts(&["h"]).await;
+    scene.template("t", false).await;
+    scene.deployment("md", "t", 1).await;
+    let (_running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
+    scene.machine("m", "md", "t").await;
+    assert_eq!(scene.up("m").await, "h");
+    // As after a restore from a backup: the image still runs, and the operator registers the host anew.
+    scene.operator().keep(&scene.namespace, "h");
+    scene.patch_host_status("h", json!({"status": null})).await;
+    scene.delete(METAL3_MACHINE, "m").await;
+    scene.host_is("h", "told to forget", |it| it.data["spec"]["image"].is_null()).await;
+    let in_state = |state: &str| {
+        json!({"status": {
+            "errorCount": 0,
+            "errorMessage": "",
+            "operationalStatus": "OK",
+            "poweredOn": true,
+            "provisioning": {"ID": "", "state": state},
+        }})
+    };
+    for (number, state) in ["", "registering", "deprovisioning"].into_iter().enumerate() {
+        scene.patch_host_status("h", in_state(state)).await;
+        // By the time that another machine is up it would have been given back.
+        let beside = format!("beside-{number}");
+        scene.host(&beside, json!({})).await;
+        scene.machine(&beside, "md", "t").await;
+        assert_eq!(scene.up(&beside).await, beside);
+        assert_eq!(scene.consumer("h").await, "Metal3Machine/m", "{state:?}");
+    }
+    scene.operator().go_on(&scene.namespace, "h").await.unwrap();
+    scene.gone(METAL3_MACHINE, "m").await;
+    assert_eq!(scene.consumer("h").await, "");
+}

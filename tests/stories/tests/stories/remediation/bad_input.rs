@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use bench::cluster_api::objects::MACHINE;
+use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, PostParams};
 use remediation::config::Policy;
 use serde_json::{Value, json};
 
 use super::ground::{planes, quick, start};
+use super::operator::silence;
 use super::scene::{REMEDIATION, Scene, history, keys, reboot, succeeded};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -107,6 +109,44 @@ async fn a_request_for_a_machine_that_was_made_anew_under_its_name_touches_nothi
     scene.says("m", "MachineMissing").await;
     let host = scene.get_host("h").await;
     assert!(keys(&host).is_empty() && history(&host).is_empty(), "{host:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_recovered_is_not_rebooted_again_when_its_status_is_lost_or_its_machine_made_anew()
+{
+    let scene = Scene::new("once-only").await;
+    let _running = start(&planes().await.management, &scene.namespace, quick()).await;
+    scene.machine("m", "h").await;
+    scene.request("m", reboot(1, "300s")).await;
+    scene.says("m", "Recovered").await;
+    scene.is_clean("m", "h").await;
+    let is_untouched = async || {
+        let host = scene.get_host("h").await;
+        assert!(keys(&host).is_empty() && history(&host).len() == 1, "{host:#}");
+    };
+    // As after a restore from a backup, which has no status.
+    silence(&scene.workload, &scene.node_of("m")).await;
+    scene.patch_status(REMEDIATION, "m", json!({"status": null})).await;
+    let request = scene.says("m", "Recovered").await;
+    let message = request["status"]["conditions"][0]["message"].as_str().unwrap();
+    assert!(message.contains("says the host"), "{message}");
+    is_untouched().await;
+    // Another Machine under the same name is not the one that was asked about.
+    let old = scene.get(MACHINE, "m").await;
+    scene.delete(MACHINE, "m").await;
+    scene.gone(MACHINE, "m").await;
+    let mut again = MACHINE.object("m", &old.data["spec"]);
+    again["metadata"]["labels"] = json!(old.metadata.labels);
+    let again = scene.create(MACHINE, again).await;
+    let node = json!({"status": {"nodeRef": {"name": scene.node_of("m")}}});
+    scene.patch_status(MACHINE, "m", node).await;
+    // By the time that a whole cycle of another one is over it would have been touched.
+    scene.machine("later", "later").await;
+    scene.request("later", reboot(1, "300s")).await;
+    scene.says("later", "Recovered").await;
+    is_untouched().await;
+    let machine = scene.get(MACHINE, "m").await;
+    assert_eq!((machine.uid(), machine.metadata.deletion_timestamp), (again.uid(), None));
 }
 
 #[tokio::test(flavor = "multi_thread")]
