@@ -2,9 +2,6 @@
 //!
 //! Most of these clusters are just being made and do not answer yet. So a few looks are under way at a time, one of each
 //! cluster, and one that did not answer is left alone for a moment: no pass waits for another's turn.
-//!
-//! Whoever may write secrets in a namespace decides where such a client connects to. So a kubeconfig that would run a
-//! program or read a file of this pod is refused.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,10 +9,9 @@ use std::time::{Duration, Instant};
 
 use api_types::capi::Cluster;
 use api_types::names::metal3::NODE_UUID;
-use controller_kit::{api_error, backoff};
+use controller_kit::{api_error, backoff, kubeconfig};
 use k8s_openapi::api::core::v1::{Node as Object, Secret};
 use kube::api::{Api, DynamicObject, ListParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, ResourceExt as _};
 use serde_json::Value;
 
@@ -182,39 +178,7 @@ async fn client(from: &Sources, namespace: &str, cluster: &str) -> Result<Client
     let secret = secrets.get(&name).await.map_err(|error| {
         format!("the secret {name} cannot be read: {}", api_error::explain(&error))
     })?;
-    let value = secret.data.as_ref().and_then(|data| data.get("value"));
-    let value = value.ok_or_else(|| format!("the secret {name} has no key \"value\""))?;
-    let wrong = |why: String| format!("the kubeconfig in the secret {name} {why}");
-    let text = std::str::from_utf8(&value.0).map_err(|_| wrong("is no text".to_owned()))?;
-    let kubeconfig = read(text).map_err(wrong)?;
-    let unfit = |why: String| wrong(format!("makes no client: {why}"));
-    let options = KubeConfigOptions::default();
-    let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
-        .await
-        .map_err(|error| unfit(api_error::chain(&error)))?;
-    config.default_retry = false;
-    config.connect_timeout = Some(PATIENCE);
-    config.read_timeout = Some(PATIENCE);
-    config.write_timeout = Some(PATIENCE);
-    Client::try_from(config).map_err(|error| unfit(api_error::chain(&error)))
-}
-
-/// Reads a kubeconfig that holds all it needs.
-fn read(text: &str) -> Result<Kubeconfig, String> {
-    let config = Kubeconfig::from_yaml(text)
-        .map_err(|error| format!("cannot be read: {}", api_error::chain(&error)))?;
-    let mut users = config.auth_infos.iter().filter_map(|it| it.auth_info.as_ref());
-    let mut clusters = config.clusters.iter().filter_map(|it| it.cluster.as_ref());
-    if users.clone().any(|it| it.exec.is_some() || it.auth_provider.is_some()) {
-        return Err("runs a program, which is refused: use a token or a certificate".to_owned());
-    }
-    let reads_files = users.any(|it| {
-        it.token_file.is_some() || it.client_certificate.is_some() || it.client_key.is_some()
-    });
-    if reads_files || clusters.any(|it| it.certificate_authority.is_some()) {
-        return Err("names files, which are not here: put their contents into it".to_owned());
-    }
-    Ok(config)
+    kubeconfig::client(&secret, PATIENCE).await
 }
 
 #[cfg(test)]
@@ -280,29 +244,5 @@ mod tests {
         ] {
             assert_eq!(names_cloud_provider(&spec), named, "{spec}");
         }
-    }
-
-    #[test]
-    fn a_kubeconfig_that_runs_a_program_or_reads_a_file_is_refused() {
-        let with = |user: &str, cluster: &str| {
-            read(&format!(
-                "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
-                 clusters: [{{name: c, cluster: {{server: \"https://127.0.0.1:1\"{cluster}}}}}]\n\
-                 contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
-                 users: [{{name: u, user: {user}}}]\n"
-            ))
-        };
-        for user in [
-            "{exec: {apiVersion: client.authentication.k8s.io/v1, command: sh}}",
-            "{auth-provider: {name: x, config: {}}}",
-            "{tokenFile: /var/run/secrets/token}",
-            "{client-certificate: /etc/tls.crt, client-key: /etc/tls.key}",
-        ] {
-            let why = with(user, "").map(drop).unwrap_err();
-            assert!(why.contains("refused") || why.contains("files"), "{user}: {why}");
-        }
-        assert!(with("{token: abc}", "").is_ok());
-        assert!(with("{token: abc}", ", certificate-authority: /etc/ca.crt").is_err());
-        assert!(read(": : :").map(drop).unwrap_err().contains("cannot be read"));
     }
 }

@@ -15,6 +15,7 @@ pub mod crd;
 pub mod events;
 pub mod http;
 pub mod kit;
+pub mod kubeconfig;
 pub mod lease;
 pub mod metrics;
 pub mod readiness;

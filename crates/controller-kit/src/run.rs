@@ -21,6 +21,7 @@ use crate::check::{self, Check};
 use crate::config::{Command, Config, Mistakes};
 use crate::crd::{self, Needed};
 use crate::kit::Kit;
+use crate::kubeconfig;
 use crate::lease::{self, End};
 use crate::metrics::Metrics;
 use crate::shutdown::Shutdown;
@@ -234,6 +235,8 @@ pub async fn client(config: &Config, metrics: &Metrics) -> Result<Client, String
             kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(wrong)?
         }
     };
+    kubeconfig::check_token(&connection.auth_info)
+        .map_err(|why| format!("The kubeconfig (--kubeconfig, KUBECONFIG) {why}"))?;
     tracing::info!(address = %connection.cluster_url, "The API server");
     connection.default_retry = false;
     connection.connect_timeout = Some(Duration::from_secs(5));

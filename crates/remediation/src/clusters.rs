@@ -1,15 +1,11 @@
 //! One client per workload cluster, made from the secret `<cluster>-kubeconfig` and dropped when the cluster goes.
-//!
-//! Whoever may write secrets in a namespace decides where such a client connects to. So a kubeconfig that would run a
-//! program or read a file of this pod is refused.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use controller_kit::api_error;
+use controller_kit::{api_error, kubeconfig};
 use k8s_openapi::api::core::v1::Secret;
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Api, Client};
 
 /// One answer of a workload cluster.
@@ -152,23 +148,7 @@ impl Clusters {
                 return Ok(client);
             }
         }
-        let text = secret
-            .data
-            .as_ref()
-            .and_then(|data| data.get("value"))
-            .ok_or_else(|| format!("the secret {secret_name} has no key \"value\""))?;
-        let wrong = |why: String| format!("the kubeconfig in the secret {secret_name} {why}");
-        let text = std::str::from_utf8(&text.0).map_err(|_| wrong("is no text".to_owned()))?;
-        let config = read(text).map_err(wrong)?;
-        let mut config =
-            kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default())
-                .await
-                .map_err(|error| wrong(format!("makes no client: {}", api_error::chain(&error))))?;
-        config.default_retry = false;
-        config.connect_timeout = Some(PATIENCE);
-        config.read_timeout = Some(PATIENCE);
-        let client = Client::try_from(config)
-            .map_err(|error| wrong(format!("makes no client: {}", api_error::chain(&error))))?;
+        let client = kubeconfig::client(&secret, PATIENCE).await?;
         let mut known = self.known();
         let it = known.entry(name.clone()).or_default();
         (it.version, it.client) = (version, Some(client.clone()));
@@ -177,44 +157,13 @@ impl Clusters {
     }
 }
 
-/// Reads a kubeconfig that holds all it needs.
-fn read(text: &str) -> Result<Kubeconfig, String> {
-    let config = Kubeconfig::from_yaml(text).map_err(|error| unreadable(&error))?;
-    for named in &config.auth_infos {
-        let Some(user) = &named.auth_info else { continue };
-        if user.exec.is_some() || user.auth_provider.is_some() {
-            return Err("runs a program, which is refused: use a token or a certificate".to_owned());
-        }
-        if user.token_file.is_some()
-            || user.client_certificate.is_some()
-            || user.client_key.is_some()
-        {
-            return Err("names files, which are not here: put their contents into it".to_owned());
-        }
-    }
-    for named in &config.clusters {
-        let Some(cluster) = &named.cluster else { continue };
-        if cluster.certificate_authority.is_some() {
-            return Err("names files, which are not here: put their contents into it".to_owned());
-        }
-    }
-    Ok(config)
-}
-
-/// Where it is wrong, and nothing of what stands there: the parser would show the lines around, and those are a secret.
-fn unreadable(error: &KubeconfigError) -> String {
-    let place = if let KubeconfigError::Parse(error) = error { error.location() } else { None };
-    let place = place.map(|it| format!(" (line {}, column {})", it.line(), it.column()));
-    format!("cannot be read: it is no kubeconfig{}", place.unwrap_or_default())
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Instant;
 
     use kube::Client;
 
-    use super::{Clusters, IDLE, read};
+    use super::{Clusters, IDLE};
 
     #[tokio::test]
     async fn a_cluster_that_nobody_asks_any_more_is_not_called_unreachable_for_ever() {
@@ -252,44 +201,5 @@ mod tests {
             assert_eq!(clusters.refusal("ns", cluster, node), None);
         }
         assert_eq!(clusters.counts(), (0, 0), "the cluster answers");
-    }
-
-    fn with_user(user: &str) -> String {
-        format!(
-            "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
-             clusters: [{{name: c, cluster: {{server: \"https://127.0.0.1:1\"}}}}]\n\
-             contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
-             users: [{{name: u, user: {user}}}]\n"
-        )
-    }
-
-    #[test]
-    fn a_kubeconfig_that_runs_a_program_or_reads_a_file_is_refused() {
-        for user in [
-            "{exec: {apiVersion: client.authentication.k8s.io/v1, command: sh}}",
-            "{auth-provider: {name: x, config: {}}}",
-            "{tokenFile: /var/run/secrets/token}",
-            "{client-certificate: /etc/tls.crt, client-key: /etc/tls.key}",
-        ] {
-            let why = read(&with_user(user)).map(drop).unwrap_err();
-            assert!(why.contains("refused") || why.contains("files"), "{user}: {why}");
-        }
-        assert!(read(&with_user("{token: abc}")).is_ok());
-        let file = with_user("{token: abc}")
-            .replace("server:", "certificate-authority: /etc/ca.crt, server:");
-        assert!(read(&file).is_err());
-    }
-
-    #[test]
-    fn garbage_is_told_as_such_and_nothing_of_it_is_repeated() {
-        assert!(read(": : :").unwrap_err().contains("cannot be read"));
-        for text in ["SECRET-TOKEN-123", "users:\n- SECRET-TOKEN-9\n", "users: {SECRET-TOKEN: [\n"]
-        {
-            let why = read(text).map(drop).unwrap_err();
-            assert!(why.contains("is no kubeconfig") && !why.contains("TOKEN"), "{why}");
-            assert!(!why.contains('\n'), "{why}");
-        }
-        let why = read("SECRET-TOKEN-123").map(drop).unwrap_err();
-        assert!(why.ends_with("(line 1, column 1)"), "{why}");
     }
 }

@@ -159,7 +159,11 @@ async fn a_workload_cluster_that_cannot_be_asked_does_not_stop_the_reboot() {
         contexts: [{name: c, context: {cluster: c, user: u}}]\n\
         users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: sh}}}]\n"
         .to_owned();
+    // The library ends the process where it meets such a token.
+    let user = program.find("{exec").unwrap();
+    let broken = format!("{}{{token: \"a\\n\"}}}}]\n", &program[..user]);
     let cases = [
+        ("broken", broken, "a line break"),
         ("garbage", garbage, "cannot be read"),
         ("away", away, "does not answer"),
         ("program", program, "refused"),
