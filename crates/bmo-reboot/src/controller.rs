@@ -46,12 +46,13 @@ pub struct Context {
     pub metrics: Metrics,
     /// Hosts by node.
     pub index: Index,
-    memory: Mutex<HashMap<Name, Memory>>,
+    /// Boxed: a table of them has room for many that are not there.
+    memory: Mutex<HashMap<Name, Box<Memory>>>,
     triggers: mpsc::UnboundedSender<ObjectRef<CachedHost>>,
 }
 
 impl Context {
-    fn memory(&self) -> MutexGuard<'_, HashMap<Name, Memory>> {
+    fn memory(&self) -> MutexGuard<'_, HashMap<Name, Box<Memory>>> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -107,7 +108,7 @@ impl Context {
     }
 
     /// Hosts whose node is not as a pass last saw it.
-    pub fn changed(&self, nodes: &HashMap<String, poll::Digest>) -> Vec<Name> {
+    pub fn changed(&self, nodes: &poll::Nodes) -> Vec<Name> {
         let memory = self.memory();
         let changed = memory.iter().filter(|(_, known)| known.is_outdated(nodes));
         changed.map(|(name, _)| name.clone()).collect()
@@ -236,7 +237,7 @@ fn makes_way(context: &Context, name: &Name, host: &Host) -> bool {
     let is_crowd = !context.ironic.urgent.let_pass(name, host.is_only_asked_softly());
     let mut memory = context.memory();
     // With its identity, or the first pass would take it for another host's and forget how long it has waited.
-    let new = || Memory { uid: host.uid.clone(), ..Memory::default() };
+    let new = || Box::new(Memory { uid: host.uid.clone(), ..Memory::default() });
     memory.entry(name.clone()).or_insert_with(new).makes_way(host, is_crowd, Instant::now())
 }
 
@@ -285,13 +286,14 @@ fn is_settled(context: &Context, name: &Name, host: &CachedHost) -> bool {
     if settled {
         let known = memory.entry(name.clone()).or_default();
         if known.uid != host.uid {
-            *known = Memory { uid: host.uid.clone(), ..Memory::default() };
+            **known = Memory { uid: host.uid.clone(), ..Memory::default() };
         }
         known.watching = false;
-        let another = known.seen.is_none() || known.node != host.node;
+        let node = poll::NodeKey::of(&host.node);
+        let another = known.seen.is_none() || known.node != node;
         if host.needs_node(&context.policy) && another {
             known.seen = Some(poll::Digest::new(power, None, None));
-            known.node = host.node;
+            known.node = node;
         }
     }
     settled
@@ -392,7 +394,7 @@ fn remember(context: &Context, name: &Name, host: &Host, node: &mut NodeSeen, no
     let mut memory = context.memory();
     let known = memory.entry(name.clone()).or_default();
     if known.uid != host.uid {
-        *known = Memory { uid: host.uid.clone(), ..Memory::default() };
+        **known = Memory { uid: host.uid.clone(), ..Memory::default() };
     }
     let odd: BTreeSet<(String, u64)> =
         host.requests.odd().map(|(key, value)| (key.to_owned(), value)).collect();
@@ -400,7 +402,8 @@ fn remember(context: &Context, name: &Name, host: &Host, node: &mut NodeSeen, no
     let moment = Instant::now();
     known.rests = None;
     known.looked = Some(moment);
-    known.node = if matches!(node, NodeSeen::NotAsked) { String::new() } else { host.node.clone() };
+    let was_asked = !matches!(node, NodeSeen::NotAsked);
+    known.node = poll::NodeKey::of(&host.node).filter(|_| was_asked);
     known.seen = None;
     lasts(&mut known.silent_since, node, moment);
     if let NodeSeen::Seen(Node { power, target, last_error, off_since: since, .. }) = node {

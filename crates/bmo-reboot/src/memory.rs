@@ -1,6 +1,6 @@
 //! What this process remembers of a host between two passes.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
@@ -31,7 +31,7 @@ pub(crate) struct Memory {
     /// Somebody wants it looked at, whatever the cache says.
     pub(crate) asked: bool,
     pub(crate) watching: bool,
-    pub(crate) node: String,
+    pub(crate) node: Option<poll::NodeKey>,
     pub(crate) seen: Option<poll::Digest>,
     /// Since when it lets hard requests of others pass.
     pub(crate) waits_since: Option<Instant>,
@@ -53,13 +53,13 @@ pub(crate) enum LetGo {
 impl Memory {
     /// Whether the node of this very host was read, and did not rest at this power.
     pub(crate) fn knows_better(&self, host: &Host, power: ironic::Power) -> bool {
-        let same = self.uid == host.uid && self.node == host.node;
+        let same = self.uid == host.uid && self.node == poll::NodeKey::of(&host.node);
         same && self.seen.is_some_and(|seen| !seen.rests_at(power))
     }
 
     /// Whether the node is not as a pass last saw it.
-    pub(crate) fn is_outdated(&self, nodes: &HashMap<String, poll::Digest>) -> bool {
-        !self.node.is_empty() && nodes.get(&self.node) != self.seen.as_ref()
+    pub(crate) fn is_outdated(&self, nodes: &poll::Nodes) -> bool {
+        self.node.is_some_and(|node| nodes.get(&node) != self.seen.as_ref())
     }
 
     /// Whether the host lets a crowd of hard requests pass first. Not if it is on its way to off, or if it is on and
@@ -221,8 +221,9 @@ mod tests {
     #[test]
     fn after_a_call_a_failure_that_looks_like_the_one_before_is_noticed() {
         let failed = poll::Digest::new(Power::On, None, Some("it broke"));
-        let nodes = HashMap::from([("node".to_owned(), failed)]);
-        let mut known = Memory { node: "node".to_owned(), seen: Some(failed), ..Memory::default() };
+        let node = poll::NodeKey::of("node");
+        let nodes = poll::Nodes::from_iter(node.map(|node| (node, failed)));
+        let mut known = Memory { node, seen: Some(failed), ..Memory::default() };
         known.ended(Again::Watch, None);
         assert!(!known.is_outdated(&nodes) && known.watching);
         known.off_since = Some(Instant::now());

@@ -75,7 +75,7 @@ impl Metrics {
             )?,
             escalations: IntCounter::new(
                 "ferrite_bmo_reboot_soft_escalations_total",
-                "Soft power-offs that did not do and were followed by a hard one",
+                "Soft power-offs that did not suffice and were followed by a hard one",
             )?,
             ironic_errors: IntCounterVec::new(
                 Opts::new(

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
 use std::convert::Infallible;
-use std::hash::{Hash as _, Hasher as _};
+use std::hash::{Hash, Hasher as _};
 use std::time::Duration;
 
 use ironic::{Detail, Error, MAX_PAGE, NodeQuery, Power};
@@ -29,6 +29,26 @@ const GLANCE: Duration = Duration::from_millis(500);
 const FIELDS: Detail =
     Detail::Fields(&["uuid", "name", "power_state", "target_power_state", "last_error"]);
 
+/// A UUID or a name of a node in eight bytes: ten thousand texts would be larger than all that is remembered of the nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NodeKey(u64);
+
+impl NodeKey {
+    /// None where there is no name.
+    pub fn of(node: &str) -> Option<Self> {
+        (!node.is_empty()).then(|| Self(number(node)))
+    }
+}
+
+fn number(of: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// How each node was last listed, by its UUID and by its name.
+pub type Nodes = HashMap<NodeKey, Digest>;
+
 /// What a change of a node is recognised by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest {
@@ -40,9 +60,7 @@ pub struct Digest {
 impl Digest {
     /// Of a node as it was read.
     pub fn new(power: Power, target: Option<Target>, error: Option<&str>) -> Self {
-        let mut hasher = DefaultHasher::new();
-        error.hash(&mut hasher);
-        Self { power, target, error: hasher.finish() }
+        Self { power, target, error: number(error) }
     }
 
     /// Whether the power is like this, and is not being changed.
@@ -117,7 +135,7 @@ async fn check(context: &Context) -> Result<(), Error> {
 async fn look(context: &Context, page: u32, listed: &mut Listed) -> Result<(), Error> {
     let query = NodeQuery { detail: FIELDS, page, ..NodeQuery::default() };
     let mut pages = context.ironic.client.nodes(query);
-    let mut nodes = HashMap::with_capacity(listed.nodes);
+    let mut nodes = Nodes::with_capacity(listed.nodes * 2);
     listed.nodes = 0;
     // Once all is read, those whom the list concerns wait for nobody.
     while !pages.is_done() {
@@ -130,10 +148,8 @@ async fn look(context: &Context, page: u32, listed: &mut Listed) -> Result<(), E
         for node in page {
             let Node { power, target, last_error, .. } = Node::of(&node);
             let digest = Digest::new(power, target, last_error.as_deref());
-            if let Some(name) = node.name {
-                nodes.insert(name, digest);
-            }
-            nodes.insert(node.uuid, digest);
+            let keys = [Some(node.uuid.as_str()), node.name.as_deref()];
+            nodes.extend(keys.into_iter().flatten().filter_map(NodeKey::of).map(|it| (it, digest)));
         }
     }
     for host in context.changed(&nodes) {

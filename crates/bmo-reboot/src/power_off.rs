@@ -65,14 +65,17 @@ fn attempt(case: &Case<'_>, node: &Node) -> Option<Soft> {
     })
 }
 
-/// Whether a soft attempt has had its chance: all of its time, or a slice that ended before its own.
+/// Whether a soft attempt has had its chance: all of its time, or a slice that was refused. Ironic waits between its looks
+/// for half as long again each time, and gives up where the next one would come too late: after half of a slice at the
+/// earliest. What failed before was no lack of time.
 fn is_exhausted(case: &Case<'_>, soft: Soft, node: &Node) -> bool {
     let second = Duration::from_secs(1);
-    let failed_early =
-        node.last_error.is_some() && case.age(soft.last) + second < case.policy.soft_slice;
+    let before = case.age(soft.since).saturating_sub(case.age(soft.last));
+    let slice = case.policy.soft_timeout.saturating_sub(before).min(case.policy.soft_slice);
+    let refused = node.last_error.is_some() && case.age(soft.last) < slice / 2;
     // An attempt of less than a second is none.
     let over = case.age(soft.since) + second > case.policy.soft_timeout;
-    over || failed_early
+    over || refused
 }
 
 /// Cuts the power, again and again if need be.

@@ -66,11 +66,20 @@ fn a_slice_that_ironic_took_is_remembered_with_its_time() {
 }
 
 #[test]
-fn a_later_slice_that_ends_before_its_time_is_no_slice_to_repeat() {
+fn a_slice_that_ironic_gives_up_early_is_repeated_and_one_that_was_refused_is_not() {
     let early = softly(&[(PLAIN, "")], Reason::SoftPowerOff, 70, 5);
     assert_eq!(decided(&early, &failed(Power::On)).call, Some(Call::HardOff));
-    let timely = softly(&[(PLAIN, "")], Reason::SoftPowerOff, 121, 61);
-    assert!(matches!(decided(&timely, &failed(Power::On)).call, Some(Call::SoftOff(_))));
+    // The last one is of what is left: here 60 of 180 seconds, and then 20.
+    for (since, last) in [(48, 48), (31, 31), (121, 61), (151, 31), (171, 11)] {
+        let given_up = softly(&[(PLAIN, "")], Reason::SoftPowerOff, since, last);
+        let call = decided(&given_up, &failed(Power::On)).call;
+        assert!(matches!(call, Some(Call::SoftOff(_))), "{since}, {last}: {call:?}");
+    }
+    for (since, last) in [(29, 29), (149, 29), (169, 9)] {
+        let refused = softly(&[(PLAIN, "")], Reason::SoftPowerOff, since, last);
+        let call = decided(&refused, &failed(Power::On)).call;
+        assert_eq!(call, Some(Call::HardOff), "{since}, {last}");
+    }
 }
 
 #[test]
