@@ -230,6 +230,12 @@ fn paused(seen: &MachineSeen, now: Timestamp) -> Decision {
     }
 }
 
+/// Whether this is the reason that the machine's status gives for whether it is up.
+fn says(seen: &MachineSeen, reason: Reason) -> bool {
+    status::reported(&seen.machine, names::capi::CONDITION_READY)
+        .is_some_and(|it| it.reason.as_deref() == Some(reason.as_str()))
+}
+
 /// Whether the machine was seen to have the host that it names.
 pub(crate) fn was_associated(machine: &Metal3Machine) -> bool {
     machine.annotation(names::ferrite::GIVES_UP_HOST).is_none()

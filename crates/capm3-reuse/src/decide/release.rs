@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use api_types::metal3::{BareMetalHost, ProvisioningState};
 use api_types::names;
-use api_types::names::capi::CONDITION_READY;
 use api_types::reference::NamedRef;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use super::obtain::{is_same, withdraw};
-use super::{Decision, Reason, Step, look_closer, not_paused, was_associated};
+use super::{Decision, Reason, Step, look_closer, not_paused, says, was_associated};
 use crate::host;
 use crate::reservation::{self, Owner};
 use crate::seen::{Data, HostSeen, MachineSeen, Verdict};
@@ -148,7 +147,7 @@ fn waits(seen: &MachineSeen, host: &BareMetalHost, now: Timestamp) -> Decision {
         | ProvisioningState::Registering
         | ProvisioningState::MatchProfile => {
             format!(
-                "Host {name} was not looked at by its operator yet, and what is on it is not known"
+                "Host {name} was not looked at by its operator yet (so what is on it is not known)"
             )
         }
         _ => format!("Host {name} is being cleared"),
@@ -187,12 +186,6 @@ fn unanswered(seen: &MachineSeen, host: &str, why: &str, now: Timestamp) -> Deci
         again: Some(ASK),
         ..Decision::rest(reason)
     }
-}
-
-/// Whether this is the reason why the machine is not ready, as far as it was reported.
-fn says(seen: &MachineSeen, reason: Reason) -> bool {
-    status::reported(&seen.machine, CONDITION_READY)
-        .is_some_and(|it| it.reason.as_deref() == Some(reason.as_str()))
 }
 
 /// Why it is not ready, if that is to be said anew, and that it is paused no longer.

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::obtain::{give_up, install, is_same, provider_id, secrets};
 use super::{
     CONDITION_ASSOCIATED, Decision, Install, Reason, Step, entry, look_closer, node, not_paused,
-    told, with_report,
+    says, told, with_report,
 };
 use crate::host;
 use crate::seen::{Data, HostSeen, MachineSeen};
@@ -128,12 +128,17 @@ pub(super) fn about_host(
     // Without its host it is not up, whatever is known of its Node.
     let ready = node.said.filter(|_| ready.holds).unwrap_or(ready);
     let (reason, text) = (ready.reason, ready.message.clone());
+    let is_back = ready.holds && says(seen, Reason::HostLost);
     report.ready = Some(ready);
-    Decision {
-        again: again.or(node.again),
-        naming: node.naming,
-        ..with_report(seen, now, steps, reason, &text, &report)
-    }
+    let decision = with_report(seen, now, steps, reason, &text, &report);
+    let decision = Decision { again: again.or(node.again), naming: node.naming, ..decision };
+    // Or the last that is told of the machine is that it has to be replaced.
+    if is_back { back(&name, decision) } else { decision }
+}
+
+fn back(host: &str, decision: Decision) -> Decision {
+    let message = format!("Host {host} is this machine's again");
+    Decision { news: true, message, ..decision }
 }
 
 /// Whether the machine is up, by its host.

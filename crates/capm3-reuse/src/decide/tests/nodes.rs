@@ -217,6 +217,23 @@ fn a_machine_that_was_up_and_whose_host_loses_its_image_or_goes_is_not_up() {
 }
 
 #[test]
+fn a_host_that_is_the_machines_again_is_told_or_the_last_word_would_be_that_it_is_lost() {
+    let ours = with(&host("h", "provisioned"), &consumer("m", "m-uid"));
+    let mut seen = up(0);
+    seen.host = HostSeen::Here(Box::new(ours.clone()));
+    let lost = decided(&seen);
+    assert_eq!(lost.reason, Reason::HostLost);
+    let mut seen = after(seen, &lost);
+    let image = json!({"spec": {"image": {"url": "http://a/b"}}});
+    seen.host = HostSeen::Here(Box::new(with(&ours, &image)));
+    let back = decided(&seen);
+    assert_eq!((back.reason, kinds(&back), back.news), (Reason::Provisioned, vec!["report"], true));
+    assert!(back.message.contains("this machine's again"), "{}", back.message);
+    let rests = decided(&after(seen, &back));
+    assert_eq!((kinds(&rests), rests.news), (vec![], false));
+}
+
+#[test]
 fn a_host_that_is_lost_is_told_apart_from_one_of_its_name_and_from_one_that_still_runs() {
     let installed = json!({"spec": {"image": {"url": "http://a/b"}}});
     let another = json!({"metadata": {"uid": "another"}});
