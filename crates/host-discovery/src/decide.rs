@@ -380,14 +380,14 @@ impl<'a> Pass<'a> {
     }
 
     /// Whose status shows a machine with several hosts: that of the discovery that made one of them, else that of the one
-    /// that would take the machine.
+    /// that would take the machine. Nobody's is one that Ironic did not discover, where nobody takes such.
     fn whose(&self, machine: &Machine, facts: Option<&Facts>, known: &[Known]) -> Option<usize> {
         let resources = self.seen.resources;
         let made = |at: &&usize| known.iter().any(|it| resources[**at].has_made(it));
         let maker = self.oldest_first.iter().find(made).copied();
         maker
             .or_else(|| facts.and_then(|facts| self.taker(machine, facts)))
-            .or_else(|| self.complained_to(true))
+            .or_else(|| self.complained_to(facts.is_some_and(|it| it.auto_discovered)))
     }
 
     /// Whether a machine before it becomes a host by which this one will be known. The same

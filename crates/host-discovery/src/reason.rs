@@ -167,6 +167,8 @@ pub fn advice(word: &str) -> Option<&'static str> {
             Reason::BmcOfAnotherHost,
             "if that is right, name the node in the annotation ferrite.metal3.io/approve",
         ),
+        (Reason::Suspended, "no host is made as long as the discovery is suspended"),
+        (Reason::DryRun, "no host is made as long as spec.dryRun is set"),
         (Reason::MaxHosts, "raise spec.maxHosts, or delete hosts that it made"),
         (Reason::NameConflict, "these hosts have the names that it could get"),
         (Reason::KnownTwice, "delete the wrong one of these hosts"),

@@ -129,25 +129,14 @@ impl Resource {
         labels::distinct_value_of(&self.name).unwrap_or_default()
     }
 
-    /// The same as hosts bear it that were made before it ended in a hash.
-    fn bare_label(&self) -> Option<String> {
-        labels::value_of(&self.name).filter(|bare| *bare != self.label())
-    }
-
-    /// How many hosts it made that are still there. Those with the label's earlier value may be another's of the same
-    /// beginning, and count all the same: no more are made than are allowed.
+    /// How many hosts it made that are still there.
     pub fn made(&self, hosts: &Index) -> u32 {
-        let of = |label: &str| hosts.made_by(&self.namespace, label);
-        let earlier = self.bare_label().map_or(0, |bare| of(&bare));
-        of(&self.label()).saturating_add(earlier)
+        hosts.made_by(&self.namespace, &self.label())
     }
 
     /// Whether it made a host.
     pub fn has_made(&self, known: &Known) -> bool {
-        known.host.namespace() == self.namespace
-            && known.made_by.as_deref().is_some_and(|label| {
-                label == self.label() || self.bare_label().as_deref() == Some(label)
-            })
+        known.host.namespace() == self.namespace && known.made_by.as_deref() == Some(&self.label())
     }
 
     /// Whether a machine is one that it takes.

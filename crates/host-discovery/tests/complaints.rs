@@ -13,7 +13,6 @@ use api_types::metal3::BareMetalHost;
 use host_discovery::config::Policy;
 use host_discovery::decide::{Observed, Reason, Sort, Verdict, decide};
 use host_discovery::index::Index;
-use host_discovery::labels::value_of;
 use host_discovery::machine::{Machine, Reading};
 use host_discovery::resource::Resource;
 use k8s_openapi::jiff::{Timestamp, ToSpan};
@@ -111,6 +110,10 @@ fn two_hosts_of_one_machine_are_told_by_the_discovery_that_made_one_of_them() {
     assert_eq!(after(0, &machine(1), &resources, &elsewhere).resource, Some(0));
     // Nobody made them: it is told by whoever would take the machine.
     let by_hand = index(&[host("metal", "x", &theirs), host("metal", "y", &theirs)]);
+    // One that was enrolled by hand concerns no discovery but those that take such.
+    let mut enrolled = machine(1);
+    enrolled.inventory = Reading::None;
+    assert_eq!(after(0, &enrolled, &resources, &by_hand).resource, None);
     let [narrow, _] = resources;
     let resources = [narrow, resource("c", &json!({"selector": {"minCPUs": 2}}))];
     assert_eq!(after(0, &machine(1), &resources, &by_hand).resource, Some(1));
@@ -132,15 +135,18 @@ fn a_template_without_room_says_so() {
 }
 
 #[test]
-fn two_discoveries_of_one_beginning_count_their_own_hosts_and_those_from_before() {
+fn two_discoveries_of_one_beginning_count_their_own_hosts() {
     let name = |end: u8| format!("{}.{end}", "v".repeat(100));
     let [first, second] = [1, 2].map(|end| resource(&name(end), &json!({"maxHosts": 1})));
     let labelled =
         |label: &str| json!({"metadata": {"labels": {"ferrite.metal3.io/discovered-by": label}}});
     let own = index(&[host("metal", "x", &labelled(&first.label()))]);
     assert_eq!((first.made(&own), second.made(&own)), (1, 0));
-    let before = index(&[host("metal", "x", &labelled(&value_of(&name(1)).unwrap()))]);
-    assert_eq!((first.made(&before), second.made(&before)), (1, 1));
+    // One whose whole name is what fits of a longer one is another, too.
+    let (whole, longer) = ("x".repeat(63), "x".repeat(64));
+    let [whole, longer] = [&whole, &longer].map(|name| resource(name, &json!({})));
+    let of_whole = index(&[host("metal", "x", &labelled(&whole.label()))]);
+    assert_eq!((whole.made(&of_whole), longer.made(&of_whole)), (1, 0));
     let short = resource("racks", &json!({}));
     assert_eq!(short.made(&index(&[host("metal", "x", &labelled("racks"))])), 1);
 }
