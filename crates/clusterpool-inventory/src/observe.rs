@@ -236,9 +236,13 @@ pub fn observe(
     let empty: Vec<&Key> =
         index.namespaces.of(key).filter(|it| !with_cluster.contains(it.1.as_str())).collect();
     let strangers = if empty.is_empty() { HashSet::new() } else { strangers(stores, index, key) };
+    let (lived_in, empty): (Vec<&Key>, Vec<&Key>) =
+        empty.into_iter().partition(|it| strangers.contains(&it.1));
+    // Nothing of the pool changes when a stranger's cluster goes.
+    let later = lived_in.first().map(|_| known.policy.namespace_grace.max(LEAST));
+    due = due.into_iter().chain(later).min();
     seen.namespaces = empty
         .into_iter()
-        .filter(|it| !strangers.contains(&it.1))
         .filter_map(|it| cached(&stores.namespaces, it))
         .map(|it| Namespace {
             name: it.name_any(),

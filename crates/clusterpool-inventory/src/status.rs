@@ -78,11 +78,31 @@ fn capacity(plan: &Plan<'_>) -> Said {
             );
             ("False", "MaxCapacity", message)
         }
+        _ if is_dry(plan) => {
+            let limit = limit.map(|it| format!("; {it}")).unwrap_or_default();
+            let message = format!(
+                "No listed entry is free for another cluster: list more, or take claims away that nobody needs{limit}{more}"
+            );
+            ("False", "NoFreeEntry", message)
+        }
         _ => {
             let limit = limit.map(|it| format!(", but {it}")).unwrap_or_default();
             ("True", "Available", format!("There is room{limit}{more}"))
         }
     }
+}
+
+/// Whether the pool wants more clusters than its entries are for. Where one is just going, its entry will be free.
+fn is_dry(plan: &Plan<'_>) -> bool {
+    let (seen, pool) = (plan.seen, &plan.seen.pool);
+    let is_going = seen.clusters.iter().any(|it| it.deleting) || plan.halves().next().is_some();
+    let unclaimed = seen.clusters.iter().filter(|it| it.is_unclaimed()).count();
+    let is_free = |it: &State<'_>| it.now.status == EntryStatus::Available;
+    matches!(pool.listed, Listed::Entries(_))
+        && !pool.deleting
+        && !is_going
+        && unclaimed < pool.size
+        && !plan.inventory.iter().any(is_free)
 }
 
 /// What keeps clusters from being made and removed, if something does.

@@ -169,6 +169,29 @@ fn fewer_entries_than_the_size_wants_are_told_as_such() {
 }
 
 #[test]
+fn a_pool_whose_entries_are_all_claimed_says_so_until_one_is_free_or_no_more_is_wanted() {
+    let capacity = |seen: &Observed| {
+        let it = stored(seen).pool.status.conditions["CapacityAvailable"].clone();
+        (it.status, it.reason)
+    };
+    let mut seen = full(2, &["a", "b"]);
+    assert_eq!(capacity(&seen).0, "True");
+    for (cluster, claim) in seen.clusters.iter_mut().zip(["x", "y"]) {
+        cluster.claim = Some(claim.to_owned());
+    }
+    assert_eq!(capacity(&seen), ("False".to_owned(), "NoFreeEntry".to_owned()));
+    seen.clusters[0].deleting = true;
+    assert_eq!(capacity(&seen).0, "True", "its entry will be free");
+    seen.clusters[0].deleting = false;
+    seen.pool.size = 0;
+    assert_eq!(capacity(&seen).0, "True", "no more is wanted");
+    seen.pool.size = 1;
+    assert_eq!(capacity(&seen).0, "False");
+    seen.pool.listed = Listed::Nothing;
+    assert_eq!(capacity(&seen).0, "True", "clusters need no entry");
+}
+
+#[test]
 fn a_removed_entrys_unclaimed_cluster_is_deleted_now_and_a_claimed_one_stays() {
     let mut seen = full(1, &["a", "b"]);
     seen.pool.listed = Listed::Entries(vec!["a".to_owned()]);

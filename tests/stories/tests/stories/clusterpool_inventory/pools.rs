@@ -5,7 +5,7 @@ use std::time::Duration;
 use clusterpool_inventory::config::Policy;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::{ClusterRole, RoleBinding};
-use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use super::ground::{plane, start};
@@ -42,9 +42,11 @@ async fn a_deleted_pool_leaves_no_cluster_namespace_lease_or_finalizer() {
 }
 
 #[tokio::test]
-async fn a_namespace_that_another_cluster_lives_in_stays_when_the_pool_goes() {
+async fn a_namespace_that_another_cluster_lives_in_stays_when_the_pool_goes_and_goes_after_that_one()
+ {
     let (scene, _hive) = Scene::new("lived").await;
-    let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
+    let policy = Policy { namespace_grace: Duration::from_secs(5), ..Policy::default() };
+    let _running = start(plane().await, &[&scene.namespace], policy).await;
     let first = scene.one_runs().await;
     let clusters = bench::hive::api(&scene.client, &first, "ClusterDeployment");
     let mut spec = json!(clusters.get(&first).await.unwrap().data["spec"]);
@@ -61,13 +63,19 @@ async fn a_namespace_that_another_cluster_lives_in_stays_when_the_pool_goes() {
             it.pools.is_empty() && scene.clusters("pool").await.is_empty()
         })
         .await;
-    // A namespace that is left over goes with its pool.
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    // A namespace that is left over goes with its pool, or soon after it.
+    tokio::time::sleep(Duration::from_secs(8)).await;
     let spaces: Api<Namespace> = Api::all(scene.client.clone());
     let space = spaces.get(&first).await.unwrap();
     assert_eq!(space.metadata.deletion_timestamp, None);
     let left = clusters.get("other").await.unwrap();
     assert_eq!(left.metadata.deletion_timestamp, None);
+    clusters.delete("other", &DeleteParams::default()).await.unwrap();
+    scene
+        .until("the namespace goes", async |_| {
+            spaces.get(&first).await.unwrap().metadata.deletion_timestamp.is_some()
+        })
+        .await;
 }
 
 #[tokio::test]
