@@ -6,16 +6,22 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, ResourceExt as _};
 
-/// Refuses a token that no request can carry, such as one with a line break at its end: the library ends the process
-/// where it meets one.
-pub fn check_token(user: &AuthInfo) -> Result<(), &'static str> {
-    let user = serde_json::to_value(user).unwrap_or_default();
+/// How long the path of a server may be. Joined with that of a request it has to be a path still.
+const PATH: usize = 1024;
+
+/// Refuses what the library ends the process for: a token that no request can carry, such as one with a line break at its
+/// end, and a server to whose address no path can be added.
+pub fn check(config: &kube::Config) -> Result<(), &'static str> {
+    let user = serde_json::to_value(&config.auth_info).unwrap_or_default();
     let token = user["token"].as_str().unwrap_or_default();
-    if token.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
-        Ok(())
-    } else {
-        Err("has a token with a line break or another character that no request can carry")
+    if !token.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
+        return Err("has a token with a line break or another character that no request can carry");
     }
+    let server = &config.cluster_url;
+    if !matches!(server.scheme_str(), Some("http" | "https")) || server.path().len() > PATH {
+        return Err("has a cluster whose server is no URL that begins with https://");
+    }
+    Ok(())
 }
 
 /// A client from a secret that Cluster API keeps for a workload cluster. A connection, and each answer, has `patience`.
@@ -47,7 +53,9 @@ async fn config(text: &str) -> Result<kube::Config, String> {
         if user.exec.is_some() || user.auth_provider.is_some() {
             return Err("runs a program, which is refused: use a token or a certificate".to_owned());
         }
-        check_token(user)?;
+        if is_somebody_else(user) {
+            return Err("acts as somebody else, which is refused: take `as` away".to_owned());
+        }
         reads_files |= user.token_file.is_some()
             || user.client_certificate.is_some()
             || user.client_key.is_some();
@@ -56,7 +64,18 @@ async fn config(text: &str) -> Result<kube::Config, String> {
         return Err("names files, which are not here: put their contents into it".to_owned());
     }
     let options = KubeConfigOptions::default();
-    kube::Config::from_custom_kubeconfig(all, &options).await.map_err(|error| explain(&error))
+    let made = kube::Config::from_custom_kubeconfig(all, &options).await;
+    let config = made.map_err(|error| explain(&error))?;
+    check(&config)?;
+    Ok(config)
+}
+
+/// No cluster's own kubeconfig does that, and each name of it would be a header of every request.
+fn is_somebody_else(user: &AuthInfo) -> bool {
+    user.impersonate.is_some()
+        || user.impersonate_uid.is_some()
+        || user.impersonate_groups.is_some()
+        || user.impersonate_user_extra.is_some()
 }
 
 /// Where it is wrong, and nothing of what stands there. The library would show names, and the lines around a mistake.
@@ -119,6 +138,8 @@ mod tests {
             "{auth-provider: {name: x, config: {}}}",
             "{tokenFile: /var/run/secrets/token}",
             "{client-certificate: /etc/tls.crt, client-key: /etc/tls.key}",
+            "{token: abc, as: admin}",
+            "{token: abc, as-user-extra: {a: [b]}}",
         ] {
             let why = made(SERVER, user, CURRENT).await.map(drop).unwrap_err();
             assert!(why.contains("refused") || why.contains("files"), "{user}: {why}");
@@ -135,9 +156,20 @@ mod tests {
             let why = made(SERVER, &user, CURRENT).await.map(drop).unwrap_err();
             assert!(why.contains("has a token with a line break"), "{token}: {why}");
         }
-        // The library is as it is because of this; it may be better one day.
-        let user = AuthInfo { token: Some("a b".to_owned().into()), ..AuthInfo::default() };
-        assert!(check_token(&user).is_ok());
+        assert!(made(SERVER, "{token: a b}", CURRENT).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_server_to_which_no_path_can_be_added_is_refused_and_ends_nothing() {
+        let long = format!("https://127.0.0.1:1/{}", "x".repeat(65_000));
+        for server in ["127.0.0.1:6443", "localhost:6443", "*", "/", "ftp://a", long.as_str()] {
+            let why = made(&format!("{{server: \"{server}\"}}"), "{token: abc}", CURRENT).await;
+            let why = why.map(drop).unwrap_err();
+            assert!(why.contains("begins with https://"), "{server}: {why}");
+        }
+        // What is taken can be asked.
+        let taken = made("{server: \"http://127.0.0.1:1/prefix/\"}", "{token: abc}", CURRENT).await;
+        assert!(taken.unwrap().apiserver_version().await.is_err(), "nobody is there");
     }
 
     #[tokio::test]

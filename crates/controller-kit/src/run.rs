@@ -235,7 +235,7 @@ pub async fn client(config: &Config, metrics: &Metrics) -> Result<Client, String
             kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(wrong)?
         }
     };
-    kubeconfig::check_token(&connection.auth_info)
+    kubeconfig::check(&connection)
         .map_err(|why| format!("The kubeconfig (--kubeconfig, KUBECONFIG) {why}"))?;
     tracing::info!(address = %connection.cluster_url, "The API server");
     connection.default_retry = false;
