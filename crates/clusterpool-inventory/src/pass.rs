@@ -98,10 +98,12 @@ pub(crate) async fn pass(stub: Arc<ClusterPool>, context: Arc<Context>) -> Resul
                 |name: &str| seen.clusters.iter().any(|it| it.name == name && it.is_installing());
             memory.tended.retain(|name, _| waits(name));
         }
-    } else if decision.work.is_empty() && due.is_none() && is_nothing(&seen, &key) {
-        context.forget(&key);
+    } else if decision.work.is_empty() && is_nothing(&seen, &key) {
+        if due.is_none() {
+            context.forget(&key);
+        }
         context.metrics.without_pool(&key, &seen);
-        return Ok(Action::await_change());
+        return Ok(due.map_or_else(Action::await_change, Action::requeue));
     }
     tracing::debug!(
         object.namespace = key.0,

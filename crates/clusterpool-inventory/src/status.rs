@@ -92,14 +92,18 @@ fn capacity(plan: &Plan<'_>) -> Said {
     }
 }
 
-/// Whether the pool wants more clusters than its entries are for. Where one is just going, its entry will be free.
+/// Whether the pool wants more clusters than there are entries beside those of claimed ones. Where one is just going, its
+/// entry will be free.
 fn is_dry(plan: &Plan<'_>) -> bool {
     let (seen, pool) = (plan.seen, &plan.seen.pool);
-    let is_going = seen.clusters.iter().any(|it| it.deleting) || plan.halves().next().is_some();
+    let is_going =
+        seen.clusters.iter().any(|it| it.deleting && !it.hangs) || plan.halves().next().is_some();
+    let is_claimed = seen.clusters.iter().any(|it| it.claim.is_some() && !it.deleting);
     let unclaimed = seen.clusters.iter().filter(|it| it.is_unclaimed()).count();
     let is_free = |it: &State<'_>| it.now.status == EntryStatus::Available;
     matches!(pool.listed, Listed::Entries(_))
         && !pool.deleting
+        && is_claimed
         && !is_going
         && unclaimed < pool.size
         && !plan.inventory.iter().any(is_free)

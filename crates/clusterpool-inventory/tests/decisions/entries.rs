@@ -176,13 +176,18 @@ fn a_pool_whose_entries_are_all_claimed_says_so_until_one_is_free_or_no_more_is_
     };
     let mut seen = full(2, &["a", "b"]);
     assert_eq!(capacity(&seen).0, "True");
+    seen.pool.size = 3;
+    assert_eq!(capacity(&seen).0, "True", "that there are too few is told elsewhere");
+    seen.pool.size = 2;
     for (cluster, claim) in seen.clusters.iter_mut().zip(["x", "y"]) {
         cluster.claim = Some(claim.to_owned());
     }
     assert_eq!(capacity(&seen), ("False".to_owned(), "NoFreeEntry".to_owned()));
     seen.clusters[0].deleting = true;
     assert_eq!(capacity(&seen).0, "True", "its entry will be free");
-    seen.clusters[0].deleting = false;
+    seen.clusters[0].hangs = true;
+    assert_eq!(capacity(&seen).0, "False", "not soon");
+    (seen.clusters[0].deleting, seen.clusters[0].hangs) = (false, false);
     seen.pool.size = 0;
     assert_eq!(capacity(&seen).0, "True", "no more is wanted");
     seen.pool.size = 1;
