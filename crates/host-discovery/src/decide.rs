@@ -387,7 +387,7 @@ impl<'a> Pass<'a> {
         let maker = self.oldest_first.iter().find(made).copied();
         maker
             .or_else(|| facts.and_then(|facts| self.taker(machine, facts)))
-            .or_else(|| self.complained_to(facts.is_some_and(|it| it.auto_discovered)))
+            .or_else(|| self.complained_to(facts.is_none_or(|it| it.auto_discovered)))
     }
 
     /// Whether a machine before it becomes a host by which this one will be known. The same

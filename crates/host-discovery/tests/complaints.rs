@@ -110,10 +110,14 @@ fn two_hosts_of_one_machine_are_told_by_the_discovery_that_made_one_of_them() {
     assert_eq!(after(0, &machine(1), &resources, &elsewhere).resource, Some(0));
     // Nobody made them: it is told by whoever would take the machine.
     let by_hand = index(&[host("metal", "x", &theirs), host("metal", "y", &theirs)]);
-    // One that was enrolled by hand concerns no discovery but those that take such.
-    let mut enrolled = machine(1);
-    enrolled.inventory = Reading::None;
-    assert_eq!(after(0, &enrolled, &resources, &by_hand).resource, None);
+    // One that was enrolled by hand concerns no discovery but those that take such; of what was not read nobody knows that.
+    let by_person = world::Facts { auto_discovered: false, ..facts(1) };
+    for (inventory, told) in [(Reading::Facts(Box::new(by_person)), None), (Reading::None, Some(0))]
+    {
+        let mut enrolled = machine(1);
+        enrolled.inventory = inventory;
+        assert_eq!(after(0, &enrolled, &resources, &by_hand).resource, told);
+    }
     let [narrow, _] = resources;
     let resources = [narrow, resource("c", &json!({"selector": {"minCPUs": 2}}))];
     assert_eq!(after(0, &machine(1), &resources, &by_hand).resource, Some(1));

@@ -137,7 +137,7 @@ pub(super) fn about_host(
 }
 
 fn back(host: &str, decision: Decision) -> Decision {
-    let message = format!("Host {host} is this machine's again");
+    let message = format!("Host {host} is this machine's again. {}", decision.message);
     Decision { news: true, message, ..decision }
 }
 
