@@ -10,7 +10,7 @@ use bench::ironic::Release;
 use bench::programs::Profile;
 use bench::skip::FILE_VARIABLE;
 use bench::steps::step;
-use bench::{cache, go};
+use bench::{cache, go, process};
 
 use crate::controllers::PODS;
 use crate::{cargo, lint};
@@ -42,14 +42,12 @@ pub(crate) fn run(name: Option<&str>) -> anyhow::Result<()> {
         go::program(program)?;
     }
     step("compiling the tests", || {
-        let status =
-            cargo().args(["test", "--quiet", "--workspace", "--locked", "--no-run"]).status()?;
-        if !status.success() {
+        if !is_done(cargo().args(["test", "--quiet", "--workspace", "--locked", "--no-run"]))? {
             bail!("the tests do not compile");
         }
         // Stories start the controllers as programs, which cargo makes for nobody but their own crate's tests.
         let programs = ["build", "--quiet", "--workspace", "--exclude", "xtask", "--bins"];
-        if !cargo().args(programs).args(["--examples", "--locked"]).status()?.success() {
+        if !is_done(cargo().args(programs).args(["--examples", "--locked"]))? {
             bail!("the programs do not compile");
         }
         Ok(())
@@ -75,9 +73,9 @@ pub(crate) fn run(name: Option<&str>) -> anyhow::Result<()> {
     let threads = format!("--test-threads={}", 3 * processors);
     let mut how = vec![threads.as_str()];
     how.extend(name);
-    let mut tally = follow(&mut tests(&["--lib", "--bins", "--tests"], &how))?;
+    let mut tally = follow(&tests(&["--lib", "--bins", "--tests"], &how))?;
     if name.is_none_or(|name| ALONE.contains(name)) {
-        tally.add(follow(&mut tests(&["--test", "stories"], &["--ignored", "--exact", ALONE]))?);
+        tally.add(follow(&tests(&["--test", "stories"], &["--ignored", "--exact", ALONE]))?);
     }
     tally.skip(&std::fs::read_to_string(&skipped).unwrap_or_default());
     cache::sweep();
@@ -164,9 +162,15 @@ impl Tally {
     }
 }
 
+/// Whether a command that shows what it says itself succeeds.
+fn is_done(command: &Command) -> anyhow::Result<bool> {
+    let (mut child, _held) = process::tied(command, Stdio::inherit(), Stdio::inherit())?;
+    Ok(child.wait()?.success())
+}
+
 /// Runs the tests, shows what they print, counts.
-fn follow(tests: &mut Command) -> anyhow::Result<Tally> {
-    let mut child = tests.stdout(Stdio::piped()).spawn()?;
+fn follow(tests: &Command) -> anyhow::Result<Tally> {
+    let (mut child, _held) = process::tied(tests, Stdio::piped(), Stdio::inherit())?;
     let mut tally = Tally::default();
     if let Some(output) = child.stdout.take() {
         for line in BufReader::new(output).lines() {

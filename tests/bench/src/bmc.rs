@@ -3,7 +3,6 @@
 //!
 //! What this cannot prove: how the firmware of a particular vendor differs from the standard.
 
-use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -129,7 +128,7 @@ impl Rack {
         let program = dir.path().join("bmcs.py");
         std::fs::write(&program, PROGRAM)?;
         let port = free_port();
-        let mut command = Command::new(environment.join("bin/python"));
+        let mut command = crate::python::of(&environment, "python");
         command.arg(program).arg(port.to_string()).arg(count.to_string());
         let mut service = Service::start("bmcs", command, dir.path())?;
         let http = http()?;

@@ -2,10 +2,13 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use sha2::{Digest, Sha256};
+
+use crate::process;
 
 /// `$XDG_CACHE_HOME/ferrite`, else `~/.cache/ferrite`.
 pub fn root() -> PathBuf {
@@ -115,9 +118,13 @@ pub fn sweep() {
 ///
 /// # Errors
 /// When the command cannot be started or does not succeed.
-pub fn run(command: &mut std::process::Command) -> anyhow::Result<String> {
+pub fn run(command: &std::process::Command) -> anyhow::Result<String> {
     let shown = shown(command);
-    let output = command.output().with_context(|| format!("cannot start `{shown}`"))?;
+    let run = || {
+        let (child, _held) = process::tied(command, Stdio::piped(), Stdio::piped())?;
+        child.wait_with_output()
+    };
+    let output = run().with_context(|| format!("cannot start `{shown}`"))?;
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() {
         return Ok(stdout);

@@ -149,10 +149,21 @@ fn go() -> anyhow::Result<Command> {
         .env("GOFLAGS", "-mod=readonly -modcacherw -buildvcs=false")
         .env("GOMODCACHE", cache::root().join("go/mod"))
         .env("GOCACHE", cache::root().join("go/build"))
-        .env("GOTELEMETRY", "off")
+        // Go writes counts of its own where it keeps its settings, which are still to be read.
+        .env("GOENV", settings())
+        .env("XDG_CONFIG_HOME", cache::root().join("go/config"))
         .env("CGO_ENABLED", "0")
         .env_remove("GOROOT");
     Ok(command)
+}
+
+/// Where the user keeps the settings of Go, such as whom it asks for modules.
+fn settings() -> PathBuf {
+    let of = |name: &str| std::env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
+    of("GOENV").unwrap_or_else(|| {
+        let home = || of("HOME").unwrap_or_default().join(".config");
+        of("XDG_CONFIG_HOME").unwrap_or_else(home).join("go/env")
+    })
 }
 
 /// The oldest Go that builds the pinned modules, and the release that is fetched where it is not installed.

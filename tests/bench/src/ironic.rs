@@ -1,7 +1,6 @@
 //! A real Ironic: API and conductor in one process, on sqlite, without a message bus.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -91,7 +90,7 @@ fn install(release: Release, dir: &Path) -> anyhow::Result<()> {
     let options = Options { release, ..Options::default() };
     prepare(&scratch, &options, 0)?;
     cache::run(
-        Command::new(dir.join("bin/ironic-dbsync"))
+        python::of(dir, "ironic-dbsync")
             .arg("--config-file")
             .arg(scratch.join("ironic.conf"))
             .arg("create_schema"),
@@ -489,7 +488,7 @@ fn certify(dir: &Path) -> anyhow::Result<(String, reqwest::Client)> {
 fn launch(environment: &Path, dir: &Path) -> anyhow::Result<Service> {
     let program = dir.join("start_ironic.py");
     std::fs::write(&program, PROGRAM)?;
-    let mut command = Command::new(environment.join("bin/python"));
+    let mut command = python::of(environment, "python");
     command.arg(program).arg("--config-file").arg(dir.join("ironic.conf"));
     Service::start("ironic", command, dir)
 }
@@ -508,7 +507,7 @@ fn registered_since(conductor: &Value, after: Timestamp) -> bool {
 /// A line of a password file. Ironic takes bcrypt only; its own environment has it.
 fn user_line(environment: &Path, name: &str, password: &str) -> anyhow::Result<String> {
     let hash = cache::run(
-        Command::new(environment.join("bin/python"))
+        python::of(environment, "python")
             .args([
                 "-c",
                 "import bcrypt, sys; print(bcrypt.hashpw(sys.argv[1].encode(), bcrypt.gensalt(4)).decode())",

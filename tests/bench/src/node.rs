@@ -61,7 +61,7 @@ fn obstacle() -> Option<String> {
     let mut namespaces = Command::new("unshare");
     namespaces.args(["--net", "--mount", "--pid", "--fork", "--mount-proc", "ip", "link"]);
     namespaces.args(["add", "veth-probe", "type", "veth", "peer", "name", "veth-other"]);
-    if let Err(error) = cache::run(&mut namespaces) {
+    if let Err(error) = cache::run(&namespaces) {
         return Some(format!("no network of its own for the node: {error:#}"));
     }
     programs().err().map(|error| format!("no containerd: {error:#}"))

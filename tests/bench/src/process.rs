@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
+use std::net::{TcpListener, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -24,6 +25,42 @@ wait "$child"
 echo $? > "$exit_file"
 kill -s KILL 0
 "#;
+
+/// The same for a command that is waited for: it ends with us, and its outcome is the command's.
+const TIE: &str = r#"
+exec 3<&0 </dev/null
+"$@" 3<&- &
+child=$!
+( read -r _ <&3; kill -s KILL 0 ) >/dev/null 2>&1 &
+watch=$!
+exec 3<&-
+wait "$child"
+code=$?
+kill -s KILL "$watch"
+exit "$code"
+"#;
+
+/// Starts a command that ends with this process, in whatever way that ends, together with all that it started. The second of
+/// the two holds it: keep that until the command has ended.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn tied(command: &Command, out: Stdio, err: Stdio) -> std::io::Result<(Child, ChildStdin)> {
+    let mut tied = Command::new("sh");
+    tied.args(["-c", TIE, "tie"]).arg(command.get_program()).args(command.get_args());
+    for (key, value) in command.get_envs() {
+        match value {
+            Some(value) => tied.env(key, value),
+            None => tied.env_remove(key),
+        };
+    }
+    if let Some(dir) = command.get_current_dir() {
+        tied.current_dir(dir);
+    }
+    let mut child = tied.process_group(0).stdin(Stdio::piped()).stdout(out).stderr(err).spawn()?;
+    let held = child.stdin.take().ok_or_else(|| std::io::Error::other("it has no input"))?;
+    Ok((child, held))
+}
 
 /// Variables that would make the programs talk through proxies or trust other certificates than ours.
 const NOT_INHERITED: &[&str] = &[
@@ -176,19 +213,20 @@ pub async fn answers(url: &str) -> bool {
     client.get(url).send().await.is_ok_and(|answer| answer.status().is_success())
 }
 
-/// A port of 127.0.0.1 that nobody listens on. It is only free until somebody takes it, so take it soon. It is none that
-/// the kernel gives to connections: a process that is started again finds its port as it left it.
+/// A port of 127.0.0.1 that nobody listens on, given to nobody else while this process lives. It is none that the kernel gives
+/// to connections: a process that is started again finds its port as it left it.
 pub fn free_port() -> u16 {
-    // Handed out once per process, so that two services started together do not get the same one.
-    static TAKEN: std::sync::Mutex<Vec<u16>> = std::sync::Mutex::new(Vec::new());
+    // What is listened on there goes and comes again while stories kill it. So the port is kept from other processes, too, for
+    // as long as this one lives: by a socket of the protocol that nobody here speaks.
+    static KEPT: std::sync::Mutex<Vec<UdpSocket>> = std::sync::Mutex::new(Vec::new());
     let ports = 12_000..first_of_connections().clamp(12_001, 30_000);
     loop {
         // Processes that run beside each other begin at different places.
         let chance = RandomState::new().hash_one(0) % u64::from(ports.end - ports.start);
         let port = ports.start + u16::try_from(chance).unwrap_or(0);
-        let mut taken = TAKEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if !taken.contains(&port) && std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            taken.push(port);
+        let Ok(kept) = UdpSocket::bind(("127.0.0.1", port)) else { continue };
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            KEPT.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(kept);
             return port;
         }
     }
@@ -210,12 +248,24 @@ mod tests {
         let ports: std::collections::BTreeSet<u16> = (0..50).map(|_| free_port()).collect();
         assert_eq!(ports.len(), 50);
         assert!(ports.iter().all(|it| (12_000..first_of_connections()).contains(it)), "{ports:?}");
+        // Others ask by the same means.
+        assert!(ports.iter().all(|it| UdpSocket::bind(("127.0.0.1", *it)).is_err()));
     }
 
     fn shell(script: &str) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         command
+    }
+
+    #[test]
+    fn a_command_that_is_tied_ends_with_who_holds_it_and_its_outcome_is_its_own() {
+        let start = |script| tied(&shell(script), Stdio::null(), Stdio::null()).unwrap();
+        let (mut child, _held) = start("exit 3");
+        assert_eq!(child.wait().unwrap().code(), Some(3));
+        let (mut child, held) = start("sleep 600 & wait");
+        drop(held);
+        assert!(!child.wait().unwrap().success());
     }
 
     fn gone(pid: &str) -> bool {

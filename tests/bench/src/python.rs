@@ -19,7 +19,7 @@ pub fn environment(dir: &Path, packages: &[&str]) -> anyhow::Result<()> {
         make(Path::new("/usr/bin/python3"))?;
     }
     cache::run(
-        Command::new(dir.join("bin/python"))
+        of(dir, "python")
             .args(["-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"])
             .args(packages),
     )?;
@@ -30,6 +30,13 @@ pub fn environment(dir: &Path, packages: &[&str]) -> anyhow::Result<()> {
 fn interpreter() -> &'static Path {
     let python = Path::new("/usr/bin/python3");
     if python.exists() { python } else { Path::new("python3") }
+}
+
+/// A program of an environment. What it keeps for the next time it keeps beside ours.
+pub fn of(environment: &Path, program: &str) -> Command {
+    let mut command = Command::new(environment.join("bin").join(program));
+    command.env("XDG_CACHE_HOME", cache::root().join("python"));
+    command
 }
 
 /// Python without any packages.

@@ -17,6 +17,7 @@ use bench::ironic::{Ironic, Options, Release};
 use bench::steps::{step, step_async};
 use bench::{cache, go};
 use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use self::pictures::Watching;
@@ -75,9 +76,12 @@ pub(crate) enum Chapter {
 /// # Errors
 /// When a part does not start, or a chapter does not come to its end.
 pub(crate) fn up(chapter: Option<Chapter>, pictures: Option<&Path>) -> anyhow::Result<()> {
-    let stage = match running() {
-        Some(stage) => stage,
-        None => start()?,
+    let stage = match (running(), Keeper::running()) {
+        (Some(stage), _) => stage,
+        (None, None) => start()?,
+        (None, Some(_)) => {
+            bail!("a demo is being started; wait for it, or end it with `cargo xtask demo --down`")
+        }
     };
     let chapters = chapter.as_ref().map_or(Chapter::value_variants(), std::slice::from_ref);
     tokio::runtime::Runtime::new()?.block_on(async {
@@ -150,113 +154,158 @@ fn start() -> anyhow::Result<Stage> {
 /// # Errors
 /// When it does not end.
 pub(crate) fn down() -> anyhow::Result<()> {
-    let Some(running) = running() else {
+    let Some(keeper) = Keeper::running() else {
         eprintln!("No demo is running.");
         return Ok(());
     };
     step("ending the demo", || {
-        cache::run(Command::new("sh").args(["-c", &format!("kill -s TERM {}", running.pid)]))?;
+        let pid = keeper.pid;
+        cache::run(Command::new("sh").args(["-c", &format!("kill -s TERM {pid}")]))?;
         let deadline = Instant::now() + Duration::from_secs(30);
-        while alive(running.pid) {
+        while keeper.is_alive() {
             if Instant::now() > deadline {
-                bail!(
-                    "process {} does not end; `kill -9 {0}` ends it and all its parts",
-                    running.pid
-                );
+                bail!("process {pid} does not end; `kill -9 {pid}` ends it and all its parts");
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        let _ = fs::remove_file(state_file());
+        forget();
         cache::sweep();
         Ok(())
     })
 }
 
-/// Keeps the bench until it is told to end. `demo` starts this in the background.
+/// Keeps the bench until it is told to end, also while it starts. `demo` starts this in the background.
 ///
 /// # Errors
 /// When a part does not start.
 pub(crate) fn serve() -> anyhow::Result<()> {
-    tokio::runtime::Runtime::new()?.block_on(async {
+    // Before anything is started, so that it can be ended.
+    let keeper = Keeper::of(std::process::id()).context("/proc does not tell of this process")?;
+    write(&keeper_file(), &keeper)?;
+    let ended = tokio::runtime::Runtime::new()?.block_on(async {
         let mut terminated =
             tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-        let plane = step_async("kube-apiserver and etcd", ControlPlane::start("demo")).await?;
-        step_async(
-            "CRDs of Metal3, CAPM3 and Hive",
-            crds::install(&plane.admin().await, &Group::ALL),
-        )
-        .await?;
-        step_async("our own CRDs", stage::own_crds(&plane.admin().await)).await?;
-        // What is deleted takes its own with it, as in a cluster.
-        plane.start_controllers(&["garbage-collector-controller", "namespace-controller"]).await?;
-        let _hive = StandIn::for_all(&plane.admin().await, clusterpool_inventory::PLAYER);
-        // Whoever plays with a server's power at its BMC is to see that it is noticed.
-        let options = Options { power_sync: 30, ..Options::default() };
-        let ironic = step_async("Ironic", Ironic::start(options)).await?;
-        let rack = step_async("virtual servers", Rack::start(SERVERS)).await?;
-        let servers = step_async("the servers in Ironic", async {
-            let enrolled = rack.machines.iter().enumerate().map(async |(number, machine)| {
-                let name = format!("server-{number}");
-                let node = ironic.enroll(&name, machine).await?;
-                Ok::<_, anyhow::Error>(Server::new(name, node, machine))
-            });
-            futures_util::future::try_join_all(enrolled).await
-        })
-        .await?;
-        // Its managers come first: they look for their CRDs when they start.
-        let _managers = ClusterApi::start(&plane).await?;
-        let workload = Workload::start(&plane, "metal", Masters::Given, Provider::Runs).await?;
-        let _operator = bmo::StandIn::start(&plane.admin().await, &workload.namespace);
-        let cluster =
-            Cluster { namespace: workload.namespace.clone(), name: workload.cluster.clone() };
-        let mut services = Vec::new();
-        let mut controllers = Vec::new();
-        let folder = std::env::current_exe()?;
-        let folder = folder.parent().context("xtask runs from no folder")?;
-        for (name, speaks_to_ironic) in CONTROLLERS {
-            let endpoint = Some(ironic.endpoint.as_str()).filter(|_| speaks_to_ironic);
-            let values = endpoint.map_or(json!({}), |it| json!({ "ironic": { "endpoint": it } }));
-            let environment: Vec<_> =
-                endpoint.map(|it| ("IRONIC_ENDPOINT", it)).into_iter().collect();
-            let program = folder.join(name);
-            let starting = stage::start_controller(&plane, &program, name, &values, &environment);
-            let (service, controller) = step_async(name, starting).await?;
-            services.push(service);
-            controllers.push(controller);
+        tokio::select! {
+            ended = keep() => ended,
+            _ = terminated.recv() => Ok(()),
         }
-        let running = Stage {
-            pid: std::process::id(),
-            kubeconfig: plane.kubeconfig("admin", &["system:masters"])?,
-            kubectl: go::program("kubectl")?,
-            ironic: ironic.endpoint.clone(),
-            servers,
-            cluster,
-            controllers,
-        };
-        // Written beside and renamed: whoever waits for the file reads it whole.
-        let new = state_file().with_extension("new");
-        fs::write(&new, serde_json::to_vec_pretty(&running)?)?;
-        fs::rename(new, state_file())?;
-        terminated.recv().await;
-        let _ = fs::remove_file(state_file());
-        Ok(())
+    });
+    forget();
+    ended
+}
+
+/// Starts all parts, says where they are, and keeps them for as long as this is waited for.
+async fn keep() -> anyhow::Result<()> {
+    let plane = step_async("kube-apiserver and etcd", ControlPlane::start("demo")).await?;
+    step_async("CRDs of Metal3, CAPM3 and Hive", crds::install(&plane.admin().await, &Group::ALL))
+        .await?;
+    step_async("our own CRDs", stage::own_crds(&plane.admin().await)).await?;
+    // What is deleted takes its own with it, as in a cluster.
+    plane.start_controllers(&["garbage-collector-controller", "namespace-controller"]).await?;
+    let _hive = StandIn::for_all(&plane.admin().await, clusterpool_inventory::PLAYER);
+    // Whoever plays with a server's power at its BMC is to see that it is noticed.
+    let options = Options { power_sync: 30, ..Options::default() };
+    let ironic = step_async("Ironic", Ironic::start(options)).await?;
+    let rack = step_async("virtual servers", Rack::start(SERVERS)).await?;
+    let servers = step_async("the servers in Ironic", async {
+        let enrolled = rack.machines.iter().enumerate().map(async |(number, machine)| {
+            let name = format!("server-{number}");
+            let node = ironic.enroll(&name, machine).await?;
+            Ok::<_, anyhow::Error>(Server::new(name, node, machine))
+        });
+        futures_util::future::try_join_all(enrolled).await
     })
+    .await?;
+    // Its managers come first: they look for their CRDs when they start.
+    let _managers = ClusterApi::start(&plane).await?;
+    let workload = Workload::start(&plane, "metal", Masters::Given, Provider::Runs).await?;
+    let _operator = bmo::StandIn::start(&plane.admin().await, &workload.namespace);
+    let cluster = Cluster { namespace: workload.namespace.clone(), name: workload.cluster.clone() };
+    let mut services = Vec::new();
+    let mut controllers = Vec::new();
+    let folder = std::env::current_exe()?;
+    let folder = folder.parent().context("xtask runs from no folder")?;
+    for (name, speaks_to_ironic) in CONTROLLERS {
+        let endpoint = Some(ironic.endpoint.as_str()).filter(|_| speaks_to_ironic);
+        let values = endpoint.map_or(json!({}), |it| json!({ "ironic": { "endpoint": it } }));
+        let environment: Vec<_> = endpoint.map(|it| ("IRONIC_ENDPOINT", it)).into_iter().collect();
+        let program = folder.join(name);
+        let starting = stage::start_controller(&plane, &program, name, &values, &environment);
+        let (service, controller) = step_async(name, starting).await?;
+        services.push(service);
+        controllers.push(controller);
+    }
+    let running = Stage {
+        pid: std::process::id(),
+        kubeconfig: plane.kubeconfig("admin", &["system:masters"])?,
+        kubectl: go::program("kubectl")?,
+        ironic: ironic.endpoint.clone(),
+        servers,
+        cluster,
+        controllers,
+    };
+    write(&state_file(), &running)?;
+    std::future::pending().await
+}
+
+/// Written beside and renamed: whoever waits for the file reads it whole.
+fn write(file: &Path, content: &impl Serialize) -> anyhow::Result<()> {
+    let new = file.with_extension("new");
+    fs::write(&new, serde_json::to_vec_pretty(content)?)?;
+    Ok(fs::rename(new, file)?)
+}
+
+fn forget() {
+    for file in [state_file(), keeper_file()] {
+        let _ = fs::remove_file(file);
+    }
 }
 
 fn state_file() -> PathBuf {
     cache::root().join("demo.json")
 }
 
+fn keeper_file() -> PathBuf {
+    cache::root().join("demo.keeper.json")
+}
+
+/// The process that keeps the demo.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Keeper {
+    pid: u32,
+    /// When it began, by the kernel's count: another process may have its number by now.
+    began: u64,
+}
+
+impl Keeper {
+    /// The process of this number, unless it has ended.
+    fn of(pid: u32) -> Option<Self> {
+        let stat =
+            fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
+        // Its name stands in brackets and may be any text.
+        let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+        // A process that has ended and was not waited for is a zombie: gone for our purposes.
+        if fields.next()? == "Z" {
+            return None;
+        }
+        Some(Self { pid, began: fields.nth(18)?.parse().ok()? })
+    }
+
+    /// The one that runs, if one does.
+    fn running() -> Option<Self> {
+        let keeper: Self = serde_json::from_slice(&fs::read(keeper_file()).ok()?).ok()?;
+        keeper.is_alive().then_some(keeper)
+    }
+
+    fn is_alive(&self) -> bool {
+        Self::of(self.pid).as_ref() == Some(self)
+    }
+}
+
 /// The demo that runs, if one does.
 fn running() -> Option<Stage> {
     let running: Stage = serde_json::from_slice(&fs::read(state_file()).ok()?).ok()?;
-    alive(running.pid).then_some(running)
-}
-
-fn alive(pid: u32) -> bool {
-    // A process that has ended and was not waited for is a zombie: gone for our purposes.
-    fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"))
-        .is_ok_and(|stat| !stat.contains(") Z "))
+    Keeper::running().is_some_and(|keeper| keeper.pid == running.pid).then_some(running)
 }
 
 fn explain(stage: &Stage) {
@@ -283,4 +332,20 @@ fn explain(stage: &Stage) {
     println!("  {kubectl} -n demo-pools get clusterpool lab -o yaml");
     println!("  {kubectl} -n demo-pools delete clusterclaim team-a");
     println!("  {kubectl} -n demo-discovery get bmhd,baremetalhosts");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_by_its_number_and_when_it_began() {
+        let me = Keeper::of(std::process::id()).unwrap();
+        assert!(me.is_alive());
+        assert!(!Keeper { began: me.began + 1, ..me }.is_alive(), "another one has its number");
+        let mut child = Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        child.wait().unwrap();
+        assert_eq!(Keeper::of(pid), None);
+    }
 }

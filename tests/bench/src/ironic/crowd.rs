@@ -1,7 +1,7 @@
 //! Many machines at once.
 
 use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Context, bail};
 use reqwest::Method;
@@ -30,7 +30,7 @@ impl Ironic {
             .map(|(node, agent)| json!({ "node": node, "words": agent.words() }))
             .collect();
         let order = json!({ "words": like.words(), "machines": machines }).to_string();
-        let mut command = Command::new(self.environment.join("bin/python"));
+        let mut command = crate::python::of(&self.environment, "python");
         let database = self.dir.path().join("ironic.sqlite");
         command.args(["-c", PROGRAM]).arg(database).arg(node);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -77,8 +77,8 @@ impl Cluster {
         futures_util::future::join_all(all).await;
     }
 
-    async fn run(&self, mut helm: Command, controller: &str) {
-        let running = tokio::task::spawn_blocking(move || cache::run(&mut helm));
+    async fn run(&self, helm: Command, controller: &str) {
+        let running = tokio::task::spawn_blocking(move || cache::run(&helm));
         if let Err(error) = running.await.unwrap() {
             panic!("{error:#}\n{}", self.what_became_of(controller).await);
         }

@@ -66,8 +66,8 @@ impl Cluster {
 
     /// The same, seen by somebody who types `helm test`.
     async fn is_named_in_the_cluster(&self, controller: &str, rule: &PolicyRule) {
-        let mut helm = self.helm("test", controller);
-        let passed = tokio::task::spawn_blocking(move || cache::run(&mut helm)).await.unwrap();
+        let helm = self.helm("test", controller);
+        let passed = tokio::task::spawn_blocking(move || cache::run(&helm)).await.unwrap();
         assert!(passed.is_err(), "{controller} misses nothing without {rule:?}");
         // A failed check is left for its reader.
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), NAMESPACE);
