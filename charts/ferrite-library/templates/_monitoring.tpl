@@ -68,6 +68,14 @@ $(selector) stands for the labels of this release. Label `controller` and `runbo
   annotations:
     summary: No pod of {{ include "ferrite.controller" . }} answers
     description: Prometheus has reached no pod of this controller for ten minutes. Nothing is reconciled.
+- alert: FerriteNotReady
+  expr: max(ferrite_ready{ {{- $selector -}} }) == 0
+  for: 10m
+  labels:
+    severity: critical
+  annotations:
+    summary: No pod of {{ include "ferrite.controller" . }} is ready
+    description: The pods run, but none has been ready for ten minutes. What it waits for stands in the pod's /readyz.
 - alert: FerriteReconcileErrors
   expr: |-
     sum by (controller) (rate(controller_runtime_reconcile_errors_total{ {{- $selector -}} }[15m]))

@@ -1,5 +1,6 @@
 //! What an error of the API server means for a retry, and in one sentence for a person.
 
+use http_body_util::LengthLimitError;
 use kube::core::Status;
 use kube::runtime::watcher;
 
@@ -32,6 +33,9 @@ pub fn explain(error: &kube::Error) -> String {
             let mut cause: &dyn std::error::Error = &**error;
             while let Some(inner) = cause.source() {
                 cause = inner;
+            }
+            if cause.is::<LengthLimitError>() {
+                return "the API server's answer is longer than any that was asked for".to_owned();
             }
             let why = match cause.to_string() {
                 elapsed if elapsed == "deadline has elapsed" => "no connection in time".to_owned(),

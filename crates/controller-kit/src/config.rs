@@ -266,7 +266,8 @@ impl Settings {
             lease: elect.then_some(lease),
             concurrency,
             log_format,
-            log: self.log.clone(),
+            // A chart leaves it empty, which as a filter would mean errors only.
+            log: given(&self.log).unwrap_or_else(|| "info".to_owned()),
             kubeconfig: given(&self.kubeconfig).map(PathBuf::from),
         }
     }

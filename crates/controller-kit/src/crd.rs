@@ -139,7 +139,7 @@ fn served(crd: &Value, needed: &Needed) -> Option<(usize, &'static str)> {
 pub fn lacking(crd: Option<&Value>, needed: &Needed, controller: &str) -> Option<String> {
     let Some(crd) = crd else {
         return Some(format!(
-            "CRD {} is not installed: install the operator that owns it",
+            "CRD {} is not installed: apply what `{controller} crds` prints if it is among that, or install the operator that owns it",
             needed.crd
         ));
     };

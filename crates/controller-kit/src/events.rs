@@ -6,7 +6,11 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event as Written;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use k8s_openapi::jiff::Timestamp;
 use kube::Client;
+use kube::api::{Api, PostParams};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 
 use crate::api_error;
@@ -14,10 +18,19 @@ use crate::api_error;
 /// What the API server accepts as a note.
 const NOTE_BYTES: usize = 1024;
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The longest name of an object whose events the library can name after it: it adds a dot and the time in hexadecimal digits,
+/// and no name has more than 253 characters.
+const LONGEST: usize = 253 - 17;
+/// So much of a longer name begins the name of its events.
+const BEGINNING: usize = 50;
 
 /// Publishes events in the name of the controller; clones share what was already said.
 #[derive(Clone)]
-pub struct Events(Recorder);
+pub struct Events {
+    recorder: Recorder,
+    client: Client,
+    reporter: Reporter,
+}
 
 impl Events {
     /// Events in the name of `controller`, from this pod.
@@ -26,7 +39,7 @@ impl Events {
             controller: format!("ferrite-{controller}"),
             instance: Some(instance.to_owned()),
         };
-        Self(Recorder::new(client, reporter))
+        Self { recorder: Recorder::new(client.clone(), reporter.clone()), client, reporter }
     }
 
     /// Something went as it should.
@@ -54,12 +67,52 @@ impl Events {
             action: action.to_owned(),
             secondary: None,
         };
-        let why = match tokio::time::timeout(PATIENCE, self.0.publish(&event, object)).await {
+        let publishing = async {
+            if object.name.as_ref().is_some_and(|name| name.len() > LONGEST) {
+                return self.publish_of_long_name(event, object).await;
+            }
+            self.recorder.publish(&event, object).await
+        };
+        let why = match tokio::time::timeout(PATIENCE, publishing).await {
             Ok(Ok(())) => return,
             Ok(Err(error)) => api_error::explain(&error),
             Err(_) => "the API server did not answer in time".to_owned(),
         };
         tracing::warn!(object.name = object.name, reason, error = why, "Could not publish event");
+    }
+
+    /// The API server finds the rest of the event's name.
+    async fn publish_of_long_name(
+        &self,
+        event: Event,
+        object: &ObjectReference,
+    ) -> Result<(), kube::Error> {
+        let namespace = object.namespace.as_deref().unwrap_or("default");
+        let name = object.name.as_deref().unwrap_or_default();
+        let beginning = name.get(..BEGINNING).unwrap_or(name).trim_end_matches(['.', '-']);
+        let kind = match event.type_ {
+            EventType::Normal => "Normal",
+            EventType::Warning => "Warning",
+        };
+        let written = Written {
+            action: Some(event.action),
+            event_time: Some(MicroTime(Timestamp::now())),
+            metadata: ObjectMeta {
+                // A dot at the end would be part of a name that is none.
+                generate_name: Some(format!("{beginning}-")),
+                namespace: Some(namespace.to_owned()),
+                ..ObjectMeta::default()
+            },
+            note: event.note,
+            reason: Some(event.reason),
+            regarding: Some(object.clone()),
+            reporting_controller: Some(self.reporter.controller.clone()),
+            reporting_instance: self.reporter.instance.clone(),
+            type_: Some(kind.to_owned()),
+            ..Written::default()
+        };
+        let api: Api<Written> = Api::namespaced(self.client.clone(), namespace);
+        api.create(&PostParams::default(), &written).await.map(drop)
     }
 }
 

@@ -97,7 +97,7 @@ async fn ready(State(shown): State<Shown>, RawQuery(query): RawQuery) -> (Status
 }
 
 async fn metrics(State(shown): State<Shown>) -> axum::response::Response {
-    match shown.metrics.render() {
+    match shown.metrics.render(shown.readiness.is_ready()) {
         Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }

@@ -47,6 +47,10 @@ impl Kit {
         let events = Events::new(client.clone(), config.controller, host);
         let leadership =
             if config.lease.is_some() { Leadership::none() } else { Leadership::always() };
+        if let Some(timing) = &config.lease {
+            // Whoever waits before it asks for the lease is known not to lead.
+            metrics.master.with_label_values(&[timing.name.as_str()]).set(0);
+        }
         Self {
             config: Arc::new(config),
             identity: identity.into(),

@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
+use kube::client::ClientBuilder;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, ResourceExt as _};
+
+use crate::bounded::{Bounds, OF_A_STRANGER};
 
 /// How long the path of a server may be. Joined with that of a request it has to be a path still.
 const PATH: usize = 1024;
@@ -24,6 +27,19 @@ pub fn check(config: &kube::Config) -> Result<(), &'static str> {
     Ok(())
 }
 
+/// Takes away a proxy that stands in the environment only. There it is meant for what is outside, and the library does not ask
+/// which addresses it is not for: it would refuse every cluster.
+pub(crate) fn without_proxy_of(
+    environment: impl Fn(&str) -> Option<String>,
+    config: &mut kube::Config,
+) {
+    let mut named = ["HTTPS_PROXY", "https_proxy"].into_iter().filter_map(environment);
+    let named = named.find(|it| !it.is_empty()).and_then(|it| it.parse().ok());
+    if named.is_some() && config.proxy_url == named {
+        config.proxy_url = None;
+    }
+}
+
 /// A client from a secret that Cluster API keeps for a workload cluster. A connection, and each answer, has `patience`.
 ///
 /// Whoever may write secrets in a namespace decides where it connects to. So a kubeconfig that would run a program or read
@@ -39,9 +55,10 @@ pub async fn client(secret: &Secret, patience: Duration) -> Result<Client, Strin
     config.connect_timeout = Some(patience);
     config.read_timeout = Some(patience);
     config.write_timeout = Some(patience);
-    Client::try_from(config).map_err(|_| {
+    let builder = ClientBuilder::try_from(config).map_err(|_| {
         wrong("makes no client: correct its certificates, its key or its proxy".to_owned())
-    })
+    })?;
+    Ok(builder.with_layer(&Bounds { answer: OF_A_STRANGER }).build())
 }
 
 async fn config(text: &str) -> Result<kube::Config, String> {
@@ -65,9 +82,15 @@ async fn config(text: &str) -> Result<kube::Config, String> {
     }
     let options = KubeConfigOptions::default();
     let made = kube::Config::from_custom_kubeconfig(all, &options).await;
-    let config = made.map_err(|error| explain(&error))?;
+    let mut config = made.map_err(|error| explain(&error))?;
+    without_proxy_of(variable, &mut config);
     check(&config)?;
     Ok(config)
+}
+
+/// A variable of the process.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 /// No cluster's own kubeconfig does that, and each name of it would be a header of every request.
@@ -147,6 +170,21 @@ mod tests {
         assert!(made(SERVER, "{token: abc}", CURRENT).await.is_ok());
         let file = "{server: \"https://127.0.0.1:1\", certificate-authority: /etc/ca.crt}";
         assert!(made(file, "{token: abc}", CURRENT).await.is_err());
+    }
+
+    #[test]
+    fn a_proxy_of_the_environment_is_none_of_a_cluster() {
+        let made = |proxy: &str| {
+            let mut config = kube::Config::new("https://127.0.0.1:1".parse().unwrap());
+            config.proxy_url = Some(proxy.parse().unwrap());
+            let environment = |name: &str| {
+                (name == "HTTPS_PROXY").then(|| "http://proxy.example:3128".to_owned())
+            };
+            without_proxy_of(environment, &mut config);
+            config.proxy_url
+        };
+        assert_eq!(made("http://proxy.example:3128"), None);
+        assert!(made("http://another.example:3128").is_some(), "its own is its own");
     }
 
     #[tokio::test]

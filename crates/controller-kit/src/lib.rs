@@ -9,10 +9,12 @@
 
 pub mod api_error;
 pub mod backoff;
+mod bounded;
 pub mod check;
 pub mod config;
 pub mod crd;
 pub mod events;
+mod guarded;
 pub mod http;
 pub mod kit;
 pub mod kubeconfig;

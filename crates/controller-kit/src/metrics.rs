@@ -31,6 +31,7 @@ pub struct Metrics {
     pub(crate) most_active: IntGaugeVec,
     pub(crate) master: IntGaugeVec,
     pub(crate) undecodable: IntGaugeVec,
+    ready: IntGauge,
     requests: IntCounterVec,
 }
 
@@ -89,6 +90,13 @@ impl Metrics {
                 "Objects that are left out because they cannot be decoded",
                 &["kind"],
             )?,
+            ready: register(
+                &registry,
+                IntGauge::new(
+                    "ferrite_ready",
+                    "1 while `/readyz` says that this process is ready",
+                )?,
+            )?,
             requests: counter(
                 "rest_client_requests_total",
                 "Requests to the API server by answer; code is <error> when there was none",
@@ -114,8 +122,9 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// All metrics as Prometheus reads them.
-    pub fn render(&self) -> Result<Vec<u8>, prometheus::Error> {
+    /// All metrics as Prometheus reads them, of a process that is ready or not.
+    pub fn render(&self, is_ready: bool) -> Result<Vec<u8>, prometheus::Error> {
+        self.ready.set(i64::from(is_ready));
         let mut text = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
         Ok(text)
@@ -127,7 +136,7 @@ impl Metrics {
         let gauges = [&self.active, &self.most_active, &self.master, &self.undecodable];
         let counters = counters.into_iter().flat_map(Collector::desc);
         let all = counters.chain(gauges.into_iter().flat_map(Collector::desc));
-        all.chain(self.seconds.desc()).cloned().collect()
+        all.chain(self.seconds.desc()).chain(self.ready.desc()).cloned().collect()
     }
 
     pub(crate) fn working(&self, controller: &str) -> Working {

@@ -33,6 +33,11 @@ impl Readiness {
         self.put(name, Some(lacking.to_owned()), Some(true));
     }
 
+    /// Whether there is a condition of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.borrow().contains_key(name)
+    }
+
     /// The condition holds.
     pub fn ready(&self, name: &str) {
         self.put(name, None, None);

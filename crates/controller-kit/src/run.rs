@@ -17,6 +17,7 @@ use tokio::net::TcpListener;
 
 use crate::api_error;
 use crate::backoff::{self, Class, Failures, Retry};
+use crate::bounded::Bounds;
 use crate::check::{self, Check};
 use crate::config::{Command, Config, Mistakes};
 use crate::crd::{self, Needed};
@@ -235,6 +236,7 @@ pub async fn client(config: &Config, metrics: &Metrics) -> Result<Client, String
             kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(wrong)?
         }
     };
+    kubeconfig::without_proxy_of(kubeconfig::variable, &mut connection);
     kubeconfig::check(&connection)
         .map_err(|why| format!("The kubeconfig (--kubeconfig, KUBECONFIG) {why}"))?;
     tracing::info!(address = %connection.cluster_url, "The API server");
@@ -243,7 +245,8 @@ pub async fn client(config: &Config, metrics: &Metrics) -> Result<Client, String
     let builder = ClientBuilder::try_from(connection).map_err(|error| {
         format!("The kubeconfig does not make a client: {}", api_error::chain(&error))
     })?;
-    Ok(builder.with_layer(metrics).build())
+    // The API server is our own, and a watch is an answer that goes on.
+    Ok(builder.with_layer(&Bounds { answer: usize::MAX }).with_layer(metrics).build())
 }
 
 /// Drives a controller until the process is asked to end. Errors end here: each is logged once, counted, and

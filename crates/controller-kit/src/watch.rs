@@ -4,7 +4,6 @@
 //! once per version, counted, and listed for whoever wants to tell the object's owner.
 //! Only what the type names is kept in memory, and never `managedFields`.
 
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -14,16 +13,15 @@ use futures_util::stream::{BoxStream, SelectAll};
 use futures_util::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{Api, PartialObjectMeta};
+use kube::Resource;
+use kube::api::Api;
 use kube::core::DynamicResourceScope;
 use kube::runtime::reflector::{ObjectRef, Store, store::Writer};
 use kube::runtime::{WatchStreamExt as _, watcher};
-use kube::{Resource, ResourceExt as _};
-use serde::Deserialize;
-use serde::de::{DeserializeOwned, Error as _};
-use serde_json::value::RawValue;
+use serde::de::DeserializeOwned;
 
 use crate::api_error;
+use crate::guarded::Guarded;
 use crate::kit::Kit;
 
 /// A kind that is watched.
@@ -69,12 +67,37 @@ impl Undecodable {
     }
 }
 
+/// Of which objects that cannot be decoded the owners were told: each once in a version.
+#[derive(Default)]
+pub struct Complaints(HashMap<String, Option<String>>);
+
+impl Complaints {
+    /// Those whose owners are to be told now. What can be decoded again or is gone is forgotten.
+    pub fn news(&mut self, broken: &[Undecodable]) -> Vec<Broken> {
+        let before = std::mem::take(&mut self.0);
+        let mut news = Vec::new();
+        for it in broken.iter().flat_map(Undecodable::all) {
+            let uid = it.object.uid.clone().unwrap_or_default();
+            let version = it.object.resource_version.clone();
+            if before.get(&uid) != Some(&version) {
+                news.push(it);
+            }
+            self.0.insert(uid, version);
+        }
+        news
+    }
+}
+
 /// Objects of a list that are fetched at once, far fewer than usual: a page is in memory as a whole while it is decoded, and
 /// the holes that large ones leave between what stays are never filled again.
 const PAGE: u32 = 50;
 
 fn key(namespace: Option<&str>, name: &str) -> String {
     format!("{}/{name}", namespace.unwrap_or_default())
+}
+
+fn key_of(meta: &ObjectMeta) -> String {
+    key(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
 }
 
 /// Watches a namespaced kind where `--namespaces` says.
@@ -179,20 +202,27 @@ where
         + 'static,
 {
     let kind = K::kind(&()).into_owned();
-    let condition = format!("watch/{kind}");
+    let condition = condition_of(&kind);
     kit.readiness.require(&condition, &format!("{kind} is not listed yet"));
     let api: Api<Guarded<K>> = Api::all(kit.client.clone());
     let events = watcher(api, watcher::Config::default().page_size(PAGE)).default_backoff();
     let (kit, mut listed, mut failing) = (kit.clone(), false, false);
     let mut broken: HashMap<String, Option<String>> = HashMap::new();
+    // Those of them that a list under way has shown.
+    let mut shown: HashSet<String> = HashSet::new();
     events.filter_map(move |event| {
         let told = match event {
             Ok(event) => {
                 failing = false;
                 Some(match event {
-                    watcher::Event::Init => Told::Listing,
+                    watcher::Event::Init => {
+                        shown.clear();
+                        Told::Listing
+                    }
                     watcher::Event::InitDone => {
                         listed = true;
+                        broken.retain(|key, _| shown.contains(key));
+                        count_broken(&kit, &kind, broken.len());
                         kit.readiness.ready(&condition);
                         Told::Listed
                     }
@@ -200,11 +230,14 @@ where
                         note_broken(&kit, &kind, &mut broken, &object);
                         match object.0 {
                             Ok(object) => Told::Applied(object),
-                            Err((meta, _)) => Told::Undecodable(meta),
+                            Err((meta, _)) => {
+                                shown.insert(key_of(&meta));
+                                Told::Undecodable(meta)
+                            }
                         }
                     }
                     watcher::Event::Delete(object) => {
-                        broken.remove(&key(object.meta().namespace.as_deref(), &object.name_any()));
+                        broken.remove(&key_of(object.meta()));
                         count_broken(&kit, &kind, broken.len());
                         Told::Gone(object.meta().clone())
                     }
@@ -236,7 +269,7 @@ fn note_broken<K: Resource<DynamicType = ()>>(
     broken: &mut HashMap<String, Option<String>>,
     object: &Guarded<K>,
 ) {
-    let key = key(object.meta().namespace.as_deref(), &object.name_any());
+    let key = key_of(object.meta());
     match &object.0 {
         Ok(_) if broken.is_empty() => return,
         Ok(_) => drop(broken.remove(&key)),
@@ -260,6 +293,10 @@ fn count_broken(kit: &Kit, kind: &str, count: usize) {
     kit.metrics.undecodable.with_label_values(&[kind]).set(count);
 }
 
+fn condition_of(kind: &str) -> String {
+    format!("watch/{kind}")
+}
+
 fn unlisted(kind: &str, problem: &str) -> String {
     format!("{kind} cannot be listed: {problem}")
 }
@@ -276,8 +313,12 @@ where
     K: Resource<DynamicType = V> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
     V: Version,
 {
-    let kind = K::kind(version).into_owned();
-    let condition = format!("watch/{kind}");
+    let mut kind = K::kind(version).into_owned();
+    if kit.readiness.has(&condition_of(&kind)) {
+        // Two groups may have a kind of the same name, and one of them says nothing about the other.
+        kind = format!("{kind}.{}", K::group(version));
+    }
+    let condition = condition_of(&kind);
     kit.readiness.require(&condition, &format!("{kind} is not listed yet"));
     let mut writer = Writer::new(version.clone());
     // A controller waits for a store that says it is complete, which it says only at the end of a start of its own, for
@@ -361,7 +402,8 @@ where
         match event {
             watcher::Event::Init => {
                 // Where nothing is known nothing can be gone, and a first list is the longest of all.
-                self.relisting[index] = (!self.store.is_empty()).then(HashSet::new);
+                let known = !self.store.is_empty() || !self.undecodable.lock().is_empty();
+                self.relisting[index] = known.then(HashSet::new);
                 Vec::new()
             }
             watcher::Event::InitApply(object) => {
@@ -381,7 +423,7 @@ where
         match object {
             Ok(mut object) => {
                 object.meta_mut().managed_fields = None;
-                self.report(&key(object.meta().namespace.as_deref(), &object.name_any()), None);
+                self.report(&key_of(object.meta()), None);
                 let known = self.store.get(&self.reference(object.meta()));
                 // A new list shows what we know already; nobody needs to look at it again.
                 if known.is_some_and(|known| {
@@ -399,7 +441,7 @@ where
                 let broken = Broken {
                     object: ObjectReference {
                         api_version: Some(K::api_version(&self.version).into_owned()),
-                        kind: Some(self.kind.clone()),
+                        kind: Some(K::kind(&self.version).into_owned()),
                         name: Some(name.clone()),
                         namespace: meta.namespace.clone(),
                         resource_version: meta.resource_version.clone(),
@@ -432,13 +474,16 @@ where
         let mut gone: HashSet<ObjectRef<K>> = HashSet::new();
         if let Some(seen) = self.relisting[index].take() {
             let namespace = self.namespaces.get(index).cloned();
-            let covered = |object: &K| namespace.is_none() || object.meta().namespace == namespace;
-            for object in self.store.state() {
-                let reference = self.reference(object.meta());
-                if covered(&object) && !seen.contains(&reference) {
-                    gone.insert(reference);
-                }
-            }
+            let broken = self.undecodable.all().into_iter().map(|it| ObjectMeta {
+                name: it.object.name,
+                namespace: it.object.namespace,
+                ..ObjectMeta::default()
+            });
+            let objects = self.store.state();
+            let known = objects.iter().map(|it| self.reference(it.meta()));
+            let known = known.chain(broken.map(|it| self.reference(&it)));
+            let covered = known.filter(|it| namespace.is_none() || it.namespace == namespace);
+            gone.extend(covered.filter(|it| !seen.contains(it)));
         }
         let changed = gone.iter().flat_map(|reference| self.remove(reference)).collect();
         if !self.listed[index] {
@@ -491,83 +536,31 @@ where
     }
 }
 
-/// An object, or its metadata and what is wrong with the rest.
-#[derive(Clone, Debug)]
-struct Guarded<K>(Result<K, (ObjectMeta, String)>);
-
-impl<'de, K: DeserializeOwned> Deserialize<'de> for Guarded<K> {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // The text, and no tree of values: of a large object most is skipped.
-        let text = Box::<RawValue>::deserialize(deserializer)?;
-        Ok(Self(match serde_json::from_str(text.get()) {
-            Ok(object) => Ok(object),
-            Err(_) => Err(refused::<K>(text.get()).map_err(D::Error::custom)?),
-        }))
-    }
-}
-
-/// The metadata of an object that cannot be decoded, and which field is wrong.
-fn refused<K: DeserializeOwned>(text: &str) -> serde_json::Result<(ObjectMeta, String)> {
-    let mut again = serde_json::Deserializer::from_str(text);
-    let problem = serde_path_to_error::deserialize::<_, K>(&mut again).err();
-    let problem = problem.map_or_else(String::new, |it| it.to_string());
-    let partial: PartialObjectMeta<k8s_openapi::api::core::v1::ConfigMap> =
-        serde_json::from_str(text)?;
-    Ok((partial.metadata, problem))
-}
-
-impl<K: Resource> Resource for Guarded<K> {
-    type DynamicType = K::DynamicType;
-    type Scope = K::Scope;
-
-    fn kind(dynamic: &K::DynamicType) -> Cow<'_, str> {
-        K::kind(dynamic)
-    }
-
-    fn group(dynamic: &K::DynamicType) -> Cow<'_, str> {
-        K::group(dynamic)
-    }
-
-    fn version(dynamic: &K::DynamicType) -> Cow<'_, str> {
-        K::version(dynamic)
-    }
-
-    fn plural(dynamic: &K::DynamicType) -> Cow<'_, str> {
-        K::plural(dynamic)
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        self.0.as_ref().map_or_else(|(meta, _)| meta, K::meta)
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        self.0.as_mut().map_or_else(|(meta, _)| meta, K::meta_mut)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::Pod;
-    use serde_json::json;
-
     use super::*;
 
     #[test]
-    fn an_object_that_cannot_be_decoded_keeps_its_metadata_and_names_the_field() {
-        let pod = json!({
-            "metadata": { "name": "a", "namespace": "b", "resourceVersion": "7" },
-            "spec": { "containers": [{ "name": "c", "ports": 5 }] },
-        });
-        let Guarded(pod) = serde_json::from_value::<Guarded<Pod>>(pod).unwrap();
-        let (meta, problem) = pod.unwrap_err();
-        assert_eq!(meta.resource_version.as_deref(), Some("7"));
-        assert!(problem.starts_with("spec.containers[0].ports: "), "{problem}");
-    }
-
-    #[test]
-    fn an_object_that_can_be_decoded_is_itself() {
-        let pod = json!({ "metadata": { "name": "a" }, "spec": { "containers": [] } });
-        let Guarded(pod) = serde_json::from_value::<Guarded<Pod>>(pod).unwrap();
-        assert_eq!(pod.unwrap().name_any(), "a");
+    fn the_owner_of_an_object_is_told_once_for_each_version_and_it_is_forgotten_when_it_is_gone() {
+        let broken = Undecodable::default();
+        let note = |version: &str| {
+            let object = ObjectReference {
+                uid: Some("u".to_owned()),
+                resource_version: Some(version.to_owned()),
+                ..ObjectReference::default()
+            };
+            let it = Broken { object, problem: "it broke".to_owned() };
+            broken.lock().insert("a/b".to_owned(), it);
+        };
+        let mut complaints = Complaints::default();
+        let mut news = || complaints.news(std::slice::from_ref(&broken)).len();
+        assert_eq!(news(), 0);
+        note("1");
+        assert_eq!((news(), news()), (1, 0));
+        note("2");
+        assert_eq!((news(), news()), (1, 0));
+        broken.lock().clear();
+        assert_eq!(news(), 0);
+        assert!(complaints.0.is_empty());
     }
 }

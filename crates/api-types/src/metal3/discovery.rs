@@ -169,7 +169,7 @@ impl HardwareDetail {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("!has(self.macPrefixes) || self.macPrefixes.all(m, m.matches('^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){0,5}$'))").message("macPrefixes: one to six bytes as hexadecimal digits with ':' between, such as 52:54:00"),
+    validation = Rule::new("!has(self.macPrefixes) || self.macPrefixes.all(m, m.matches('^[0-9A-Fa-f]{2}([:-][0-9A-Fa-f]{2}){0,5}$'))").message("macPrefixes: one to six bytes as hexadecimal digits with ':' or '-' between, such as 52:54:00"),
     validation = Rule::new("!has(self.subnets) || self.subnets.all(s, isCIDR(s))").message("subnets: networks in CIDR notation, such as 192.0.2.0/24 or 2001:db8::/32")
 )]
 pub struct HostSelector {

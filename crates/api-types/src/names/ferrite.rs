@@ -43,6 +43,10 @@ pub const OUT_OF_SERVICE_BY: &str = "ferrite.metal3.io/out-of-service-by";
 /// read by `clusterpool-inventory`.
 pub const PROVISION_ATTEMPTS: &str = "ferrite.metal3.io/provision-attempts";
 
+/// Annotation on a `ClusterPool` that Hive's own controller had before: the version of its spec when it was taken over, and
+/// Hive's version of the same. Written once and read by `clusterpool-inventory`.
+pub const ADOPTED_VERSION: &str = "ferrite.metal3.io/adopted-version";
+
 /// Annotation on a `ClusterDeployment`: its lease was not verified yet, so that the pause beside it is ours and
 /// nothing of the cluster exists. Written at creation and removed by `clusterpool-inventory`.
 pub const LEASE_UNVERIFIED: &str = "ferrite.metal3.io/lease-unverified";
@@ -62,6 +66,10 @@ pub const MADE_FROM: &str = "ferrite.metal3.io/made-from";
 /// Annotation on a host: for whom it stays reserved once it is cleared. Written by `capm3-reuse`
 /// with the write that clears the image, so that the verdict outlives template and owner.
 pub const PENDING_RESERVATION: &str = "ferrite.metal3.io/pending-reservation";
+
+/// Annotation on a host: the uid that it had when it was decided for whom it is kept. Another one says that it was moved to
+/// another cluster since. Written and read by `capm3-reuse`; gone with the next claim and with the end of the reservation.
+pub const RESERVED_HOST_UID: &str = "ferrite.metal3.io/reserved-host-uid";
 
 /// Annotation on a `Metal3Machine`: uid of the host that it is about to claim or has claimed.
 /// Written and read by `capm3-reuse`: a host of the same name may be another one.

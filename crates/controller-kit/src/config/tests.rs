@@ -52,7 +52,7 @@ fn a_watch_filter_that_no_label_can_have_is_refused() {
 #[test]
 fn an_empty_value_counts_as_not_given() {
     let (config, mistakes) =
-        read(&["--listen=", "--concurrency=", "--lease-duration=", "--leader-elect="]);
+        read(&["--listen=", "--concurrency=", "--lease-duration=", "--leader-elect=", "--log="]);
     assert_eq!(mistakes, [""; 0]);
     assert_eq!(config, read(&[]).0);
 }

@@ -422,14 +422,16 @@ fn the_alerts_are_valid_and_fire_when_they_should() {
     let leads = |pod: &str, values: &str| {
         of("leader_election_master_status", &format!(",name=\"l\",pod=\"{pod}\""), values)
     };
+    let ready = |pod: &str, values: &str| of("ferrite_ready", &format!(",pod=\"{pod}\""), values);
     let healthy = || {
         let mut series = reconciles("0+1x60", "0+60x60");
         series.extend([up("1x60"), leads("a", "1x60"), leads("b", "0x60")]);
+        series.extend([ready("a", "1x60"), ready("b", "0x60")]);
         series
     };
     let failing = {
         let mut series = reconciles("0+30x60", "0+0x60");
-        series.extend([up("0x60"), leads("a", "0x60")]);
+        series.extend([up("0x60"), leads("a", "0x60"), ready("a", "0x60")]);
         series.push(of("ferrite_sample_stuck", "", "1x60"));
         series
     };
@@ -448,6 +450,7 @@ fn the_alerts_are_valid_and_fire_when_they_should() {
     };
     let failures = [
         "FerriteTargetDown",
+        "FerriteNotReady",
         "FerriteReconcileErrors",
         "FerriteReconcileSlow",
         "FerriteNoLeader",

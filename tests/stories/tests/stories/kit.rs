@@ -16,11 +16,14 @@ use bench::audit::{Audit, Mark};
 use bench::cache::RunDir;
 use bench::control_plane::{ControlPlane, shared};
 use bench::process::{Service, free_port};
+use controller_kit::events::Events;
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{Api, WatchEvent, WatchParams};
+use kube::api::{Api, ListParams, WatchEvent, WatchParams};
 
 use crate::kit_trial::example;
 
@@ -366,4 +369,32 @@ async fn at_rest_it_lists_nothing_and_writes_nothing_but_the_lease() {
     // Nor does it ask for anything else: no polling, no watch that begins again and again.
     assert_eq!(counts.requests(&leader.user), renewals, "{counts}");
     assert_eq!(counts.requests(&standby.user), 0, "{counts}");
+}
+
+#[tokio::test]
+async fn what_happens_to_an_object_of_any_name_is_told() {
+    let plane = shared().await;
+    let namespace = plane.namespace("kit-events").await;
+    let client = plane.admin().await;
+    let events = Events::new(client.clone(), "sample", "here");
+    let written: Api<Event> = Api::namespaced(client, &namespace);
+    for length in [1, 236, 237, 253] {
+        let name = "n".repeat(length);
+        let object = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("ConfigMap".to_owned()),
+            name: Some(name.clone()),
+            namespace: Some(namespace.clone()),
+            ..ObjectReference::default()
+        };
+        events.warning(&object, "Told", "Tell", "something").await;
+        let all = written.list(&ListParams::default()).await.unwrap();
+        let about =
+            |it: &Event| it.regarding.as_ref().is_some_and(|it| it.name.as_ref() == Some(&name));
+        let told: Vec<&Event> = all.iter().filter(|it| about(it)).collect();
+        assert_eq!(told.len(), 1, "of a name of {length} characters");
+        assert_eq!(told[0].type_.as_deref(), Some("Warning"));
+        assert_eq!(told[0].note.as_deref(), Some("something"));
+        assert_eq!(told[0].reporting_controller.as_deref(), Some("ferrite-sample"));
+    }
 }
