@@ -119,6 +119,12 @@ impl<'a> Case<'a> {
         self.record.as_ref().and_then(Record::soft)
     }
 
+    /// The soft attempt that was written down ahead of its call. Whether Ironic took that, the record does not say.
+    pub(crate) fn soft_ahead(&self) -> Option<Soft> {
+        let ahead = self.record.as_ref().filter(|it| it.reason == Reason::SoftPowerOff)?;
+        ahead.soft().is_none().then_some(Soft { since: ahead.since, last: ahead.since })
+    }
+
     /// Whether a call of ours towards off may have failed since. What was waited for in between does not matter, and
     /// the failure of a power-on is none of these. A machine that must stay on is not asked for off; in a cycle its
     /// reset ends the doubt, and without one nothing would.
@@ -144,11 +150,13 @@ impl<'a> Case<'a> {
     }
 
     /// Off is believed at the second reading, unless the power was cut: a soft attempt may be behind it, whoever asked
-    /// for that one.
+    /// for that one. That it is to be cut says nothing: the machine may have obeyed a soft attempt meanwhile.
     fn off_is_doubtful(&self, node: &Node) -> bool {
         let confirmed = node.off_since.is_some_and(|since| self.age(since) >= CONFIRM);
         let news = self.host.powered_on || self.is(Reason::SoftPowerOff);
-        let second = news && !self.was_hard() && !self.must_stay_on();
+        let told = self.is(Reason::HardPowerOff) || self.is(Reason::Restarting);
+        let was_cut = told && self.was_hard();
+        let second = news && !was_cut && !self.must_stay_on();
         self.off_may_have_failed(node) || (second && !confirmed) || self.may_be_coming_on()
     }
 

@@ -55,7 +55,7 @@ pub struct Settings {
         num_args = 0..=1, require_equals = true, default_missing_value = "true"
     )]
     pub manage_available: String,
-    /// How long one soft attempt lasts, at most --soft-timeout: a hard request waits at most this long for it
+    /// How long one soft attempt lasts, never longer than --soft-timeout: a hard request waits at most this long for it
     #[arg(long, env = "FERRITE_SOFT_SLICE", global = true, default_value = "60s")]
     pub soft_slice: String,
     /// After this long a machine that does not shut down is cut off
@@ -178,10 +178,6 @@ impl Settings {
                 mistakes.add(flag, text, "whole seconds up to an hour: Ironic counts in seconds");
             }
         }
-        if soft_slice > soft_timeout {
-            let most = format!("at most --soft-timeout, which is {}s", soft_timeout.as_secs());
-            mistakes.add("--soft-slice", &self.soft_slice, most);
-        }
         let poll_interval =
             mistakes.duration("--poll-interval", &self.poll_interval, default.poll_interval);
         Policy {
@@ -194,7 +190,7 @@ impl Settings {
                 yes_or_no,
                 false,
             ),
-            soft_slice,
+            soft_slice: soft_slice.min(soft_timeout),
             soft_timeout,
             power_calls,
             soft_attempts,
@@ -213,8 +209,7 @@ impl Settings {
         }
         let endpoint = controller_kit::config::given(&self.ironic_endpoint);
         let group = controller_kit::config::given(&self.conductor_group);
-        ironic::Settings::from_env(endpoint.as_deref())
-            .and_then(|settings| settings.in_group(group))
+        ironic::Settings::from_env_in_group(endpoint.as_deref(), group)
             .map_err(|lines| lines.into_iter().for_each(|line| mistakes.note(line)))
             .ok()
     }
@@ -344,6 +339,24 @@ mod tests {
         ] {
             assert!(selector_of(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_slice_is_no_longer_than_all_soft_attempts_together() {
+        let read = |flags: &[&str]| {
+            let cli =
+                Cli::try_parse_from(std::iter::once(NAME).chain(flags.iter().copied())).unwrap();
+            let mut mistakes = Mistakes::default();
+            let config = cli.common.check(NAME, &mut mistakes);
+            let policy = cli.own.check(&config, &mut mistakes);
+            let refused = mistakes.lines().iter().any(|line| line.starts_with("--soft"));
+            assert!(!refused, "{flags:?}");
+            policy.soft_slice.as_secs()
+        };
+        assert_eq!(read(&[]), 60);
+        assert_eq!(read(&["--soft-timeout=20s"]), 20);
+        assert_eq!(read(&["--soft-timeout=20s", "--soft-slice=60s"]), 20);
+        assert_eq!(read(&["--soft-timeout=10m"]), 60);
     }
 
     #[test]

@@ -143,14 +143,14 @@ impl<'a> Draft<'a> {
         self.exact_record(rebooting, reason, hard, Record::telling(hard, message));
     }
 
-    /// The soft attempt that is behind the host. One that is begun afresh has its whole time.
+    /// The soft attempt that is behind the host.
     pub(crate) fn attempted(&mut self, soft: Option<Soft>) {
         self.soft = soft;
-        if soft.is_none()
-            && self.record.as_ref().is_some_and(|it| it.reason == Reason::SoftPowerOff)
-        {
-            self.record = None;
-        }
+    }
+
+    /// A soft attempt that is begun afresh has its whole time.
+    pub(crate) fn begun_afresh(&mut self) {
+        self.record = self.record.take().filter(|it| it.reason != Reason::SoftPowerOff);
     }
 
     /// The power is to be cut, although nobody has asked for that.
@@ -232,7 +232,9 @@ impl<'a> Draft<'a> {
     pub(crate) fn failed(&mut self, off: bool, problem: &str) -> i64 {
         let known = &self.host.trouble;
         let ours = known.kind.as_ref().is_none_or(|kind| *kind == ErrorType::PowerManagement);
-        let count = if known.kind.is_some() && ours { known.count.max(0) + 1 } else { 1 };
+        // Whoever writes statuses may have written any number.
+        let next = known.count.max(0).saturating_add(1);
+        let count = if known.kind.is_some() && ours { next } else { 1 };
         if ours {
             let kind = Some(ErrorType::PowerManagement);
             self.status.trouble = Some(Some(Trouble { kind, count, message: problem.to_owned() }));

@@ -56,7 +56,7 @@ impl Ironic {
             Call::SoftReset(time) => PowerTarget::SoftReboot(time),
         };
         let result = self.client.set_power(node, target).await;
-        self.breaker.note(result.as_ref().err());
+        self.breaker.note(Some(node), result.as_ref().err());
         let answer = result.map_or_else(|error| meaning(&error), |()| Answer::Accepted);
         if !matches!(answer, Answer::Accepted | Answer::Unknown) {
             self.soft.free(uid);
@@ -92,7 +92,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Failures in a row after which nobody asks for a while. One host's hanging request is not Ironic's end.
+/// Failures in a row after which nobody asks for a while. One node's hanging requests are not Ironic's end.
 const PATIENT: u32 = 3;
 /// Longest time without asking: hosts that wait to be off are tried at least every half minute.
 const LONGEST: Duration = Duration::from_secs(8);
@@ -104,6 +104,8 @@ pub struct Breaker(Mutex<Broken>);
 #[derive(Default)]
 struct Broken {
     failures: u32,
+    /// The node that was asked about when the last failure was counted; none if it was a list.
+    node: Option<String>,
     until: Option<Instant>,
     problem: String,
 }
@@ -115,8 +117,8 @@ impl Breaker {
         broken.until.is_some_and(|until| Instant::now() < until).then(|| broken.problem.clone())
     }
 
-    /// Takes notice of an answer, or of its absence.
-    pub fn note(&self, error: Option<&Error>) {
+    /// Takes notice of an answer about a node, or to a question about no single one, or of its absence.
+    pub fn note(&self, node: Option<&str>, error: Option<&Error>) {
         let silent = error.filter(|error| {
             matches!(
                 error.class(),
@@ -132,7 +134,12 @@ impl Breaker {
         if broken.until.is_some_and(|until| Instant::now() < until) {
             return;
         }
+        // That it fails again for the same node says nothing about the others.
+        if node.is_some() && broken.node.as_deref() == node {
+            return;
+        }
         broken.failures += 1;
+        broken.node = node.map(str::to_owned);
         if let Some(beyond) = broken.failures.checked_sub(PATIENT) {
             let pause = Duration::from_secs(1 << beyond.min(6)).min(LONGEST);
             broken.until = Some(Instant::now() + pause);
@@ -394,6 +401,31 @@ mod tests {
         assert_eq!(of(Class::NotFound), Answer::Unreachable("told".to_owned()));
         assert_eq!(of(Class::Refused), Answer::Refused("said".to_owned()));
         assert!(Class::ALL.into_iter().all(|class| of(class) != Answer::Unknown));
+    }
+
+    #[test]
+    fn one_node_that_ironic_does_not_answer_for_keeps_nobody_else_from_asking() {
+        let silence = Error::too_slow("the node", Duration::from_secs(10));
+        let after = |nodes: &[Option<&str>]| {
+            let breaker = Breaker::default();
+            for node in nodes {
+                breaker.note(*node, Some(&silence));
+            }
+            breaker
+        };
+        let (one, other) = (Some("one"), Some("other"));
+        assert_eq!(after(&[one; 20]).is_open(), None);
+        assert_eq!(after(&[one, one, other, other]).is_open(), None, "each of two once");
+        assert!(after(&[one, other, one]).is_open().is_some(), "not one node's failure any more");
+        assert!(after(&[None; 3]).is_open().is_some(), "a list is of all nodes");
+        assert!(after(&[None, one, None]).is_open().is_some());
+        for answered in [None, one, other] {
+            let breaker = after(&[one, other, one]);
+            breaker.note(answered, None);
+            assert_eq!(breaker.is_open(), None, "{answered:?}");
+            breaker.note(one, Some(&silence));
+            assert_eq!(breaker.is_open(), None, "and counts anew: {answered:?}");
+        }
     }
 
     #[test]

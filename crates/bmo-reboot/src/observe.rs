@@ -344,7 +344,7 @@ pub async fn node(ironic: &Ironic, id: &str, with_time: bool) -> (NodeSeen, Vec<
     if !with_time && answer.as_ref().is_ok_and(|node| node.disable_power_off == Some(true)) {
         answer = ironic.client.node(id, detail(true)).await;
     }
-    ironic.breaker.note(answer.as_ref().err());
+    ironic.breaker.note(Some(id), answer.as_ref().err());
     match answer {
         Ok(node) => {
             let seen = NodeSeen::Seen(Node::of(&node));

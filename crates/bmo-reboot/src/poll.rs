@@ -85,6 +85,7 @@ pub async fn poll(context: &Context) -> Infallible {
         } else if checked {
             result = check(context).await;
         }
+        context.ironic.breaker.note(None, result.as_ref().err());
         context.metrics.ironic_reachable.set(i64::from(result.is_ok()));
         match &result {
             Ok(()) => readiness.ready(CONDITION),
@@ -107,10 +108,10 @@ struct Listed {
     nodes: usize,
 }
 
-/// How many nodes to ask for at once. At rest one page is to be all; a list of many pages is under way for so long that hard
-/// requests will meet it.
+/// How many nodes to ask for at once. At rest one page is to be all, be it just full; a list of many pages is under way for so
+/// long that hard requests will meet it.
 fn page(watching: usize, nodes: usize) -> u32 {
-    let one_is_enough = usize::try_from(MAX_PAGE).is_ok_and(|full| nodes < full);
+    let one_is_enough = usize::try_from(MAX_PAGE).is_ok_and(|full| nodes <= full);
     if watching == 0 && one_is_enough { MAX_PAGE } else { SMALL_PAGE }
 }
 
@@ -165,7 +166,8 @@ mod tests {
     #[test]
     fn one_page_tells_of_all_at_rest_and_small_ones_let_hard_requests_pass() {
         assert_eq!(page(0, 999), 1000);
-        assert_eq!(page(0, 1000), SMALL_PAGE, "a full page may be followed by more");
+        assert_eq!(page(0, 1000), 1000, "what follows a page that is just full is empty");
+        assert_eq!(page(0, 1001), SMALL_PAGE);
         assert_eq!(page(1, 10), SMALL_PAGE);
     }
 }

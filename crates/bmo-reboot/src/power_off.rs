@@ -28,13 +28,17 @@ pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Deci
     if case.seems_off() && !case.off_may_have_failed(node) {
         return draft.finish(case.reason().unwrap_or(Reason::AtRest), Again::After(CONFIRM));
     }
-    let attempt = attempt(case, node);
-    draft.attempted(attempt);
+    let taken = taken(case, node);
+    let begun = taken.or_else(|| case.soft_ahead().filter(|soft| !is_over(case, *soft)));
+    draft.attempted(taken);
+    if begun.is_none() {
+        draft.begun_afresh();
+    }
     if let Some(why) = &node.engaged {
         draft.waiting(Reason::NodeBusy, why);
         return draft.finish(Reason::NodeBusy, Again::After(BUSY));
     }
-    let exhausted = attempt.is_some_and(|soft| is_exhausted(case, soft, node));
+    let exhausted = taken.is_some_and(|soft| is_exhausted(case, soft, node));
     if any_hard || was_hard || exhausted {
         return cut(case, draft, node, exhausted);
     }
@@ -42,11 +46,11 @@ pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Deci
         draft.waiting(Reason::RequestAccepted, "as many soft attempts as may be are under way");
         return draft.finish(Reason::RequestAccepted, Again::After(BUSY));
     }
-    let used = attempt.map_or(Duration::ZERO, |soft| case.age(soft.since));
+    let used = begun.map_or(Duration::ZERO, |soft| case.age(soft.since));
     let left = case.policy.soft_timeout.saturating_sub(used);
     // Written ahead only where the failure that the node shows cannot be taken for the one of this attempt.
     if node.last_error.is_none() {
-        let message = case.soft_message(attempt.map_or(case.now, |soft| soft.since));
+        let message = case.soft_message(begun.map_or(case.now, |soft| soft.since));
         draft.phase(Reason::SoftPowerOff, false, &message);
     } else if !case.reason().is_some_and(Reason::is_phase) {
         let message = format!("for {} is next, by its operating system", case.wanted_by());
@@ -56,26 +60,34 @@ pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Deci
     draft.finish(Reason::SoftPowerOff, Again::Watch)
 }
 
-/// The soft attempt that Ironic has taken. One that was only written down never was one, unless a failure shows that it
-/// was: nothing is written ahead where there is one already.
-fn attempt(case: &Case<'_>, node: &Node) -> Option<Soft> {
-    case.soft().or_else(|| {
-        let ahead = case.record.as_ref().filter(|it| it.reason == Reason::SoftPowerOff)?;
-        node.last_error.is_some().then_some(Soft { since: ahead.since, last: ahead.since })
-    })
+/// The soft attempt that Ironic has certainly taken. Of one that was only written down a failure shows that: nothing is
+/// written ahead where there is one already. Without a failure it may be one that was never made, or one of which Ironic
+/// has lost the failure: its time goes on, but the power is not cut for it, and after its time it counts as never made.
+fn taken(case: &Case<'_>, node: &Node) -> Option<Soft> {
+    case.soft().or_else(|| case.soft_ahead().filter(|_| node.last_error.is_some()))
+}
+
+/// Whether a slice that Ironic took needs no other record than the one ahead of it: it is the first, and there is time for
+/// another look before all of its time is over. A later slice is written down in any case, or nothing would end an attempt
+/// of which Ironic always loses the failure.
+pub(crate) fn is_first_slice(case: &Case<'_>) -> bool {
+    let several = case.policy.soft_slice * 2 <= case.policy.soft_timeout;
+    several && case.soft_ahead().is_some_and(|soft| case.age(soft.since) < case.policy.soft_slice)
+}
+
+/// Whether a soft attempt has had all of its time. One of less than a second is none.
+fn is_over(case: &Case<'_>, soft: Soft) -> bool {
+    case.age(soft.since) + Duration::from_secs(1) > case.policy.soft_timeout
 }
 
 /// Whether a soft attempt has had its chance: all of its time, or a slice that was refused. Ironic waits between its looks
 /// for half as long again each time, and gives up where the next one would come too late: after half of a slice at the
 /// earliest. What failed before was no lack of time.
 fn is_exhausted(case: &Case<'_>, soft: Soft, node: &Node) -> bool {
-    let second = Duration::from_secs(1);
     let before = case.age(soft.since).saturating_sub(case.age(soft.last));
     let slice = case.policy.soft_timeout.saturating_sub(before).min(case.policy.soft_slice);
     let refused = node.last_error.is_some() && case.age(soft.last) < slice / 2;
-    // An attempt of less than a second is none.
-    let over = case.age(soft.since) + second > case.policy.soft_timeout;
-    over || refused
+    is_over(case, soft) || refused
 }
 
 /// Cuts the power, again and again if need be.

@@ -8,7 +8,7 @@ use crate::decide::{BUSY, off_delay, on_delay};
 use crate::decision::{Again, Answer, Call, Decision};
 use crate::draft::Draft;
 use crate::observe::{Host, NodeSeen};
-use crate::power_off::{hard_message, was_reset};
+use crate::power_off::{hard_message, is_first_slice, was_reset};
 use crate::record::{Reason, Soft};
 
 /// What to write down about Ironic's answer to a call. `host` is the host as our own write before the call left it.
@@ -26,10 +26,10 @@ pub fn settle(
     match answer {
         Answer::Accepted => {
             match call {
+                Call::SoftOff(_) if clean && is_first_slice(&case) => {}
                 Call::SoftOff(_) => {
-                    let ahead = case.record.as_ref().filter(|it| it.reason == Reason::SoftPowerOff);
-                    let since = ahead.map_or(case.now, |ahead| ahead.since);
-                    let since = case.soft().map_or(since, |soft| soft.since);
+                    let begun = case.soft().or_else(|| case.soft_ahead());
+                    let since = begun.map_or(case.now, |soft| soft.since);
                     draft.attempted(Some(Soft { since, last: case.now }));
                     draft.phase(Reason::SoftPowerOff, false, &case.soft_message(since));
                 }

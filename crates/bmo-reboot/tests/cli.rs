@@ -70,17 +70,6 @@ fn all_mistakes_are_listed_at_once_before_anything_starts() {
 }
 
 #[test]
-fn a_slice_that_is_longer_than_all_soft_attempts_together_is_refused() {
-    let output = bmo_reboot(&["--soft-slice=10m", "--soft-timeout=1m"], &[]);
-    assert_eq!(output.status.code(), Some(2));
-    let errors = text(&output.stderr);
-    assert!(
-        errors.contains("--soft-slice") && errors.contains("at most --soft-timeout"),
-        "{errors}"
-    );
-}
-
-#[test]
 fn an_address_of_ironic_is_needed_to_run_and_not_for_the_hook() {
     let output = bmo_reboot(&["run"], &[]);
     assert_eq!(output.status.code(), Some(2));

@@ -143,27 +143,19 @@ impl Settings {
         if matches!(command, Some(Command::Crds | Command::ExtendCrd { .. })) {
             return None;
         }
-        let endpoint = given(&self.ironic_endpoint);
+        let mut endpoint = given(&self.ironic_endpoint);
         let named = std::env::var("IRONIC_NAME").ok().filter(|name| !name.trim().is_empty());
         if let Some(name) = named.filter(|_| endpoint.is_none()) {
             mistakes.note(format!(
                 "IRONIC_NAME names the Ironic {}, which is not looked up: set IRONIC_ENDPOINT (or --ironic-endpoint) to the URL of its service, such as https://<name>.<namespace>.svc, and mount its credentials and its CA as files",
                 quotable(&name)
             ));
-            return None;
+            // What else is wrong is told as well.
+            endpoint = Some("http://localhost/".to_owned());
         }
-        let group = given(&self.conductor_group);
-        let settings = match ironic::Settings::from_env(endpoint.as_deref()) {
-            Ok(settings) => settings.in_group(group),
-            Err(mut lines) => {
-                // What is wrong with the group is told as well.
-                let anywhere = ironic::Settings::from_lookup(Some("http://localhost/"), |_| None);
-                let of_group = anywhere.ok().and_then(|it| it.in_group(group).err());
-                lines.extend(of_group.unwrap_or_default());
-                Err(lines)
-            }
-        };
-        settings.map_err(|lines| lines.into_iter().for_each(|line| mistakes.note(line))).ok()
+        ironic::Settings::from_env_in_group(endpoint.as_deref(), given(&self.conductor_group))
+            .map_err(|lines| lines.into_iter().for_each(|line| mistakes.note(line)))
+            .ok()
     }
 }
 

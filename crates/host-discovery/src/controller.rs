@@ -3,7 +3,7 @@
 //! There is one pass for all resources, not one for each: whose machine it is, and which of two machines gets a name, can
 //! only be decided about all of them together.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery, BareMetalHostSpec};
 use api_types::names::capi::WATCH_FILTER;
 use controller_kit::backoff::{self, Failures};
-use controller_kit::watch::{self, Told, Undecodable};
+use controller_kit::watch::{self, Complaints, Told, Undecodable};
 use controller_kit::{Kit, run};
 use futures_util::StreamExt as _;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -78,7 +78,7 @@ pub struct Context {
 pub struct News {
     /// Hosts that went, are no longer known by what they were known by, or are no longer the only ones: their machines
     /// have to be read again.
-    pub gone: Vec<HostKey>,
+    pub gone: HashSet<HostKey>,
     /// Nodes whose host went.
     pub left: Vec<Unmarked>,
     /// Nodes that bear the mark now.
@@ -90,7 +90,7 @@ impl News {
         if let Some(node) = host.made_for {
             self.left.push(Unmarked { node, host: host.host.clone() });
         }
-        self.gone.push(host.host);
+        self.gone.insert(host.host);
     }
 }
 
@@ -140,7 +140,9 @@ impl Context {
         match change {
             Change::None => return,
             Change::More => {}
-            Change::Less(host) => self.news().gone.push(host),
+            Change::Less(host) => {
+                self.news().gone.insert(host);
+            }
             Change::Gone(host) => self.news().went(host),
         }
         self.changed();
@@ -340,22 +342,18 @@ async fn publish(context: &Context, mut events: mpsc::Receiver<Event>) {
 
 /// Tells the owners of resources that cannot be decoded.
 async fn tell_undecodable(context: &Context) -> Infallible {
-    let mut told: HashMap<String, Option<String>> = HashMap::new();
+    let mut complaints = Complaints::default();
     loop {
         tokio::time::sleep(TICK).await;
         if !context.kit.may_act() {
             continue;
         }
-        for it in context.undecodable.all() {
-            let uid = it.object.uid.clone().unwrap_or_default();
-            let version = it.object.resource_version.clone();
-            if told.insert(uid, version.clone()) != Some(version) {
-                let text = format!(
-                    "No machine becomes a host by it or by a younger one until this is corrected: {}",
-                    it.problem
-                );
-                context.tell(it.object, true, "Undecodable", "Decode", text);
-            }
+        for it in complaints.news(std::slice::from_ref(&context.undecodable)) {
+            let text = format!(
+                "No machine becomes a host by it or by a younger one until this is corrected: {}",
+                it.problem
+            );
+            context.tell(it.object, true, "Undecodable", "Decode", text);
         }
     }
 }

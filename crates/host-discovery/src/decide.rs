@@ -14,7 +14,7 @@ use crate::index::{HostKey, Index, Known};
 use crate::inventory::{Facts, abridged};
 use crate::mac::Mac;
 use crate::machine::{Machine, Reading};
-use crate::naming::{Named, choose};
+use crate::naming::Named;
 use crate::node_id::NodeId;
 pub use crate::reason::{Reason, Sort};
 use crate::refusals::{Cause, Refusal};
@@ -182,6 +182,7 @@ impl<'a> Pass<'a> {
         if let Some(mut verdict) = settled(machine, &known) {
             if verdict.reason == Reason::KnownTwice {
                 verdict.resource = self.whose(machine, facts, &known);
+                verdict.named = self.would_be_named(machine, facts, verdict.resource);
             }
             return verdict;
         }
@@ -207,29 +208,24 @@ impl<'a> Pass<'a> {
         let resource = &resources[at];
         let mut verdict = Verdict::new(machine, Reason::Suspended);
         verdict.resource = Some(at);
-        if resource.suspend || resource.behind.is_some() {
-            verdict.note.clone_from(&resource.behind);
-            return verdict;
-        }
-        let Ok(template) = &resource.template else {
-            return verdict.because(Reason::TemplateInvalid);
-        };
 
-        // What its host would be called; a person who has to approve it wants to know.
-        let detail = |detail| facts.detail(detail, machine.node);
-        let named = match choose(template, resource.detail, resource.fallback, boot_mac, detail) {
-            Ok(named) => named,
-            Err(why) => {
-                verdict.note = Some(why.to_string());
-                return verdict.because(Reason::NoName);
-            }
-        };
+        // What its host would be called; a person who has to approve it, or suspended its resource, wants to know.
+        let named = resource.name_of(machine.node, facts, boot_mac);
         let namespace = resource.namespace.as_str();
         let told =
             |name: &String| resource.dry_run && self.told.contains(&(namespace, name.clone()));
         let free = |name: &&String| !hosts.has_name(namespace, name) && !told(name);
-        verdict.name = std::iter::once(&named.name).chain(&named.beside).find(free).cloned();
-        verdict.named = Some(named);
+        let mut both = named.iter().flat_map(|it| std::iter::once(&it.name).chain(&it.beside));
+        verdict.name = both.find(free).cloned();
+        verdict.named = named.as_ref().ok().cloned();
+        if resource.suspend || resource.behind.is_some() {
+            verdict.note.clone_from(&resource.behind);
+            return verdict;
+        }
+        if let Err((reason, note)) = named {
+            verdict.note = note;
+            return verdict.because(reason);
+        }
 
         // Safety: what would make a host that a person does not want, or two of one machine.
         let approved = resource.approved.contains(&machine.node);
@@ -388,6 +384,18 @@ impl<'a> Pass<'a> {
         maker
             .or_else(|| facts.and_then(|facts| self.taker(machine, facts)))
             .or_else(|| self.complained_to(facts.is_none_or(|it| it.auto_discovered)))
+    }
+
+    /// What the host of a machine with several would be called; none where no host would be made of it anyway.
+    fn would_be_named(
+        &self,
+        machine: &Machine,
+        facts: Option<&Facts>,
+        at: Option<usize>,
+    ) -> Option<Named> {
+        let resource = &self.seen.resources[at?];
+        let facts = facts.filter(|_| machine.name.is_none() && machine.enrolled)?;
+        resource.name_of(machine.node, facts, facts.boot_mac?).ok()
     }
 
     /// Whether a machine before it becomes a host by which this one will be known. The same

@@ -6,10 +6,12 @@
 
 use std::net::IpAddr;
 
+use controller_kit::crd::{Field, Found, Needed, look};
 use ironic::{Disk, Interface, Inventory};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::config::HOSTS;
 use crate::inventory::{LONGEST_TEXT, boots, printable};
 use crate::mac::Mac;
 
@@ -31,14 +33,29 @@ pub struct Encoded {
     pub cut: bool,
 }
 
-/// Fields of an interface that came to the operator's schema late, and whether the one that is installed has them: its
-/// webhook refuses a host of which it does not know one.
+/// Fields of an interface that came to the operator's schema late, and whether a host may have them: the webhook of an
+/// operator that does not know one refuses such a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LateFields {
     /// Since release 0.12.
     pub lldp: bool,
     /// Since release 0.13.
     pub pci_address: bool,
+}
+
+impl LateFields {
+    /// What the operator knows, by the CRD of its release. Only a CRD that describes the older fields of an interface and
+    /// not a late one is an older release's: one that says less, or keeps whatever comes, says nothing about the operator.
+    pub fn of(crd: &Value) -> Self {
+        let has = |property: &'static str| {
+            let path = &["status", "hardware", "nics", "[]"];
+            let field = Field { path, property, schema: Value::Null, replace: false };
+            let needed = Needed { crd: HOSTS, versions: &["v1alpha1"], field: Some(field) };
+            look(crd, &needed) == Found::Present
+        };
+        let is_silent = !(has("speedGbps") && has("pxe"));
+        Self { lldp: is_silent || has("lldp"), pci_address: is_silent || has("pciAddress") }
+    }
 }
 
 /// Hardware details, in the operator's schema.
@@ -308,27 +325,26 @@ fn vlan_id(told: Option<i64>) -> Option<i64> {
     told.filter(|id| (1..=4094).contains(id))
 }
 
-/// An address that the schema takes: six bytes, or the twenty of `InfiniBand`, whose last bytes
-/// look like the six to a pattern without anchors.
+/// An address that the schema takes: six bytes, which stay as they came where they are spelled as the schema has them, or
+/// the twenty of `InfiniBand`, whose last bytes look like the six to a pattern without anchors.
 fn hardware_address(text: &str) -> Option<String> {
-    if let Some(mac) = Mac::parse(text) {
-        return Some(mac.to_string());
-    }
     let text = text.trim();
+    if let Some(mac) = Mac::parse(text) {
+        return Some(if text.contains(':') { text.to_owned() } else { mac.to_string() });
+    }
     let pair = |pair: &str| pair.len() == 2 && pair.bytes().all(|byte| byte.is_ascii_hexdigit());
     let twenty = text.len() == 59 && text.split(':').all(pair);
     twenty.then(|| text.to_ascii_lowercase())
 }
 
-/// An IP address with the zone that it came with: the operator keeps it.
+/// An IP address as it came, with its zone: so the operator keeps it. A zone that is no name of an interface is left out.
 fn address(text: &str) -> Option<String> {
-    let (ip, zone) = text.trim().split_once('%').unwrap_or((text.trim(), ""));
-    let ip: IpAddr = ip.parse().ok()?;
+    let given = text.trim();
+    let (ip, zone) = given.split_once('%').unwrap_or((given, ""));
+    ip.parse::<IpAddr>().ok()?;
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    if zone.is_empty() || zone.len() > 32 || !zone.chars().all(plain) {
-        return Some(ip.to_string());
-    }
-    Some(format!("{ip}%{zone}"))
+    let is_name = (1..=32).contains(&zone.len()) && zone.chars().all(plain);
+    Some(if is_name { given } else { ip }.to_owned())
 }
 
 fn disk(disk: &Disk) -> Storage {

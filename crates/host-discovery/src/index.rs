@@ -4,7 +4,7 @@
 //! kilobyte instead of tens. It follows the watch, and a look-up costs the same with ten hosts as
 //! with ten thousand.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt;
 use std::hash::Hash;
 use std::net::IpAddr;
@@ -118,12 +118,16 @@ pub enum Change {
 /// How many hosts that went are remembered: hardly more go while one request is under way.
 const MOST_BURIED: usize = 1024;
 
+/// How many hosts are told of one machine, by each of its marks and in all. A thousand that share a mark are a mistake, which
+/// ten of them tell as well.
+const MOST_TOLD: usize = 10;
+
 /// The hosts that have a mark: nearly always one, so that is what little is kept of each.
 #[derive(Clone, Debug)]
 struct Holders<M> {
     first: HashMap<M, u32>,
     /// The others, where there are any.
-    more: HashMap<M, Vec<u32>>,
+    more: HashMap<M, BTreeSet<u32>>,
 }
 
 impl<M> Default for Holders<M> {
@@ -138,14 +142,16 @@ impl<M: Copy + Eq + Hash> Holders<M> {
         self.first.get(mark).into_iter().chain(more).copied()
     }
 
+    /// As many of them as are told.
+    fn some(&self, mark: &M) -> impl Iterator<Item = u32> + use<'_, M> {
+        self.of(mark).take(MOST_TOLD)
+    }
+
     fn add(&mut self, mark: M, holder: u32) {
         if *self.first.entry(mark).or_insert(holder) == holder {
             return;
         }
-        let more = self.more.entry(mark).or_default();
-        if !more.contains(&holder) {
-            more.push(holder);
-        }
+        self.more.entry(mark).or_default().insert(holder);
     }
 
     fn remove(&mut self, mark: &M, holder: u32) {
@@ -156,10 +162,10 @@ impl<M: Copy + Eq + Hash> Holders<M> {
             }
             return;
         };
-        if is_first && let Some(next) = more.pop() {
+        if is_first && let Some(next) = more.pop_last() {
             self.first.insert(*mark, next);
         }
-        more.retain(|other| *other != holder);
+        more.remove(&holder);
         if more.is_empty() {
             self.more.remove(mark);
         }
@@ -340,7 +346,7 @@ impl Index {
         self.by_mark.of(&Mark::Node(node)).next().is_some()
     }
 
-    /// The hosts that a machine is, in the order of their names: by its identifier, by its name in
+    /// The hosts that a machine is, ten at most, in the order of their names: by its identifier, by its name in
     /// Ironic, or by an address.
     ///
     /// Any address of a port is compared with any address of a host. Addresses that stand only in
@@ -360,8 +366,8 @@ impl Index {
         let by_name =
             node_name.and_then(HostKey::of_node_name).and_then(|key| self.by_key.get(&key));
         let mut ids: Vec<u32> = marks
-            .flat_map(|mark| self.by_mark.of(&mark).collect::<Vec<_>>())
-            .chain(ports.iter().flat_map(|port| self.by_nic.of(&port.mac)))
+            .flat_map(|mark| self.by_mark.some(&mark).collect::<Vec<_>>())
+            .chain(ports.iter().flat_map(|port| self.by_nic.some(&port.mac)))
             .chain(by_name.copied())
             .collect();
         ids.sort_unstable();
@@ -377,11 +383,12 @@ impl Index {
             })
             .collect();
         known.sort_by(|a, b| a.host.cmp(&b.host));
+        known.truncate(MOST_TOLD);
         known
     }
 
     /// Other hosts that claim to be the same machine as this one: an address that one of them boots from is the other's,
-    /// or both have one identifier.
+    /// or both have one identifier. Where there are more than are told, the others heard of each other before.
     pub fn rivals(&self, host: &HostKey) -> Vec<HostKey> {
         let Some((id, entry)) =
             self.by_key.get(host).and_then(|id| Some((*id, self.hosts.get(id)?)))
@@ -389,14 +396,14 @@ impl Index {
             return Vec::new();
         };
         let marks = entry.marks.iter().filter(|it| !matches!(it, Mark::Bmc(_)));
-        let of_marks = marks.flat_map(|mark| self.by_mark.of(mark));
+        let of_marks = marks.flat_map(|mark| self.by_mark.some(mark));
         let boots = entry.marks.iter().filter_map(|mark| match mark {
             Mark::BootMac(mac) => Some(mac),
             Mark::Node(_) | Mark::Bmc(_) => None,
         });
-        let of_boots = boots.flat_map(|mac| self.by_nic.of(mac));
+        let of_boots = boots.flat_map(|mac| self.by_nic.some(mac));
         let claimed = entry.nics.iter().map(|mac| Mark::BootMac(*mac));
-        let of_nics = claimed.flat_map(|mark| self.by_mark.of(&mark).collect::<Vec<_>>());
+        let of_nics = claimed.flat_map(|mark| self.by_mark.some(&mark).collect::<Vec<_>>());
         let mut ids: Vec<u32> =
             of_marks.chain(of_boots).chain(of_nics).filter(|it| *it != id).collect();
         ids.sort_unstable();

@@ -4,7 +4,7 @@
 //! somebody registered, takes some bytes; one of which something may be made takes about a kilobyte, and only so many of
 //! those have a place, since anybody on the provisioning network can make them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
@@ -324,6 +324,12 @@ impl Nodes {
         self.tracks[*self.places.get(&node)?].details.as_ref()
     }
 
+    /// What Ironic calls a machine; none where nobody gave it a name.
+    pub fn name(&self, node: &str) -> Option<&str> {
+        let place = *self.places.get(&NodeId::parse(node)?)?;
+        self.machines[place].name.as_deref()
+    }
+
     /// When Ironic last showed a machine.
     pub fn seen(&self, node: NodeId) -> Option<Instant> {
         self.tracks[*self.places.get(&node)?].seen
@@ -403,7 +409,7 @@ impl Nodes {
     }
 
     /// Hosts went, or lost what they were known by: their nodes are machines again, which have to be read.
-    pub fn unsettle(&mut self, gone: &[HostKey], now: Timestamp, at: Instant) {
+    pub fn unsettle(&mut self, gone: &HashSet<HostKey>, now: Timestamp, at: Instant) {
         if gone.is_empty() {
             return;
         }

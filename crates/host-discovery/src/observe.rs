@@ -5,17 +5,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
-use controller_kit::crd::{self, Field, Needed};
 use futures_util::{StreamExt as _, stream};
 use ironic::{Class, Client, Detail, Error, Inventory, MAX_PAGE, NodeQuery, Pager, PortQuery};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
-use kube::api::ListParams;
+use kube::api::{DynamicObject, ListParams};
+use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::Value;
 
-use crate::config::{HOSTS, NAME};
+use crate::config::HOSTS;
 use crate::controller::Context;
 use crate::error::{self, asked};
 use crate::hardware::{Encoded, HardwareDetails, LateFields};
@@ -515,16 +515,9 @@ pub async fn see_all_hosts(context: &Context) -> Result<(), error::Error> {
 
 /// What the installed operator can read of a host's hardware, by its CRD: the two are of one release.
 pub async fn late_fields(context: &Context) -> Result<LateFields, error::Error> {
-    Ok(LateFields {
-        lldp: has_field(context, "lldp").await?,
-        pci_address: has_field(context, "pciAddress").await?,
-    })
-}
-
-async fn has_field(context: &Context, property: &'static str) -> Result<bool, error::Error> {
-    let path = &["status", "hardware", "nics", "[]"];
-    let field = Field { path, property, schema: Value::Null, replace: false };
-    let needed = [Needed { crd: HOSTS, versions: &["v1alpha1"], field: Some(field) }];
-    let lacking = crd::check(&context.kit.client, &needed, NAME);
-    Ok(asked("read the CRD of the hosts", lacking).await?.is_empty())
+    let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    let client = context.kit.client.clone();
+    let api: Api<DynamicObject> = Api::all_with(client, &ApiResource::from_gvk(&kind));
+    let crd = asked("read the CRD of the hosts", api.get_opt(HOSTS)).await?;
+    Ok(LateFields::of(crd.as_ref().map_or(&Value::Null, |crd| &crd.data)))
 }

@@ -1,6 +1,6 @@
 //! One pass: ask, decide, write.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -358,7 +358,7 @@ impl State {
     fn has_shown_all(&mut self, resources: &[Resource]) -> bool {
         let now = Instant::now();
         let approved = resources.iter().flat_map(|it| &it.approved).copied();
-        let unshown: Vec<NodeId> = approved.filter(|node| !self.nodes.has(*node)).collect();
+        let unshown: HashSet<NodeId> = approved.filter(|node| !self.nodes.has(*node)).collect();
         self.unshown.retain(|node, _| unshown.contains(node));
         for node in unshown {
             self.unshown.entry(node).or_insert(now);
@@ -554,7 +554,7 @@ impl State {
         }
         let patch = status::patch(object, status);
         let after = act::write_status(context, object, patch).await?;
-        for news in status::news(&before, status) {
+        for news in status::news(&before, status, |node| self.nodes.name(node)) {
             let object = act::reference(object);
             context.tell(object, news.warning, &news.reason, &news.about, news.text);
         }

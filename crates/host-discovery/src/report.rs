@@ -86,8 +86,10 @@ fn entry(
         it.node_id == node_id && it.reason.as_deref().is_some_and(|text| word(text) == reason)
     };
     let since = listed.iter().find(same).and_then(|it| it.since.clone());
+    // Also one that it cannot have now: the hosts in the way are named beside it.
+    let wanted = verdict.named.as_ref().map(|it| &it.name);
     ListedHost {
-        proposed_name: verdict.name.clone(),
+        proposed_name: verdict.name.as_ref().or(wanted).cloned(),
         macs: macs.iter().map(ToString::to_string).collect(),
         manufacturer: facts.and_then(|it| it.manufacturer.as_deref()).map(str::to_owned),
         product: facts.and_then(|it| it.product.as_deref()).map(str::to_owned),

@@ -14,8 +14,10 @@ use k8s_openapi::jiff::Timestamp;
 use crate::index::{Index, Known};
 use crate::inventory::{Facts, Port};
 use crate::labels;
-use crate::naming::{Template, TemplateError, quotable};
+use crate::mac::Mac;
+use crate::naming::{Named, Template, TemplateError, choose, quotable};
 use crate::node_id::NodeId;
+use crate::reason::Reason;
 use crate::selector::Selector;
 
 /// Bytes of an approval that is no identifier: the event that tells of it is told from others by them, and the API server
@@ -73,6 +75,19 @@ pub struct Resource {
 }
 
 impl Resource {
+    /// What it calls the host of a machine, or why it cannot, and what is to be said about that.
+    pub fn name_of(
+        &self,
+        node: NodeId,
+        facts: &Facts,
+        boot_mac: Mac,
+    ) -> Result<Named, (Reason, Option<String>)> {
+        let Ok(template) = &self.template else { return Err((Reason::TemplateInvalid, None)) };
+        let detail = |detail| facts.detail(detail, node);
+        choose(template, self.detail, self.fallback, boot_mac, detail)
+            .map_err(|why| (Reason::NoName, Some(why.to_string())))
+    }
+
     /// Reads a resource. What its CRD would refuse may still be there in an object that is older
     /// than the CRD's rules.
     pub fn read(given: &BareMetalHostDiscovery) -> Self {

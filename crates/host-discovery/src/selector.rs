@@ -100,7 +100,7 @@ impl MacPrefix {
             let digits = pair.len() == 2 && pair.bytes().all(|byte| byte.is_ascii_hexdigit());
             digits.then(|| u8::from_str_radix(pair, 16).ok()).flatten()
         };
-        let bytes: Option<Vec<u8>> = text.trim().split(':').map(pair).collect();
+        let bytes: Option<Vec<u8>> = text.trim().split([':', '-']).map(pair).collect();
         let bytes = bytes.filter(|bytes| bytes.len() <= 6).ok_or_else(|| {
             format!(
                 "selector.macPrefixes: \"{}\" is not one to six bytes such as 52:54:00",

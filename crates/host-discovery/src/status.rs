@@ -310,10 +310,11 @@ pub struct News {
 }
 
 /// What a new status tells that the old one did not: machines that were listed for another reason or not at all, and
-/// conditions that changed.
-pub fn news(
+/// conditions that changed. `node_name` says what Ironic calls a node: one that somebody registered gets no name here.
+pub fn news<'a>(
     before: &BareMetalHostDiscoveryStatus,
     after: &BareMetalHostDiscoveryStatus,
+    node_name: impl Fn(&str) -> Option<&'a str>,
 ) -> Vec<News> {
     let mut all = Vec::new();
     for condition in &after.conditions {
@@ -343,9 +344,11 @@ pub fn news(
             if old.iter().any(|it| same(&it)) || word(entry) == "RateLimited" {
                 continue;
             }
-            let name = entry.proposed_name.as_deref().unwrap_or("no name yet");
+            let own = || node_name(&entry.node_id).map(|name| format!("{name} in Ironic"));
+            let name = entry.proposed_name.clone().or_else(own);
+            let name = name.unwrap_or_else(|| "no name yet".to_owned());
             let macs = entry.macs.iter().take(2).cloned().collect::<Vec<_>>().join(", ");
-            let who = if macs.is_empty() { name.to_owned() } else { format!("{name}; {macs}") };
+            let who = if macs.is_empty() { name } else { format!("{name}; {macs}") };
             let reason = entry.reason.as_deref().unwrap_or_default();
             let to_do = advice(word(entry)).map_or_else(String::new, |it| format!(": {it}"));
             all.push(News {

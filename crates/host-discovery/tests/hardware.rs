@@ -221,6 +221,59 @@ fn what_the_installed_operator_does_not_know_is_left_out() {
 }
 
 #[test]
+fn only_a_crd_that_knows_the_older_fields_of_an_interface_says_which_ones_the_operator_lacks() {
+    let crd = |nics: &Value| {
+        let hardware = json!({"properties": {"nics": nics}});
+        let status = json!({"properties": {"hardware": hardware}});
+        let schema = json!({"openAPIV3Schema": {"properties": {"status": status}}});
+        json!({"spec": {"versions": [{"name": "v1alpha1", "served": true, "schema": schema}]}})
+    };
+    let items = |names: &[&str]| {
+        let properties: serde_json::Map<String, Value> =
+            names.iter().map(|name| ((*name).to_owned(), json!({"type": "string"}))).collect();
+        json!({"items": {"properties": properties}})
+    };
+    let older = ["mac", "speedGbps", "pxe"];
+    let mut keeps = items(&older);
+    keeps["items"]["x-kubernetes-preserve-unknown-fields"] = json!(true);
+    for (nics, lldp, pci_address) in [
+        (items(&older), false, false),
+        (items(&["mac", "speedGbps", "pxe", "lldp"]), true, false),
+        (items(&["mac", "speedGbps", "pxe", "lldp", "pciAddress"]), true, true),
+        (items(&["mac"]), true, true),
+        (items(&[]), true, true),
+        (json!({"x-kubernetes-preserve-unknown-fields": true}), true, true),
+        (keeps, true, true),
+        (json!({"items": {"type": "object"}}), true, true),
+        (json!({}), true, true),
+    ] {
+        let known = LateFields::of(&crd(&nics));
+        assert_eq!(known, LateFields { lldp, pci_address }, "{nics}");
+    }
+    assert_eq!(LateFields::of(&Value::Null), LateFields { lldp: true, pci_address: true });
+}
+
+#[test]
+fn addresses_stay_as_the_machine_spelled_them_where_the_schema_has_that_spelling() {
+    let spelled = |mac: &str, ip: &str| {
+        let interface = json!({"name": "p1", "mac_address": mac, "ipv6_address": ip});
+        let found = details(&json!({"inventory": {"interfaces": [interface]}}));
+        assert_eq!(objections_to(&found), Vec::<String>::new());
+        let text = |field: &str| found["nics"][0][field].as_str().map(str::to_owned);
+        (text("mac"), text("ip"))
+    };
+    for (mac, ip, kept_mac, kept_ip) in [
+        ("52:54:00:AA:0b:01", "fe80::0101%p1", "52:54:00:AA:0b:01", Some("fe80::0101%p1")),
+        (" 52:54:00:aa:0b:01 ", " FD00:0:0::7 ", "52:54:00:aa:0b:01", Some("FD00:0:0::7")),
+        ("52-54-00-AA-0B-01", "fe80::0101%p 1", "52:54:00:aa:0b:01", Some("fe80::0101")),
+        ("525400AA0B01", "fe80::0101%", "52:54:00:aa:0b:01", Some("fe80::0101")),
+        ("01-52-54-00-AA-0B-01", "fe80::01010", "52:54:00:aa:0b:01", None),
+    ] {
+        assert_eq!(spelled(mac, ip), (Some(kept_mac.to_owned()), kept_ip.map(str::to_owned)));
+    }
+}
+
+#[test]
 fn a_machine_that_says_nothing_has_details_without_anything() {
     let nothing = json!({"systemVendor": {}, "firmware": {"bios": {}}, "cpu": {}});
     assert_eq!(details(&json!({})), nothing);

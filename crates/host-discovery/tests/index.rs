@@ -154,6 +154,23 @@ fn two_hosts_of_one_machine_are_both_told_in_the_order_of_their_names() {
 }
 
 #[test]
+fn of_many_hosts_with_one_address_ten_are_told() {
+    let spec = json!({"spec": {"bootMACAddress": "52:54:00:aa:00:01"}});
+    let hosts: Vec<_> = (0..1000).map(|it| host("a", &format!("h{it:03}"), &spec)).collect();
+    let mut index = Index::default();
+    let mut told = 0;
+    for host in &hosts {
+        told += index.take(host).1.len();
+    }
+    assert!((999..=10_000).contains(&told), "all heard of another one, and none of all: {told}");
+    assert_eq!(by_port(&index, "52:54:00:aa:00:01").len(), 10);
+    for host in &hosts[1..] {
+        index.remove(&host.metadata);
+    }
+    assert_eq!(by_port(&index, "52:54:00:aa:00:01"), ["a/h000"]);
+}
+
+#[test]
 fn a_host_that_changes_is_no_longer_known_by_what_it_was() {
     let mut index =
         index(&[host("a", "x", &json!({"spec": {"bootMACAddress": "52:54:00:aa:00:01"}}))]);

@@ -69,6 +69,18 @@ impl Known {
 }
 
 #[test]
+fn a_machine_has_the_name_that_ironic_last_told() {
+    let mut known = Known::new();
+    known.list(1);
+    let id = node(1).to_string();
+    assert_eq!(known.nodes.name(&id), None);
+    let named = shown(1, &json!({"name": "metal~x"}));
+    known.nodes.note(&named, &known.hosts, Timestamp::UNIX_EPOCH, known.at);
+    assert_eq!(known.nodes.name(&id), Some("metal~x"));
+    assert_eq!((known.nodes.name("x"), known.nodes.name(&node(2).to_string())), (None, None));
+}
+
+#[test]
 fn what_could_not_be_read_is_read_again_when_all_nodes_are_listed_and_what_is_too_large_is_not() {
     for (reading, again) in [
         (Reading::None, true),

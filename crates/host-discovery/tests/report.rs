@@ -9,7 +9,7 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use api_types::metal3::BareMetalHostDiscoveryStatus;
+use api_types::metal3::{BareMetalHost, BareMetalHostDiscoveryStatus};
 use host_discovery::config::Policy;
 use host_discovery::decide::{Decision, Observed, decide};
 use host_discovery::index::Index;
@@ -18,7 +18,7 @@ use host_discovery::report::{LONGEST_LIST, report};
 use host_discovery::resource::Resource;
 use k8s_openapi::jiff::{Timestamp, ToSpan};
 use serde_json::{Value, json};
-use world::{host, machine, node, resource};
+use world::{host, mac, machine, node, resource};
 
 fn decided(machines: &[Machine], resources: &[Resource], hosts: &Index) -> Decision {
     let seen = Observed {
@@ -71,6 +71,52 @@ fn every_machine_that_is_no_host_is_listed_with_what_a_person_needs_to_judge_it(
     );
     assert_eq!(written["failures"][0]["reason"], "InspectionFailed: agent: no disk");
     assert_eq!(written["conflicts"][0]["reason"], "BmcOfAnotherHost: metal/typed");
+}
+
+/// What the status tells of one machine.
+fn listed(machine: Machine, spec: &Value, hosts: &[BareMetalHost], list: &str) -> Value {
+    let mut index = Index::default();
+    for host in hosts {
+        index.apply(host);
+    }
+    let machines = [machine];
+    let decision = decided(&machines, &[resource("racks", spec)], &index);
+    let before = BareMetalHostDiscoveryStatus::default();
+    let status = report(0, &decision, &machines, 0, 0, &before, Timestamp::UNIX_EPOCH);
+    written(&status)[list][0].clone()
+}
+
+#[test]
+fn the_name_that_a_host_would_get_is_told_also_where_it_gets_none_now() {
+    let entry = listed(machine(1), &json!({"suspend": true}), &[], "pending");
+    assert_eq!((&entry["reason"], &entry["proposedName"]), (&json!("Suspended"), &json!("n1")));
+
+    let both = ["n1", "n1-000100"].map(|name| host("metal", name, &json!({})));
+    let entry = listed(machine(1), &json!({}), &both, "conflicts");
+    assert_eq!(entry["reason"], "NameConflict: metal/n1, metal/n1-000100");
+    assert_eq!(entry["proposedName"], "n1");
+
+    let boots = json!({"spec": {"bootMACAddress": mac(1, 0).to_string()}});
+    let twice = ["x", "y"].map(|name| host("metal", name, &boots));
+    let entry = listed(machine(1), &json!({}), &twice, "conflicts");
+    assert_eq!(entry["reason"], "KnownTwice: metal/x, metal/y");
+    assert_eq!(entry["proposedName"], "n1");
+}
+
+#[test]
+fn no_name_is_told_where_nothing_names_a_host() {
+    let template = json!({"prefix": "-", "hardwareDetails": "ip"});
+    let spec = json!({"suspend": true, "resourceNameTemplate": template});
+    let entry = listed(machine(1), &spec, &[], "pending");
+    assert_eq!((&entry["reason"], &entry["proposedName"]), (&json!("Suspended"), &Value::Null));
+
+    // No host is ever made of a node that somebody registered.
+    let boots = json!({"spec": {"bootMACAddress": mac(1, 0).to_string()}});
+    let twice = ["x", "y"].map(|name| host("metal", name, &boots));
+    let registered = Machine { name: Some("metal~x".to_owned()), ..machine(1) };
+    let entry = listed(registered, &json!({}), &twice, "conflicts");
+    assert_eq!(entry["reason"], "KnownTwice: metal/x, metal/y");
+    assert_eq!(entry["proposedName"], Value::Null);
 }
 
 #[test]

@@ -54,6 +54,8 @@ fn each_rule_takes_and_refuses() {
         (json!({"macPrefixes": ["52:54:00:00:07:02"]}), true),
         (json!({"macPrefixes": ["AA", "52"]}), true),
         (json!({"macPrefixes": ["52:54:01"]}), false),
+        (json!({"macPrefixes": ["52-54-00-00-07"]}), true),
+        (json!({"macPrefixes": ["52-54-01"]}), false),
         (json!({"subnets": ["10.7.0.0/24"]}), true),
         (json!({"subnets": ["10.7.0.4/32"]}), true),
         (json!({"subnets": ["10.7.0.5/32"]}), false),

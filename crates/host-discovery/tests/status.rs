@@ -135,10 +135,13 @@ fn the_event_of_a_machine_that_waits_says_what_to_do() {
         failures: vec![listed("NoInventory", &[])],
         ..BareMetalHostDiscoveryStatus::default()
     };
-    let told = news(&before, &after);
+    let told = news(&before, &after, |_| None);
     assert_eq!(told[0].reason, "AwaitsApproval");
     assert!(told[0].text.contains("ferrite.metal3.io/approve"), "{}", told[0].text);
     assert_eq!(told[1].text, "Node 0f92160d (no name yet): NoInventory");
+    // One that somebody registered has a name of its own.
+    let told = news(&before, &after, |_| Some("metal~x"));
+    assert_eq!(told[1].text, "Node 0f92160d (metal~x in Ironic): NoInventory");
 }
 
 #[test]

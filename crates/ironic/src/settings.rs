@@ -150,18 +150,27 @@ impl Settings {
         }
     }
 
-    /// The same for one conductor group, where each group has an instance of its own.
-    pub fn in_group(mut self, group: Option<String>) -> Result<Self, Vec<String>> {
-        let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
-        if let Some(group) = group.as_deref().filter(|it| !it.chars().all(is_letter)) {
-            return Err(vec![format!(
-                "--conductor-group (IRONIC_CONDUCTOR_GROUP) is {group:?}: Ironic knows only letters, digits, '-', '_' \
-                 and '.' in it"
-            )]);
+    /// Like [`Settings::from_env`], for one conductor group: each may have an instance of its own.
+    pub fn from_env_in_group(
+        endpoint: Option<&str>,
+        group: Option<String>,
+    ) -> Result<Self, Vec<String>> {
+        match (Self::from_env(endpoint), group.as_deref().and_then(no_group)) {
+            (Ok(settings), None) => Ok(Self { conductor_group: group, ..settings }),
+            (read, wrong) => Err(read.err().into_iter().flatten().chain(wrong).collect()),
         }
-        self.conductor_group = group;
-        Ok(self)
     }
+}
+
+/// Why this is the name of no conductor group.
+fn no_group(name: &str) -> Option<String> {
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    let wrong = || {
+        format!(
+            "--conductor-group (IRONIC_CONDUCTOR_GROUP) is {name:?}: Ironic knows only letters, digits, '-', '_' and '.' in it"
+        )
+    };
+    (!name.chars().all(is_letter)).then(wrong)
 }
 
 /// The root of the API. The text is never quoted back if it holds a password.
@@ -252,10 +261,13 @@ mod tests {
 
     #[test]
     fn a_conductor_group_that_ironic_cannot_have_is_a_mistake() {
-        let settings = read(Some("http://a"), &[]).unwrap();
-        let group = |name: &str| settings.clone().in_group(Some(name.to_owned()));
-        assert_eq!(group("hall-1.b_2").unwrap().conductor_group.as_deref(), Some("hall-1.b_2"));
-        assert!(group("hall 1&x").unwrap_err()[0].contains("IRONIC_CONDUCTOR_GROUP"));
+        let group = |endpoint, name: &str| {
+            Settings::from_env_in_group(Some(endpoint), Some(name.to_owned()))
+        };
+        let found = group("http://a", "hall-1.b_2").unwrap();
+        assert_eq!(found.conductor_group.as_deref(), Some("hall-1.b_2"));
+        assert!(group("http://a", "hall 1&x").unwrap_err()[0].contains("IRONIC_CONDUCTOR_GROUP"));
+        assert_eq!(group("ftp://a", "hall 1&x").unwrap_err().len(), 2, "both are told");
     }
 
     #[test]

@@ -164,7 +164,8 @@ impl Racks {
                 Step::Create { name, .. } => Some(name.clone()),
                 Step::Remember { .. } => None,
             };
-            let other = verdict.named.as_ref().map_or_else(String::new, |named| {
+            let named = name.as_ref().and(verdict.named.as_ref());
+            let other = named.map_or_else(String::new, |named| {
                 let first = name.as_ref() == Some(&named.name);
                 if first { named.beside.clone().unwrap_or_default() } else { named.name.clone() }
             });

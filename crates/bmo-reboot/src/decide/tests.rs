@@ -272,6 +272,15 @@ fn a_hard_power_off_that_failed_is_tried_again_within_half_a_minute() {
 }
 
 #[test]
+fn a_count_of_errors_at_the_end_of_its_range_stays_there() {
+    let mut host = cycling(&[(PLAIN, HARD)], Reason::HardPowerOff, true, 5);
+    let kind = Some(ErrorType::PowerManagement);
+    host.trouble = Trouble { kind, count: i64::MAX, message: String::new() };
+    let trouble = decided(&host, &failed(Power::On)).status.trouble.unwrap().unwrap();
+    assert_eq!(trouble.count, i64::MAX);
+}
+
+#[test]
 fn a_failure_of_a_clock_that_was_ahead_is_not_waited_for() {
     let on = cycling(&[(PLAIN, HARD)], Reason::PowerFailed, true, -600);
     assert_eq!(decided(&on, &failed(Power::On)).call, Some(Call::HardOff));

@@ -112,7 +112,8 @@ async fn a_client_of_a_conductor_group_lists_no_node_of_another() {
     let query = || NodeQuery { resource_class: Some("grouped".to_owned()), ..NodeQuery::default() };
     assert_eq!(all.nodes(query()).collect(100).await.unwrap().len(), 2);
     // Ironic takes a node into a group only where a conductor of it runs; here all are in none.
-    let settings = all.settings().clone().in_group(Some("another-hall".to_owned())).unwrap();
+    let mut settings = all.settings().clone();
+    settings.conductor_group = Some("another-hall".to_owned());
     let of_group = Client::new(settings).unwrap();
     assert!(of_group.nodes(query()).collect(100).await.unwrap().is_empty());
     // Who asks for one by its name gets it: the group limits what is looked for, not what is there.

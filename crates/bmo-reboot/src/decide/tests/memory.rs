@@ -50,19 +50,67 @@ fn whatever_a_host_waits_for_it_keeps_its_soft_clock() {
     }
 }
 
+/// What is written down when Ironic took a slice.
+fn taken(policy: &Policy, host: &Host, seen: &NodeSeen) -> Change {
+    let call = (Call::SoftOff(seconds(60)), &Answer::Accepted);
+    crate::settle::settle(host, seen, call, policy, now()).status
+}
+
 #[test]
 fn a_slice_that_ironic_took_is_remembered_with_its_time() {
     let ahead = cycling(&[(PLAIN, "")], Reason::SoftPowerOff, false, 2);
-    let call = (Call::SoftOff(seconds(60)), &Answer::Accepted);
-    let settled = |host: &Host| {
-        crate::settle::settle(host, &node(Power::On), call, &Policy::default(), now())
-    };
-    let record = settled(&ahead).status.record.unwrap();
+    let settled =
+        |host: &Host, seen: &NodeSeen| taken(&Policy::default(), host, seen).record.unwrap();
+    let record = settled(&ahead, &failed(Power::On));
     assert_eq!(record.soft(), Some(Soft { since: at(999_998), last: at(1_000_000) }));
     assert_eq!((record.reason, record.since), (Reason::SoftPowerOff, at(999_998)));
-    let second = settled(&softly(&[(PLAIN, "")], Reason::SoftPowerOff, 70, 70));
-    let soft = second.status.record.unwrap().soft();
+    let second = softly(&[(PLAIN, "")], Reason::SoftPowerOff, 70, 70);
+    let soft = settled(&second, &node(Power::On)).soft();
     assert_eq!(soft, Some(Soft { since: at(999_930), last: at(1_000_000) }));
+}
+
+#[test]
+fn the_first_of_several_slices_needs_no_record_but_the_one_ahead_of_it() {
+    let settled = |slice, ago| {
+        let ahead = cycling(&[(PLAIN, "")], Reason::SoftPowerOff, false, ago);
+        let policy = Policy { soft_slice: seconds(slice), ..Policy::default() };
+        taken(&policy, &ahead, &node(Power::On))
+    };
+    assert!(settled(60, 2).is_empty() && settled(90, 2).is_empty());
+    // Where no look is left before its time is over, or this is a later one, nothing else would end it.
+    for (slice, ago) in [(180, 2), (91, 2), (60, 61)] {
+        let soft = settled(slice, ago).record.unwrap().soft();
+        let written = Soft { since: at(1_000_000 - ago), last: at(1_000_000) };
+        assert_eq!(soft, Some(written), "{slice}, {ago}");
+    }
+}
+
+#[test]
+fn a_slice_that_ironic_may_not_have_taken_uses_up_its_time_and_never_cuts_the_power() {
+    let ahead = |ago| cycling(&[(PLAIN, "")], Reason::SoftPowerOff, false, ago);
+    let times =
+        [(5, 60_000, 5), (61, 60_000, 61), (150, 29_500, 150), (178, 1_500, 178), (179, 60_000, 0)];
+    for (ago, millis, since) in times {
+        let done = decided(&ahead(ago), &node(Power::On));
+        assert_eq!(done.call, Some(Call::SoftOff(Duration::from_millis(millis))), "{ago}");
+        let record = done.status.record.unwrap();
+        assert_eq!((record.since, record.soft()), (at(1_000_000 - since), None), "{ago}");
+    }
+    // Nor does it while something is waited for.
+    let engaged = change(node(Power::On), |node| node.engaged = Some("cleaning".to_owned()));
+    let record = decided(&ahead(100), &engaged).status.record.unwrap();
+    assert_eq!((record.reason, record.soft()), (Reason::NodeBusy, None));
+}
+
+#[test]
+fn the_power_is_cut_although_ironic_loses_the_failure_of_every_slice() {
+    let host = cycling(&[(PLAIN, "")], Reason::SoftPowerOff, false, 61);
+    let mut host = after(host.clone(), &decided(&host, &node(Power::On)));
+    let record = taken(&Policy::default(), &host, &node(Power::On)).record.unwrap();
+    put(&mut host, &record);
+    let at_second = |second| decided_at(at(second), &host, &node(Power::On)).call;
+    assert_eq!(at_second(1_000_100), Some(Call::SoftOff(seconds(19))));
+    assert_eq!(at_second(1_000_119), Some(Call::HardOff));
 }
 
 #[test]
@@ -110,6 +158,13 @@ fn off_needs_a_second_reading_unless_the_power_was_cut() {
             "{reason:?}"
         );
         assert_eq!(decided(&host, &node(Power::Off)).status.powered_on, Some(false), "{reason:?}");
+        // That it is to be cut says nothing: the machine may have obeyed softly meanwhile.
+        let hard = cycling(&[(HOLD, "")], reason, true, 9);
+        let first = decided(&hard, &just_off());
+        assert_eq!((first.status.powered_on, first.call), (None, None), "{reason:?}");
+        assert_eq!(decided(&hard, &node(Power::Off)).status.powered_on, Some(false), "{reason:?}");
+    }
+    for reason in [Reason::HardPowerOff, Reason::Restarting] {
         let cut = cycling(&[(HOLD, "")], reason, true, 9);
         assert_eq!(decided(&cut, &just_off()).status.powered_on, Some(false), "{reason:?}");
     }

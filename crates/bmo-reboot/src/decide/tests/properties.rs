@@ -216,7 +216,9 @@ proptest! {
             Some(false) => {
                 let NodeSeen::Seen(node) = &seen else { panic!("not seen") };
                 let twice = node.off_since.is_some_and(|since| since <= at(999_990));
-                prop_assert!(is_off(&seen) && (twice || hard || may_stay_on(&host, &seen)));
+                let told = |it: &Record| matches!(it.reason, Reason::HardPowerOff | Reason::Restarting);
+                let cut = hard && record.as_ref().is_some_and(told);
+                prop_assert!(is_off(&seen) && (twice || cut || may_stay_on(&host, &seen)));
                 let asked = record.as_ref().is_some_and(|it| {
                     it.reason.is_phase() && !matches!(it.reason, Reason::Restarting | Reason::PoweringOn | Reason::PowerFailed)
                 });

@@ -146,10 +146,12 @@ async fn what_was_begun_is_told_although_its_outcome_could_not_be_written() {
     let site = Site::new("told").await;
     let (ironic, machine, node) = machine("told").await;
     site.host("h", &node, json!({ "metadata": { "annotations": { PLAIN: "" } } })).await;
-    // The first write accepts the request, the second one says that Ironic took the call.
+    // The first write accepts the request; the second one says that Ironic took the call, as it does of a single slice.
     let conflict = Fault::Fail(reqwest::StatusCode::CONFLICT);
     let plan = Plan::none("bmo-reboot").and(At::Write(2), conflict);
-    let running = site.start_disturbed(&ironic.endpoint, quick(), plan);
+    let mut policy = quick();
+    policy.soft_slice = policy.soft_timeout;
+    let running = site.start_disturbed(&ironic.endpoint, policy, plan);
     site.cycled("h").await;
     assert!(running.handle.fired());
     let told = site.events("RequestAccepted").await;

@@ -15,17 +15,23 @@ async fn a_cycle_is_five_writes_to_the_host_and_two_calls_and_rest_is_one_list_o
     site.host("h", &node, json!({})).await;
     let mut policy = quick();
     policy.poll_interval = Duration::from_secs(2);
+    // A call that takes as long as a slice is written down.
+    policy.soft_slice = Duration::from_secs(30);
+    policy.soft_timeout = policy.soft_slice * 2;
     let running = site.start(&proxy.endpoint, policy);
     site.wait("h", "looked at", |host| !super::condition(host, "PowerManaged").0.is_empty()).await;
     let to_hosts = || {
         let calls = running.handle.calls();
         calls.iter().filter(|it| it.write.is_some() && it.path.contains("baremetalhosts")).count()
     };
-    let before = to_hosts();
-    site.annotate("h", json!({ PLAIN: HARD })).await;
-    site.cycled("h").await;
-    assert_eq!(to_hosts() - before, 5, "{:#?}", running.handle.calls());
-    assert_eq!(proxy.count(|it| writes(&it.method, &it.path)), 2, "{:#?}", proxy.requests());
+    let to_ironic = || proxy.count(|it| writes(&it.method, &it.path));
+    for mode in [HARD, ""] {
+        let before = (to_hosts(), to_ironic());
+        site.annotate("h", json!({ PLAIN: mode })).await;
+        site.cycled("h").await;
+        assert_eq!(to_hosts() - before.0, 5, "{mode:?}: {:#?}", running.handle.calls());
+        assert_eq!(to_ironic() - before.1, 2, "{mode:?}: {:#?}", proxy.requests());
+    }
 
     let lists = || proxy.count(|it| it.path.starts_with("/v1/nodes?"));
     let polled = async |more: usize| {

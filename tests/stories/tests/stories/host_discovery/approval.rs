@@ -99,7 +99,8 @@ async fn a_suspended_resource_and_a_trial_make_nothing_and_a_trial_tells_what_it
     site.discovery("racks", json!({ "suspend": true })).await;
     let _running = site.start(quick());
     let node = site.boot(&site.agent(1)).await;
-    site.listed("racks", "pending", &node, "Suspended").await;
+    let entry = site.listed("racks", "pending", &node, "Suspended").await;
+    assert_eq!(entry["proposedName"], "m1");
     site.patch("racks", json!({ "spec": { "suspend": false, "dryRun": true } })).await;
     let entry = site.listed("racks", "pending", &node, "DryRun").await;
     assert_eq!(entry["proposedName"], "m1");
