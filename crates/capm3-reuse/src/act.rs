@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use api_types::capm3::{Metal3DataClaim, Metal3Machine};
 use api_types::metal3::BareMetalHost;
 use api_types::names;
+use api_types::names::ferrite::RESERVED_HOST_UID;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
@@ -149,11 +150,7 @@ impl Pass {
                     names::capi::CLUSTER_NAME: self.cluster,
                     names::capm3::NODE_REUSE: null,
                 });
-                let annotations = json!({
-                    names::ferrite::PASSED_OVER_BY: null,
-                    names::ferrite::PENDING_RESERVATION: null,
-                });
-                let metadata = json!({ "labels": labels, "annotations": annotations });
+                let metadata = json!({ "labels": labels, "annotations": without_notes() });
                 self.write_host(host, metadata, Value::Object(spec)).await
             }
             Step::Install { host, install } => {
@@ -173,7 +170,7 @@ impl Pass {
                 let metadata = json!({ "annotations": { names::ferrite::PASSED_OVER_BY: by } });
                 self.write_host(host, metadata, json!({})).await
             }
-            Step::Clear { host, fields, switch_off, cleaning, verdict } => {
+            Step::Clear { host, fields, switch_off, cleaning, verdict, uid } => {
                 let mut spec: Map<String, Value> =
                     fields.iter().map(|field| ((*field).to_owned(), Value::Null)).collect();
                 if *switch_off {
@@ -183,13 +180,17 @@ impl Pass {
                     spec.insert("automatedCleaningMode".to_owned(), json!(mode));
                 }
                 let pending = reservation::as_pending(verdict.as_ref(), &self.namespace);
-                let key = names::ferrite::PENDING_RESERVATION;
-                let metadata = json!({ "annotations": { key: pending } });
+                let annotations = json!({
+                    names::ferrite::PENDING_RESERVATION: pending,
+                    RESERVED_HOST_UID: uid,
+                });
+                let metadata = json!({ "annotations": annotations });
                 self.write_host(host, metadata, Value::Object(spec)).await
             }
-            Step::Release { host, keep_for, annotations } => {
+            Step::Release { host, keep_for, uid, annotations } => {
                 let gone = annotations.iter().map(|key| (key.clone(), Value::Null));
-                let annotations: Map<String, Value> = gone.collect();
+                let uid = uid.iter().map(|uid| (RESERVED_HOST_UID.to_owned(), json!(uid)));
+                let annotations: Map<String, Value> = gone.chain(uid).collect();
                 let labels = json!({
                     names::capi::CLUSTER_NAME: null,
                     names::capm3::NODE_REUSE: keep_for.as_ref().map(reservation::Owner::label),
@@ -203,8 +204,7 @@ impl Pass {
                 self.write_host(host, metadata, json!({ "consumerRef": consumer })).await
             }
             Step::Free { host } => {
-                let metadata = json!({ "labels": { names::capm3::NODE_REUSE: null } });
-                self.write_host(host, metadata, json!({ "consumerRef": null })).await
+                self.write_host(host, of_free_host(), json!({ "consumerRef": null })).await
             }
         }
     }
@@ -307,6 +307,20 @@ impl Pass {
     }
 }
 
+/// What is told of a reservation, or of a claim that was not made, is old where a host begins anew.
+fn without_notes() -> Value {
+    json!({
+        names::ferrite::PASSED_OVER_BY: null,
+        names::ferrite::PENDING_RESERVATION: null,
+        RESERVED_HOST_UID: null,
+    })
+}
+
+/// The metadata of a host that is kept for nobody any more.
+fn of_free_host() -> Value {
+    json!({ "labels": { names::capm3::NODE_REUSE: null }, "annotations": without_notes() })
+}
+
 /// Gives a Node of a workload cluster its provider ID. One that says another by now, and one made anew, has another version.
 pub async fn name_node(nodes: &Api<Node>, naming: &Naming) -> Result<Outcome, Error> {
     let patch = Patch::Merge(json!({
@@ -327,5 +341,23 @@ fn unless_superseded<T>(
         Ok(written) => Ok(Some(written)),
         Err(kube::Error::Api(status)) if status.is_conflict() || is_gone(&status) => Ok(None),
         Err(error) => Err(Error::api(what)(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_is_kept_no_longer_keeps_no_note_of_ours() {
+        let metadata = of_free_host();
+        assert!(metadata["labels"].get(names::capm3::NODE_REUSE).is_some_and(Value::is_null));
+        for note in [
+            names::ferrite::PASSED_OVER_BY,
+            names::ferrite::PENDING_RESERVATION,
+            names::ferrite::RESERVED_HOST_UID,
+        ] {
+            assert!(metadata["annotations"].get(note).is_some_and(Value::is_null), "{note}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Watches, who is concerned by a change, and one pass over one machine or kept host.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use api_types::metal3::CachedHost;
 use api_types::names;
 use controller_kit::backoff;
 use controller_kit::events::shorten;
-use controller_kit::watch::{self, Undecodable, Watched};
+use controller_kit::watch::{self, Complaints, Undecodable, Watched};
 use controller_kit::{Kit, run};
 use futures_util::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -219,7 +219,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
 
 /// Sets gauges, ends offers that nobody came for, and tells the owners of objects that cannot be decoded.
 async fn tell(context: &Context, broken: &[Undecodable]) -> std::convert::Infallible {
-    let mut told: HashMap<String, Option<String>> = HashMap::new();
+    let mut complaints = Complaints::default();
     loop {
         let (late, counts, waiters) = {
             let mut index = context.from.index();
@@ -230,14 +230,10 @@ async fn tell(context: &Context, broken: &[Undecodable]) -> std::convert::Infall
         }
         context.metrics.shown(counts, waiters);
         if context.kit.may_act() {
-            for it in broken.iter().flat_map(Undecodable::all) {
-                let uid = it.object.uid.clone().unwrap_or_default();
-                let version = it.object.resource_version.clone();
-                if told.insert(uid, version.clone()) != Some(version) {
-                    let reason = Reason::Undecodable.as_str();
-                    let note = format!("It is left out until this is corrected: {}", it.problem);
-                    context.kit.events.warning(&it.object, reason, "Decode", &note).await;
-                }
+            for it in complaints.news(broken) {
+                let reason = Reason::Undecodable.as_str();
+                let note = format!("It is left out until this is corrected: {}", it.problem);
+                context.kit.events.warning(&it.object, reason, "Decode", &note).await;
             }
         }
         tokio::time::sleep(TICK).await;

@@ -130,6 +130,8 @@ pub enum Step {
         cleaning: Option<String>,
         /// For whom it will be kept.
         verdict: Option<Owner>,
+        /// The host's uid, if it will be kept: by it a move to another cluster is known.
+        uid: Option<String>,
     },
     /// On the host: the machine has it no longer; it is kept for an owner, or free.
     Release {
@@ -137,6 +139,8 @@ pub enum Step {
         host: String,
         /// For whom it is kept.
         keep_for: Option<Owner>,
+        /// The host's uid, if it was decided just now for whom it is kept. What stands there since an earlier verdict stays.
+        uid: Option<String>,
         /// Annotations of ours that go with it.
         annotations: Vec<String>,
     },

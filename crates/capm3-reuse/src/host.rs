@@ -1,7 +1,7 @@
 //! What a host is good for, judged by the host alone.
 
 use api_types::capm3::Metal3Machine;
-use api_types::metal3::{BareMetalHost, ProvisioningState};
+use api_types::metal3::{BareMetalHost, OperationalStatus, ProvisioningState};
 use api_types::names;
 use api_types::reference::ObjectRef;
 use kube::ResourceExt as _;
@@ -63,7 +63,8 @@ pub fn error(host: &BareMetalHost) -> Option<String> {
     let status = host.status.as_ref()?;
     let kind = status.error_type.as_ref().map(api_types::metal3::ErrorType::as_str);
     match (kind, status.error_message.as_str()) {
-        (None, "") => None,
+        (None, "") => (status.operational_status == OperationalStatus::Error)
+            .then(|| "its operationalStatus is error".to_owned()),
         (Some(kind), "") => Some(kind.to_owned()),
         (_, message) => Some(message.to_owned()),
     }

@@ -193,6 +193,7 @@ impl Index {
             }
         }
         let left = before.as_ref().and_then(Class::label).map(str::to_owned);
+        let comes = after.and_then(Class::label).is_some_and(|it| left.as_deref() != Some(it));
         // What was seen of it now counts, not what was expected of it.
         if !space.is_ready(name) {
             space.holds.remove(name);
@@ -200,6 +201,9 @@ impl Index {
         concerned.extend(space.offer(name, None, now));
         if let Some(label) = left {
             concerned.extend(space.let_down(&label, now));
+        }
+        if comes {
+            concerned.extend(space.first_to_wait_for(name, now));
         }
         concerned.into_iter().collect()
     }

@@ -338,6 +338,8 @@ struct Common {
     paused: bool,
     /// Whether it replaces no machine by itself.
     halted: bool,
+    /// Whether its kind is not watched.
+    is_unwatched: bool,
 }
 
 async fn owner_seen(
@@ -364,6 +366,7 @@ async fn owner_seen(
     let born = born.map_or(Timestamp::UNIX_EPOCH, |born| born.0);
     Ok(Some(OwnerSeen {
         of_others: !from.is_ours(&common.metadata),
+        is_unwatched: common.is_unwatched,
         later: (!kept.is_for(&common.owner)).then(|| (common.owner.clone(), born)),
         deleting: common.metadata.deletion_timestamp.is_some(),
         paused: common.paused || found.as_ref().is_some_and(Cluster::is_paused),
@@ -419,6 +422,7 @@ fn of_deployment(from: &Sources, it: &MachineDeployment) -> Common {
         cluster: Some(it.spec.cluster_name.clone()),
         paused: is_paused(it),
         halted: is_halted(it),
+        is_unwatched: false,
     }
 }
 
@@ -433,6 +437,7 @@ fn of_plane(from: &Sources, it: &KubeadmControlPlane) -> Common {
         cluster: cluster_of(&it.metadata),
         paused: capi::is_paused(&it.metadata),
         halted: false,
+        is_unwatched: false,
     }
 }
 
@@ -519,6 +524,7 @@ async fn of_other_kind(
         cluster: cluster_of(&live.metadata),
         paused: capi::is_paused(&live.metadata),
         halted: false,
+        is_unwatched: true,
         replicas,
         status,
         metadata: live.metadata,
@@ -536,6 +542,7 @@ fn unknown(owner: &Owner) -> Common {
         cluster: None,
         paused: true,
         halted: false,
+        is_unwatched: true,
     }
 }
 

@@ -32,16 +32,18 @@ pub struct Owner {
 impl Owner {
     /// The owner that a reference names, if it is one that hosts are kept for.
     pub fn from_reference(reference: &ObjectRef) -> Option<Self> {
-        let (group, kind) = (reference.group(), reference.kind.as_deref()?);
+        let (group, kind) = (group_of(reference), reference.kind.as_deref()?);
+        let name = reference.name.clone().filter(|name| !name.is_empty())?;
         let owns = group == CONTROL_PLANES || (group == CLUSTER_API && kind == "MachineDeployment");
         owns.then(|| Self {
             api_version: reference
                 .api_version
                 .clone()
                 .or_else(|| reference.api_group.clone())
-                .unwrap_or_default(),
+                .filter(|said| !said.is_empty())
+                .unwrap_or_else(|| group.to_owned()),
             kind: kind.to_owned(),
-            name: reference.name.clone().unwrap_or_default(),
+            name,
             uid: reference.uid.clone().unwrap_or_default(),
         })
     }
@@ -91,6 +93,18 @@ impl std::fmt::Display for Owner {
     }
 }
 
+/// The API group that a reference names. Where it names none, as people write it and CAPM3 may leave it, that in which
+/// these kinds are everywhere.
+fn group_of(reference: &ObjectRef) -> &str {
+    let said = [&reference.api_version, &reference.api_group];
+    let names_none = said.into_iter().flatten().all(String::is_empty);
+    match reference.kind.as_deref() {
+        Some("Cluster" | "MachineDeployment") if names_none => CLUSTER_API,
+        Some("KubeadmControlPlane") if names_none => CONTROL_PLANES,
+        _ => reference.group(),
+    }
+}
+
 /// FNV-1a: it has to stay the same for ever, which the standard library's hashes do not promise.
 fn fingerprint(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
@@ -118,7 +132,7 @@ impl Kept {
         if consumer.namespace.is_some() && consumer.namespace != host.metadata.namespace {
             return None;
         }
-        if consumer.group() == CLUSTER_API && consumer.kind.as_deref() == Some("Cluster") {
+        if group_of(consumer) == CLUSTER_API && consumer.kind.as_deref() == Some("Cluster") {
             return label();
         }
         Owner::from_reference(consumer).map(Self::For)
@@ -156,7 +170,7 @@ pub fn pending(host: &BareMetalHost) -> Option<Option<Owner>> {
         return Some(None);
     }
     let reference: ObjectRef = serde_json::from_str(text).ok()?;
-    Owner::from_reference(&reference).filter(|owner| !owner.name.is_empty()).map(Some)
+    Owner::from_reference(&reference).map(Some)
 }
 
 /// The verdict as it is written on a host.
@@ -215,6 +229,43 @@ mod tests {
         let owner = Owner::from_reference(&reference).unwrap();
         assert!(owner.is_control_plane());
         assert_eq!(owner.label(), "cp-a");
+    }
+
+    #[test]
+    fn a_reference_that_names_no_group_is_read_as_of_the_usual_one() {
+        let reference = |api_version: Option<&str>, kind: &str, name: Option<&str>| ObjectRef {
+            api_version: api_version.map(str::to_owned),
+            kind: Some(kind.to_owned()),
+            name: name.map(str::to_owned),
+            ..ObjectRef::default()
+        };
+        for none in [None, Some("")] {
+            let kept = kept_for(Some(reference(none, "MachineDeployment", Some("a"))), None);
+            assert!(kept.as_ref().unwrap().is_for(&owner("a")));
+            assert!(!kept.unwrap().is_for(&owner("b")));
+            let plane = reference(none, "KubeadmControlPlane", Some("a"));
+            let plane = Owner::from_reference(&plane).unwrap();
+            assert_eq!((plane.group(), plane.label().as_str()), (CONTROL_PLANES, "cp-a"));
+            let cluster = reference(none, "Cluster", Some("c"));
+            let kept = kept_for(Some(cluster.clone()), Some("md-a"));
+            assert_eq!(kept, Some(Kept::ByLabel("md-a".to_owned())));
+            assert_eq!(kept_for(Some(cluster), None), None);
+            // Of which group another kind is nobody knows, and without a name it is nobody's.
+            for (kind, name) in [
+                ("RKE2ControlPlane", Some("a")),
+                ("MachineDeployment", None),
+                ("Secret", Some("a")),
+            ] {
+                let other = reference(none, kind, name);
+                assert_eq!(kept_for(Some(other), Some("md-a")), None, "{kind}");
+            }
+        }
+        for foreign in ["v1", "elsewhere/v1"] {
+            for kind in ["Cluster", "MachineDeployment", "KubeadmControlPlane"] {
+                let other = reference(Some(foreign), kind, Some("a"));
+                assert_eq!(kept_for(Some(other), Some("md-a")), None, "{foreign} {kind}");
+            }
+        }
     }
 
     #[test]

@@ -201,6 +201,8 @@ pub struct KeptSeen {
 pub struct OwnerSeen {
     /// Whether another installation looks after it.
     pub of_others: bool,
+    /// Whether nobody is told when it changes, as its kind is not watched.
+    pub is_unwatched: bool,
     /// The owner of that kind and name if it has another uid than the reservation, and when it was made.
     pub later: Option<(Owner, Timestamp)>,
     /// Whether it is being deleted.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use api_types::metal3::BareMetalHost;
+use api_types::names;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
@@ -16,6 +17,8 @@ use crate::seen::{KeptSeen, OwnerSeen};
 const ROLLOUT: u32 = 10;
 /// How many seconds a move to another cluster takes at most.
 const MOVE: i64 = 3600;
+/// How soon to look again at an owner that nobody watches.
+const LOOK: Duration = Duration::from_secs(300);
 
 /// A host that is kept.
 pub(super) fn about_kept(seen: &KeptSeen, policy: &Policy, now: Timestamp) -> Decision {
@@ -25,6 +28,16 @@ pub(super) fn about_kept(seen: &KeptSeen, policy: &Policy, now: Timestamp) -> De
     let Some(owner) = &seen.owner else {
         return free(seen, Reason::OwnerGone, "its owner is gone");
     };
+    let decision = about_owner(seen, owner, policy, now);
+    if owner.is_unwatched && decision.steps.is_empty() {
+        let again = decision.again.map_or(LOOK, |again| again.min(LOOK));
+        return Decision { again: Some(again), ..decision };
+    }
+    decision
+}
+
+/// A host that is kept for an owner of this name.
+fn about_owner(seen: &KeptSeen, owner: &OwnerSeen, policy: &Policy, now: Timestamp) -> Decision {
     if owner.of_others {
         return Decision::rest(Reason::NotOurs);
     }
@@ -67,10 +80,15 @@ fn is_settled(owner: &OwnerSeen) -> bool {
     owner.without_host.is_empty() && owner.machines >= wanted
 }
 
-/// Whether host, owner and its Cluster were made here at about the same time. Then all came from another cluster, which gave
-/// them new uids: a host that had been here for longer was kept for an owner that had been here, and that one is gone. So it
-/// is where a Cluster had been here for longer that makes its owners anew.
+/// Whether host, owner and its Cluster came from another cluster together, which gave them new uids. A host that has the uid
+/// still with which it was reserved did not: its owner was made anew. Where that uid was not written down, times alone say
+/// it: a host that had been here for longer was kept for an owner that had been here, and that one is gone. So it is where a
+/// Cluster had been here for longer that makes its owners anew.
 fn came_along(host: &BareMetalHost, owner: Timestamp, cluster: Option<Timestamp>) -> bool {
+    let reserved = host.annotation(names::ferrite::RESERVED_HOST_UID);
+    if reserved.is_some() && reserved == host.metadata.uid.as_deref() {
+        return false;
+    }
     let Some(born) = &host.metadata.creation_timestamp else { return false };
     let is_soon_after = |before: Timestamp| owner.duration_since(before).as_secs() <= MOVE;
     let was_first = owner <= born.0;
@@ -81,9 +99,9 @@ fn came_along(host: &BareMetalHost, owner: Timestamp, cluster: Option<Timestamp>
 fn renew(seen: &KeptSeen, owner: &Owner) -> Decision {
     let host = seen.host.name_any();
     let message = format!("Host {host} stays kept for {owner}, which was moved here with it");
-    let keep_for = Some(owner.clone());
+    let (keep_for, uid) = (Some(owner.clone()), seen.host.metadata.uid.clone());
     Decision {
-        steps: vec![Step::Release { host, keep_for, annotations: Vec::new() }],
+        steps: vec![Step::Release { host, keep_for, uid, annotations: Vec::new() }],
         message,
         news: true,
         ..Decision::rest(Reason::Kept)

@@ -63,7 +63,11 @@ pub(super) fn about_homeless(
     let fits = |host: &&BareMetalHost| fits(seen, &selector, policy, host);
     if let Some(name) = intended {
         return match named.filter(fits).filter(|host| !is_better_left(seen, host)) {
-            Some(host) => take(seen, parent, host, now, Vec::new()),
+            Some(host) => {
+                // Somebody else's word: a machine that is deleted just after its claim would leave the host behind.
+                let first = if is_intent(machine) { Vec::new() } else { vec![intend(host)] };
+                take(seen, parent, host, now, first)
+            }
             None => give_up(seen, name, now),
         };
     }
@@ -230,6 +234,13 @@ fn is_better_left(seen: &MachineSeen, host: &BareMetalHost) -> bool {
 /// How long the name of a machine's host may be.
 pub(crate) fn host_name_bytes(machine: &Metal3Machine) -> usize {
     PROVIDER_ID.saturating_sub(provider_id(machine, "").len())
+}
+
+/// Whether the machine names its host as we write it, with the finalizer and the host's uid.
+fn is_intent(machine: &Metal3Machine) -> bool {
+    let finalizer = names::capm3::MACHINE_FINALIZER;
+    machine.annotation(names::ferrite::HOST_UID).is_some()
+        && machine.metadata.finalizers.iter().flatten().any(|it| it == finalizer)
 }
 
 fn intend(host: &BareMetalHost) -> Step {

@@ -48,6 +48,7 @@ fn any_host(name: &'static str) -> impl Strategy<Value = BareMetalHost> {
         json!({"metadata": {"annotations": {names::capm3::UNHEALTHY: ""}}}),
         json!({"metadata": {"annotations": {names::metal3::PAUSED: ""}}}),
         json!({"status": {"errorMessage": "broken"}}),
+        json!({"status": {"operationalStatus": "error"}}),
         json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
     ];
     let images = [json!({}), json!({"spec": {"image": {"url": "http://a/b"}}})];
@@ -148,6 +149,11 @@ proptest! {
                     let host = named(&seen, host).expect("only a host that was seen is claimed");
                     let own = judge::is_of(host, machine);
                     prop_assert!(!leaving);
+                    // Or a machine that is deleted just then would leave it behind.
+                    let mut finalizers = machine.metadata.finalizers.iter().flatten();
+                    let keeps = finalizers.any(|it| it == names::capm3::MACHINE_FINALIZER);
+                    let intends = |it: &Step| matches!(it, Step::Intend { .. });
+                    prop_assert!(keeps || decision.steps.iter().any(intends));
                     // A machine that was up once comes up on no other host.
                     prop_assert!(own || !machine.is_provisioned());
                     prop_assert!(own || judge::exclusion(host).is_none());

@@ -97,8 +97,9 @@ fn about_own(seen: &MachineSeen, host: &BareMetalHost, now: Timestamp) -> Decisi
             }
         };
         let cleaning = cleaning.filter(|mode| Some(*mode) != before).cloned();
+        let uid = host.metadata.uid.clone().filter(|_| verdict.is_some());
         let mut steps =
-            vec![Step::Clear { host: name.clone(), fields, switch_off, cleaning, verdict }];
+            vec![Step::Clear { host: name.clone(), fields, switch_off, cleaning, verdict, uid }];
         let text = format!("Host {name} is being cleared; {why}{wiped}");
         if matches!(seen.verdict, Verdict::Unreadable(_)) {
             let ready = Said::no(Reason::OwnerUnreadable, &text);
@@ -109,8 +110,10 @@ fn about_own(seen: &MachineSeen, host: &BareMetalHost, now: Timestamp) -> Decisi
     }
     let release = |keep_for: Option<Owner>| Step::Release {
         host: name.clone(),
+        // A verdict that was brought here by a move has the uid of before beside it.
+        uid: host.metadata.uid.clone().filter(|_| pending.is_none() && keep_for.is_some()),
+        annotations: annotations(host, keep_for.is_some()),
         keep_for,
-        annotations: annotations(host),
     };
     if cleared {
         let (reason, wiped) = match &verdict {
@@ -270,15 +273,17 @@ fn ours(seen: &MachineSeen, host: &BareMetalHost) -> Vec<&'static str> {
     all.iter().filter(|(_, is_its)| *is_its).map(|(field, _)| *field).collect()
 }
 
-/// Annotations on the host that are the machine's.
-fn annotations(host: &BareMetalHost) -> Vec<String> {
+/// Annotations on the host that are the machine's, and that of a reservation where there is none.
+fn annotations(host: &BareMetalHost, is_kept: bool) -> Vec<String> {
     let ours = [
         names::ferrite::PENDING_RESERVATION,
         names::ferrite::PASSED_OVER_BY,
         names::capi::BLOCK_MOVE,
     ];
     let is_ours = |key: &&String| {
-        ours.contains(&key.as_str()) || key.starts_with(names::metal3::REBOOT_FOR_REMEDIATION)
+        ours.contains(&key.as_str())
+            || (!is_kept && *key == names::ferrite::RESERVED_HOST_UID)
+            || key.starts_with(names::metal3::REBOOT_FOR_REMEDIATION)
     };
     host.metadata
         .annotations

@@ -411,6 +411,7 @@ fn an_intent_is_given_up_when_the_host_is_not_to_be_had_any_more() {
         json!({"metadata": {"annotations": {names::metal3::DETACHED: ""}}}),
         json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
         json!({"status": {"errorMessage": "broken"}}),
+        json!({"status": {"operationalStatus": "error"}}),
         json!({"status": {"provisioning": {"state": "inspecting"}}}),
         json!({"spec": {"image": {"url": "http://somebody/else"}}}),
     ];

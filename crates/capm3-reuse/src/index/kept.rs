@@ -118,6 +118,23 @@ impl Namespace {
         waited.map(|it| it.wish.machine.clone()).collect()
     }
 
+    /// The first who has its turn at a host that is on its way now and who does not wait for one yet: what it says of there
+    /// being none is not so any more.
+    pub(super) fn first_to_wait_for(&self, host: &str, now: Instant) -> Option<String> {
+        let served = self.served(now);
+        let next = self.waiters.values().find(|waiter| {
+            let wish = &waiter.wish;
+            let comes = |owner: &Owner| {
+                matches!(self.prospect(host, owner, wish), Some((_, Prospect::Coming)))
+            };
+            waiter.wants != Wants::Kept
+                && !served.contains(wish.machine.as_str())
+                && wish.owner.as_ref().is_some_and(comes)
+                && self.has_its_turn(wish, now)
+        });
+        next.map(|waiter| waiter.wish.machine.clone())
+    }
+
     /// Those whom a waiter's own wait leaves without a host to wait for.
     pub(super) fn displaced_by(&self, machine: &str, now: Instant) -> HashSet<String> {
         let since = self.since.get(machine);

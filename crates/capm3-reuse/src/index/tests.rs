@@ -343,6 +343,54 @@ fn no_more_machines_wait_for_kept_hosts_than_are_on_their_way_and_the_first_of_t
 }
 
 #[test]
+fn a_host_that_starts_on_its_way_wakes_the_first_who_has_no_other_to_wait_for() {
+    let now = Instant::now();
+    let other = Owner { name: "other".to_owned(), ..owner() };
+    let before = || like("h", "provisioned", &[consumer("before", "before-uid")]);
+    let waiters = |all: &mut Index, first: Wants| {
+        let mut elsewhere = kept_waiter("elsewhere", 1);
+        elsewhere.selector.equals = [("rack".to_owned(), "b".to_owned())].into();
+        let foreign = Wish { owner: Some(other.clone()), ..kept_waiter("foreign", 1) };
+        for (wish, wants) in [
+            (elsewhere, Wants::Any),
+            (foreign, Wants::Any),
+            (Wish { owner: None, ..kept_waiter("without", 1) }, Wants::Any),
+            (kept_waiter("m", 2), first),
+            (kept_waiter("n", 3), Wants::Any),
+            (kept_waiter("o", 4), Wants::Any),
+        ] {
+            assert!(!all.wait(wish, wants, now));
+        }
+    };
+    for (after, first, woken) in [
+        (
+            like("h", "provisioned", &[consumer("before", "before-uid"), pending()]),
+            Wants::Any,
+            vec!["before", "m"],
+        ),
+        (like("h", "deprovisioning", &[kept_for(&owner())]), Wants::OnlyKept, vec!["before", "m"]),
+        (
+            like("h", "deprovisioning", &[kept_for(&owner()), unhealthy()]),
+            Wants::Any,
+            vec!["before"],
+        ),
+        (like("h", "deprovisioning", &[]), Wants::Any, vec!["before"]),
+    ] {
+        let mut all = index(&[before()]);
+        waiters(&mut all, first);
+        assert_eq!(all.update("ns", "h", Some(cached(&after)), now), woken);
+        // It is told once, and not again with each change of the host.
+        let changed = with(&after, &json!({"metadata": {"labels": {"any": "thing"}}}));
+        assert!(!all.update("ns", "h", Some(cached(&changed)), now).contains(&"m".to_owned()));
+    }
+    // Who waits for one already has his; the next host is for the next machine.
+    let mut all = index(&[before(), like("a", "deprovisioning", &[kept_for(&owner())])]);
+    waiters(&mut all, Wants::Kept);
+    let after = like("h", "deprovisioning", &[kept_for(&owner())]);
+    assert_eq!(all.update("ns", "h", Some(cached(&after)), now), ["before", "n"]);
+}
+
+#[test]
 fn one_that_wants_other_hosts_stands_before_nobody() {
     let now = Instant::now();
     let mut all = index(&[like("a", "deprovisioning", &[kept_for(&owner())])]);

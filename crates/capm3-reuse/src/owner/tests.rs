@@ -72,6 +72,12 @@ fn a_reservation_ends_for_want_of_its_owner_or_of_reuse_only_if_a_live_look_says
 }
 
 #[test]
+fn an_owner_that_cannot_be_read_keeps_its_hosts_and_is_not_watched() {
+    let unknown = unknown(&owner());
+    assert_eq!((unknown.paused, unknown.is_unwatched), (true, true));
+}
+
+#[test]
 fn a_machine_is_its_owner_s_by_label_by_reference_and_through_a_machine_set() {
     let sets = ["set-uid".to_owned()].into();
     let reference = |kind: &str, uid: &str| json!({"ownerReferences": [{"apiVersion": "g/v", "kind": kind, "name": "x", "uid": uid}]});

@@ -102,6 +102,9 @@ fn as_machine(index: u8, person: Person) -> Metal3Machine {
     if let Some(host) = person.gives_up {
         annotations.insert(names::ferrite::GIVES_UP_HOST.to_owned(), format!("h{host}"));
     }
+    if let Some(host) = person.names.or(person.gives_up) {
+        annotations.insert(names::ferrite::HOST_UID.to_owned(), format!("h{host}"));
+    }
     read.metadata.annotations = (!annotations.is_empty()).then_some(annotations);
     read.metadata.finalizers =
         person.kept.then(|| vec![names::capm3::MACHINE_FINALIZER.to_owned()]);

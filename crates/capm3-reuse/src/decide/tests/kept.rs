@@ -123,6 +123,68 @@ fn a_reservation_that_came_with_its_owner_from_another_cluster_is_renewed_and_an
 }
 
 #[test]
+fn a_host_that_was_not_moved_since_it_was_reserved_is_renewed_for_no_owner_that_was_made_anew() {
+    let second = |second: i64| Timestamp::from_second(second).unwrap();
+    let later = Owner { uid: "later".to_owned(), ..owner() };
+    // All three are young: what the times say is no more than that.
+    let came = OwnerSeen {
+        later: Some((later, second(10_030))),
+        cluster_since: Some(second(10_000)),
+        ..OwnerSeen::default()
+    };
+    let reserved =
+        |uid: &str| json!({"metadata": {"annotations": {names::ferrite::RESERVED_HOST_UID: uid}}});
+    for (patch, born_at, reason, steps) in [
+        (reserved("h-uid"), 10_000, Reason::OwnerGone, ["free"]),
+        (reserved("uid-of-before"), 10_000, Reason::Kept, ["release"]),
+        (json!({}), 10_000, Reason::Kept, ["release"]),
+        // Moved once, and here for long when its owner was made anew.
+        (reserved("uid-of-before"), 1_000, Reason::OwnerGone, ["free"]),
+    ] {
+        let mut seen = kept_seen(Some(came.clone()), None);
+        seen.host = born(&with(&seen.host, &patch), born_at);
+        let decision = decide(&Observed::Kept(Box::new(seen.clone())), &Policy::default(), now());
+        assert_eq!((decision.reason, kinds(&decision)), (reason, steps.to_vec()), "{patch}");
+        if let [Step::Release { uid, .. }] = &decision.steps[..] {
+            assert_eq!(uid.as_deref(), Some("h-uid"), "the next move is known by it");
+        }
+        // While it is still cleared that is not forgotten.
+        let clearing = json!({"status": {"provisioning": {"state": "deprovisioning"}}});
+        seen.host = with(&seen.host, &clearing);
+        let decision = decide(&Observed::Kept(Box::new(seen)), &Policy::default(), now());
+        assert_eq!(decision.steps.is_empty(), reason == Reason::OwnerGone, "{patch}");
+    }
+}
+
+#[test]
+fn an_owner_that_nobody_watches_is_looked_at_again_and_any_other_only_when_it_is_time() {
+    let needed = OwnerSeen { replicas: 2, machines: 1, reuse: Some(true), ..OwnerSeen::default() };
+    let settled = OwnerSeen { machines: 2, ..needed.clone() };
+    let rolling = OwnerSeen { rolls_out: true, ..settled.clone() };
+    let minutes = |minutes: u64| Some(Duration::from_secs(60 * minutes));
+    for (owner, watched, unwatched) in [
+        (needed.clone(), None, minutes(5)),
+        (OwnerSeen { paused: true, ..needed.clone() }, None, minutes(5)),
+        (OwnerSeen { of_others: true, ..needed.clone() }, None, minutes(5)),
+        (settled, minutes(2), minutes(2)),
+        (rolling, minutes(20), minutes(5)),
+        (OwnerSeen { deleting: true, ..needed }, None, None),
+    ] {
+        for (is_unwatched, wanted) in [(false, watched), (true, unwatched)] {
+            let owner = OwnerSeen { is_unwatched, ..owner.clone() };
+            let seen = Observed::Kept(Box::new(kept_seen(Some(owner.clone()), None)));
+            assert_eq!(decide(&seen, &Policy::default(), now()).again, wanted, "{owner:?}");
+        }
+    }
+    // What CAPM3 keeps is decided without its owner.
+    let owner = OwnerSeen { is_unwatched: true, ..OwnerSeen::default() };
+    let mut seen = kept_seen(Some(owner), None);
+    seen.kept = crate::reservation::Kept::ByLabel("cp-other".to_owned());
+    let decision = decide(&Observed::Kept(Box::new(seen)), &Policy::default(), now());
+    assert_eq!((decision.reason, decision.again), (Reason::KeptByCapm3, None));
+}
+
+#[test]
 fn a_kept_host_is_freed_only_when_nothing_is_on_it() {
     for (state, freed) in [
         ("available", true),

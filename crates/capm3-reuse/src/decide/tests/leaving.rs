@@ -20,10 +20,12 @@ fn the_verdict_goes_with_the_write_that_clears_the_image() {
         let mut seen = leaving(having(&ours));
         seen.verdict = verdict;
         let decision = decided(&seen);
-        let Step::Clear { fields, switch_off: true, verdict, .. } = &decision.steps[0] else {
+        let Step::Clear { fields, switch_off: true, verdict, uid, .. } = &decision.steps[0] else {
             panic!("{decision:?}")
         };
         assert_eq!(*verdict, wanted);
+        // Which host it was decided about is known after a move.
+        assert_eq!(uid.as_deref(), wanted.as_ref().map(|_| "h-uid"));
         // What the machine did not bring stays.
         assert_eq!(fields, &["image", "userData"]);
     }
@@ -59,6 +61,37 @@ fn a_host_is_given_back_only_when_nothing_is_on_it_and_named_for_its_owner_while
     }
     let free = at("available", None);
     assert!(matches!(&free.steps[0], Step::Release { keep_for: None, .. }));
+}
+
+#[test]
+fn the_uid_beside_a_verdict_is_that_of_the_host_of_which_it_was_decided() {
+    let noted = |verdict: Option<&Owner>| {
+        json!({"metadata": {"annotations": {
+            names::ferrite::PENDING_RESERVATION: reservation::as_pending(verdict, "ns"),
+            names::ferrite::RESERVED_HOST_UID: "uid-of-before",
+        }}})
+    };
+    let stale = json!({"metadata": {"annotations": {names::ferrite::RESERVED_HOST_UID: "old"}}});
+    let nobody = Verdict::Nobody("why");
+    let for_owner = Verdict::For { owner: owner(), cleaning: None };
+    // Brought here by a move, and decided here just now: what is written, and whether what stands there goes.
+    for (state, patch, verdict, written, goes) in [
+        ("available", noted(Some(&owner())), &for_owner, None, false),
+        ("deprovisioning", noted(Some(&owner())), &for_owner, None, false),
+        ("available", noted(None), &for_owner, None, true),
+        ("available", stale.clone(), &for_owner, Some("h-uid"), false),
+        ("available", stale, &nobody, None, true),
+    ] {
+        let ours = with(&with(&host("h", state), &consumer("m", "m-uid")), &patch);
+        let mut seen = leaving(having(&ours));
+        seen.verdict = verdict.clone();
+        let decision = decided(&seen);
+        let Step::Release { uid, annotations, .. } = &decision.steps[0] else {
+            panic!("{decision:?}")
+        };
+        let is_taken = annotations.iter().any(|it| it == names::ferrite::RESERVED_HOST_UID);
+        assert_eq!((uid.as_deref(), is_taken), (written, goes), "{state} {patch}");
+    }
 }
 
 #[test]

@@ -276,6 +276,35 @@ fn a_machine_whose_claim_is_refused_has_no_host_and_one_that_was_up_needs_no_oth
 }
 
 #[test]
+fn a_host_that_somebody_else_wrote_on_a_machine_is_claimed_only_after_our_own_intent() {
+    let changes: [(Change, &[&str]); 4] = [
+        (|_| (), &["claim", "report"]),
+        (|it| it.machine.metadata.finalizers = None, &["intend", "claim", "report"]),
+        (
+            |it| it.machine.metadata.finalizers = Some(vec!["others".to_owned()]),
+            &["intend", "claim", "report"],
+        ),
+        (
+            |it| {
+                it.machine.metadata.annotations = None;
+                annotate(&mut it.machine, names::metal3::HOST, "ns/h");
+            },
+            &["intend", "claim", "report"],
+        ),
+    ];
+    for (change, steps) in changes {
+        let mut seen = having(&host("h", "available"));
+        seen.machine.status = None;
+        change(&mut seen);
+        let decision = decided(&seen);
+        assert_eq!(kinds(&decision), steps);
+        if let Some(Step::Intend { host, uid }) = decision.steps.first() {
+            assert_eq!((host.as_str(), uid.as_str()), ("h", "h-uid"));
+        }
+    }
+}
+
+#[test]
 fn what_is_kept_is_taken_or_waited_for_when_the_template_is_gone_and_a_free_host_if_nothing_is() {
     let strict = Policy { strict_reuse: true, ..Policy::default() };
     for policy in [Policy::default(), strict] {

@@ -1,9 +1,10 @@
 //! For whom a freed host is kept, and until when.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bench::cluster_api::objects::{
-    MACHINE, MACHINE_DEPLOYMENT, METAL3_MACHINE, METAL3_MACHINE_TEMPLATE,
+    MACHINE, MACHINE_DEPLOYMENT, MACHINE_SET, METAL3_MACHINE, METAL3_MACHINE_TEMPLATE,
 };
 use capm3_reuse::config::Policy;
 use kube::ResourceExt;
@@ -37,7 +38,9 @@ async fn while_it_is_deprovisioning_the_consumer_of_a_host_becomes_the_deploymen
     let seen = scene.host_is(&host, "kept", |it| consumer(it) == "MachineDeployment/md").await;
     assert_eq!(state(&seen), "deprovisioning");
     assert_eq!(seen.labels()["infrastructure.cluster.x-k8s.io/node-reuse"], "md-md");
-    assert!(seen.annotations().is_empty(), "{:?}", seen.annotations());
+    // The verdict has gone into the reference; what is left says of which host it was.
+    let noted = [("ferrite.metal3.io/reserved-host-uid".to_owned(), seen.uid().unwrap())];
+    assert_eq!(*seen.annotations(), BTreeMap::from(noted));
     let deployments = MACHINE_DEPLOYMENT.api(&scene.client, &scene.namespace);
     let uid = deployments.get("md").await.unwrap().uid();
     assert_eq!(seen.data["spec"]["consumerRef"]["uid"], json!(uid));
@@ -54,7 +57,33 @@ async fn while_it_is_deprovisioning_the_consumer_of_a_host_becomes_the_deploymen
     scene.gone(METAL3_MACHINE, "m1").await;
     let seen = scene.get_host(&host).await;
     assert!(!seen.labels().contains_key("infrastructure.cluster.x-k8s.io/node-reuse"));
+    assert!(seen.annotations().is_empty(), "{:?}", seen.annotations());
     assert_eq!(consumer(&seen), "Metal3Machine/m2");
+}
+
+#[tokio::test]
+async fn a_deployment_that_is_made_anew_under_its_name_gets_no_host_that_was_kept_for_the_first() {
+    // Cluster, host and deployment are all young here, as after a move.
+    let scene = Scene::new(plane().await, "anew").await;
+    scene.hosts(&["h1"]).await;
+    scene.template("t", true).await;
+    scene.deployment("md", "t", 1).await;
+    let (_running, _) = start(plane().await, &scene.namespace, patient()).await;
+    scene.machine("m1", "md", "t").await;
+    scene.up("m1").await;
+    scene.operator().keep(&scene.namespace, "h1");
+    scene.delete(METAL3_MACHINE, "m1").await;
+    scene.host_is("h1", "told to forget", |it| it.data["spec"]["image"].is_null()).await;
+    let deprovisioning = json!({"status": {"provisioning": {"state": "deprovisioning"}}});
+    scene.patch_host_status("h1", deprovisioning).await;
+    scene.host_is("h1", "kept", |it| consumer(it) == "MachineDeployment/md").await;
+    // While nobody may free it yet.
+    scene.delete(MACHINE_SET, "md").await;
+    scene.delete(MACHINE_DEPLOYMENT, "md").await;
+    scene.deployment("md", "t", 1).await;
+    scene.operator().go_on(&scene.namespace, "h1").await.unwrap();
+    let freed = scene.host_is("h1", "free", |it| consumer(it).is_empty()).await;
+    assert!(freed.annotations().is_empty(), "{:?}", freed.annotations());
 }
 
 #[tokio::test]

@@ -167,9 +167,7 @@ fn scenario() -> Scenario {
                             && it.data["spec"]["image"].is_null()
                             && it.data["spec"]["userData"].is_null()
                             && !it.labels().keys().any(|key| key.contains("cluster.x-k8s.io"))
-                            && !it
-                                .annotations()
-                                .contains_key("ferrite.metal3.io/pending-reservation")
+                            && !it.annotations().keys().any(|key| key.contains("reserv"))
                     })
             },
         ),
