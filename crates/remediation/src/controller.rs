@@ -1,6 +1,6 @@
 //! Watches, who is concerned by a change, and one pass over one request.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use api_types::capm3::{Metal3Machine, UpstreamRemediation};
 use api_types::metal3::CachedHost;
 use api_types::names::capi::WATCH_FILTER;
 use api_types::remediation::{Metal3Remediation, Phase};
-use controller_kit::watch::{self, Undecodable, Watched};
+use controller_kit::watch::{self, Complaints, Undecodable, Watched};
 use controller_kit::{Kit, backoff, run};
 use futures_util::{Stream, StreamExt as _, future, stream};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -19,7 +19,7 @@ use kube::ResourceExt as _;
 use kube::runtime::controller::{Action, Controller};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher;
-use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::sync::mpsc::{self, Receiver, Sender, UnboundedReceiver, UnboundedSender};
 
 use crate::act::{Pass, release_orphan};
 use crate::clusters::Clusters;
@@ -39,6 +39,8 @@ use crate::told::Told;
 const DEADLINE: Duration = Duration::from_secs(90);
 /// How often gauges are set, and requests that are gone are looked for.
 const TICK: Duration = Duration::from_secs(2);
+/// Changes whose events wait to be sent, which is not done while a storm passes.
+const MOST_NEWS: usize = 10_000;
 /// How often a pass is begun anew at once because somebody else wrote first.
 const ANEW: u32 = 4;
 
@@ -53,7 +55,7 @@ pub struct Context {
     told: Told,
     wake: Wakes,
     /// Events to be published: when hundreds of machines fail at once, hosts come first.
-    news: UnboundedSender<News>,
+    news: Sender<News>,
 }
 
 /// Notes about objects, and the action that they belong to.
@@ -122,7 +124,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
     broken.extend(upstream.as_ref().map(|it| it.undecodable.clone()));
     let (wake_ours, woken_ours) = mpsc::unbounded_channel();
     let (wake_upstream, woken_upstream) = mpsc::unbounded_channel();
-    let (news, told) = mpsc::unbounded_channel();
+    let (news, told) = mpsc::channel(MOST_NEWS);
     let context = Arc::new(Context {
         from: Sources {
             client: kit.client.clone(),
@@ -283,13 +285,13 @@ impl Context {
         });
         // What tells two events of one reason apart is the try.
         let action = format!("Remediate{}", request.standing.retries);
-        // Nobody listens any more only when the process ends.
-        let _ = self.news.send((about, notes.to_vec(), action));
+        // What has no room is not told: the conditions and the record on the host have it.
+        let _ = self.news.try_send((about, notes.to_vec(), action));
     }
 }
 
 /// Publishes events, one after the other.
-async fn publish(context: &Context, mut told: UnboundedReceiver<News>) {
+async fn publish(context: &Context, mut told: Receiver<News>) {
     let kit = &context.kit;
     while let Some((about, notes, action)) = told.recv().await {
         context.crowd.passed().await;
@@ -415,8 +417,9 @@ async fn work(
         }
         if let Err(error) = pass.act(act).await {
             // A node that is back and from which our marks cannot be taken is back all the same: not to ask for it any more
-            // could end in another power cycle.
-            let gives_back = matches!(decision.reason, Reason::Recovered | Reason::Recovering)
+            // could end in another power cycle. Not so once it is withdrawn, which has its deadline.
+            let gives_back = request.deleting.is_none()
+                && matches!(decision.reason, Reason::Recovered | Reason::Recovering)
                 && matches!(act, Act::Untaint | Act::Restore(_));
             if let Error::Workload { what, why, refused } = &error
                 && !gives_back
@@ -474,18 +477,14 @@ fn end(context: &Context, decision: &Decision) -> Action {
 /// Sets gauges, tells the owners of objects that cannot be decoded, and releases hosts whose request was taken away by
 /// force.
 async fn tend(context: &Context, broken: &[Undecodable]) -> std::convert::Infallible {
-    let mut told: HashMap<String, Option<String>> = HashMap::new();
+    let mut complaints = Complaints::default();
     loop {
         show(context);
         if context.kit.may_act() {
-            for it in broken.iter().flat_map(Undecodable::all) {
-                let uid = it.object.uid.clone().unwrap_or_default();
-                let version = it.object.resource_version.clone();
-                if told.insert(uid, version.clone()) != Some(version) {
-                    let reason = Reason::Undecodable.as_str();
-                    let note = format!("It is left out until this is corrected: {}", it.problem);
-                    context.kit.events.warning(&it.object, reason, "Decode", &note).await;
-                }
+            for it in complaints.news(broken) {
+                let reason = Reason::Undecodable.as_str();
+                let note = format!("It is left out until this is corrected: {}", it.problem);
+                context.kit.events.warning(&it.object, reason, "Decode", &note).await;
             }
             let held = context.from.held.places();
             let known = if held.is_empty() { HashSet::new() } else { context.known() };

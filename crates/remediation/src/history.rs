@@ -41,7 +41,7 @@ pub struct Entry {
     /// Whether it was asked by the plain key, which holds nothing off. A setting that changes meanwhile is for the next try.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub plain: bool,
-    /// Whether the host was on then: only then an "off" later on is known to be news.
+    /// Whether the host was on then, or was seen on since: only then an "off" later on is known to be news.
     #[serde(default)]
     pub was_on: bool,
     /// When the host was seen off, and known not to come back.

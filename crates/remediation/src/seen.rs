@@ -76,6 +76,8 @@ pub struct Machine {
     pub told: bool,
     /// Reason of the condition that says how the external remediation is, while that is `False`.
     pub external: Option<String>,
+    /// Since when it is.
+    pub external_since: Option<Timestamp>,
     /// What the health check says, where there is one.
     pub healthy: Option<bool>,
     /// Whether it complains of something that a node that is ready may have, too.
@@ -224,6 +226,7 @@ impl Machine {
                 && machine.deprecated_condition(kind).is_some_and(Condition::is_false)
         };
         let external = machine.condition(CONDITION_EXTERNALLY_REMEDIATED);
+        let external = external.filter(|it| it.is_false());
         let health = machine.condition(CONDITION_HEALTH_CHECK_SUCCEEDED);
         let ails = health.is_some_and(|it| {
             let (reason, message) = (it.reason.as_deref(), it.message.as_deref());
@@ -245,9 +248,8 @@ impl Machine {
             node: machine.node_name().map(str::to_owned),
             provider_id: machine.spec.provider_id.clone().filter(|it| !it.is_empty()),
             told: is_false(CONDITION_OWNER_REMEDIATED),
-            external: external
-                .filter(|it| it.is_false())
-                .map(|it| it.reason.clone().unwrap_or_default()),
+            external: external.map(|it| it.reason.clone().unwrap_or_default()),
+            external_since: external.and_then(|it| it.last_transition_time.as_ref()).map(|it| it.0),
             healthy: health.filter(|it| it.is_true() || it.is_false()).map(Condition::is_true),
             ails,
         }
@@ -338,7 +340,7 @@ impl Host {
     /// the time has passed in which whoever is at work looks at a host. A clock that is behind ours costs time and never
     /// lets an old "off" pass.
     pub fn is_fenced(&self, was_on: bool, settled: bool) -> bool {
-        // Whoever switches it says so; or it was on when we asked, or it is off for a reboot that nobody has ended;
+        // Whoever switches it says so; or it was on when we asked or since, or it is off for a reboot that nobody has ended;
         // or it has been off, while we asked, for so long that its power was looked at.
         let seen_since = self.confirmed || was_on || self.in_cycle || (settled && self.looked_at);
         self.held && !self.powered_on && seen_since

@@ -137,6 +137,7 @@ fn machine() -> Machine {
         provider_id: None,
         told: false,
         external: None,
+        external_since: None,
         healthy: None,
         ails: false,
     }

@@ -78,16 +78,10 @@ pub(super) fn recover(case: &Case<'_>) -> Option<Decision> {
     }
     let left = case.left(since, case.strategy().timeout);
     let machine = case.machine()?;
-    let is_back = match &case.seen.node {
-        NodeSeen::NotAsked if machine.node.is_some() => {
-            return Some(Decision::look_at_node(Reason::Recovering));
-        }
-        NodeSeen::Here(node) => node::is_back(case, node, since),
-        // The health check sees what we cannot.
-        NodeSeen::NoAccess(_) => machine.healthy == Some(true),
-        NodeSeen::NotAsked | NodeSeen::NoName | NodeSeen::Gone => false,
+    let Some(is_back) = node::has_returned(case, machine, since) else {
+        return Some(Decision::look_at_node(Reason::Recovering));
     };
-    if is_back {
+    if is_back || (left.is_none() && node::is_ready_in_the_end(case, machine, since)) {
         return Some(recovered(case, host));
     }
     let Some(left) = left else { return Some(fail(case, host, Reason::NotRecovered)) };
@@ -128,7 +122,7 @@ fn recovered(case: &Case<'_>, host: &Host) -> Decision {
     if case.machine().is_some_and(|it| it.external.is_some()) {
         decision = decision.act(Act::Settled);
     }
-    let text = "the node is ready again";
+    let text = node::returned(case);
     let mut wanted = case.on_the_way(Phase::Waiting, Step::Done, case.now, Reason::Recovered, text);
     if let Some(said) = &mut wanted.said {
         said.succeeded = Some(true);
@@ -322,6 +316,12 @@ pub(super) fn switch_off(case: &Case<'_>) -> Option<Decision> {
         // Somebody took our key away. It was not for them to decide.
         let key = HostWrite { key: Some(true), plain: entry.plain, ..HostWrite::default() };
         decision = decision.act(Act::Host(key));
+    }
+    if host.held && host.powered_on && !entry.was_on && !entry.plain {
+        // Off when we asked, by a status from before our key; on beside our key: the next "off" is news.
+        let history = host.history.changed(&case.request.uid, |it| it.was_on = true);
+        let write = HostWrite { history: Some(history), ..HostWrite::default() };
+        decision = decision.act(Act::Host(write));
     }
     if !host.powered_on
         && let Some(left) = case.left(entry.asked, case.policy.stale)

@@ -6,7 +6,7 @@ use api_types::remediation::{Phase, Step};
 use k8s_openapi::jiff::Timestamp;
 
 use super::attempt::{POLL, again, fail, failure};
-use super::{Act, Case, Decision, HostWrite, Reason, refuse};
+use super::{Act, Case, Decision, HostWrite, Reason, node, refuse};
 use crate::config::Fencing;
 use crate::history::{Entry, History};
 use crate::request::{Refusal, Said, Standing};
@@ -21,9 +21,26 @@ const LOOK: Duration = Duration::from_secs(5);
 pub(super) fn withdrawn(case: &Case<'_>) -> Option<Decision> {
     case.request.deleting?;
     if !case.request.finalizer && !is_left(case) {
-        let text = "the request is withdrawn: nothing is done about it any more";
-        let decision = stopped(case, Reason::Withdrawn, text);
+        let waits = case.standing.phase == Some(Phase::Waiting);
+        let decision = if waits && case.seen.last().is_some_and(Entry::has_recovered) {
+            let text = "the node was ready again, and the request is withdrawn";
+            stopped(case, Reason::Recovered, text)
+        } else {
+            let text = "the request is withdrawn: nothing is done about it any more";
+            stopped(case, Reason::Withdrawn, text)
+        };
         return Some(Decision { reason: Reason::AtRest, ..decision });
+    }
+    // Who withdraws it is often the health check, which has seen the node ready before anybody looked from here.
+    if case.own_host().is_some_and(|it| !it.held)
+        && let Some(since) = case.standing.awaits_node()
+        && let Some(machine) = case.machine().filter(|it| it.deleting.is_none())
+    {
+        match node::has_returned(case, machine, since) {
+            None => return Some(Decision::look_at_node(Reason::Withdrawn)),
+            Some(true) => return Some(undo(case, Reason::Recovered)),
+            Some(false) => {}
+        }
     }
     Some(undo(case, Reason::Withdrawn))
 }
@@ -37,7 +54,8 @@ fn stopped(case: &Case<'_>, reason: Reason, text: &str) -> Decision {
     }
     let running = standing.phase == Some(Phase::Running);
     let phase = if running { Some(Phase::Waiting) } else { standing.phase.clone() };
-    let said = Some(Said { succeeded: Some(false), reason, message: text.to_owned() });
+    let succeeded = Some(reason == Reason::Recovered);
+    let said = Some(Said { succeeded, reason, message: text.to_owned() });
     let wanted = Standing { phase, step: None, since: None, said, ..standing.clone() };
     decision.act(Act::Say(wanted))
 }
@@ -249,6 +267,8 @@ pub(super) fn hand_over(case: &Case<'_>, host: &Host, why: Reason) -> Decision {
     let reason = if phase == Phase::Failed { Reason::Failed } else { Reason::Exhausted };
     let wanted = Standing {
         phase: Some(phase),
+        // The limit may have been lowered below the count.
+        retries: case.standing.retries.min(case.strategy().retries),
         step: Some(Step::Done),
         since: Some(case.now),
         said: Some(Said { succeeded: Some(false), reason, message: message.clone() }),
@@ -290,7 +310,10 @@ pub(super) fn undo(case: &Case<'_>, reason: Reason) -> Decision {
         }
     }
     if !decision.acts.is_empty() {
-        let text = "What was changed is undone".to_owned();
+        let text = match reason {
+            Reason::Recovered => format!("{}: {}", case.which(), node::returned(case)),
+            _ => "What was changed is undone".to_owned(),
+        };
         decision = decision.note(false, reason, text);
     }
     if !case.request.finalizer {
@@ -302,7 +325,7 @@ pub(super) fn undo(case: &Case<'_>, reason: Reason) -> Decision {
         return decision.again(Duration::ZERO);
     }
     let started = since.unwrap_or(case.now);
-    if let Some(wait) = awaits_host(case, reason, started) {
+    if let Some(wait) = awaits_host(case, started) {
         return remember(case, decision, since).again(wait);
     }
     let acts = give_back(case);
@@ -313,7 +336,25 @@ pub(super) fn undo(case: &Case<'_>, reason: Reason) -> Decision {
         Left::GivenUp(what) => decision = give_up(case, decision, &what),
     }
     decision.acts.extend(acts);
+    if is_waited_for(case) {
+        decision = decision.act(Act::Settled);
+    }
     decision.act(Act::RemoveFinalizer)
+}
+
+/// Whether a request that is withdrawn leaves a Machine that still says that it is waited for. What the Machine says since
+/// then, or while another request has a try on its host, is about that other one.
+fn is_waited_for(case: &Case<'_>) -> bool {
+    let Some((deleting, machine)) = case.request.deleting.zip(case.machine()) else { return false };
+    let uid = &case.request.uid;
+    let of_another = |it: &Entry| it.ended.is_none() && it.remediation != *uid;
+    let is_shared = case.own_host().is_some_and(|it| it.history.0.iter().any(of_another));
+    let is_its = super::unfit(case).is_none_or(|it| it.reason != Reason::MachineMismatch);
+    machine.external.is_some()
+        && machine.external_since.is_none_or(|it| it < deleting)
+        && machine.deleting.is_none()
+        && is_its
+        && !is_shared
 }
 
 /// What may be left on the node is said where it outlives the request.
@@ -344,20 +385,27 @@ fn since(case: &Case<'_>) -> Option<Timestamp> {
     case.request.deleting.or_else(|| case.standing.since.filter(|_| step))
 }
 
-/// What has to be waited for has a beginning that a restart does not forget.
+/// What has to be waited for has a beginning that a restart does not forget, and does not go on saying how far the try was.
 fn remember(case: &Case<'_>, decision: Decision, since: Option<Timestamp>) -> Decision {
-    if since.is_some() {
+    let standing = case.standing;
+    let is_old = standing.is_under_way() && case.step() != Some(&Step::Undo);
+    if since.is_some() && !is_old {
         return decision;
     }
-    let wanted =
-        Standing { step: Some(Step::Undo), since: Some(case.now), ..case.standing.clone() };
+    let message = format!("what was changed is being undone ({})", decision.reason.as_str());
+    let undoing = Said { succeeded: None, reason: Reason::Undoing, message };
+    let said = if is_old { Some(undoing) } else { standing.said.clone() };
+    let since = Some(since.unwrap_or(case.now));
+    let wanted = Standing { step: Some(Step::Undo), since, said, ..standing.clone() };
     decision.act(Act::Say(wanted))
 }
 
-/// A node whose host is still off is not given back before the host is on, unless that takes too long.
-fn awaits_host(case: &Case<'_>, reason: Reason, since: Timestamp) -> Option<Duration> {
+/// A node whose host is still off is not given back before the host is on, unless that takes too long. Only the end of a
+/// request that is withdrawn waits for that.
+fn awaits_host(case: &Case<'_>, since: Timestamp) -> Option<Duration> {
     let host = case.own_host()?;
-    let comes_back = reason == Reason::Withdrawn && host.online && host.unmanaged.is_none();
+    let withdrawn = case.request.deleting.is_some();
+    let comes_back = withdrawn && host.online && host.unmanaged.is_none();
     let machine = case.machine()?;
     if !comes_back || host.powered_on || !host.provisioned || machine.deleting.is_some() {
         return None;

@@ -1,11 +1,13 @@
 //! What is known of the node, and what people are told of it.
 
+use std::time::Duration;
+
 use k8s_openapi::jiff::Timestamp;
 
 use super::Case;
 use crate::config::Fencing;
 use crate::history::{Entry, History};
-use crate::seen::{Host, Node, NodeSeen, Taint, UNKNOWN};
+use crate::seen::{Host, Machine, Node, NodeSeen, Taint, UNKNOWN};
 
 /// The words by which a text is known to speak of a trouble already.
 const UNSEEN: &str = "the node cannot be seen";
@@ -13,14 +15,41 @@ const FOREIGN: &str = "the node of that name is another machine's";
 const LEAVING: &str = "the node is being deleted";
 /// What stands for the word of a node that is not there: whatever says something later is another one.
 const NOBODY: &str = "none";
+/// A node whose kubelet is dead is called ready no longer than this: who watches its lease waits for less than a minute.
+const LEASE: Duration = Duration::from_secs(60);
 
-/// Whether the node is ready, and said so after its host was on again. One that is being deleted is not what stays: its
-/// successor is awaited, which has to get its labels.
-pub(super) fn is_back(case: &Case<'_>, node: &Node, since: Timestamp) -> bool {
-    let stays = node.foreign.is_none() && !node.deleting;
-    stays && node.ready && is_new(case, node, since)
+/// Whether the node that is awaited is back; nothing before anybody looked.
+pub(super) fn has_returned(case: &Case<'_>, machine: &Machine, since: Timestamp) -> Option<bool> {
+    match &case.seen.node {
+        NodeSeen::NotAsked if machine.node.is_some() => None,
+        NodeSeen::Here(node) => Some(is_ready(node) && is_new(case, node, since)),
+        // The health check sees what we cannot.
+        NodeSeen::NoAccess(_) => Some(machine.healthy == Some(true)),
+        NodeSeen::NotAsked | NodeSeen::NoName | NodeSeen::Gone => Some(false),
+    }
 }
 
+/// Who says that the node is back, in words.
+pub(super) fn returned(case: &Case<'_>) -> &'static str {
+    match &case.seen.node {
+        NodeSeen::NoAccess(_) => "the health check says that the node is well again",
+        _ => "the node is ready again",
+    }
+}
+
+/// Whether the node is ready when its time is over, although it has said nothing new: its kubelet may do no more than renew
+/// its lease. A health check that complains of more than readiness is believed.
+pub(super) fn is_ready_in_the_end(case: &Case<'_>, machine: &Machine, since: Timestamp) -> bool {
+    let NodeSeen::Here(node) = &case.seen.node else { return false };
+    is_ready(node) && !machine.ails && case.age(since) >= LEASE
+}
+
+/// One that is being deleted is not what stays: its successor is awaited, which has to get its labels.
+fn is_ready(node: &Node) -> bool {
+    node.ready && node.foreign.is_none() && !node.deleting
+}
+
+/// Whether the node has said something after its host was on again.
 fn is_new(case: &Case<'_>, node: &Node, since: Timestamp) -> bool {
     let after = |moment: Timestamp| node.heard.is_some_and(|heard| heard >= moment);
     let Some(entry) = case.entry() else {

@@ -18,6 +18,7 @@ mod refusing;
 mod remembering;
 mod returning;
 mod whole;
+mod withdrawing;
 
 pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).unwrap()
@@ -58,6 +59,7 @@ pub(super) fn machine() -> Machine {
         provider_id: None,
         told: false,
         external: None,
+        external_since: None,
         healthy: Some(false),
         ails: false,
     }
@@ -469,6 +471,7 @@ fn a_request_that_is_withdrawn_while_the_host_is_off_switches_it_on_first() {
     );
     assert!(!first.acts.contains(&Act::RemoveFinalizer));
     let free = edit(gone, |seen| {
+        seen.request.standing = said(&first);
         let host = seen.host.as_mut().unwrap();
         host.held = false;
         host.history = host.history.ended("uid", Reason::Withdrawn, at(31));

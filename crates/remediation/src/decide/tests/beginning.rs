@@ -99,3 +99,27 @@ fn a_plain_reboot_waits_until_its_key_is_taken_and_leaves_the_node_alone() {
     assert_eq!((entry.released, write.key), (Some(at(5)), None));
     assert_eq!(entry.kubelet.as_deref(), Some("before"), "it is still known");
 }
+
+#[test]
+fn an_off_is_news_where_the_host_was_seen_on_beside_our_key() {
+    let unknown = |seen: Observed| {
+        edit(seen, |seen| {
+            let host = seen.host.as_mut().unwrap();
+            host.history = host.history.changed("uid", |it| it.was_on = false);
+        })
+    };
+    assert_eq!(now(&unknown(off()), 5).reason, Reason::PowerOff, "it may be from before our key");
+    let on = now(&unknown(asked()), 5);
+    assert_eq!((on.reason, order(&on)), (Reason::PowerOff, vec!["host"]));
+    let write = writes(&on)[0];
+    let history = write.history.clone().unwrap();
+    assert!(write.key.is_none() && history.open("uid").unwrap().was_on, "{write:?}");
+    let known =
+        |seen: Observed| edit(seen, |seen| seen.host.as_mut().unwrap().history = history.clone());
+    assert!(now(&known(asked()), 6).acts.is_empty(), "once");
+    assert_eq!(now(&known(off()), 7).reason, Reason::Fencing);
+    // What is read without our key says nothing about it, and the plain key holds nothing off.
+    let taken = edit(unknown(asked()), |seen| seen.host.as_mut().unwrap().held = false);
+    assert_eq!(order(&now(&taken, 5)), ["key"]);
+    assert!(plainly(&by_plain_key(unknown(asked())), 5).acts.is_empty());
+}

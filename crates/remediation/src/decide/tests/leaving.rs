@@ -57,6 +57,8 @@ fn a_backup_is_given_back_although_the_machine_is_gone_already() {
 fn a_request_that_succeeded_without_a_look_at_its_node_stays_until_that_was_given_back() {
     let well = edit(away(recovering()), |seen| seen.machine.as_mut().unwrap().healthy = Some(true));
     let decision = now(&well, 30);
+    let message = said(&decision).said.unwrap().message;
+    assert!(message.ends_with("the health check says that the node is well again"), "{message}");
     assert_eq!(said(&decision).said.unwrap().succeeded, Some(true));
     assert!(!decision.acts.contains(&Act::RemoveFinalizer), "{decision:?}");
     let seen = edit(well, |seen| {
@@ -96,7 +98,12 @@ fn what_cannot_be_undone_in_time_is_told_and_remembered() {
         let host = seen.host.as_mut().unwrap();
         host.history = host.history.ended("uid", Reason::Withdrawn, at(30));
     });
-    assert!(now(&withdrawn, 31).acts.is_empty());
+    let first = now(&withdrawn, 31);
+    let standing = said(&first);
+    assert_eq!((first.acts.len(), standing.step.clone()), (1, Some(Step::Undo)));
+    assert_eq!(standing.said.as_ref().unwrap().reason, Reason::Undoing, "not how far it was");
+    let withdrawn = edit(withdrawn, |seen| seen.request.standing = standing);
+    assert!(now(&withdrawn, 32).acts.is_empty(), "once");
     let late = now(&withdrawn, 150);
     let [Act::Host(write), Act::RemoveFinalizer] = late.acts.as_slice() else { panic!("{late:?}") };
     let history = write.history.clone().unwrap();

@@ -126,6 +126,7 @@ fn a_count_above_the_limit_begins_no_try_above_it() {
     });
     let decision = now(&lowered, 321);
     assert_eq!(decision.reason, Reason::Exhausted);
+    assert_eq!(said(&decision).retries, 0, "nobody reads of more retries than were allowed");
     assert!(writes(&decision).iter().all(|it| it.key != Some(true)), "{decision:?}");
     let known = edit(lowered, |seen| {
         let host = seen.host.as_mut().unwrap();

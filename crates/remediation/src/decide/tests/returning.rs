@@ -193,6 +193,36 @@ fn a_node_that_is_being_deleted_is_no_return_and_its_labels_are_kept_for_its_suc
         host.history = host.history.ended("uid", Reason::Withdrawn, at(41));
     });
     let waits = now(&withdrawn, 42);
-    assert!(waits.acts.is_empty() && waits.again.is_some(), "{waits:?}");
+    assert!(waits.acts.iter().all(|it| matches!(it, Act::Say(_))), "{waits:?}");
+    assert!(waits.again.is_some(), "{waits:?}");
     assert!(now(&withdrawn, 341).acts.contains(&Act::RemoveFinalizer), "not for ever");
+}
+
+#[test]
+fn a_node_that_is_ready_when_its_time_is_over_is_not_rebooted_for_saying_nothing_new() {
+    let same = seeing(recovering(), ready("before"));
+    assert_eq!(now(&same, 319).reason, Reason::Recovering);
+    let decision = now(&same, 320);
+    assert_eq!(said(&decision).said.unwrap().succeeded, Some(true), "{decision:?}");
+    assert!(writes(&decision).iter().all(|it| it.key.is_none()), "{decision:?}");
+    let ails = edit(same.clone(), |seen| seen.machine.as_mut().unwrap().ails = true);
+    assert_eq!(now(&ails, 320).reason, Reason::NotRecovered, "of more than readiness");
+    for other in [
+        Node { foreign: Some("x://other".to_owned()), ..ready("before") },
+        Node { deleting: true, ..ready("before") },
+    ] {
+        assert_eq!(now(&seeing(same.clone(), other), 320).reason, Reason::NotRecovered);
+    }
+    let short = edit(same, |seen| {
+        seen.request.strategy = Ok(Strategy { retries: 1, timeout: Duration::from_secs(30) });
+    });
+    assert_eq!(now(&short, 50).reason, Reason::NotRecovered, "a dead one is called ready as well");
+    // What the health check complains of after that has the tries that are left.
+    let later = edit(ails, |seen| {
+        seen.request.standing = said(&decision);
+        seen.request.finalizer = false;
+        seen.host.as_mut().unwrap().history = writes(&decision)[0].history.clone().unwrap();
+    });
+    let next = now(&later, 620);
+    assert_eq!((next.reason, said(&next).retries), (Reason::StillUnhealthy, 1));
 }

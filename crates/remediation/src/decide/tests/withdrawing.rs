@@ -1,0 +1,108 @@
+//! A request that is withdrawn while its node is awaited: often by a health check that has seen the node first.
+
+use super::*;
+
+/// Withdrawn at 25.
+fn withdrawn(node: NodeSeen) -> Observed {
+    edit(recovering(), |seen| {
+        seen.request.deleting = Some(at(25));
+        seen.machine.as_mut().unwrap().external = Some("WaitingForRemediation".to_owned());
+        seen.node = node;
+    })
+}
+
+fn ready(kubelet: &str) -> NodeSeen {
+    let kubelet = kubelet.to_owned();
+    NodeSeen::Here(Node { ready: true, kubelet, taint: Taint::Ours, ..node() })
+}
+
+fn result(decision: &Decision) -> Option<String> {
+    writes(decision)[0].history.as_ref().unwrap().0[0].result.clone()
+}
+
+#[test]
+fn a_node_that_is_back_when_its_request_is_withdrawn_has_recovered() {
+    let first = now(&withdrawn(NodeSeen::NotAsked), 26);
+    assert!(first.needs_node && first.acts.is_empty(), "{first:?}");
+    let decision = now(&withdrawn(ready("after")), 26);
+    let [Act::Host(write), Act::Untaint, Act::Settled, Act::RemoveFinalizer] =
+        decision.acts.as_slice()
+    else {
+        panic!("{decision:?}")
+    };
+    assert_eq!((write.key, result(&decision).as_deref()), (None, Some("Recovered")));
+    let [note] = decision.notes.as_slice() else { panic!("{decision:?}") };
+    assert_eq!((decision.reason, note.reason), (Reason::Recovered, Reason::Recovered));
+    assert_eq!(note.text, "Try 1 of 2: the node is ready again");
+    let cut = edit(withdrawn(ready("after")), |seen| {
+        seen.host.as_mut().unwrap().history = write.history.clone().unwrap();
+    });
+    assert_eq!(now(&cut, 27).acts, [Act::Untaint, Act::Settled, Act::RemoveFinalizer]);
+    // Somebody else's finalizer keeps it.
+    let kept = edit(cut, |seen| seen.request.finalizer = false);
+    let standing = said(&now(&kept, 28));
+    assert!(standing.has_succeeded(), "{standing:?}");
+    let told = edit(kept, |seen| seen.request.standing = standing);
+    assert!(now(&told, 29).acts.is_empty(), "once");
+}
+
+#[test]
+fn a_node_that_is_not_back_when_its_request_is_withdrawn_has_not_recovered() {
+    let dead = NodeSeen::Here(node());
+    let leaving = NodeSeen::Here(Node { deleting: true, ready: true, ..node() });
+    for node in [dead, ready("before"), leaving, NodeSeen::Gone] {
+        let decision = now(&withdrawn(node), 26);
+        assert_eq!(result(&decision).as_deref(), Some("Withdrawn"), "{decision:?}");
+        assert!(decision.acts.ends_with(&[Act::Settled, Act::RemoveFinalizer]), "{decision:?}");
+    }
+}
+
+#[test]
+fn a_node_that_cannot_be_asked_is_back_when_the_health_check_says_so() {
+    let away = |healthy| {
+        edit(withdrawn(NodeSeen::NoAccess("away".to_owned())), |seen| {
+            seen.machine.as_mut().unwrap().healthy = healthy;
+        })
+    };
+    for healthy in [None, Some(false)] {
+        assert_eq!(result(&now(&away(healthy), 26)).as_deref(), Some("Withdrawn"));
+    }
+    let well = now(&away(Some(true)), 26);
+    assert_eq!(result(&well).as_deref(), Some("Recovered"));
+    assert!(well.notes[0].text.ends_with("the health check says that the node is well again"));
+    // It is waited for as long as ever.
+    assert!(well.again.is_some() && !well.acts.contains(&Act::RemoveFinalizer), "{well:?}");
+    let waiting = edit(away(Some(true)), |seen| {
+        seen.request.standing = said(&well);
+        seen.host.as_mut().unwrap().history = writes(&well)[0].history.clone().unwrap();
+    });
+    let waits = now(&waiting, 144);
+    assert!(waits.acts.is_empty() && waits.again.is_some(), "{waits:?}");
+    let late = now(&waiting, 145);
+    assert!(late.acts.ends_with(&[Act::Settled, Act::RemoveFinalizer]), "{late:?}");
+    assert_eq!(result(&late).as_deref(), Some("Recovered"));
+}
+
+#[test]
+fn what_a_machine_says_of_another_request_stays() {
+    type Change = fn(&mut Observed);
+    let settles = |change: Change| {
+        let acts = now(&edit(withdrawn(ready("after")), change), 26).acts;
+        assert!(acts.contains(&Act::RemoveFinalizer), "{acts:?}");
+        acts.contains(&Act::Settled)
+    };
+    assert!(settles(|_| {}));
+    assert!(settles(|seen| seen.machine.as_mut().unwrap().external_since = Some(at(24))));
+    let others: [Change; 4] = [
+        |seen| seen.machine.as_mut().unwrap().external = None,
+        |seen| seen.machine.as_mut().unwrap().external_since = Some(at(25)),
+        |seen| seen.machine.as_mut().unwrap().cluster = "d".to_owned(),
+        |seen| {
+            let host = seen.host.as_mut().unwrap();
+            host.history = host.history.with(Entry::begin("another", "m", 0, at(22)));
+        },
+    ];
+    for change in others {
+        assert!(!settles(change));
+    }
+}
