@@ -167,6 +167,7 @@ fn full(key: &Key, clusters: usize) -> Result<(Stores, Index), serde_json::Error
         customizations: read::<ClusterDeploymentCustomization>(entries)?,
         broken_customizations: Undecodable::default(),
         clusters: read::<ClusterDeployment>(made)?,
+        broken_clusters: Undecodable::default(),
         claims: store(Vec::new()),
         namespaces: read::<Namespace>(namespaces)?,
         bindings: store(Vec::new()),

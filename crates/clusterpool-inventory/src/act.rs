@@ -105,6 +105,10 @@ impl Pass<'_> {
     async fn step(&self, step: &Step, piece: &mut Piece) -> Result<Outcome, Error> {
         match step {
             Step::KeepPool { at } => self.pool_finalizer(at, true, piece).await,
+            Step::NoteVersion { note, at } => {
+                let annotations = json!({ names::ferrite::ADOPTED_VERSION: note });
+                self.pool(json!({ "annotations": annotations }), at, false, piece).await
+            }
             Step::LetPoolGo { at } => self.pool_finalizer(at, false, piece).await,
             Step::Assign { claim, cluster, at } => {
                 self.claim(claim, json!({ "namespace": cluster }), at, piece).await
@@ -231,14 +235,26 @@ impl Pass<'_> {
     ) -> Result<Outcome, Error> {
         let Some(pool) = self.pool else { return Ok(Outcome::Superseded) };
         let all = finalizers(&pool.metadata, names::hive::POOL_FINALIZER, keep);
-        let patch = json!({ "metadata": { "resourceVersion": at, "finalizers": all } });
+        self.pool(json!({ "finalizers": all }), at, !keep, piece).await
+    }
+
+    /// Patches the pool's metadata at the version that was decided on.
+    async fn pool(
+        &self,
+        mut metadata: Value,
+        at: &str,
+        may_go: bool,
+        piece: &mut Piece,
+    ) -> Result<Outcome, Error> {
+        metadata["resourceVersion"] = json!(at);
+        let patch = json!({ "metadata": metadata });
         let pools: Api<ClusterPool> = Api::namespaced(self.client.clone(), &self.key.0);
         let params = PatchParams::default();
         let written = pools.patch_metadata(&self.key.1, &params, &Patch::Merge(patch)).await;
         let Some(written) = unless_superseded(written, "patch a pool")? else {
             return Ok(Outcome::Superseded);
         };
-        piece.note(Object::Pool(self.key.clone()), version_of(&written), !keep);
+        piece.note(Object::Pool(self.key.clone()), version_of(&written), may_go);
         Ok(Outcome::Done)
     }
 

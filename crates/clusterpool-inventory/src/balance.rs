@@ -1,20 +1,23 @@
 //! How many clusters there are, of what, and which of them run.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::decision::{Reason, Step};
 use crate::inventory::Listed;
 use crate::naming::cluster_name;
 use crate::plan::{BEGUN, Plan};
+use crate::pool_version::is_hives;
 use crate::seen::{Cluster, Namespace};
 
 impl<'a> Plan<'a> {
-    /// Clusters that nobody has and that this pass leaves.
+    /// Clusters that nobody has and that stay.
     pub(crate) fn unclaimed(&self) -> impl Iterator<Item = &'a Cluster> + use<'a, '_> {
         self.seen.clusters.iter().filter(|it| {
             let name = it.name.as_str();
-            it.is_unclaimed() && !self.given.contains(name) && !self.gone.contains(name)
+            it.is_unclaimed()
+                && !self.given.contains(name)
+                && !self.gone.contains(name)
+                && !self.going.contains(name)
         })
     }
 
@@ -46,24 +49,19 @@ impl<'a> Plan<'a> {
         }
         let removed: Vec<&Cluster> =
             self.unclaimed().filter(|it| !self.is_still_listed(it)).collect();
-        let mut going: BTreeSet<&str> = BTreeSet::new();
         for cluster in removed {
-            if self.remove(cluster, Reason::EntryRemoved) {
-                going.insert(&cluster.name);
-            }
+            self.remove(cluster, Reason::EntryRemoved);
         }
         let target = pool.size + self.waiting();
-        // One that waits for its failure to be stored goes right after that.
-        let unclaimed = self.unclaimed().filter(|it| !going.contains(it.name.as_str())).count();
+        // One that waits for the status to be stored goes right after that.
+        let unclaimed = self.unclaimed().count();
         let halves = self.complete_or_give_up(target.saturating_sub(unclaimed));
         let added = self.add(target.saturating_sub(unclaimed + halves), halves);
         // Those of removed entries had their turn.
         let broken: Vec<&Cluster> =
             self.unclaimed().filter(|it| it.is_broken() && self.is_still_listed(it)).collect();
         for cluster in broken {
-            if self.remove(cluster, Reason::ClusterBroken) {
-                going.insert(&cluster.name);
-            }
+            self.remove(cluster, Reason::ClusterBroken);
         }
         // The broken ones that are left go as such, later.
         let excess = self.whole().count().saturating_sub(target);
@@ -72,12 +70,12 @@ impl<'a> Plan<'a> {
         }
         let busy = halves > 0
             || added > 0
-            || !going.is_empty()
+            || !self.going.is_empty()
             || seen.clusters.iter().any(Cluster::is_installing)
             || self.leaving(false).next().is_some()
             || self.work.iter().any(|it| matches!(it.steps[..], [Step::Delete { .. }]));
         if !busy && let Some(cluster) = self.next_stale() {
-            self.delete(cluster, Reason::Stale);
+            self.remove(cluster, Reason::Stale);
         }
     }
 
@@ -134,6 +132,23 @@ impl<'a> Plan<'a> {
         };
         let is_spare = names.iter().any(|it| self.is_usable(it));
         stale.find(|it| is_spare || !several && it.entry.as_deref().is_some_and(is_left))
+    }
+
+    /// What to note on a pool that is taken over from Hive's controller: its clusters are made from its spec as it is now,
+    /// the last one at least, where Hive's version of that cannot be computed. Once we have made clusters the spec may be
+    /// another one.
+    pub(crate) fn takeover(&self) -> Option<String> {
+        let version = &self.seen.pool.version;
+        let made = || {
+            let all = self.seen.clusters.iter();
+            all.filter_map(|it| Some((it.created, it.pool_version.as_deref()?)))
+                .filter(|(_, value)| !value.is_empty())
+        };
+        if version.noted.is_some() || !made().all(|(_, value)| is_hives(value)) {
+            return None;
+        }
+        let (_, last) = made().max()?;
+        Some(version.note(version.hive.as_deref().unwrap_or(last)))
     }
 
     /// How a cluster is stale: made from nobody knows what, from another spec, or from an entry
@@ -273,8 +288,11 @@ impl<'a> Plan<'a> {
             && !self.grace_of(namespace).is_zero()
     }
 
-    /// For how long a namespace may still stand without a cluster.
+    /// For how long a namespace may still stand without a cluster: not at all once that came and went.
     pub(crate) fn grace_of(&self, namespace: &Namespace) -> Duration {
+        if namespace.vacated {
+            return Duration::ZERO;
+        }
         let age = Duration::try_from(self.now.duration_since(namespace.created));
         self.policy.namespace_grace.saturating_sub(age.unwrap_or_default())
     }

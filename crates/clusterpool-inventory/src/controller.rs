@@ -8,7 +8,7 @@ use api_types::hive::{
     ClusterClaim, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, ClusterPoolSpec,
 };
 use api_types::names;
-use controller_kit::watch::{self, Undecodable, Watched};
+use controller_kit::watch::{self, Complaints, Undecodable, Watched};
 use controller_kit::{Kit, run};
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
@@ -25,7 +25,7 @@ use tokio::sync::mpsc::{self, UnboundedSender};
 use crate::access;
 use crate::config::Policy;
 use crate::decision::Event;
-use crate::echo::{Echo, Object};
+use crate::echo::{Echo, Object, Wrote};
 use crate::error::Error;
 use crate::index::{Index, Key, all_in};
 use crate::inventory::Listed;
@@ -68,8 +68,8 @@ pub struct Context {
 /// What this process remembers of a pool. All of it can be forgotten: it saves requests.
 #[derive(Default)]
 pub(crate) struct Memory {
-    /// When what the pool refers to was looked at, and at which generation of which pool.
-    looked: Option<(Instant, Option<String>, Option<i64>)>,
+    /// When the pool and what it refers to were looked at.
+    looked: Option<Looked>,
     pub(crate) materials: Arc<Materials>,
     pub(crate) rival: Option<Timestamp>,
     /// The pool as the API server itself told last.
@@ -90,6 +90,32 @@ pub(crate) struct Memory {
     stored: Option<Instant>,
     /// How often in a row somebody else wrote first.
     superseded: u32,
+}
+
+/// A look at a pool and what it refers to.
+struct Looked {
+    when: Instant,
+    uid: Option<String>,
+    generation: Option<i64>,
+    /// Its resourceVersion then, or the one that our own writes made of that.
+    version: Option<String>,
+}
+
+impl Looked {
+    fn at(pool: &ClusterPool) -> Self {
+        Self {
+            when: Instant::now(),
+            uid: pool.metadata.uid.clone(),
+            generation: pool.metadata.generation,
+            version: pool.metadata.resource_version.clone(),
+        }
+    }
+
+    /// For how long it still counts as just done, if it does.
+    fn left(&self, pool: &ClusterPool) -> Option<Duration> {
+        let is_same = self.uid == pool.metadata.uid && self.generation == pool.metadata.generation;
+        FRESH.checked_sub(self.when.elapsed()).filter(|left| is_same && !left.is_zero())
+    }
 }
 
 /// What one pass needs of a [`Memory`].
@@ -121,7 +147,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         pools.undecodable.clone(),
         customizations.undecodable.clone(),
         claims.undecodable,
-        clusters.undecodable,
+        clusters.undecodable.clone(),
     ];
     let mut known = Writer::new(());
     for start in [watcher::Event::Init, watcher::Event::InitDone] {
@@ -138,6 +164,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
             customizations: customizations.store,
             broken_customizations: customizations.undecodable,
             clusters: clusters.store,
+            broken_clusters: clusters.undecodable,
             claims: claims.store,
             namespaces: namespaces.store,
             bindings: bindings.store,
@@ -189,24 +216,20 @@ async fn noted<K>(
 
 /// Tells the owners of objects that cannot be decoded.
 async fn tell(context: &Context, broken: &[Undecodable]) -> std::convert::Infallible {
-    let mut told: HashMap<String, Option<String>> = HashMap::new();
+    let mut complaints = Complaints::default();
     loop {
         tokio::time::sleep(TICK).await;
         if !context.kit.may_act() {
             continue;
         }
-        for it in broken.iter().flat_map(Undecodable::all) {
-            let uid = it.object.uid.clone().unwrap_or_default();
-            let version = it.object.resource_version.clone();
-            if told.insert(uid, version.clone()) != Some(version) {
-                let note = format!("It is left out until this is corrected: {}", it.problem);
-                context.kit.events.warning(&it.object, "Undecodable", "Decode", &note).await;
-                // A customization that never could be decoded was never a change for its pools.
-                let named =
-                    (it.object.namespace.unwrap_or_default(), it.object.name.unwrap_or_default());
-                let listing: Vec<Key> = context.index().lists.of(&named).cloned().collect();
-                context.wake(listing);
-            }
+        for it in complaints.news(broken) {
+            let note = format!("It is left out until this is corrected: {}", it.problem);
+            context.kit.events.warning(&it.object, "Undecodable", "Decode", &note).await;
+            // A customization that never could be decoded was never a change for its pools.
+            let named =
+                (it.object.namespace.unwrap_or_default(), it.object.name.unwrap_or_default());
+            let listing: Vec<Key> = context.index().lists.of(&named).cloned().collect();
+            context.wake(listing);
         }
     }
 }
@@ -443,16 +466,20 @@ impl Context {
         })
     }
 
-    /// Looks at what the pool refers to, unless that was just done.
-    pub(crate) async fn look(&self, key: &Key, pool: &ClusterPool) -> Result<(), Error> {
-        let (uid, generation) = (&pool.metadata.uid, pool.metadata.generation);
-        let fresh = self.memory().get(key).is_some_and(|it| {
-            it.looked.as_ref().is_some_and(|(when, of, at)| {
-                when.elapsed() < FRESH && of == uid && *at == generation
-            })
+    /// Looks at the pool and what it refers to, unless that was just done. When to look again, where somebody wrote to the
+    /// pool since: it may have been Hive's own controller.
+    pub(crate) async fn look(
+        &self,
+        key: &Key,
+        pool: &ClusterPool,
+    ) -> Result<Option<Duration>, Error> {
+        let fresh = self.memory().get(key).and_then(|it| {
+            let looked = it.looked.as_ref()?;
+            let left = looked.left(pool)?;
+            Some((looked.version != pool.metadata.resource_version).then_some(left))
         });
-        if fresh {
-            return Ok(());
+        if let Some(again) = fresh {
+            return Ok(again);
         }
         let client = &self.kit.client;
         // Nothing is made any more for a pool that is being deleted, and what it refers to may go before it.
@@ -464,12 +491,24 @@ impl Context {
         let live = self.live(key).await?;
         let mut memory = self.memory();
         let known = memory.entry(key.clone()).or_default();
-        known.looked = Some((Instant::now(), uid.clone(), generation));
+        known.looked = Some(Looked::at(pool));
         if let Some(found) = found {
             known.materials = Arc::new(found);
         }
         known.rival = live.rival;
-        Ok(())
+        Ok(None)
+    }
+
+    /// Notes our own writes for a pool, which was at this version before them.
+    pub(crate) fn wrote(&self, key: &Key, before: Option<&str>, writes: Vec<Wrote>) {
+        let of_pool = writes.iter().find(|it| matches!(it.object, Object::Pool(_)));
+        if let Some(wrote) = of_pool
+            && let Some(looked) = self.memory().get_mut(key).and_then(|it| it.looked.as_mut())
+            && looked.version.as_deref() == before
+        {
+            looked.version = Some(wrote.version.to_string());
+        }
+        self.echo.wrote(key, writes);
     }
 
     /// Asks for a pool.
@@ -504,5 +543,26 @@ impl Context {
             CONTESTED.as_secs() / 60
         );
         Some((note, left))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_counts_for_a_while_and_for_the_pool_as_it_was() {
+        let mut pool = ClusterPool::new("ns", "pool", ClusterPoolSpec::default());
+        pool.metadata.generation = Some(1);
+        let mut looked = Looked::at(&pool);
+        assert!(looked.left(&pool).is_some_and(|it| it <= FRESH));
+        // Whoever wrote to it: that is looked at later.
+        pool.metadata.resource_version = Some("2".to_owned());
+        assert!(looked.left(&pool).is_some() && looked.version != pool.metadata.resource_version);
+        pool.metadata.generation = Some(2);
+        assert_eq!(looked.left(&pool), None);
+        pool.metadata.generation = Some(1);
+        looked.when = Instant::now().checked_sub(FRESH).unwrap();
+        assert_eq!(looked.left(&pool), None);
     }
 }

@@ -12,14 +12,16 @@
 //! 7. Clusters run or hibernate.
 //! 8. What is left over goes.
 //!
-//! A cluster whose failure costs its entry an attempt is not removed before that is stored. A pool
-//! that is gone counts as one that is being deleted: a process that had not heard of it may have
-//! made something for it since. What is installed stays then, unless its claim is gone: a backup may
-//! have brought it back before its pool. Claims that wait for a pool that is gone are told so.
+//! A cluster whose failure costs its entry an attempt is not removed before that is stored, nor one
+//! whose entry is to be deleted or updated before the entry says so. A pool that is gone counts as
+//! one that is being deleted: a process that had not heard of it may have made something for it
+//! since. What is installed stays then, unless its claim is gone: a backup may have brought it back
+//! before its pool. Claims that wait for a pool that is gone are told so.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
+use api_types::hive::EntryStatus;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::config::Policy;
@@ -44,6 +46,8 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
         plan.release();
         plan.put_leases_right();
         plan.leave();
+    } else if let Some(note) = plan.takeover().filter(|_| pool.kept) {
+        plan.push(Reason::PoolAdopted, [Step::NoteVersion { note, at: pool.at.clone() }]);
     } else if pool.kept {
         plan.release();
         plan.put_leases_right();
@@ -137,6 +141,23 @@ impl Plan<'_> {
             self.again = Some(Duration::ZERO);
         }
         !counts
+    }
+
+    /// Whether the entry's stored status says that the cluster goes, if its status is to say that. Where no status of the
+    /// entry is stored there may be no room for one: that is not waited for.
+    pub(crate) fn is_told(&mut self, cluster: &Cluster) -> bool {
+        let is_untold = cluster.entry.as_deref().is_some_and(|name| {
+            let before = self.seen.pool.status.inventory.get(name);
+            self.state(name).zip(before).is_some_and(|(now, before)| {
+                matches!(now.status, EntryStatus::ToBeDeleted | EntryStatus::ToBeUpdated)
+                    && now.cluster.as_ref() == Some(&cluster.name)
+                    && now.status != before.status
+            })
+        });
+        if is_untold {
+            self.again = Some(Duration::ZERO);
+        }
+        !is_untold
     }
 
     fn put_leases_right(&mut self) {
@@ -351,8 +372,10 @@ impl Plan<'_> {
             let found = cluster.entry.as_deref().and_then(|name| self.entry(name));
             let holds = matches!(found, Some((entry, Held::Ours(holder)))
                 if holder.name == cluster.name && !entry.is_announced());
+            let name = cluster.name.as_str();
             if let (true, Some(entry)) = (holds, &cluster.entry)
-                && !self.gone.contains(cluster.name.as_str())
+                && !self.gone.contains(name)
+                && !self.going.contains(name)
             {
                 let step = Step::Verify {
                     cluster: cluster.name.clone(),

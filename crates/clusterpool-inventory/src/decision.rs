@@ -73,7 +73,14 @@ pub enum Step {
         /// Version of the pool.
         at: String,
     },
-    /// Takes it off again: nothing of the pool is left.
+    /// Notes on a pool of Hive's own controller which spec its clusters were made from.
+    NoteVersion {
+        /// What to note.
+        note: String,
+        /// Version of the pool.
+        at: String,
+    },
+    /// Takes our finalizer off the pool again: nothing of it is left.
     LetPoolGo {
         /// Version of the pool.
         at: String,

@@ -10,8 +10,8 @@
 //!   finalizer goes off a cluster; the cluster before a lease is given up or restored; the claim once it has its cluster;
 //!   secrets and image set by name.
 //! * Writes: a new cluster with its namespace, secrets, machine pool and copies of customizations; claim, power and finalizer of a
-//!   cluster; who has a customization, and the finalizer on it; which cluster a claim gets; a pool's finalizer and
-//!   status; bindings of a pool's administrators in the namespaces of its clusters; events. Every write of something that
+//!   cluster; who has a customization, and the finalizer on it; which cluster a claim gets; a pool's finalizer,
+//!   status, and a note of what Hive made its clusters from; bindings of a pool's administrators in the namespaces of its clusters; events. Every write of something that
 //!   others write too insists on the version that it was decided on.
 //! * Never: leases a customization that somebody has; lets Hive install a cluster whose lease was not verified; releases a
 //!   lease while its cluster may exist; deletes a claimed cluster that is not marked; looks at pools of another namespace
@@ -41,6 +41,7 @@ pub mod platform;
 pub mod pool_version;
 pub mod seen;
 mod status;
+pub mod trial;
 pub mod yaml;
 
 pub use config::Policy;

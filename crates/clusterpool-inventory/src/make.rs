@@ -24,6 +24,13 @@ const MARKS: [&str; 5] = [
     names::ferrite::LEASE_UNVERIFIED,
 ];
 
+/// How a cluster names its customization: as a stock CRD keeps it, as the design has it, and as is usual.
+const SPELLINGS: [&str; 3] = [
+    "clusterDeploymentCustomization",
+    "ClusterDeploymentCustomizationRef",
+    "clusterDeploymentCustomizationRef",
+];
+
 /// A secret of the pool, to be copied.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Secret {
@@ -248,9 +255,9 @@ pub fn cluster(pool: &ClusterPool, platform: Platform<'_>, wanted: &Wanted<'_>) 
     labels.insert(names::hive::CLUSTERPOOL_NAMESPACE.to_owned(), pool_namespace.clone());
     let mut reference = json!({ "namespace": pool_namespace, "poolName": pool_name });
     if let Some((entry, _)) = wanted.entry {
-        reference["clusterDeploymentCustomization"] = json!({ "name": entry });
-        // A stock CRD drops this spelling, which is the design's.
-        reference["clusterDeploymentCustomizationRef"] = json!({ "name": entry });
+        for spelling in SPELLINGS {
+            reference[spelling] = json!({ "name": entry });
+        }
     }
     let mut provisioning = json!({
         "imageSetRef": spec.image_set_ref,
@@ -303,6 +310,8 @@ pub fn cluster(pool: &ClusterPool, platform: Platform<'_>, wanted: &Wanted<'_>) 
 
 #[cfg(test)]
 mod tests {
+    use api_types::hive::ClusterDeployment;
+
     use super::*;
 
     #[test]
@@ -343,7 +352,16 @@ mod tests {
         assert_eq!(made["metadata"]["annotations"][names::hive::RECONCILE_PAUSE], "true");
         assert_eq!(made["metadata"]["finalizers"], json!([names::hive::INVENTORY_FINALIZER]));
         let reference = &made["spec"]["clusterPoolRef"];
-        assert_eq!(reference["clusterDeploymentCustomization"]["name"], "e");
+        for spelling in [
+            "clusterDeploymentCustomization",
+            "ClusterDeploymentCustomizationRef",
+            "clusterDeploymentCustomizationRef",
+        ] {
+            assert_eq!(reference[spelling]["name"], "e", "{spelling}");
+        }
+        // All of them are sent.
+        let sent: ClusterDeployment = serde_json::from_value(made.clone()).unwrap();
+        assert_eq!(serde_json::to_value(sent).unwrap()["spec"]["clusterPoolRef"], *reference);
         let free = cluster(&pool, platform, &Wanted { cluster: "c", ..Wanted::default() });
         assert!(free["metadata"].get("finalizers").is_none());
     }

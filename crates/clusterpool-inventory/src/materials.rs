@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use api_types::hive::{ClusterDeploymentCustomization, ClusterPool};
+use api_types::hive::{ClusterDeploymentCustomization, ClusterPool, ClusterPoolSpec};
 use api_types::reference::NamedRef;
 use controller_kit::api_error;
 use k8s_openapi::api::core::v1::Secret as KubeSecret;
@@ -12,8 +12,11 @@ use kube::runtime::reflector::Store;
 use kube::{Client, ResourceExt as _};
 use serde_json::Value;
 
+use crate::inventory::Listed;
 use crate::make::{Secret, name_in};
+use crate::naming;
 use crate::observe::cached;
+use crate::patch::{self, Rules};
 use crate::platform::Platform;
 use crate::yaml;
 
@@ -121,7 +124,7 @@ pub async fn materials(
         (_, None, Some(platform)) => platform.install_config(&texts),
         (_, None, None) => Err("spec.platform names no platform; name one".to_owned()),
     };
-    match config {
+    match config.and_then(|it| installable(it, spec)) {
         Ok(config) => {
             let mut hasher = DefaultHasher::new();
             config.to_string().hash(&mut hasher);
@@ -138,6 +141,22 @@ pub async fn materials(
     (found.pull_secret, found.credentials, found.certificates) =
         (pull_secret, credentials, certificates);
     found
+}
+
+/// The install config, unless no cluster of the pool could be installed with it. Where there are entries each of them is
+/// told that: its patches may add what the template lacks.
+fn installable(config: Value, spec: &ClusterPoolSpec) -> Result<Value, String> {
+    if Listed::of(spec) != Listed::Nothing {
+        return Ok(config);
+    }
+    let longest = "n".repeat(naming::LONGEST);
+    let tried = patch::install_config(&config, &longest, &spec.base_domain, &[], Rules::default());
+    let Err(why) = tried else { return Ok(config) };
+    let config = match name_in(spec.install_config_secret_template_ref.as_ref()) {
+        Some(name) => format!("install-config.yaml in secret {name}"),
+        None => "What spec.platform says".to_owned(),
+    };
+    Err(format!("{config} cannot be used: {why}"))
 }
 
 enum Sought {
@@ -195,7 +214,39 @@ fn is_name(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_template_with_which_no_cluster_can_be_installed_is_told_where_no_entry_tells_it() {
+        let mut spec = ClusterPoolSpec {
+            base_domain: "example.com".to_owned(),
+            install_config_secret_template_ref: Some(NamedRef {
+                name: Some("template".to_owned()),
+                ..NamedRef::default()
+            }),
+            ..ClusterPoolSpec::default()
+        };
+        let config = json!({ "apiVersion": "v1", "platform": { "none": {} } });
+        assert_eq!(installable(config.clone(), &spec), Ok(config.clone()));
+        for field in ["apiVersion", "platform"] {
+            let mut config = config.clone();
+            config[field] = Value::Null;
+            let told = installable(config.clone(), &spec).unwrap_err();
+            assert!(told.starts_with("install-config.yaml in secret template cannot"), "{told}");
+            assert!(told.contains(&format!("lacks {field}, ")), "{told}");
+            assert!(told.ends_with("keep it, or add it to the template"), "{told}");
+            // Patches may add it.
+            let inventory = json!({ "inventory": [{ "name": "a" }] });
+            let listing: ClusterPoolSpec = serde_json::from_value(inventory).unwrap();
+            assert_eq!(installable(config.clone(), &listing), Ok(config));
+        }
+        (spec.base_domain, spec.install_config_secret_template_ref) = (String::new(), None);
+        let told = installable(config, &spec).unwrap_err();
+        assert!(told.starts_with("What spec.platform says cannot be used"), "{told}");
+        assert!(told.ends_with("set spec.baseDomain of the pool"), "{told}");
+    }
 
     #[test]
     fn what_no_object_can_be_called_is_not_asked_for() {

@@ -10,7 +10,7 @@ use std::fmt::Write;
 use sha2::{Digest, Sha256};
 
 /// The server's limit for a namespace.
-const LONGEST: usize = 63;
+pub(crate) const LONGEST: usize = 63;
 /// Letters that make no words.
 const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 const LETTERS_IN_SUFFIX: usize = 5;

@@ -26,6 +26,7 @@ use crate::make::pool_of;
 use crate::materials::Materials;
 use crate::patch;
 use crate::seen::{Cluster, Customization, Lease, Namespace, Observed, Pool, Refusal};
+use crate::trial::Trial;
 
 /// For how long clusters that Hive does not begin to install are left alone at least.
 const LEAST: Duration = Duration::from_secs(5);
@@ -42,6 +43,8 @@ pub struct Stores {
     pub broken_customizations: Undecodable,
     /// Clusters of all namespaces.
     pub clusters: Store<ClusterDeployment>,
+    /// Clusters that cannot be decoded, which are not gone.
+    pub broken_clusters: Undecodable,
     /// Claims.
     pub claims: Store<ClusterClaim>,
     /// Namespaces that were made for clusters.
@@ -57,16 +60,6 @@ where
 {
     let reference = ObjectRef::new(&key.1);
     store.get(&if key.0.is_empty() { reference } else { reference.within(&key.0) })
-}
-
-/// A customization's patches, tried.
-#[derive(Clone, Debug)]
-pub struct Trial {
-    version: String,
-    config_hash: u64,
-    refused: Option<String>,
-    /// What was accepted and should not be relied on.
-    pub notes: Vec<String>,
 }
 
 /// The pool as the API server knows it now: its uid, whether it is being deleted, and when a controller of Hive last
@@ -129,23 +122,35 @@ pub struct Last {
     pub seen: Observed,
     /// The patches that were tried, by customization.
     pub trials: HashMap<String, Trial>,
+    /// Clusters that were seen and are gone, as long as their namespaces stand.
+    pub vacated: BTreeSet<String>,
 }
 
 /// What was seen before, in the order of the names, from which it is taken in that order.
 struct Same<K> {
     left: std::iter::Peekable<std::vec::IntoIter<K>>,
     name: fn(&K) -> &String,
+    /// Names of those that nobody asked for.
+    gone: Vec<String>,
 }
 
 impl<K> Same<K> {
     fn of(before: Vec<K>, name: fn(&K) -> &String) -> Self {
-        Self { left: before.into_iter().peekable(), name }
+        Self { left: before.into_iter().peekable(), name, gone: Vec::new() }
     }
 
     fn take(&mut self, object: &impl Resource) -> Option<K> {
         let wanted = object.meta().name.as_ref()?;
-        while self.left.next_if(|it| (self.name)(it) < wanted).is_some() {}
+        while let Some(other) = self.left.next_if(|it| (self.name)(it) < wanted) {
+            self.gone.push((self.name)(&other).clone());
+        }
         self.left.next_if(|it| (self.name)(it) == wanted)
+    }
+
+    /// Names of those that are not there any more, once all that are there were asked for.
+    fn gone(self) -> impl Iterator<Item = String> {
+        let name = self.name;
+        self.gone.into_iter().chain(self.left.map(move |it| name(&it).clone()))
     }
 }
 
@@ -169,7 +174,8 @@ pub fn observe(
     known: &Known<'_>,
     last: &mut Last,
 ) -> (Observed, Option<Duration>) {
-    let (before, trials) = (std::mem::take(&mut last.seen), &mut last.trials);
+    let before = std::mem::take(&mut last.seen);
+    let (trials, vacated) = (&mut last.trials, &mut last.vacated);
     let pool = cached(&stores.pools, key);
     let mut due = None;
     let was = (before.pool.hibernates, before.pool.at.clone());
@@ -195,13 +201,14 @@ pub fn observe(
     let resume = pool.as_ref().and_then(|it| resume_timeout(&it.spec));
     // What can change without the cluster's being written is left to be read anew.
     let is_same = resume.is_none() && was.0 == seen.pool.hibernates;
-    let mut same = Same::of(if is_same { before.clusters } else { Vec::new() }, |it| &it.name);
+    let mut same = Same::of(before.clusters, |it| &it.name);
     seen.clusters = index
         .clusters
         .of(key)
         .filter_map(|it| cached(&stores.clusters, it))
         .map(|it| {
-            if let Some(cluster) = same.take(&*it).filter(|old| is_at(&*it, &old.at)) {
+            let old = same.take(&*it);
+            if let Some(cluster) = old.filter(|old| is_same && is_at(&*it, &old.at)) {
                 return cluster;
             }
             let (cluster, again) = cluster(&it, &seen.pool, resume, known.now);
@@ -209,6 +216,7 @@ pub fn observe(
             cluster
         })
         .collect();
+    vacated.extend(same.gone());
     for it in seen.clusters.iter().filter(|it| it.is_installing() && !it.unverified) {
         let left = patience(known, it);
         let found = cached(&stores.clusters, &(it.name.clone(), it.name.clone()));
@@ -233,6 +241,10 @@ pub fn observe(
     } else {
         seen.clusters.iter().map(|it| it.name.as_str()).collect()
     };
+    vacated.retain(|name| {
+        let namespace = (String::new(), name.clone());
+        index.namespaces.is_in(&namespace, key) && !with_cluster.contains(name.as_str())
+    });
     let empty: Vec<&Key> =
         index.namespaces.of(key).filter(|it| !with_cluster.contains(it.1.as_str())).collect();
     let strangers = if empty.is_empty() { HashSet::new() } else { strangers(stores, index, key) };
@@ -251,6 +263,7 @@ pub fn observe(
             created: created(&*it),
             deleting: it.metadata.deletion_timestamp.is_some(),
             begun: known.begun.contains(&it.name_any()),
+            vacated: pool.is_some() && vacated.contains(&it.name_any()),
         })
         .collect();
     let listed: HashSet<&str> = seen.pool.listed.names().iter().map(String::as_str).collect();
@@ -304,12 +317,15 @@ pub fn observe(
     (seen, due)
 }
 
-/// Namespaces that a cluster which is not of the pool lives in: whoever made them, they are in use.
+/// Namespaces that a cluster which is not of the pool lives in, or one that cannot be decoded: whoever made them, they are
+/// in use.
 fn strangers(stores: &Stores, index: &Index, key: &Key) -> HashSet<String> {
     let all = stores.clusters.state();
     let names =
         all.iter().filter_map(|it| it.metadata.namespace.clone().zip(it.metadata.name.clone()));
-    names.filter(|it| !index.clusters.is_in(it, key)).map(|it| it.0).collect()
+    let strangers = names.filter(|it| !index.clusters.is_in(it, key)).map(|it| it.0);
+    let broken = stores.broken_clusters.all().into_iter().filter_map(|it| it.object.namespace);
+    strangers.chain(broken).collect()
 }
 
 /// For how long Hive may still take to begin with a cluster, or with one that was looked after.
@@ -391,31 +407,25 @@ impl About<'_> {
         trials: &mut HashMap<String, Trial>,
     ) -> Option<String> {
         let materials = self.known.materials;
-        let config = materials.config.as_ref()?;
         let name = it.metadata.name.as_deref().unwrap_or_default();
-        let is_same =
-            |trial: &&Trial| trial.version == version && trial.config_hash == materials.config_hash;
-        if let Some(trial) = trials.get(name).filter(is_same) {
-            return trial.refused.clone();
+        let Some(config) = &materials.config else {
+            // What comes of it once there is one is news.
+            trials.entry(name.to_owned()).or_default();
+            return None;
+        };
+        let before = trials.get(name);
+        if let Some(same) = before.filter(|it| it.is_of(version, materials.config_hash)) {
+            return same.refused().cloned();
         }
-        let name = name.to_owned();
         let base_domain = cached(&self.stores.pools, self.key)
             .map(|it| it.spec.base_domain.clone())
             .unwrap_or_default();
         let patches = &it.spec.install_config_patches;
         let rules = self.known.policy.rules;
         let tried = patch::install_config(config, &pool.name, &base_domain, patches, rules);
-        let (refused, notes) = match tried {
-            Ok(config) => (None, config.notes.iter().map(ToString::to_string).collect()),
-            Err(refusal) => (Some(refusal.to_string()), Vec::new()),
-        };
-        let trial = Trial {
-            version: version.to_owned(),
-            config_hash: materials.config_hash,
-            refused: refused.clone(),
-            notes,
-        };
-        trials.insert(name, trial);
+        let trial = Trial::new(version, materials.config_hash, tried, before);
+        let refused = trial.refused().cloned();
+        trials.insert(name.to_owned(), trial);
         refused
     }
 }
@@ -471,9 +481,13 @@ mod tests {
             .unwrap()
         };
         let before = ["a", "c", "d"].map(str::to_owned).to_vec();
-        let mut same = Same::of(before, |it| it);
+        let mut same = Same::of(before.clone(), |it| it);
         let found: Vec<_> = ["b", "c", "d", "e"].map(|it| same.take(&of(it, "1"))).to_vec();
         assert_eq!(found, [None, Some("c".to_owned()), Some("d".to_owned()), None]);
+        assert_eq!(same.gone().collect::<Vec<_>>(), ["a"]);
+        let mut same = Same::of(before, |it| it);
+        assert!(same.take(&of("c", "1")).is_some());
+        assert_eq!(same.gone().collect::<Vec<_>>(), ["a", "d"]);
         assert!(is_at(&of("a", "1"), "1") && !is_at(&of("a", "2"), "1"));
     }
 

@@ -23,7 +23,7 @@ use crate::index::{Key, all_in};
 use crate::materials::Materials;
 use crate::observe::{Known, Live, cached, observe};
 use crate::seen::{Cluster, Observed, Refusal, Status};
-use crate::{access, make};
+use crate::{access, make, trial};
 
 /// How soon to look again after somebody else wrote first, at most.
 const RETRY: Duration = Duration::from_millis(50);
@@ -68,9 +68,10 @@ pub(crate) async fn pass(stub: Arc<ClusterPool>, context: Arc<Context>) -> Resul
         }
         return Ok(Action::await_change());
     }
-    if let Some(pool) = &pool {
-        context.look(&key, pool).await?;
-    }
+    let look = match &pool {
+        Some(pool) => context.look(&key, pool).await?,
+        None => None,
+    };
     let now = Timestamp::now();
     // What the last pass left is much and of use to this pass alone: it is taken out and put back.
     let mut remembered = context.recall(&key);
@@ -92,6 +93,7 @@ pub(crate) async fn pass(stub: Arc<ClusterPool>, context: Arc<Context>) -> Resul
         context.metrics.seen(&key, &seen);
         if let Some(memory) = context.memory().get_mut(&key) {
             memory.last.trials = std::mem::take(&mut remembered.last.trials);
+            memory.last.vacated = std::mem::take(&mut remembered.last.vacated);
             // Those with a cluster are not among them.
             memory.begun.retain(|it| seen.namespaces.iter().any(|left| left.name == *it));
             let waits =
@@ -112,14 +114,15 @@ pub(crate) async fn pass(stub: Arc<ClusterPool>, context: Arc<Context>) -> Resul
         "Decided"
     );
     let acting = Acting { context: &context, key: &key, pool: pool.as_deref(), seen: &seen };
-    let mut outcome = acting.carry_out(&decision, &remembered.materials, now).await?;
+    let outcome = acting.carry_out(&decision, &remembered.materials, now).await;
     let rest = rest(&seen);
     if pool.is_some()
         && let Some(memory) = context.memory().get_mut(&key)
     {
         memory.last.seen = seen;
     }
-    let waits = [decision.again, due, rival.map(|(_, left)| left)];
+    let mut outcome = outcome?;
+    let waits = [decision.again, due, rival.map(|(_, left)| left), look];
     let wait = waits.into_iter().flatten().min();
     if pool.is_some() {
         outcome.wait = outcome.wait.or(Some(rest));
@@ -190,6 +193,7 @@ impl Acting<'_> {
         }
         if decision.work.is_empty() && decision.status.is_none() && bindings.is_empty() {
             self.publish(&decision.events).await;
+            self.publish_notes(None).await;
             return Ok(carried);
         }
         if !decision.work.is_empty() && !self.is_as_seen(&mut carried).await? {
@@ -237,10 +241,13 @@ impl Acting<'_> {
                 context.status_stored(self.key);
                 context.status_is_fresh(self.key);
                 self.publish(&decision.events).await;
-                self.publish_notes(status).await;
+                self.publish_notes(Some(status)).await;
             }
             (Some(_), _) => carried.superseded = true,
-            (None, _) if decision.status.is_none() => self.publish(&decision.events).await,
+            (None, _) if decision.status.is_none() => {
+                self.publish(&decision.events).await;
+                self.publish_notes(None).await;
+            }
             (None, _) => {}
         }
         match failed {
@@ -260,8 +267,14 @@ impl Acting<'_> {
         let mut piece = Piece::default();
         let Some(status) = status else { return Ok(None) };
         let stored = pass.store(status, &mut piece).await?;
-        self.context.echo.wrote(self.key, piece.wrote);
+        self.wrote(piece);
         Ok(Some(stored))
+    }
+
+    /// What was written is ours, and the caches are to show it.
+    fn wrote(&self, piece: Piece) {
+        let before = self.pool.and_then(|it| it.metadata.resource_version.as_deref());
+        self.context.wrote(self.key, before, piece.wrote);
     }
 
     /// What only a person can help with.
@@ -332,7 +345,7 @@ impl Acting<'_> {
         let mut outrun = 0;
         while let Some((work, result, piece)) = pieces.next().await {
             outrun += usize::from(piece.outrun);
-            self.context.echo.wrote(self.key, piece.wrote);
+            self.wrote(piece);
             match result {
                 Ok(Outcome::Done) => self.done(work, now),
                 Ok(other) => {
@@ -448,20 +461,15 @@ impl Acting<'_> {
         }
     }
 
-    /// Patches that were accepted and mean something else than their author may think, once for each version of them.
-    /// On the customization, since a pool's events of one reason would be taken for one.
-    async fn publish_notes(&self, status: &Status) {
+    /// Patches that were accepted and mean something else than their author may think, once for each version of them and
+    /// each template with which they mean another thing. On the customization, since a pool's events of one reason would be
+    /// taken for one.
+    async fn publish_notes(&self, stored: Option<&Status>) {
         let before = &self.seen.pool.status.inventory;
-        let news: Vec<(String, String)> = {
-            let memory = self.context.memory();
-            let Some(known) = memory.get(self.key) else { return };
-            let news = status.inventory.iter().filter_map(|(name, entry)| {
-                let same = before.get(name).is_some_and(|it| it.version == entry.version);
-                let trial =
-                    known.last.trials.get(name).filter(|it| !same && !it.notes.is_empty())?;
-                Some((name.clone(), trial.notes.join("; ")))
-            });
-            news.collect()
+        let news = {
+            let mut memory = self.context.memory();
+            let Some(known) = memory.get_mut(self.key) else { return };
+            trial::news(&mut known.last.trials, before, stored)
         };
         for (name, notes) in news {
             let key = (self.key.0.clone(), name.clone());
@@ -499,9 +507,9 @@ fn is_refused(error: &Error) -> bool {
 
 /// A write to the pool moves its version, which the status insists on; the next pass stores it.
 fn pool_was_written(work: &[Work]) -> bool {
-    work.iter()
-        .flat_map(|it| &it.steps)
-        .any(|it| matches!(it, Step::KeepPool { .. } | Step::LetPoolGo { .. }))
+    work.iter().flat_map(|it| &it.steps).any(|it| {
+        matches!(it, Step::KeepPool { .. } | Step::NoteVersion { .. } | Step::LetPoolGo { .. })
+    })
 }
 
 #[cfg(test)]

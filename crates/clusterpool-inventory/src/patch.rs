@@ -18,11 +18,15 @@ use json_patch::{
 use jsonptr::{Pointer, PointerBuf};
 use serde_json::{Map, Value, json};
 
-use crate::yaml::{self, KeyTooLong, MAX_DEPTH, ReadError};
+use crate::yaml::{self, KeyTooLong, MAPPING, MAX_DEPTH, ReadError, SCALAR};
 
-/// What the operations of one customization may copy and move in all. Without a bound, copying
+/// What the operations of one customization may add, copy and move in all, as it weighs in memory. Without a bound, copying
 /// into a copy doubles the document with each operation.
 const MAX_MOVED: usize = 4 << 20;
+/// How many operations are tried, each of which walks through the document.
+const MAX_OPERATIONS: usize = 1000;
+/// What is read of one `valueJSON`: `[{},{},…` is small as text and large in memory.
+const MAX_JSON: usize = 256 << 10;
 /// A secret holds 1 MiB, its name and labels among it.
 const MAX_TEXT: usize = 1_000_000;
 
@@ -116,14 +120,20 @@ pub enum Refusal {
         /// What is wrong with it.
         why: Why,
     },
-    /// All operations together leave something that cannot be installed.
-    #[error("the patched install config lacks {0}, or has it empty or of another type; keep it")]
+    /// More than anybody writes, for each of which the document is walked through.
+    #[error("it has {0} operations; keep to {MAX_OPERATIONS}")]
+    TooMany(usize),
+    /// The template or all operations together leave something that cannot be installed.
+    #[error(
+        "the install config lacks {0}, or has it empty or of another type; {remedy}",
+        remedy = remedy(.0)
+    )]
     Lacks(&'static str),
     /// The platform's section was exchanged for another's.
     #[error("the patched install config is for another platform than the pool; keep platform.{0}")]
     OtherPlatform(String),
     /// It does not fit into a secret.
-    #[error("the patched install config is larger than a secret holds; shorten it")]
+    #[error("the install config is larger than a secret holds; shorten it")]
     TooLarge,
     /// A key that cannot be written.
     #[error(transparent)]
@@ -154,6 +164,9 @@ pub enum Why {
     /// `valueJSON` that is not JSON.
     #[error("valueJSON is not valid JSON: {0}")]
     ValueJson(String),
+    /// More of it than is read.
+    #[error("valueJSON is longer than 256 KiB; use value for text, or several operations")]
+    LongJson,
     /// Nothing there, no parent, or no such index.
     #[error("there is nothing at this path{}", if *.0 { "; use op add for a new key" } else { "" })]
     NothingThere(bool),
@@ -167,7 +180,7 @@ pub enum Why {
     #[error("a value cannot be moved into itself")]
     IntoItself,
     /// The guard against documents that grow without end.
-    #[error("the operations nest or copy more than an install config can hold")]
+    #[error("the operations nest, add or copy more than an install config can hold")]
     TooMuch,
 }
 
@@ -188,6 +201,15 @@ pub fn install_config(
         return Err(Refusal::TooLarge);
     }
     Ok(InstallConfig { text, name, notes })
+}
+
+/// Where what is lacking comes from, if no patch took it away.
+fn remedy(field: &str) -> &'static str {
+    match field {
+        "baseDomain" => "keep it, or set spec.baseDomain of the pool",
+        "metadata.name" => "keep it",
+        _ => "keep it, or add it to the template",
+    }
 }
 
 fn named(template: &Value, cluster: &str, base_domain: &str) -> Value {
@@ -226,6 +248,9 @@ pub fn apply(
     patches: &[InstallConfigPatch],
     rules: Rules,
 ) -> Result<(Value, Vec<Note>), Refusal> {
+    if patches.len() > MAX_OPERATIONS {
+        return Err(Refusal::TooMany(patches.len()));
+    }
     let mut work = Work { document: config.clone(), rules, notes: Vec::new(), moved: 0 };
     for (operation, patch) in patches.iter().enumerate() {
         work.step(operation, patch).map_err(|why| Refusal::Operation {
@@ -253,16 +278,16 @@ impl Work {
         let path = self.pointer(operation, &wanted.path)?;
         match wanted.op.as_str() {
             "add" => {
-                let value = Self::value(&path, wanted)?;
+                let value = self.value(&path, wanted)?;
                 self.carry_out(PatchOperation::Add(AddOperation { path, value }))
             }
             "remove" => self.carry_out(PatchOperation::Remove(RemoveOperation { path })),
             "replace" => {
-                let value = Self::value(&path, wanted)?;
+                let value = self.value(&path, wanted)?;
                 self.replace(operation, path, value)
             }
             "test" => {
-                let expected = Self::value(&path, wanted)?;
+                let expected = self.value(&path, wanted)?;
                 let found = self.at(&path).ok_or(Why::NothingThere(false))?;
                 if same(found, &expected) { Ok(()) } else { Err(Why::TestFailed) }
             }
@@ -273,10 +298,8 @@ impl Work {
                 if path.count() + yaml::depth(source) > MAX_DEPTH {
                     return Err(Why::TooMuch);
                 }
-                self.moved += weight(source);
-                if self.moved > MAX_MOVED {
-                    return Err(Why::TooMuch);
-                }
+                let weight = weight(source);
+                self.carry(weight)?;
                 self.carry_out(match op {
                     "move" => PatchOperation::Move(MoveOperation { from, path }),
                     _ => PatchOperation::Copy(CopyOperation { from, path }),
@@ -300,8 +323,14 @@ impl Work {
         parsed.map_err(|_| Why::Pointer(path.to_owned()))
     }
 
-    fn value(path: &Pointer, wanted: &InstallConfigPatch) -> Result<Value, Why> {
+    fn carry(&mut self, weight: usize) -> Result<(), Why> {
+        self.moved += weight;
+        if self.moved > MAX_MOVED { Err(Why::TooMuch) } else { Ok(()) }
+    }
+
+    fn value(&mut self, path: &Pointer, wanted: &InstallConfigPatch) -> Result<Value, Why> {
         let value = match (&wanted.value, &wanted.value_json) {
+            (_, Some(text)) if text.len() > MAX_JSON => return Err(Why::LongJson),
             (_, Some(text)) if !text.is_empty() => {
                 serde_json::from_str(text).map_err(|error| Why::ValueJson(error.to_string()))?
             }
@@ -311,6 +340,7 @@ impl Work {
         if path.count() + yaml::depth(&value) > MAX_DEPTH {
             return Err(Why::TooMuch);
         }
+        self.carry(weight(&value))?;
         Ok(value)
     }
 
@@ -367,11 +397,12 @@ fn whole(a: &serde_json::Number, b: &serde_json::Number) -> bool {
 
 fn weight(value: &Value) -> usize {
     match value {
-        Value::String(text) => 16 + text.len(),
-        Value::Array(items) => 16 + items.iter().map(weight).sum::<usize>(),
+        Value::String(text) => SCALAR + text.len(),
+        Value::Array(items) => SCALAR + items.iter().map(weight).sum::<usize>(),
         Value::Object(map) => {
-            16 + map.iter().map(|(key, value)| key.len() + weight(value)).sum::<usize>()
+            let entry = |(key, value): (&String, &Value)| SCALAR + key.len() + weight(value);
+            MAPPING + map.iter().map(entry).sum::<usize>()
         }
-        _ => 16,
+        _ => SCALAR,
     }
 }

@@ -48,6 +48,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) given: BTreeSet<&'a str>,
     /// Clusters that this pass deletes.
     pub(crate) gone: BTreeSet<&'a str>,
+    /// Clusters that go as soon as the status tells why.
+    pub(crate) going: BTreeSet<&'a str>,
     /// Names of clusters that this pass begins to make.
     pub(crate) begun: BTreeSet<String>,
     /// How many more clusters may be installed or removed at the same time.
@@ -93,6 +95,7 @@ impl<'a> Plan<'a> {
             served: 0,
             given: BTreeSet::new(),
             gone: BTreeSet::new(),
+            going: BTreeSet::new(),
             begun: BTreeSet::new(),
             budget: 0,
             held_up: false,
@@ -216,13 +219,15 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Deletes a cluster as soon as its failure is stored. Its place is kept until then; whether it has one.
-    pub(crate) fn remove(&mut self, cluster: &'a Cluster, reason: Reason) -> bool {
-        let has_place = self.finds_place(cluster);
-        if has_place && self.may_go(cluster) {
+    /// Deletes a cluster as soon as its failure and its entry's word for it are stored. Its place is kept until then.
+    pub(crate) fn remove(&mut self, cluster: &'a Cluster, reason: Reason) {
+        if !self.finds_place(cluster) {
+            return;
+        }
+        self.going.insert(&cluster.name);
+        if self.may_go(cluster) && self.is_told(cluster) {
             self.delete_at_once(cluster, reason);
         }
-        has_place
     }
 
     /// Takes a place of the budget for a cluster that is to go, if it may go and there is one. An installing cluster only

@@ -8,7 +8,8 @@
 //! Clusters that Hive's own controller made carry Hive's hash. It is accepted where it stands for
 //! the pool's present spec, so that taking a pool over replaces nothing. Hive hashes the fields of
 //! its Go structs in the order in which they are declared, so the platforms' fields stand here in
-//! that order; a field whose inside is not known here gives no such hash.
+//! that order; a field whose inside is not known here gives no such hash. What the clusters carry is
+//! noted on the pool then, beside our version of the spec: it stands for that spec and no other.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -30,18 +31,31 @@ pub struct PoolVersion {
     pub own: String,
     /// Hive's, if it can be told.
     pub hive: Option<String>,
+    /// What was noted on the pool when it was taken over from Hive's controller.
+    pub noted: Option<String>,
 }
 
 impl PoolVersion {
     /// Whether a cluster with this value is made from the present spec.
     pub fn accepts(&self, value: &str) -> bool {
-        value == self.own || self.hive.as_deref() == Some(value)
+        let noted = || self.noted.as_deref()?.strip_prefix(&self.own)?.strip_prefix('/');
+        value == self.own || self.hive.as_deref() == Some(value) || noted() == Some(value)
     }
+
+    /// What is to be noted where this value of Hive's stands for the present spec.
+    pub fn note(&self, hive: &str) -> String {
+        format!("{}/{hive}", self.own)
+    }
+}
+
+/// Whether a value may be Hive's.
+pub fn is_hives(value: &str) -> bool {
+    value.len() == 16 && value.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// The version of a pool's spec.
 pub fn pool_version(spec: &ClusterPoolSpec) -> PoolVersion {
-    PoolVersion { own: own(spec), hive: hive(spec) }
+    PoolVersion { own: own(spec), hive: hive(spec), noted: None }
 }
 
 /// Whether the pool has an inventory: a list or an object that is empty has none in it, and is the

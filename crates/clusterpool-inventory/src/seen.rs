@@ -255,6 +255,8 @@ pub struct Namespace {
     pub deleting: bool,
     /// Whether this process began a cluster in it and saw none yet.
     pub begun: bool,
+    /// Whether this process saw the cluster in it, which is gone: none is on its way there any more.
+    pub vacated: bool,
 }
 
 impl Cluster {

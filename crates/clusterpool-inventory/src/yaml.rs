@@ -17,8 +17,12 @@ use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Tag};
 
 /// Nesting that is read at most: far more than an install config has, far less than a stack.
 pub const MAX_DEPTH: usize = 100;
-/// What a document may weigh with its aliases expanded; a secret holds 1 MiB.
+/// What a document may weigh in memory, with its aliases expanded and beside what anchors keep; a secret holds 1 MiB.
 const MAX_WEIGHT: usize = 4 << 20;
+/// What a mapping takes, however few its keys are: small as text (`{a: 1}`), it is large in memory.
+pub(crate) const MAPPING: usize = 640;
+/// What a key or a value takes beside its text.
+pub(crate) const SCALAR: usize = 64;
 /// A YAML 1.1 reader takes quoted text for a key only within 1,024 characters.
 const MAX_KEY: usize = 1000;
 const CORE: &str = "tag:yaml.org,2002:";
@@ -121,11 +125,11 @@ impl<'a> Reader<'a> {
         let before = self.weight;
         let (value, anchor) = match event {
             Event::Scalar(text, style, anchor, tag) => {
-                self.weigh(16 + text.len())?;
+                self.weigh(SCALAR + text.len())?;
                 (self.scalar(&text, style, tag.as_deref())?, anchor)
             }
             Event::SequenceStart(_, anchor, tag) => {
-                self.weigh(16)?;
+                self.weigh(SCALAR)?;
                 self.collection(tag.as_deref(), "seq")?;
                 let mut items = Vec::new();
                 loop {
@@ -136,16 +140,16 @@ impl<'a> Reader<'a> {
                 }
             }
             Event::MappingStart(_, anchor, tag) => {
-                self.weigh(16)?;
+                self.weigh(MAPPING)?;
                 self.collection(tag.as_deref(), "map")?;
                 (Value::Object(self.mapping(depth)?), anchor)
             }
             Event::Alias(id) => {
-                let Some((value, weight)) = self.anchors.get(&id) else {
+                let Some((_, weight)) = self.anchors.get(&id) else {
                     return self.unusable("an alias stands inside what it refers to");
                 };
-                let (value, weight) = (value.clone(), *weight);
-                self.weigh(weight)?;
+                self.weigh(*weight)?;
+                let value = self.anchors[&id].0.clone();
                 if depth + self::depth(&value) > MAX_DEPTH {
                     return self.unusable(format!("it is nested more than {MAX_DEPTH} deep"));
                 }
@@ -154,7 +158,9 @@ impl<'a> Reader<'a> {
             _ => return self.unusable("it is not valid YAML here"),
         };
         if anchor != 0 {
-            self.anchors.insert(anchor, (value.clone(), self.weight - before));
+            let weight = self.weight - before;
+            self.weigh(weight)?;
+            self.anchors.insert(anchor, (value.clone(), weight));
         }
         Ok(value)
     }
@@ -177,11 +183,15 @@ impl<'a> Reader<'a> {
             let key = match self.event()? {
                 Event::MappingEnd => return Ok(map),
                 Event::Scalar(text, style, anchor, tag) => {
-                    self.weigh(text.len())?;
+                    self.weigh(SCALAR + text.len())?;
                     self.key(&text, style, anchor, tag.as_deref())?
                 }
                 Event::Alias(id) => match self.anchors.get(&id) {
-                    Some((Value::String(key), _)) => Key::Named(key.clone()),
+                    Some((Value::String(key), weight)) => {
+                        let (key, weight) = (key.clone(), *weight);
+                        self.weigh(weight)?;
+                        Key::Named(key)
+                    }
                     _ => return self.unusable("a key must be text"),
                 },
                 _ => return self.unusable("a key must be text, not a list or a mapping"),
@@ -222,7 +232,8 @@ impl<'a> Reader<'a> {
             _ => return self.unusable("a key must not be null; quote it"),
         };
         if anchor != 0 {
-            self.anchors.insert(anchor, (Value::String(name.clone()), name.len()));
+            self.weigh(SCALAR + name.len())?;
+            self.anchors.insert(anchor, (Value::String(name.clone()), SCALAR + name.len()));
         }
         Ok(Key::Named(name))
     }

@@ -290,6 +290,25 @@ fn an_unknown_op_is_refused() {
 }
 
 #[test]
+fn what_is_small_as_text_and_large_in_memory_is_refused() {
+    let list = |count: usize| format!("[{}{{}}]", "{},".repeat(count));
+    assert!(apply(&config(), &[raw("add", "/x", &list(1000))], Rules::default()).is_ok());
+    assert_eq!(why(raw("add", "/x", &list(10_000))), Why::TooMuch);
+    // Many small ones are as much as one.
+    let many = vec![raw("add", "/x", &list(1000)); 10];
+    assert_eq!(why_with(&many, Rules::default()), Why::TooMuch);
+    assert_eq!(why(raw("add", "/x", &list(100_000))), Why::LongJson);
+}
+
+#[test]
+fn a_patch_of_more_operations_than_anybody_writes_is_refused() {
+    let tests = |count: usize| vec![value("test", "/metadata/name", "generated"); count];
+    assert!(apply(&config(), &tests(1000), Rules::default()).is_ok());
+    let refused = apply(&config(), &tests(1001), Rules::default()).unwrap_err();
+    assert_eq!(refused.to_string(), "it has 1001 operations; keep to 1000");
+}
+
+#[test]
 fn copies_of_copies_end_before_memory_does() {
     let mut patches = vec![raw("add", "/x", "{\"a\": \"0123456789\"}")];
     patches.extend((0..60).map(|it| from("copy", "/x", &format!("/x/c{it}"))));
@@ -348,6 +367,9 @@ fn what_an_installation_needs_must_be_kept() {
     }
     let other = raw("replace", "/platform", r#"{"vsphere": {}}"#);
     assert_eq!(made(&[other]), Err(Refusal::OtherPlatform("openstack".to_owned())));
+    // It may never have been there.
+    let told = Refusal::Lacks("platform").to_string();
+    assert!(told.ends_with("keep it, or add it to the template"), "{told}");
 }
 
 #[test]

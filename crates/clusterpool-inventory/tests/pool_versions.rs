@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use api_types::hive::ClusterPoolSpec;
-use clusterpool_inventory::pool_version::{has_inventory, pool_version};
+use clusterpool_inventory::pool_version::{has_inventory, is_hives, pool_version};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -76,6 +76,24 @@ fn hives_value_is_not_guessed_where_a_field_is_not_known() {
         json!({"agentBareMetal": {"agentSelector": {}}}),
     ] {
         assert_eq!(pool_version(&spec(with(aws(), "platform", platform))).hive, None);
+    }
+}
+
+#[test]
+fn what_was_noted_of_hive_stands_for_the_spec_that_it_was_noted_with() {
+    let tagged = |tag: &str| {
+        let cloud = json!({"aws": {"userTags": {"a": tag}}});
+        pool_version(&spec(with(aws(), "platform", cloud)))
+    };
+    let (mut version, mut other) = (tagged("b"), tagged("c"));
+    let hives = "0123456789abcdef";
+    assert!(is_hives(hives) && !version.accepts(hives));
+    version.noted = Some(version.note(hives));
+    other.noted.clone_from(&version.noted);
+    assert!(version.accepts(hives) && !version.accepts("fedcba9876543210"));
+    assert!(!other.accepts(hives) && other.accepts(&other.own));
+    for none in ["", "0123456789ABCDEF", "0123456789abcdef0", &version.own] {
+        assert!(!is_hives(none), "{none}");
     }
 }
 

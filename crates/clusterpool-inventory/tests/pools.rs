@@ -163,7 +163,7 @@ fn pool() -> impl Strategy<Value = Pool> {
                 max_size,
                 max_concurrent,
                 hibernates,
-                version: PoolVersion { own: "v".to_owned(), hive: None },
+                version: PoolVersion { own: "v".to_owned(), ..PoolVersion::default() },
                 parts: vec![Part::Namespace],
                 status: Status { inventory, ..Status::default() },
                 ..Pool::default()
@@ -173,10 +173,10 @@ fn pool() -> impl Strategy<Value = Pool> {
 }
 
 fn observed() -> impl Strategy<Value = Observed> {
-    let namespace = (name("c"), moment(), any::<(bool, bool)>()).prop_map(
-        |(name, created, (deleting, begun))| {
-            let pool_uid = "uid".to_owned();
-            Namespace { uid: format!("u-{name}"), name, pool_uid, created, deleting, begun }
+    let namespace = (name("c"), moment(), any::<(bool, bool, bool)>()).prop_map(
+        |(name, created, (deleting, begun, vacated))| {
+            let (uid, pool_uid) = (format!("u-{name}"), "uid".to_owned());
+            Namespace { uid, name, pool_uid, created, deleting, begun, vacated }
         },
     );
     (

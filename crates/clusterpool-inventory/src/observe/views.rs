@@ -16,7 +16,7 @@ use super::Known;
 use crate::inventory::{Entry, Listed, allowed_attempts, remarks};
 use crate::make::name_in;
 use crate::platform::Platform;
-use crate::pool_version::pool_version;
+use crate::pool_version::{PoolVersion, pool_version};
 use crate::seen::{Claim, Cluster, Condition, Part, Pool, Status};
 
 /// Reason of a cluster's condition `Provisioned` when Hive fails to take it down.
@@ -101,7 +101,10 @@ pub(super) fn view(pool: &ClusterPool, known: &Known<'_>) -> Pool {
         max_size: count(spec.max_size),
         max_concurrent: count(spec.max_concurrent),
         hibernates,
-        version: pool_version(spec),
+        version: PoolVersion {
+            noted: pool.annotation(names::ferrite::ADOPTED_VERSION).map(str::to_owned),
+            ..pool_version(spec)
+        },
         attempts: attempts.and_then(allowed_attempts),
         remarks: remarks(spec, attempts),
         parts: wanted.into_iter().filter(|(_, is)| *is).map(|(part, _)| part).collect(),

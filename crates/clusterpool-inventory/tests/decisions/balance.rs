@@ -482,6 +482,20 @@ fn a_namespace_to_which_no_cluster_came_goes_after_a_while() {
 }
 
 #[test]
+fn a_namespace_whose_cluster_came_and_went_goes_at_once_unless_a_lease_wants_it() {
+    let mut seen = pool(0, &["a"]);
+    seen.namespaces.push(Namespace { vacated: true, ..namespace("n") });
+    assert_eq!(reasons(&seen), [Reason::LeftOver]);
+    // Whose finalizers were taken off by hand is made again under its name.
+    (seen.pool.size, seen.customizations[0].lease) = (1, lease("n"));
+    assert_eq!(reasons(&seen), [Reason::RolledForward]);
+    let mut plain = pool(1, &[]);
+    plain.namespaces = seen.namespaces;
+    let created = created(&plain);
+    assert!(created.len() == 1 && created[0].starts_with("pool-"), "{created:?}");
+}
+
+#[test]
 fn a_name_listed_twice_is_one_entry() {
     let spec = serde_json::from_value(serde_json::json!({
         "inventory": {"ClusterDeploymentCustomizations": [{"name": "a"}, {"name": "a"}]}

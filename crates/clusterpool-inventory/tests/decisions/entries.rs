@@ -222,6 +222,33 @@ fn an_edited_entrys_cluster_is_replaced_and_a_claimed_one_stays() {
 }
 
 #[test]
+fn an_entry_says_that_its_cluster_goes_before_that_goes() {
+    let waits = |seen: &Observed| {
+        assert_eq!(reasons(seen), []);
+        assert_eq!(decided(seen).again, Some(Duration::ZERO));
+        deleted(&stored(seen))
+    };
+    let mut seen = full(2, &["a", "b", "c"]);
+    seen.clusters.truncate(2);
+    seen.customizations[2].lease = None;
+    let mut seen = stored(&seen);
+    // Its place is its own meanwhile, and nobody else goes for it.
+    seen.pool.max_concurrent = Some(1);
+    seen.pool.listed = Listed::Entries(["a", "c"].map(str::to_owned).to_vec());
+    for size in [1, 2] {
+        seen.pool.size = size;
+        assert_eq!(waits(&seen), ["cb"]);
+    }
+    // Nor is it begun with, if it was not yet.
+    seen.clusters[1] = Cluster { unverified: true, ..installing("cb", Some("b"), 1) };
+    seen.pool.max_concurrent = Some(0);
+    assert_eq!(waits(&seen), ["cb"]);
+    let mut seen = stored(&full(1, &["a"]));
+    seen.customizations[0].version = "2-u".to_owned();
+    assert_eq!(waits(&seen), ["ca"]);
+}
+
+#[test]
 fn stale_clusters_are_replaced_one_by_one_also_where_no_entry_is_spare() {
     let mut seen = full(3, &["a", "b", "c"]);
     seen.pool.version.own = "w".to_owned();

@@ -52,6 +52,7 @@ fn a_lease_without_a_cluster_that_nobody_wants_is_announced_then_released_with_i
         created: now(),
         deleting: false,
         begun: false,
+        vacated: false,
     };
     seen.namespaces.push(left);
     let work = decided(&seen).work;

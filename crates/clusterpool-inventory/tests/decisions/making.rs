@@ -2,9 +2,11 @@
 
 use clusterpool_inventory::decision::{Decision, Reason, Step};
 use clusterpool_inventory::inventory::Entry;
-use clusterpool_inventory::seen::{Lease, Part};
+use clusterpool_inventory::seen::{Lease, Observed, Part};
 
-use crate::world::{cluster, customization, decided, full, lease, leased, pool, status_of, stored};
+use crate::world::{
+    cluster, customization, decided, deleted, full, lease, leased, pool, status_of, stored,
+};
 
 #[test]
 fn a_new_pool_is_kept_before_anything_is_made_for_it() {
@@ -12,6 +14,41 @@ fn a_new_pool_is_kept_before_anything_is_made_for_it() {
     seen.pool.kept = false;
     assert_eq!(decided(&seen).work.len(), 1);
     assert!(matches!(&decided(&seen).work[0].steps[..], [Step::KeepPool { at }] if at == "1"));
+}
+
+#[test]
+fn what_clusters_of_hives_controller_were_made_from_is_noted_before_one_counts_as_stale() {
+    let mut seen = full(2, &["a", "b"]);
+    let values = ["00000000deadbeef", "0123456789abcdef"];
+    for (cluster, value) in seen.clusters.iter_mut().zip(values) {
+        cluster.pool_version = Some(value.to_owned());
+    }
+    let noted = |seen: &Observed| {
+        let work = decided(seen).work;
+        let steps = work.into_iter().flat_map(|it| it.steps).collect::<Vec<_>>();
+        match &steps[..] {
+            [Step::NoteVersion { note, at }] if at == "1" => Some(note.clone()),
+            _ => None,
+        }
+    };
+    // The newest one is made from what the spec was last.
+    assert_eq!(noted(&seen).as_deref(), Some("v/0123456789abcdef"));
+    seen.pool.version.hive = Some(values[0].to_owned());
+    assert_eq!(noted(&seen).as_deref(), Some("v/00000000deadbeef"));
+    seen.pool.version.hive = None;
+    seen.pool.version.noted = noted(&seen);
+    assert_eq!(deleted(&seen), ["ca"]);
+    let stale =
+        |seen: &Observed| stored(seen).pool.status.conditions["AllClustersCurrent"].message.clone();
+    assert!(stale(&seen).ends_with(": ca"), "{}", stale(&seen));
+    // It stands for that spec, and is not noted again for another one.
+    seen.pool.version.own = "w".to_owned();
+    assert!(stale(&seen).ends_with(": ca, cb"), "{}", stale(&seen));
+    assert_eq!(noted(&seen), None);
+    // Nor where we have made clusters: the spec may be another one since.
+    seen.pool.version.noted = None;
+    seen.clusters[0].pool_version = Some("v".to_owned());
+    assert_eq!(noted(&seen), None);
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub(crate) fn pool(size: usize, entries: &[&str]) -> Observed {
             kept: true,
             listed: if names.is_empty() { Listed::Nothing } else { Listed::Entries(names) },
             size,
-            version: PoolVersion { own: "v".to_owned(), hive: None },
+            version: PoolVersion { own: "v".to_owned(), ..PoolVersion::default() },
             parts: vec![Part::Namespace],
             ..Pool::default()
         },
@@ -124,6 +124,7 @@ pub(crate) fn namespace(name: &str) -> Namespace {
         created: now(),
         deleting: false,
         begun: true,
+        vacated: false,
     }
 }
 

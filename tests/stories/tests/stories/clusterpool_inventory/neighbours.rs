@@ -46,6 +46,13 @@ async fn a_cluster_without_an_entry_that_is_gone_is_not_made_again_under_its_nam
             it.ready("plain") == 1 && it.clusters.iter().all(|it| name(it) != first)
         })
         .await;
+    let spaces: Api<Namespace> = Api::all(scene.client.clone());
+    scene
+        .until("its namespace goes, long before the grace is over", async |_| {
+            let left = spaces.get_opt(&first).await.unwrap();
+            left.is_none_or(|it| it.metadata.deletion_timestamp.is_some())
+        })
+        .await;
 }
 
 #[tokio::test]

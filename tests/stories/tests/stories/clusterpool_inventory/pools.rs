@@ -142,7 +142,7 @@ async fn a_pool_that_hives_own_controller_writes_to_is_left_to_it() {
         PatchParams { field_manager: Some("hive1-clusterpool".into()), ..PatchParams::default() };
     let patch = json!({ "metadata": { "annotations": { "by": "hive" } } });
     pools.patch("pool", &theirs, &Patch::Merge(patch)).await.unwrap();
-    scene.patch("ClusterPool", "pool", json!({ "spec": { "size": 1 } })).await;
+    // Nobody changes the spec, and all was looked at a moment ago.
     let view = scene
         .wait("it says why nothing is done", |it| {
             condition(it.pool("pool"), "SoleController").0 == "False"
@@ -150,6 +150,7 @@ async fn a_pool_that_hives_own_controller_writes_to_is_left_to_it() {
         .await;
     let told = condition(view.pool("pool"), "SoleController").2;
     assert!(told.contains("disabledControllers"), "{told}");
+    scene.patch("ClusterPool", "pool", json!({ "spec": { "size": 1 } })).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(scene.view().await.clusters.is_empty());
 }

@@ -64,7 +64,8 @@ async fn a_pool_of_hives_own_controller_is_taken_over_without_making_a_cluster_a
     scene.pool("pool", 2, &[], json!({ "inventory": list })).await;
     let pool = scene.api("ClusterPool").get("pool").await.unwrap();
     let spec: ClusterPoolSpec = serde_json::from_value(pool.data["spec"].clone()).unwrap();
-    let hash = pool_version(&spec).hive.unwrap();
+    let version = pool_version(&spec);
+    let hash = version.hive.clone().unwrap();
     let (here, gone) = (format!("{}-here", scene.namespace), format!("{}-gone", scene.namespace));
     let reference = |entry: &str| {
         json!({
@@ -102,6 +103,8 @@ async fn a_pool_of_hives_own_controller_is_taken_over_without_making_a_cluster_a
     let finalizers = kept["metadata"]["finalizers"].to_string();
     assert!(finalizers.contains("hive.openshift.io/clusterpool-inventory"), "{finalizers}");
     assert_eq!(condition(view.pool("pool"), "AllClustersCurrent").0, "True");
+    let noted = &view.pool("pool")["metadata"]["annotations"]["ferrite.metal3.io/adopted-version"];
+    assert_eq!(*noted, version.note(&hash));
     assert_eq!(view.holder("a"), here);
     assert_eq!(view.holder("torn"), "");
     // What is free can be deleted, and what is in use as soon as it is free.

@@ -1,0 +1,143 @@
+//! Patches, tried before a cluster is wanted, and what their authors have to know.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasher;
+
+use crate::inventory::Entry;
+use crate::patch::{InstallConfig, Refusal};
+use crate::seen::Status;
+
+/// A customization's patches, tried.
+#[derive(Clone, Debug, Default)]
+pub struct Trial {
+    version: String,
+    config_hash: u64,
+    refused: Option<String>,
+    /// What was accepted and should not be relied on.
+    notes: Vec<String>,
+    telling: Telling,
+}
+
+/// When the notes are told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Telling {
+    /// When the entry's version is stored: where it was before, another process has told them.
+    #[default]
+    WithVersion,
+    /// Now: they are others than before, or there was no template to try the patches with.
+    Now,
+    /// They were told.
+    Told,
+}
+
+impl Trial {
+    /// What came of trying this version of the patches with this template.
+    pub fn new(
+        version: &str,
+        config_hash: u64,
+        tried: Result<InstallConfig, Refusal>,
+        before: Option<&Self>,
+    ) -> Self {
+        let (refused, notes): (_, Vec<String>) = match tried {
+            Ok(config) => (None, config.notes.iter().map(ToString::to_string).collect()),
+            Err(refusal) => (Some(refusal.to_string()), Vec::new()),
+        };
+        let telling = match before {
+            Some(before) if before.notes != notes => Telling::Now,
+            Some(before) if before.version == version => before.telling,
+            _ => Telling::WithVersion,
+        };
+        Self { version: version.to_owned(), config_hash, refused, notes, telling }
+    }
+
+    /// Whether it was made of this version and template.
+    pub fn is_of(&self, version: &str, config_hash: u64) -> bool {
+        self.version == version && self.config_hash == config_hash
+    }
+
+    /// Why the patches cannot be used, if they cannot.
+    pub fn refused(&self) -> Option<&String> {
+        self.refused.as_ref()
+    }
+}
+
+/// The notes to tell now, by customization, each once: `stored` is the status that was just stored in place of the entries
+/// `before`.
+pub fn news<S: BuildHasher>(
+    trials: &mut HashMap<String, Trial, S>,
+    before: &BTreeMap<String, Entry>,
+    stored: Option<&Status>,
+) -> BTreeMap<String, String> {
+    let version =
+        |all: &BTreeMap<String, Entry>, name: &str| all.get(name).and_then(|it| it.version.clone());
+    let is_due = |name: &str, trial: &Trial| match trial.telling {
+        Telling::WithVersion => stored.is_some_and(|it| {
+            it.inventory.contains_key(name) && version(&it.inventory, name) != version(before, name)
+        }),
+        Telling::Now => true,
+        Telling::Told => false,
+    };
+    let mut news = BTreeMap::new();
+    for (name, trial) in trials.iter_mut().filter(|(_, it)| !it.notes.is_empty()) {
+        if is_due(name, trial) {
+            trial.telling = Telling::Told;
+            news.insert(name.clone(), trial.notes.join("; "));
+        }
+    }
+    news
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::patch::Note;
+
+    fn config(paths: &[&str]) -> InstallConfig {
+        let note = |path: &&str| Note::SlashAdded { operation: 0, path: (*path).to_owned() };
+        let notes = paths.iter().map(note).collect();
+        InstallConfig { text: String::new(), name: String::new(), notes }
+    }
+
+    fn inventory(version: &str) -> BTreeMap<String, Entry> {
+        let entry = Entry { version: Some(version.to_owned()), ..Entry::default() };
+        BTreeMap::from([("a".to_owned(), entry)])
+    }
+
+    fn of(trial: Trial) -> HashMap<String, Trial> {
+        HashMap::from([("a".to_owned(), trial)])
+    }
+
+    #[test]
+    fn notes_are_told_once_with_the_version_that_they_are_about() {
+        let mut trials = of(Trial::new("1", 7, Ok(config(&["x"])), None));
+        let stored = Status { inventory: inventory("1"), ..Status::default() };
+        let none = BTreeMap::new();
+        assert!(news(&mut trials, &none, None).is_empty());
+        assert_eq!(news(&mut trials, &none, Some(&stored)).len(), 1);
+        assert!(news(&mut trials, &none, Some(&stored)).is_empty());
+        // Another process told them when it stored the version.
+        let mut trials = of(Trial::new("1", 7, Ok(config(&["x"])), None));
+        assert!(news(&mut trials, &inventory("1"), None).is_empty());
+        assert!(news(&mut trials, &inventory("1"), Some(&stored)).is_empty());
+        // The same notes of the next version.
+        trials = of(Trial::new("2", 7, Ok(config(&["x"])), trials.get("a")));
+        assert!(news(&mut trials, &inventory("1"), None).is_empty());
+        let stored = Status { inventory: inventory("2"), ..Status::default() };
+        assert_eq!(news(&mut trials, &inventory("1"), Some(&stored)).len(), 1);
+    }
+
+    #[test]
+    fn notes_that_come_with_a_template_are_told_although_the_version_is_stored() {
+        let before = inventory("1");
+        let tell = |trials: &mut HashMap<String, Trial>| news(trials, &before, None);
+        // There was none to try the patches with.
+        let mut trials = of(Trial::new("1", 7, Ok(config(&["x"])), Some(&Trial::default())));
+        assert_eq!(tell(&mut trials).len(), 1);
+        assert!(tell(&mut trials).is_empty());
+        // Another template, with which they mean the same, and one with which they do not.
+        for (paths, told) in [(vec!["x"], 0), (vec!["x", "y"], 1), (vec![], 0), (vec!["x"], 1)] {
+            trials = of(Trial::new("1", 8, Ok(config(&paths)), trials.get("a")));
+            assert_eq!(tell(&mut trials).len(), told, "{paths:?}");
+        }
+    }
+}
