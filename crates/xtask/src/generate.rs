@@ -10,7 +10,8 @@ use bench::cache::{self, RunDir};
 use bench::chart;
 use kube::ResourceExt;
 
-use crate::{reference, root, tidy};
+use crate::controllers::PODS;
+use crate::{chart_readme, reference, root, tidy};
 
 /// In these folders everything is generated: what nobody makes any more goes.
 const FOLDERS: &[&str] = &["deploy/crds", "deploy/manifests", "docs/reference"];
@@ -85,12 +86,16 @@ fn strays(files: &Files) -> Vec<PathBuf> {
     there.filter(|path| !files.contains_key(path)).collect()
 }
 
-/// The charts' parts: the values' schema of each, and our CRDs in the one chart that ships them.
+/// The charts' parts: values' schema and README of each, and our CRDs in the one chart that ships them.
 fn of_charts() -> anyhow::Result<Files> {
     let mut files = Files::new();
     for folder in charts() {
         let schema = chart::schema(&root().join(&folder))?;
         files.insert(folder.join("values.schema.json"), format!("{schema:#}\n"));
+    }
+    for controller in PODS {
+        let folder = Path::new("charts").join(controller);
+        files.insert(folder.join("README.md"), chart_readme::page(controller)?);
     }
     for (controller, name, text) in crds()? {
         let folder = Path::new("charts").join(controller);

@@ -1,5 +1,6 @@
 //! The project's own commands: `cargo xtask --help`.
 
+mod chart_readme;
 mod check_upstream;
 mod controllers;
 mod demo;
@@ -11,6 +12,7 @@ mod model;
 mod reference;
 mod test;
 mod tidy;
+mod values;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -88,7 +90,7 @@ enum Task {
         #[arg(long, default_value = "1800")]
         seconds: u64,
     },
-    /// Makes CRDs, manifests, the values' schemas and the reference anew from what they are made from.
+    /// Makes CRDs, manifests, the values' schemas, charts' READMEs and the reference anew from what they are made from.
     Crdgen,
     /// Makes the images of the controllers, or of one, without a container engine: archives of an OCI layout.
     Image {

@@ -156,7 +156,7 @@ fn kind(field: &Value) -> String {
 }
 
 /// Text that fits into a cell of a table. Between backquotes nothing is a tag.
-fn cell(text: &str) -> String {
+pub(crate) fn cell(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|");
     let parts = line.split('`').enumerate().map(|(number, part)| {
         if number % 2 == 0 { part.replace('<', "\\<") } else { part.to_owned() }
