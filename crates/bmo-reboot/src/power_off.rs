@@ -29,7 +29,7 @@ pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Deci
         return draft.finish(case.reason().unwrap_or(Reason::AtRest), Again::After(CONFIRM));
     }
     let taken = taken(case, node);
-    let begun = taken.or_else(|| case.soft_ahead().filter(|soft| !is_over(case, *soft)));
+    let begun = taken.or_else(|| case.soft_ahead().filter(|soft| has_time(case, *soft)));
     draft.attempted(taken);
     if begun.is_none() {
         draft.begun_afresh();
@@ -62,7 +62,7 @@ pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Deci
 
 /// The soft attempt that Ironic has certainly taken. Of one that was only written down a failure shows that: nothing is
 /// written ahead where there is one already. Without a failure it may be one that was never made, or one of which Ironic
-/// has lost the failure: its time goes on, but the power is not cut for it, and after its time it counts as never made.
+/// has lost the failure: its time goes on while there is enough for another slice, and after that it counts as never made.
 fn taken(case: &Case<'_>, node: &Node) -> Option<Soft> {
     case.soft().or_else(|| case.soft_ahead().filter(|_| node.last_error.is_some()))
 }
@@ -71,8 +71,13 @@ fn taken(case: &Case<'_>, node: &Node) -> Option<Soft> {
 /// another look before all of its time is over. A later slice is written down in any case, or nothing would end an attempt
 /// of which Ironic always loses the failure.
 pub(crate) fn is_first_slice(case: &Case<'_>) -> bool {
-    let several = case.policy.soft_slice * 2 <= case.policy.soft_timeout;
+    let several = case.policy.soft_slice * 3 <= case.policy.soft_timeout;
     several && case.soft_ahead().is_some_and(|soft| case.age(soft.since) < case.policy.soft_slice)
+}
+
+/// Whether there is time for another slice.
+fn has_time(case: &Case<'_>, soft: Soft) -> bool {
+    case.age(soft.since) + case.policy.soft_slice <= case.policy.soft_timeout
 }
 
 /// Whether a soft attempt has had all of its time. One of less than a second is none.

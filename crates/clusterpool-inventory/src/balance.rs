@@ -147,7 +147,9 @@ impl<'a> Plan<'a> {
         if version.noted.is_some() || !made().all(|(_, value)| is_hives(value)) {
             return None;
         }
-        let (_, last) = made().max()?;
+        // With our finalizer on a cluster it was taken over before, and the note was lost since.
+        let begun = self.seen.clusters.iter().any(|it| it.kept);
+        let (_, last) = made().max().filter(|_| version.hive.is_some() || !begun)?;
         Some(version.note(version.hive.as_deref().unwrap_or(last)))
     }
 

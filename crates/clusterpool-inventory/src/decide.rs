@@ -471,7 +471,8 @@ impl Plan<'_> {
             }
         }
         self.tidy();
-        if self.work.is_empty() && seen.clusters.is_empty() && seen.pool.kept {
+        let is_empty = seen.clusters.is_empty() && seen.unread.is_empty();
+        if self.work.is_empty() && is_empty && seen.pool.kept {
             self.push(Reason::PoolGone, [Step::LetPoolGo { at: seen.pool.at.clone() }]);
         }
     }

@@ -251,6 +251,10 @@ pub fn observe(
     let (lived_in, empty): (Vec<&Key>, Vec<&Key>) =
         empty.into_iter().partition(|it| strangers.contains(&it.1));
     // Nothing of the pool changes when a stranger's cluster goes.
+    let broken = stores.broken_clusters.all().into_iter().filter_map(|it| it.object.namespace);
+    let is_here =
+        |namespace: &String| index.namespaces.is_in(&(String::new(), namespace.clone()), key);
+    seen.unread = broken.filter(is_here).collect();
     let later = lived_in.first().map(|_| known.policy.namespace_grace.max(LEAST));
     due = due.into_iter().chain(later).min();
     seen.namespaces = empty

@@ -22,7 +22,7 @@ use crate::yaml::{self, KeyTooLong, MAPPING, MAX_DEPTH, ReadError, SCALAR};
 
 /// What the operations of one customization may add, copy and move in all, as it weighs in memory. Without a bound, copying
 /// into a copy doubles the document with each operation.
-const MAX_MOVED: usize = 4 << 20;
+const MAX_MOVED: usize = 12 << 20;
 /// How many operations are tried, each of which walks through the document.
 const MAX_OPERATIONS: usize = 1000;
 /// What is read of one `valueJSON`: `[{},{},…` is small as text and large in memory.

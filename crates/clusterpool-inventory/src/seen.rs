@@ -34,6 +34,8 @@ pub struct Observed {
     pub idle: BTreeSet<String>,
     /// What it refers to and is not there or not usable, in words for its condition.
     pub missing: Vec<String>,
+    /// Clusters in namespaces of the pool that cannot be decoded: nobody knows whether they are its own.
+    pub unread: Vec<String>,
 }
 
 /// Why the API server or a webhook does not want a cluster.

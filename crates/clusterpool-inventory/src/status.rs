@@ -188,8 +188,9 @@ fn deletion(plan: &Plan<'_>) -> Said {
         let all = clusters.iter().filter(|it| is(it));
         all.map(|it| it.name.as_str()).collect::<Vec<_>>()
     };
+    let unread: Vec<&str> = plan.seen.unread.iter().map(String::as_str).collect();
     let leased: Vec<&str> = plan.halves().map(|(entry, _)| entry.name.as_str()).collect();
-    if clusters.is_empty() {
+    if clusters.is_empty() && unread.is_empty() {
         return if leased.is_empty() {
             ("True", "DeletionPossible", "No cluster is left".to_owned())
         } else {
@@ -197,7 +198,7 @@ fn deletion(plan: &Plan<'_>) -> Said {
             ("False", "LeasesPendingRelease", message)
         };
     }
-    let mut message = format!("Still there: {}", some(&those(|_| true)));
+    let mut message = format!("Still there: {}", some(&[those(|_| true), unread.clone()].concat()));
     let (given_back, protected) = (names::REMOVE_FROM_POOL, names::PROTECTED_DELETE);
     for (which, why) in [
         (
@@ -211,6 +212,7 @@ fn deletion(plan: &Plan<'_>) -> Said {
             format!("take annotation {protected} off these, which forbids to delete them"),
         ),
         (those(|it| it.hangs), "Hive cannot take down".to_owned()),
+        (unread, "these cannot be read, so correct them".to_owned()),
     ] {
         if !which.is_empty() {
             message = format!("{message}; {why}: {}", some(&which));

@@ -17,8 +17,9 @@ use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Tag};
 
 /// Nesting that is read at most: far more than an install config has, far less than a stack.
 pub const MAX_DEPTH: usize = 100;
-/// What a document may weigh in memory, with its aliases expanded and beside what anchors keep; a secret holds 1 MiB.
-const MAX_WEIGHT: usize = 4 << 20;
+/// What a document may weigh in memory, with its aliases expanded and beside what anchors keep: hundreds of bare-metal hosts with
+/// their networks.
+const MAX_WEIGHT: usize = 12 << 20;
 /// What a mapping takes, however few its keys are: small as text (`{a: 1}`), it is large in memory.
 pub(crate) const MAPPING: usize = 640;
 /// What a key or a value takes beside its text.

@@ -166,20 +166,22 @@ fn aliases_of_aliases_end_before_memory_does() {
 fn what_is_small_as_text_and_large_in_memory_is_refused() {
     let hosts = |count: usize| format!("hosts: [{}]", "{a: 1}, ".repeat(count));
     assert!(read(&hosts(4000)).is_ok());
-    assert!(refused(&hosts(10_000)).contains("larger than an install config"));
+    assert!(refused(&hosts(20_000)).contains("larger than an install config"));
     let list = |count: usize| format!("k: [{}]", "a, ".repeat(count));
     assert!(read(&list(50_000)).is_ok());
-    assert!(refused(&list(100_000)).contains("larger than an install config"));
+    assert!(refused(&list(250_000)).contains("larger than an install config"));
     // Each anchor keeps what it stands for beside the document, and each alias of a key is a text of its own.
     let text = "x".repeat(1 << 20);
     assert!(read(&format!("a: [&b {text}]")).is_ok());
-    assert!(refused(&format!("a: &b [&c [&d {text}]]")).contains("larger than an install config"));
+    assert!(
+        refused(&format!("a: &b [&c [&d [&e {text}]]]")).contains("larger than an install config")
+    );
     let keys = |count: usize| {
         let maps = "{*b : 1}, ".repeat(count);
         format!("a: &b {}\nhosts: [{maps}]", "x".repeat(1000))
     };
     assert!(read(&keys(1000)).is_ok());
-    assert!(refused(&keys(3000)).contains("larger than an install config"));
+    assert!(refused(&keys(10_000)).contains("larger than an install config"));
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Events on objects. Publishing one never fails a reconcile and never holds it up for long.
 //!
 //! For six minutes a repeated event (same object, type, reason and action) keeps its first note, so the
-//! fact that tells two events apart belongs into the reason or the action.
+//! fact that tells two events apart belongs into the reason or the action. Only objects with very long names have a new
+//! event each time.
 
 use std::time::Duration;
 

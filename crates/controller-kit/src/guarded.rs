@@ -1,6 +1,7 @@
 //! An object that need not make sense.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -18,11 +19,28 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Guarded<K> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // The text, and no tree of values: of a large object most is skipped.
         let text = Box::<RawValue>::deserialize(deserializer)?;
-        Ok(Self(match serde_json::from_str(text.get()) {
+        if let Ok(object) = serde_json::from_str(text.get()) {
+            return Ok(Self(Ok(object)));
+        }
+        let text = without_managers(text.get()).map_err(D::Error::custom)?;
+        Ok(Self(match serde_json::from_str(&text) {
             Ok(object) => Ok(object),
-            Err(_) => Err(refused::<K>(text.get()).map_err(D::Error::custom)?),
+            Err(_) => Err(refused::<K>(&text).map_err(D::Error::custom)?),
         }))
     }
+}
+
+/// The object without its managed fields, which nobody reads here. Whoever may write an object may write there what the API
+/// server keeps and our types do not know, such as a time after the last of their calendar. Were that an error, it would be one of
+/// the whole list.
+fn without_managers(text: &str) -> serde_json::Result<String> {
+    let mut object: BTreeMap<String, Box<RawValue>> = serde_json::from_str(text)?;
+    if let Some(metadata) = object.get_mut("metadata") {
+        let mut fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(metadata.get())?;
+        fields.remove("managedFields");
+        *metadata = serde_json::value::to_raw_value(&fields)?;
+    }
+    serde_json::to_string(&object)
 }
 
 /// The metadata of an object that cannot be decoded, and which field is wrong.
@@ -30,36 +48,8 @@ fn refused<K: DeserializeOwned>(text: &str) -> serde_json::Result<(ObjectMeta, S
     let mut again = serde_json::Deserializer::from_str(text);
     let problem = serde_path_to_error::deserialize::<_, K>(&mut again).err();
     let problem = problem.map_or_else(String::new, |it| it.to_string());
-    let meta = serde_json::from_str::<PartialObjectMeta<ConfigMap>>(text).map(|it| it.metadata);
-    Ok((meta.or_else(|_| named(text))?, problem))
-}
-
-/// What an object is called, where the rest of its metadata makes no sense either. Its owner may write there what the API
-/// server keeps and our types do not know, such as a managed field's time after the last of their calendar. Were that an
-/// error, it would be one of the whole list.
-fn named(text: &str) -> serde_json::Result<ObjectMeta> {
-    let Named { metadata: called } = serde_json::from_str(text)?;
-    Ok(ObjectMeta {
-        name: Some(called.name),
-        namespace: called.namespace,
-        uid: called.uid,
-        resource_version: called.resource_version,
-        ..ObjectMeta::default()
-    })
-}
-
-#[derive(Deserialize)]
-struct Named {
-    metadata: Called,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Called {
-    name: String,
-    namespace: Option<String>,
-    uid: Option<String>,
-    resource_version: Option<String>,
+    let partial: PartialObjectMeta<ConfigMap> = serde_json::from_str(text)?;
+    Ok((partial.metadata, problem))
 }
 
 impl<K: Resource> Resource for Guarded<K> {
@@ -120,28 +110,30 @@ mod tests {
     }
 
     #[test]
-    fn metadata_that_make_no_sense_do_not_spoil_the_list() {
+    fn managed_fields_that_make_no_sense_spoil_neither_the_object_nor_the_list() {
         let deep = "{\"f:a\":".repeat(130) + "{}" + &"}".repeat(130);
         for managed in [
             r#"{"manager": "a", "time": "9999-12-31T23:59:59Z"}"#.to_owned(),
             format!(r#"{{"manager": "a", "fieldsV1": {deep}}}"#),
         ] {
+            let pod = |name: &str, spec: &str| {
+                format!(
+                    r#"{{"metadata": {{"name": "{name}", "namespace": "b", "annotations": {{"c": "d"}},
+                        "managedFields": [{managed}]}}, "spec": {spec}}}"#
+                )
+            };
+            let (good, bad) = (pod("good", r#"{"containers": []}"#), pod("bad", "5"));
             let list = format!(
-                r#"{{"apiVersion": "v1", "kind": "PodList", "metadata": {{"resourceVersion": "9"}}, "items": [
-                    {{"metadata": {{"name": "a", "namespace": "b", "uid": "u", "resourceVersion": "7",
-                      "managedFields": [{managed}]}}, "spec": {{"containers": []}}}},
-                    {{"metadata": {{"name": "c", "namespace": "b"}}, "spec": {{"containers": []}}}}]}}"#
+                r#"{{"apiVersion": "v1", "kind": "PodList", "metadata": {{"resourceVersion": "9"}}, "items": [{good}, {bad}]}}"#
             );
             let list: ObjectList<Guarded<Pod>> = serde_json::from_str(&list).unwrap();
-            let [Guarded(Err((meta, problem))), Guarded(Ok(_))] = list.items.as_slice() else {
+            let [Guarded(Ok(good)), Guarded(Err((bad, problem)))] = list.items.as_slice() else {
                 panic!("{list:?}")
             };
-            assert_eq!((meta.name.as_deref(), meta.namespace.as_deref()), (Some("a"), Some("b")));
-            assert_eq!(
-                (meta.uid.as_deref(), meta.resource_version.as_deref()),
-                (Some("u"), Some("7"))
-            );
-            assert!(problem.starts_with("metadata.managedFields[0]"), "{problem}");
+            assert_eq!((good.name_any().as_str(), bad.name.as_deref()), ("good", Some("bad")));
+            // What else is known of it is still known: an annotation may say whose it is.
+            assert_eq!(good.annotations(), bad.annotations.as_ref().unwrap());
+            assert!(problem.starts_with("spec: "), "{problem}");
         }
     }
 }

@@ -27,17 +27,11 @@ pub fn check(config: &kube::Config) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Takes away a proxy that stands in the environment only. There it is meant for what is outside, and the library does not ask
-/// which addresses it is not for: it would refuse every cluster.
-pub(crate) fn without_proxy_of(
-    environment: impl Fn(&str) -> Option<String>,
-    config: &mut kube::Config,
-) {
-    let mut named = ["HTTPS_PROXY", "https_proxy"].into_iter().filter_map(environment);
-    let named = named.find(|it| !it.is_empty()).and_then(|it| it.parse().ok());
-    if named.is_some() && config.proxy_url == named {
-        config.proxy_url = None;
-    }
+/// Whether a kubeconfig names a proxy itself. One that only the environment names is meant for what is outside, and the library
+/// does not ask which addresses it is not for: it would refuse every cluster.
+pub(crate) fn names_a_proxy(kubeconfig: &Kubeconfig) -> bool {
+    let mut clusters = kubeconfig.clusters.iter().filter_map(|it| it.cluster.as_ref());
+    clusters.any(|it| it.proxy_url.as_ref().is_some_and(|it| !it.is_empty()))
 }
 
 /// A client from a secret that Cluster API keeps for a workload cluster. A connection, and each answer, has `patience`.
@@ -81,16 +75,12 @@ async fn config(text: &str) -> Result<kube::Config, String> {
         return Err("names files, which are not here: put their contents into it".to_owned());
     }
     let options = KubeConfigOptions::default();
+    let has_proxy = names_a_proxy(&all);
     let made = kube::Config::from_custom_kubeconfig(all, &options).await;
     let mut config = made.map_err(|error| explain(&error))?;
-    without_proxy_of(variable, &mut config);
+    config.proxy_url = config.proxy_url.filter(|_| has_proxy);
     check(&config)?;
     Ok(config)
-}
-
-/// A variable of the process.
-pub(crate) fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok()
 }
 
 /// No cluster's own kubeconfig does that, and each name of it would be a header of every request.
@@ -173,18 +163,15 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_of_the_environment_is_none_of_a_cluster() {
-        let made = |proxy: &str| {
-            let mut config = kube::Config::new("https://127.0.0.1:1".parse().unwrap());
-            config.proxy_url = Some(proxy.parse().unwrap());
-            let environment = |name: &str| {
-                (name == "HTTPS_PROXY").then(|| "http://proxy.example:3128".to_owned())
-            };
-            without_proxy_of(environment, &mut config);
-            config.proxy_url
+    fn a_proxy_is_a_kubeconfigs_only_where_it_names_one() {
+        let of = |cluster: &str| {
+            let text = format!(
+                "apiVersion: v1\nkind: Config\nclusters: [{{name: c, cluster: {cluster}}}]\n"
+            );
+            names_a_proxy(&Kubeconfig::from_yaml(&text).unwrap())
         };
-        assert_eq!(made("http://proxy.example:3128"), None);
-        assert!(made("http://another.example:3128").is_some(), "its own is its own");
+        assert!(of("{server: \"https://a\", proxy-url: \"http://proxy.example:3128\"}"));
+        assert!(!of("{server: \"https://a\"}") && !of("{server: \"https://a\", proxy-url: \"\"}"));
     }
 
     #[tokio::test]

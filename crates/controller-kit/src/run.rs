@@ -226,17 +226,28 @@ async fn plain_client(config: &Config) -> Result<Client, String> {
 /// The client of a controller: counted, with a short way to say that a server is not there, and
 /// without the library's retries, which are silent and go on for minutes.
 pub async fn client(config: &Config, metrics: &Metrics) -> Result<Client, String> {
-    let mut connection = match &config.kubeconfig {
-        None => kube::Config::infer().await.map_err(|error| {
-            format!("No way to reach an API server: {}; give --kubeconfig (KUBECONFIG) or run in a pod with an account", api_error::chain(&error))
-        })?,
+    let (mut connection, has_proxy) = match &config.kubeconfig {
+        None => {
+            let inferred = kube::Config::infer().await.map_err(|error| {
+                format!("No way to reach an API server: {}; give --kubeconfig (KUBECONFIG) or run in a pod with an account", api_error::chain(&error))
+            })?;
+            (inferred, Kubeconfig::read().is_ok_and(|file| kubeconfig::names_a_proxy(&file)))
+        }
         Some(path) => {
-            let wrong = |error| format!("--kubeconfig (KUBECONFIG) {}: {}", path.display(), api_error::chain(&error));
+            let wrong = |error| {
+                format!(
+                    "--kubeconfig (KUBECONFIG) {}: {}",
+                    path.display(),
+                    api_error::chain(&error)
+                )
+            };
             let file = Kubeconfig::read_from(path).map_err(wrong)?;
-            kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(wrong)?
+            let has_proxy = kubeconfig::names_a_proxy(&file);
+            let options = KubeConfigOptions::default();
+            (kube::Config::from_custom_kubeconfig(file, &options).await.map_err(wrong)?, has_proxy)
         }
     };
-    kubeconfig::without_proxy_of(kubeconfig::variable, &mut connection);
+    connection.proxy_url = connection.proxy_url.filter(|_| has_proxy);
     kubeconfig::check(&connection)
         .map_err(|why| format!("The kubeconfig (--kubeconfig, KUBECONFIG) {why}"))?;
     tracing::info!(address = %connection.cluster_url, "The API server");

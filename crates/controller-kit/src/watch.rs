@@ -226,15 +226,16 @@ where
                         kit.readiness.ready(&condition);
                         Told::Listed
                     }
-                    watcher::Event::Apply(object) | watcher::Event::InitApply(object) => {
-                        note_broken(&kit, &kind, &mut broken, &object);
-                        match object.0 {
-                            Ok(object) => Told::Applied(object),
-                            Err((meta, _)) => {
-                                shown.insert(key_of(&meta));
-                                Told::Undecodable(meta)
-                            }
+                    watcher::Event::InitApply(object) => {
+                        if object.0.is_err() {
+                            shown.insert(key_of(object.meta()));
                         }
+                        note_broken(&kit, &kind, &mut broken, &object);
+                        told(object)
+                    }
+                    watcher::Event::Apply(object) => {
+                        note_broken(&kit, &kind, &mut broken, &object);
+                        told(object)
                     }
                     watcher::Event::Delete(object) => {
                         broken.remove(&key_of(object.meta()));
@@ -261,6 +262,13 @@ where
         };
         std::future::ready(told)
     })
+}
+
+fn told<K>(object: Guarded<K>) -> Told<K> {
+    match object.0 {
+        Ok(object) => Told::Applied(object),
+        Err((meta, _)) => Told::Undecodable(meta),
+    }
 }
 
 fn note_broken<K: Resource<DynamicType = ()>>(

@@ -416,6 +416,11 @@ async fn work(
             return (request, Ok(Action::await_change()));
         }
         if let Err(error) = pass.act(act).await {
+            if matches!(act, Act::Settled) && request.deleting.is_some() && error.is_refusal() {
+                // A condition of somebody else's object is not worth a request that never goes.
+                tracing::warn!(object.namespace = request.namespace, object.name = request.name, %error, "The Machine keeps the condition that it waits for remediation");
+                continue;
+            }
             // A node that is back and from which our marks cannot be taken is back all the same: not to ask for it any more
             // could end in another power cycle. Not so once it is withdrawn, which has its deadline.
             let gives_back = request.deleting.is_none()

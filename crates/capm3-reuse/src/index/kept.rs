@@ -135,12 +135,22 @@ impl Namespace {
         next.map(|waiter| waiter.wish.machine.clone())
     }
 
-    /// Those whom a waiter's own wait leaves without a host to wait for.
+    /// Those whom a waiter's own wait concerns: who is left without a host to wait for, and who is next where several are on
+    /// their way.
     pub(super) fn displaced_by(&self, machine: &str, now: Instant) -> HashSet<String> {
         let since = self.since.get(machine);
         let waiter = since.and_then(|it| self.waiters.get(&(*it, machine.to_owned())));
-        let owner = waiter.and_then(|it| it.wish.owner.as_ref());
-        owner.map(|owner| self.let_down(&owner.label(), now)).unwrap_or_default()
+        let Some((waiter, owner)) = waiter.and_then(|it| Some((it, it.wish.owner.as_ref()?)))
+        else {
+            return HashSet::new();
+        };
+        let mut concerned = self.let_down(&owner.label(), now);
+        if waiter.wants == Wants::Kept {
+            let hosts = self.kept.get(&owner.label()).into_iter().flatten();
+            let next = hosts.filter_map(|host| self.first_to_wait_for(host, now));
+            concerned.extend(next.take(1));
+        }
+        concerned
     }
 }
 

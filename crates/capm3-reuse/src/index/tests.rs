@@ -388,6 +388,17 @@ fn a_host_that_starts_on_its_way_wakes_the_first_who_has_no_other_to_wait_for() 
     waiters(&mut all, Wants::Kept);
     let after = like("h", "deprovisioning", &[kept_for(&owner())]);
     assert_eq!(all.update("ns", "h", Some(cached(&after)), now), ["before", "n"]);
+    // Where two come at once the next one hears as soon as the first waits for one of them.
+    let mut all = index(&[before()]);
+    waiters(&mut all, Wants::Any);
+    for host in ["h", "i"] {
+        let after = like(host, "deprovisioning", &[kept_for(&owner())]);
+        assert!(all.update("ns", host, Some(cached(&after)), now).contains(&"m".to_owned()));
+    }
+    let first = kept_waiter("m", 2);
+    let since = first.since;
+    assert!(!all.wait(first, Wants::Kept, now));
+    assert_eq!(all.settle("ns", "m", since, None, now), ["n"]);
 }
 
 #[test]

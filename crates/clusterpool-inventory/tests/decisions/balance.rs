@@ -381,6 +381,12 @@ fn a_deleted_pool_goes_after_its_clusters_leases_and_finalizers() {
     assert_eq!(reasons(&seen), [Reason::EntryFreed]);
     seen.customizations[1].listed_elsewhere = true;
     assert_eq!(reasons(&seen), [Reason::PoolGone]);
+    // One that cannot be read is not gone.
+    seen.unread = vec!["broken".to_owned()];
+    assert_eq!(reasons(&seen), []);
+    let told = stored(&seen).pool.status.conditions["DeletionPossible"].message.clone();
+    assert_eq!(told, "Still there: broken; these cannot be read, so correct them: broken");
+    seen.unread.clear();
     // Seen without the pool: what was made for it in the meantime would still be cleared away.
     seen.pool.kept = false;
     assert_eq!(reasons(&seen), []);

@@ -22,6 +22,7 @@ fn what_clusters_of_hives_controller_were_made_from_is_noted_before_one_counts_a
     let values = ["00000000deadbeef", "0123456789abcdef"];
     for (cluster, value) in seen.clusters.iter_mut().zip(values) {
         cluster.pool_version = Some(value.to_owned());
+        cluster.kept = false;
     }
     let noted = |seen: &Observed| {
         let work = decided(seen).work;
@@ -47,7 +48,12 @@ fn what_clusters_of_hives_controller_were_made_from_is_noted_before_one_counts_a
     assert_eq!(noted(&seen), None);
     // Nor where we have made clusters: the spec may be another one since.
     seen.pool.version.noted = None;
-    seen.clusters[0].pool_version = Some("v".to_owned());
+    let mut ours = seen.clone();
+    ours.clusters[0].pool_version = Some("v".to_owned());
+    assert_eq!(noted(&ours), None);
+    // Or where we have taken one over: what was noted then was lost.
+    assert!(noted(&seen).is_some());
+    seen.clusters[1].kept = true;
     assert_eq!(noted(&seen), None);
 }
 

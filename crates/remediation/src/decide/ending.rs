@@ -14,6 +14,8 @@ use crate::seen::{ClusterSeen, Host, Node, NodeSeen, Taint};
 
 /// The health check takes a moment to see that a node is ready.
 const GRACE: Duration = Duration::from_secs(60);
+/// How soon the health check has written down what it withdrew a request for.
+const SOON: Duration = Duration::from_secs(5);
 /// How often it is looked whether a node can be given back what it had.
 const LOOK: Duration = Duration::from_secs(5);
 
@@ -32,7 +34,7 @@ pub(super) fn withdrawn(case: &Case<'_>) -> Option<Decision> {
         return Some(Decision { reason: Reason::AtRest, ..decision });
     }
     // Who withdraws it is often the health check, which has seen the node ready before anybody looked from here.
-    if case.own_host().is_some_and(|it| !it.held)
+    if let Some(host) = case.own_host().filter(|it| !it.held)
         && let Some(since) = case.standing.awaits_node()
         && let Some(machine) = case.machine().filter(|it| it.deleting.is_none())
     {
@@ -40,6 +42,13 @@ pub(super) fn withdrawn(case: &Case<'_>) -> Option<Decision> {
             None => return Some(Decision::look_at_node(Reason::Withdrawn)),
             Some(true) => return Some(undo(case, Reason::Recovered)),
             Some(false) => {}
+        }
+        // It withdraws the request first, and writes what it has seen to the Machine just after that.
+        let open = host.history.open(&case.request.uid).is_some();
+        let is_blind = open && matches!(case.seen.node, NodeSeen::NoAccess(_));
+        let soon = case.left(case.request.deleting?, SOON);
+        if let Some(left) = soon.filter(|_| is_blind && machine.healthy == Some(false)) {
+            return Some(Decision::rest(Reason::Withdrawn).again(left));
         }
     }
     Some(undo(case, Reason::Withdrawn))
@@ -337,7 +346,9 @@ pub(super) fn undo(case: &Case<'_>, reason: Reason) -> Decision {
     }
     decision.acts.extend(acts);
     if is_waited_for(case) {
-        decision = decision.act(Act::Settled);
+        // First: the health check writes to the same Machine just now, and what is cut off after the record on the host was
+        // ended is told to nobody.
+        decision.acts.insert(0, Act::Settled);
     }
     decision.act(Act::RemoveFinalizer)
 }

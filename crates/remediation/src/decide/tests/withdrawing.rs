@@ -25,7 +25,7 @@ fn a_node_that_is_back_when_its_request_is_withdrawn_has_recovered() {
     let first = now(&withdrawn(NodeSeen::NotAsked), 26);
     assert!(first.needs_node && first.acts.is_empty(), "{first:?}");
     let decision = now(&withdrawn(ready("after")), 26);
-    let [Act::Host(write), Act::Untaint, Act::Settled, Act::RemoveFinalizer] =
+    let [Act::Settled, Act::Host(write), Act::Untaint, Act::RemoveFinalizer] =
         decision.acts.as_slice()
     else {
         panic!("{decision:?}")
@@ -37,7 +37,7 @@ fn a_node_that_is_back_when_its_request_is_withdrawn_has_recovered() {
     let cut = edit(withdrawn(ready("after")), |seen| {
         seen.host.as_mut().unwrap().history = write.history.clone().unwrap();
     });
-    assert_eq!(now(&cut, 27).acts, [Act::Untaint, Act::Settled, Act::RemoveFinalizer]);
+    assert_eq!(now(&cut, 27).acts, [Act::Settled, Act::Untaint, Act::RemoveFinalizer]);
     // Somebody else's finalizer keeps it.
     let kept = edit(cut, |seen| seen.request.finalizer = false);
     let standing = said(&now(&kept, 28));
@@ -53,7 +53,8 @@ fn a_node_that_is_not_back_when_its_request_is_withdrawn_has_not_recovered() {
     for node in [dead, ready("before"), leaving, NodeSeen::Gone] {
         let decision = now(&withdrawn(node), 26);
         assert_eq!(result(&decision).as_deref(), Some("Withdrawn"), "{decision:?}");
-        assert!(decision.acts.ends_with(&[Act::Settled, Act::RemoveFinalizer]), "{decision:?}");
+        assert!(decision.acts.starts_with(&[Act::Settled]), "{decision:?}");
+        assert!(decision.acts.ends_with(&[Act::RemoveFinalizer]), "{decision:?}");
     }
 }
 
@@ -64,8 +65,11 @@ fn a_node_that_cannot_be_asked_is_back_when_the_health_check_says_so() {
             seen.machine.as_mut().unwrap().healthy = healthy;
         })
     };
-    for healthy in [None, Some(false)] {
-        assert_eq!(result(&now(&away(healthy), 26)).as_deref(), Some("Withdrawn"));
+    // The health check writes down what it has seen just after it withdrew the request.
+    let waits = now(&away(Some(false)), 26);
+    assert!(waits.acts.is_empty() && waits.again == Some(Duration::from_secs(4)), "{waits:?}");
+    for (healthy, second) in [(None, 26), (Some(false), 30)] {
+        assert_eq!(result(&now(&away(healthy), second)).as_deref(), Some("Withdrawn"));
     }
     let well = now(&away(Some(true)), 26);
     assert_eq!(result(&well).as_deref(), Some("Recovered"));
@@ -79,7 +83,8 @@ fn a_node_that_cannot_be_asked_is_back_when_the_health_check_says_so() {
     let waits = now(&waiting, 144);
     assert!(waits.acts.is_empty() && waits.again.is_some(), "{waits:?}");
     let late = now(&waiting, 145);
-    assert!(late.acts.ends_with(&[Act::Settled, Act::RemoveFinalizer]), "{late:?}");
+    assert!(late.acts.starts_with(&[Act::Settled]), "{late:?}");
+    assert!(late.acts.ends_with(&[Act::RemoveFinalizer]), "{late:?}");
     assert_eq!(result(&late).as_deref(), Some("Recovered"));
 }
 

@@ -17,7 +17,7 @@ async fn a_cycle_is_five_writes_to_the_host_and_two_calls_and_rest_is_one_list_o
     policy.poll_interval = Duration::from_secs(2);
     // A call that takes as long as a slice is written down.
     policy.soft_slice = Duration::from_secs(30);
-    policy.soft_timeout = policy.soft_slice * 2;
+    policy.soft_timeout = policy.soft_slice * 3;
     let running = site.start(&proxy.endpoint, policy);
     site.wait("h", "looked at", |host| !super::condition(host, "PowerManaged").0.is_empty()).await;
     let to_hosts = || {
