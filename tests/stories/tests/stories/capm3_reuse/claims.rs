@@ -21,7 +21,9 @@ async fn a_machine_gets_a_free_host_and_is_up_in_five_writes_and_gives_it_back()
     scene.machine("m1", "md", "t").await;
     let host = scene.up("m1").await;
     let counts = audit.since(mark).await.unwrap();
-    assert_eq!(counts.writes(&user, &["events"]), 5, "{counts}");
+    // One less where the host is up before anybody has to be told that it is awaited.
+    let writes = counts.writes(&user, &["events"]);
+    assert!((4..=5).contains(&writes), "{writes}: {counts}");
     assert_eq!(counts.of(&user, "patch", "baremetalhosts"), 1, "{counts}");
     assert_eq!(counts.of(&user, "create", "events"), 0, "{counts}");
 
