@@ -1,6 +1,6 @@
 //! Prints how many milliseconds a look at a pool of so many clusters takes, and the decision about it: `pass 1000`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use api_types::hive::{
@@ -35,21 +35,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     let materials = Materials { config: Some(config), ..Materials::default() };
     let mut last = Last::default();
-    let none = BTreeSet::new();
-    let (refusals, tended) = (BTreeMap::new(), BTreeMap::new());
     let (mut looking, mut deciding) = (Duration::ZERO, Duration::ZERO);
     for pass in 0..=PASSES {
         let now = Timestamp::now();
-        let known = Known {
-            policy: &policy,
-            materials: &materials,
-            rival: None,
-            begun: &none,
-            taken: &none,
-            turned_down: &refusals,
-            tended: &tended,
-            now,
-        };
+        let known = Known::at_first(&policy, &materials, now);
         let began = Instant::now();
         let (seen, _) = observe(&stores, &index, &key, &known, &mut last);
         let looked = Instant::now();

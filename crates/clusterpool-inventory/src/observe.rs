@@ -115,6 +115,25 @@ pub struct Known<'a> {
     pub now: Timestamp,
 }
 
+impl<'a> Known<'a> {
+    /// What a process knows that has done nothing for the pool yet.
+    pub fn at_first(policy: &'a Policy, materials: &'a Materials, now: Timestamp) -> Self {
+        static NOBODY: BTreeSet<String> = BTreeSet::new();
+        static NONE_REFUSED: BTreeMap<String, Refusal> = BTreeMap::new();
+        static NONE_TENDED: BTreeMap<String, Timestamp> = BTreeMap::new();
+        Self {
+            policy,
+            materials,
+            rival: None,
+            begun: &NOBODY,
+            taken: &NOBODY,
+            turned_down: &NONE_REFUSED,
+            tended: &NONE_TENDED,
+            now,
+        }
+    }
+}
+
 /// What the pass before left. All of it can be forgotten: it saves work.
 #[derive(Default)]
 pub struct Last {

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use api_types::hive::ClusterDeployment;
 use api_types::names;
@@ -90,18 +90,8 @@ impl Caches {
 
     fn look(&mut self, config: Option<Value>) -> Observed {
         let materials = Materials { config, config_hash: 7, ..Materials::default() };
-        let (policy, none) = (Policy::default(), BTreeSet::new());
-        let (refusals, tended) = (BTreeMap::new(), BTreeMap::new());
-        let known = Known {
-            policy: &policy,
-            materials: &materials,
-            rival: None,
-            begun: &none,
-            taken: &none,
-            turned_down: &refusals,
-            tended: &tended,
-            now: Timestamp::UNIX_EPOCH,
-        };
+        let policy = Policy::default();
+        let known = Known::at_first(&policy, &materials, Timestamp::UNIX_EPOCH);
         let (seen, _) = observe(&self.stores, &self.index, &pool(), &known, &mut self.last);
         self.last.seen = seen.clone();
         seen

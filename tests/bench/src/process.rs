@@ -40,6 +40,21 @@ kill -s KILL "$watch"
 exit "$code"
 "#;
 
+/// The guard with the command that it guards, as that would be started: where and with which variables.
+fn under<'a>(guard: &'a mut Command, command: &Command) -> &'a mut Command {
+    guard.arg(command.get_program()).args(command.get_args());
+    for (key, value) in command.get_envs() {
+        match value {
+            Some(value) => guard.env(key, value),
+            None => guard.env_remove(key),
+        };
+    }
+    if let Some(dir) = command.get_current_dir() {
+        guard.current_dir(dir);
+    }
+    guard.process_group(0).stdin(Stdio::piped())
+}
+
 /// Starts a command that ends with this process, in whatever way that ends, together with all that it started. The second of
 /// the two holds it: keep that until the command has ended.
 ///
@@ -47,17 +62,8 @@ exit "$code"
 /// When it cannot be started.
 pub fn tied(command: &Command, out: Stdio, err: Stdio) -> std::io::Result<(Child, ChildStdin)> {
     let mut tied = Command::new("sh");
-    tied.args(["-c", TIE, "tie"]).arg(command.get_program()).args(command.get_args());
-    for (key, value) in command.get_envs() {
-        match value {
-            Some(value) => tied.env(key, value),
-            None => tied.env_remove(key),
-        };
-    }
-    if let Some(dir) = command.get_current_dir() {
-        tied.current_dir(dir);
-    }
-    let mut child = tied.process_group(0).stdin(Stdio::piped()).stdout(out).stderr(err).spawn()?;
+    tied.args(["-c", TIE, "tie"]);
+    let mut child = under(&mut tied, command).stdout(out).stderr(err).spawn()?;
     let held = child.stdin.take().ok_or_else(|| std::io::Error::other("it has no input"))?;
     Ok((child, held))
 }
@@ -109,27 +115,12 @@ impl Service {
             .open(&log)
             .with_context(|| format!("cannot write {}", log.display()))?;
         let mut guarded = Command::new("sh");
-        guarded
-            .args(["-c", GUARD, "guard"])
-            .arg(&exit)
-            .arg(command.get_program())
-            .args(command.get_args())
-            .stdin(Stdio::piped())
-            .stdout(output.try_clone()?)
-            .stderr(output)
-            .process_group(0);
+        guarded.args(["-c", GUARD, "guard"]).arg(&exit);
+        // Before the command's own, which may set them again.
         for name in NOT_INHERITED {
             guarded.env_remove(name);
         }
-        for (key, value) in command.get_envs() {
-            match value {
-                Some(value) => guarded.env(key, value),
-                None => guarded.env_remove(key),
-            };
-        }
-        if let Some(dir) = command.get_current_dir() {
-            guarded.current_dir(dir);
-        }
+        under(&mut guarded, &command).stdout(output.try_clone()?).stderr(output);
         let mut guard = guarded.spawn().with_context(|| format!("cannot start {name}"))?;
         let signals = guard.stdin.take();
         Ok(Self { name: name.to_owned(), guard, signals, log, exit })

@@ -13,28 +13,40 @@ use serde_json::json;
 use super::ground::{plane, start};
 use super::guard::without_claims;
 use super::scene::{Scene, condition, consumer, host_of, state};
+use crate::in_process::Running;
 
 /// A reservation that nobody needs is kept for long enough not to meet a story.
 fn patient() -> Policy {
     Policy { reservation_grace: Duration::from_secs(3600), ..Policy::default() }
 }
 
+/// A scene with so many hosts, and a machine of the deployment md that is deleted while the operator does not clear its host
+/// yet. The host, too.
+async fn leaving(name: &str, hosts: &[&str]) -> (Scene, Running, String) {
+    let scene = Scene::new(plane().await, name).await;
+    scene.hosts(hosts).await;
+    scene.template("t", true).await;
+    scene.deployment("md", "t", 1).await;
+    let (running, _) = start(plane().await, &scene.namespace, patient()).await;
+    scene.machine("m1", "md", "t").await;
+    let host = scene.up("m1").await;
+    scene.operator().keep(&scene.namespace, &host);
+    scene.delete(METAL3_MACHINE, "m1").await;
+    (scene, running, host)
+}
+
+/// The operator begins to clear a host that was told to forget its machine.
+async fn deprovision(scene: &Scene, host: &str) {
+    scene.host_is(host, "told to forget", |it| it.data["spec"]["image"].is_null()).await;
+    let deprovisioning = json!({"status": {"provisioning": {"state": "deprovisioning"}}});
+    scene.patch_host_status(host, deprovisioning).await;
+}
+
 #[tokio::test]
 async fn while_it_is_deprovisioning_the_consumer_of_a_host_becomes_the_deployment_and_its_next_machine_gets_it()
  {
-    let scene = Scene::new(plane().await, "again").await;
-    scene.hosts(&["h1", "h2", "h3"]).await;
-    scene.template("t", true).await;
-    scene.deployment("md", "t", 1).await;
-    let (_running, _) = start(plane().await, &scene.namespace, patient()).await;
-    scene.machine("m1", "md", "t").await;
-    let host = scene.up("m1").await;
-
-    scene.operator().keep(&scene.namespace, &host);
-    scene.delete(METAL3_MACHINE, "m1").await;
-    scene.host_is(&host, "told to forget", |it| it.data["spec"]["image"].is_null()).await;
-    let deprovisioning = json!({"status": {"provisioning": {"state": "deprovisioning"}}});
-    scene.patch_host_status(&host, deprovisioning).await;
+    let (scene, _running, host) = leaving("again", &["h1", "h2", "h3"]).await;
+    deprovision(&scene, &host).await;
     let seen = scene.host_is(&host, "kept", |it| consumer(it) == "MachineDeployment/md").await;
     assert_eq!(state(&seen), "deprovisioning");
     assert_eq!(seen.labels()["infrastructure.cluster.x-k8s.io/node-reuse"], "md-md");
@@ -64,18 +76,8 @@ async fn while_it_is_deprovisioning_the_consumer_of_a_host_becomes_the_deploymen
 #[tokio::test]
 async fn a_deployment_that_is_made_anew_under_its_name_gets_no_host_that_was_kept_for_the_first() {
     // Cluster, host and deployment are all young here, as after a move.
-    let scene = Scene::new(plane().await, "anew").await;
-    scene.hosts(&["h1"]).await;
-    scene.template("t", true).await;
-    scene.deployment("md", "t", 1).await;
-    let (_running, _) = start(plane().await, &scene.namespace, patient()).await;
-    scene.machine("m1", "md", "t").await;
-    scene.up("m1").await;
-    scene.operator().keep(&scene.namespace, "h1");
-    scene.delete(METAL3_MACHINE, "m1").await;
-    scene.host_is("h1", "told to forget", |it| it.data["spec"]["image"].is_null()).await;
-    let deprovisioning = json!({"status": {"provisioning": {"state": "deprovisioning"}}});
-    scene.patch_host_status("h1", deprovisioning).await;
+    let (scene, _running, _) = leaving("anew", &["h1"]).await;
+    deprovision(&scene, "h1").await;
     scene.host_is("h1", "kept", |it| consumer(it) == "MachineDeployment/md").await;
     // While nobody may free it yet.
     scene.delete(MACHINE_SET, "md").await;
@@ -157,15 +159,7 @@ async fn an_unhealthy_kept_host_neither_is_taken_nor_blocks() {
 
 #[tokio::test]
 async fn the_verdict_outlives_template_and_deployment_and_a_reservation_without_owner_ends() {
-    let scene = Scene::new(plane().await, "verdict").await;
-    scene.hosts(&["h1"]).await;
-    scene.template("t", true).await;
-    scene.deployment("md", "t", 1).await;
-    let (_running, _) = start(plane().await, &scene.namespace, patient()).await;
-    scene.machine("m1", "md", "t").await;
-    scene.up("m1").await;
-    scene.operator().keep(&scene.namespace, "h1");
-    scene.delete(METAL3_MACHINE, "m1").await;
+    let (scene, _running, _) = leaving("verdict", &["h1"]).await;
     scene
         .host_is("h1", "told for whom", |it| {
             it.annotations().contains_key("ferrite.metal3.io/pending-reservation")
