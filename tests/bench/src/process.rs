@@ -120,6 +120,10 @@ impl Service {
         for name in NOT_INHERITED {
             guarded.env_remove(name);
         }
+        // What it leaves there goes with its folder, and is not another user's: the BMC emulator has a database of a fixed name.
+        let scratch = log_dir.join("tmp");
+        std::fs::create_dir_all(&scratch)?;
+        guarded.env("TMPDIR", scratch);
         under(&mut guarded, &command).stdout(output.try_clone()?).stderr(output);
         let mut guard = guarded.spawn().with_context(|| format!("cannot start {name}"))?;
         let signals = guard.stdin.take();
@@ -270,6 +274,16 @@ mod tests {
             assert!(Instant::now() < deadline, "never: {what}");
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    #[test]
+    fn what_a_service_leaves_for_a_moment_is_left_beside_its_log() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = "mktemp && sleep 600";
+        let service = Service::start("untidy", shell(script), dir.path()).unwrap();
+        eventually("told where", || !service.log_tail().is_empty());
+        let told = service.log_tail();
+        assert!(told.starts_with(&dir.path().join("tmp").display().to_string()), "{told}");
     }
 
     #[test]
