@@ -21,8 +21,36 @@ What is it doing?
 CAPM3 goes on beside it. What is decided here, its account {{ .Values.capm3.account }} may not write:
   kubectl get validatingadmissionpolicies -l app.kubernetes.io/instance={{ .Release.Name }}
 {{- end }}
+{{- with include "ferrite.next" . | trim }}
+
+What is to be done now:
+{{ . | indent 2 }}
+{{- end }}
 {{- if not .Values.rbac.create }}
 
 rbac.create is false: the account {{ include "ferrite.serviceAccountName" . }} needs the rules of files/rules.json from you.
+{{- end }}
+{{- end -}}
+
+{{/* Without this step a release does nothing, or not alone. Lines without indentation. */}}
+{{- define "ferrite.next" -}}
+{{- $settings := .Values.settings | default dict }}
+{{- $controller := include "ferrite.controller" . }}
+{{- $change := printf "helm upgrade %s <chart> -n %s --reset-then-reuse-values --set" .Release.Name .Release.Namespace }}
+{{- if eq $controller "bmo-reboot" }}
+{{- if not $settings.takeover }}
+Beside an operator that manages power, before any host is handed over: {{ $change }} settings.takeover=true
+{{- end }}
+{{- if eq ($settings.hostSelector | default "") "ferrite.metal3.io/power=managed" }}
+Hand hosts over: kubectl -n <namespace> label baremetalhost <host> ferrite.metal3.io/power=managed
+{{- end }}
+{{- else if eq $controller "clusterpool-inventory" }}
+Hive's own controller of pools must not run beside it. If it does:
+kubectl get hiveconfig hive -o json | jq '.spec.disabledControllers = ((.spec.disabledControllers // []) + ["clusterpool"] | unique)' | kubectl replace -f -
+{{- else if eq $controller "host-discovery" }}
+Say which machines become hosts. Until there is a BareMetalHostDiscovery, none does: docs/controllers/host-discovery.md has an example.
+{{- else if include "ferrite.guard" . | trim }}
+Try whether the guard keeps the account off: docs/controllers/{{ $controller }}.md has the command. For another account:
+{{ $change }} capm3.account=<namespace>:<name>
 {{- end }}
 {{- end -}}

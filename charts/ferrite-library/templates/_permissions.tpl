@@ -3,7 +3,7 @@ What the controller may do is data: files/rules.json of its chart. The tests and
 file. A rule is a PolicyRule with a `why`.
   namespaced  rules on objects in the watched namespaces
   cluster     rules on cluster-wide objects
-  extendCrd   names of CRDs that get more fields; the controller itself only reads them
+  extendCrd   names of CRDs that get more fields, by a hook with an account of its own
   aggregated  ClusterRoles of others that get more rules: {name, labels, rules}
 */}}
 {{- define "ferrite.rules" -}}
@@ -84,7 +84,7 @@ subjects:
 {{- $rules := include "ferrite.rules" . | fromJson }}
 {{- $fullname := include "ferrite.fullname" . }}
 {{- $namespaced := printf "%s\n%s" (include "ferrite.policyRules" $rules.namespaced) (include "ferrite.eventRules" .) }}
-{{- $cluster := printf "%s\n%s" (include "ferrite.policyRules" $rules.cluster) (include "ferrite.crdRules" $rules.extendCrd) }}
+{{- $cluster := include "ferrite.policyRules" $rules.cluster }}
 {{- if .Values.watchNamespaces }}
 {{- range .Values.watchNamespaces }}
 {{ include "ferrite.roleAndBinding" (dict "context" $ "kind" "Role" "name" $fullname "namespace" . "rules" $namespaced) }}
@@ -110,17 +110,6 @@ metadata:
 rules:
   {{- include "ferrite.policyRules" .rules | trim | nindent 2 }}
 {{- end }}
-{{- end }}
-{{- end -}}
-
-{{/* The pod waits until the fields are there, and notices when they go. */}}
-{{- define "ferrite.crdRules" -}}
-{{- with . }}
-- apiGroups: [apiextensions.k8s.io]
-  resources: [customresourcedefinitions]
-  resourceNames:
-    {{- toYaml . | nindent 4 }}
-  verbs: [get, list, watch]
 {{- end }}
 {{- end -}}
 

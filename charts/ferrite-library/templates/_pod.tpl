@@ -317,7 +317,8 @@ metadata:
     app.kubernetes.io/instance: {{ .Release.Name }}
   annotations:
     helm.sh/hook: test
-    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+    # Not hook-succeeded: Helm 3 would delete the pod before --logs reads it.
+    helm.sh/hook-delete-policy: before-hook-creation
 spec:
   serviceAccountName: {{ include "ferrite.serviceAccountName" . }}
   automountServiceAccountToken: true

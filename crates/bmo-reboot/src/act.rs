@@ -229,7 +229,7 @@ fn measure(context: &Context, host: &Host, decision: &Decision) {
 
 async fn publish(context: &Context, host: &Host, note: &Note) {
     if let Some(number) = note.once
-        && !context.is_news(&host.uid, &note.about, number)
+        && !context.is_news(host, &note.about, number)
     {
         return;
     }

@@ -11,6 +11,7 @@ use controller_kit::config::{Command, Config, Mistakes, Settings as Common};
 use controller_kit::crd::{Field, Needed};
 use controller_kit::run::Needs;
 use kube::core::{Expression, Selector, SelectorExt as _};
+use serde_json::json;
 
 /// Name of the binary.
 pub const NAME: &str = "bmo-reboot";
@@ -287,7 +288,7 @@ pub fn needs(settings: Option<ironic::Settings>) -> Needs {
 /// The fields without which nothing is switched: they are the memory of what was promised.
 pub fn fields() -> Vec<Needed> {
     let ours = extensions().into_iter().filter(|extension| extension.controller == NAME);
-    ours.map(|extension| Needed {
+    let ours = ours.map(|extension| Needed {
         crd: extension.crd,
         versions: extension.versions,
         field: Some(Field {
@@ -296,8 +297,36 @@ pub fn fields() -> Vec<Needed> {
             schema: serde_json::to_value(&extension.schema).unwrap_or_default(),
             replace: extension.replace,
         }),
-    })
-    .collect()
+    });
+    ours.chain([conditions()]).collect()
+}
+
+/// Upstream's own, which its CRD has since release 0.13.
+fn conditions() -> Needed {
+    let text = json!({ "type": "string" });
+    let condition = json!({
+        "type": "object",
+        "required": ["lastTransitionTime", "message", "reason", "status", "type"],
+        "properties": {
+            "lastTransitionTime": { "type": "string", "format": "date-time" },
+            "message": text,
+            "observedGeneration": { "type": "integer", "format": "int64" },
+            "reason": text,
+            "status": { "type": "string", "enum": ["True", "False", "Unknown"] },
+            "type": text,
+        },
+    });
+    let schema = json!({
+        "type": "array",
+        "items": condition,
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["type"],
+    });
+    Needed {
+        crd: "baremetalhosts.metal3.io",
+        versions: &["v1alpha1"],
+        field: Some(Field { path: &["status"], property: "conditions", schema, replace: false }),
+    }
 }
 
 async fn check_ironic(settings: ironic::Settings) -> Row {
@@ -384,10 +413,10 @@ mod tests {
     }
 
     #[test]
-    fn both_stamps_are_needed() {
+    fn both_stamps_are_needed_and_the_conditions_that_say_what_they_are_about() {
         let fields = fields();
         let names: Vec<_> =
             fields.iter().filter_map(|it| Some(it.field.as_ref()?.property)).collect();
-        assert_eq!(names, ["lastPoweredOn", "pendingRebootSince"]);
+        assert_eq!(names, ["lastPoweredOn", "pendingRebootSince", "conditions"]);
     }
 }

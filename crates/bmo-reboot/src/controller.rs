@@ -1,11 +1,13 @@
 //! Watches, triggers, and one pass over one host.
 
 use std::collections::{BTreeSet, HashMap};
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use api_types::metal3::{BareMetalHost, CachedHost};
-use controller_kit::{Kit, backoff, watch};
+use controller_kit::watch::{self, Complaints, Undecodable};
+use controller_kit::{Kit, backoff};
 use futures_util::StreamExt as _;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -27,10 +29,12 @@ use crate::observe::{self, Host, Node, NodeSeen, Observed, Pause};
 use crate::poll;
 use crate::record::Reason;
 
-/// A pass waits for Ironic three times at most. One that takes longer is tried again as soon as any that failed.
+/// For all passes of one reconcile together: one that takes longer is tried again as soon as any that failed.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Never reached.
+/// [`PATIENCE`] ends a pass first, which is retried sooner than one that met this.
 const DEADLINE: Duration = Duration::from_secs(150);
+/// How often the owners of hosts that cannot be decoded are told of new ones.
+const TICK: Duration = Duration::from_secs(2);
 /// Up to so many hosts that wait for Ironic ask for themselves; more are looked at by one list for all.
 const ALONE: usize = 8;
 
@@ -46,6 +50,7 @@ pub struct Context {
     pub metrics: Metrics,
     /// Hosts by node.
     pub index: Index,
+    hosts: Store<CachedHost>,
     /// Boxed: a table of them has room for many that are not there.
     memory: Mutex<HashMap<Name, Box<Memory>>>,
     triggers: mpsc::UnboundedSender<ObjectRef<CachedHost>>,
@@ -79,9 +84,10 @@ impl Context {
     }
 
     /// Whether a fact about a host was not told by this process before.
-    pub fn is_news(&self, uid: &str, about: &str, number: u64) -> bool {
+    pub fn is_news(&self, host: &Host, about: &str, number: u64) -> bool {
         let mut memory = self.memory();
-        let known = memory.values_mut().find(|known| known.uid == uid);
+        let known = memory.get_mut(&(host.namespace.clone(), host.name.clone()));
+        let known = known.filter(|known| known.uid == host.uid);
         known.is_none_or(|known| known.told.insert((about.to_owned(), number)))
     }
 
@@ -104,12 +110,16 @@ impl Context {
 
     /// Whether so many wait that they should be looked at together.
     pub fn is_crowded(&self) -> bool {
-        self.watching() > ALONE
+        self.memory().values().filter(|known| known.watching).nth(ALONE).is_some()
     }
 
     /// Hosts whose node is not as a pass last saw it.
     pub fn changed(&self, nodes: &poll::Nodes) -> Vec<Name> {
-        let memory = self.memory();
+        let mut memory = self.memory();
+        // A pass over a host that was deleted meanwhile remembers it after everybody has forgotten it.
+        memory.retain(|(namespace, name), _| {
+            self.hosts.get(&ObjectRef::new(name).within(namespace)).is_some()
+        });
         let changed = memory.iter().filter(|(_, known)| known.is_outdated(nodes));
         changed.map(|(name, _)| name.clone()).collect()
     }
@@ -127,17 +137,19 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
         ironic: Ironic::new(client, &policy),
         metrics,
         index: Index::default(),
+        hosts: watched.store.clone(),
         memory: Mutex::default(),
         triggers,
         policy,
         kit: kit.clone(),
     });
-    let (indexing, store) = (context.clone(), watched.store.clone());
+    let indexing = context.clone();
     let changes = watched.changes.inspect(move |change| {
         if let Ok(host) = change {
-            index(&indexing, &store, host);
+            index(&indexing, host);
         }
     });
+    let broken = [watched.undecodable];
     let triggered = futures_util::stream::unfold(triggered, async |mut triggered| {
         triggered.recv().await.map(|host| (host, triggered))
     });
@@ -153,14 +165,24 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
     tokio::select! {
         () = driving => {}
         never = poll::poll(&context) => match never {},
+        never = tell(&context, &broken) => match never {},
     }
     Ok(())
 }
 
+/// Tells the owners of hosts that cannot be decoded: nobody looks after their power.
+async fn tell(context: &Context, broken: &[Undecodable]) -> Infallible {
+    let mut complaints = Complaints::default();
+    loop {
+        complaints.tell(&context.kit, broken).await;
+        tokio::time::sleep(TICK).await;
+    }
+}
+
 /// Takes notice of a host that appeared, changed or went.
-fn index(context: &Context, store: &Store<CachedHost>, host: &CachedHost) {
+fn index(context: &Context, host: &CachedHost) {
     let name = (host.namespace().unwrap_or_default(), host.name_any());
-    let is_there = store.get(&ObjectRef::from_obj(host)).is_some();
+    let is_there = context.hosts.get(&ObjectRef::from_obj(host)).is_some();
     let seen = Host::of(host, &context.policy);
     let node = is_there.then_some(seen.node.as_str());
     for other in context.index.update(&name, node) {

@@ -37,22 +37,28 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
     let rules: [fn(&Case<'_>) -> Option<Decision>; 18] = [
         // Whose is it?
         not_looked_at,
+        // Before those that leave a host alone, which wait for the end of what was begun.
         hand_back,
         not_selected,
         deleting,
         paused,
         detached,
+        // Without credentials, too: keys must not outlive what was installed.
         left_provisioned,
         without_credentials,
         not_provisioned,
         // What does Ironic say?
         shared_node,
         ironic_silent,
+        // Before any call: power has one writer.
         take_over,
         // What is to be done?
+        // Before a hold: nobody may take a machine for fenced that may be coming on.
         withdraw_off,
+        // The stamp is written before the call that it stands for.
         accept,
         switch_off,
+        // One hold is enough, whatever else asks for power.
         hold,
         switch_on,
         rest,
@@ -105,12 +111,6 @@ fn detached(case: &Case<'_>) -> Option<Decision> {
         .then(|| case.refused(Reason::Detached, message))
 }
 
-fn without_credentials(case: &Case<'_>) -> Option<Decision> {
-    let message =
-        "without credentials power is not maintained and no reboot honoured: set spec.bmc";
-    (!case.host.credentials).then(|| case.refused(Reason::NoCredentials, message))
-}
-
 /// Requests and stamps belong to what was installed. The keys go first: as long as the stamps or the condition are
 /// there, a clean-up that was interrupted is done again.
 fn left_provisioned(case: &Case<'_>) -> Option<Decision> {
@@ -143,6 +143,12 @@ fn left_provisioned(case: &Case<'_>) -> Option<Decision> {
         }
         draft.finish(Reason::Deprovisioned, Again::Now)
     })
+}
+
+fn without_credentials(case: &Case<'_>) -> Option<Decision> {
+    let message =
+        "without credentials power is not maintained and no reboot honoured: set spec.bmc";
+    (!case.host.credentials).then(|| case.refused(Reason::NoCredentials, message))
 }
 
 const NOT_PROVISIONED: &str = "power is managed while the host is provisioned";

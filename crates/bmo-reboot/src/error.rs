@@ -13,8 +13,8 @@ pub enum Error {
     #[error("the host changed since it was read")]
     Superseded,
     /// The API server refused or did not answer.
-    #[error("could not {what}")]
-    Kube {
+    #[error("could not {what}: {}", api_error::explain(source))]
+    Api {
         /// What was tried.
         what: &'static str,
         /// What came of it.
@@ -44,7 +44,7 @@ pub(crate) async fn asked<T>(
     let answer = tokio::time::timeout(PATIENCE, request).await;
     answer.map_err(|_| Error::Silent(what))?.map_err(|error| match error {
         kube::Error::Api(status) if status.is_conflict() => Error::Superseded,
-        other => Error::Kube { what, source: Box::new(other) },
+        other => Error::Api { what, source: Box::new(other) },
     })
 }
 
@@ -54,7 +54,7 @@ impl Error {
     pub fn class(&self) -> Class {
         match self {
             Self::Superseded => Class::Conflict,
-            Self::Kube { source, .. } => match api_error::class(source) {
+            Self::Api { source, .. } => match api_error::class(source) {
                 Class::Transient | Class::Throttled | Class::Invalid => Class::Urgent,
                 class => class,
             },
@@ -78,7 +78,7 @@ mod tests {
         for code in [400, 403, 422, 429, 500] {
             let status = kube::core::Status { code, ..Default::default() };
             let source = Box::new(kube::Error::Api(Box::new(status)));
-            let error = Error::Kube { what: "change annotations", source };
+            let error = Error::Api { what: "change annotations", source };
             assert_eq!(error.class(), Class::Urgent, "{code}");
         }
     }

@@ -6,6 +6,7 @@ use api_types::metal3::{
 };
 use api_types::names::ferrite::PAUSED_BY_BMO_REBOOT;
 use api_types::names::metal3::PAUSED;
+use controller_kit::api_error::unless_gone;
 use ironic::{Class, Detail, Power};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
@@ -327,7 +328,7 @@ pub async fn host(
     name: &str,
 ) -> Result<Option<CachedHost>, Error> {
     let api: Api<CachedHost> = Api::namespaced(client.clone(), namespace);
-    asked("read the host", api.get_opt(name)).await
+    asked("read the host", async { unless_gone(api.get(name).await) }).await
 }
 
 /// Reads the node, and under which names Ironic knows it. `with_time` also reads when it last changed, which costs Ironic

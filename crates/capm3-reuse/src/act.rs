@@ -6,13 +6,14 @@ use api_types::capm3::{Metal3DataClaim, Metal3Machine};
 use api_types::metal3::BareMetalHost;
 use api_types::names;
 use api_types::names::ferrite::RESERVED_HOST_UID;
+use controller_kit::api_error::{is_gone, unless_gone};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Map, Value, json};
 
 use crate::decide::{Naming, Step};
-use crate::error::{Error, is_gone, unless_gone};
+use crate::error::Error;
 use crate::host;
 use crate::reservation;
 use crate::seen::{HostSeen, KeptSeen, MachineSeen, Parent};
@@ -268,13 +269,18 @@ impl Pass {
         let version = self.served.infrastructure.as_str();
         let api_version = format!("infrastructure.cluster.x-k8s.io/{version}");
         let template = self.machine.spec.data_template.as_ref().and_then(|it| it.name.clone());
+        // Whoever sees the machine, by whatever filter, is to see its claim.
+        let mut labels = json!({ names::capi::CLUSTER_NAME: self.cluster });
+        if let Some(filter) = self.machine.label(names::capi::WATCH_FILTER) {
+            labels[names::capi::WATCH_FILTER] = json!(filter);
+        }
         let claim: Metal3DataClaim = serde_json::from_value(json!({
             "apiVersion": api_version,
             "kind": "Metal3DataClaim",
             "metadata": {
                 "name": self.machine.name_any(),
                 "namespace": self.namespace,
-                "labels": { names::capi::CLUSTER_NAME: self.cluster },
+                "labels": labels,
                 "ownerReferences": [{
                     "apiVersion": api_version,
                     "kind": "Metal3Machine",

@@ -47,7 +47,7 @@ pub struct Settings {
     /// How long a host stays reserved for an owner whose machines all have a host
     #[arg(long, env = "FERRITE_RESERVATION_GRACE", global = true, default_value = "2m")]
     pub reservation_grace: String,
-    /// End the reservations that CAPM3 left behind as well; only where CAPM3 does not run any more
+    /// End the reservations that CAPM3 left behind as well; only where CAPM3 gives no hosts to machines any more
     #[arg(
         long, env = "FERRITE_COLLECT_CAPM3_RESERVATIONS", global = true, default_value = "false",
         num_args = 0..=1, require_equals = true, default_missing_value = "true"
@@ -171,11 +171,18 @@ mod tests {
     }
 
     #[test]
-    fn every_crd_that_is_needed_may_be_watched() {
+    fn every_crd_that_is_needed_may_be_watched_and_the_hook_may_change_only_those_with_a_field() {
         let rules: Value = serde_json::from_str(RULES).unwrap();
-        let watched: BTreeSet<&str> =
-            rules["extendCrd"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        let names =
+            |of: &Value| -> BTreeSet<String> { serde_json::from_value(of.clone()).unwrap() };
+        let of_crds = |rule: &&Value| rule["resources"][0] == "customresourcedefinitions";
+        let watched = rules["cluster"].as_array().unwrap().iter().find(of_crds).unwrap();
         let all = needed();
-        assert_eq!(watched, all.iter().map(|it| it.crd).collect());
+        let crds = |field: bool| {
+            let those = all.iter().filter(|it| !field || it.field.is_some());
+            those.map(|it| it.crd.to_owned()).collect::<BTreeSet<String>>()
+        };
+        assert_eq!(names(&watched["resourceNames"]), crds(false));
+        assert_eq!(names(&rules["extendCrd"]), crds(true));
     }
 }

@@ -8,6 +8,7 @@ use api_types::capi::{Cluster, KubeadmControlPlane, Machine, MachineDeployment, 
 use api_types::capm3::{Metal3Data, Metal3DataClaim, Metal3Machine, Metal3MachineTemplate};
 use api_types::metal3::CachedHost;
 use api_types::names;
+use controller_kit::api_error::unless_gone;
 use controller_kit::backoff;
 use controller_kit::events::shorten;
 use controller_kit::watch::{self, Complaints, Undecodable, Watched};
@@ -23,10 +24,11 @@ use tokio::sync::Semaphore;
 
 use crate::act::{Outcome, Pass, name_node};
 use crate::claims::{Claimed, Claims};
+use crate::cluster::Matter;
 use crate::config::Policy;
 use crate::decide::{Decision, Reason, Step, decide, is_housed, refused};
 use crate::echo::Echo;
-use crate::error::{Error, unless_gone};
+use crate::error::Error;
 use crate::index::Index;
 use crate::metrics::Metrics;
 use crate::node::{self, Looks};
@@ -62,6 +64,7 @@ pub struct Context {
     hosts: Wakes,
     echo: Echo,
     settled: Settled,
+    clusters: Matter,
 }
 
 /// Works until the process is to end. The kit is the process' own, or one that a test made in its place.
@@ -133,6 +136,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         hosts: wake_hosts,
         echo: Echo::default(),
         settled: Settled::default(),
+        clusters: Matter::default(),
     });
 
     let about_machines = {
@@ -229,13 +233,7 @@ async fn tell(context: &Context, broken: &[Undecodable]) -> std::convert::Infall
             context.machines.send(&namespace, [machine]);
         }
         context.metrics.shown(counts, waiters);
-        if context.kit.may_act() {
-            for it in complaints.news(broken) {
-                let reason = Reason::Undecodable.as_str();
-                let note = format!("It is left out until this is corrected: {}", it.problem);
-                context.kit.events.warning(&it.object, reason, "Decode", &note).await;
-            }
-        }
+        complaints.tell(&context.kit, broken).await;
         tokio::time::sleep(TICK).await;
     }
 }
@@ -249,9 +247,13 @@ impl Context {
         let namespace = host.metadata.namespace.clone().unwrap_or_default();
         let name = host.metadata.name.clone().unwrap_or_default();
         let now = self.from.cached(&self.from.stores.hosts, (), &namespace, &name);
+        let is_there = now.is_some();
         let kept = now.as_ref().is_some_and(|it| Kept::of(it).is_some());
         let concerned = self.from.index().update(&namespace, &name, now, Instant::now());
         self.machines.send(&namespace, concerned);
+        if !is_there {
+            self.echo.forget(&host_key(&namespace, &name));
+        }
         if kept {
             self.hosts.send(&namespace, [name]);
         } else {
@@ -309,9 +311,13 @@ impl Context {
     }
 
     fn cluster_changed(&self, cluster: &Cluster) -> Vec<ObjectRef<Metal3Machine>> {
-        let namespace = cluster.namespace().unwrap_or_default();
+        let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
+        let now =
+            self.from.cached(&self.from.stores.clusters, self.from.served.core, &namespace, &name);
+        if !self.clusters.is_news((namespace.clone(), name.clone()), now.as_deref()) {
+            return Vec::new();
+        }
         self.hosts.send(&namespace, self.from.index().kept(&namespace, None));
-        let name = cluster.name_any();
         let of_it = self.from.stores.machines.state_filter(|it| {
             it.metadata.namespace.as_deref() == Some(&namespace)
                 && it.label(names::capi::CLUSTER_NAME) == Some(&name)

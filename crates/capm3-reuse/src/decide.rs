@@ -1,8 +1,8 @@
 //! The rules, in the order in which they apply. Pure: no client, no clock.
 //!
-//! Here are those that refuse; `entry` has what must be there before anything is installed, `release` has what happens to a machine that goes, `obtain` how a machine comes to a
-//! host, `serve` what is done with the host that it has, `node` what is done about its Node, and `collect` when a host is
-//! kept no longer.
+//! The refusals are here. `entry`: what must be there before anything is installed. `obtain`: how a machine comes to a host.
+//! `serve`: what is done with the host that it has. `node`: what is done about its Node. `release`: a machine that goes.
+//! `collect`: when a host is kept no longer.
 
 mod collect;
 pub(crate) mod entry;

@@ -2,24 +2,33 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A cache shows our own writes long before. Where the API server's data were put back to what they had been, never.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Versions that our writes left, by object, until the cache shows them.
 #[derive(Default)]
-pub struct Echo(Mutex<HashMap<String, u64>>);
+pub struct Echo(Mutex<HashMap<String, (u64, Instant)>>);
 
 impl Echo {
     /// A write left this version. One that is no number is not waited for.
     pub fn wrote(&self, object: &str, version: Option<&str>) {
         if let Some(version) = version.and_then(|it| it.parse().ok()) {
-            self.lock().insert(object.to_owned(), version);
+            self.lock().insert(object.to_owned(), (version, Instant::now()));
         }
     }
 
     /// Whether this version of the object is older than what we wrote last.
     pub fn is_behind(&self, object: &str, version: Option<&str>) -> bool {
+        self.is_behind_at(object, version, Instant::now())
+    }
+
+    fn is_behind_at(&self, object: &str, version: Option<&str>, now: Instant) -> bool {
         let mut all = self.lock();
-        let Some(wrote) = all.get(object) else { return false };
-        let behind = version.and_then(|it| it.parse::<u64>().ok()).is_some_and(|it| it < *wrote);
+        let Some((wrote, since)) = all.get(object) else { return false };
+        let behind = version.and_then(|it| it.parse::<u64>().ok()).is_some_and(|it| it < *wrote)
+            && now.saturating_duration_since(*since) < PATIENCE;
         if !behind {
             all.remove(object);
         }
@@ -31,14 +40,14 @@ impl Echo {
         self.lock().remove(object);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, u64>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, (u64, Instant)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Echo;
+    use super::*;
 
     #[test]
     fn an_object_is_behind_until_our_own_write_is_seen() {
@@ -51,5 +60,14 @@ mod tests {
             !echo.is_behind("a", Some("6")),
             "it was seen once, so what is older is a later object's"
         );
+    }
+
+    #[test]
+    fn a_version_that_never_comes_is_not_waited_for_for_ever() {
+        let echo = Echo::default();
+        echo.wrote("a", Some("7"));
+        let now = Instant::now();
+        assert!(echo.is_behind_at("a", Some("6"), now));
+        assert!(!echo.is_behind_at("a", Some("6"), now + PATIENCE));
     }
 }

@@ -2,7 +2,6 @@
 
 use controller_kit::api_error;
 use controller_kit::backoff::Class;
-use kube::core::Status;
 use thiserror::Error;
 
 /// Why a pass ended early. Somebody else's write is not among them: see [`crate::act::Outcome`].
@@ -41,37 +40,14 @@ impl Error {
     }
 }
 
-/// Whether the API server says that this very object is not there. A version that is not served is a 404 as well, in plain
-/// text, and says nothing about any object.
-pub(crate) fn is_gone(status: &Status) -> bool {
-    status.reason == "NotFound"
-}
-
-/// What a request found; nothing if the object is gone.
-pub(crate) fn unless_gone<T>(found: Result<T, kube::Error>) -> Result<Option<T>, kube::Error> {
-    match found {
-        Ok(found) => Ok(Some(found)),
-        Err(kube::Error::Api(status)) if is_gone(&status) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use kube::core::Status;
+
     use super::*;
 
     fn answered(code: u16, reason: &str) -> kube::Error {
         kube::Error::Api(Box::new(Status::failure("why", reason).with_code(code)))
-    }
-
-    #[test]
-    fn an_object_is_gone_only_if_the_api_server_says_so_of_the_object() {
-        assert!(matches!(unless_gone(Ok(1)), Ok(Some(1))));
-        assert!(matches!(unless_gone::<()>(Err(answered(404, "NotFound"))), Ok(None)));
-        // What the client makes of "404 page not found".
-        for (code, reason) in [(404, "Failed to parse error data"), (404, ""), (503, "")] {
-            assert!(unless_gone::<()>(Err(answered(code, reason))).is_err(), "{code} {reason}");
-        }
     }
 
     #[test]

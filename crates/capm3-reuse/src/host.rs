@@ -70,7 +70,7 @@ pub fn error(host: &BareMetalHost) -> Option<String> {
     }
 }
 
-/// Whether somebody installs something on it without naming a consumer.
+/// Whether its spec says what to install, whoever wrote that.
 pub fn is_told_what_to_install(host: &BareMetalHost) -> bool {
     host.spec.image.is_some() || host.spec.custom_deploy.is_some()
 }

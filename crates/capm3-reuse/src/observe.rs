@@ -12,6 +12,7 @@ use api_types::capi::{Cluster, KubeadmControlPlane, Machine, MachineDeployment, 
 use api_types::capm3::{Metal3Data, Metal3DataClaim, Metal3Machine, Metal3MachineTemplate};
 use api_types::metal3::{BareMetalHost, CachedHost};
 use api_types::names;
+use controller_kit::api_error::unless_gone;
 use controller_kit::watch::Undecodable;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -28,7 +29,7 @@ use crate::data;
 use crate::decide::entry::own_secrets;
 use crate::decide::obtain::host_name_bytes;
 use crate::decide::was_associated;
-use crate::error::{Error, unless_gone};
+use crate::error::Error;
 use crate::host;
 use crate::index::{Index, Wish};
 use crate::node::Looks;
@@ -455,7 +456,7 @@ async fn look_for_secret(
 }
 
 async fn is_there(secrets: &Api<Secret>, name: &str) -> Result<Option<bool>, Error> {
-    match secrets.get_metadata_opt(name).await {
+    match unless_gone(secrets.get_metadata(name).await) {
         Ok(found) => Ok(Some(found.is_some())),
         // Without that right the operator is the first who notices.
         Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(None),

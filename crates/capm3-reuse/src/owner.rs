@@ -9,6 +9,7 @@ use api_types::capi::{
 use api_types::capm3::Metal3Machine;
 use api_types::names;
 use api_types::reference::ObjectRef;
+use controller_kit::api_error::unless_gone;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -19,7 +20,7 @@ use serde_json::Value;
 
 use crate::cluster;
 use crate::decide::is_housed;
-use crate::error::{Error, unless_gone};
+use crate::error::Error;
 use crate::observe::{Sources, version_of};
 use crate::reason::Reason;
 use crate::reservation::{Kept, Owner};

@@ -103,13 +103,11 @@ pub enum Reason {
     ReuseOff,
     /// Its owner has all its machines, and each has a host.
     NotNeeded,
-    /// The object cannot be decoded and is left out.
-    Undecodable,
 }
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 48] = [
+    pub const ALL: [Self; 47] = [
         Self::NotOurs,
         Self::Paused,
         Self::NotPaused,
@@ -157,7 +155,6 @@ impl Reason {
         Self::ClusterDeleting,
         Self::ReuseOff,
         Self::NotNeeded,
-        Self::Undecodable,
     ];
 
     /// As a reason of conditions and events, and as a label.
@@ -210,7 +207,6 @@ impl Reason {
             Self::ClusterDeleting => "ClusterDeleting",
             Self::ReuseOff => "ReuseOff",
             Self::NotNeeded => "NotNeeded",
-            Self::Undecodable => "Undecodable",
         }
     }
 
@@ -238,7 +234,6 @@ impl Reason {
                 | Self::NodeMissing
                 | Self::OwnerUnreadable
                 | Self::OwnerUnanswered
-                | Self::Undecodable
         )
     }
 }

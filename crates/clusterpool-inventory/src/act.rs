@@ -10,6 +10,7 @@ use api_types::hive::{
     ClusterClaim, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool,
 };
 use api_types::names;
+use controller_kit::api_error::{is_gone, unless_gone};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -175,8 +176,8 @@ impl Pass<'_> {
             Step::Delete { cluster, uid, at } => self.delete(cluster, uid, at, piece).await,
             Step::LetGo { cluster, entry, at } => {
                 if let Some(entry) = entry {
-                    let live = self.customizations(&self.key.0).get_opt(entry).await;
-                    let live = live.map_err(Error::api("get a customization"))?;
+                    let live = self.customizations(&self.key.0).get(entry).await;
+                    let live = unless_gone(live).map_err(Error::api("get a customization"))?;
                     let is_holder = live.is_some_and(|it| {
                         it.leased_by() == Some(cluster)
                             && observe::leasing_pool(&it).is_none_or(|pool| pool == self.key.1)
@@ -287,7 +288,8 @@ impl Pass<'_> {
         piece: &mut Piece,
     ) -> Result<Outcome, Error> {
         let claims: Api<ClusterClaim> = Api::namespaced(self.client.clone(), &self.key.0);
-        let live = claims.get_metadata_opt(claim).await.map_err(Error::api("get a claim"))?;
+        let live = claims.get_metadata(claim).await;
+        let live = unless_gone(live).map_err(Error::api("get a claim"))?;
         if live.is_some_and(|it| it.metadata.deletion_timestamp.is_none()) {
             return Ok(Outcome::Done);
         }
@@ -350,7 +352,8 @@ impl Pass<'_> {
         &self,
         name: &str,
     ) -> Result<Option<kube::core::PartialObjectMeta<ClusterDeployment>>, Error> {
-        self.clusters(name).get_metadata_opt(name).await.map_err(Error::api("get a cluster"))
+        let live = self.clusters(name).get_metadata(name).await;
+        unless_gone(live).map_err(Error::api("get a cluster"))
     }
 
     async fn is_living(&self, name: &str) -> Result<bool, Error> {
@@ -472,7 +475,7 @@ fn unless_superseded<T>(
 ) -> Result<Option<T>, Error> {
     match written {
         Ok(written) => Ok(Some(written)),
-        Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(None),
+        Err(kube::Error::Api(status)) if status.is_conflict() || is_gone(&status) => Ok(None),
         Err(error) => Err(Error::api(what)(error)),
     }
 }

@@ -37,7 +37,8 @@ pub struct Cli {
 #[group(id = "clusterpool-inventory")]
 #[command(next_help_heading = "Options of clusterpool-inventory")]
 pub struct Settings {
-    /// `all` pools, or only those with an `inventory`; the others are then left to Hive's own controller
+    /// `all` pools, or only those with an `inventory`; the others are then ignored. Hive's own controller of pools must
+    /// not run in either case: it writes to pools with an inventory, too
     #[arg(long, env = "FERRITE_POOLS", global = true, default_value = "all")]
     pub pools: String,
     /// Failed provisions after which an entry is Broken by cloud; a pool's annotation overrides it
@@ -195,11 +196,18 @@ mod tests {
     }
 
     #[test]
-    fn every_crd_that_is_needed_may_be_watched() {
+    fn every_crd_that_is_needed_may_be_watched_and_the_hook_may_change_only_those_with_a_field() {
         let rules: Value = serde_json::from_str(RULES).unwrap();
-        let watched: BTreeSet<&str> =
-            rules["extendCrd"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        let names =
+            |of: &Value| -> BTreeSet<String> { serde_json::from_value(of.clone()).unwrap() };
+        let of_crds = |rule: &&Value| rule["resources"][0] == "customresourcedefinitions";
+        let watched = rules["cluster"].as_array().unwrap().iter().find(of_crds).unwrap();
         let all = needed();
-        assert_eq!(watched, all.iter().map(|it| it.crd).collect());
+        let crds = |field: bool| {
+            let those = all.iter().filter(|it| !field || it.field.is_some());
+            those.map(|it| it.crd.to_owned()).collect::<BTreeSet<String>>()
+        };
+        assert_eq!(names(&watched["resourceNames"]), crds(false));
+        assert_eq!(names(&rules["extendCrd"]), crds(true));
     }
 }

@@ -12,7 +12,7 @@ use controller_kit::watch::{self, Complaints, Undecodable, Watched};
 use controller_kit::{Kit, run};
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, ObjectReference};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -41,8 +41,8 @@ use crate::seen::Refusal;
 const DEADLINE: Duration = Duration::from_secs(60);
 /// For how long secrets and image sets count as just looked at.
 const FRESH: Duration = Duration::from_secs(5);
-/// And for how long the pool itself, as long as the caches do not say otherwise: to read a long one takes the API server longer
-/// than a lease.
+/// For how long a live look at the pool counts: one with many entries takes the API server longer to read than a lease to
+/// write.
 const JUST_NOW: Duration = Duration::from_secs(1);
 /// A pool that Hive's controller wrote to within this time is left to it.
 const CONTESTED: Duration = Duration::from_secs(300);
@@ -60,9 +60,18 @@ pub struct Context {
     known: Mutex<Writer<ClusterPool>>,
     pools: Store<ClusterPool>,
     wakes: UnboundedSender<Key>,
+    news: UnboundedSender<News>,
     pub(crate) echo: Echo,
     memory: Mutex<HashMap<Key, Memory>>,
     started: Timestamp,
+}
+
+/// A warning that is to be published. A large pool has many at once, and they are not to hold up its clusters.
+struct News {
+    about: ObjectReference,
+    reason: &'static str,
+    action: String,
+    note: String,
 }
 
 /// What this process remembers of a pool. All of it can be forgotten: it saves requests.
@@ -154,6 +163,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         known.apply_watcher_event(&start);
     }
     let (wakes, mut woken) = mpsc::unbounded_channel();
+    let (news, mut told) = mpsc::unbounded_channel();
     let context = Arc::new(Context {
         kit: kit.clone(),
         policy,
@@ -173,6 +183,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         pools: known.as_reader(),
         known: Mutex::new(known),
         wakes,
+        news,
         echo: Echo::default(),
         memory: Mutex::default(),
         started: Timestamp::now(),
@@ -192,8 +203,14 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         )
     };
     let drive = run::drive(&kit, controller, context.clone(), DEADLINE, pass, Error::class);
+    let publish = async {
+        while let Some(News { about, reason, action, note }) = told.recv().await {
+            kit.events.warning(&about, reason, &action, &note).await;
+        }
+    };
     tokio::select! {
         () = drive => Ok(()),
+        () = publish => Err("Nobody has anything to tell any more".to_owned()),
         _ = feed => Err("A watch ended".to_owned()),
         never = tell(&context, &broken) => match never {},
     }
@@ -219,12 +236,7 @@ async fn tell(context: &Context, broken: &[Undecodable]) -> std::convert::Infall
     let mut complaints = Complaints::default();
     loop {
         tokio::time::sleep(TICK).await;
-        if !context.kit.may_act() {
-            continue;
-        }
-        for it in complaints.news(broken) {
-            let note = format!("It is left out until this is corrected: {}", it.problem);
-            context.kit.events.warning(&it.object, "Undecodable", "Decode", &note).await;
+        for it in complaints.tell(&context.kit, broken).await {
             // A customization that never could be decoded was never a change for its pools.
             let named =
                 (it.object.namespace.unwrap_or_default(), it.object.name.unwrap_or_default());
@@ -240,6 +252,18 @@ pub(crate) fn key_of(object: &impl kube::Resource) -> Key {
 }
 
 impl Context {
+    /// Publishes a warning, when those before it are.
+    pub(crate) fn tell(
+        &self,
+        about: ObjectReference,
+        reason: &'static str,
+        action: String,
+        note: String,
+    ) {
+        // Nobody listens any more only when the process ends.
+        let _ = self.news.send(News { about, reason, action, note });
+    }
+
     pub(crate) fn index(&self) -> MutexGuard<'_, Index> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -538,8 +562,8 @@ impl Context {
         let passed = Duration::try_from(now.duration_since(since)).unwrap_or_default();
         let left = CONTESTED.checked_sub(passed).filter(|it| !it.is_zero())?;
         let note = format!(
-            "Hive's own controller of pools wrote to this pool at {since}. Two must not run together: set \
-             spec.disabledControllers of HiveConfig to [clusterpool]. Nothing is done until it was silent for {} minutes",
+            "Hive's own controller of pools wrote to this pool at {since}. Two must not run together: add \
+             clusterpool to spec.disabledControllers of HiveConfig. Nothing is done until it was silent for {} minutes",
             CONTESTED.as_secs() / 60
         );
         Some((note, left))

@@ -173,7 +173,7 @@ async fn get_secret(client: &Client, namespace: &str, name: Option<String>) -> S
         return Sought::Unreadable(name, NO_NAME.to_owned());
     }
     let api: Api<KubeSecret> = Api::namespaced(client.clone(), namespace);
-    match api.get_opt(&name).await {
+    match api_error::unless_gone(api.get(&name).await) {
         Ok(None) => Sought::Missing(name),
         Ok(Some(secret)) => {
             let secret = Secret {
@@ -198,7 +198,8 @@ async fn has_image_set(client: &Client, name: &str) -> Result<bool, String> {
     }
     let kind = GroupVersionKind::gvk("hive.openshift.io", "v1", "ClusterImageSet");
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
-    let found = api.get_metadata_opt(name).await.map_err(|error| api_error::explain(&error))?;
+    let found = api_error::unless_gone(api.get_metadata(name).await);
+    let found = found.map_err(|error| api_error::explain(&error))?;
     Ok(found.is_some())
 }
 

@@ -10,6 +10,7 @@ use api_types::hive::{
     ClusterClaim, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, pools_finalizer,
 };
 use api_types::names;
+use controller_kit::api_error::unless_gone;
 use controller_kit::watch::Undecodable;
 use k8s_openapi::api::core::v1::Namespace as KubeNamespace;
 use k8s_openapi::api::rbac::v1::RoleBinding;
@@ -81,7 +82,8 @@ pub async fn live_pool(client: &Client, key: &Key) -> Result<Live, Error> {
         return Ok(Live::default());
     }
     let api: Api<ClusterPool> = Api::namespaced(client.clone(), &key.0);
-    let found = api.get_metadata_opt(&key.1).await.map_err(Error::api("get a ClusterPool"))?;
+    let found = unless_gone(api.get_metadata(&key.1).await);
+    let found = found.map_err(Error::api("get a ClusterPool"))?;
     let Some(found) = found else { return Ok(Live::default()) };
     let managers = found.metadata.managed_fields.iter().flatten();
     let rival = managers
@@ -315,6 +317,10 @@ pub fn observe(
             continue;
         }
         let user = seen.clusters.iter().find(|it| it.entry.as_ref() == Some(&name));
+        let refused = format!("it cannot be read: {}; correct it", broken.problem);
+        if let Some(user) = user {
+            seen.pool.remarks.push(format!("{name} is used by {}, and {refused}", user.name));
+        }
         // What is in it cannot be told, so it counts as what it was.
         let known = seen.pool.status.inventory.get(&name).and_then(|it| it.version.clone());
         let version = user.and_then(|it| it.entry_version.clone()).or(known);
@@ -333,7 +339,7 @@ pub fn observe(
             }),
             others: about.others(&(key.0.clone(), name.clone())),
             listed_elsewhere: true,
-            refused: Some(format!("it cannot be read: {}; correct it", broken.problem)),
+            refused: Some(refused),
             name,
         });
     }

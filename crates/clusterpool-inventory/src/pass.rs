@@ -192,8 +192,8 @@ impl Acting<'_> {
             context.status_stored(self.key);
         }
         if decision.work.is_empty() && decision.status.is_none() && bindings.is_empty() {
-            self.publish(&decision.events).await;
-            self.publish_notes(None).await;
+            self.publish(&decision.events);
+            self.publish_notes(None);
             return Ok(carried);
         }
         if !decision.work.is_empty() && !self.is_as_seen(&mut carried).await? {
@@ -240,13 +240,13 @@ impl Acting<'_> {
             (Some(status), Some(Outcome::Done)) => {
                 context.status_stored(self.key);
                 context.status_is_fresh(self.key);
-                self.publish(&decision.events).await;
-                self.publish_notes(Some(status)).await;
+                self.publish(&decision.events);
+                self.publish_notes(Some(status));
             }
             (Some(_), _) => carried.superseded = true,
             (None, _) if decision.status.is_none() => {
-                self.publish(&decision.events).await;
-                self.publish_notes(None).await;
+                self.publish(&decision.events);
+                self.publish_notes(None);
             }
             (None, _) => {}
         }
@@ -434,7 +434,7 @@ impl Acting<'_> {
             .collect()
     }
 
-    async fn publish(&self, events: &[Event]) {
+    fn publish(&self, events: &[Event]) {
         let Some(pool) = self.pool else { return };
         let now: BTreeSet<Event> = events.iter().cloned().collect();
         let news: Vec<Event> = {
@@ -457,14 +457,14 @@ impl Acting<'_> {
             }
             // Events of one reason and one action would be taken for one.
             let action = about.as_deref().map_or_else(|| "Decide".to_owned(), make::label);
-            self.context.kit.events.warning(&reference, reason.as_str(), &action, &note).await;
+            self.context.tell(reference, reason.as_str(), action, note);
         }
     }
 
     /// Patches that were accepted and mean something else than their author may think, once for each version of them and
     /// each template with which they mean another thing. On the customization, since a pool's events of one reason would be
     /// taken for one.
-    async fn publish_notes(&self, stored: Option<&Status>) {
+    fn publish_notes(&self, stored: Option<&Status>) {
         let before = &self.seen.pool.status.inventory;
         let news = {
             let mut memory = self.context.memory();
@@ -476,7 +476,7 @@ impl Acting<'_> {
             let Some(found) = cached(&self.context.stores.customizations, &key) else { continue };
             let reference: ObjectReference = found.object_ref(&());
             let note = format!("In pool {}: {notes}", self.key.1);
-            self.context.kit.events.warning(&reference, "PatchAdjusted", "Patch", &note).await;
+            self.context.tell(reference, "PatchAdjusted", "Patch".to_owned(), note);
         }
     }
 }

@@ -25,7 +25,10 @@ const RULES: &str = r#"{
     {"why": "to see what is wanted", "apiGroups": ["kit.example.org"], "resources": ["trials"], "verbs": ["get", "list", "watch"]},
     {"why": "to say what was served", "apiGroups": ["kit.example.org"], "resources": ["trials/status"], "verbs": ["patch"]}
   ],
-  "extendCrd": ["trials.kit.example.org"]
+  "cluster": [
+    {"why": "to see whether the field is there", "apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"],
+     "resourceNames": ["trials.kit.example.org"], "verbs": ["get", "list", "watch"]}
+  ]
 }"#;
 
 #[derive(Clone, CustomResource, Debug, Deserialize, Serialize)]

@@ -24,6 +24,23 @@ pub fn class(error: &kube::Error) -> Class {
     }
 }
 
+/// Whether the API server says that this very object is not there. A version that is not served, and whatever stands
+/// between, answers 404 as well and says nothing about any object: `Status::is_not_found` takes that for an answer.
+pub fn is_gone(status: &Status) -> bool {
+    status.reason == "NotFound"
+}
+
+/// What a request found; nothing if the object is gone. To be asked instead of `Api::get_opt`.
+///
+/// # Errors
+/// When the API server says anything else, or nothing.
+pub fn unless_gone<T>(found: kube::Result<T>) -> kube::Result<Option<T>> {
+    match found {
+        Err(kube::Error::Api(status)) if is_gone(&status) => Ok(None),
+        found => found.map(Some),
+    }
+}
+
 /// The error in one line, without the structures around it.
 pub fn explain(error: &kube::Error) -> String {
     match error {
@@ -79,12 +96,60 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {
-        let line = inner.to_string();
+        // The client's own text of an answer is all that the answer consists of.
+        let answer = inner.downcast_ref::<Box<kube::Error>>().map(|it| &**it);
+        let answer = answer.or_else(|| inner.downcast_ref());
+        let answer =
+            answer.filter(|it| matches!(it, kube::Error::Api(_) | kube::Error::Service(_)));
+        let line = answer.map_or_else(|| inner.to_string(), explain);
         if !text.contains(&line) {
             text.push_str(": ");
             text.push_str(&line);
         }
+        if answer.is_some() {
+            break;
+        }
         cause = inner.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answered(code: u16, reason: &str) -> kube::Error {
+        kube::Error::Api(Box::new(Status::failure("why", reason).with_code(code)))
+    }
+
+    #[test]
+    fn an_object_is_gone_only_if_the_api_server_says_so_of_the_object() {
+        assert!(matches!(unless_gone(Ok(1)), Ok(Some(1))));
+        assert!(matches!(unless_gone::<()>(Err(answered(404, "NotFound"))), Ok(None)));
+        // What the client makes of "404 page not found".
+        for (code, reason) in [(404, "Failed to parse error data"), (404, ""), (503, "")] {
+            assert!(unless_gone::<()>(Err(answered(code, reason))).is_err(), "{code} {reason}");
+        }
+    }
+
+    #[derive(Debug)]
+    struct Failed(Box<kube::Error>);
+
+    impl std::fmt::Display for Failed {
+        fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            out.write_str("could not read it")
+        }
+    }
+
+    impl std::error::Error for Failed {
+        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+            Some(&self.0)
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_told_in_one_line_and_without_the_structures_around_it() {
+        let text = chain(&Failed(Box::new(answered(403, "Forbidden"))));
+        assert_eq!(text, "could not read it: why (403)");
+    }
 }

@@ -34,9 +34,6 @@ struct Rules {
     /// On objects of the whole cluster.
     #[serde(default)]
     cluster: Vec<Rule>,
-    /// CRDs that are watched for the fields of ours.
-    #[serde(default)]
-    extend_crd: Vec<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -117,15 +114,6 @@ async fn permitted(client: &Client, config: &Config, rules: &str) -> Vec<Row> {
     let event =
         Rule::new("to say what was done", "events.k8s.io", "events", &[], &["create", "patch"]);
     rules.namespaced.push(event);
-    if !rules.extend_crd.is_empty() {
-        rules.cluster.push(Rule::new(
-            "to see whether the fields are there",
-            "apiextensions.k8s.io",
-            "customresourcedefinitions",
-            &rules.extend_crd,
-            &["get", "list", "watch"],
-        ));
-    }
     let everywhere = vec![None];
     let watched: Vec<Option<&str>> = config.namespaces.iter().map(|name| Some(&**name)).collect();
     let watched = if watched.is_empty() { everywhere.clone() } else { watched };

@@ -167,7 +167,7 @@ pub async fn check(
 ) -> Result<Vec<String>, kube::Error> {
     let mut all = Vec::new();
     for name in names(needed) {
-        let crd = api(client).get_opt(name).await?.map(|crd| crd.data);
+        let crd = api_error::unless_gone(api(client).get(name).await)?.map(|crd| crd.data);
         let of_this = needed.iter().filter(|needed| needed.crd == name);
         all.extend(of_this.filter_map(|needed| lacking(crd.as_ref(), needed, controller)));
     }
@@ -239,8 +239,9 @@ pub async fn extend(
     needed: &[Needed],
     dry_run: bool,
 ) -> Result<Vec<String>, String> {
+    let fields = || needed.iter().filter(|it| it.field.is_some());
     let mut done = Vec::new();
-    for name in names(needed) {
+    for name in names(fields()) {
         let api = api(client);
         let mut attempts = 0;
         loop {
@@ -248,7 +249,7 @@ pub async fn extend(
                 .get(name)
                 .await
                 .map_err(|error| format!("CRD {name}: {}", api_error::explain(&error)))?;
-            let of_this = needed.iter().filter(|needed| needed.crd == name);
+            let of_this = fields().filter(|needed| needed.crd == name);
             let (operations, lines) = additions(&crd.data, of_this)?;
             if operations.is_empty() {
                 done.push(format!("CRD {name}: nothing to add"));
@@ -320,8 +321,8 @@ fn api(client: &Client) -> Api<DynamicObject> {
     Api::all_with(client.clone(), &ApiResource::from_gvk(&kind))
 }
 
-fn names(needed: &[Needed]) -> Vec<&'static str> {
-    let mut names: Vec<&str> = needed.iter().map(|needed| needed.crd).collect();
+fn names<'a>(needed: impl IntoIterator<Item = &'a Needed>) -> Vec<&'static str> {
+    let mut names: Vec<&str> = needed.into_iter().map(|needed| needed.crd).collect();
     names.sort_unstable();
     names.dedup();
     names

@@ -274,7 +274,10 @@ impl Keeper {
                 let spec = self.spec(step);
                 tokio::time::timeout(self.patience, write(self, spec)).await
             }
-            _ => tokio::time::timeout(self.patience, self.api.get_opt(&name)).await,
+            _ => {
+                let read = async { api_error::unless_gone(self.api.get(&name).await) };
+                tokio::time::timeout(self.patience, read).await
+            }
         };
         let problem = match answer {
             Ok(Ok(lease)) => {

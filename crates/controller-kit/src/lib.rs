@@ -4,6 +4,18 @@
 //! its own Policy; this crate starts it ([`run::main`]), feeds it ([`watch`]), drives it
 //! ([`run::drive`]) and stops it in order.
 //!
+//! The way of a controller, which all five go:
+//!
+//! * `main` reads the command line and hands `config::needs` and `controller::run` to [`run::main`].
+//! * `controller::run` begins its watches: [`watch::namespaced`] for what `--namespaces` limits, [`watch::everywhere`] and
+//!   [`watch::cluster`] for the rest. Changes of other kinds wake the object that they concern. [`watch::Complaints`] tells the
+//!   owners of objects that cannot be decoded.
+//! * [`run::drive`] gives each object its passes: reads, `decide`, writes. It looks at everything again when
+//!   [`Kit::may_act`] becomes true, so a pass that may not act writes nothing and need not remember that.
+//! * A pass may be dropped at any `await`: by its deadline, or with the process. Whatever is to be told or written once is
+//!   marked as done after it was done, or handed to somebody who goes on.
+//! * An object is gone only if the API server says so of that object: [`api_error::unless_gone`].
+//!
 //! At rest a controller built on it writes nothing but its lease (one patch each retry period), lists
 //! nothing, and holds one watch per kind and namespace, one per CRD it needs, and one on its lease.
 

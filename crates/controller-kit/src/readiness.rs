@@ -59,7 +59,7 @@ impl Readiness {
         self.0.borrow().values().all(|condition| !condition.gates || condition.lacking.is_none())
     }
 
-    /// Returns at the next change of any condition after `seen` was taken.
+    /// Tells of each change of any condition from now on.
     pub(crate) fn subscribe(&self) -> Changes {
         Changes(self.0.subscribe())
     }

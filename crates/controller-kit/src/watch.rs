@@ -72,6 +72,16 @@ impl Undecodable {
 pub struct Complaints(HashMap<String, Option<String>>);
 
 impl Complaints {
+    /// Tells the owners of what is new, from a process that acts. Gives what was told.
+    pub async fn tell(&mut self, kit: &Kit, broken: &[Undecodable]) -> Vec<Broken> {
+        let news = if kit.may_act() { self.news(broken) } else { Vec::new() };
+        for it in &news {
+            let note = format!("It is left out until this is corrected: {}", it.problem);
+            kit.events.warning(&it.object, "Undecodable", "Decode", &note).await;
+        }
+        news
+    }
+
     /// Those whose owners are to be told now. What can be decoded again or is gone is forgotten.
     pub fn news(&mut self, broken: &[Undecodable]) -> Vec<Broken> {
         let before = std::mem::take(&mut self.0);

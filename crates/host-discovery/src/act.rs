@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery, HardwareDetail};
 use api_types::names::ferrite;
+use controller_kit::api_error::unless_gone;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
@@ -74,7 +75,7 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
     let api: Api<BareMetalHost> = Api::namespaced(client, &resource.namespace);
     if let Some(other) = other_name(verdict, name) {
         // A process that sees hosts late may not know that the machine got its other name meanwhile.
-        match asked("read a host", api.get_opt(other)).await {
+        match asked("read a host", async { unless_gone(api.get(other).await) }).await {
             Ok(Some(there)) if context.index().answer(&there) != Change::None => {
                 return Made::Exists;
             }
@@ -110,15 +111,17 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
             Made::Created
         }
         // The answer to a name that is taken, as to a lost race.
-        Err(Error::Superseded) => match asked("read a host", api.get_opt(name)).await {
-            Ok(Some(there)) => {
-                context.index().answer(&there);
-                Made::Exists
+        Err(Error::Superseded) => {
+            match asked("read a host", async { unless_gone(api.get(name).await) }).await {
+                Ok(Some(there)) => {
+                    context.index().answer(&there);
+                    Made::Exists
+                }
+                // Gone again, or it was about something else, such as a quota that others change.
+                Ok(None) => failed(context, resource, name, &Error::Superseded, false),
+                Err(error) => failed(context, resource, name, &error, false),
             }
-            // Gone again, or it was about something else, such as a quota that others change.
-            Ok(None) => failed(context, resource, name, &Error::Superseded, false),
-            Err(error) => failed(context, resource, name, &error, false),
-        },
+        }
         Err(error) => failed(context, resource, name, &error, true),
     }
 }
@@ -136,7 +139,7 @@ fn failed(context: &Context, resource: &Resource, name: &str, error: &Error, pos
 fn judged(error: &Error, posted: bool) -> (Cause, String) {
     let unclear = if posted { Cause::Unknown } else { Cause::Failed(None) };
     match error {
-        Error::Kube { source, .. } => match &**source {
+        Error::Api { source, .. } => match &**source {
             kube::Error::Api(status) => {
                 let after = status.details.as_ref().map(|it| it.retry_after_seconds);
                 let after = after.filter(|it| *it > 0).map(|it| Duration::from_secs(it.into()));
@@ -266,7 +269,7 @@ mod tests {
     fn only_an_answer_that_leaves_it_open_lets_a_host_be_there_all_the_same() {
         let refused = |code| {
             let source = kube::Error::Api(Status::failure("no", "").with_code(code).boxed());
-            Error::Kube { what: "create a host", source: Box::new(source) }
+            Error::Api { what: "create a host", source: Box::new(source) }
         };
         for (error, posted, cause) in [
             (refused(403), true, Cause::Refused),

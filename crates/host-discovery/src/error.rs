@@ -13,8 +13,8 @@ pub enum Error {
     #[error("the object changed since it was read")]
     Superseded,
     /// The API server refused or did not answer.
-    #[error("could not {what}")]
-    Kube {
+    #[error("could not {what}: {}", api_error::explain(source))]
+    Api {
         /// What was tried.
         what: &'static str,
         /// What came of it.
@@ -47,7 +47,7 @@ pub(crate) async fn asked<T>(
     answer.map_err(|_| Error::Silent(what))?.map_err(|error| match error {
         // By its code: a name that is taken has another reason than a version that is not the newest.
         kube::Error::Api(status) if status.code == 409 => Error::Superseded,
-        other => Error::Kube { what, source: Box::new(other) },
+        other => Error::Api { what, source: Box::new(other) },
     })
 }
 
@@ -56,7 +56,7 @@ impl Error {
     pub fn class(&self) -> Class {
         match self {
             Self::Superseded => Class::Conflict,
-            Self::Kube { source, .. } => match api_error::class(source) {
+            Self::Api { source, .. } => match api_error::class(source) {
                 Class::Transient | Class::Throttled | Class::Invalid => Class::Urgent,
                 class => class,
             },

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
+use controller_kit::api_error::unless_gone;
 use futures_util::{StreamExt as _, stream};
 use ironic::{Class, Client, Detail, Error, Inventory, MAX_PAGE, NodeQuery, Pager, PortQuery};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -518,6 +519,7 @@ pub async fn late_fields(context: &Context) -> Result<LateFields, error::Error> 
     let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
     let client = context.kit.client.clone();
     let api: Api<DynamicObject> = Api::all_with(client, &ApiResource::from_gvk(&kind));
-    let crd = asked("read the CRD of the hosts", api.get_opt(HOSTS)).await?;
+    let crd =
+        asked("read the CRD of the hosts", async { unless_gone(api.get(HOSTS).await) }).await?;
     Ok(LateFields::of(crd.as_ref().map_or(&Value::Null, |crd| &crd.data)))
 }

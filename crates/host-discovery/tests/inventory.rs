@@ -256,6 +256,15 @@ fn a_machine_with_more_addresses_than_are_kept_is_told_from_one_that_repeats_one
     assert!(Told::read(&with(&last)).is_cut());
 }
 
+#[test]
+fn an_inventory_of_any_depth_is_read_or_refused_and_overflows_no_stack() {
+    for (depth, is_read) in [(100, true), (400, false), (10_000, false), (500_000, false)] {
+        let (open, close) = ("[".repeat(depth), "]".repeat(depth));
+        let text = format!(r#"{{"inventory": {{"cpu": {{"frequency": {open}1{close}}}}}}}"#);
+        assert_eq!(serde_json::from_str::<Inventory>(&text).is_ok(), is_read, "{depth}");
+    }
+}
+
 proptest! {
     #[test]
     fn no_text_of_a_machine_stops_the_reader(

@@ -19,7 +19,7 @@ use api_types::names::ferrite::{
 use api_types::remediation::Phase;
 use controller_kit::api_error;
 use k8s_openapi::api::core::v1::Taint;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use kube::core::GroupVersionKind;
@@ -126,29 +126,36 @@ impl Pass {
                 let uid = self.request().uid.clone();
                 let place = self.live.place.as_mut().ok_or(Error::Superseded)?;
                 place.taint(&uid).await?;
-                self.unless_withdrawn().await
+                // A pass that stalled before its taint may have written it after another process undid the request, and then
+                // nobody else would take it away.
+                if !self.stands().await {
+                    self.live.place.as_mut().ok_or(Error::Superseded)?.untaint().await?;
+                    return Err(Error::Superseded);
+                }
+                Ok(())
             }
             Act::Untaint => self.live.place.as_mut().ok_or(Error::Superseded)?.untaint().await,
             Act::Restore(backup) => {
                 self.live.place.as_mut().ok_or(Error::Superseded)?.restore(backup).await
             }
-            Act::DeleteNode => self.live.place.as_ref().ok_or(Error::Superseded)?.delete().await,
+            Act::DeleteNode => {
+                // What the node had goes with the request.
+                if !self.stands().await {
+                    return Err(Error::Superseded);
+                }
+                self.live.place.as_ref().ok_or(Error::Superseded)?.delete().await
+            }
         }
     }
 
-    /// No precondition reaches from the request to a node in another cluster. A pass that stalled before its taint may
-    /// have written it after another process undid the request, and then nobody else would take it away.
-    async fn unless_withdrawn(&mut self) -> Result<(), Error> {
+    /// Whether nobody has withdrawn the request: no precondition reaches from it to a node in another cluster.
+    async fn stands(&self) -> bool {
         let (api, name) = (self.requests(), &self.request().name);
         let now = asked("read the Metal3Remediation again", api.get_metadata(name)).await;
-        let stands = |it: &ObjectMeta| {
-            it.uid.as_ref() == Some(&self.request().uid) && it.deletion_timestamp.is_none()
-        };
-        if now.is_ok_and(|it| stands(&it.metadata)) {
-            return Ok(());
-        }
-        self.live.place.as_mut().ok_or(Error::Superseded)?.untaint().await?;
-        Err(Error::Superseded)
+        now.is_ok_and(|it| {
+            it.metadata.uid.as_ref() == Some(&self.request().uid)
+                && it.metadata.deletion_timestamp.is_none()
+        })
     }
 
     fn requests(&self) -> Api<DynamicObject> {
@@ -342,7 +349,9 @@ fn taken<T>(
     match answer {
         Err(_) => Err(failed("no answer in time".to_owned(), false)),
         Ok(Ok(done)) => Ok(done),
-        Ok(Err(kube::Error::Api(status))) if status.is_conflict() || status.is_not_found() => {
+        Ok(Err(kube::Error::Api(status)))
+            if status.is_conflict() || api_error::is_gone(&status) =>
+        {
             Err(Error::Superseded)
         }
         Ok(Err(error)) => {

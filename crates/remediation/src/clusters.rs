@@ -163,7 +163,7 @@ mod tests {
 
     use kube::Client;
 
-    use super::{Clusters, IDLE};
+    use super::{Clusters, IDLE, Known};
 
     #[tokio::test]
     async fn a_cluster_that_nobody_asks_any_more_is_not_called_unreachable_for_ever() {
@@ -174,6 +174,31 @@ mod tests {
         assert_eq!(clusters.counts(), (0, 1), "somebody may still be asking");
         clusters.tidy(Instant::now() + IDLE * 2);
         assert_eq!(clusters.counts(), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn of_a_cluster_that_is_gone_no_client_is_left_and_nothing_is_known() {
+        let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let client = Client::try_from(nowhere).unwrap();
+        let clusters = Clusters::new(client.clone());
+        let name = |namespace: &str, cluster: &str| (namespace.to_owned(), cluster.to_owned());
+        let all = [name("ns", "c"), name("ns", "d"), name("other", "c")];
+        for it in all.clone() {
+            let (client, read) = (Some(client.clone()), Some(Instant::now()));
+            clusters.known().insert(it, Known { client, read, ..Known::default() });
+        }
+        clusters.refused("ns", "c", "n", "forbidden");
+        assert!(clusters.at_hand(&all[0]).is_some_and(|it| it.is_ok()));
+        clusters.forget("ns", "c");
+        assert!(
+            clusters.at_hand(&all[0]).is_none(),
+            "one that is made anew has its own kubeconfig"
+        );
+        assert_eq!(clusters.refusal("ns", "c", "n"), None, "and nodes of its own");
+        for it in &all[1..] {
+            assert!(clusters.at_hand(it).is_some_and(|it| it.is_ok()), "{it:?}");
+        }
+        assert_eq!(clusters.counts(), (2, 0));
     }
 
     #[tokio::test]

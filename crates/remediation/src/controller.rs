@@ -1,6 +1,6 @@
 //! Watches, who is concerned by a change, and one pass over one request.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,6 +9,7 @@ use api_types::capm3::{Metal3Machine, UpstreamRemediation};
 use api_types::metal3::CachedHost;
 use api_types::names::capi::WATCH_FILTER;
 use api_types::remediation::{Metal3Remediation, Phase};
+use controller_kit::backoff::{Failures, Retry};
 use controller_kit::watch::{self, Complaints, Undecodable, Watched};
 use controller_kit::{Kit, backoff, run};
 use futures_util::{Stream, StreamExt as _, future, stream};
@@ -483,21 +484,29 @@ fn end(context: &Context, decision: &Decision) -> Action {
 /// force.
 async fn tend(context: &Context, broken: &[Undecodable]) -> std::convert::Infallible {
     let mut complaints = Complaints::default();
+    let failures = Failures::<String>::default();
+    let mut later = HashMap::<String, Instant>::new();
     loop {
         show(context);
+        complaints.tell(&context.kit, broken).await;
         if context.kit.may_act() {
-            for it in complaints.news(broken) {
-                let reason = Reason::Undecodable.as_str();
-                let note = format!("It is left out until this is corrected: {}", it.problem);
-                context.kit.events.warning(&it.object, reason, "Decode", &note).await;
-            }
             let held = context.from.held.places();
             let known = if held.is_empty() { HashSet::new() } else { context.known() };
-            for (uid, namespace, name) in held {
-                if !known.contains(&uid)
-                    && let Err(error) = release(context, &uid, &namespace, &name).await
-                {
-                    tracing::warn!(object.namespace = namespace, object.name = name, %error, "Could not release a host");
+            let orphans: Vec<_> =
+                held.into_iter().filter(|(uid, ..)| !known.contains(uid)).collect();
+            later.retain(|uid, _| orphans.iter().any(|(orphan, ..)| orphan == uid));
+            for (uid, namespace, name) in orphans {
+                if later.get(&uid).is_some_and(|at| *at > Instant::now()) {
+                    continue;
+                }
+                let Err(error) = release(context, &uid, &namespace, &name).await else {
+                    failures.forget(&uid);
+                    continue;
+                };
+                tracing::warn!(object.namespace = namespace, object.name = name, %error, "Could not release a host");
+                let retry = failures.failed(uid.clone(), error.class(), backoff::random_unit());
+                if let Retry::After(wait) = retry {
+                    later.insert(uid, Instant::now() + wait);
                 }
             }
         }

@@ -27,8 +27,9 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
     let rules: [fn(&Case<'_>) -> Option<Decision>; 20] = [
         // May anything be done at all?
         paused,
+        // Before whatever waits for a time to pass.
         attempt::set_right,
-        // How does it end?
+        // How does it end? Before what is refused: a request that turns wrong in the middle is undone all the same.
         ending::withdrawn,
         ending::over,
         ending::handing_over,
@@ -37,7 +38,7 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
         ending::remembered,
         refused,
         strayed,
-        // A try.
+        // A try, from what may be left of it back to what begins it.
         attempt::unprotected,
         attempt::resumed,
         attempt::recover,

@@ -46,26 +46,19 @@ pub(crate) async fn asked<T>(
 ) -> Result<T, Error> {
     let answer = tokio::time::timeout(PATIENCE, request).await;
     answer.map_err(|_| Error::Silent(what))?.map_err(|error| match error {
-        kube::Error::Api(status) if status.is_conflict() || status.is_not_found() => {
+        kube::Error::Api(status) if status.is_conflict() || api_error::is_gone(&status) => {
             Error::Superseded
         }
         other => Error::Api { what, source: Box::new(other) },
     })
 }
 
-/// Reads an object. A version that is not served any more is answered with 404, too, in plain text: that is no word about
-/// the object, and must not be taken for one.
+/// Reads an object, which may be gone.
 pub(crate) async fn found<T>(
     what: &'static str,
     request: impl Future<Output = kube::Result<T>>,
 ) -> Result<Option<T>, Error> {
-    let strict = async {
-        match request.await {
-            Err(kube::Error::Api(status)) if status.reason == "NotFound" => Ok(None),
-            answer => answer.map(Some),
-        }
-    };
-    asked(what, strict).await
+    asked(what, async { api_error::unless_gone(request.await) }).await
 }
 
 impl Error {

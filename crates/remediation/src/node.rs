@@ -61,7 +61,7 @@ pub async fn look(clusters: &Clusters, sought: &Sought<'_>) -> (NodeSeen, Option
         Err(why) => return (NodeSeen::NoAccess(why), None),
     };
     let api: Api<Object> = Api::all(client.clone());
-    let object = match within(api.get_opt(name)).await {
+    let object = match within(async { api_error::unless_gone(api.get(name).await) }).await {
         Ok(object) => object,
         Err(why) => {
             let why = format!("the workload cluster {cluster} cannot be asked: {why}");

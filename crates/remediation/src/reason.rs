@@ -66,8 +66,6 @@ pub enum Reason {
     MachineGone,
     /// What was changed is being undone.
     Undoing,
-    /// It cannot be decoded.
-    Undecodable,
     /// Nothing more can be done, and nobody may be told to.
     Failed,
     /// A write is refused.
@@ -78,7 +76,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 32] = [
         Self::AtRest,
         Self::Paused,
         Self::StrategyMissing,
@@ -108,7 +106,6 @@ impl Reason {
         Self::Withdrawn,
         Self::MachineGone,
         Self::Undoing,
-        Self::Undecodable,
         Self::Failed,
         Self::Refused,
         Self::Contested,
@@ -146,7 +143,6 @@ impl Reason {
             Self::Withdrawn => "Withdrawn",
             Self::MachineGone => "MachineGone",
             Self::Undoing => "Undoing",
-            Self::Undecodable => "Undecodable",
             Self::Failed => "Failed",
             Self::Refused => "Refused",
             Self::Contested => "Contested",

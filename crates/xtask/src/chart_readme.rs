@@ -48,7 +48,12 @@ pub(crate) fn page(controller: &str) -> anyhow::Result<String> {
     let imports: Vec<String> =
         chart.dependencies.into_iter().flat_map(|it| it.import_values).collect();
     let mut text = format!("# {controller}\n\n{NOTE}\n{}\n\n", chart.description);
-    let _ = writeln!(text, "```console\n{}\n```\n", install(controller, &imports));
+    let _ = writeln!(
+        text,
+        "With [an image of yours](../../docs/operations.md#images) in `image.repository` and `image.tag`:\n\n\
+         ```console\n{}\n```\n",
+        install(controller, &imports)
+    );
     text.push_str(&crds(controller)?);
     let _ = writeln!(
         text,
@@ -210,7 +215,8 @@ mod tests {
             let documented = text_of(&format!("docs/controllers/{controller}.md")).unwrap();
             assert!(documented.lines().any(|it| it == command), "{controller}: {command}");
             for link in page.split("](../../").skip(1) {
-                let (path, _) = link.split_once(')').unwrap();
+                let (link, _) = link.split_once(')').unwrap();
+                let path = link.split('#').next().unwrap();
                 assert!(root().join(path).exists(), "{controller}: {path}");
             }
         }

@@ -1,4 +1,7 @@
 //! Real neighbours for the tests: how they are built, started, disturbed and counted.
+
+#![allow(clippy::disallowed_methods, reason = "the bench asks for what its own API server serves")]
+
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 

@@ -1,5 +1,6 @@
 //! All writes, each with its precondition.
 
+use controller_kit::api_error::is_gone;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -64,7 +65,7 @@ pub async fn act(api: &Api<ConfigMap>, step: &Step) -> Result<Outcome, Error> {
     let patch = Patch::Merge(json!({"metadata": metadata}));
     match api.patch(name, &PatchParams::default(), &patch).await {
         Ok(_) => Ok(Outcome::Done),
-        Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
+        Err(kube::Error::Api(status)) if status.is_conflict() || is_gone(&status) => {
             Ok(Outcome::Superseded)
         }
         Err(error) => Err(Error::api("patch a ConfigMap")(error)),

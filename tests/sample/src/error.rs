@@ -8,7 +8,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum Error {
     /// The API server refused or did not answer.
-    #[error("could not {what}")]
+    #[error("could not {what}: {}", api_error::explain(source))]
     Api {
         /// What was tried.
         what: &'static str,

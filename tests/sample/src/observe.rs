@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use controller_kit::api_error::unless_gone;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
@@ -69,7 +70,7 @@ pub async fn observe(api: &Api<ConfigMap>, hint: &ConfigMap) -> Result<Observed,
     match role(hint) {
         Some(GUEST) => {
             let seats = api.list(&of(SEAT)).await.map_err(Error::api("list seats"))?;
-            let guest = api.get_opt(&name).await;
+            let guest = unless_gone(api.get(&name).await);
             let guest = guest.map_err(Error::api("get the guest"))?;
             let Some(guest) = guest.filter(|it| role(it) == Some(GUEST)) else {
                 return Ok(Observed::Nothing);
@@ -79,7 +80,7 @@ pub async fn observe(api: &Api<ConfigMap>, hint: &ConfigMap) -> Result<Observed,
             Ok(Observed::Guest { guest: as_guest(&guest), seats })
         }
         Some(SEAT) => {
-            let found = api.get_opt(&name).await;
+            let found = unless_gone(api.get(&name).await);
             let found = found.map_err(Error::api("get the seat"))?;
             let Some(found) = found.filter(|it| role(it) == Some(SEAT)) else {
                 return Ok(Observed::Nothing);

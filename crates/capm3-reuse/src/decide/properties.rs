@@ -3,6 +3,7 @@
 use api_types::metal3::BareMetalHost;
 use api_types::names;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -11,7 +12,13 @@ use super::{Step, decide};
 use crate::config::Policy;
 use crate::host as judge;
 use crate::reservation::{self, Kept, Owner};
-use crate::seen::{Data, HostSeen, MachineSeen, Observed, Parent, Reuse, Verdict};
+use crate::seen::{
+    Data, HostSeen, KeptSeen, MachineSeen, Observed, OwnerSeen, Parent, Reuse, Verdict,
+};
+
+/// The states, among those below, in which nothing that a consumer installed is on a host that is off.
+const CLEARED: [&str; 5] =
+    ["unmanaged", "inspecting", "ready", "available", "externally provisioned"];
 
 fn any_host(name: &'static str) -> impl Strategy<Value = BareMetalHost> {
     let states = [
@@ -125,6 +132,53 @@ fn any_seen() -> impl Strategy<Value = (MachineSeen, Policy)> {
         })
 }
 
+/// A host that is kept, and what its owner is like. Most owners are there and nothing is the matter with them.
+fn any_kept() -> impl Strategy<Value = (KeptSeen, Policy)> {
+    let flags = prop::collection::vec(prop::bool::weighted(0.15), 11);
+    let reuse = prop::sample::select(vec![None, Some(true), Some(true), Some(false)]);
+    // Around the grace period, and around that of a rollout.
+    let seconds = [None, Some(0), Some(119), Some(120), Some(1_199), Some(1_200)];
+    let since = prop::sample::select(seconds.to_vec());
+    (any_host("h"), flags, reuse, 0..3_i32, 0..3_usize, any::<bool>(), since).prop_map(
+        |(host, flags, reuse, replicas, machines, waits, since)| {
+            let mut host = with(&host, &kept_for(&owner()));
+            if flags[0] {
+                host.metadata.creation_timestamp = Some(Time(now()));
+            }
+            let kept = if flags[1] { Kept::ByLabel(owner().label()) } else { Kept::For(owner()) };
+            let later = Owner { uid: "later".to_owned(), ..owner() };
+            let owner = OwnerSeen {
+                of_others: flags[2],
+                is_unwatched: flags[3],
+                later: flags[4].then(|| (later, now())),
+                deleting: flags[5],
+                paused: flags[6],
+                cluster_deleting: flags[7],
+                cluster_since: None,
+                replicas,
+                machines,
+                without_host: waits.then(|| "m".to_owned()).into_iter().collect(),
+                rolls_out: flags[8],
+                reuse,
+            };
+            let owner = (!flags[9]).then_some(owner);
+            let since = since.map(|ago| Timestamp::from_second(now().as_second() - ago).unwrap());
+            let seen = KeptSeen { host, kept, owner, settled_since: since };
+            (seen, Policy { collect_capm3: flags[10], ..Policy::default() })
+        },
+    )
+}
+
+/// Whether an owner that stays has had no use for another host for as long as it takes.
+fn is_over(owner: &OwnerSeen, since: Option<Timestamp>, policy: &Policy) -> bool {
+    let grace = policy.reservation_grace * if owner.rolls_out { 10 } else { 1 };
+    let grace = i64::try_from(grace.as_secs()).unwrap();
+    let wanted = usize::try_from(owner.replicas).unwrap();
+    owner.without_host.is_empty()
+        && owner.machines >= wanted
+        && since.is_some_and(|since| now().as_second() - since.as_second() >= grace)
+}
+
 fn named<'a>(seen: &'a MachineSeen, name: &str) -> Option<&'a BareMetalHost> {
     match (&seen.host, name) {
         (HostSeen::Here(host), "h") => Some(host),
@@ -189,6 +243,43 @@ proptest! {
         prop_assert!(taken_away <= 1);
         if machine.annotation(names::capi::PAUSED).is_some() {
             prop_assert!(decision.steps.iter().all(|step| matches!(step, Step::Report(_))));
+        }
+    }
+
+    #[test]
+    fn no_reservation_ends_while_a_machine_may_come_for_it_or_it_is_not_ours_to_end(
+        (seen, policy) in any_kept()
+    ) {
+        let decision = decide(&Observed::Kept(Box::new(seen.clone())), &policy, now());
+        let cleared = CLEARED.contains(&seen.host.provisioning_state().as_str());
+        let is_capm3s = matches!(seen.kept, Kept::ByLabel(_)) && !policy.collect_capm3;
+        prop_assert!(decision.steps.len() <= 1);
+        for step in &decision.steps {
+            prop_assert!(!is_capm3s);
+            let owner = seen.owner.as_ref();
+            prop_assert!(owner.is_none_or(|it| !it.paused && !it.of_others));
+            match step {
+                Step::Free { host } => {
+                    prop_assert!(cleared && host == "h");
+                    let stays = owner.filter(|it| {
+                        let goes = it.deleting || it.cluster_deleting;
+                        it.later.is_none() && !goes && it.reuse != Some(false)
+                    });
+                    let over = |it: &OwnerSeen| is_over(it, seen.settled_since, &policy);
+                    prop_assert!(stays.is_none_or(over));
+                }
+                // It came here with its owner: it is named anew, and for that one only.
+                Step::Release { keep_for, .. } => {
+                    let later = owner.and_then(|it| it.later.as_ref()).map(|(later, _)| later);
+                    prop_assert!(keep_for.is_some() && keep_for.as_ref() == later);
+                }
+                _ => prop_assert!(decision.steps.is_empty(), "{:?}", step),
+            }
+        }
+        // And nothing is kept for nobody.
+        if seen.owner.is_none() && cleared && !is_capm3s {
+            let frees = |it: &Step| matches!(it, Step::Free { .. });
+            prop_assert!(decision.steps.iter().any(frees));
         }
     }
 }

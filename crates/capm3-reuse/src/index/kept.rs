@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use api_types::metal3::CachedHost;
 
-use super::{Choice, Class, Namespace, Wants, Wish, stands_in};
+use super::{Choice, Class, Namespace, Waiter, Wants, Wish, stands_in};
 use crate::host;
 use crate::reservation::{self, Kept, Owner};
 
@@ -18,6 +18,58 @@ enum Prospect {
     Coming,
     /// It is no good, and why.
     Unfit(&'static str),
+}
+
+/// Whose turn it is at the hosts that are on their way for one wish.
+struct Turn<'a> {
+    wish: &'a Wish,
+    coming: Vec<&'a Arc<CachedHost>>,
+    /// How many machines of the same owner wait before who asks and would take one of them.
+    before: usize,
+}
+
+impl<'a> Turn<'a> {
+    fn of(
+        space: &'a Namespace,
+        wish: &'a Wish,
+        owner: &Owner,
+        before: impl Iterator<Item = &'a Wish>,
+    ) -> Self {
+        let mut turn = Self { wish, coming: space.coming(wish, owner), before: 0 };
+        for other in before {
+            turn.count(other);
+        }
+        turn
+    }
+
+    fn count(&mut self, other: &Wish) {
+        let selects =
+            |host: &&Arc<CachedHost>| other.selector.matches(host.metadata.labels.as_ref());
+        // What is coming has the labels that its own selector wants.
+        let takes = || self.wish.selector == other.selector || self.coming.iter().any(selects);
+        // A turn that is over does not come again.
+        if self.is_its() && self.is_of_owner(other) && takes() {
+            self.before += 1;
+        }
+    }
+
+    fn is_its(&self) -> bool {
+        self.before < self.coming.len()
+    }
+
+    /// Whether the same hosts would do for this one. The owner's uid counts: a host that is kept for an owner of that name
+    /// which is gone is for nobody else.
+    fn is_for(&self, wish: &Wish) -> bool {
+        self.wish.owner == wish.owner
+            && self.wish.selector == wish.selector
+            && self.wish.except == wish.except
+            && self.wish.name_bytes == wish.name_bytes
+    }
+
+    fn is_of_owner(&self, wish: &Wish) -> bool {
+        let both = self.wish.owner.as_ref().zip(wish.owner.as_ref());
+        both.is_some_and(|(one, other)| is_same(one, other))
+    }
 }
 
 impl Namespace {
@@ -89,50 +141,79 @@ impl Namespace {
     /// only become one machine's.
     pub(super) fn has_its_turn(&self, wish: &Wish, now: Instant) -> bool {
         let Some(owner) = &wish.owner else { return false };
+        let served = self.served(now);
+        let before = self.waiters.range(..(wish.since, wish.machine.clone()));
+        let before = before.map(|(_, waiter)| &waiter.wish);
+        Turn::of(self, wish, owner, before.filter(|it| !served.contains(it.machine.as_str())))
+            .is_its()
+    }
+
+    fn coming(&self, wish: &Wish, owner: &Owner) -> Vec<&Arc<CachedHost>> {
         let kept = self.kept.get(&owner.label()).into_iter().flatten();
         let coming = kept.filter_map(|name| match self.prospect(name, owner, wish)? {
             (host, Prospect::Coming) => Some(host),
             _ => None,
         });
-        let coming: Vec<&Arc<CachedHost>> = coming.collect();
+        coming.collect()
+    }
+
+    /// Those who wait and belong to owners with this label, the first first, each with whether it has its turn. Machines of
+    /// one owner wish mostly alike, so what is on its way is not looked at for each of them.
+    fn in_order<'a>(
+        &'a self,
+        label: &'a str,
+        now: Instant,
+    ) -> impl Iterator<Item = (&'a Waiter, bool)> {
         let served = self.served(now);
-        let own = (wish.since, wish.machine.clone());
-        let before = self.waiters.range(..own).filter(|((_, machine), waiter)| {
-            let its = &waiter.wish;
-            !served.contains(machine.as_str())
-                && its.owner.as_ref().is_some_and(|it| is_same(it, owner))
-                && coming.iter().any(|host| its.selector.matches(host.metadata.labels.as_ref()))
-        });
-        before.take(coming.len()).count() < coming.len()
+        let (mut before, mut turns) = (Vec::<&Wish>::new(), Vec::<Turn<'a>>::new());
+        self.waiters.values().filter_map(move |waiter| {
+            let wish = &waiter.wish;
+            let owner = wish.owner.as_ref().filter(|it| it.label() == label)?;
+            if served.contains(wish.machine.as_str()) {
+                return None;
+            }
+            let known = turns.iter().find(|it| it.is_for(wish)).map(Turn::is_its);
+            let turn = known.unwrap_or_else(|| {
+                let turn = Turn::of(self, wish, owner, before.iter().copied());
+                let is_its = turn.is_its();
+                turns.push(turn);
+                is_its
+            });
+            for it in &mut turns {
+                it.count(wish);
+            }
+            before.push(wish);
+            Some((waiter, turn))
+        })
     }
 
     /// Those who waited for a host that is kept under this label and are to wait for it no longer: none is left for them.
     pub(super) fn let_down(&self, label: &str, now: Instant) -> HashSet<String> {
-        let served = self.served(now);
-        let waited = self.waiters.values().filter(|waiter| {
-            waiter.wants == Wants::Kept
-                && waiter.wish.owner.as_ref().is_some_and(|owner| owner.label() == label)
-                && !served.contains(waiter.wish.machine.as_str())
-                && !self.has_its_turn(&waiter.wish, now)
-        });
-        waited.map(|it| it.wish.machine.clone()).collect()
+        let late = self.in_order(label, now);
+        let late = late.filter(|(waiter, turn)| waiter.wants == Wants::Kept && !turn);
+        late.map(|(waiter, _)| waiter.wish.machine.clone()).collect()
     }
 
     /// The first who has its turn at a host that is on its way now and who does not wait for one yet: what it says of there
     /// being none is not so any more.
     pub(super) fn first_to_wait_for(&self, host: &str, now: Instant) -> Option<String> {
-        let served = self.served(now);
-        let next = self.waiters.values().find(|waiter| {
-            let wish = &waiter.wish;
-            let comes = |owner: &Owner| {
-                matches!(self.prospect(host, owner, wish), Some((_, Prospect::Coming)))
-            };
-            waiter.wants != Wants::Kept
-                && !served.contains(wish.machine.as_str())
-                && wish.owner.as_ref().is_some_and(comes)
-                && self.has_its_turn(wish, now)
-        });
-        next.map(|waiter| waiter.wish.machine.clone())
+        let label = self.entries.get(host)?.class.label()?;
+        let comes = |wish: &Wish| {
+            let prospect = wish.owner.as_ref().and_then(|owner| self.prospect(host, owner, wish));
+            matches!(prospect, Some((_, Prospect::Coming)))
+        };
+        self.first_in_turn(label, now, comes)
+    }
+
+    fn first_in_turn(
+        &self,
+        label: &str,
+        now: Instant,
+        comes: impl Fn(&Wish) -> bool,
+    ) -> Option<String> {
+        let mut all = self.in_order(label, now);
+        let next = all.find(|(it, turn)| it.wants != Wants::Kept && *turn && comes(&it.wish));
+        next.map(|(waiter, _)| waiter.wish.machine.clone())
     }
 
     /// Those whom a waiter's own wait concerns: who is left without a host to wait for, and who is next where several are on
@@ -146,9 +227,7 @@ impl Namespace {
         };
         let mut concerned = self.let_down(&owner.label(), now);
         if waiter.wants == Wants::Kept {
-            let hosts = self.kept.get(&owner.label()).into_iter().flatten();
-            let next = hosts.filter_map(|host| self.first_to_wait_for(host, now));
-            concerned.extend(next.take(1));
+            concerned.extend(self.first_in_turn(&owner.label(), now, |_| true));
         }
         concerned
     }

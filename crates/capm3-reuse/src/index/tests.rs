@@ -402,6 +402,18 @@ fn a_host_that_starts_on_its_way_wakes_the_first_who_has_no_other_to_wait_for() 
 }
 
 #[test]
+fn what_is_on_its_way_for_an_owner_that_is_gone_is_nothing_to_one_made_anew_under_its_name() {
+    let now = Instant::now();
+    let clearing = |name: &str| like(name, "deprovisioning", &[kept_for(&owner())]);
+    let mut all = index(&[clearing("a"), clearing("b")]);
+    assert!(!all.wait(kept_waiter("m", 1), Wants::Kept, now));
+    let anew = Owner { uid: "another".to_owned(), ..owner() };
+    let next = Wish { owner: Some(anew), ..kept_waiter("n", 2) };
+    assert!(all.wait(next, Wants::Kept, now), "nothing is on its way for it");
+    assert_eq!(all.settle("ns", "m", second(1), None, now), ["n"]);
+}
+
+#[test]
 fn one_that_wants_other_hosts_stands_before_nobody() {
     let now = Instant::now();
     let mut all = index(&[like("a", "deprovisioning", &[kept_for(&owner())])]);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use api_types::hive::{ClusterDeploymentCustomization, ClusterPool};
 use api_types::names;
+use controller_kit::api_error::{is_gone, unless_gone};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
@@ -141,7 +142,8 @@ impl Pass<'_> {
             }
             Made::NotYet => Ok(Outcome::NotYet),
             Made::There => {
-                let found = api.get_opt(cluster).await.map_err(Error::api("get a namespace"))?;
+                let found = unless_gone(api.get(cluster).await);
+                let found = found.map_err(Error::api("get a namespace"))?;
                 let Some(found) = found else { return Ok(Outcome::Superseded) };
                 if found.metadata.deletion_timestamp.is_some() {
                     return Ok(Outcome::NotYet);
@@ -163,8 +165,8 @@ impl Pass<'_> {
 
     /// Whether there is such a cluster, and it is not this pool's.
     async fn is_anothers(&self, cluster: &str) -> Result<bool, Error> {
-        let found = self.clusters(cluster).get_opt(cluster).await;
-        let found = found.map_err(Error::api("get a cluster"))?;
+        let found = self.clusters(cluster).get(cluster).await;
+        let found = unless_gone(found).map_err(Error::api("get a cluster"))?;
         Ok(found.is_some_and(|it| observe::pool_key(&it).as_ref() != Some(self.key)))
     }
 
@@ -187,7 +189,7 @@ impl Pass<'_> {
             Made::There => {}
         }
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let found = api.get_opt(name).await.map_err(Error::api(what))?;
+        let found = unless_gone(api.get(name).await).map_err(Error::api(what))?;
         let Some(found) = found else { return Ok(Outcome::Superseded) };
         let new = object["metadata"]["annotations"][names::ferrite::MADE_FROM].as_str();
         let new = new.unwrap_or_default();
@@ -234,7 +236,8 @@ impl Pass<'_> {
             Made::New(made) => made,
             Made::NotYet => return Ok(Outcome::NotYet),
             Made::There => {
-                let found = api.get_opt(name).await.map_err(Error::api("get a cluster"))?;
+                let found = unless_gone(api.get(name).await);
+                let found = found.map_err(Error::api("get a cluster"))?;
                 let Some(found) = found else { return Ok(Outcome::Superseded) };
                 let of = found.spec.cluster_pool_ref.as_ref();
                 let same_entry =
@@ -266,8 +269,8 @@ impl Pass<'_> {
         if piece.unpaused {
             return Ok(Outcome::Done);
         }
-        let live = self.customizations(&self.key.0).get_opt(entry).await;
-        let live = live.map_err(Error::api("get a customization"))?;
+        let live = self.customizations(&self.key.0).get(entry).await;
+        let live = unless_gone(live).map_err(Error::api("get a customization"))?;
         let holds = live.is_some_and(|it| {
             it.leased_by() == Some(cluster)
                 && observe::leasing_pool(&it) == Some(self.key.1.as_str())
@@ -303,7 +306,7 @@ where
         Err(error) if is_terminating(&error) => Ok(Made::NotYet),
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(Made::There),
         // The namespace went in between.
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Made::NotYet),
+        Err(kube::Error::Api(status)) if is_gone(&status) => Ok(Made::NotYet),
         Err(error) => Err(Error::api(what)(error)),
     }
 }

@@ -168,6 +168,35 @@ fn policies() -> impl Any<Value = Policy> {
     )
 }
 
+/// From one phase to another, and only so. The first is that of a request about which nothing was begun: its host may know
+/// more of it.
+const DIAGRAM: [(&str, &str); 10] = [
+    ("", "running"),
+    ("", "waiting"),
+    ("", "deleting machine"),
+    ("", "failed"),
+    ("running", "waiting"),
+    ("running", "deleting machine"),
+    ("running", "failed"),
+    ("waiting", "running"),
+    ("waiting", "deleting machine"),
+    ("waiting", "failed"),
+];
+/// The steps of each phase; none is said of a request that is refused or was stopped.
+const STEPS: [(&str, &[&str]); 5] = [
+    ("", &["", "undo"]),
+    ("running", &["", "power off", "fence", "power on", "undo"]),
+    ("waiting", &["", "recover", "done", "undo"]),
+    ("deleting machine", &["", "done", "undo"]),
+    ("failed", &["", "done", "undo"]),
+];
+
+/// The words of a phase and of its step.
+fn words(standing: &Standing) -> (&str, &str) {
+    let phase = standing.phase.as_ref().map_or("", Phase::as_str);
+    (phase, standing.step.as_ref().map_or("", Step::as_str))
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
@@ -210,6 +239,33 @@ proptest! {
                 prop_assert!(anew || above || standing.retries == before + 1);
                 prop_assert!(standing.retries <= limit);
             }
+        }
+    }
+
+    /// I12: phases move only along the diagram, and each has steps of its own. A machine is handed over when no try is left,
+    /// and its node is awaited from when its host is on.
+    #[test]
+    fn phases_move_only_along_the_diagram_and_each_has_its_own_steps(
+        seen in worlds(), policy in policies(), now in 0_i64..5000,
+    ) {
+        let limit = seen.request.strategy.clone().unwrap_or_default().retries;
+        let host = seen.host.as_ref().unwrap();
+        let given_up = host.history.is_exhausted("uid") || host.history.gave_up("m");
+        let mut before = seen.request.standing.clone();
+        for act in decide(&seen, &policy, at(now)).acts {
+            let Act::Say(after) = act else { continue };
+            let ((from, old), (to, new)) = (words(&before), words(&after));
+            prop_assert!(from == to || DIAGRAM.contains(&(from, to)), "{from:?}, then {to:?}");
+            let steps = STEPS.iter().find(|(phase, _)| *phase == to).map(|(_, steps)| *steps);
+            let is_step = steps.is_some_and(|it| it.contains(&new));
+            prop_assert!(is_step || (from, old) == (to, new), "{to:?}: {new:?} after {old:?}");
+            if after.is_over() && !before.is_over() {
+                prop_assert!(before.retries >= limit || given_up, "{} retries", before.retries);
+            }
+            if new == "recover" && old != "recover" {
+                prop_assert!(host.ours && host.powered_on && !host.held, "{host:?}");
+            }
+            before = after;
         }
     }
 

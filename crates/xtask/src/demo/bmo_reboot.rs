@@ -24,7 +24,7 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<()> {
     for server in servers {
         add(&hosts, server).await?;
     }
-    let mut table = Table::new(&["HOST", "BMC", "POWERED ON", "REBOOTING", "HELD BY"]);
+    let mut table = Table::new(&["HOST", "BMC", "POWERED ON", "REBOOTING    ", "HELD BY"]);
     let name = &servers[0].name;
 
     table.say("A host that is to be online is switched on:");

@@ -78,7 +78,7 @@ pub(super) async fn come_up(stage: &Stage) -> anyhow::Result<()> {
 }
 
 fn new_table() -> Table {
-    Table::new(&["HOST", "BMC", "STATE", "CONSUMER", "IMAGE"])
+    Table::new(&["HOST", "BMC", "STATE      ", "CONSUMER                         ", "IMAGE"])
 }
 
 struct Place<'a> {

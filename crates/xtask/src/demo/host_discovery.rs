@@ -41,7 +41,7 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<()> {
     let first = u32::try_from(Timestamp::now().as_second() % 1_000_000)? * 8;
     let agents: Vec<Agent> = (1..=5).map(|number| agent(first, number)).collect();
     place.by_hand(&agents[3]).await?;
-    let mut table = Table::new(&["MACHINE", "MAC", "MAKER", "HOST", "WHY"]);
+    let mut table = Table::new(&["MACHINE", "MAC", "MAKER", "HOST                 ", "WHY"]);
 
     table.say(
         "Five machines boot the agent, which tells Ironic about them. Nobody has typed anything but one address:",

@@ -39,7 +39,8 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<()> {
     let client = stage.admin().await?;
     let workload = workload(&client, stage).await?;
     let place = Place { client, workload, stage };
-    let mut table = Table::new(&["HOST", "BMC", "MACHINE", "NODE", "REMEDIATION", "UNHEALTHY"]);
+    let mut table =
+        Table::new(&["HOST", "BMC", "MACHINE", "NODE", "REMEDIATION              ", "UNHEALTHY"]);
 
     table.say("Three machines run, and a MachineHealthCheck looks after them:");
     capm3_reuse::come_up(stage).await?;

@@ -16,7 +16,8 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table without rows; the clock of its lines starts now.
+    /// A table without rows; the clock of its lines starts now. A word of the head that is padded keeps its column that wide,
+    /// so that lines which come later do not shift.
     pub(crate) fn new(head: &[&'static str]) -> Self {
         Self {
             head: head.to_vec(),

@@ -66,7 +66,13 @@ fn with_all_files(dir: &Path) -> PathBuf {
         "files/rules.json",
         &json!({
             "namespaced": [{"why": "w", "apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}],
-            "cluster": [{"why": "w", "apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}],
+            "cluster": [
+                {"why": "w", "apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]},
+                {
+                    "why": "w", "apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"],
+                    "resourceNames": ["samples.example.com"], "verbs": ["get", "list", "watch"],
+                },
+            ],
             "extendCrd": ["samples.example.com"],
             "aggregated": [{
                 "name": "health",

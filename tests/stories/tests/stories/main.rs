@@ -6,6 +6,7 @@
     clippy::panic,
     reason = "a story that cannot go on fails, in its own functions too"
 )]
+#![allow(clippy::disallowed_methods, reason = "a story asks for what its own API server serves")]
 
 // Tests begin in the order of their names: first the one that takes longest.
 mod all_five;

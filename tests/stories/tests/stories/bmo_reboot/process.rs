@@ -11,6 +11,8 @@ use bench::ironic::{self, secured};
 use bench::process::{Service, answers, free_port};
 use bench::proxy::{Proxy, power_changes};
 use futures_util::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::{HARD, PATIENCE, PLAIN, Site, record, switch};
@@ -95,6 +97,12 @@ async fn wrong_credentials_are_told_by_check_probe_and_condition_and_right_ones_
 async fn with_a_crd_that_has_no_stamps_nothing_is_done_until_it_was_extended() {
     let plane = ControlPlane::start("stock").await.unwrap();
     install(&plane.admin().await, &[Group::Metal3]).await.unwrap();
+    // As before release 0.13 of the operator.
+    let crds: Api<CustomResourceDefinition> = Api::all(plane.admin().await);
+    let path = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/conditions";
+    let removal = serde_json::from_value(json!([{ "op": "remove", "path": path }])).unwrap();
+    let removal = Patch::Json::<()>(removal);
+    crds.patch("baremetalhosts.metal3.io", &PatchParams::default(), &removal).await.unwrap();
     let ironic = ironic::shared().await;
     let kubeconfig = plane.kubeconfig("admin", &["system:masters"]).unwrap();
     let listen = format!("127.0.0.1:{}", free_port());
@@ -114,6 +122,7 @@ async fn with_a_crd_that_has_no_stamps_nothing_is_done_until_it_was_extended() {
     let _service = Service::start("bmo-reboot", running, plane.dir()).unwrap();
     let readyz = format!("http://{listen}/readyz");
     says(&readyz, "pendingRebootSince").await;
+    says(&readyz, "status.conditions").await;
     says(&readyz, "extend-crd").await;
     assert!(!answers(&readyz).await);
     let checked = command(&["check"]).output().unwrap();
