@@ -15,6 +15,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::ironic::Ironic;
@@ -95,6 +96,38 @@ type Crash = Box<dyn FnOnce() + Send>;
 enum Effect {
     Fault(Fault),
     Crash(Moment, Option<Crash>),
+    Hold(Option<Waiting>),
+}
+
+/// A request that is held, as the proxy sees it.
+struct Waiting {
+    arrived: oneshot::Sender<()>,
+    released: oneshot::Receiver<()>,
+}
+
+/// A request that waits in front of Ironic until this is released or dropped.
+pub struct Held {
+    arrived: oneshot::Receiver<()>,
+    released: oneshot::Sender<()>,
+}
+
+impl Held {
+    /// Waits until the request is there.
+    ///
+    /// # Errors
+    /// When it has not come within this time, or cannot come any more.
+    pub async fn arrives(&mut self, within: Duration) -> anyhow::Result<()> {
+        let arrived = tokio::time::timeout(within, &mut self.arrived).await;
+        arrived
+            .context("the request to be held was never made")?
+            .context("nothing is held any more")
+    }
+
+    /// Lets it go on to Ironic.
+    pub fn release(self) {
+        // Its caller may have given it up.
+        let _ = self.released.send(());
+    }
 }
 
 struct Rule {
@@ -202,6 +235,19 @@ impl Proxy {
         });
     }
 
+    /// Holds the next request that matches.
+    pub fn hold(&self, matches: impl Fn(&Method, &str) -> bool + Send + Sync + 'static) -> Held {
+        let (tell, arrived) = oneshot::channel();
+        let (let_go, released) = oneshot::channel();
+        self.add(Rule {
+            matches: Box::new(matches),
+            spare: 0,
+            left: 1,
+            effect: Effect::Hold(Some(Waiting { arrived: tell, released })),
+        });
+        Held { arrived, released: let_go }
+    }
+
     /// Forgets all rules, so that the network is well again. Requests that hang go on hanging.
     pub fn heal(&self) {
         self.shared.book().rules.clear();
@@ -297,6 +343,7 @@ enum Verdict {
     Forward,
     Fault(Fault),
     Crash(Moment, Option<Crash>),
+    Hold(Waiting),
 }
 
 /// Notes the request and finds the rule for it. Every rule counts the requests that match it, also those that another
@@ -314,6 +361,7 @@ fn judge(book: &mut Book, method: &Method, path: &str) -> (usize, Verdict) {
             verdict = match &mut rule.effect {
                 Effect::Fault(fault) => Verdict::Fault(fault.clone()),
                 Effect::Crash(moment, crash) => Verdict::Crash(*moment, crash.take()),
+                Effect::Hold(waiting) => waiting.take().map_or(Verdict::Forward, Verdict::Hold),
             };
         }
     }
@@ -328,7 +376,7 @@ fn judge(book: &mut Book, method: &Method, path: &str) -> (usize, Verdict) {
         took: None,
         fault: match &verdict {
             Verdict::Fault(fault) => Some(fault.clone()),
-            Verdict::Forward | Verdict::Crash(..) => None,
+            Verdict::Forward | Verdict::Crash(..) | Verdict::Hold(_) => None,
         },
     });
     (book.requests.len() - 1, verdict)
@@ -381,6 +429,12 @@ async fn obey(
                 crash();
             }
             bail!("the caller crashed")
+        }
+        Verdict::Hold(Waiting { arrived, released }) => {
+            let _ = arrived.send(());
+            // Dropped is released.
+            let _ = released.await;
+            forward(request).await
         }
     }
 }

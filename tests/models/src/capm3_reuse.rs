@@ -21,6 +21,7 @@ use state::{
     State, Subject, TOO_EARLY, UNFIT, Visit, at,
 };
 
+/// Processes where it is not said otherwise.
 const REPLICAS: usize = 2;
 
 type Memory = HashMap<(Subject, Vec<Host>, Option<Person>, bool, Vec<Visit>, Vec<bool>), Vec<Move>>;
@@ -30,6 +31,7 @@ struct Hall {
     owner_of: Vec<u8>,
     hosts: u8,
     mischief: u8,
+    replicas: usize,
     memory: Arc<Mutex<Memory>>,
 }
 fn name(replica: u8) -> char {
@@ -47,7 +49,7 @@ impl Model for Hall {
             owners: vec![true; owners],
             mischief: self.mischief,
             fouls: 0,
-            replicas: vec![Replica::default(); REPLICAS],
+            replicas: vec![Replica::default(); self.replicas],
         }]
     }
 
@@ -289,6 +291,28 @@ impl Model for Hall {
                         || (state.machines[0] == Visit::Gone && state.hosts.iter().any(came))
                 },
             ),
+            Property::sometimes(
+                "a host is kept and ready while a machine of another owner looks for one",
+                |hall: &Self, state: &State| {
+                    let looks = |owner: u8| {
+                        (0_u8..).zip(&state.machines).any(|(it, visit)| {
+                            let free = |it: &Person| !it.deleting && it.names.is_none();
+                            hall.owner(it) != owner
+                                && matches!(visit, Visit::Here(person) if free(person))
+                        })
+                    };
+                    let kept = |host: &Host| match host.consumer {
+                        Consumer::Owner(it) => host.phase == Phase::Available && looks(it),
+                        _ => false,
+                    };
+                    state.owners.len() < 2 || state.hosts.iter().any(kept)
+                },
+            ),
+            Property::sometimes("two machines have a host each", |_, state: &State| {
+                let taken = |host: &&Host| matches!(host.consumer, Consumer::Machine(_));
+                let both = state.machines.len() > 1 && state.hosts.len() > 1;
+                !both || state.hosts.iter().filter(taken).count() > 1
+            }),
         ]
     }
 }
@@ -315,7 +339,20 @@ fn in_order(hall: &Hall, state: &State) -> bool {
 
 /// A world of this size: the owner of each machine, hosts, and how often people meddle.
 pub fn world(owner_of: &[u8], hosts: u8, mischief: u8) -> World {
-    let name = format!("{} machines, {hosts} hosts, {mischief} meddlings", owner_of.len());
+    of_processes(REPLICAS, owner_of, hosts, mischief)
+}
+
+/// The same with one process, which may stop at any step: so much smaller that more of everything else goes into it.
+pub fn alone(owner_of: &[u8], hosts: u8, mischief: u8) -> World {
+    of_processes(1, owner_of, hosts, mischief)
+}
+
+fn of_processes(replicas: usize, owner_of: &[u8], hosts: u8, mischief: u8) -> World {
+    let owners = owner_of.iter().max().map_or(0, |it| it + 1);
+    let name = format!(
+        "{} machines of {owners} owners, {hosts} hosts, {mischief} meddlings, {replicas} processes",
+        owner_of.len()
+    );
     let owner_of = owner_of.to_vec();
     let explored = move |bounds: Bounds| -> Report {
         let own = |action: &Action| {
@@ -326,7 +363,8 @@ pub fn world(owner_of: &[u8], hosts: u8, mischief: u8) -> World {
         };
         let name = "every machine is up, gone or without any host to have";
         let progress = [Progress { name, goal: in_order, own }];
-        let hall = Hall { owner_of: owner_of.clone(), hosts, mischief, memory: Arc::default() };
+        let hall =
+            Hall { owner_of: owner_of.clone(), hosts, mischief, replicas, memory: Arc::default() };
         explore(&hall, &progress, bounds)
     };
     World { name, explore: Box::new(explored) }

@@ -4,18 +4,20 @@
 //! Times are told apart only as far as decisions do: a moment is just now, or longer ago than any deadline. Versions are
 //! not counted: a replica remembers which objects others wrote since it read them.
 
-use std::time::Duration;
+mod beginning;
 
+use api_types::remediation::Phase;
 use bench::model::{Progress, explore};
 use k8s_openapi::jiff::Timestamp;
-use remediation::config::Policy;
+use remediation::config::{Fencing, Policy};
 use remediation::decide::{Act, Reason, decide};
 use remediation::history::History;
-use remediation::request::{Backup, Group, Owner, Request, Standing, Strategy};
+use remediation::request::{Backup, Request, Standing};
 use remediation::seen::{ClusterSeen, Host, Machine, Metal, Node, NodeSeen, Observed, Taint};
 use stateright::{Model, Property};
 
 use crate::World;
+use beginning::{LABELS, host, machine, node, request};
 
 const NOW: i64 = 1_800_000_000;
 const LONG: i64 = 1_000_000;
@@ -32,6 +34,8 @@ pub struct Size {
     pub returns: bool,
     /// Whether the request is one of many, so that its key comes before its finalizer.
     pub crowd: bool,
+    /// Whether the node is deleted while its host is off, and not tainted.
+    pub deletes: bool,
 }
 
 #[derive(Clone)]
@@ -67,6 +71,10 @@ struct State {
     /// Whether the machine really runs; the host's status says what it was when the operator last looked.
     runs: bool,
     node: Node,
+    /// Whether there is no node of this name: it was deleted, and no kubelet has made another.
+    gone: bool,
+    /// Whether the request let go when its successor had not come in time.
+    given_up: bool,
     boots: u8,
     away: bool,
     was_away: bool,
@@ -102,78 +110,15 @@ fn long_ago() -> Timestamp {
     Timestamp::from_second(NOW - LONG).unwrap_or_default()
 }
 
-fn request() -> Request {
-    Request {
-        group: Group::Ours,
-        namespace: "ns".to_owned(),
-        name: "m".to_owned(),
-        uid: "uid".to_owned(),
-        version: String::new(),
-        generation: 1,
-        deleting: None,
-        paused: false,
-        finalizer: false,
-        theirs: false,
-        others: Vec::new(),
-        transition: None,
-        owner: Some(Owner { name: "m".to_owned(), uid: "m".to_owned() }),
-        cluster: None,
-        strategy: Ok(Strategy { retries: LIMIT, timeout: Duration::from_secs(300) }),
-        standing: Standing::default(),
-        backup: None,
-    }
-}
-
-fn machine() -> Machine {
-    Machine {
-        name: "m".to_owned(),
-        uid: "machine".to_owned(),
-        cluster: "c".to_owned(),
-        deleting: None,
-        paused: false,
-        skipped: false,
-        owned: true,
-        node: Some("n".to_owned()),
-        provider_id: None,
-        told: false,
-        external: None,
-        external_since: None,
-        healthy: None,
-        ails: false,
-    }
-}
-
-/// `on` is what the status says.
-fn host(on: bool) -> Host {
-    Host {
-        name: "h".to_owned(),
-        ours: true,
-        paused: false,
-        unmanaged: None,
-        provisioned: true,
-        online: true,
-        power_off_disabled: false,
-        held: false,
-        powered_on: on,
-        confirmed: false,
-        in_cycle: false,
-        looked_at: true,
-        marked: false,
-        history: History::default(),
-    }
-}
-
-fn node() -> Node {
-    Node {
-        uid: "node".to_owned(),
-        foreign: None,
-        deleting: false,
-        ready: false,
-        kubelet: "0".to_owned(),
-        heard: None,
-        taint: Taint::None,
-        busy: 0,
-        backup: Backup::default(),
+/// Whether a phase may come after another one. A pass that is cut off between the key and the phase may be followed by one
+/// that finds the host back.
+fn may_follow(from: Option<&Phase>, to: Option<&Phase>, tried: bool) -> bool {
+    let Some(to) = to else { return false };
+    match from {
+        None => *to == Phase::Running || (*to == Phase::Waiting && tried),
+        Some(Phase::Running) => [Phase::Waiting, Phase::DeletingMachine].contains(to),
+        Some(Phase::Waiting) => [Phase::Running, Phase::DeletingMachine].contains(to),
+        Some(_) => false,
     }
 }
 
@@ -182,6 +127,7 @@ impl State {
         let node = match (look, self.away) {
             (false, _) => NodeSeen::NotAsked,
             (true, true) => NodeSeen::NoAccess("away".to_owned()),
+            (true, false) if self.gone => NodeSeen::Gone,
             (true, false) => NodeSeen::Here(self.node.clone()),
         };
         Observed {
@@ -218,7 +164,21 @@ impl State {
             decision = decide(&self.observed(site, &request, true), &site.policy, now());
         }
         self.breaks("nothing is decided while paused", self.paused && !decision.acts.is_empty());
+        if decision.acts.contains(&Act::RemoveFinalizer) {
+            self.lets_go(&request);
+        }
         self.replicas[index] = Replica { acts: decision.acts, old: [false; 4] };
+    }
+
+    /// A successor that does not come is waited for, unless its machine goes as well.
+    fn lets_go(&mut self, request: &Request) {
+        if request.backup.is_none() || !self.gone || self.away {
+            return;
+        }
+        let since = request.deleting.or(request.standing.since);
+        let early = self.machine.deleting.is_none() && since != Some(long_ago());
+        self.breaks("the successor of a deleted node is waited for", early);
+        self.given_up = true;
     }
 
     /// The next write of a replica. One that is too late ends the pass.
@@ -278,10 +238,30 @@ impl State {
             }
             Act::Say(standing) => {
                 let Some(request) = &mut self.request else { return false };
+                let tried = self.host.history.last(&request.uid).is_some();
+                let (from, to) = (request.standing.phase.as_ref(), standing.phase.as_ref());
+                let strays = from != to && !may_follow(from, to, tried);
                 // When a try began is for people.
                 let last = standing.last.map(|_| long_ago());
                 request.standing = Standing { last, ..standing };
+                self.breaks("phases move only along the diagram", strays);
             }
+            Act::BackUp(backup) => {
+                let Some(request) = &mut self.request else { return false };
+                let twice = request.backup.replace(backup).is_some();
+                self.breaks("what a node had is kept once", twice);
+            }
+            Act::DeleteNode => {
+                let kept = self.request.as_ref().is_some_and(|it| it.backup.is_some());
+                self.breaks("a node is deleted when what it had is kept", !kept);
+                let late = self.runs && self.replicas.len() == 1;
+                self.breaks("a node is deleted only while its host is off", late);
+                self.gone = true;
+                self.node.ready = false;
+                self.node.backup = Backup::default();
+            }
+            Act::Restore(_) if self.gone => return false,
+            Act::Restore(backup) => self.node.backup = backup,
             Act::AddFinalizer => {
                 let Some(request) = &mut self.request else { return false };
                 if request.deleting.is_some() {
@@ -292,11 +272,15 @@ impl State {
             Act::RemoveFinalizer => {
                 let Some(request) = &mut self.request else { return false };
                 request.finalizer = false;
+                request.backup = None;
                 if request.deleting.is_some() {
                     self.request = None;
                 }
             }
-            _ => {}
+            // Of a Machine that a health check looks at, or that nobody owns.
+            Act::Settled | Act::Await | Act::Complain(..) | Act::DeleteMachine => {
+                self.breaks("nothing is written for which there is no reason here", true);
+            }
         }
         true
     }
@@ -335,6 +319,12 @@ impl State {
         let node = self.node.taint == Taint::None || self.was_away || self.replicas.len() > 1;
         done && node && !self.host.held && self.runs == self.host.online
     }
+
+    /// Whether a node that is there has what it had before it was deleted, or the request could not see to it.
+    fn is_given_back(&self) -> bool {
+        let excused = self.given_up || self.was_away || self.machine.deleting.is_some();
+        self.gone || excused || self.node.backup.labels == LABELS
+    }
 }
 
 impl Model for Site {
@@ -351,6 +341,8 @@ impl Model for Site {
                 host: host(shown),
                 runs: true,
                 node: node(),
+                gone: false,
+                given_up: false,
                 boots: 0,
                 away: false,
                 was_away: false,
@@ -436,6 +428,8 @@ impl Model for Site {
                     return None;
                 }
                 state.boots += 1;
+                // One that was deleted is made anew, and has nothing of its administrator's.
+                state.gone = false;
                 state.node.kubelet = state.boots.to_string();
                 state.node.ready = true;
                 state.wrote(Object::Node, None);
@@ -494,8 +488,8 @@ impl Model for Site {
         });
         let acts: Vec<&Vec<Act>> = after.replicas.iter().map(|it| &it.acts).collect();
         Some(format!(
-            "request {standing:?}, held {}, shown on {}, runs {}, taint {:?}; to write {acts:?}",
-            after.host.held, after.host.powered_on, after.runs, after.node.taint
+            "request {standing:?}, held {}, shown on {}, runs {}, node gone {}, taint {:?}; to write {acts:?}",
+            after.host.held, after.host.powered_on, after.runs, after.gone, after.node.taint
         ))
     }
 
@@ -521,7 +515,16 @@ impl Model for Site {
                 let alone = state.replicas.len() == 1;
                 kept || !alone || state.node.taint == Taint::None || state.was_away
             }),
+            Property::always("no backup is left", |_, state: &State| {
+                state.request.as_ref().is_none_or(|it| it.finalizer || it.backup.is_none())
+            }),
+            Property::always("a deleted node is restored", |_, state: &State| {
+                state.request.as_ref().is_some_and(|it| it.finalizer) || state.is_given_back()
+            }),
         ];
+        if self.size.deletes {
+            all.push(Property::sometimes("a node is deleted", |_, state: &State| state.gone));
+        }
         if self.size.returns {
             all.push(Property::sometimes("a node comes back", |_, state: &State| {
                 state.says(Reason::Recovered)
@@ -555,26 +558,38 @@ pub fn world(size: Size) -> World {
         let goal = |_: &Site, state: &State| state.is_at_rest();
         let name = "the host is on again or handed over, and nothing of ours is left";
         let progress = [Progress { name, goal, own }];
-        explore(&Site { size, policy: Policy::default() }, &progress, bounds)
+        let fencing = if size.deletes { Fencing::Delete } else { Fencing::Taint };
+        explore(&Site { size, policy: Policy { fencing, ..Policy::default() } }, &progress, bounds)
     };
-    let Size { replicas, mishaps, returns, crowd } = size;
+    let Size { replicas, mishaps, returns, crowd, deletes } = size;
     let node = if returns { "that comes back" } else { "that does not" };
     let crowd = if crowd { ", in a crowd" } else { "" };
-    let name = format!("{replicas} replicas, {mishaps} mishaps, a node {node}{crowd}");
+    let end = if deletes { " and is deleted" } else { "" };
+    let name = format!("{replicas} replicas, {mishaps} mishaps, a node {node}{end}{crowd}");
     World { name, explore: Box::new(explored) }
 }
 
-/// What a test has time for.
+fn size(replicas: usize, mishaps: u8, returns: bool) -> Size {
+    Size { replicas, mishaps, returns, crowd: false, deletes: false }
+}
+
+/// What a test has time for, up to the last state.
 pub fn small() -> Vec<World> {
-    let size = |replicas, mishaps, returns| Size { replicas, mishaps, returns, crowd: false };
-    let crowd = Size { crowd: true, ..size(1, 1, true) };
-    [size(1, 1, true), size(1, 1, false), size(2, 0, true), crowd].map(world).into()
+    let [back, lost] = [true, false].map(|returns| size(1, 1, returns));
+    let deleted = [back, lost].map(|it| Size { deletes: true, ..it });
+    let crowd = Size { crowd: true, ..back };
+    [back, lost, crowd].into_iter().chain(deleted).map(world).collect()
+}
+
+/// What a test looks at as far as it has time: two processes without a lease.
+pub fn beside() -> Vec<World> {
+    vec![world(size(2, 0, true))]
 }
 
 /// More than a test has time for.
 pub fn large() -> Vec<World> {
-    let size = |replicas, mishaps, returns| Size { replicas, mishaps, returns, crowd: false };
     let crowd = [size(1, 2, true), size(2, 1, true)].map(|it| Size { crowd: true, ..it });
     let calm = [size(1, 2, true), size(1, 3, false), size(2, 1, true), size(2, 1, false)];
-    calm.into_iter().chain(crowd).map(world).collect()
+    let deleted = [size(1, 2, true), size(1, 2, false)].map(|it| Size { deletes: true, ..it });
+    calm.into_iter().chain(crowd).chain(deleted).map(world).collect()
 }

@@ -11,14 +11,24 @@ use clusterpool_inventory::naming::cluster_name;
 use clusterpool_inventory::seen::{self, Observed};
 use k8s_openapi::jiff::Timestamp;
 
+/// How large a world is.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Processes that work at the same time.
+    pub replicas: u8,
+    /// Pools, each of which wants one cluster.
+    pub pools: u8,
+    /// Entries, all of which every pool lists at first.
+    pub entries: u8,
+    /// How often an entry may be released; what comes after is not followed.
+    pub releases: u8,
+    /// What a person may do in all.
+    pub disturbances: u8,
+}
+
 #[derive(Clone)]
 pub(crate) struct Land {
-    pub(crate) pools: u8,
-    pub(crate) entries: u8,
-    /// How often an entry may be released; what comes after is not followed.
-    pub(crate) releases: u8,
-    /// What a person may do in all.
-    pub(crate) disturbances: u8,
+    pub(crate) size: Size,
     /// Names of the clusters that can ever be, by number.
     pub(crate) names: Vec<String>,
     pub(crate) book: Arc<Mutex<Book>>,
@@ -38,6 +48,8 @@ pub(crate) type Seen = (u8, Pool, Vec<Pool>, Vec<Entry>, Vec<Option<Cluster>>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Pool {
     Wants,
+    /// The same, and the first entry is not listed any more.
+    Relisted,
     Shrunk,
     Deleting,
     Gone,
@@ -49,6 +61,8 @@ pub(crate) struct Entry {
     pub(crate) kept: bool,
     /// How often it was released: part of the names that are made for it.
     pub(crate) released: u8,
+    /// How often a person edited it: its version.
+    pub(crate) edited: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,6 +74,8 @@ pub(crate) struct Lease {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Cluster {
+    /// The version of its entry that it was made from.
+    pub(crate) version: u8,
     pub(crate) deleting: bool,
     pub(crate) unverified: bool,
     pub(crate) hive: Hive,
@@ -103,6 +119,8 @@ pub(crate) struct State {
     pub(crate) replicas: Vec<Replica>,
     pub(crate) disturbances: u8,
     pub(crate) stolen: bool,
+    /// Whether a cluster that Hive was let at went while it had its lease.
+    pub(crate) leaked: bool,
 }
 
 pub(crate) fn text(number: u8) -> String {
@@ -121,23 +139,51 @@ pub(crate) fn entry_number(name: &str) -> u8 {
     name[1..].parse().unwrap_or_else(|_| panic!("{name} is no entry"))
 }
 
+/// The version of an entry that was edited so often.
+pub(crate) fn version(entry: u8, edited: u8) -> String {
+    format!("{}v{edited}", entry_name(entry))
+}
+
+pub(crate) fn edited(version: &str) -> u8 {
+    let number = version.split_once('v').and_then(|it| it.1.parse().ok());
+    number.unwrap_or_else(|| panic!("{version} is no version"))
+}
+
+impl Pool {
+    /// Whether it is to have a cluster.
+    pub(crate) fn is_wanting(self) -> bool {
+        matches!(self, Self::Wants | Self::Relisted)
+    }
+
+    /// Whether it is there to stay and lists the entry.
+    pub(crate) fn lists(self, entry: u8) -> bool {
+        match self {
+            Self::Wants | Self::Shrunk => true,
+            Self::Relisted => entry > 0,
+            Self::Deleting | Self::Gone => false,
+        }
+    }
+}
+
 impl Land {
-    pub(crate) fn new(pools: u8, entries: u8, releases: u8, disturbances: u8) -> Self {
+    pub(crate) fn new(size: Size) -> Self {
         let mut names = Vec::new();
-        for pool in 0..pools {
-            for entry in 0..entries {
-                for released in 0..=releases {
-                    let seed = [pool_name(pool), entry_name(entry), text(released)];
-                    let seed: Vec<&str> = seed.iter().map(String::as_str).collect();
-                    names.push(cluster_name(&pool_name(pool), &seed));
+        for pool in 0..size.pools {
+            for entry in 0..size.entries {
+                for released in 0..=size.releases {
+                    for edited in 0..=size.disturbances {
+                        let seed = [pool_name(pool), version(entry, edited), text(released)];
+                        let seed: Vec<&str> = seed.iter().map(String::as_str).collect();
+                        names.push(cluster_name(&pool_name(pool), &seed));
+                    }
                 }
             }
         }
-        Self { pools, entries, releases, disturbances, names, book: Arc::default() }
+        Self { size, names, book: Arc::default() }
     }
 
     pub(crate) fn per_pool(&self) -> usize {
-        self.names.len() / usize::from(self.pools)
+        self.names.len() / usize::from(self.size.pools)
     }
 
     pub(crate) fn number(&self, cluster: &str) -> usize {
@@ -150,7 +196,8 @@ impl Land {
     }
 
     pub(crate) fn entry_of(&self, cluster: usize) -> u8 {
-        u8::try_from(cluster % self.per_pool() / usize::from(self.releases + 1)).unwrap_or(0)
+        let per_entry = self.per_pool() / usize::from(self.size.entries);
+        u8::try_from(cluster % self.per_pool() / per_entry).unwrap_or(0)
     }
 
     pub(crate) fn seen(
@@ -161,7 +208,9 @@ impl Land {
         entries: &[Entry],
         clusters: &[Option<Cluster>],
     ) -> Observed {
-        let listed = (0..self.entries).map(entry_name).collect();
+        // One that is being deleted has its list still.
+        let is_listed = |entry: &u8| how != Pool::Relisted || how.lists(*entry);
+        let listed = (0..self.size.entries).filter(is_listed).map(entry_name).collect();
         let exists = |pool: u8| state.pools[usize::from(pool)] != Pool::Gone;
         let cluster = |(number, it): (usize, &Option<Cluster>)| {
             let it = (*it)?;
@@ -175,7 +224,7 @@ impl Land {
                 kept: true,
                 kept_by_others: it.hive != Hive::Away,
                 entry: Some(entry_name(self.entry_of(number))),
-                entry_version: None,
+                entry_version: Some(version(self.entry_of(number), it.version)),
                 pool_version: Some("v".to_owned()),
                 claim: None,
                 claimed: None,
@@ -189,8 +238,8 @@ impl Land {
                 asked_to_run: None,
             })
         };
-        let mut version = seen::Pool::default().version;
-        "v".clone_into(&mut version.own);
+        let mut pool_version = seen::Pool::default().version;
+        "v".clone_into(&mut pool_version.own);
         let numbered = || clusters.iter().enumerate();
         Observed {
             pool: seen::Pool {
@@ -199,8 +248,8 @@ impl Land {
                 deleting: matches!(how, Pool::Deleting | Pool::Gone),
                 kept: how != Pool::Gone,
                 listed: Listed::Entries(listed),
-                size: usize::from(how == Pool::Wants),
-                version,
+                size: usize::from(how.is_wanting()),
+                version: pool_version,
                 ..seen::Pool::default()
             },
             clusters: numbered()
@@ -212,7 +261,7 @@ impl Land {
                 .map(|(number, entry)| seen::Customization {
                     name: entry_name(number),
                     at: text(entry.released),
-                    version: entry_name(number),
+                    version: version(number, entry.edited),
                     deleting: false,
                     kept: entry.kept,
                     lease: entry.lease.map(|it| seen::Lease {
@@ -228,10 +277,8 @@ impl Land {
                         .filter(seen::Cluster::is_live)
                         .map(|it| it.name)
                         .collect(),
-                    listed_elsewhere: (0..self.pools).any(|it| {
-                        it != pool
-                            && matches!(state.pools[usize::from(it)], Pool::Wants | Pool::Shrunk)
-                    }),
+                    listed_elsewhere: (0..self.size.pools)
+                        .any(|it| it != pool && state.pools[usize::from(it)].lists(number)),
                     refused: None,
                 })
                 .collect(),
@@ -376,9 +423,10 @@ impl State {
                     it.released += 1;
                 });
             }
-            Step::Create { cluster, .. } => {
+            Step::Create { cluster, entry, .. } => {
                 let number = world.number(cluster);
-                let new = Cluster { deleting: false, unverified: true, hive: Hive::Away };
+                let version = entry.as_ref().map_or(0, |it| edited(&it.version));
+                let new = Cluster { version, deleting: false, unverified: true, hive: Hive::Away };
                 // One of that name is taken for ours, at the version that it has.
                 let after = self.clusters[number].or(Some(new));
                 if self.clusters[number].is_none() {
@@ -413,10 +461,14 @@ impl State {
                     let lease = entry.as_deref().and_then(|it| lease(self, it));
                     return (lease.is_none_or(|it| usize::from(it.cluster) != number), false);
                 }
-                let (Some(_), false) = (there(self, cluster), is_other(cluster)) else {
+                let (Some(it), false) = (there(self, cluster), is_other(cluster)) else {
                     return (false, true);
                 };
-                self.cluster(Some(by), world.number(cluster), None);
+                let number = world.number(cluster);
+                let held = entry.as_deref().and_then(|it| lease(self, it));
+                let holds = held.is_some_and(|it| usize::from(it.cluster) == number);
+                self.leaked |= holds && !it.unverified;
+                self.cluster(Some(by), number, None);
             }
             other => panic!("no part of this world: {other:?}"),
         }

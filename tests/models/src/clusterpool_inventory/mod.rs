@@ -1,12 +1,12 @@
 //! The lease protocol as the shipped `decide` plays it, in a small world of which every state is
-//! visited: two pools that share an entry, two replicas whose caches are of different age, stops
-//! between any two writes, and a person who deletes clusters and pools or wants no cluster any more.
+//! visited: pools that share entries, replicas whose caches are of different age, stops between any two
+//! writes, and a person who deletes clusters and pools, wants no cluster any more, edits an entry or takes one off a list.
 //!
 //! Hive is played by three steps: it begins to install a cluster that is not paused, it frees the
 //! entry of a deleted one without looking whose it is, and it takes its finalizer off. What this
-//! cannot show is anything about what it leaves out: claims, versions, the parts of a cluster.
+//! cannot show is anything about what it leaves out: claims, versions of a pool, failures, the parts of a cluster.
 //!
-//! Versions are not counted: a replica remembers of each object whether it changed since it was
+//! Versions of objects are not counted: a replica remembers of each object whether it changed since it was
 //! read, which is all that a precondition asks.
 
 #![allow(clippy::panic, reason = "a model that cannot go on panics")]
@@ -18,16 +18,17 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use bench::model::{Bounds, Progress, Report, explore};
 use stateright::{Model, Property};
 
+pub use self::land::Size;
 use self::land::{Cluster, Entry, Hive, Land, Pool, Read, Replica, State};
 use crate::World;
-
-const REPLICAS: usize = 2;
 
 /// What can happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Shrink(u8),
     DeletePool(u8),
+    TakeOff(u8),
+    Edit(u8),
     DeleteCluster(u8),
     Hive(u8),
     ReadEntries(u8, u8),
@@ -43,23 +44,29 @@ impl Model for Land {
 
     fn init_states(&self) -> Vec<State> {
         vec![State {
-            pools: vec![Pool::Wants; usize::from(self.pools)],
-            entries: vec![Entry::default(); usize::from(self.entries)],
+            pools: vec![Pool::Wants; usize::from(self.size.pools)],
+            entries: vec![Entry::default(); usize::from(self.size.entries)],
             clusters: vec![None; self.names.len()],
-            replicas: vec![Replica::default(); REPLICAS],
-            disturbances: self.disturbances,
+            replicas: vec![Replica::default(); usize::from(self.size.replicas)],
+            disturbances: self.size.disturbances,
             stolen: false,
+            leaked: false,
         }]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         for (pool, how) in (0..).zip(&state.pools) {
-            if state.disturbances > 0 && matches!(how, Pool::Wants | Pool::Shrunk) {
+            if state.disturbances > 0 && !matches!(how, Pool::Deleting | Pool::Gone) {
                 actions.push(Action::DeletePool(pool));
                 if *how == Pool::Wants {
                     actions.push(Action::Shrink(pool));
+                    // A list without entries is a mistake, and another matter.
+                    actions.extend((self.size.entries > 1).then_some(Action::TakeOff(pool)));
                 }
             }
+        }
+        if state.disturbances > 0 {
+            actions.extend((0..self.size.entries).map(Action::Edit));
         }
         for (number, cluster) in (0..).zip(&state.clusters) {
             let Some(cluster) = cluster else { continue };
@@ -78,7 +85,7 @@ impl Model for Land {
                 let works = u8::try_from(self.work(state, index).len()).unwrap_or(u8::MAX);
                 actions.extend((0..works.max(1)).map(|it| Action::Decide(index, it)));
             } else {
-                for pool in 0..self.pools {
+                for pool in 0..self.size.pools {
                     actions.extend([
                         Action::ReadEntries(index, pool),
                         Action::ReadClusters(index, pool),
@@ -102,6 +109,14 @@ impl Model for Land {
             }
             Action::DeletePool(pool) => {
                 state.pools[usize::from(pool)] = Pool::Deleting;
+                state.disturbances -= 1;
+            }
+            Action::TakeOff(pool) => {
+                state.pools[usize::from(pool)] = Pool::Relisted;
+                state.disturbances -= 1;
+            }
+            Action::Edit(entry) => {
+                state.entry(None, entry, |it| it.edited += 1);
                 state.disturbances -= 1;
             }
             Action::DeleteCluster(number) => {
@@ -163,7 +178,7 @@ impl Model for Land {
     }
 
     fn within_boundary(&self, state: &State) -> bool {
-        state.entries.iter().all(|it| it.released <= self.releases)
+        state.entries.iter().all(|it| it.released <= self.size.releases)
     }
 
     fn format_action(&self, action: &Action) -> String {
@@ -171,6 +186,8 @@ impl Model for Land {
         match action {
             Action::Shrink(pool) => format!("person     wants nothing of pool{pool}"),
             Action::DeletePool(pool) => format!("person     deletes pool{pool}"),
+            Action::TakeOff(pool) => format!("person     takes e0 off the list of pool{pool}"),
+            Action::Edit(entry) => format!("person     edits e{entry}"),
             Action::DeleteCluster(it) => format!("person     deletes {}", name(*it)),
             Action::Hive(it) => format!("hive       goes on with {}", name(*it)),
             Action::ReadEntries(it, pool) => format!("replica-{it}  reads entries for pool{pool}"),
@@ -205,11 +222,11 @@ impl Model for Land {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        vec![
+        let mut all: Vec<Property<Self>> = vec![
             Property::always(
                 "an entry is in at most one live cluster",
                 |world: &Self, state: &State| {
-                    (0..world.entries).all(|entry| {
+                    (0..world.size.entries).all(|entry| {
                         let live = |(number, it): (usize, &Option<Cluster>)| {
                             world.entry_of(number) == entry
                                 && it.is_some_and(|it| {
@@ -234,51 +251,86 @@ impl Model for Land {
             Property::always("a leased entry is kept", |_, state: &State| {
                 state.entries.iter().all(|it| it.kept || it.lease.is_none())
             }),
+            Property::always(
+                "a cluster that Hive was let at goes after its lease",
+                |_, state: &State| !state.leaked,
+            ),
             Property::sometimes(
+                "as many clusters live as there is room for",
+                |world: &Self, state: &State| {
+                    let live = |it: &&Cluster| it.hive == Hive::AtIt && !it.deleting;
+                    let count = state.clusters.iter().flatten().filter(live).count();
+                    count == usize::from(world.size.pools.min(world.size.entries))
+                },
+            ),
+        ];
+        // Where nobody does anything, nothing is ever given back.
+        if self.size.disturbances > 0 {
+            all.push(Property::sometimes(
                 "an entry goes from hand to hand",
                 |world: &Self, state: &State| {
-                    let entry = state.entries[0];
-                    if world.disturbances == 0 {
-                        return true;
-                    }
+                    let (entry, last) = (state.entries[0], world.size.pools - 1);
                     entry.released > 0
-                        && entry.lease.is_some_and(|it| it.pool == world.pools - 1)
+                        && entry.lease.is_some_and(|it| it.pool == last)
                         && state.clusters.iter().enumerate().any(|(number, it)| {
-                            world.pool_of(number) == world.pools - 1
+                            world.pool_of(number) == last
+                                && world.entry_of(number) == 0
                                 && it.is_some_and(|it| it.hive == Hive::AtIt)
                         })
                 },
-            ),
-        ]
+            ));
+            all.push(Property::sometimes(
+                "a cluster is made from an edited entry",
+                |_, state: &State| {
+                    let new = |it: &Cluster| it.version > 0 && it.hive == Hive::AtIt;
+                    state.clusters.iter().flatten().any(new)
+                },
+            ));
+        }
+        all
     }
 }
 
-/// Every lease is a living cluster's, no entry is free that a pool waits for, and nothing else is
-/// left. Where an entry was released as often as the world allows, nobody knows what comes after.
+/// Every lease is a living cluster's that was made from its entry as that is now, no entry is free that a pool waits for, and
+/// nothing else is left: no finalizer on an entry that nobody lists. Where an entry was released as often as the world allows,
+/// nobody knows what comes after.
 fn in_order(world: &Land, state: &State) -> bool {
-    if state.entries.iter().any(|it| it.released == world.releases) {
+    if state.entries.iter().any(|it| it.released == world.size.releases) {
         return true;
     }
-    let wanting = state.pools.iter().filter(|it| **it == Pool::Wants).count();
-    let leased = state.entries.iter().filter(|it| it.lease.is_some()).count();
     let there: Vec<(usize, Cluster)> =
         state.clusters.iter().enumerate().filter_map(|(at, it)| Some((at, (*it)?))).collect();
     let settled = there.iter().all(|(number, it)| {
         let pool = state.pools[usize::from(world.pool_of(*number))];
-        pool == Pool::Wants && !it.deleting && !it.unverified
+        let entry = world.entry_of(*number);
+        pool.is_wanting()
+            && pool.lists(entry)
+            && !it.deleting
+            && !it.unverified
+            && it.version == state.entries[usize::from(entry)].edited
     });
-    let nobody_lists = state.pools.iter().all(|it| *it == Pool::Gone);
+    let served = (0..).zip(&state.pools).all(|(pool, how)| {
+        let clusters = there.iter().filter(|(it, _)| world.pool_of(*it) == pool).count();
+        let is_free = |(entry, it): (u8, &Entry)| how.lists(entry) && it.lease.is_none();
+        let waits = how.is_wanting() && (0..).zip(&state.entries).any(is_free);
+        clusters == 1 && how.is_wanting() || clusters == 0 && !waits
+    });
+    let needed = (0..).zip(&state.entries).all(|(entry, it)| {
+        !it.kept || it.lease.is_some() || state.pools.iter().any(|pool| pool.lists(entry))
+    });
+    let leased = state.entries.iter().filter(|it| it.lease.is_some()).count();
     settled
+        && served
+        && needed
         && leased == there.len()
-        && leased == wanting.min(state.entries.len())
         && state.pools.iter().all(|it| *it != Pool::Deleting)
-        && !(nobody_lists && state.entries.iter().any(|it| it.kept))
 }
 
-/// A world of this size: pools, entries, how often each entry may be released, and what people may do in all.
-pub fn world(pools: u8, entries: u8, releases: u8, disturbances: u8) -> World {
+/// A world of this size.
+pub fn world(size: Size) -> World {
+    let Size { replicas, pools, entries, releases, disturbances } = size;
     let name = format!(
-        "{pools} pools, {entries} entries, {releases} releases, {disturbances} disturbances"
+        "{replicas} replicas, {pools} pools, {entries} entries, {releases} releases, {disturbances} disturbances"
     );
     let explored = move |bounds: Bounds| -> Report {
         let own = |action: &Action| {
@@ -293,12 +345,13 @@ pub fn world(pools: u8, entries: u8, releases: u8, disturbances: u8) -> World {
         };
         let name = "every lease ends in a cluster or is free again, and nothing is left";
         let progress = [Progress { name, goal: in_order, own }];
-        explore(&Land::new(pools, entries, releases, disturbances), &progress, bounds)
+        explore(&Land::new(size), &progress, bounds)
     };
     World { name, explore: Box::new(explored) }
 }
 
 /// More than a test has time for.
 pub fn large() -> Vec<World> {
-    vec![world(2, 1, 2, 1)]
+    let one = Size { replicas: 2, pools: 2, entries: 1, releases: 2, disturbances: 1 };
+    vec![world(one), world(Size { entries: 2, ..one })]
 }

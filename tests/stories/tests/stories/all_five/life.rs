@@ -1,5 +1,6 @@
 //! A day of life, shortened: all five work in one namespace while machines come, go and fail, people ask for reboots,
-//! new machines are switched on, a pool grows and loses clusters, Ironic has moments, and processes are killed.
+//! new machines are switched on, a pool grows and loses clusters, Ironic and the API server have moments, and processes
+//! are killed. What was promised is looked at after every write of everybody.
 //!
 //! What happens is drawn from a seed, which is printed: `FERRITE_LIFE_SEED` plays another day, and `FERRITE_LIFE_SECONDS`
 //! makes it longer.
@@ -13,6 +14,7 @@ use bench::cluster_api::objects::{MACHINE, METAL3_MACHINE};
 use bench::control_plane::ControlPlane;
 use bench::crds::{self, Group};
 use bench::ironic::Lent;
+use bench::observer::Observer;
 use bench::proxy::{Fault, Proxy};
 use bench::{bmo, cluster_api, hive};
 use k8s_openapi::api::core::v1::Node;
@@ -22,6 +24,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use super::processes::Processes;
+use super::{promises, rights};
 use crate::bmo_reboot::{HARD, PLAIN, switch};
 use crate::host_discovery::numbers;
 use crate::played::{DISCOVERY, ENTRY, HOST, POOL, Played, REMEDIATION, name_of, requests_of};
@@ -32,6 +35,9 @@ const MACHINES: usize = 4;
 const AGENTS: u32 = 6;
 const ENTRIES: usize = 5;
 const HOLD: &str = "reboot.metal3.io/life";
+const FAILED: &str = "a machine fails";
+/// How much a process may grow in a day. What it has read of its own text counts, too.
+const GROWTH: f64 = 64.0;
 /// The day that everybody plays.
 const SEED: u64 = 1;
 /// For failures only.
@@ -66,18 +72,23 @@ async fn a_short_day_of_life_breaks_no_promise_and_leaves_nothing_behind() {
     let evening = Instant::now() + Duration::from_secs(seconds);
     while Instant::now() < evening {
         life.something_happens().await;
-        life.promises_hold().await;
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
+    life.what_did_not_happen().await;
     eprintln!("{:?}", life.happened);
     life.evening().await;
+    life.one_has_failed().await;
     life.night().await;
+    life.promises_held().await;
+    life.nobody_has_grown().await;
+    rights::are_all_used(&life.plane, &life.five).await;
 }
 
 struct Life {
     chance: Chance,
     at: Played,
-    _plane: ControlPlane,
+    plane: ControlPlane,
+    observer: Observer,
     ironic: Lent,
     proxy: Proxy,
     five: Processes,
@@ -88,6 +99,8 @@ struct Life {
     entries: usize,
     made: usize,
     happened: BTreeMap<&'static str, usize>,
+    /// Megabytes of each process when the day began.
+    morning: BTreeMap<&'static str, f64>,
     _installer: bmo::StandIn,
     _hive: hive::StandIn,
 }
@@ -131,10 +144,16 @@ impl Life {
             "resourceNameTemplate": { "hardwareDetails": "hostname", "prefix": "rack-" },
         });
         at.create(DISCOVERY, DISCOVERY.object("racks", &spec)).await;
+        // After the hooks, which change CRDs and so end every watch; and everywhere, as clusters have namespaces of their own.
+        crds::settled(&at.client).await.unwrap();
+        let observer = Observer::start(&at.client, None, &promises::kinds()).await.unwrap();
         let kubelets = tokio::spawn(kubelets(at.clone()));
+        let morning = five.resident().await;
         Self {
             chance,
-            _plane: plane,
+            plane,
+            observer,
+            morning,
             ironic,
             proxy,
             five,
@@ -152,7 +171,7 @@ impl Life {
     }
 
     async fn something_happens(&mut self) {
-        let what = match self.chance.below(12) {
+        let what = match self.chance.below(13) {
             0 | 1 if self.machines.len() < MACHINES => self.machine_comes().await,
             2 => self.machine_goes().await,
             3 => self.annotated(PLAIN, json!(HARD)).await,
@@ -160,17 +179,46 @@ impl Life {
             5 | 6 => self.annotated(HOLD, Value::Null).await,
             7 => self.machine_fails().await,
             8 if self.agents < AGENTS => self.machine_is_plugged_in().await,
-            9 if self.entries < ENTRIES => {
-                self.at.entry(self.entries).await;
-                self.entries += 1;
-                "an entry is added"
-            }
+            9 if self.entries < ENTRIES => self.entry_is_added().await,
             9 => self.cluster_goes().await,
             10 => self.ironic_has_a_moment(),
             11 => self.process_is_killed().await,
+            12 => self.api_server_has_a_moment().await,
             _ => "nothing happens",
         };
         *self.happened.entry(what).or_default() += 1;
+    }
+
+    /// Whatever a day draws, of each kind something is there in its evening.
+    async fn what_did_not_happen(&mut self) {
+        if self.machines.is_empty() {
+            self.machine_comes().await;
+        }
+        if self.agents == 0 {
+            self.machine_is_plugged_in().await;
+        }
+        if self.entries == 0 {
+            self.entry_is_added().await;
+        }
+    }
+
+    /// And one machine that is still there has failed and has come back.
+    async fn one_has_failed(&mut self) {
+        if !self.at.list(REMEDIATION).await.is_empty() {
+            return;
+        }
+        let deadline = Instant::now() + PATIENCE;
+        while self.machine_fails().await != FAILED {
+            assert!(Instant::now() < deadline, "no machine could fail: {:?}", self.machines);
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+        self.evening().await;
+    }
+
+    async fn entry_is_added(&mut self) -> &'static str {
+        self.at.entry(self.entries).await;
+        self.entries += 1;
+        "an entry is added"
     }
 
     async fn machine_comes(&mut self) -> &'static str {
@@ -210,7 +258,7 @@ impl Life {
             return "a machine cannot fail yet";
         }
         self.at.request(name).await;
-        "a machine fails"
+        FAILED
     }
 
     async fn machine_is_plugged_in(&mut self) -> &'static str {
@@ -242,6 +290,14 @@ impl Life {
         "Ironic has a moment"
     }
 
+    /// It hangs for a while, which is shorter than a lease.
+    async fn api_server_has_a_moment(&mut self) -> &'static str {
+        self.plane.freeze(true).unwrap();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        self.plane.freeze(false).unwrap();
+        "the API server has a moment"
+    }
+
     async fn process_is_killed(&mut self) -> &'static str {
         let names = Processes::names();
         let name = *self.chance.one_of(&names).unwrap();
@@ -250,36 +306,32 @@ impl Life {
         "a process is killed"
     }
 
-    /// What must hold at every moment.
-    async fn promises_hold(&self) {
-        let (mut used, mut known) = (BTreeMap::new(), BTreeMap::new());
-        for host in self.at.list(HOST).await {
-            let name = name_of(&host).to_owned();
-            let consumer = &host["spec"]["consumerRef"];
-            if consumer["kind"] == METAL3_MACHINE.kind {
-                let uid = consumer["uid"].to_string();
-                let other = used.insert(uid, name.clone());
-                assert_eq!(other, None, "one machine has two hosts, this and {host:#}");
-            }
-            if let Some(node) = host["metadata"]["annotations"][names::ferrite::NODE_ID].as_str() {
-                let other = known.insert(node.to_owned(), name);
-                assert_eq!(other, None, "one node has two hosts, this and {host:#}");
-            }
+    /// What must hold at every moment held at every moment so far.
+    async fn promises_held(&self) {
+        let history = self.observer.history(&[]).await.unwrap();
+        if let Some(broken) = history.check(&promises::promises()) {
+            panic!("{broken}");
         }
-        let mut leased = BTreeMap::new();
-        for cluster in self.at.clusters().await {
-            let reference = &cluster["spec"]["clusterPoolRef"]["clusterDeploymentCustomization"];
-            let entry = reference["name"].as_str().unwrap_or_default().to_owned();
-            let other = leased.insert(entry, name_of(&cluster).to_owned());
-            assert_eq!(other, None, "one entry has two clusters, this and {cluster:#}");
+        assert!(history.writes.len() > HOSTS, "nothing was seen:\n{}", history.timeline(None));
+    }
+
+    /// A process that was killed began anew; of the others a longer day tells more.
+    async fn nobody_has_grown(&self) {
+        for (name, now) in self.five.resident().await {
+            let before = self.morning[name];
+            eprintln!("{name}: {before:.1} MB in the morning, {now:.1} MB at night");
+            assert!(now < before + GROWTH, "{name} grew from {before:.1} to {now:.1} MB");
         }
     }
 
     async fn until(&mut self, what: &str, is: impl AsyncFn(&Played) -> Result<(), Value>) {
         let deadline = Instant::now() + PATIENCE;
         while let Err(seen) = is(&self.at).await {
-            assert!(Instant::now() < deadline, "never: {what}\n{seen:#}");
-            self.promises_hold().await;
+            if Instant::now() > deadline {
+                // Why it is so may be said by what went before.
+                self.promises_held().await;
+                panic!("never: {what}\n{seen:#}");
+            }
             tokio::time::sleep(Duration::from_millis(300)).await;
         }
     }
@@ -319,9 +371,7 @@ impl Life {
         .await;
         let agents = usize::try_from(self.agents).unwrap();
         self.until("every machine that was plugged in is a host", async |at| {
-            let discovered = at.list(HOST).await.into_iter();
-            let discovered = discovered
-                .filter(|it| it["metadata"]["annotations"][names::ferrite::NODE_ID].is_string());
+            let discovered = at.list(HOST).await.into_iter().filter(is_discovered);
             let names: Vec<Value> = discovered.map(|it| json!(name_of(&it))).collect();
             if names.len() == agents { Ok(()) } else { Err(json!([agents, names])) }
         })
@@ -370,6 +420,9 @@ impl Life {
         if self.entries > 0 {
             self.at.delete(POOL, "pool").await;
         }
+        for host in self.at.list(HOST).await.iter().filter(|it| is_discovered(it)) {
+            self.at.delete(HOST, name_of(host)).await;
+        }
         self.until("hosts are free and clean", async |at| {
             let (hosts, machines) = (at.list(HOST).await, at.list(METAL3_MACHINE).await);
             let left = |host: &&Value| {
@@ -383,6 +436,19 @@ impl Life {
                 return Ok(());
             }
             Err(json!([left, machines, requests]))
+        })
+        .await;
+        let agents = usize::try_from(self.agents).unwrap();
+        self.until("what was discovered and deleted stays away", async |at| {
+            let hosts = at.list(HOST).await.into_iter().filter(is_discovered);
+            let hosts: Vec<Value> = hosts.map(|it| json!(name_of(&it))).collect();
+            let discovery = at.get(DISCOVERY, "racks").await.unwrap_or_default();
+            let pending = discovery["status"]["pending"].as_array().into_iter().flatten();
+            let deleted = pending.filter(|it| is_of_deleted(it)).count();
+            if hosts.is_empty() && deleted == agents {
+                return Ok(());
+            }
+            Err(json!([agents, hosts, discovery]))
         })
         .await;
         self.until("the pool is gone, and every entry is free", async |at| {
@@ -406,6 +472,16 @@ impl Life {
         }
         self.five.none_has_ended();
     }
+}
+
+/// Whether it was made for a machine that was plugged in.
+fn is_discovered(host: &Value) -> bool {
+    host["metadata"]["annotations"][names::ferrite::NODE_ID].is_string()
+}
+
+/// Whether a machine waits because its host was deleted.
+fn is_of_deleted(machine: &Value) -> bool {
+    machine["reason"].as_str().is_some_and(|it| it.starts_with("HostDeleted"))
 }
 
 /// The kubelets of all machines: each says so when its machine has come on, and is known to its Machine.

@@ -2,8 +2,13 @@
 //! credentials, are claimed by a `MachineDeployment` and roll over onto the same hosts; one fails and is power-cycled,
 //! fails again and is replaced. Beside it a pool leases its entries.
 
+mod audited;
 mod life;
 mod processes;
+mod promises;
+mod reasons;
+mod rights;
+mod watch_filter;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

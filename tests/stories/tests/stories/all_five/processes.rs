@@ -34,6 +34,8 @@ pub(super) struct Processes {
 }
 
 struct Process {
+    /// The account by which the API server knows it.
+    user: String,
     environment: Vec<(&'static str, String)>,
     service: Service,
     killed: bool,
@@ -55,6 +57,16 @@ impl Drop for Processes {
 impl Processes {
     /// Starts all five for one namespace.
     pub(super) async fn start(plane: &ControlPlane, namespace: &str, ironic: &str) -> Self {
+        Self::start_told(plane, namespace, ironic, &[]).await
+    }
+
+    /// The same; each is told this, too.
+    pub(super) async fn start_told(
+        plane: &ControlPlane,
+        namespace: &str,
+        ironic: &str,
+        more: &[(&'static str, &str)],
+    ) -> Self {
         let folder = Arc::new(RunDir::new("together").unwrap());
         let mut all = BTreeMap::new();
         // As the hooks of the charts do.
@@ -66,7 +78,7 @@ impl Processes {
         for (name, told) in TOLD {
             let (_, user) = account(plane, name, &format!("{namespace}-{name}")).await;
             let of = user.split(':').nth(2).unwrap().to_owned();
-            let told = told.iter().map(|(key, value)| (*key, (*value).to_owned()));
+            let told = told.iter().chain(more).map(|(key, value)| (*key, (*value).to_owned()));
             let environment: Vec<_> = told
                 .chain([
                     ("KUBECONFIG", kubeconfig(plane, &user).await.display().to_string()),
@@ -81,7 +93,8 @@ impl Processes {
                 ])
                 .collect();
             let service = launch(name, &environment, &folder);
-            let process = Process { environment, service, killed: false, down: false, fault: None };
+            let process =
+                Process { user, environment, service, killed: false, down: false, fault: None };
             all.insert(name, process);
         }
         let all = Arc::new(Mutex::new(all));
@@ -115,13 +128,15 @@ impl Processes {
         self.ready(name).await;
     }
 
+    fn address(&self, name: &str) -> String {
+        let all = self.all();
+        let mut environment = all[name].environment.iter();
+        let listens = environment.find(|(key, _)| *key == "FERRITE_LISTEN");
+        format!("http://{}", listens.unwrap().1)
+    }
+
     async fn ready(&self, name: &str) {
-        let ready = {
-            let all = self.all();
-            let mut environment = all[name].environment.iter();
-            let listens = environment.find(|(key, _)| *key == "FERRITE_LISTEN");
-            format!("http://{}/readyz", listens.unwrap().1)
-        };
+        let ready = format!("{}/readyz", self.address(name));
         let deadline = Instant::now() + Duration::from_secs(120);
         while !answers(&ready).await {
             assert!(Instant::now() < deadline, "{name} is not ready");
@@ -132,6 +147,28 @@ impl Processes {
 
     pub(super) fn names() -> [&'static str; 5] {
         TOLD.map(|(name, _)| name)
+    }
+
+    /// The account of each.
+    pub(super) fn users(&self) -> BTreeMap<&'static str, String> {
+        self.all().iter().map(|(name, process)| (*name, process.user.clone())).collect()
+    }
+
+    /// Megabytes that each has in memory, by its own word.
+    pub(super) async fn resident(&self) -> BTreeMap<&'static str, f64> {
+        let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(30)).build();
+        let http = http.unwrap();
+        let mut all = BTreeMap::new();
+        for name in Self::names() {
+            self.ready(name).await;
+            let answer = http.get(format!("{}/metrics", self.address(name))).send().await.unwrap();
+            let text = answer.text().await.unwrap();
+            let mut lines = text.lines();
+            let line = lines.find_map(|it| it.strip_prefix("process_resident_memory_bytes "));
+            let bytes: f64 = line.unwrap().trim().parse().unwrap();
+            all.insert(name, bytes / 1e6);
+        }
+        all
     }
 
     /// None has ended but by a power failure, or because it could not keep its lease.

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use bench::bmc::Behaviour;
+use bench::ironic;
+use bench::proxy::Proxy;
+use futures_util::future::join_all;
 use k8s_openapi::jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{HARD, PLAIN, Site, keys, machine, quick, record, stamps};
+use super::{HARD, PLAIN, Site, keys, machine, quick, record, stamps, switch};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plain_request_is_one_soft_off_and_one_on_with_strictly_ordered_stamps() {
@@ -43,7 +46,7 @@ async fn power_returns_only_when_the_last_of_three_holds_has_gone() {
     .await;
     for name in ["b", "a"] {
         site.annotate("h", json!({ (key(name)): null })).await;
-        let gone = |host: &serde_json::Value| !record(host).1.contains(&key(name));
+        let gone = |host: &Value| !record(host).1.contains(&key(name));
         let host = site.wait("h", "held by fewer", gone).await;
         assert_eq!(
             (record(&host).0.as_str(), &host["status"]["poweredOn"]),
@@ -56,6 +59,51 @@ async fn power_returns_only_when_the_last_of_three_holds_has_gone() {
     let seen = machine.seen().await.unwrap();
     assert_eq!((seen.turned_off(), seen.turned_on()), (1, 2), "{seen:?}");
     assert_eq!(seen.requests("GracefulShutdown"), 0, "hard was asked for");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn power_returns_with_the_last_of_three_holds_in_whatever_order_they_come_and_go() {
+    let site = Site::new("orders").await;
+    let proxy = Proxy::start(ironic::shared().await).await.unwrap();
+    let _running = site.start(&proxy.endpoint, quick());
+    let orders = [
+        ("abc", "cab"),
+        ("acb", "bac"),
+        ("bac", "abc"),
+        ("bca", "acb"),
+        ("cab", "cba"),
+        ("cba", "bca"),
+    ];
+    join_all(orders.map(|(come, go)| in_order(&site, &proxy, come, go))).await;
+}
+
+/// Three clients of whom `b` asks softly and the others hard.
+async fn in_order(site: &Site, proxy: &Proxy, come: &str, go: &str) {
+    let ironic = ironic::shared().await;
+    let host = format!("h-{come}");
+    let node = ironic.enroll_fake(&format!("{}-{come}", site.namespace)).await.unwrap();
+    switch(ironic, &node, "power on").await;
+    site.host(&host, &node, json!({})).await;
+    let key = |client: char| format!("{PLAIN}/{client}");
+    let held = |host: &Value| record(host).0 == "HeldOff" && host["status"]["poweredOn"] == false;
+    for client in come.chars() {
+        let mode = if client == 'b' { "" } else { HARD };
+        site.annotate(&host, json!({ (key(client)): mode })).await;
+        let counts = |it: &Value| held(it) && record(it).1.contains(&key(client));
+        site.wait(&host, "held by one more", counts).await;
+    }
+    let off = if come.starts_with('b') { "soft power off" } else { "power off" };
+    for client in go.chars() {
+        let power = proxy.powered(&node);
+        assert_eq!(power, [off], "{come} came, and {client} of {go} is the next to go");
+        site.annotate(&host, json!({ (key(client)): null })).await;
+        if !go.ends_with(client) {
+            let counts = |it: &Value| held(it) && !record(it).1.contains(&key(client));
+            site.wait(&host, "held by one less", counts).await;
+        }
+    }
+    site.cycled(&host).await;
+    assert_eq!(proxy.powered(&node), [off, "power on"], "{come} came, {go} went");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -134,12 +182,12 @@ async fn a_hold_that_comes_while_power_returns_is_not_shown_off() {
     // Ironic tries for half a minute to switch it on, and it never comes on: so nothing but the hold can take back the off.
     machine.behave(&Behaviour { ignores: vec!["On"], ..Behaviour::default() }).await.unwrap();
     site.annotate("h", json!({ (first.as_str()): null })).await;
-    let coming = |node: &serde_json::Value| node["target_power_state"] == "power on";
+    let coming = |node: &Value| node["target_power_state"] == "power on";
     ironic.wait(&node, "coming on", coming).await.unwrap();
     site.annotate("h", json!({ (late.as_str()): HARD })).await;
     site.wait("h", "not shown off", |host| host["status"]["poweredOn"] == true).await;
     // When Ironic has given up, off is certain again.
-    let held = |host: &serde_json::Value| {
+    let held = |host: &Value| {
         let (reason, message) = record(host);
         reason == "HeldOff" && message.contains("/late") && host["status"]["poweredOn"] == false
     };

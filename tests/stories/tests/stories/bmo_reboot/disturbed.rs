@@ -1,40 +1,19 @@
-//! What goes wrong around a cycle: crashes at every call of Ironic, an Ironic that is locked, busy, away or does not
-//! answer, an API server that fails.
+//! What goes wrong around a cycle: an Ironic that is locked, busy, away, hangs or loses its answers, an API server that
+//! fails.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use bench::bmc::Behaviour;
 use bench::faults::Plan;
-use bench::proxy::{Fault, Moment, Proxy, power_changes};
+use bench::proxy::{Fault, Proxy, power_changes};
 use futures_util::future::join_all;
 use serde_json::json;
-use tokio::sync::Notify;
 
-use super::{HARD, PLAIN, Site, keys, machine, quick, record, switch};
+use super::{HARD, PLAIN, Site, keys, machine, quick, record, stamps, switch};
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_stop_at_any_call_of_ironic_costs_no_request_and_adds_no_cycle() {
-    let stops = [1, 2].into_iter().flat_map(|n| [(n, Moment::Before), (n, Moment::After)]);
-    join_all(stops.map(|(number, moment)| stopped(number, moment))).await;
-}
-
-async fn stopped(number: usize, moment: Moment) {
-    let site = Site::new("stopped").await;
-    let (ironic, machine, node) = machine(&format!("stopped-{number}-{moment:?}")).await;
-    let proxy = Proxy::start(ironic).await.unwrap();
-    site.host("h", &node, json!({})).await;
-    let stopped = Arc::new(Notify::new());
-    let notify = stopped.clone();
-    proxy.crash(number, moment, power_changes, move || notify.notify_one());
-    let first = site.start(&proxy.endpoint, quick());
-    site.annotate("h", json!({ PLAIN: HARD })).await;
-    stopped.notified().await;
-    drop(first);
-    let _second = site.start(&proxy.endpoint, quick());
-    site.cycled("h").await;
-    let seen = machine.seen().await.unwrap();
-    assert_eq!((seen.turned_off(), seen.turned_on()), (1, 2), "call {number} {moment:?}: {seen:?}");
-}
+/// How long an Ironic that hangs is waited for here.
+const SHORT: Duration = Duration::from_secs(3);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn locks_refusals_and_lost_answers_are_nobodys_failure() {
@@ -52,6 +31,7 @@ async fn locks_refusals_and_lost_answers_are_nobodys_failure() {
         |_: &str| Fault::CutBefore,
         |_: &str| Fault::CutAfter,
         |_: &str| Fault::Delay(Duration::from_secs(2)),
+        |_: &str| Fault::Hang,
     ];
     join_all(faults.into_iter().enumerate().map(|(number, fault)| survived(number, fault))).await;
 }
@@ -64,7 +44,11 @@ async fn survived(number: usize, fault: fn(&str) -> Fault) {
     site.host("h", &node, json!({})).await;
     let fault = fault(&node);
     proxy.fault(fault.clone(), 2, power_changes);
-    let _running = site.start(&proxy.endpoint, quick());
+    let _running = if fault == Fault::Hang {
+        site.start_impatient(&proxy.endpoint, SHORT)
+    } else {
+        site.start(&proxy.endpoint, quick())
+    };
     site.annotate("h", json!({ PLAIN: HARD })).await;
     let host = site.cycled("h").await;
     assert!(host["status"]["errorType"].is_null(), "{fault:?}: {host:#}");
@@ -118,6 +102,32 @@ async fn an_ironic_that_is_away_changes_nothing_and_the_request_waits_for_it() {
     site.cycled("h").await;
     let seen = machine.seen().await.unwrap();
     assert_eq!((seen.turned_off(), seen.turned_on()), (1, 2), "{seen:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ironic_that_hangs_in_the_middle_of_a_cycle_changes_nothing_until_it_answers_again() {
+    let site = Site::new("hangs").await;
+    let (ironic, machine, node) = machine("hangs").await;
+    // Off only after Ironic was heard of last.
+    machine.behave(&Behaviour { delay: 2.0, ..Behaviour::default() }).await.unwrap();
+    let proxy = Proxy::start(ironic).await.unwrap();
+    site.host("h", &node, json!({})).await;
+    let asked = AtomicBool::new(false);
+    proxy.fault(Fault::Hang, usize::MAX, move |method, path| {
+        asked.fetch_or(power_changes(method, path), Ordering::SeqCst)
+    });
+    let _running = site.start_impatient(&proxy.endpoint, SHORT);
+    site.annotate("h", json!({ PLAIN: HARD })).await;
+    let host = site.wait("h", "waiting", |host| record(host).0 == "IronicUnreachable").await;
+    assert_eq!((keys(&host).len(), &host["status"]["poweredOn"]), (1, &json!(true)), "{host:#}");
+    assert!(stamps(&host).0.is_some() && stamps(&host).1.is_none(), "{host:#}");
+    assert!(host["status"]["errorType"].is_null(), "nobody's failure: {host:#}");
+    assert_eq!(proxy.agreed(&node), ["power off"], "nothing else reached Ironic");
+    proxy.heal();
+    site.cycled("h").await;
+    let seen = machine.seen().await.unwrap();
+    assert_eq!((seen.turned_off(), seen.turned_on()), (1, 2), "{seen:?}");
+    assert_eq!(seen.requests("GracefulShutdown"), 0, "hard was asked for");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,9 @@
 //! `bmo-reboot` with a real API server, a real Ironic and virtual Redfish BMCs.
 
+mod calls;
 mod cycle;
 mod disturbed;
+mod invariants;
 mod model;
 mod ours;
 mod process;
@@ -79,8 +81,12 @@ pub(crate) fn quick() -> Policy {
 
 /// The controller as its process would run it, in one namespace, with somebody else's client and without a lease.
 pub(crate) async fn run(client: Client, namespace: String, policy: Policy, endpoint: String) {
+    serve(client, namespace, policy, settings(&endpoint)).await;
+}
+
+async fn serve(client: Client, namespace: String, policy: Policy, settings: ::ironic::Settings) {
     let kit = in_process::kit(in_process::config("bmo-reboot", vec![namespace]), client);
-    bmo_reboot::controller::run(kit, policy, settings(&endpoint)).await.unwrap();
+    bmo_reboot::controller::run(kit, policy, settings).await.unwrap();
 }
 
 fn settings(endpoint: &str) -> ::ironic::Settings {
@@ -121,6 +127,15 @@ impl Site {
         let (namespace, endpoint) = (self.namespace.clone(), endpoint.to_owned());
         let run = |client| run(client, namespace, policy, endpoint);
         Running::start(self.account.clone(), plan, run)
+    }
+
+    /// A controller that waits for an answer of Ironic no longer than this.
+    pub(crate) fn start_impatient(&self, endpoint: &str, patience: Duration) -> Running {
+        let mut settings = settings(endpoint);
+        settings.timeout = patience;
+        let namespace = self.namespace.clone();
+        let run = |client| serve(client, namespace, quick(), settings);
+        Running::start(self.account.clone(), Plan::none("bmo-reboot"), run)
     }
 
     /// A provisioned host that is ours, running. `more` is merged into it.
@@ -198,6 +213,24 @@ impl Site {
         let events = events.list(&ListParams::default()).await.unwrap();
         let told = events.iter().filter(|event| event.reason.as_deref() == Some(reason));
         told.map(|event| event.action.clone()).collect()
+    }
+
+    /// Of which hosts a warning with this reason was given, and how often.
+    pub(crate) async fn warned(&self, reason: &str) -> Vec<(String, i32)> {
+        let events: Api<k8s_openapi::api::events::v1::Event> =
+            Api::namespaced(self.admin.clone(), &self.namespace);
+        let events = events.list(&ListParams::default()).await.unwrap();
+        let is_one = |it: &&k8s_openapi::api::events::v1::Event| {
+            it.reason.as_deref() == Some(reason) && it.type_.as_deref() == Some("Warning")
+        };
+        let told = events.iter().filter(is_one).map(|event| {
+            let host = event.regarding.as_ref().and_then(|it| it.name.clone());
+            // Repetitions are folded into the first one, which counts them.
+            (host.unwrap_or_default(), event.series.as_ref().map_or(1, |series| series.count))
+        });
+        let mut told: Vec<_> = told.collect();
+        told.sort();
+        told
     }
 
     /// Waits until the host was switched off and on again after a stamp, with nobody asking any more.

@@ -9,6 +9,8 @@ fn the_rules_hold_and_power_returns_in_every_state_of_a_small_world() {
         let report = (world.explore)(Bounds::default());
         println!("{}: {report}", world.name);
         assert!(report.failures.is_empty(), "{}: {report}", world.name);
+        // What is not visited proves nothing.
+        assert!(report.complete, "{}: {report}", world.name);
         // Fewer would mean that the world has lost a dimension.
         assert!(report.states > 5_000, "{}: {report}", world.name);
     }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use bench::proxy::Proxy;
 use serde_json::{Value, json};
 
 use super::{HARD, PLAIN, Site, condition, keys, machine, quick, record, stamps, switch};
@@ -194,10 +195,36 @@ async fn two_hosts_with_one_node_are_both_refused_until_that_is_corrected() {
     site.host("a", &node, asked.clone()).await;
     site.host("b", &node, asked).await;
     site.host("lost", "no-such-node", json!({})).await;
-    let _running = site.start(&ironic.endpoint, quick());
+    let proxy = Proxy::start(ironic).await.unwrap();
+    let _running = site.start(&proxy.endpoint, quick());
     for (name, reason) in [("a", "NodeShared"), ("b", "NodeShared"), ("lost", "NodeNotFound")] {
         site.wait(name, reason, |host| condition(host, "PowerManaged").0 == reason).await;
     }
+    let once = |host: &str| (host.to_owned(), 1);
+    let told = async || (site.warned("NodeShared").await, site.warned("NodeNotFound").await);
+    let wanted = (vec![once("a"), once("b")], vec![once("lost")]);
+    let deadline = Instant::now() + super::PATIENCE;
+    loop {
+        let seen = told().await;
+        if seen == wanted {
+            break;
+        }
+        assert!(Instant::now() < deadline, "never told once each: {seen:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // When the second of two more looks at a host begins, the first is over with all that it tells.
+    for (host, node) in [("a", node.as_str()), ("b", node.as_str()), ("lost", "no-such-node")] {
+        let path = format!("/v1/nodes/{node}");
+        let looks = || proxy.count(|it| it.path.starts_with(&path));
+        let (enough, began) = (looks() + 2, Instant::now());
+        while looks() < enough {
+            assert!(began.elapsed() < super::PATIENCE, "nobody looks at {host} again");
+            let moment = format!("{:?}", began.elapsed());
+            site.annotate(host, json!({ "tests/look": moment })).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+    assert_eq!(told().await, wanted, "not again without a change");
     assert_eq!(machine.seen().await.unwrap().turned_off(), 0);
     site.status("b", json!({ "status": { "provisioning": { "ID": "elsewhere" } } })).await;
     site.cycled("a").await;

@@ -5,12 +5,13 @@
 use std::sync::{Arc, Mutex};
 
 use bench::ironic;
-use bench::observer::{Invariant, World};
+use bench::observer::World;
 use bench::proxy::Proxy;
 use bench::sweep::{Ground, Phase, Report, Scenario, crash_sweep, two_replica_sweep};
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 
+use super::invariants::{invariants, marked};
 use super::{HARD, PLAIN, Site, keys, kind, quick, record, run, stamps, switch};
 
 const HOLD: &str = "reboot.metal3.io/a";
@@ -152,7 +153,7 @@ fn scenario(course: Course, site: &Arc<Site>, proxy: &Arc<Proxy>, nodes: &Nodes)
                     site.status("h", json!({ "status": status })).await;
                 }
                 if patch != json!({}) {
-                    site.patch("h", patch).await;
+                    site.patch("h", marked(patch, name)).await;
                 }
                 Ok(())
             })
@@ -169,49 +170,9 @@ fn scenario(course: Course, site: &Arc<Site>, proxy: &Arc<Proxy>, nodes: &Nodes)
         beyond: Vec::new(),
         phases,
         run: Arc::new(run),
-        invariants: invariants(),
+        invariants: invariants(resets),
         patience: super::PATIENCE,
     }
-}
-
-fn invariants() -> Vec<Invariant> {
-    let each = |check: fn(&Value) -> bool, what: &'static str| {
-        move |world: &World| match hosts(world).find(|host| !check(host)) {
-            None => Ok(()),
-            Some(host) => Err(format!("{what}: {}", host["status"])),
-        }
-    };
-    vec![
-        Invariant::new(
-            "stamps are never equal",
-            each(
-                |host| stamps(host).0.is_none() || stamps(host).0 != stamps(host).1,
-                "equal stamps",
-            ),
-        ),
-        Invariant::new(
-            "nothing is switched on while somebody holds it",
-            each(
-                |host| record(host).0 != "PoweringOn" || !keys(host).contains(&HOLD.to_owned()),
-                "switched on while held",
-            ),
-        ),
-        Invariant::new(
-            "no failure is shown",
-            each(|host| host["status"]["errorType"].is_null(), "a failure"),
-        ),
-        Invariant::between("stamps never go back, but with all of them", |before, after| {
-            for (key, host) in after {
-                let Some(old) = before.get(key) else { continue };
-                let of = |it| stamps(&serde_json::to_value(it).unwrap_or_default());
-                let (old, new) = (of(old), of(host));
-                if new != (None, None) && (new.0 < old.0 || new.1 < old.1) {
-                    return Err(format!("{old:?} became {new:?}"));
-                }
-            }
-            Ok(())
-        }),
-    ]
 }
 
 async fn swept(course: Course, replicas: bool) -> Report {

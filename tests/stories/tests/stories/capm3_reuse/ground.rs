@@ -6,6 +6,7 @@ use bench::crds::{self, Group};
 use bench::faults::Plan;
 use capm3_reuse::config::Policy;
 use capm3_reuse::controller;
+use controller_kit::metrics::Metrics;
 use kube::Client;
 use tokio::sync::OnceCell;
 
@@ -43,6 +44,38 @@ pub(crate) async fn start(
     policy: Policy,
 ) -> (Running, String) {
     let (account, user) = account(plane, namespace).await;
+    (disturbed(account, namespace, policy, Plan::none("capm3-reuse")), user)
+}
+
+/// The same with a client that behaves as planned.
+pub(super) async fn start_disturbed(
+    plane: &ControlPlane,
+    namespace: &str,
+    policy: Policy,
+    plan: Plan,
+) -> Running {
+    let (account, _) = account(plane, namespace).await;
+    disturbed(account, namespace, policy, plan)
+}
+
+fn disturbed(account: kube::Config, namespace: &str, policy: Policy, plan: Plan) -> Running {
     let run = |client| run(client, namespace.to_owned(), policy);
-    (Running::start(account, Plan::none("capm3-reuse"), run), user)
+    Running::start(account, plan, run)
+}
+
+/// The same undisturbed, and what it counts.
+pub(super) async fn start_counted(
+    plane: &ControlPlane,
+    namespace: &str,
+    policy: Policy,
+) -> (Running, String, Metrics) {
+    let (account, user) = account(plane, namespace).await;
+    let mut metrics = None;
+    let running = Running::start(account, Plan::none("capm3-reuse"), |client| {
+        let config = in_process::config("capm3-reuse", vec![namespace.to_owned()]);
+        let kit = in_process::kit(config, client);
+        metrics = Some(kit.metrics.clone());
+        async move { controller::run(kit, policy).await.unwrap() }
+    });
+    (running, user, metrics.unwrap())
 }

@@ -1,19 +1,25 @@
 //! For whom a freed host is kept, and until when.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use bench::bmo;
 use bench::cluster_api::objects::{
-    MACHINE, MACHINE_DEPLOYMENT, MACHINE_SET, METAL3_MACHINE, METAL3_MACHINE_TEMPLATE,
+    Kind, MACHINE, MACHINE_DEPLOYMENT, MACHINE_SET, METAL3_MACHINE, METAL3_MACHINE_TEMPLATE,
 };
+use bench::cluster_api::until;
 use capm3_reuse::config::Policy;
 use kube::ResourceExt;
+use kube::api::{DeleteParams, DynamicObject};
+use kube::runtime::watcher;
 use serde_json::json;
 
 use super::ground::{plane, start};
 use super::guard::without_claims;
 use super::scene::{Scene, condition, consumer, host_of, state};
 use crate::in_process::Running;
+
+const EVENT: Kind = Kind { api_version: "events.k8s.io/v1", kind: "Event" };
 
 /// A reservation that nobody needs is kept for long enough not to meet a story.
 fn patient() -> Policy {
@@ -245,4 +251,104 @@ async fn what_is_kept_stays_kept_while_its_claim_is_refused() {
     assert_eq!(scene.consumer("h1").await, "MachineDeployment/md");
     policy.uninstall().await;
     assert_eq!(scene.up("m2").await, "h1");
+}
+
+#[tokio::test]
+async fn of_two_machines_that_come_for_one_kept_host_the_other_takes_a_free_one_and_both_are_told()
+{
+    let scene = Scene::new(plane().await, "scaled").await;
+    scene.hosts(&["h1"]).await;
+    scene.template("t", true).await;
+    scene.deployment("md", "t", 2).await;
+    let (_running, _) = start(plane().await, &scene.namespace, patient()).await;
+    scene.machine("m1", "md", "t").await;
+    assert_eq!(scene.up("m1").await, "h1");
+    scene.remove("m1").await;
+    assert_eq!(scene.consumer("h1").await, "MachineDeployment/md");
+    scene.hosts(&["h2"]).await;
+    for machine in ["m2", "m3"] {
+        scene.machine(machine, "md", "t").await;
+    }
+    let hosts = [scene.up("m2").await, scene.up("m3").await];
+    let (again, new) = if hosts[0] == "h1" { ("m2", "m3") } else { ("m3", "m2") };
+    assert_eq!(BTreeSet::from(hosts), BTreeSet::from(["h1".to_owned(), "h2".to_owned()]));
+    let events = EVENT.api(&scene.client, &scene.namespace);
+    for (machine, reason, words) in [
+        (again, "HostReused", ["Host h1", ""]),
+        (new, "HostClaimed", ["Host h2", "MachineDeployment md"]),
+    ] {
+        let tells = |it: &DynamicObject| {
+            let note = it.data["note"].as_str().unwrap_or_default();
+            it.data["regarding"]["name"] == machine
+                && it.data["reason"] == reason
+                && words.iter().all(|word| note.contains(*word))
+        };
+        let what = format!("{reason} of {machine}");
+        until(&events, &watcher::Config::default(), &what, |all| all.values().any(&tells))
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn who_waits_for_a_kept_host_that_is_deleted_takes_a_free_one_and_its_last_machine_goes() {
+    let (scene, _running, host) = leaving("deleted", &["h1", "h2"]).await;
+    deprovision(&scene, &host).await;
+    scene.host_is(&host, "kept", |it| consumer(it) == "MachineDeployment/md").await;
+    scene.machine("m2", "md", "t").await;
+    scene.says("m2", "WaitingForKeptHost").await;
+    let api = bmo::api(&scene.client, &scene.namespace);
+    api.delete(&host, &DeleteParams::default()).await.unwrap();
+    assert_eq!(scene.up("m2").await, if host == "h1" { "h2" } else { "h1" });
+    scene.gone(METAL3_MACHINE, "m1").await;
+}
+
+#[tokio::test]
+async fn a_host_is_free_in_the_end_if_its_deployment_goes_before_it_is_named_for_it() {
+    let (scene, _running, _) = leaving("ownerless", &["h1"]).await;
+    scene
+        .host_is("h1", "told for whom", |it| {
+            it.annotations().contains_key("ferrite.metal3.io/pending-reservation")
+        })
+        .await;
+    scene.delete(MACHINE_DEPLOYMENT, "md").await;
+    deprovision(&scene, "h1").await;
+    scene.host_is("h1", "kept", |it| consumer(it) == "MachineDeployment/md").await;
+    scene.deployment("other", "t", 1).await;
+    scene.machine("o1", "other", "t").await;
+    scene.says("o1", "NoHostAvailable").await;
+    scene.operator().go_on(&scene.namespace, "h1").await.unwrap();
+    assert_eq!(scene.up("o1").await, "h1");
+    scene.gone(METAL3_MACHINE, "m1").await;
+}
+
+#[tokio::test]
+async fn the_template_that_a_deployment_points_to_now_says_whether_a_host_is_kept_and_none_before_it()
+ {
+    let scene = Scene::new(plane().await, "pointed").await;
+    scene.hosts(&["h1", "h2"]).await;
+    scene.template("on", true).await;
+    scene.template("off", false).await;
+    scene.deployment("stops", "on", 1).await;
+    scene.deployment("starts", "off", 1).await;
+    let (_running, _) = start(plane().await, &scene.namespace, patient()).await;
+    scene.machine("a1", "stops", "on").await;
+    scene.machine("b1", "starts", "off").await;
+    let (stopped, started) = (scene.up("a1").await, scene.up("b1").await);
+    // As a rollout begins: machines and machine sets are of the template before.
+    for (deployment, template) in [("stops", "off"), ("starts", "on")] {
+        let named = json!({"infrastructureRef": {"name": template}});
+        let next = json!({"spec": {"template": {"spec": named}}});
+        scene.patch(MACHINE_DEPLOYMENT, deployment, next).await;
+    }
+    for machine in ["a1", "b1"] {
+        scene.remove(machine).await;
+    }
+    assert_eq!(scene.consumer(&stopped).await, "");
+    assert_eq!(scene.consumer(&started).await, "MachineDeployment/starts");
+    // A machine that is still made from the one before asks for no kept host; one of the new one gets it.
+    scene.machine("b2", "starts", "off").await;
+    assert_eq!(scene.up("b2").await, stopped);
+    scene.machine("b3", "starts", "on").await;
+    assert_eq!(scene.up("b3").await, started);
 }

@@ -4,38 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bench::bmo;
-use bench::cluster_api::objects::{MACHINE, MACHINE_DEPLOYMENT, METAL3_MACHINE};
-use bench::observer::{Invariant, World};
+use bench::cluster_api::objects::{CLUSTER, MACHINE, MACHINE_DEPLOYMENT, METAL3_MACHINE};
+use bench::observer::World;
 use bench::sweep::{Ground, Phase, Scenario, crash_sweep, two_replica_sweep};
 use capm3_reuse::config::Policy;
-use kube::ResourceExt;
-use kube::api::{ApiResource, DynamicObject};
-use kube::core::GroupVersionKind;
+use kube::api::DynamicObject;
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
 
 use super::ground::{account, plane, run};
-use super::scene::{Scene, consumer, host_of, state};
+use super::rules::{hosts, invariants, machines, says_paused};
+use super::scene::{NAME, Scene, condition, consumer, host_of, state};
 
 const OPERATOR: &str = "sweep";
-
-fn metal3_machines() -> ApiResource {
-    ApiResource::from_gvk(&GroupVersionKind::gvk(
-        "infrastructure.cluster.x-k8s.io",
-        "v1beta2",
-        METAL3_MACHINE.kind,
-    ))
-}
-
-fn of<'a>(world: &'a World, resource: &'a str) -> impl Iterator<Item = &'a DynamicObject> {
-    world.iter().filter(move |(key, _)| key.resource == resource).map(|(_, object)| object)
-}
-
-fn machines(world: &World) -> impl Iterator<Item = &DynamicObject> {
-    of(world, "metal3machines")
-}
-
-fn hosts(world: &World) -> impl Iterator<Item = &DynamicObject> {
-    of(world, "baremetalhosts")
-}
 
 fn is_up(world: &World, name: &str) -> bool {
     machines(world).any(|it| {
@@ -47,75 +28,72 @@ fn is_gone(world: &World, name: &str) -> bool {
     !machines(world).any(|it| it.name_any() == name)
 }
 
-fn has(host: &DynamicObject, machine: &DynamicObject) -> bool {
-    let reference = &host.data["spec"]["consumerRef"];
-    reference["uid"].as_str() == machine.uid().as_deref()
+fn is_paused(world: &World, name: &str) -> bool {
+    machines(world).any(|it| it.name_any() == name && says_paused(it))
 }
 
-fn invariants() -> Vec<Invariant> {
-    let one_host = |world: &World| {
-        for machine in machines(world) {
-            let all: Vec<String> =
-                hosts(world).filter(|it| has(it, machine)).map(ResourceExt::name_any).collect();
-            if all.len() > 1 {
-                return Err(format!("{} has {}", machine.name_any(), all.join(" and ")));
-            }
-        }
-        Ok(())
-    };
-    let image_of_claimant = |world: &World| {
-        for host in hosts(world).filter(|it| !it.data["spec"]["image"].is_null()) {
-            if !consumer(host).starts_with("Metal3Machine/") {
-                return Err(format!("{} has an image and {:?}", host.name_any(), consumer(host)));
-            }
-        }
-        Ok(())
-    };
-    let cleared_first = |world: &World| {
-        for host in hosts(world).filter(|it| ["provisioning", "provisioned"].contains(&state(it))) {
-            if !consumer(host).starts_with("Metal3Machine/") {
-                return Err(format!(
-                    "{} is {} and has {:?}",
-                    host.name_any(),
-                    state(host),
-                    consumer(host)
-                ));
-            }
-        }
-        Ok(())
-    };
-    let up_on_its_own = |world: &World| {
-        for machine in machines(world) {
-            let up = machine.data["status"]["initialization"]["provisioned"] == true;
-            let leaves = machine.metadata.deletion_timestamp.is_some();
-            let own = hosts(world).any(|it| it.name_any() == host_of(machine) && has(it, machine));
-            if up && !leaves && !own {
-                return Err(format!("{} is up and has no host", machine.name_any()));
-            }
-        }
-        Ok(())
-    };
+/// Whether a host is kept for the deployment md and ready for its next machine.
+fn is_kept(host: &DynamicObject) -> bool {
+    consumer(host) == "MachineDeployment/md" && state(host) == "available"
+}
+
+/// Whether the host of m2 is kept again, and the machine of another owner got neither that one nor any other.
+fn is_kept_from_another(world: &World) -> bool {
+    let waits = machines(world).any(|it| {
+        it.name_any() == "o1"
+            && host_of(it).is_empty()
+            && condition(it, "Ready").is_some_and(|it| it["reason"] == "NoHostAvailable")
+    });
+    waits && is_gone(world, "m2") && hosts(world).any(is_kept)
+}
+
+fn is_clean(world: &World) -> bool {
+    machines(world).next().is_none()
+        && hosts(world).all(|it| {
+            let taken = if it.name_any() == "theirs" { "ConfigMap/x" } else { "" };
+            consumer(it) == taken
+                && it.data["spec"]["image"].is_null()
+                && it.data["spec"]["userData"].is_null()
+                && !it.labels().keys().any(|key| key.contains("cluster.x-k8s.io"))
+                && !it.annotations().keys().any(|key| key.contains("reserv"))
+        })
+}
+
+fn at(client: Client, namespace: &str) -> Scene {
+    Scene::at(client, namespace, OPERATOR)
+}
+
+/// What machines ask for that fits one good host, one that somebody has and one that is unhealthy.
+fn rack() -> Value {
+    json!({"hostSelector": {"matchLabels": {"rack": "a"}}})
+}
+
+async fn prepare(client: Client, namespace: &str) {
+    let scene = Scene::prepare(client, namespace, OPERATOR).await;
+    for host in ["theirs", "sick", "h1"] {
+        scene.host(host, json!({"rack": "a"})).await;
+    }
+    scene.hosts(&["h2"]).await;
+    let theirs =
+        json!({"spec": {"consumerRef": {"apiVersion": "v1", "kind": "ConfigMap", "name": "x"}}});
+    scene.patch_host("theirs", theirs).await;
+    let sick = json!({"metadata": {"annotations": {"capm3.metal3.io/unhealthy": ""}}});
+    scene.patch_host("sick", sick).await;
+    scene.template("t", true).await;
+    for deployment in ["md", "other"] {
+        scene.deployment(deployment, "t", 1).await;
+    }
+    scene.machine_with("m1", "md", "t", rack()).await;
+}
+
+/// Claim, up, release, reserve, reuse.
+fn reuse() -> Vec<Phase> {
     vec![
-        Invariant::new("a machine has at most one host", one_host),
-        Invariant::new("only a machine's host has an image", image_of_claimant),
-        Invariant::new("a host is given back only when it is cleared", cleared_first),
-        Invariant::new("a machine that is up has its host", up_on_its_own),
-    ]
-}
-
-/// Claim, up, release, reserve, reuse, collect.
-fn scenario() -> Scenario {
-    let at = |client: kube::Client, namespace: &str| Scene::at(client, namespace, OPERATOR);
-    let phases = vec![
         Phase::new(
-            "a machine comes to two hosts",
+            "a machine comes to a host that will do and to others that will not",
             |client, namespace| {
                 Box::pin(async move {
-                    let scene = Scene::prepare(client, &namespace, OPERATOR).await;
-                    scene.hosts(&["h1", "h2"]).await;
-                    scene.template("t", true).await;
-                    scene.deployment("md", "t", 1).await;
-                    scene.machine("m1", "md", "t").await;
+                    prepare(client, &namespace).await;
                     Ok(())
                 })
             },
@@ -123,22 +101,17 @@ fn scenario() -> Scenario {
         ),
         Phase::new(
             "it is deleted",
-            move |client, namespace| {
+            |client, namespace| {
                 Box::pin(async move {
                     at(client, &namespace).delete(METAL3_MACHINE, "m1").await;
                     Ok(())
                 })
             },
-            |world| {
-                is_gone(world, "m1")
-                    && hosts(world).any(|it| {
-                        consumer(it) == "MachineDeployment/md" && state(it) == "available"
-                    })
-            },
+            |world| is_gone(world, "m1") && hosts(world).any(is_kept),
         ),
         Phase::new(
-            "the next one comes",
-            move |client, namespace| {
+            "the next one comes, to which a free host would do as well",
+            |client, namespace| {
                 Box::pin(async move {
                     let scene = at(client, &namespace);
                     scene.delete(MACHINE, "m1").await;
@@ -147,34 +120,99 @@ fn scenario() -> Scenario {
                 })
             },
             |world| {
-                is_up(world, "m2") && hosts(world).filter(|it| consumer(it).is_empty()).count() == 1
+                let of_m2 = |it: &DynamicObject| consumer(it) == "Metal3Machine/m2";
+                is_up(world, "m2") && hosts(world).any(|it| it.name_any() == "h1" && of_m2(it))
             },
         ),
+    ]
+}
+
+/// The machine goes while one of another owner comes that would take its host.
+fn contention() -> Phase {
+    Phase::new(
+        "it is deleted and one of another owner comes for its host",
+        |client, namespace| {
+            Box::pin(async move {
+                let scene = at(client, &namespace);
+                scene.delete(METAL3_MACHINE, "m2").await;
+                scene.machine_with("o1", "other", "t", rack()).await;
+                Ok(())
+            })
+        },
+        is_kept_from_another,
+    )
+}
+
+/// The same in a cluster that is paused meanwhile.
+fn paused_contention() -> Vec<Phase> {
+    let pause = |paused: bool| json!({"spec": {"paused": paused}});
+    vec![
         Phase::new(
-            "it and then the deployment are deleted",
+            "the cluster is paused",
             move |client, namespace| {
                 Box::pin(async move {
-                    let scene = at(client, &namespace);
-                    scene.remove("m2").await;
-                    scene.delete(MACHINE_DEPLOYMENT, "md").await;
+                    at(client, &namespace).patch(CLUSTER, NAME, pause(true)).await;
                     Ok(())
                 })
             },
-            |world| {
-                machines(world).next().is_none()
-                    && hosts(world).all(|it| {
-                        consumer(it).is_empty()
-                            && it.data["spec"]["image"].is_null()
-                            && it.data["spec"]["userData"].is_null()
-                            && !it.labels().keys().any(|key| key.contains("cluster.x-k8s.io"))
-                            && !it.annotations().keys().any(|key| key.contains("reserv"))
-                    })
-            },
+            |world| is_paused(world, "m2"),
         ),
-    ];
+        Phase::new(
+            "the machine is deleted and one of another owner comes, while it is paused",
+            |client, namespace| {
+                Box::pin(async move {
+                    let scene = at(client, &namespace);
+                    scene.delete(METAL3_MACHINE, "m2").await;
+                    scene.machine_with("o1", "other", "t", rack()).await;
+                    Ok(())
+                })
+            },
+            // Who came later was looked at, and so was who was deleted before.
+            |world| is_paused(world, "o1") && is_paused(world, "m2"),
+        ),
+        Phase::new(
+            "the cluster goes on",
+            move |client, namespace| {
+                Box::pin(async move {
+                    at(client, &namespace).patch(CLUSTER, NAME, pause(false)).await;
+                    Ok(())
+                })
+            },
+            is_kept_from_another,
+        ),
+    ]
+}
+
+/// Everything that is left is deleted, whoever waits first.
+fn collect() -> Phase {
+    Phase::new(
+        "who waits and then the deployment are deleted",
+        |client, namespace| {
+            Box::pin(async move {
+                let scene = at(client, &namespace);
+                scene.remove("o1").await;
+                scene.delete(MACHINE, "m2").await;
+                scene.delete(MACHINE_DEPLOYMENT, "md").await;
+                Ok(())
+            })
+        },
+        is_clean,
+    )
+}
+
+/// Claim, up, release, reserve, reuse, release in contention, collect. A pause is known to whom it concerns only after a
+/// moment, so what was begun before may be written: that it stops everything is for a process that does nothing meanwhile.
+fn scenario(paused: bool) -> Scenario {
+    let mut phases = reuse();
+    if paused {
+        phases.extend(paused_contention());
+    } else {
+        phases.push(contention());
+    }
+    phases.push(collect());
     Scenario {
         name: "reuse".to_owned(),
-        kinds: vec![bmo::hosts(), metal3_machines()],
+        kinds: vec![bmo::hosts(), METAL3_MACHINE.resource(), CLUSTER.resource()],
         beyond: Vec::new(),
         phases,
         run: Arc::new(|client, namespace| {
@@ -200,7 +238,7 @@ async fn ground() -> Ground {
 #[tokio::test]
 async fn a_stop_at_any_write_breaks_no_rule_and_leaves_nothing_behind() {
     let _operator = bmo::StandIn::start(&plane().await.admin().await, OPERATOR);
-    let report = crash_sweep(&ground().await, &scenario()).await.unwrap();
+    let report = crash_sweep(&ground().await, &scenario(true)).await.unwrap();
     println!("{report}");
     assert!(report.passed(), "{report}");
 }
@@ -208,7 +246,7 @@ async fn a_stop_at_any_write_breaks_no_rule_and_leaves_nothing_behind() {
 #[tokio::test]
 async fn a_second_process_at_any_write_breaks_no_rule_and_leaves_nothing_behind() {
     let _operator = bmo::StandIn::start(&plane().await.admin().await, OPERATOR);
-    let report = two_replica_sweep(&ground().await, &scenario()).await.unwrap();
+    let report = two_replica_sweep(&ground().await, &scenario(false)).await.unwrap();
     println!("{report}");
     assert!(report.passed(), "{report}");
 }

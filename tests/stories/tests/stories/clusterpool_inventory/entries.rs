@@ -2,7 +2,7 @@
 
 use clusterpool_inventory::config::Policy;
 use k8s_openapi::api::events::v1::Event;
-use kube::api::{Api, ListParams};
+use kube::api::{Api, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::ground::{plane, start};
@@ -53,6 +53,67 @@ async fn a_bad_patch_is_broken_by_configuration_and_the_next_entry_is_used_in_it
     let view = scene.wait("it is free", |it| it.word("pool", "bad") == "Available").await;
     assert_eq!(condition(view.pool("pool"), "InventoryValid").0, "True");
     assert!(view.pool("pool")["status"]["inventory"]["bad"]["lastFailure"].is_null());
+}
+
+#[tokio::test]
+async fn an_entry_that_cannot_be_read_is_told_and_not_used_and_a_cluster_of_one_stays() {
+    let (scene, _hive) = Scene::new("odd").await;
+    // The API server takes any two digits for an offset.
+    let marked = async |entry: &str, kind: &str, status: &str, offset: &str| {
+        let condition = json!({
+            "type": kind, "status": status, "reason": "ClusterDeploymentCustomizationInUse",
+            "message": "by hand", "lastTransitionTime": format!("2026-01-01T00:00:00{offset}"),
+        });
+        let patch = Patch::Merge(json!({ "status": { "conditions": [condition] } }));
+        let entries = scene.api("ClusterDeploymentCustomization");
+        entries.patch_status(entry, &PatchParams::default(), &patch).await.unwrap();
+    };
+    scene.entries(&["never", "good"]).await;
+    marked("never", "Odd", "True", "+99:99").await;
+    let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
+    scene.pool("pool", 1, &["never", "good"], json!({})).await;
+    let view = scene
+        .wait("the next one is used", |it| {
+            it.ready("pool") == 1 && it.word("pool", "never") == "Broken by configuration"
+        })
+        .await;
+    let cluster = name(view.of_entry("good")[0]).to_owned();
+    let failure = &view.pool("pool")["status"]["inventory"]["never"]["lastFailure"];
+    let why = failure["message"].as_str().unwrap();
+    assert!(why.starts_with("it cannot be read") && why.ends_with("correct it"), "{why}");
+    let (status, _, message) = condition(view.pool("pool"), "InventoryValid");
+    assert_eq!(status, "False");
+    assert!(message.contains("Broken by configuration: never"), "{message}");
+    scene
+        .until("the pool's owner is told", async |_| {
+            let all = events(&scene).await;
+            all.iter().any(|it| it.1 == "BrokenByConfiguration" && it.2.contains("cannot be read"))
+        })
+        .await;
+    // The same with one that is in use: who has it is known from its cluster.
+    marked("good", "Available", "False", "+99:99").await;
+    for entry in ["never", "good"] {
+        scene
+            .until("the entry's owner is told", async |_| {
+                let all = events(&scene).await;
+                all.iter().any(|it| it.0 == entry && it.1 == "Undecodable")
+            })
+            .await;
+    }
+    let said = format!("good is used by {cluster}, and it cannot be read");
+    let view = scene
+        .wait("its pool tells, too", |it| {
+            condition(it.pool("pool"), "InventoryValid").2.contains(&said)
+        })
+        .await;
+    assert_eq!((view.clusters.len(), view.ready("pool")), (1, 1), "{view}");
+    assert_eq!((view.word("pool", "good"), view.holder("good")), ("Reserved", cluster.as_str()));
+    // Corrected, both are what they were.
+    marked("never", "Odd", "True", "Z").await;
+    marked("good", "Available", "False", "Z").await;
+    scene.patch("ClusterPool", "pool", json!({ "spec": { "size": 2 } })).await;
+    let view = scene.wait("the other one is used", |it| it.ready("pool") == 2).await;
+    assert_eq!((view.of_entry("never").len(), view.holder("good")), (1, cluster.as_str()));
 }
 
 #[tokio::test]

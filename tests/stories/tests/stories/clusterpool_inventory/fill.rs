@@ -3,11 +3,11 @@
 use bench::audit::Audit;
 use clusterpool_inventory::config::Policy;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
-use kube::api::Api;
+use kube::api::{Api, DeleteParams, DynamicObject, PostParams};
 use serde_json::{Value, json};
 
 use super::ground::{plane, start};
-use super::scene::{Scene, condition, entry_of, name};
+use super::scene::{Scene, View, condition, entry_of, name};
 
 #[tokio::test]
 async fn a_pool_fills_from_its_entries_and_each_cluster_has_all_that_hive_waits_for() {
@@ -149,4 +149,66 @@ async fn what_a_pool_refers_to_and_is_missing_is_told_and_waited_for() {
     scene.patch("ClusterPool", "pool", json!({ "spec": more })).await;
     let view = scene.wait("the cluster runs", |it| it.ready("pool") == 1).await;
     assert_eq!(condition(view.pool("pool"), "MissingDependencies").0, "False");
+}
+
+#[tokio::test]
+async fn what_a_pool_refers_to_and_is_deleted_while_it_runs_costs_no_cluster_and_is_waited_for() {
+    let (scene, _hive) = Scene::new("lost").await;
+    let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
+    let release = format!("{}-release", scene.namespace);
+    let sets: Api<DynamicObject> =
+        Api::all_with(scene.client.clone(), &bench::hive::kind("ClusterImageSet"));
+    let set: DynamicObject = serde_json::from_value(json!({
+        "apiVersion": "hive.openshift.io/v1",
+        "kind": "ClusterImageSet",
+        "metadata": { "name": release },
+        "spec": { "releaseImage": "registry.example.com/release:1" },
+    }))
+    .unwrap();
+    sets.create(&PostParams::default(), &set).await.unwrap();
+    scene.entries(&["a", "b", "c"]).await;
+    let more = json!({ "imageSetRef": { "name": release } });
+    scene.pool("pool", 1, &["a", "b", "c"], more).await;
+    let view = scene.wait("it runs", |it| it.ready("pool") == 1).await;
+    let first = name(&view.clusters[0]).to_owned();
+    // All of it goes, and more clusters are wanted.
+    sets.delete(&release, &DeleteParams::default()).await.unwrap();
+    let secrets: Api<Secret> = Api::namespaced(scene.client.clone(), &scene.namespace);
+    for secret in ["template", "pull", "cloud"] {
+        secrets.delete(secret, &DeleteParams::default()).await.unwrap();
+    }
+    scene.patch("ClusterPool", "pool", json!({ "spec": { "size": 2 } })).await;
+    let lacks = |it: &View, all: &[&str]| {
+        let (status, _, message) = condition(it.pool("pool"), "MissingDependencies");
+        status == "True" && all.iter().all(|it| message.contains(*it))
+    };
+    let of_secrets = ["Secret template", "Secret pull", "Secret cloud"];
+    scene
+        .wait("the pool says what it lacks", |it| {
+            lacks(it, &of_secrets) && lacks(it, &["ClusterImageSet"])
+        })
+        .await;
+    // The one that is there is given away all the same.
+    scene.claim("mine", "pool").await;
+    scene
+        .wait("the claim is served", |it| it.claim("mine")["spec"]["namespace"] == first.as_str())
+        .await;
+    // Some of it is not enough.
+    sets.create(&PostParams::default(), &set).await.unwrap();
+    let view = scene
+        .wait("only the secrets are lacking", |it| {
+            lacks(it, &of_secrets) && !lacks(it, &["ClusterImageSet"])
+        })
+        .await;
+    assert_eq!((view.clusters.len(), view.ready("pool")), (1, 1), "{view}");
+    assert_eq!(name(&view.clusters[0]), first);
+    assert_eq!(["b", "c"].map(|it| view.holder(it)), ["", ""]);
+    assert_eq!(["b", "c"].map(|it| view.word("pool", it)), ["Available", "Available"]);
+    scene.secrets().await;
+    let view = scene
+        .wait("it goes on", |it| {
+            it.ready("pool") == 3 && condition(it.pool("pool"), "MissingDependencies").0 == "False"
+        })
+        .await;
+    assert!(view.clusters.iter().any(|it| name(it) == first));
 }

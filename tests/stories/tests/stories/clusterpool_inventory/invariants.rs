@@ -7,6 +7,7 @@ use kube::api::DynamicObject;
 use serde_json::Value;
 
 const OWNER: &str = "ferrite.metal3.io/pool";
+const LEASED: &str = "hive.openshift.io/inventory-lease";
 
 pub(super) fn of<'a>(
     world: &'a World,
@@ -37,7 +38,7 @@ pub(super) fn holder(entry: &DynamicObject) -> Option<&str> {
     entry.data["status"]["clusterDeploymentRef"]["name"].as_str()
 }
 
-fn is_deleting(object: &DynamicObject) -> bool {
+pub(super) fn is_deleting(object: &DynamicObject) -> bool {
     object.metadata.deletion_timestamp.is_some()
 }
 
@@ -61,7 +62,7 @@ pub(super) fn is_ready(cluster: &DynamicObject) -> bool {
 }
 
 /// Generation and uid: what the controller calls an entry's version.
-fn version(entry: &DynamicObject) -> String {
+pub(super) fn version(entry: &DynamicObject) -> String {
     format!("{}-{}", entry.metadata.generation.unwrap_or_default(), entry.uid().unwrap_or_default())
 }
 
@@ -116,7 +117,7 @@ fn never_changes_hands(before: &World, after: &World) -> Result<(), String> {
 
 fn kept(world: &World) -> Result<(), String> {
     for entry in entries(world) {
-        if holder(entry).is_some() && !has_finalizer(entry, "hive.openshift.io/inventory-lease") {
+        if holder(entry).is_some() && !has_finalizer(entry, LEASED) {
             return Err(format!("{} is leased and could be deleted", entry.name_any()));
         }
     }
@@ -184,6 +185,10 @@ fn attempts(before: &World, after: &World) -> Result<(), String> {
                 .any(|it| entry_of(it) == entry && it.data["spec"]["installed"] == true);
             if left < 0 || same && left < was - 1 || same && left > was && !succeeded {
                 return Err(format!("{entry} of {name} had {was} attempts and has {left}"));
+            }
+            let failed = |state: &Value| state["lastFailure"]["clusterDeployment"].clone();
+            if same && left < was && (failed(now).is_null() || failed(now) == failed(old)) {
+                return Err(format!("{entry} of {name} lost an attempt to {}", failed(now)));
             }
         }
     }
@@ -273,6 +278,21 @@ pub(super) fn of_two() -> Vec<Invariant> {
 /// At rest: what is leased is in use.
 pub(super) fn no_lease_of_nothing(world: &World) -> bool {
     entries(world).filter_map(holder).all(|it| clusters(world).any(|found| found.name_any() == it))
+}
+
+/// At rest: our finalizer is on entries only that are leased, or that somebody can lease.
+pub(super) fn is_kept_where_needed(world: &World) -> bool {
+    entries(world).filter(|it| has_finalizer(it, LEASED)).all(|entry| {
+        let name = entry.name_any();
+        let mut pools = of(world, "clusterpools").filter(|it| !is_deleting(it));
+        holder(entry).is_some() || !is_deleting(entry) && pools.any(|it| lists(it, &name))
+    })
+}
+
+fn lists(pool: &DynamicObject, entry: &str) -> bool {
+    let inventory = &pool.data["spec"]["inventory"];
+    let list = inventory.as_array().or(inventory["ClusterDeploymentCustomizations"].as_array());
+    list.into_iter().flatten().any(|it| it["name"] == entry)
 }
 
 /// Nothing of a pool is left.

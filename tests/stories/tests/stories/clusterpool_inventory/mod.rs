@@ -1,5 +1,6 @@
 //! Pools of clusters whose names, addresses and hosts exist once.
 
+mod courses;
 mod ground;
 mod invariants;
 mod scene;

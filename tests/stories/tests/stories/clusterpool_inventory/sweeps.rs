@@ -9,24 +9,18 @@ use bench::observer::Invariant;
 use bench::sweep::{Ground, Phase, Report, Scenario, crash_sweep, two_replica_sweep};
 use clusterpool_inventory::config::Policy;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
-use kube::ResourceExt;
-use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{ApiResource, DeleteParams, DynamicObject};
 use serde_json::json;
 
+use super::courses::{self, Standing, prepared};
 use super::ground::{account, plane, run};
 use super::invariants::{
-    clusters, entry_of, is_clean, is_ready, no_lease_of_nothing, of, of_one, of_two,
+    clusters, entry_of, is_clean, is_kept_where_needed, is_ready, no_lease_of_nothing, of, of_one,
+    of_two,
 };
-use super::scene::Scene;
 
 /// The entry whose clusters cannot be installed.
 const FAILS: &str = "fails";
-
-async fn prepared(client: kube::Client, namespace: &str) -> Scene {
-    let scene = Scene { client, namespace: namespace.to_owned() };
-    scene.secrets().await;
-    scene
-}
 
 /// The pool has the namespace's name: its clusters are then told from those of other runs.
 fn fill_and_delete() -> Vec<Phase> {
@@ -46,6 +40,7 @@ fn fill_and_delete() -> Vec<Phase> {
             |world| {
                 clusters(world).filter(|it| is_ready(it)).count() == 2
                     && no_lease_of_nothing(world)
+                    && is_kept_where_needed(world)
                     && of(world, "clusterpools").all(|it| it.data["status"]["ready"] == 2)
             },
         ),
@@ -88,6 +83,7 @@ fn fail_and_delete() -> Vec<Phase> {
                     && clusters(world).count() == 1
                     && clusters(world).all(|it| is_ready(it) && entry_of(it) == "good")
                     && no_lease_of_nothing(world)
+                    && is_kept_where_needed(world)
             },
         ),
         Phase::new(
@@ -121,6 +117,8 @@ fn share_and_delete() -> Vec<Phase> {
             },
             |world| {
                 clusters(world).filter(|it| is_ready(it)).count() == 2
+                    && no_lease_of_nothing(world)
+                    && is_kept_where_needed(world)
                     && of(world, "clusterpools").all(|it| it.data["status"]["ready"] == 1)
             },
         ),
@@ -140,78 +138,25 @@ fn share_and_delete() -> Vec<Phase> {
     ]
 }
 
-/// Claim, edit, removal.
-fn life() -> Vec<Phase> {
-    vec![
-        Phase::new(
-            "a pool of one comes and is claimed",
-            |client, namespace| {
-                Box::pin(async move {
-                    let scene = prepared(client, &namespace).await;
-                    scene.entries(&["a", "b"]).await;
-                    scene.pool(&namespace, 1, &["a", "b"], json!({})).await;
-                    scene.claim("mine", &namespace).await;
-                    Ok(())
-                })
-            },
-            |world| {
-                let claimed = |it: &DynamicObject| {
-                    it.data["spec"]["clusterPoolRef"]["claimName"] == "mine" && is_ready(it)
-                };
-                clusters(world).any(claimed)
-                    && clusters(world).filter(|it| is_ready(it)).count() == 2
-            },
-        ),
-        Phase::new(
-            "the entry of the other cluster is edited",
-            |client, namespace| {
-                Box::pin(async move {
-                    let all: Api<DynamicObject> =
-                        Api::all_with(client.clone(), &kind("ClusterDeployment"));
-                    let found = all.list(&ListParams::default()).await?.items;
-                    let free = found.iter().find(|it| {
-                        it.data["spec"]["clusterPoolRef"]["namespace"] == namespace.as_str()
-                            && it.data["spec"]["clusterPoolRef"]["claimName"].is_null()
-                            && it.metadata.deletion_timestamp.is_none()
-                    });
-                    let entry = free.map_or("a", entry_of).to_owned();
-                    let patch = json!({ "spec": { "installConfigPatches": [
-                        { "op": "replace", "path": "/metadata/name", "value": "edited" },
-                    ]}});
-                    let entries = api(&client, &namespace, "ClusterDeploymentCustomization");
-                    entries.patch(&entry, &PatchParams::default(), &Patch::Merge(patch)).await?;
-                    Ok(())
-                })
-            },
-            |world| {
-                let new = |it: &DynamicObject| {
-                    it.annotations()
-                        .get("ferrite.metal3.io/installed-name")
-                        .is_some_and(|it| it == "edited")
-                        && is_ready(it)
-                };
-                clusters(world).any(new) && clusters(world).count() == 2
-            },
-        ),
-        Phase::new(
-            "the inventory goes, the claim too, and then the pool",
-            |client, namespace| {
-                Box::pin(async move {
-                    let pools = api(&client, &namespace, "ClusterPool");
-                    let patch = json!({ "spec": { "size": 0, "inventory": [{ "name": "b" }] } });
-                    pools.patch(&namespace, &PatchParams::default(), &Patch::Merge(patch)).await?;
-                    let claims = api(&client, &namespace, "ClusterClaim");
-                    claims.delete("mine", &DeleteParams::default()).await?;
-                    pools.delete(&namespace, &DeleteParams::default()).await?;
-                    Ok(())
-                })
-            },
-            is_clean,
-        ),
-    ]
+/// What happens, and where a process waits until that begins.
+struct Course {
+    phases: Vec<Phase>,
+    standing: Option<Standing>,
 }
 
-fn scenario(name: &str, phases: Vec<Phase>, invariants: Vec<Invariant>) -> Scenario {
+impl Course {
+    fn from_nothing(phases: Vec<Phase>) -> Self {
+        Self { phases, standing: None }
+    }
+
+    fn from_a_pool(phases: fn(&Standing) -> Vec<Phase>) -> Self {
+        let standing = Standing::nowhere();
+        Self { phases: phases(&standing), standing: Some(standing) }
+    }
+}
+
+fn scenario(name: &str, course: Course, invariants: Vec<Invariant>) -> Scenario {
+    let Course { phases, standing } = course;
     Scenario {
         name: name.to_owned(),
         kinds: vec![kind("ClusterPool"), kind("ClusterClaim")],
@@ -223,9 +168,16 @@ fn scenario(name: &str, phases: Vec<Phase>, invariants: Vec<Invariant>) -> Scena
             ApiResource::erase::<Secret>(&()),
         ],
         phases,
-        run: Arc::new(|client, namespace| {
-            let policy = Policy { provision_attempts: 1, ..Policy::default() };
-            Box::pin(run(client, vec![namespace], policy))
+        run: Arc::new(move |client, namespace| {
+            let standing = standing.clone();
+            Box::pin(async move {
+                if let Some(standing) = standing {
+                    standing.run(client, namespace).await;
+                } else {
+                    let policy = Policy { provision_attempts: 1, ..Policy::default() };
+                    Box::pin(run(client, vec![namespace], policy)).await;
+                }
+            })
         }),
         invariants,
         patience: Duration::from_secs(120),
@@ -235,7 +187,7 @@ fn scenario(name: &str, phases: Vec<Phase>, invariants: Vec<Invariant>) -> Scena
 async fn swept<F>(
     sweep: impl Fn(Ground, Scenario) -> F,
     name: &str,
-    phases: Vec<Phase>,
+    course: Course,
     invariants: Vec<Invariant>,
 ) where
     F: Future<Output = anyhow::Result<Report>>,
@@ -249,35 +201,53 @@ async fn swept<F>(
         admin: plane.config("client", &["system:masters"]).await.unwrap(),
         controller: account(plane, name).await.0,
     };
-    let report = sweep(ground, scenario(name, phases, invariants)).await.unwrap();
+    let report = sweep(ground, scenario(name, course, invariants)).await.unwrap();
     println!("{report}");
     assert!(report.passed(), "{report}");
 }
 
-async fn stopped(name: &str, phases: Vec<Phase>) {
+async fn stopped(name: &str, course: Course) {
     let sweep = async |ground: Ground, scenario: Scenario| crash_sweep(&ground, &scenario).await;
-    swept(sweep, name, phases, of_one()).await;
+    swept(sweep, name, course, of_one()).await;
+}
+
+async fn beside_another(name: &str, course: Course) {
+    let sweep =
+        async |ground: Ground, scenario: Scenario| two_replica_sweep(&ground, &scenario).await;
+    swept(sweep, name, course, of_two()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stop_at_any_write_gives_no_entry_away_twice_and_leaves_nothing_behind() {
-    stopped("cpi-stop", fill_and_delete()).await;
+    stopped("cpi-stop", Course::from_nothing(fill_and_delete())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stop_at_any_write_costs_an_entry_that_fails_no_more_attempts_than_it_failed() {
-    stopped("cpi-fail", fail_and_delete()).await;
+    stopped("cpi-fail", Course::from_nothing(fail_and_delete())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes minutes: run with --ignored"]
-async fn a_stop_at_any_write_of_a_pools_life_leaves_nothing_behind() {
-    stopped("cpi-life", life()).await;
+async fn a_stop_at_any_write_takes_no_cluster_from_its_user_though_pool_and_entry_are_deleted() {
+    stopped("cpi-claim", Course::from_a_pool(courses::claim)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_at_any_write_leaves_no_cluster_of_what_an_entry_was_before() {
+    stopped("cpi-edit", Course::from_a_pool(courses::edit)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_at_any_write_leaves_nothing_on_an_entry_that_was_taken_off_the_list() {
+    stopped("cpi-list", Course::from_a_pool(courses::removal)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_process_at_any_write_gives_no_entry_away_twice() {
-    let sweep =
-        async |ground: Ground, scenario: Scenario| two_replica_sweep(&ground, &scenario).await;
-    swept(sweep, "cpi-two", share_and_delete(), of_two()).await;
+    beside_another("cpi-two", Course::from_nothing(share_and_delete())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_process_at_any_write_takes_no_cluster_from_its_user() {
+    beside_another("cpi-user", Course::from_a_pool(courses::claim)).await;
 }

@@ -74,7 +74,13 @@ async fn machines_that_say_too_little_or_too_much_are_reported_and_others_are_se
     site.discovery("racks", json!({})).await;
     let mut policy = quick();
     policy.give_up = std::time::Duration::from_secs(3);
-    let _running = site.start(policy);
+    // Far more than that one posted: something in between says it.
+    let huge = site.boot(&site.agent(4)).await;
+    let proxy = Proxy::start(&site.ironic).await.unwrap();
+    let of_huge = format!("{huge}/inventory");
+    let page = Fault::Answer(reqwest::StatusCode::OK, "x".repeat(16 << 20));
+    proxy.fault(page, usize::MAX, move |_, path| path.contains(&of_huge));
+    let _running = site.start_disturbed(&proxy.endpoint, policy, Plan::none("host-discovery"));
     // The agent failed: Ironic keeps a node without ports and inventory.
     let mut failed = site.agent(1);
     failed.error = Some("lshw failed".to_owned());
@@ -83,7 +89,7 @@ async fn machines_that_say_too_little_or_too_much_are_reported_and_others_are_se
     let mut report = site.agent(2).report();
     report["inventory"].as_object_mut().unwrap().remove("cpu");
     let odd = site.post(&report).await;
-    // More than anybody is willing to read.
+    // Three times what is read.
     let mut report = site.agent(3).report();
     report["inventory"]["system_vendor"]["product_name"] = json!("x".repeat(3 << 20));
     let large = site.post(&report).await;
@@ -91,6 +97,7 @@ async fn machines_that_say_too_little_or_too_much_are_reported_and_others_are_se
     site.listed("racks", "failures", &failed, "InspectionFailed").await;
     site.listed("racks", "failures", &odd, "InspectionFailed").await;
     site.listed("racks", "failures", &large, "InventoryTooLarge").await;
+    site.listed("racks", "failures", &huge, "InventoryTooLarge").await;
     site.wait_names(&["m5"]).await;
 }
 
@@ -102,6 +109,7 @@ async fn an_inventory_deeper_than_anybody_looks_is_reported() {
     site.discovery("racks", json!({})).await;
     let _running = site.start(quick());
     let mut report = site.agent(1).report();
+    // Ironic's own reader has its limit, too: what is far deeper is tried on ours alone, in the tests of the crate.
     let mut deep = json!("deep");
     for _ in 0..400 {
         deep = json!([deep]);

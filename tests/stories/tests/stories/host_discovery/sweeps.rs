@@ -1,11 +1,13 @@
 //! Stopped before and after each write, and with a second process beside it at each write: one host for each machine.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api_types::names::ferrite::NODE_ID;
 use bench::agent::Agent;
 use bench::bmo;
-use bench::observer::{Invariant, World};
+use bench::observer::{Invariant, Key, World};
 use bench::sweep::{Ground, Phase, Report, Scenario, crash_sweep, two_replica_sweep};
 use futures_util::future::BoxFuture;
 use kube::ResourceExt;
@@ -23,32 +25,78 @@ fn discovery(world: &World) -> Option<Value> {
     all.next().and_then(|(_, object)| serde_json::to_value(object).ok())
 }
 
+/// The host that a person made.
+const PERSONS: &str = "person";
+
+/// Node identifiers of the machines of a run end in the number of the agent.
+fn node_of(number: u32) -> String {
+    format!("00000000-0000-4000-8000-{number:012}")
+}
+
+/// By what a host names a machine: its identifier in Ironic, and the part of its boot address that all ports of one agent
+/// have in common.
+fn machine_names(host: &DynamicObject) -> Vec<String> {
+    let mac = host.data["spec"]["bootMACAddress"].as_str().unwrap_or_default().to_lowercase();
+    let address = mac.rsplit_once(':').map_or("", |(machine, _)| machine).to_owned();
+    let node = host.annotations().get(NODE_ID).cloned();
+    node.into_iter().chain([address]).collect()
+}
+
+fn one_host_each(world: &World) -> Result<(), String> {
+    let mut seen: BTreeMap<String, String> = BTreeMap::new();
+    for host in hosts(world) {
+        for machine in machine_names(host) {
+            if let Some(other) = seen.insert(machine.clone(), host.name_any()) {
+                return Err(format!("{machine} is {other} and {}", host.name_any()));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Both annotations whole, and the address that of the port by which the machine that it names has booted.
+fn whole(world: &World) -> Result<(), String> {
+    for host in hosts(world).filter(|host| host.name_any() != PERSONS) {
+        let all = host.annotations();
+        for key in ["baremetalhost.metal3.io/status", "inspect.metal3.io/hardwaredetails"] {
+            let text = all.get(key).map(String::as_str).unwrap_or_default();
+            if serde_json::from_str::<Value>(text).is_err() {
+                return Err(format!("{} has no whole {key}", host.name_any()));
+            }
+        }
+        let node = all.get(NODE_ID).map(String::as_str).unwrap_or_default();
+        let number = node.rsplit('-').next().and_then(|it| it.parse::<u32>().ok());
+        let booted = number.map(|number| Agent::new(number).mac(0)).unwrap_or_default();
+        if host.data["spec"]["bootMACAddress"] != booted {
+            return Err(format!("{} of {node} does not have {booted}", host.name_any()));
+        }
+    }
+    Ok(())
+}
+
+/// Nobody but us writes to the hosts of a run, and the one that a person deletes is `m2`.
+fn as_they_were_made(before: &World, now: &World) -> Result<(), String> {
+    for (key, host) in before.iter().filter(|(key, _)| key.resource == "baremetalhosts") {
+        match now.get(key) {
+            Some(same) if same == host => {}
+            Some(other) => {
+                return Err(format!(
+                    "{} was changed: {:?}",
+                    key.name, other.metadata.managed_fields
+                ));
+            }
+            None if key.name == "m2" => {}
+            None => return Err(format!("{} was deleted", key.name)),
+        }
+    }
+    Ok(())
+}
+
 fn invariants() -> Vec<Invariant> {
-    let one_host = |world: &World| {
-        let mut seen = std::collections::HashMap::new();
-        for host in hosts(world) {
-            let mac = host.data["spec"]["bootMACAddress"].to_string();
-            if let Some(other) = seen.insert(mac.clone(), host.name_any()) {
-                return Err(format!("{mac} is {other} and {}", host.name_any()));
-            }
-        }
-        Ok(())
-    };
-    let whole = |world: &World| {
-        for host in hosts(world).filter(|host| host.name_any() != "person") {
-            let all = host.annotations();
-            for key in ["baremetalhost.metal3.io/status", "inspect.metal3.io/hardwaredetails"] {
-                let text = all.get(key).map(String::as_str).unwrap_or_default();
-                if serde_json::from_str::<Value>(text).is_err() {
-                    return Err(format!("{} has no whole {key}", host.name_any()));
-                }
-            }
-        }
-        Ok(())
-    };
     vec![
-        Invariant::new("a machine has one host", one_host),
+        Invariant::new("a machine has one host", one_host_each),
         Invariant::new("no host is half made", whole),
+        Invariant::between("a host, a person's too, stays as it was made", as_they_were_made),
     ]
 }
 
@@ -67,7 +115,7 @@ fn scenario(site: &Arc<Site>, like: &(String, Agent), with_deletion: bool) -> Sc
                 let site = Site { namespace: namespace.clone(), admin: client, ..site.like() };
                 let spec = json!({
                     "selector": { "products": [namespace] },
-                    "maxHosts": 2,
+                    "maxHosts": 3,
                     "approval": "Manual",
                 });
                 site.discovery("racks", spec).await;
@@ -76,15 +124,16 @@ fn scenario(site: &Arc<Site>, like: &(String, Agent), with_deletion: bool) -> Sc
                     let mut agent = Agent::new(base + number);
                     agent.hostname = format!("m{number}");
                     agent.product.clone_from(&namespace);
-                    (format!("00000000-0000-4000-8000-{:012}", base + number), agent)
+                    (node_of(base + number), agent)
                 });
                 let machines: Vec<(String, Agent)> = machines.collect();
                 let body = json!({ "spec": { "bootMACAddress": machines[2].1.mac(1) } });
-                site.host("person", body).await;
+                site.host(PERSONS, body).await;
                 // A machine's own report costs Ironic more than all else that it does here.
                 site.ironic.multiply(&like.0, &like.1, &machines).await?;
                 let nodes: Vec<&str> = machines.iter().map(|(node, _)| node.as_str()).collect();
-                site.approve("racks", &nodes[..2].join(",")).await;
+                // Also of the one that is a host: that it is known is all that keeps it from another.
+                site.approve("racks", &nodes.join(",")).await;
                 Ok(())
             })
         },
@@ -94,7 +143,7 @@ fn scenario(site: &Arc<Site>, like: &(String, Agent), with_deletion: bool) -> Sc
                 it["metadata"]["annotations"][APPROVE].is_null()
                     && it["status"]["counts"]["created"] == 2
             });
-            names == ["m1", "m2", "person"] && settled
+            names == ["m1", "m2", PERSONS] && settled
         },
     );
     let second = of(site);
@@ -169,4 +218,47 @@ async fn a_stop_at_any_write_makes_no_host_twice_and_forgets_none() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_process_at_any_write_makes_no_host_twice_and_forgets_none() {
     Box::pin(swept(false)).await;
+}
+
+fn host(name: &str, mac: &str, node: Option<&str>) -> (Key, DynamicObject) {
+    let key = Key {
+        resource: "baremetalhosts".to_owned(),
+        namespace: "a".to_owned(),
+        name: name.to_owned(),
+    };
+    let mut object = json!({ "metadata": { "name": name }, "spec": { "bootMACAddress": mac } });
+    if let Some(node) = node {
+        object["metadata"]["annotations"] = json!({ NODE_ID: node });
+    }
+    (key, serde_json::from_value(object).unwrap())
+}
+
+#[test]
+fn a_second_host_is_found_out_by_whichever_port_or_node_it_has() {
+    let (first, other) = (Agent::new(7001), Agent::new(7002));
+    let made = || host("made", &first.mac(0), Some("node-1"));
+    for (second, is_another) in [
+        (host("second", &first.mac(1), None), false),
+        (host("second", &first.mac(0).to_uppercase(), None), false),
+        (host("second", &other.mac(0), Some("node-1")), false),
+        (host("second", &other.mac(0), Some("node-2")), true),
+        (host("second", &other.mac(1), None), true),
+    ] {
+        let told = format!("{second:?}");
+        assert_eq!(one_host_each(&World::from([made(), second])).is_ok(), is_another, "{told}");
+    }
+}
+
+#[test]
+fn a_host_that_somebody_changes_or_deletes_is_found_out() {
+    let person = host(PERSONS, "06:fe:00:00:01:01", None);
+    let world = |all: &[&(Key, DynamicObject)]| -> World { all.iter().copied().cloned().collect() };
+    let before = world(&[&person]);
+    assert_eq!(as_they_were_made(&before, &before), Ok(()));
+    let mut changed = person.clone();
+    changed.1.metadata.annotations = Some(BTreeMap::from([(NODE_ID.to_owned(), "n".to_owned())]));
+    assert!(as_they_were_made(&before, &world(&[&changed])).is_err());
+    assert!(as_they_were_made(&before, &World::new()).is_err());
+    let made = host("m1", "06:fe:00:00:02:00", Some("n"));
+    assert_eq!(as_they_were_made(&before, &world(&[&person, &made])), Ok(()));
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bench::cluster_api::objects::{CLUSTER, MACHINE};
+use futures_util::future::join_all;
 use kube::api::{Api, Patch, PatchParams};
 use remediation::config::{Fencing, Policy};
 use serde_json::{Value, json};
@@ -40,32 +41,26 @@ pub(super) async fn bring(scene: &Scene, machine: &str, host: &str, moment: Mome
             pods.create(&kube::api::PostParams::default(), &pod).await.unwrap();
             "fence"
         }
-        Moment::PowerOn => "power on",
+        Moment::PowerOn => {
+            scene.operator().keep_off(host);
+            "power on"
+        }
         Moment::Recover => {
             scene.operator().kill(host);
             "recover"
         }
     };
     scene.request(machine, reboot(3, "300s")).await;
-    if matches!(moment, Moment::PowerOn) {
-        // Off, and then it does not come on.
-        // It may be on again before anybody looks: then its record says that it was off.
-        let was_off = |it: &Value| history(it).first().is_some_and(|it| it["off"].is_string());
-        scene.host_is(host, "off", |it| it["status"]["poweredOn"] == false || was_off(it)).await;
-        scene.operator().stick(host);
-    }
     let at = |it: Option<&Value>| it.is_some_and(|it| it["status"]["step"] == step);
-    if matches!(moment, Moment::PowerOn) {
-        // It may have come on before it was stuck.
-        let past = |it: Option<&Value>| {
-            it.is_some_and(|it| {
-                ["power on", "recover"].contains(&it["status"]["step"].as_str().unwrap_or_default())
-            })
-        };
-        scene.until(REMEDIATION, machine, step, past).await;
-    } else {
-        scene.until(REMEDIATION, machine, step, at).await;
-    }
+    scene.until(REMEDIATION, machine, step, at).await;
+}
+
+fn machine_at(moment: Moment, way: &str) -> String {
+    format!("m-{moment:?}{way}").to_lowercase()
+}
+
+fn host_at(moment: Moment, way: &str) -> String {
+    format!("h-{moment:?}{way}").to_lowercase()
 }
 
 fn long() -> Policy {
@@ -81,9 +76,8 @@ pub(super) async fn let_go(scene: &Scene, host: &str) {
 async fn a_request_that_is_withdrawn_anywhere_leaves_a_host_that_is_on_and_nothing_of_ours() {
     let scene = Scene::new("withdrawn").await;
     let _running = start(&planes().await.management, &scene.namespace, long()).await;
-    for moment in MOMENTS {
-        let name = format!("m-{moment:?}").to_lowercase();
-        let host = format!("h-{moment:?}").to_lowercase();
+    let withdrawn = async |moment: Moment| {
+        let (name, host) = (machine_at(moment, ""), host_at(moment, ""));
         scene.machine(&name, &host).await;
         bring(&scene, &name, &host, moment).await;
         scene.delete(REMEDIATION, &name).await;
@@ -93,10 +87,9 @@ async fn a_request_that_is_withdrawn_anywhere_leaves_a_host_that_is_on_and_nothi
         scene.host_is(&host, "on", |it| it["status"]["poweredOn"] == true).await;
         scene.is_clean(&name, &host).await;
         let tries = history(&scene.get_host(&host).await);
-        // One that was on again before it was stuck may be back.
-        let back = matches!(moment, Moment::PowerOn) && tries[0]["result"] == "Recovered";
-        assert!(back || tries[0]["result"] == "Withdrawn", "{moment:?}: {tries:?}");
-    }
+        assert_eq!(tries[0]["result"], "Withdrawn", "{moment:?}: {tries:?}");
+    };
+    join_all(MOMENTS.map(withdrawn)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -125,38 +118,33 @@ async fn a_node_that_is_back_when_its_request_is_withdrawn_counts_as_recovered()
 async fn a_machine_that_is_deleted_or_loses_its_host_anywhere_leaves_nothing_of_ours() {
     let scene = Scene::new("lost").await;
     let _running = start(&planes().await.management, &scene.namespace, long()).await;
-    for moment in MOMENTS {
-        for way in ["deleted", "consumer", "unnamed"] {
-            let name = format!("m-{moment:?}-{way}").to_lowercase();
-            let host = format!("h-{moment:?}-{way}").to_lowercase();
-            scene.machine(&name, &host).await;
-            bring(&scene, &name, &host, moment).await;
-            match way {
-                "deleted" => {
-                    let keep = json!({"metadata": {"finalizers": ["stories/keep"]}});
-                    scene.patch(MACHINE, &name, keep).await;
-                    scene.delete(MACHINE, &name).await;
-                }
-                "consumer" => {
-                    scene
-                        .patch_host(
-                            &host,
-                            json!({"spec": {"consumerRef": {"name": "other", "uid": "x"}}}),
-                        )
-                        .await;
-                }
-                _ => {
-                    let metal = bench::cluster_api::objects::METAL3_MACHINE;
-                    let none =
-                        json!({"metadata": {"annotations": {"metal3.io/BareMetalHost": null}}});
-                    scene.patch(metal, &name, none).await;
-                }
+    let loses = async |(moment, way): (Moment, &'static str)| {
+        let (name, host) = (machine_at(moment, way), host_at(moment, way));
+        scene.machine(&name, &host).await;
+        bring(&scene, &name, &host, moment).await;
+        match way {
+            "-deleted" => {
+                let keep = json!({"metadata": {"finalizers": ["stories/keep"]}});
+                scene.patch(MACHINE, &name, keep).await;
+                scene.delete(MACHINE, &name).await;
             }
-            scene.host_is(&host, "free of our key", |it| keys(it).is_empty()).await;
-            let clean = |it: Option<&Value>| it.unwrap()["metadata"]["finalizers"].is_null();
-            scene.until(REMEDIATION, &name, "without finalizer", clean).await;
-            scene.is_clean(&name, &host).await;
+            "-consumer" => {
+                let other = json!({"spec": {"consumerRef": {"name": "other", "uid": "x"}}});
+                scene.patch_host(&host, other).await;
+            }
+            _ => {
+                let metal = bench::cluster_api::objects::METAL3_MACHINE;
+                let none = json!({"metadata": {"annotations": {"metal3.io/BareMetalHost": null}}});
+                scene.patch(metal, &name, none).await;
+            }
         }
+        scene.host_is(&host, "free of our key", |it| keys(it).is_empty()).await;
+        let clean = |it: Option<&Value>| it.unwrap()["metadata"]["finalizers"].is_null();
+        scene.until(REMEDIATION, &name, "without finalizer", clean).await;
+        scene.is_clean(&name, &host).await;
+    };
+    for way in ["-deleted", "-consumer", "-unnamed"] {
+        join_all(MOMENTS.map(|moment| loses((moment, way)))).await;
     }
 }
 
@@ -166,20 +154,36 @@ async fn while_its_cluster_is_paused_nothing_is_written_and_when_the_cluster_is_
     let scene = Scene::new("paused").await;
     let plane = &planes().await.management;
     let (_running, user) = start(plane, &scene.namespace, long()).await;
-    scene.machine("m", "h").await;
-    bring(&scene, "m", "h", Moment::Fence).await;
+    let brought = async |moment: Moment| {
+        let (name, host) = (machine_at(moment, ""), host_at(moment, ""));
+        scene.machine(&name, &host).await;
+        bring(&scene, &name, &host, moment).await;
+    };
+    join_all(MOMENTS.map(brought)).await;
     scene.patch(CLUSTER, CLUSTER_NAME, json!({"spec": {"paused": true}})).await;
     let audit = bench::audit::Audit::new(plane.audit_log(), scene.client.clone());
     audit.rest(&user, Duration::from_secs(2)).await.unwrap();
     let mark = audit.mark().await.unwrap();
-    scene.delete(REMEDIATION, "m").await;
+    for moment in MOMENTS {
+        scene.delete(REMEDIATION, &machine_at(moment, "")).await;
+    }
     tokio::time::sleep(Duration::from_secs(4)).await;
     let seen = audit.since(mark).await.unwrap();
     assert_eq!(seen.writes(&user, &[]), 0, "{seen:?}");
-    assert_eq!(keys(&scene.get_host("h").await).len(), 1, "paused is paused");
+    for moment in MOMENTS {
+        let held = matches!(moment, Moment::PowerOff | Moment::Fence);
+        let host = scene.get_host(&host_at(moment, "")).await;
+        assert_eq!(keys(&host).len(), usize::from(held), "paused is paused: {moment:?}");
+    }
     scene.delete(CLUSTER, CLUSTER_NAME).await;
-    scene.gone(REMEDIATION, "m").await;
-    scene.is_clean("m", "h").await;
+    for moment in MOMENTS {
+        let (name, host) = (machine_at(moment, ""), host_at(moment, ""));
+        scene.host_is(&host, "free of our key", |it| keys(it).is_empty()).await;
+        let_go(&scene, &host).await;
+        scene.gone(REMEDIATION, &name).await;
+        scene.host_is(&host, "on", |it| it["status"]["poweredOn"] == true).await;
+        scene.is_clean(&name, &host).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

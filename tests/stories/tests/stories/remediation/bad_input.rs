@@ -1,16 +1,24 @@
 //! What cannot be carried out is refused with a condition that says what to change: no loop, no panic.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bench::cluster_api::objects::MACHINE;
+use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
-use kube::api::{Api, DynamicObject, PostParams};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use remediation::config::Policy;
 use serde_json::{Value, json};
 
 use super::ground::{planes, quick, start};
 use super::operator::silence;
-use super::scene::{REMEDIATION, Scene, history, keys, reboot, succeeded};
+use super::scene::{
+    PATIENCE, REMEDIATION, Scene, UPSTREAM, condition, history, keys, reboot, succeeded,
+};
+
+/// The text of the condition of a request.
+fn message(request: &Value) -> &str {
+    request["status"]["conditions"][0]["message"].as_str().unwrap_or_default()
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_makes_no_sense_says_what_to_change_and_begins_when_that_was_done() {
@@ -19,9 +27,8 @@ async fn a_request_that_makes_no_sense_says_what_to_change_and_begins_when_that_
     let (_running, user) = start(plane, &scene.namespace, quick()).await;
     scene.machine("m", "h").await;
     scene.request("m", Value::Null).await;
-    let message = |it: &Value| it["status"]["conditions"][0]["message"].clone();
     let refused = scene.says("m", "StrategyMissing").await;
-    assert!(message(&refused).as_str().unwrap().contains("set its type to reboot"));
+    assert!(message(&refused).contains("set its type to reboot"), "{refused:#}");
     for (strategy, reason) in [
         (json!({"type": "replace"}), "StrategyUnknown"),
         (json!({"type": "reboot", "timeout": "90000h"}), "StrategyInvalid"),
@@ -77,6 +84,88 @@ async fn a_host_that_cannot_be_power_cycled_is_left_alone_until_it_can() {
     scene.says("m", "Recovered").await;
 }
 
+/// The host's state, as the operator writes it.
+async fn provisioning(scene: &Scene, host: &str, state: &str) {
+    let status = Patch::Merge(json!({"status": {"provisioning": {"state": state}}}));
+    let hosts = bench::bmo::api(&scene.client, &scene.namespace);
+    hosts.patch_status(host, &PatchParams::default(), &status).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_is_cleared_in_the_middle_of_a_try_is_let_go_until_something_runs_there_again()
+{
+    let scene = Scene::new("cleared").await;
+    let _running = start(&planes().await.management, &scene.namespace, quick()).await;
+    scene.machine("m", "h").await;
+    scene.operator().stick("h");
+    scene.request("m", reboot(1, "300s")).await;
+    scene.host_is("h", "held", |host| !keys(host).is_empty()).await;
+    provisioning(&scene, "h", "deprovisioning").await;
+    let refused = scene.says("m", "HostNotProvisioned").await;
+    assert!(message(&refused).contains("BareMetalHost h is not provisioned"), "{refused:#}");
+    assert!(refused["metadata"]["finalizers"].is_null(), "{refused:#}");
+    scene.is_clean("m", "h").await;
+    let tries = history(&scene.get_host("h").await);
+    assert_eq!((tries.len(), &tries[0]["result"]), (1, &json!("HostNotProvisioned")), "{tries:?}");
+    scene.operator().unstick("h");
+    provisioning(&scene, "h", "provisioned").await;
+    scene.says("m", "Recovered").await;
+    scene.is_clean("m", "h").await;
+}
+
+/// Waits until there is a warning with this reason about an object of each of these kinds.
+async fn warned(scene: &Scene, reason: &str, kinds: &[&str]) {
+    let events: Api<Event> = Api::namespaced(scene.client.clone(), &scene.namespace);
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let all = events.list(&ListParams::default()).await.unwrap().items;
+        let is_about = |kind: &str| {
+            all.iter().any(|it| {
+                let about = it.regarding.as_ref().and_then(|it| it.kind.as_deref());
+                it.reason.as_deref() == Some(reason)
+                    && it.type_.as_deref() == Some("Warning")
+                    && about == Some(kind)
+            })
+        };
+        if kinds.iter().all(|kind| is_about(kind)) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "no warning {reason} about each of {kinds:?}: {all:#?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_of_capm3s_kind_is_refused_by_an_event_and_by_the_condition_of_its_machine() {
+    let scene = Scene::new("refused-upstream").await;
+    let policy = Policy { upstream_group: true, ..quick() };
+    let _running = start(&planes().await.management, &scene.namespace, policy).await;
+    scene.machine("m", "h").await;
+    scene.patch_host("h", json!({"spec": {"disablePowerOff": true}})).await;
+    let strategy = json!({"type": "Reboot", "retryLimit": 1, "timeoutSeconds": 100});
+    scene.request_of(UPSTREAM, "m", strategy).await;
+    let said = |it: &Value| condition(it, "ExternallyRemediated").1.to_owned();
+    let refused =
+        scene.until(MACHINE, "m", "refused", |it| said(it.unwrap()) == "PowerOffDisabled").await;
+    assert_eq!(condition(&refused, "ExternallyRemediated").0, "False");
+    let all = refused["status"]["conditions"].as_array().unwrap();
+    let told = all.iter().find(|it| it["type"] == "ExternallyRemediated").unwrap();
+    let text = told["message"].as_str().unwrap_or_default();
+    assert!(text.contains("set its spec.disablePowerOff to false"), "{told:#}");
+    warned(&scene, "PowerOffDisabled", &["Machine", "BareMetalHost", "Metal3Remediation"]).await;
+    let request = serde_json::to_value(scene.get(UPSTREAM, "m").await).unwrap();
+    assert!(request["status"]["phase"].is_null(), "nothing has begun: {request:#}");
+    assert!(request["metadata"]["finalizers"].is_null(), "{request:#}");
+    assert!(history(&scene.get_host("h").await).is_empty(), "nothing was tried");
+    scene.patch_host("h", json!({"spec": {"disablePowerOff": false}})).await;
+    let done = |it: Option<&Value>| {
+        let it = it.unwrap();
+        it["status"]["phase"] == "Waiting" && it["metadata"]["finalizers"].is_null()
+    };
+    scene.until(UPSTREAM, "m", "recovered", done).await;
+    scene.until(MACHINE, "m", "spoken of no more", |it| said(it.unwrap()).is_empty()).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_without_a_machine_or_of_another_cluster_is_refused() {
     let scene = Scene::new("nobody").await;
@@ -128,8 +217,7 @@ async fn what_has_recovered_is_not_rebooted_again_when_its_status_is_lost_or_its
     silence(&scene.workload, &scene.node_of("m")).await;
     scene.patch_status(REMEDIATION, "m", json!({"status": null})).await;
     let request = scene.says("m", "Recovered").await;
-    let message = request["status"]["conditions"][0]["message"].as_str().unwrap();
-    assert!(message.contains("says the host"), "{message}");
+    assert!(message(&request).contains("says the host"), "{request:#}");
     is_untouched().await;
     // Another Machine under the same name is not the one that was asked about.
     let old = scene.get(MACHINE, "m").await;
@@ -181,6 +269,11 @@ async fn a_workload_cluster_that_cannot_be_asked_does_not_stop_the_reboot() {
         scene.until(REMEDIATION, name, "on again", recovering).await;
         let tries = history(&scene.get_host(&host).await);
         assert!(tries[0]["fenced"].as_str().unwrap().contains(why), "{name}: {tries:?}");
+        let told = |it: Option<&Value>| {
+            let text = message(it.unwrap());
+            text.contains("the node cannot be seen") && text.contains(why)
+        };
+        scene.until(REMEDIATION, name, "saying why the node is not seen", told).await;
         // It returns: the node is seen, and the rest as well.
         scene.kubeconfig(&good).await;
         scene.says(name, "Recovered").await;
@@ -195,10 +288,7 @@ async fn a_node_of_another_machine_is_neither_tainted_nor_taken_for_recovery() {
     let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(scene.workload.clone());
     let other = json!({"spec": {"providerID": "metal3://somebody/else"}});
     let node = scene.node_of("m");
-    nodes
-        .patch(&node, &kube::api::PatchParams::default(), &kube::api::Patch::Merge(&other))
-        .await
-        .unwrap();
+    nodes.patch(&node, &PatchParams::default(), &Patch::Merge(&other)).await.unwrap();
     let _running = start(&planes().await.management, &scene.namespace, quick()).await;
     scene.request("m", reboot(0, "5s")).await;
     scene.says("m", "Exhausted").await;

@@ -3,12 +3,15 @@
 mod abort;
 mod bad_input;
 mod by_hand;
+mod courses;
 mod cycle;
 pub(crate) mod ground;
 mod guard;
 mod model;
 mod neighbours;
 pub(crate) mod operator;
+mod rules;
 mod scene;
+mod stale;
 mod sweeps;
 mod workload;

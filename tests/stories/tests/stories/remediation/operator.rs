@@ -25,6 +25,7 @@ pub(super) const NODE: &str = "stories.ferrite.metal3.io/node";
 /// Plays for all hosts with the label and its value, until it is dropped.
 pub(super) struct Operator {
     stuck: Arc<Mutex<BTreeSet<String>>>,
+    low: Arc<Mutex<BTreeSet<String>>>,
     dead: Arc<Mutex<BTreeSet<String>>>,
     task: JoinHandle<()>,
 }
@@ -37,22 +38,27 @@ impl Drop for Operator {
 
 impl Operator {
     pub(super) fn start(client: &Client, workload: &Client, value: &str) -> Self {
-        let (stuck, dead) = (Arc::<Mutex<BTreeSet<String>>>::default(), Arc::default());
+        let (stuck, low) = (Arc::<Mutex<BTreeSet<String>>>::default(), Arc::default());
+        let dead = Arc::default();
         let hosts: Api<DynamicObject> = Api::all_with(client.clone(), &bmo::hosts());
         let which = watcher::Config::default().labels(&format!("{PLAYED}={value}"));
         let (client, workload) = (client.clone(), workload.clone());
-        let (held, silent) = (stuck.clone(), Arc::clone(&dead));
+        let (held, unlit) = (stuck.clone(), Arc::<Mutex<BTreeSet<String>>>::clone(&low));
+        let silent = Arc::clone(&dead);
         let task = tokio::spawn(async move {
             let mut changes =
                 std::pin::pin!(watcher(hosts, which).default_backoff().applied_objects());
             while let Some(host) = changes.next().await {
                 let Ok(host) = host else { continue };
-                if !held.lock().unwrap().contains(&host.name_any()) {
+                let name = host.name_any();
+                let stays_off = unlit.lock().unwrap().contains(&name)
+                    && host.data["status"]["poweredOn"] == false;
+                if !stays_off && !held.lock().unwrap().contains(&name) {
                     look_at(&client, &workload, &silent, &host).await;
                 }
             }
         });
-        Self { stuck, dead, task }
+        Self { stuck, low, dead, task }
     }
 
     /// From now on this host's power does not change.
@@ -60,9 +66,15 @@ impl Operator {
         self.stuck.lock().unwrap().insert(host.to_owned());
     }
 
+    /// From now on this host does not come on, once it is off.
+    pub(super) fn keep_off(&self, host: &str) {
+        self.low.lock().unwrap().insert(host.to_owned());
+    }
+
     /// It changes again, at the next change of the host.
     pub(super) fn unstick(&self, host: &str) {
         self.stuck.lock().unwrap().remove(host);
+        self.low.lock().unwrap().remove(host);
     }
 
     /// No kubelet of this host comes back.

@@ -3,118 +3,81 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::ensure;
 use bench::bmo;
-use bench::cluster_api::objects::MACHINE;
-use bench::observer::{Invariant, World};
+use bench::cluster_api::objects::{CLUSTER, MACHINE};
+use bench::observer::World;
 use bench::sweep::{Ground, Phase, Report, Scenario, crash_sweep, two_replica_sweep};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
-use serde_json::Value;
+use remediation::config::Policy;
+use serde_json::{Value, json};
 
 use super::ground::{account, planes, quick, run};
 use super::operator::Operator;
+use super::rules::{self, host, request};
 use super::scene::{REMEDIATION, Scene, history, is_tainted, keys, reboot, succeeded};
 
-const PLAYED: &str = "remediation-sweep";
-
-fn of<'a>(world: &'a World, resource: &'a str) -> impl Iterator<Item = Value> + 'a {
-    let all = world.iter().filter(move |(key, _)| key.resource == resource);
-    all.filter_map(|(_, object)| serde_json::to_value(object).ok())
+/// The scene of one run; all runs of a sweep have one stand-in that plays for their hosts.
+pub(super) async fn at(client: Client, namespace: &str, sweep: &str) -> Scene {
+    Scene::at(client, namespace, &played(sweep)).await
 }
 
-fn requests(world: &World) -> impl Iterator<Item = Value> + '_ {
-    of(world, "metal3remediations")
+fn played(sweep: &str) -> String {
+    format!("remediation-{sweep}")
 }
 
-fn hosts(world: &World) -> impl Iterator<Item = Value> + '_ {
-    of(world, "baremetalhosts")
+/// Nobody holds it off, and it is on.
+pub(super) fn is_free(world: &World, name: &str) -> bool {
+    host(world, name).is_some_and(|it| keys(&it).is_empty() && it["status"]["poweredOn"] == true)
 }
 
-fn request<'a>(world: &'a World, name: &'a str) -> Option<Value> {
-    requests(world).find(|it| it["metadata"]["name"] == name)
-}
-
-fn invariants() -> Vec<Invariant> {
-    let held_for_somebody = |world: &World| {
-        for host in hosts(world) {
-            let keys = keys(&host);
-            if keys.len() > 1 {
-                return Err(format!("two keys: {keys:?}"));
-            }
-            for key in keys {
-                let uid = key.rsplit("remediation-").next().unwrap_or_default();
-                let owner = requests(world).find(|it| it["metadata"]["uid"] == uid);
-                if owner.is_none_or(|it| it["metadata"]["finalizers"].is_null()) {
-                    return Err(format!("{key} of a request without finalizer, or of none"));
-                }
-            }
-        }
-        Ok(())
+/// Whether these are all tries that a host remembers, and how they ended.
+pub(super) fn remembers(world: &World, name: &str, tries: &[(u32, &str)]) -> bool {
+    let told = host(world, name).map(|it| history(&it)).unwrap_or_default();
+    let is = |(one, (number, result)): (&Value, &(u32, &str))| {
+        one["try"] == json!(number) && one["result"] == *result
     };
-    let within_the_limit = |world: &World| {
-        for it in requests(world) {
-            let limit = it["spec"]["strategy"]["retryLimit"].as_i64();
-            if it["status"]["retryCount"].as_i64() > limit {
-                return Err(format!("more than {limit:?} retries: {}", it["status"]));
-            }
-        }
-        Ok(())
-    };
-    let marked_first = |world: &World| {
-        for machine in of(world, "machines") {
-            let told = super::scene::condition(&machine, "OwnerRemediated").0 == "False";
-            let name = machine["metadata"]["name"].as_str().unwrap_or_default();
-            let host = hosts(world).find(|it| it["spec"]["consumerRef"]["name"] == name);
-            let mark = "capi.metal3.io/unhealthy";
-            if told && host.is_some_and(|it| it["metadata"]["annotations"][mark].is_null()) {
-                return Err(format!("the owner of {name} is told before its host is marked"));
-            }
-        }
-        Ok(())
-    };
-    let one_cycle_each = |world: &World| {
-        for host in hosts(world) {
-            let tries = history(&host);
-            for number in tries.iter().map(|it| it["try"].clone()) {
-                if tries.iter().filter(|it| it["try"] == number).count() > 1 {
-                    return Err(format!("try {number} twice: {tries:?}"));
-                }
-            }
-        }
-        Ok(())
-    };
-    vec![
-        Invariant::new("a host is held only for a request with a finalizer", held_for_somebody),
-        Invariant::new("retries stay within the limit", within_the_limit),
-        Invariant::new("a host is marked before its owner is told", marked_first),
-        Invariant::new("each try is one power cycle", one_cycle_each),
-    ]
+    told.len() == tries.len() && told.iter().zip(tries).all(is)
 }
 
-fn machines() -> kube::core::ApiResource {
-    MACHINE.resource()
+/// The request is there, and holds nothing any more.
+pub(super) fn has_let_go(request: &Value) -> bool {
+    request["metadata"]["finalizers"].is_null()
+}
+
+/// I14, in the other cluster: what was put on a node is gone when its request has let go.
+pub(super) async fn is_given_back(scene: &Scene, machine: &str) -> anyhow::Result<()> {
+    let Some(node) = scene.node(machine).await else { return Ok(()) };
+    ensure!(!is_tainted(&node), "the request of {machine} has let go of a node out of service");
+    let ours: Vec<_> = node.annotations().keys().filter(|it| it.contains("ferrite")).collect();
+    ensure!(ours.is_empty(), "the request of {machine} has let go of a node with {ours:?}");
+    Ok(())
+}
+
+/// The last phase of a course: nothing is left on the node of this machine.
+pub(super) fn nothing_left(sweep: &'static str, machine: &'static str) -> Phase {
+    Phase::new(
+        "its node is looked at",
+        move |client, namespace| {
+            Box::pin(
+                async move { is_given_back(&at(client, &namespace, sweep).await, machine).await },
+            )
+        },
+        |_| true,
+    )
 }
 
 /// One machine recovers and its request is withdrawn; another does not and is handed over; the request of a third is
 /// withdrawn at once.
-fn scenario(kind: &str) -> Scenario {
-    async fn at(client: Client, namespace: &str) -> Scene {
-        Scene::at(client, namespace, PLAYED).await
-    }
-    let is_free = |world: &World, host: &str| {
-        hosts(world).any(|it| {
-            it["metadata"]["name"] == host
-                && keys(&it).is_empty()
-                && it["status"]["poweredOn"] == true
-        })
-    };
-    let phases = vec![
+fn phases(sweep: &'static str) -> Vec<Phase> {
+    vec![
         Phase::new(
             "a node is lost",
-            |client, namespace| {
+            move |client, namespace| {
                 Box::pin(async move {
-                    let scene = at(client, &namespace).await;
+                    let scene = at(client, &namespace, sweep).await;
                     scene.prepare().await;
                     scene.machine("m1", "h1").await;
                     scene.request("m1", reboot(1, "60s")).await;
@@ -122,16 +85,18 @@ fn scenario(kind: &str) -> Scenario {
                 })
             },
             |world| {
-                request(world, "m1").is_some_and(|it| {
-                    succeeded(&it).1 == "Recovered" && it["metadata"]["finalizers"].is_null()
-                })
+                let over = request(world, "m1")
+                    .is_some_and(|it| succeeded(&it).1 == "Recovered" && has_let_go(&it));
+                // It has another try left, which nothing calls for.
+                over && remembers(world, "h1", &[(0, "Recovered")])
             },
         ),
         Phase::new(
             "its request is withdrawn, and another's node is lost for good",
-            |client, namespace| {
+            move |client, namespace| {
                 Box::pin(async move {
-                    let scene = at(client, &namespace).await;
+                    let scene = at(client, &namespace, sweep).await;
+                    is_given_back(&scene, "m1").await?;
                     scene.delete(REMEDIATION, "m1").await;
                     scene.machine("m2", "dead2").await;
                     scene.request("m2", reboot(1, "1s")).await;
@@ -141,20 +106,20 @@ fn scenario(kind: &str) -> Scenario {
             |world| {
                 let over = request(world, "m2").is_some_and(|it| {
                     it["status"]["phase"] == "deleting machine"
-                        && it["metadata"]["finalizers"].is_null()
+                        && has_let_go(&it)
                         && it["status"]["retryCount"] == 1
                 });
                 over && request(world, "m1").is_none()
-                    && hosts(world).any(|it| {
-                        it["metadata"]["name"] == "dead2" && it["spec"]["online"] == false
-                    })
+                    && remembers(world, "dead2", &[(0, "NotRecovered"), (1, "Exhausted")])
+                    && host(world, "dead2").is_some_and(|it| it["spec"]["online"] == false)
             },
         ),
         Phase::new(
             "the request of a third is withdrawn at once",
-            |client, namespace| {
+            move |client, namespace| {
                 Box::pin(async move {
-                    let scene = at(client, &namespace).await;
+                    let scene = at(client, &namespace, sweep).await;
+                    is_given_back(&scene, "m2").await?;
                     scene.machine("m3", "dead3").await;
                     scene.request("m3", reboot(1, "60s")).await;
                     scene.host_is("dead3", "held", |host| !history(host).is_empty()).await;
@@ -162,39 +127,54 @@ fn scenario(kind: &str) -> Scenario {
                     Ok(())
                 })
             },
-            move |world| request(world, "m3").is_none() && is_free(world, "dead3"),
+            |world| {
+                let gone = request(world, "m3").is_none() && is_free(world, "dead3");
+                gone && remembers(world, "dead3", &[(0, "Withdrawn")])
+                    && remembers(world, "h1", &[(0, "Recovered")])
+            },
         ),
-    ];
+    ]
+}
+
+/// The controller under a policy, in a course of events.
+fn scenario(sweep: &str, policy: Policy, phases: Vec<Phase>) -> Scenario {
     Scenario {
-        name: format!("remediation-{kind}"),
-        kinds: vec![bmo::hosts(), REMEDIATION.resource(), machines()],
+        name: played(sweep),
+        kinds: vec![bmo::hosts(), REMEDIATION.resource(), MACHINE.resource(), CLUSTER.resource()],
         beyond: Vec::new(),
         phases,
-        run: Arc::new(|client, namespace| Box::pin(run(client, namespace, quick()))),
-        invariants: invariants(),
+        run: Arc::new(move |client, namespace| Box::pin(run(client, namespace, policy.clone()))),
+        invariants: rules::all(),
         patience: Duration::from_secs(120),
     }
 }
 
-async fn swept(kind: &str) -> Report {
+/// Stopped at each write, or with a second process at each.
+pub(super) async fn swept(
+    sweep: &'static str,
+    policy: Policy,
+    phases: Vec<Phase>,
+    twice: bool,
+) -> Report {
     let planes = planes().await;
     let admin = planes.management.admin().await;
     let workload = planes.workload.admin().await;
-    let _operator = Operator::start(&admin, &workload, PLAYED);
+    let _operator = Operator::start(&admin, &workload, &played(sweep));
     let ground = Ground {
         admin: planes.management.config("client", &["system:masters"]).await.unwrap(),
-        controller: account(&planes.management, &format!("sweep-{kind}")).await.0,
+        controller: account(&planes.management, &format!("sweep-{sweep}")).await.0,
     };
-    let report = if kind == "crash" {
-        crash_sweep(&ground, &scenario(kind)).await.unwrap()
+    let scenario = scenario(sweep, policy, phases);
+    let report = if twice {
+        two_replica_sweep(&ground, &scenario).await.unwrap()
     } else {
-        two_replica_sweep(&ground, &scenario(kind)).await.unwrap()
+        crash_sweep(&ground, &scenario).await.unwrap()
     };
     println!("{report}");
     // The nodes are in another cluster than the observer looks at.
     let nodes: Api<Node> = Api::all(workload);
     for node in nodes.list(&ListParams::default()).await.unwrap() {
-        let swept = node.name_any().starts_with(&format!("remediation-{kind}-"));
+        let swept = node.name_any().starts_with(&format!("{}-", played(sweep)));
         assert!(!swept || !is_tainted(&node), "{} is still tainted", node.name_any());
     }
     report
@@ -202,12 +182,12 @@ async fn swept(kind: &str) -> Report {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_at_any_write_breaks_no_rule_and_leaves_nothing_behind() {
-    let report = swept("crash").await;
+    let report = swept("crash", quick(), phases("crash"), false).await;
     assert!(report.passed(), "{report}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_process_at_any_write_breaks_no_rule_and_leaves_nothing_behind() {
-    let report = swept("twice").await;
+    let report = swept("twice", quick(), phases("twice"), true).await;
     assert!(report.passed(), "{report}");
 }

@@ -1,0 +1,128 @@
+//! Each word that stands as a reason in a condition, or in a list of a status, is explained on its controller's page.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// The reasons of one controller.
+struct Reasons {
+    controller: &'static str,
+    /// The list of all words, in which each line has one.
+    list: Option<&'static str>,
+    /// Where a condition's reason is written beside its status.
+    said: Option<&'static str>,
+    /// Words that are written elsewhere.
+    more: &'static [&'static str],
+    /// Words of the list that nobody reads in a status: they are in events, logs and metrics only, or name what is not told
+    /// at all.
+    silent: &'static [&'static str],
+}
+
+const ALL: [Reasons; 5] = [
+    Reasons {
+        controller: "bmo-reboot",
+        list: Some("record.rs"),
+        said: None,
+        more: &[],
+        silent: &[
+            "AtRest",
+            "Gone",
+            "HandedBack",
+            "NotLookedAt",
+            "PoweredOn",
+            "SoftPowerOffFailed",
+            "TakenOver",
+        ],
+    },
+    Reasons {
+        controller: "capm3-reuse",
+        list: Some("reason.rs"),
+        said: None,
+        more: &[],
+        silent: &["KeptByCapm3", "LetGo", "NotOurs"],
+    },
+    Reasons {
+        controller: "clusterpool-inventory",
+        // Its list names steps; of those only these are told in a condition.
+        list: None,
+        said: Some("status.rs"),
+        more: &["ClusterAssigned", "HiveControllerActive", "NoClusters", "NoPool"],
+        silent: &[],
+    },
+    Reasons {
+        controller: "host-discovery",
+        list: Some("reason.rs"),
+        said: Some("status.rs"),
+        more: &["AuthFailed", "DryRun", "MaxHostsReached"],
+        // Machines that stand in no list.
+        silent: &[
+            "AfterAnother",
+            "AwaitsInventory",
+            "AwaitsPorts",
+            "Created",
+            "Known",
+            "NotDiscovered",
+            "NotSelected",
+            "Registered",
+        ],
+    },
+    Reasons {
+        controller: "remediation",
+        list: Some("reason.rs"),
+        said: None,
+        more: &[],
+        silent: &["AtRest", "Paused"],
+    },
+];
+
+fn is_word(text: &str) -> bool {
+    text.starts_with(|it: char| it.is_ascii_uppercase())
+        && text.chars().all(|it| it.is_ascii_alphanumeric())
+}
+
+/// What stands between quotes in each line that names a reason.
+fn listed(text: &str) -> impl Iterator<Item = &str> {
+    let names = |line: &&str| line.starts_with("Self::") || line.starts_with("(Reason::");
+    let lines = text.lines().map(str::trim).filter(names);
+    lines.filter_map(|line| line.split('"').nth(1)).filter(|it| is_word(it))
+}
+
+/// What stands in quotes behind a condition's status.
+fn said(text: &str) -> impl Iterator<Item = &str> {
+    ["\"True\", \"", "\"False\", \"", "\"Unknown\", \""].into_iter().flat_map(move |status| {
+        let behind = text.split(status).skip(1);
+        behind.filter_map(|it| it.split('"').next()).filter(|it| is_word(it))
+    })
+}
+
+/// A file without its tests.
+fn text_of(folder: &Path, file: &str) -> String {
+    let text = std::fs::read_to_string(folder.join(file)).unwrap();
+    text.split("#[cfg(test)]").next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn every_reason_in_a_status_is_explained_on_the_page_of_its_controller() {
+    let root = bench::checkout();
+    let operations = std::fs::read_to_string(root.join("docs/operations.md")).unwrap();
+    let mut missing = Vec::new();
+    for Reasons { controller, list, said: file, more, silent } in &ALL {
+        let folder = root.join("crates").join(controller).join("src");
+        let list = list.map(|it| text_of(&folder, it)).unwrap_or_default();
+        let conditions = file.map(|it| text_of(&folder, it)).unwrap_or_default();
+        let mut words: BTreeSet<&str> = listed(&list).collect();
+        for word in *silent {
+            assert!(words.remove(word), "{controller} has no reason {word} any more");
+        }
+        words.extend(said(&conditions).chain(more.iter().copied()));
+        assert!(words.len() > 8, "{controller}: {words:?}");
+        let page = root.join("docs/controllers").join(format!("{controller}.md"));
+        let page = std::fs::read_to_string(page).unwrap();
+        let explained = |word: &str| {
+            let quoted = format!("`{word}`");
+            page.contains(&quoted) || operations.contains(&quoted)
+        };
+        let unknown = words.into_iter().filter(|it| !explained(it));
+        missing.extend(unknown.map(|it| format!("{controller}: {it}")));
+    }
+    assert!(missing.is_empty(), "say what to do about these on their pages: {missing:#?}");
+}

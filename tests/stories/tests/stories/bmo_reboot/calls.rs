@@ -1,0 +1,155 @@
+//! Single calls of Ironic: the process is stopped at each of them, or somebody asks for something while one is on its way.
+
+use std::sync::Arc;
+
+use bench::ironic;
+use bench::observer::Observer;
+use bench::proxy::{Fault, Moment, Proxy, power_changes};
+use futures_util::future::join_all;
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use super::invariants::{MARK, invariants};
+use super::{HARD, PATIENCE, PLAIN, Site, keys, kind, machine, quick, record, stamps, switch};
+
+const HOLD: &str = "reboot.metal3.io/a";
+const LATE: &str = "reboot.metal3.io/late";
+
+/// What a client asks for.
+#[derive(Clone, Copy)]
+struct Course {
+    name: &'static str,
+    key: &'static str,
+    mode: &'static str,
+    /// Whether the driver cannot ask the operating system.
+    only_hard: bool,
+    /// Whether a machine is behind the node, which takes its time.
+    has_machine: bool,
+    /// How often Ironic is asked for a change of power.
+    calls: usize,
+}
+
+const HARD_ONE: Course =
+    Course { name: "hard", key: PLAIN, mode: HARD, only_hard: false, has_machine: true, calls: 2 };
+const SOFT_THEN_HARD: Course = Course {
+    name: "soft, then hard",
+    mode: "",
+    only_hard: true,
+    has_machine: false,
+    calls: 3,
+    ..HARD_ONE
+};
+const HELD: Course = Course { name: "held", key: HOLD, has_machine: false, ..HARD_ONE };
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_at_any_call_of_ironic_costs_no_request_and_adds_no_cycle() {
+    let site = Site::new("stopped").await;
+    let mut stops = Vec::new();
+    for course in [HARD_ONE, SOFT_THEN_HARD, HELD] {
+        for number in 1..=course.calls {
+            for moment in [Moment::Before, Moment::After] {
+                stops.push(stopped(&site, course, (number, moment)));
+            }
+        }
+    }
+    join_all(stops).await;
+}
+
+/// A course whose first process is stopped at this call, and whose second one does the rest.
+async fn stopped(ground: &Site, course: Course, (number, moment): (usize, Moment)) {
+    let point = format!("{}, call {number} {moment:?}", course.name);
+    let site = Site { namespace: ground.plane.namespace("stopped").await, ..ground.like() };
+    let ironic = ironic::shared().await;
+    let (machine, node) = if course.has_machine {
+        let (_, machine, node) = machine(&site.namespace).await;
+        (Some(machine), node)
+    } else {
+        (None, imaginary(&site).await)
+    };
+    let proxy = Proxy::start(ironic).await.unwrap();
+    let kinds = [kind()];
+    let observer = Observer::start(&site.admin, Some(&site.namespace), &kinds).await.unwrap();
+    site.host("h", &node, json!({})).await;
+    let met = Arc::new(Notify::new());
+    let meets = met.clone();
+    proxy.crash(number, moment, power_changes, move || meets.notify_one());
+    // Ironic cannot refuse what it did.
+    let refuses = course.only_hard && (number, moment) != (1, Moment::After);
+    if refuses {
+        let why = "The driver bench does not support the power state, soft power off";
+        let fault = Fault::Answer(StatusCode::BAD_REQUEST, why.to_owned());
+        proxy.fault(fault, 1, power_changes);
+    }
+    let first = site.start(&proxy.endpoint, quick());
+    let before = first.handle.clone();
+    let relief = async {
+        let in_time = tokio::time::timeout(PATIENCE, met.notified()).await;
+        assert!(in_time.is_ok(), "{point}: never met");
+        drop(first);
+        site.start(&proxy.endpoint, quick())
+    };
+    let client = async {
+        site.annotate("h", json!({ (course.key): course.mode, MARK: "asked" })).await;
+        if course.key == HOLD {
+            site.wait("h", "held off", |host| record(host).0 == "HeldOff").await;
+            site.annotate("h", json!({ HOLD: null, MARK: "let go" })).await;
+        }
+        site.cycled("h").await;
+    };
+    let (second, ()) = tokio::join!(relief, client);
+    let history = observer.history(&[before, second.handle.clone()]).await.unwrap();
+    let broken = history.check(&invariants(false)).map(|it| it.to_string());
+    assert!(broken.is_none(), "{point}: {}", broken.unwrap_or_default());
+    let off = if course.only_hard && !refuses { "soft power off" } else { "power off" };
+    assert_eq!(proxy.powered(&node), [off, "power on"], "{point}");
+    if let Some(machine) = machine {
+        let seen = machine.seen().await.unwrap();
+        assert_eq!((seen.turned_off(), seen.turned_on()), (1, 2), "{point}: {seen:?}");
+    }
+}
+
+/// A running node that has no machine behind it, and obeys at once.
+async fn imaginary(site: &Site) -> String {
+    let ironic = ironic::shared().await;
+    let node = ironic.enroll_fake(&site.namespace).await.unwrap();
+    switch(ironic, &node, "power on").await;
+    node
+}
+
+/// The write before a power-on proves that nobody held the host then. What is left is the way of one call.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_that_comes_while_the_power_on_is_on_its_way_is_honoured_by_another_cycle() {
+    let site = Site::new("on-its-way").await;
+    let ironic = ironic::shared().await;
+    let node = imaginary(&site).await;
+    let proxy = Proxy::start(ironic).await.unwrap();
+    let kinds = [kind()];
+    let observer = Observer::start(&site.admin, Some(&site.namespace), &kinds).await.unwrap();
+    site.host("h", &node, json!({})).await;
+    let running = site.start(&proxy.endpoint, quick());
+    site.annotate("h", json!({ HOLD: HARD, MARK: "asked" })).await;
+    site.wait("h", "held off", |host| record(host).0 == "HeldOff").await;
+    let mut power_on = proxy.hold(power_changes);
+    site.annotate("h", json!({ HOLD: null, MARK: "let go" })).await;
+    power_on.arrives(PATIENCE).await.unwrap();
+    site.annotate("h", json!({ LATE: HARD, MARK: "late" })).await;
+    let first = stamps(&site.get("h").await);
+    assert!(first.1 > first.0, "the first cycle was over before the call: {first:?}");
+    assert_eq!(proxy.powered(&node), ["power off"], "nothing was asked of Ironic yet");
+    power_on.release();
+    let held = |host: &Value| {
+        let (reason, message) = record(host);
+        reason == "HeldOff" && message.contains(LATE) && host["status"]["poweredOn"] == false
+    };
+    let host = site.wait("h", "held off again", held).await;
+    assert!(stamps(&host).0 > first.1 && keys(&host) == [LATE], "{host:#}");
+    assert_eq!(proxy.powered(&node), ["power off", "power on", "power off"]);
+    assert_eq!(ironic.node(&node).await.unwrap()["power_state"], "power off");
+    site.annotate("h", json!({ LATE: null, MARK: "late, let go" })).await;
+    site.cycled("h").await;
+    assert_eq!(proxy.powered(&node), ["power off", "power on", "power off", "power on"]);
+    let history = observer.history(std::slice::from_ref(&running.handle)).await.unwrap();
+    let broken = history.check(&invariants(false)).map(|it| it.to_string());
+    assert!(broken.is_none(), "{}", broken.unwrap_or_default());
+}

@@ -1,0 +1,57 @@
+//! What a host said of its power before it was asked is no news: a machine may run behind it.
+
+use std::time::Duration;
+
+use bench::bmo;
+use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
+use remediation::config::Policy;
+use serde_json::{Value, json};
+
+use super::abort::let_go;
+use super::ground::{planes, quick, start};
+use super::scene::{Scene, history, keys, reboot};
+
+/// The host's power as its status has it, whatever it does.
+async fn shown(scene: &Scene, host: &str, status: &Value) {
+    let hosts = bmo::api(&scene.client, &scene.namespace);
+    let status = Patch::Merge(json!({ "status": status }));
+    hosts.patch_status(host, &PatchParams::default(), &status).await.unwrap();
+}
+
+/// A machine that runs, and whose host says that it is off since somebody looked long ago.
+async fn said_to_be_off(scene: &Scene, machine: &str, host: &str) {
+    scene.operator().stick(host);
+    scene.machine(machine, host).await;
+    let long_ago = json!({"poweredOn": false, "lastUpdated": "2026-01-01T00:00:00Z"});
+    shown(scene, host, &long_ago).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_was_said_to_be_off_before_it_was_asked_is_not_taken_for_off() {
+    let scene = Scene::new("stale").await;
+    let (power_off, stale) = (Duration::from_secs(10), Duration::from_secs(2));
+    let policy = Policy { power_off, stale, ..quick() };
+    said_to_be_off(&scene, "m", "h").await;
+    said_to_be_off(&scene, "n", "seen").await;
+    let node = scene.node("m").await.unwrap().resource_version();
+    let _running = start(&planes().await.management, &scene.namespace, policy).await;
+    for machine in ["m", "n"] {
+        scene.request(machine, reboot(0, "300s")).await;
+    }
+    // Of one somebody looks, and sees that it runs: its next "off" is news.
+    scene.host_is("seen", "held", |it| !keys(it).is_empty()).await;
+    shown(&scene, "seen", &json!({"poweredOn": true})).await;
+    scene.host_is("seen", "known to have been on", |it| history(it)[0]["wasOn"] == true).await;
+    let_go(&scene, "seen").await;
+    scene.says("n", "Recovered").await;
+    scene.is_clean("n", "seen").await;
+    // Of the other nobody looks: what runs there is not called gone, and nothing is done to its node.
+    scene.says("m", "Exhausted").await;
+    let tries = history(&scene.get_host("h").await);
+    assert_eq!((tries.len(), &tries[0]["wasOn"]), (1, &json!(false)), "{tries:?}");
+    assert!(tries[0]["off"].is_null() && tries[0]["released"].is_null(), "{tries:?}");
+    let why = tries[0]["cause"].as_str().unwrap_or_default();
+    assert!(why.contains("its power was not looked at in time"), "{tries:?}");
+    assert_eq!(scene.node("m").await.unwrap().resource_version(), node, "nobody wrote to it");
+}
