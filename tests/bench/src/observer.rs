@@ -110,6 +110,20 @@ impl Watched {
         let begins = |text: Option<&String>| text.is_some_and(|it| it.starts_with(prefix.as_str()));
         begins(object.metadata.namespace.as_ref().or(object.metadata.name.as_ref()))
     }
+
+    /// A later version than the list's at which nothing of this kind has changed since.
+    async fn still_at_the_beginning(&self, log: &Mutex<Log>) -> anyhow::Result<String> {
+        let listed = self.api.list(&ListParams::default()).await?;
+        let there = listed.items.iter().filter(|it| self.concerns(it));
+        let there: BTreeMap<Key, u64> =
+            there.map(|it| (key_of(&self.kind, it), version_of(it))).collect();
+        let log = locked(log);
+        let known = log.now.iter().filter(|(key, _)| key.resource == self.kind.plural);
+        let known: BTreeMap<Key, u64> =
+            known.map(|(key, it)| (key.clone(), version_of(it))).collect();
+        ensure!(there == known, "{} changed before they could be watched", self.kind.plural);
+        listed.metadata.resource_version.context("a list has no version")
+    }
 }
 
 /// Watches from its start until it is dropped.
@@ -160,15 +174,22 @@ impl Observer {
         beyond: &[ApiResource],
     ) -> anyhow::Result<Self> {
         let mut log = Log::default();
-        let mut apis: Vec<Watched> = Vec::new();
-        let mut from: Option<String> = None;
         let kinds = kinds.iter().map(|kind| (kind, namespace, None));
         let beyond = beyond.iter().map(|kind| (kind, None, namespace.map(str::to_owned)));
+        let mut apis: Vec<Watched> = Vec::new();
         for (kind, namespace, prefix) in kinds.chain(beyond) {
             let api = match namespace {
                 Some(namespace) => Api::namespaced_with(client.clone(), namespace, kind),
                 None => Api::all_with(client.clone(), kind),
             };
+            // The API server begins its cache of a kind when somebody first asks for it: before what is observed begins.
+            let asked = api.list(&ListParams::default().match_any()).await;
+            asked.with_context(|| format!("list {} before observing", kind.plural))?;
+            apis.push(Watched { api, kind: kind.clone(), prefix });
+        }
+        let mut from: Option<String> = None;
+        for watched in &apis {
+            let (api, kind) = (&watched.api, &watched.kind);
             // All kinds as of one moment, so that the first world is one that existed.
             let list = ListParams {
                 resource_version: from.clone(),
@@ -182,11 +203,9 @@ impl Observer {
             if from.is_none() {
                 from = listed.metadata.resource_version;
             }
-            let watched = Watched { api, kind: kind.clone(), prefix };
             for object in listed.items.into_iter().filter(|it| watched.concerns(it)) {
                 log.start.insert(key_of(kind, &object), object);
             }
-            apis.push(watched);
         }
         log.now = log.start.clone();
         let from = from.context("name at least one kind to observe")?;
@@ -301,7 +320,7 @@ async fn follow(
     changed: &watch::Sender<u64>,
 ) -> anyhow::Result<()> {
     let Watched { api, kind, .. } = watched;
-    let mut broken_since = None;
+    let (mut broken_since, mut began) = (None, false);
     loop {
         let opened = api.watch(&WatchParams::default(), &from).await;
         let mut stream = match opened {
@@ -329,10 +348,16 @@ async fn follow(
                     from = mark.metadata.resource_version;
                     continue;
                 }
+                // A kind that nobody watched before has a cache that begins later than the list.
+                WatchEvent::Error(status) if !began && status.code == 410 => {
+                    from = watched.still_at_the_beginning(log).await?;
+                    break;
+                }
                 WatchEvent::Error(status) => {
                     return Err(anyhow!("version {from} is lost: {}", status.message));
                 }
             };
+            began = true;
             from = object.metadata.resource_version.clone().unwrap_or(from);
             if !watched.concerns(&object) {
                 continue;
