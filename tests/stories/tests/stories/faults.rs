@@ -192,18 +192,18 @@ async fn the_observer_sees_every_version_also_of_what_happens_while_its_watch_is
     let namespace = plane.namespace("observed").await;
     let (api, writer) = disturbed(plane, &namespace, "writer", Plan::none("writer")).await;
     create(&api, "before").await.unwrap();
-    // The first request lists, the second watches and breaks, the third is lost, the fourth comes late.
+    // The first two requests list, the third watches and breaks, the fourth is lost, the fifth comes late.
     let gap = Duration::from_millis(600);
-    let plan = Plan::one("observer", At::Request(2), Fault::CutAnswer(Duration::from_millis(200)))
-        .and(At::Request(3), Fault::DropRequest)
-        .and(At::Request(4), Fault::Delay(gap));
+    let plan = Plan::one("observer", At::Request(3), Fault::CutAnswer(Duration::from_millis(200)))
+        .and(At::Request(4), Fault::DropRequest)
+        .and(At::Request(5), Fault::Delay(gap));
     let (maps, watching) = disturbed(plane, &namespace, "observer", plan).await;
     let kinds = [ApiResource::erase::<ConfigMap>(&())];
     let observer = Observer::start(&maps.into_client(), Some(&namespace), &kinds).await.unwrap();
     let began = Instant::now();
     let mut step = 0;
     // Through the gap and beyond; what lives only briefly shows in no list.
-    while watching.requests() < 4 || began.elapsed() < gap + Duration::from_millis(400) {
+    while watching.requests() < 5 || began.elapsed() < gap + Duration::from_millis(400) {
         step += 1;
         let name = format!("brief-{step}");
         create(&api, &name).await.unwrap();
@@ -231,7 +231,8 @@ async fn a_version_that_the_server_no_longer_has_is_a_gap_and_not_silence() {
     let plane = shared().await;
     let namespace = plane.namespace("observed").await;
     let (api, _) = disturbed(plane, &namespace, "late", Plan::none("late")).await;
-    let plan = Plan::one("late-observer", At::Request(2), Fault::Fail(StatusCode::GONE));
+    // The third request watches.
+    let plan = Plan::one("late-observer", At::Request(3), Fault::Fail(StatusCode::GONE));
     let (maps, _) = disturbed(plane, &namespace, "late-observer", plan).await;
     let kinds = [ApiResource::erase::<ConfigMap>(&())];
     let observer = Observer::start(&maps.into_client(), Some(&namespace), &kinds).await.unwrap();
