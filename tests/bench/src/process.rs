@@ -13,13 +13,19 @@ use anyhow::{Context, bail};
 
 /// The guard between us and the program. It holds the read end of our pipe: a word on it is a signal for the program,
 /// its end (we closed it, or died in whatever way) kills the whole process group. It needs no privilege and leaves
-/// nothing behind even after `kill -9` of the tests.
+/// nothing behind even after `kill -9` of the tests. The program goes first, and the guard waits for it: once the guard is gone
+/// nobody listens on the program's port any more.
 const GUARD: &str = r#"
 exec 3<&0 </dev/null
 exit_file=$1; shift
 "$@" 3<&- &
 child=$!
-( while read -r signal <&3; do kill -s "$signal" "$child"; done; kill -s KILL 0 ) >/dev/null 2>&1 &
+(
+    while read -r signal <&3; do kill -s "$signal" "$child"; done
+    kill -s KILL "$child"
+    sleep 5
+    kill -s KILL 0
+) >/dev/null 2>&1 &
 exec 3<&-
 wait "$child"
 echo $? > "$exit_file"
@@ -297,6 +303,21 @@ mod tests {
         assert!(!gone(&pid));
         drop(service);
         eventually("child ended", || gone(&pid));
+    }
+
+    #[test]
+    fn a_service_that_was_killed_is_gone_before_another_is_started() {
+        let dir = tempfile::tempdir().unwrap();
+        let pids = dir.path().join("pid");
+        let script = format!("echo $$ > {}.new; mv {0}.new {0}; exec sleep 600", pids.display());
+        for _ in 0..20 {
+            let mut service = Service::start("brief", shell(&script), dir.path()).unwrap();
+            eventually("started", || pids.exists());
+            let pid = std::fs::read_to_string(&pids).unwrap();
+            std::fs::remove_file(&pids).unwrap();
+            service.kill();
+            assert!(!Path::new(&format!("/proc/{}", pid.trim())).exists());
+        }
     }
 
     #[test]
