@@ -126,8 +126,8 @@ impl<'a> Case<'a> {
     }
 
     /// Whether a call of ours towards off may have failed since. What was waited for in between does not matter, and
-    /// the failure of a power-on is none of these. A machine that must stay on is not asked for off; in a cycle its
-    /// reset ends the doubt, and without one nothing would.
+    /// the failure of a power-on is one of these only for those who hold the machine. A machine that must stay on is not
+    /// asked for off; in a cycle its reset ends the doubt, and without one nothing would.
     pub(crate) fn off_may_have_failed(&self, node: &Node) -> bool {
         use Reason::{
             HardPowerOff, IronicUnreachable, NodeBusy, PowerFailed, PowerUnknown, RequestAccepted,
@@ -146,7 +146,23 @@ impl<'a> Case<'a> {
         // What was held was seen off, so no call of ours is open.
         let asked = asked && self.held_since().is_none();
         let doubted = !self.must_stay_on() || self.in_cycle();
-        asked && doubted && node.last_error.is_some()
+        (asked && doubted && node.last_error.is_some()) || self.may_have_come_on(node)
+    }
+
+    /// Whether the power-on of a machine that somebody holds has failed, as far as Ironic knows: it gave up, or its conductor
+    /// ended. It shows what it knew before that, though the machine may have come on. Asked for off, it looks.
+    fn may_have_come_on(&self, node: &Node) -> bool {
+        use Reason::{IronicUnreachable, NodeBusy, PowerFailed, PowerUnknown, PoweringOn};
+        let asked = match self.reason() {
+            Some(PoweringOn) => true,
+            Some(PowerFailed | NodeBusy | IronicUnreachable | PowerUnknown) => {
+                !self.in_cycle() && !self.was_hard() && self.held_since().is_none()
+            }
+            _ => false,
+        };
+        // A host that is being deleted is not asked for off.
+        let askable = !self.must_stay_on() && !self.host.deleting;
+        asked && askable && self.is_held() && node.last_error.is_some()
     }
 
     /// Off is believed at the second reading, unless the power was cut: a soft attempt may be behind it, whoever asked
@@ -171,7 +187,7 @@ impl<'a> Case<'a> {
             (Some(Target::On), power) => power != Power::On,
             (None, Power::Off) => {
                 let lately = node.off_since.is_none_or(|since| self.age(since) < LOST);
-                asked && node.last_error.is_none() && lately
+                (asked && node.last_error.is_none() && lately) || self.may_have_come_on(node)
             }
             // Its management controller was lost on the way.
             (None, Power::Unknown) => {

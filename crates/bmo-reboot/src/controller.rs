@@ -426,6 +426,7 @@ fn remember(context: &Context, name: &Name, host: &Host, node: &mut NodeSeen, no
     known.looked = Some(moment);
     let was_asked = !matches!(node, NodeSeen::NotAsked);
     known.node = poll::NodeKey::of(&host.node).filter(|_| was_asked);
+    known.also = poll::NodeKey::of(&host.registered_as()).filter(|_| *node == NodeSeen::Missing);
     known.seen = None;
     lasts(&mut known.silent_since, node, moment);
     if let NodeSeen::Seen(Node { power, target, last_error, off_since: since, .. }) = node {

@@ -32,6 +32,8 @@ pub(crate) struct Memory {
     pub(crate) asked: bool,
     pub(crate) watching: bool,
     pub(crate) node: Option<poll::NodeKey>,
+    /// The operator's name for a node that Ironic does not have: it may come back under this one.
+    pub(crate) also: Option<poll::NodeKey>,
     pub(crate) seen: Option<poll::Digest>,
     /// Since when it lets hard requests of others pass.
     pub(crate) waits_since: Option<Instant>,
@@ -59,7 +61,8 @@ impl Memory {
 
     /// Whether the node is not as a pass last saw it.
     pub(crate) fn is_outdated(&self, nodes: &poll::Nodes) -> bool {
-        self.node.is_some_and(|node| nodes.get(&node) != self.seen.as_ref())
+        let mut names = self.node.into_iter().chain(self.also);
+        names.any(|node| nodes.get(&node) != self.seen.as_ref())
     }
 
     /// Whether the host lets a crowd of hard requests pass first. Not if it is on its way to off, or if it is on and
@@ -229,6 +232,18 @@ mod tests {
         known.off_since = Some(Instant::now());
         known.calls();
         assert!(known.is_outdated(&nodes) && known.off_since.is_none());
+    }
+
+    #[test]
+    fn a_node_that_was_gone_is_noticed_under_whichever_name_it_comes_back() {
+        let (node, also) = (poll::NodeKey::of("uuid"), poll::NodeKey::of("n~h"));
+        let known = Memory { node, also, ..Memory::default() };
+        assert!(!known.is_outdated(&poll::Nodes::new()));
+        let on = poll::Digest::new(Power::On, None, None);
+        for back in [node, also] {
+            let nodes = poll::Nodes::from_iter(back.map(|node| (node, on)));
+            assert!(known.is_outdated(&nodes));
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use api_types::metal3::{
 use api_types::names::ferrite::PAUSED_BY_BMO_REBOOT;
 use api_types::names::metal3::PAUSED;
 use controller_kit::api_error::unless_gone;
+use controller_kit::events::shorten;
 use ironic::{Class, Detail, Power};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
@@ -101,6 +102,10 @@ pub struct Trouble {
     pub message: String,
 }
 
+/// So much of Ironic's last failure is read: it may repeat whatever a management controller answered. It is to fit into a
+/// condition together with all keys that a reset has answered.
+const LONGEST_ERROR: usize = 2_000;
+
 /// What is known about a node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodeSeen {
@@ -187,7 +192,14 @@ impl Host {
             credentials: host.power_operations_supported(),
             online: host.spec.online,
             disable_power_off: host.spec.disable_power_off.unwrap_or(false),
-            needs_operator: provisioning.state == ProvisioningState::Provisioned && other_image,
+            needs_operator: match provisioning.state {
+                ProvisioningState::Provisioned => other_image,
+                // Who takes that back wants it looked at, and installed.
+                ProvisioningState::ExternallyProvisioned => {
+                    host.spec.externally_provisioned != Some(true)
+                }
+                _ => false,
+            },
             node,
             shared_with: None,
             requests: Requests::of(host.reboot_requests()),
@@ -302,7 +314,7 @@ impl Node {
             power: node.power(),
             target,
             engaged,
-            last_error: set(&node.last_error),
+            last_error: set(&node.last_error).map(|error| shorten(&error, LONGEST_ERROR)),
             disable_power_off: node.disable_power_off.unwrap_or(false),
             changed: set(&node.updated_at),
             off_since: None,
@@ -384,6 +396,21 @@ mod tests {
         assert!(needed(deploy("b"), deploy("a")) && needed(one.clone(), deploy("a")));
         assert!(!needed(one.clone(), one.clone()) && !needed(deploy("a"), deploy("a")));
         assert!(!needed(one, json!({})), "installed by other means");
+        let others = json!({ "state": "externally provisioned" });
+        assert!(!needed(json!({ "externallyProvisioned": true }), others.clone()));
+        assert!(needed(json!({}), others), "and now to be installed after all");
+    }
+
+    #[test]
+    fn of_a_failure_without_end_a_beginning_is_read() {
+        let read = |error: &str| {
+            let node = json!({ "last_error": error });
+            let node: ironic::Node = serde_json::from_value(node).unwrap();
+            Node::of(&node).last_error.unwrap()
+        };
+        assert_eq!(read("it broke"), "it broke");
+        let long = read(&"\u{e4}b".repeat(20_000));
+        assert!(long.len() <= LONGEST_ERROR && long.ends_with("..."), "{}", long.len());
     }
 
     #[test]

@@ -16,7 +16,8 @@ use crate::requests::{Request, named, told_apart};
 /// One step closer to off: wait, ask the operating system, or cut the power.
 pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Decision {
     let record = case.record.as_ref();
-    let any_hard = case.host.in_cycle() && case.requests().any(Request::is_hard);
+    let asked = case.host.in_cycle() || case.is_held();
+    let any_hard = asked && case.requests().any(Request::is_hard);
     let was_hard = case.was_hard();
     if node.target.is_some() {
         if record.is_none_or(|record| record.reason.is_refusal()) {
@@ -85,13 +86,19 @@ fn is_over(case: &Case<'_>, soft: Soft) -> bool {
     case.age(soft.since) + Duration::from_secs(1) > case.policy.soft_timeout
 }
 
+/// What Ironic says of a change that ended with the conductor that made it, which was restarted or whose place another one
+/// took.
+const ABORTED: &str = "aborted due to conductor";
+
 /// Whether a soft attempt has had its chance: all of its time, or a slice that was refused. Ironic waits between its looks
 /// for half as long again each time, and gives up where the next one would come too late: after half of a slice at the
-/// earliest. What failed before was no lack of time.
+/// earliest. What failed before was no lack of time. A machine whose conductor has ended refused nothing: it may be
+/// shutting down.
 fn is_exhausted(case: &Case<'_>, soft: Soft, node: &Node) -> bool {
     let before = case.age(soft.since).saturating_sub(case.age(soft.last));
     let slice = case.policy.soft_timeout.saturating_sub(before).min(case.policy.soft_slice);
-    let refused = node.last_error.is_some() && case.age(soft.last) < slice / 2;
+    let failed = node.last_error.as_ref().is_some_and(|error| !error.contains(ABORTED));
+    let refused = failed && case.age(soft.last) < slice / 2;
     is_over(case, soft) || refused
 }
 
@@ -103,7 +110,9 @@ fn cut(case: &Case<'_>, mut draft: Draft<'_>, node: &Node, exhausted: bool) -> D
         let delay = draft.failed(true, problem);
         return draft.finish(Reason::PowerFailed, Again::After(off_delay(delay)));
     }
-    if let Some(wait) = still_waiting(case, off_delay(case.host.trouble.count)) {
+    // What is waited for after a power-on that failed is the next one.
+    let wait = still_waiting(case, off_delay(case.host.trouble.count)).filter(|_| case.was_hard());
+    if let Some(wait) = wait {
         return draft.finish(Reason::PowerFailed, Again::After(wait));
     }
     if exhausted {

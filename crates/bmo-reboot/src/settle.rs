@@ -34,15 +34,7 @@ pub fn settle(
                     draft.phase(Reason::SoftPowerOff, false, &case.soft_message(since));
                 }
                 Call::HardOff => draft.phase(Reason::HardPowerOff, true, &hard_message(&case)),
-                Call::On => {
-                    let rebooting = case.record.as_ref().is_some_and(|record| record.rebooting);
-                    draft.record(
-                        rebooting,
-                        Reason::PoweringOn,
-                        false,
-                        "The host is being switched on",
-                    );
-                }
+                Call::On => switching_on(&case, &mut draft, false),
                 Call::Reset | Call::SoftReset(_) => was_reset(&case, &mut draft),
             }
             draft.finish(Reason::Managed, Again::Watch)
@@ -71,8 +63,19 @@ pub fn settle(
         }
         Answer::Unsupported => refused(draft, call, "the driver does not support it"),
         Answer::Refused(why) => refused(draft, call, why),
-        Answer::Unknown => draft.finish(Reason::Managed, Again::Watch),
+        Answer::Unknown => {
+            // It may be on its way. Where it was waited for before, nothing was written down ahead of the call.
+            if call == Call::On && clean {
+                switching_on(&case, &mut draft, case.was_hard());
+            }
+            draft.finish(Reason::Managed, Again::Watch)
+        }
     }
+}
+
+fn switching_on(case: &Case<'_>, draft: &mut Draft<'_>, hard: bool) {
+    let rebooting = case.record.as_ref().is_some_and(|record| record.rebooting);
+    draft.record(rebooting, Reason::PoweringOn, hard, "The host is being switched on");
 }
 
 fn refused(mut draft: Draft<'_>, call: Call, why: &str) -> Decision {

@@ -131,6 +131,21 @@ fn a_slice_that_ironic_gives_up_early_is_repeated_and_one_that_was_refused_is_no
 }
 
 #[test]
+fn a_slice_that_ended_with_its_conductor_was_not_refused() {
+    for why in ["restart", "take over"] {
+        let told = format!("Pending power operation was aborted due to conductor {why}");
+        let ended = change(node(Power::On), |node| node.last_error = Some(told));
+        let first = cycling(&[(PLAIN, "")], Reason::SoftPowerOff, false, 5);
+        let later = softly(&[(PLAIN, "")], Reason::SoftPowerOff, 65, 5);
+        for host in [first, later] {
+            assert_eq!(decided(&host, &ended).call, Some(Call::SoftOff(seconds(60))), "{why}");
+        }
+        let over = softly(&[(PLAIN, "")], Reason::SoftPowerOff, 180, 5);
+        assert_eq!(decided(&over, &ended).call, Some(Call::HardOff), "{why}");
+    }
+}
+
+#[test]
 fn a_soft_attempt_that_was_only_written_down_is_made_however_late() {
     let host = cycling(&[(PLAIN, "")], Reason::SoftPowerOff, false, 4_000);
     let done = decided(&host, &node(Power::On));
@@ -298,8 +313,73 @@ fn a_hold_after_a_lost_answer_is_shown_once_the_power_on_cannot_come_any_more() 
         (done.status.powered_on, reason_written(&done)),
         (Some(false), Some(Reason::HeldOff))
     );
-    // What failed does not come any more.
-    assert_eq!(reason_written(&decided(&host, &failed(Power::Off))), Some(Reason::HeldOff));
+}
+
+#[test]
+fn whoever_holds_a_machine_whose_power_on_failed_has_ironic_look_at_it_again() {
+    let reasons = [
+        Reason::PoweringOn,
+        Reason::PowerFailed,
+        Reason::NodeBusy,
+        Reason::IronicUnreachable,
+        Reason::PowerUnknown,
+    ];
+    for reason in reasons {
+        for (mode, call) in [(HARD, Call::HardOff), ("", Call::SoftOff(seconds(60)))] {
+            let mut host = held_while_coming_on();
+            host.requests = Requests::of([(HOLD, mode)].into_iter());
+            record(&mut host, reason, false, 1);
+            let done = decided(&host, &failed(Power::Off));
+            assert_eq!((done.status.powered_on, done.call), (Some(true), None), "{reason:?}");
+            host = after(host, &done);
+            let done = decided(&host, &failed(Power::Off));
+            assert_eq!((done.call, done.status.pending), (Some(call), None), "{reason:?}");
+            // It was off, or is now: Ironic has no failure any more.
+            host = after(host, &done);
+            let taken = (call, &Answer::Accepted);
+            let policy = Policy::default();
+            let done = crate::settle::settle(&host, &failed(Power::Off), taken, &policy, now());
+            let done = decided(&after(host, &done), &node(Power::Off));
+            assert_eq!(done.status.powered_on, Some(false), "{reason:?}");
+            assert_eq!(reason_written(&done), Some(Reason::HeldOff), "{reason:?}");
+        }
+    }
+    // Who is held was seen off, who must stay on is not asked for off, and nor is one that is being deleted.
+    let mut host = Host { powered_on: false, ..with(&[(HOLD, HARD)]) };
+    record(&mut host, Reason::HeldOff, false, 9);
+    assert_eq!(decided(&host, &failed(Power::Off)).call, None);
+    let stays = Host { disable_power_off: true, ..held_while_coming_on() };
+    assert_eq!(decided(&stays, &failed(Power::Off)).call, None);
+    let host = Host { deleting: true, powered_on: true, ..held_while_coming_on() };
+    let gone = Host { paused: Pause::ByUs, ..host };
+    let policy = Policy { takeover: true, ..Policy::default() };
+    let done = decided_by(&policy, &gone, &failed(Power::Off));
+    assert_eq!((done.call, reason_written(&done)), (None, Some(Reason::HeldOff)));
+}
+
+#[test]
+fn a_power_on_whose_answer_was_lost_is_written_down_also_after_one_that_was_refused() {
+    for reason in [Reason::NodeBusy, Reason::IronicUnreachable] {
+        let mut host = held_while_coming_on();
+        record(&mut host, reason, false, 1);
+        let settled = |seen: &NodeSeen| {
+            let call = (Call::On, &Answer::Unknown);
+            crate::settle::settle(&host, seen, call, &Policy::default(), now())
+        };
+        // The failure of before would be taken for the one of this call.
+        assert_eq!(reason_written(&settled(&failed(Power::Off))), None, "{reason:?}");
+        let done = settled(&node(Power::Off));
+        assert_eq!(reason_written(&done), Some(Reason::PoweringOn), "{reason:?}");
+        let done = decided(&after(host, &done), &just_off());
+        assert_eq!(done.status.powered_on, Some(true), "it may be coming on: {reason:?}");
+    }
+    let mut host = held_while_coming_on();
+    let message = "The host is being switched on".to_owned();
+    let told = host.record().unwrap();
+    put(&mut host, &Record { message, ..told });
+    let call = (Call::On, &Answer::Unknown);
+    let done = crate::settle::settle(&host, &node(Power::Off), call, &Policy::default(), now());
+    assert!(done.status.is_empty(), "once: {done:?}");
 }
 
 #[test]

@@ -186,7 +186,7 @@ async fn a_hold_that_comes_while_power_returns_is_not_shown_off() {
     ironic.wait(&node, "coming on", coming).await.unwrap();
     site.annotate("h", json!({ (late.as_str()): HARD })).await;
     site.wait("h", "not shown off", |host| host["status"]["poweredOn"] == true).await;
-    // When Ironic has given up, off is certain again.
+    // When Ironic has given up, it is asked for off, and finds the machine so.
     let held = |host: &Value| {
         let (reason, message) = record(host);
         reason == "HeldOff" && message.contains("/late") && host["status"]["poweredOn"] == false

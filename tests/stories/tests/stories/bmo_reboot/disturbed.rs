@@ -4,13 +4,15 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use bench::bmc::Behaviour;
+use bench::bmc::{Behaviour, Machine, Rack, Seen};
 use bench::faults::Plan;
+use bench::ironic::{Ironic, Options};
 use bench::proxy::{Fault, Proxy, power_changes};
+use bmo_reboot::config::Policy;
 use futures_util::future::join_all;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{HARD, PLAIN, Site, keys, machine, quick, record, stamps, switch};
+use super::{HARD, PATIENCE, PLAIN, Site, keys, machine, quick, record, stamps, switch};
 
 /// How long an Ironic that hangs is waited for here.
 const SHORT: Duration = Duration::from_secs(3);
@@ -87,7 +89,7 @@ async fn a_lock_of_a_minute_is_told_and_ends_in_one_cycle_soon_after_it_is_gone(
 #[tokio::test(flavor = "multi_thread")]
 async fn an_ironic_that_is_away_changes_nothing_and_the_request_waits_for_it() {
     let site = Site::new("away").await;
-    let ironic = bench::ironic::Ironic::start(bench::ironic::Options::default()).await.unwrap();
+    let ironic = Ironic::start(Options::default()).await.unwrap();
     let machine = bench::bmc::spare().await.unwrap();
     let node = ironic.enroll("away", &machine).await.unwrap();
     switch(&ironic, &node, "power on").await;
@@ -128,6 +130,71 @@ async fn an_ironic_that_hangs_in_the_middle_of_a_cycle_changes_nothing_until_it_
     let seen = machine.seen().await.unwrap();
     assert_eq!((seen.turned_off(), seen.turned_on()), (1, 2), "{seen:?}");
     assert_eq!(seen.requests("GracefulShutdown"), 0, "hard was asked for");
+}
+
+/// An Ironic that can be killed, with a machine that runs, whose node it has.
+async fn mortal(name: &str) -> (Ironic, Rack, String) {
+    let ironic = Ironic::start(Options::default()).await.unwrap();
+    let rack = Rack::start(1).await.unwrap();
+    let node = ironic.enroll(name, &rack.machines[0]).await.unwrap();
+    switch(&ironic, &node, "power on").await;
+    (ironic, rack, node)
+}
+
+async fn until(machine: &Machine, wanted: &str, check: impl Fn(&Seen) -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !check(&machine.seen().await.unwrap()) {
+        assert!(Instant::now() < deadline, "the machine was never {wanted}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Ironic shows what it knew before the power-on, and does not look: here it never compares what it knows with the BMC.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_after_a_power_on_that_ended_with_ironic_is_carried_out_and_not_believed() {
+    let site = Site::new("ended").await;
+    let (ironic, rack, node) = mortal("ended").await;
+    let machine = &rack.machines[0];
+    site.host("h", &node, json!({})).await;
+    let _running = site.start(&ironic.endpoint, quick());
+    let (first, late) = (format!("{PLAIN}/first"), format!("{PLAIN}/late"));
+    site.annotate("h", json!({ (first.as_str()): HARD })).await;
+    site.wait("h", "held off", |host| record(host).0 == "HeldOff").await;
+    machine.behave(&Behaviour { delay: 2.0, ..Behaviour::default() }).await.unwrap();
+    site.annotate("h", json!({ (first.as_str()): null })).await;
+    until(machine, "asked to come on", |seen| seen.requests("On") == 2).await;
+    ironic.kill();
+    until(machine, "on", |seen| seen.state == "On").await;
+    site.annotate("h", json!({ (late.as_str()): HARD })).await;
+    ironic.restart().await.unwrap();
+    let held = |host: &Value| {
+        let (reason, message) = record(host);
+        reason == "HeldOff" && message.contains("/late") && host["status"]["poweredOn"] == false
+    };
+    let host = site.wait("h", "held off again", held).await;
+    let seen = machine.seen().await.unwrap();
+    assert_eq!(seen.state, "Off", "{host:#}");
+    assert_eq!((seen.turned_off(), seen.turned_on()), (2, 2), "{seen:?}");
+    site.annotate("h", json!({ (late.as_str()): null })).await;
+    site.cycled("h").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_soft_attempt_goes_on_although_ironic_ends_in_the_middle_of_it() {
+    let site = Site::new("goes-on").await;
+    let (ironic, rack, node) = mortal("goes-on").await;
+    let machine = &rack.machines[0];
+    // Longer than Ironic needs to come back.
+    machine.behave(&Behaviour { delay: 10.0, ..Behaviour::default() }).await.unwrap();
+    site.host("h", &node, json!({})).await;
+    let _running = site.start(&ironic.endpoint, Policy::default());
+    site.annotate("h", json!({ PLAIN: "" })).await;
+    until(machine, "softly asked", |seen| seen.requests("GracefulShutdown") == 1).await;
+    ironic.restart().await.unwrap();
+    site.cycled("h").await;
+    let seen = machine.seen().await.unwrap();
+    assert_eq!(seen.requests("ForceOff"), 0, "the machine was shutting down: {seen:?}");
+    assert_eq!((seen.turned_off(), seen.turned_on()), (1, 2), "{seen:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
