@@ -30,7 +30,7 @@ use crate::clusters::PATIENCE;
 use crate::conditions::{self, Change};
 use crate::decision::{Act, HostWrite};
 use crate::error::{Error, asked};
-use crate::history::whole;
+use crate::history::{History, whole};
 use crate::node::{self, Place};
 use crate::observe::Live;
 use crate::request::{Backup, Group, Request, Standing, writers};
@@ -386,7 +386,7 @@ fn host_patch(host: &BareMetalHost, version: &str, write: &HostWrite, live: &Liv
     let mut annotations = Map::new();
     if write.key == Some(false) {
         annotations.insert(request.key(), Value::Null);
-        if has_plain(host, request) {
+        if has_plain(host, &request.uid) {
             annotations.insert(names::metal3::REBOOT.to_owned(), Value::Null);
         }
     } else if write.key == Some(true) {
@@ -429,22 +429,51 @@ pub async fn release_orphan(
     client: &Client,
     host: &BareMetalHost,
     uid: &str,
-    history: &crate::history::History,
+    history: &History,
 ) -> Result<(), Error> {
     let namespace = host.namespace().unwrap_or_default();
-    let key = format!("{}{uid}", names::metal3::REBOOT_FOR_REMEDIATION);
-    let annotations = json!({key: null, REMEDIATION_HISTORY: history.text()});
-    let metadata = json!({
-        "resourceVersion": host.metadata.resource_version,
-        "annotations": annotations,
-    });
-    let patch = Patch::Merge(json!({ "metadata": metadata }));
+    let patch = Patch::Merge(orphan_patch(host, uid, history));
     let api: Api<BareMetalHost> = Api::namespaced(client.clone(), &namespace);
     let (name, params) = (host.name_any(), PatchParams::default());
     let written = api.patch_metadata(&name, &params, &patch);
     asked("release a BareMetalHost whose request is gone", written).await.map(drop)
 }
 
+fn orphan_patch(host: &BareMetalHost, uid: &str, history: &History) -> Value {
+    let key = format!("{}{uid}", names::metal3::REBOOT_FOR_REMEDIATION);
+    let mut annotations = json!({key: null, REMEDIATION_HISTORY: history.text()});
+    if has_plain(host, uid) {
+        annotations[names::metal3::REBOOT] = Value::Null;
+    }
+    let version = &host.metadata.resource_version;
+    json!({"metadata": {"resourceVersion": version, "annotations": annotations}})
+}
+
 fn now() -> Timestamp {
     whole(Timestamp::now())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_request_that_is_gone_either_key_goes_and_nobody_elses() {
+        let keys = |plain: &str| {
+            let mut host = BareMetalHost::default();
+            let annotations = [(names::metal3::REBOOT.to_owned(), plain.to_owned())];
+            host.metadata.annotations = Some(annotations.into());
+            let patch = orphan_patch(&host, "uid", &History::default());
+            let all = patch["metadata"]["annotations"].as_object().unwrap();
+            let gone = all.iter().filter(|(_, value)| value.is_null());
+            let mut gone: Vec<String> = gone.map(|(key, _)| key.clone()).collect();
+            gone.sort();
+            gone
+        };
+        let own = "reboot.metal3.io/metal3-remediation-uid";
+        assert_eq!(keys(r#"{"remediation":"uid"}"#), [names::metal3::REBOOT, own]);
+        for other in [r#"{"remediation":"another"}"#, ""] {
+            assert_eq!(keys(other), [own], "{other:?}");
+        }
+    }
 }

@@ -8,6 +8,7 @@ use api_types::capi::{Cluster, Machine};
 use api_types::capm3::{Metal3Machine, UpstreamRemediation};
 use api_types::metal3::CachedHost;
 use api_types::names::capi::WATCH_FILTER;
+use api_types::names::metal3::REBOOT_FOR_REMEDIATION;
 use api_types::remediation::{Metal3Remediation, Phase};
 use controller_kit::backoff::{Failures, Retry};
 use controller_kit::watch::{self, Complaints, Undecodable, Watched};
@@ -33,6 +34,7 @@ use crate::interest::{Interest, Kind, Who};
 use crate::metrics::{Metrics, seconds};
 use crate::observe::{Held, Live, Pauses, Sources};
 use crate::request::{Group, Request, Standing};
+use crate::seen::has_plain;
 use crate::served;
 use crate::told::Told;
 
@@ -529,8 +531,14 @@ async fn release(context: &Context, uid: &str, namespace: &str, name: &str) -> R
             return Ok(());
         }
     }
+    let key = format!("{REBOOT_FOR_REMEDIATION}{uid}");
+    let is_held = host.annotation(&key).is_some() || has_plain(&host, uid);
     let ended = history.ended(uid, Reason::Withdrawn, whole(Timestamp::now()));
     release_orphan(&context.kit.client, &host, uid, &ended).await?;
+    if !is_held {
+        // It had let go of the host, and all that was missing is the end of its record.
+        return Ok(());
+    }
     context.metrics.orphans.inc();
     let text = "The request that held the host off is gone: it may be switched on";
     let object = host.object_ref(&());

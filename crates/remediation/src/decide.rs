@@ -197,13 +197,18 @@ fn refused(case: &Case<'_>) -> Option<Decision> {
     Some(refuse(case, refusal))
 }
 
-/// The machine got another host while we held its old one: that one is let go before a try goes on with the new one.
+/// The machine got another host while a try was under way on its old one: that one is let go before a try goes on with the
+/// new one.
 fn strayed(case: &Case<'_>) -> Option<Decision> {
-    let stray = case.seen.stray.as_ref().filter(|it| it.held)?;
-    let reason = Reason::HostNotClaimed;
+    let stray = case.seen.stray.as_ref()?;
     let open = stray.history.open(&case.request.uid).is_some();
+    if !stray.held && !open {
+        return None;
+    }
+    let reason = Reason::HostNotClaimed;
     let history = open.then(|| case.ended(stray, reason));
-    let write = HostWrite { stray: true, key: Some(false), history, ..HostWrite::default() };
+    let key = stray.held.then_some(false);
+    let write = HostWrite { stray: true, key, history, ..HostWrite::default() };
     let text = format!("{} is not the machine's host any more, and is let go", stray.name);
     let decision = Decision::rest(reason).act(Act::Host(write));
     Some(decision.note(false, reason, text).again(Duration::ZERO))

@@ -1,14 +1,19 @@
 //! What can go wrong in a pass, and how it is retried. A workload cluster that does not answer is no error: decisions are
 //! made of it.
 
+use std::fmt::Debug;
 use std::time::Duration;
 
 use controller_kit::api_error;
 use controller_kit::backoff::Class;
+use kube::Api;
+use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 /// The client has no limit of its own.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest name that an object can have.
+const LONGEST: usize = 253;
 
 /// Why a pass ended early.
 #[derive(Debug, Error)]
@@ -53,12 +58,35 @@ pub(crate) async fn asked<T>(
     })
 }
 
-/// Reads an object, which may be gone.
-pub(crate) async fn found<T>(
+/// Reads the object of a name, which may be gone. Names come from annotations and references, where anybody may write
+/// anything. The client puts them into the URL as they are: with one that no object can have, no request is made of it, or one
+/// for something else, and a pass that cannot read does not undo either.
+pub(crate) async fn by_name<K>(
+    what: &'static str,
+    api: &Api<K>,
+    name: &str,
+) -> Result<Option<K>, Error>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    if is_name(name) { found(what, api.get(name)).await } else { Ok(None) }
+}
+
+async fn found<T>(
     what: &'static str,
     request: impl Future<Output = kube::Result<T>>,
 ) -> Result<Option<T>, Error> {
     asked(what, async { api_error::unless_gone(request.await) }).await
+}
+
+/// Whether an object can have this name, which is a DNS subdomain then.
+fn is_name(name: &str) -> bool {
+    let is_fit = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-';
+    let is_label = |label: &str| {
+        let is_whole = !label.is_empty() && !label.starts_with('-') && !label.ends_with('-');
+        is_whole && label.bytes().all(is_fit)
+    };
+    name.len() <= LONGEST && name.split('.').all(is_label)
 }
 
 impl Error {
@@ -120,6 +148,19 @@ mod tests {
         for code in [429, 500, 503] {
             assert!(!refused(code, "busy").is_refusal(), "{code}");
         }
+    }
+
+    #[tokio::test]
+    async fn nobody_is_asked_for_a_name_that_no_object_can_have() {
+        let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let client = kube::Client::try_from(nowhere).unwrap();
+        let hosts: Api<api_types::metal3::BareMetalHost> = Api::namespaced(client, "ns");
+        let long = "h".repeat(LONGEST + 1);
+        for name in ["", "h ", "h\n", "h\u{e9}", "h%zz", "h?x", "h/status", "../h", "h.", &long] {
+            let found = by_name("read the BareMetalHost", &hosts, name).await;
+            assert!(matches!(found, Ok(None)), "{name:?}");
+        }
+        assert!(is_name(&long[1..]) && is_name("h-1.rack.example"));
     }
 
     #[tokio::test]

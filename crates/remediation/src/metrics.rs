@@ -8,7 +8,7 @@ use prometheus::{
     IntGaugeVec, Opts, Registry,
 };
 
-use crate::decision::{Act, Decision};
+use crate::decision::{Act, Decision, Note};
 use crate::reason::Reason;
 use crate::seen::Observed;
 
@@ -117,6 +117,7 @@ impl Metrics {
             Reason::PowerOnTimedOut,
             Reason::NotRecovered,
             Reason::StillUnhealthy,
+            Reason::Exhausted,
         ] {
             metrics.tries.with_label_values(&[result.as_str()]);
         }
@@ -155,23 +156,37 @@ impl Metrics {
         let uid = &seen.request.uid;
         let history = seen.host.as_ref().map(|it| &it.history);
         let open = history.and_then(|it| it.open(uid));
-        let released = |act: &Act| matches!(act, Act::Host(write) if write.key == Some(false));
+        // A host that was never off is let go of as well; of that the record says nothing.
+        let released = |act: &Act| {
+            let Act::Host(write) = act else { return false };
+            let open = write.history.as_ref().and_then(|it| it.open(uid));
+            write.key == Some(false) && open.is_some_and(|it| it.released.is_some())
+        };
         if decision.acts.iter().any(released)
             && let Some(entry) = open.filter(|it| it.released.is_none())
         {
             self.off.observe(seconds(entry.asked, now));
         }
+        // What is said of the node later on has nothing to do with that.
         if decision.reason == Reason::Recovering
+            && seen.request.standing.awaits_node().is_none()
             && !decision.acts.is_empty()
             && let Some(at) = open.and_then(|it| it.released)
         {
             self.on.observe(seconds(at, now));
         }
         let failed = decision.notes.iter().map(|it| it.reason).find(|it| is_failure(*it));
-        if let Some(reason) = failed
-            .or((decision.reason == Reason::Recovered && open.is_some())
-                .then_some(Reason::Recovered))
-        {
+        // The last try ends with its machine. One that was given up for another request was not tried for this one.
+        let is_last = |it: &Note| it.warning && it.reason == Reason::Exhausted;
+        let tried = history.is_some_and(|it| it.last(uid).is_some());
+        let ended = match decision.reason {
+            Reason::Recovered if open.is_some() => Some(Reason::Recovered),
+            Reason::Exhausted if tried && decision.notes.iter().any(is_last) => {
+                Some(Reason::Exhausted)
+            }
+            _ => None,
+        };
+        if let Some(reason) = failed.or(ended) {
             self.tries.with_label_values(&[reason.as_str()]).inc();
         }
         let first = history.and_then(|it| it.0.iter().find(|it| it.remediation == *uid));

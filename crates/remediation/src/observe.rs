@@ -16,7 +16,7 @@ use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::{Client, ResourceExt as _};
 
 use crate::clusters::Clusters;
-use crate::error::{Error, found};
+use crate::error::{Error, by_name};
 use crate::history::{Entry, History, whole};
 use crate::interest::Who;
 use crate::metrics::seconds;
@@ -343,11 +343,11 @@ impl Sources {
         // The names come from caches; the objects tell whether they still are the right ones.
         let (now, machine, cluster, metal, host, stray) = tokio::join!(
             self.request_named(request.group, namespace, &request.name),
-            found("read the Machine", machines.get(request.machine())),
+            by_name("read the Machine", &machines, request.machine()),
             self.cluster(namespace, cluster_name.as_deref()),
             async {
                 match &metal_name {
-                    Some(name) => found("read the Metal3Machine", metals.get(name)).await,
+                    Some(name) => by_name("read the Metal3Machine", &metals, name).await,
                     None => Ok(None),
                 }
             },
@@ -365,7 +365,7 @@ impl Sources {
         let named = machine.as_ref().and_then(Machine::metal).map(str::to_owned);
         if named != metal_name {
             metal = match &named {
-                Some(name) => found("read the Metal3Machine", metals.get(name)).await?,
+                Some(name) => by_name("read the Metal3Machine", &metals, name).await?,
                 None => None,
             };
         }
@@ -422,7 +422,7 @@ impl Sources {
         let Some(name) = name else { return Ok(None) };
         let api: Api<Cluster> =
             Api::namespaced_with(self.client.clone(), namespace, &self.served.core);
-        found("read the Cluster", api.get(name)).await
+        by_name("read the Cluster", &api, name).await
     }
 
     /// Reads the request of that name, of whichever group.
@@ -436,12 +436,12 @@ impl Sources {
         match group {
             Group::Ours => {
                 let api: Api<Metal3Remediation> = Api::namespaced(self.client.clone(), namespace);
-                Ok(found(what, api.get(name)).await?.map(|it| Request::of_ours(&it)))
+                Ok(by_name(what, &api, name).await?.map(|it| Request::of_ours(&it)))
             }
             Group::Upstream(version) => {
                 let api: Api<UpstreamRemediation> =
                     Api::namespaced_with(self.client.clone(), namespace, &version);
-                Ok(found(what, api.get(name)).await?.map(|it| Request::of_upstream(&it)))
+                Ok(by_name(what, &api, name).await?.map(|it| Request::of_upstream(&it)))
             }
         }
     }
@@ -454,7 +454,7 @@ impl Sources {
     ) -> Result<Option<Arc<BareMetalHost>>, Error> {
         let Some(name) = name else { return Ok(None) };
         let api: Api<BareMetalHost> = Api::namespaced(self.client.clone(), namespace);
-        Ok(found("read the BareMetalHost", api.get(name)).await?.map(Arc::new))
+        Ok(by_name("read the BareMetalHost", &api, name).await?.map(Arc::new))
     }
 }
 

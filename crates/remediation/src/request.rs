@@ -347,6 +347,7 @@ impl Request {
                 .labels
                 .as_ref()
                 .and_then(|it| it.get(names::capi::CLUSTER_NAME))
+                .filter(|it| !it.is_empty())
                 .cloned(),
             deleting: metadata.deletion_timestamp.map(|it| it.0),
             generation: metadata.generation.unwrap_or_default(),
@@ -485,6 +486,18 @@ mod tests {
         assert_eq!(seen(entry("manager", Some("status"), 99)), None, "before it was taken over");
         assert_eq!(seen(entry("kubectl", None, 105)), None, "anybody may label it");
         assert_eq!(seen(entry("remediation", Some("status"), 105)), None);
+    }
+
+    #[test]
+    fn a_label_that_names_no_cluster_is_none() {
+        let cluster = |value: &str| {
+            let object = json!({
+                "apiVersion": "remediation.metal3.io/v1alpha1", "kind": "Metal3Remediation",
+                "metadata": {"name": "m", "labels": {names::capi::CLUSTER_NAME: value}}, "spec": {},
+            });
+            Request::of_ours(&serde_json::from_value(object).unwrap()).cluster
+        };
+        assert_eq!((cluster("c").as_deref(), cluster("")), (Some("c"), None));
     }
 
     #[test]

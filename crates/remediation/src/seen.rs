@@ -321,7 +321,7 @@ impl Host {
             provisioned: status.provisioning.state.is_provisioned(),
             online: host.spec.online,
             power_off_disabled: host.spec.disable_power_off == Some(true),
-            held: host.annotation(&key).is_some() || has_plain(host, request) || shared,
+            held: host.annotation(&key).is_some() || has_plain(host, &request.uid) || shared,
             powered_on: status.powered_on,
             confirmed,
             // One that somebody else had asked for before is old: the host may have been switched on by hand since.
@@ -353,11 +353,11 @@ fn is_blind(reason: &str) -> bool {
         .contains(&reason)
 }
 
-/// Whether the plain key is on a host and says that it is this request's. Anybody may set that key.
-pub fn has_plain(host: &BareMetalHost, request: &Request) -> bool {
+/// Whether the plain key is on a host and says that it is the request's of this uid. Anybody may set that key.
+pub fn has_plain(host: &BareMetalHost, uid: &str) -> bool {
     let value: Option<serde_json::Value> =
         host.annotation(names::metal3::REBOOT).and_then(|it| serde_json::from_str(it).ok());
-    value.is_some_and(|it| it["remediation"] == request.uid.as_str())
+    value.is_some_and(|it| it["remediation"] == uid)
 }
 
 /// Whether this machine has this host. A reference without uid is CAPM3's; one with another uid is this machine's as well

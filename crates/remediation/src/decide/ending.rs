@@ -309,9 +309,9 @@ pub(super) fn undo(case: &Case<'_>, reason: Reason) -> Decision {
     let mut decision = Decision::rest(reason);
     for (host, stray) in hosts(case) {
         let open = host.history.open(uid).is_some();
-        // Of a host that is somebody else's by now only what is ours is taken. Without a Machine nobody knows whose it is,
-        // and our record on it is ended all the same.
-        if host.held || (open && (host.ours || case.machine().is_none())) {
+        // Of a host that is somebody else's by now only what is ours is taken. Our record on it is ended all the same: later
+        // on nobody would know how.
+        if host.held || open {
             let history = open.then(|| case.ended(host, reason));
             let key = host.held.then_some(false);
             let write = HostWrite { stray, key, history, ..HostWrite::default() };

@@ -13,6 +13,7 @@ use crate::seen::{ClusterSeen, Host, Machine, Metal, Node, NodeSeen, Observed, T
 
 mod afterwards;
 mod beginning;
+mod counting;
 mod leaving;
 mod refusing;
 mod remembering;
@@ -158,6 +159,7 @@ fn released() -> Observed {
         });
         seen.request.standing.step = Some(Step::PowerOn);
         seen.request.standing.since = Some(at(10));
+        seen.node = NodeSeen::Here(node());
     })
 }
 
@@ -168,7 +170,6 @@ fn recovering() -> Observed {
         seen.request.standing.phase = Some(Phase::Waiting);
         seen.request.standing.step = Some(Step::Recover);
         seen.request.standing.since = Some(at(20));
-        seen.node = NodeSeen::Here(node());
     })
 }
 

@@ -42,6 +42,33 @@ fn a_taint_goes_although_the_machine_is_gone_already() {
 }
 
 #[test]
+fn on_a_host_that_was_let_go_before_it_was_lost_the_record_says_how_the_try_ended() {
+    for begun in [released(), recovering()] {
+        let lost = edit(begun.clone(), |seen| seen.host.as_mut().unwrap().ours = false);
+        // It has another host by now, or none.
+        let moved = edit(begun, |seen| {
+            let mut old = seen.host.clone().unwrap();
+            (old.name, old.ours) = ("old".to_owned(), false);
+            seen.stray = Some(old);
+            seen.host.as_mut().unwrap().history = History::default();
+        });
+        for (seen, stray) in [(lost, false), (moved, true)] {
+            let decision = now(&seen, 30);
+            let [Act::Host(write)] = decision.acts.as_slice() else { panic!("{decision:?}") };
+            assert_eq!((write.stray, write.key), (stray, None), "nobody holds it any more");
+            let history = write.history.clone().unwrap();
+            assert_eq!(history.0[0].result.as_deref(), Some("HostNotClaimed"));
+            let next = edit(seen, |seen| {
+                let host = if stray { &mut seen.stray } else { &mut seen.host };
+                host.as_mut().unwrap().history = history;
+            });
+            let again = now(&next, 31);
+            assert!(writes(&again).iter().all(|it| it.stray != stray), "once: {again:?}");
+        }
+    }
+}
+
+#[test]
 fn a_backup_is_given_back_although_the_machine_is_gone_already() {
     let backup = node().backup;
     let seen = edit(torn_off(recovering()), |seen| {

@@ -142,6 +142,13 @@ async fn a_machine_that_is_deleted_or_loses_its_host_anywhere_leaves_nothing_of_
         let clean = |it: Option<&Value>| it.unwrap()["metadata"]["finalizers"].is_null();
         scene.until(REMEDIATION, &name, "without finalizer", clean).await;
         scene.is_clean(&name, &host).await;
+        let result = match way {
+            "-deleted" => "MachineGone",
+            "-consumer" => "HostNotClaimed",
+            _ => "HostUnknown",
+        };
+        let tries = history(&scene.get_host(&host).await);
+        assert_eq!(tries[0]["result"], result, "{moment:?}{way}: {tries:?}");
     };
     for way in ["-deleted", "-consumer", "-unnamed"] {
         join_all(MOMENTS.map(|moment| loses((moment, way)))).await;

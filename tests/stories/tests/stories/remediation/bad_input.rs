@@ -113,6 +113,31 @@ async fn a_host_that_is_cleared_in_the_middle_of_a_try_is_let_go_until_something
     scene.is_clean("m", "h").await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_no_host_can_have_is_that_of_a_host_which_is_missing_and_its_try_is_undone() {
+    let scene = Scene::new("misnamed").await;
+    let _running = start(&planes().await.management, &scene.namespace, quick()).await;
+    scene.machine("m", "h").await;
+    scene.operator().stick("h");
+    scene.request("m", reboot(1, "300s")).await;
+    scene.host_is("h", "held", |host| !keys(host).is_empty()).await;
+    let metal = bench::cluster_api::objects::METAL3_MACHINE;
+    let named = |host: &str| {
+        let name = format!("{}/{host}", scene.namespace);
+        json!({"metadata": {"annotations": {"metal3.io/BareMetalHost": name}}})
+    };
+    // As of one that was copied with the blank behind it.
+    scene.patch(metal, "m", named("h ")).await;
+    scene.says("m", "HostMissing").await;
+    scene.is_clean("m", "h").await;
+    let tries = history(&scene.get_host("h").await);
+    assert_eq!((tries.len(), &tries[0]["result"]), (1, &json!("HostMissing")), "{tries:?}");
+    scene.operator().unstick("h");
+    scene.patch(metal, "m", named("h")).await;
+    scene.says("m", "Recovered").await;
+    scene.is_clean("m", "h").await;
+}
+
 /// Waits until there is a warning with this reason about an object of each of these kinds.
 async fn warned(scene: &Scene, reason: &str, kinds: &[&str]) {
     let events: Api<Event> = Api::namespaced(scene.client.clone(), &scene.namespace);

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use bench::cluster_api::objects::MACHINE;
 use bench::observer::{Invariant, Observer, World};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
@@ -161,4 +162,16 @@ async fn with_the_plain_key_a_host_is_rebooted_once_and_nothing_is_done_about_it
     scene.delete(REMEDIATION, "n").await;
     scene.host_is("other", "free", |host| keys(host).is_empty()).await;
     scene.gone(REMEDIATION, "n").await;
+    // So does one that was taken away by force, while nothing could be done about it.
+    scene.machine("o", "forced").await;
+    scene.operator().stick("forced");
+    scene.request("o", reboot(1, "300s")).await;
+    scene.host_is("forced", "asked to reboot", |host| !keys(host).is_empty()).await;
+    let pause = json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": ""}}});
+    scene.patch(MACHINE, "o", pause).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    scene.delete(REMEDIATION, "o").await;
+    scene.patch(REMEDIATION, "o", json!({"metadata": {"finalizers": null}})).await;
+    scene.gone(REMEDIATION, "o").await;
+    scene.host_is("forced", "free", |host| keys(host).is_empty()).await;
 }
