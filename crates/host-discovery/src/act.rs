@@ -24,6 +24,7 @@ use crate::nodes::Unmarked;
 use crate::observe;
 use crate::refusals::Cause;
 use crate::resource::Resource;
+use crate::sighting::Sighting;
 
 /// What came of making a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,11 +73,13 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
     };
     let host = new_host(resource, name, machine.node, boot_mac, facts, details);
     let client = context.kit.client.clone();
+    // What is there already may have any shape, as for the watch.
+    let sightings: Api<Sighting> = Api::namespaced(client.clone(), &resource.namespace);
     let api: Api<BareMetalHost> = Api::namespaced(client, &resource.namespace);
     if let Some(other) = other_name(verdict, name) {
         // A process that sees hosts late may not know that the machine got its other name meanwhile.
-        match asked("read a host", async { unless_gone(api.get(other).await) }).await {
-            Ok(Some(there)) if context.index().answer(&there) != Change::None => {
+        match asked("read a host", async { unless_gone(sightings.get(other).await) }).await {
+            Ok(Some(Sighting(host))) if context.index().answer(&host) != Change::None => {
                 return Made::Exists;
             }
             Ok(_) => {}
@@ -112,9 +115,9 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
         }
         // The answer to a name that is taken, as to a lost race.
         Err(Error::Superseded) => {
-            match asked("read a host", async { unless_gone(api.get(name).await) }).await {
-                Ok(Some(there)) => {
-                    context.index().answer(&there);
+            match asked("read a host", async { unless_gone(sightings.get(name).await) }).await {
+                Ok(Some(Sighting(host))) => {
+                    context.index().answer(&host);
                     Made::Exists
                 }
                 // Gone again, or it was about something else, such as a quota that others change.
@@ -130,9 +133,7 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
 fn failed(context: &Context, resource: &Resource, name: &str, error: &Error, posted: bool) -> Made {
     let (cause, why) = judged(error, posted);
     context.metrics.refused.inc();
-    let text = format!("{}/{name}: {why}", resource.namespace);
-    tracing::warn!(error = text, "Could not make a host");
-    Made::Failed(cause, text)
+    Made::Failed(cause, format!("{}/{name}: {why}", resource.namespace))
 }
 
 /// What an error says of the host, for the next attempt and for a person.

@@ -295,17 +295,18 @@ async fn turn(context: &Context) -> Infallible {
             state.stand_by(context).await;
             continue;
         }
-        let mut wait = None;
+        let (mut rest, mut is_fine) = (None, false);
         let work = async {
             context.learn_fields().await?;
-            let after = state.pass(context).await?;
-            wait = Some(after);
+            let (after, result) = state.pass(context).await;
+            rest = Some(after);
+            result?;
+            is_fine = true;
             Ok::<_, Error>(Action::requeue(after))
         };
         run::once(kit, &failures, (), DEADLINE, work, Error::class).await;
-        failed = if wait.is_some() { 0 } else { failed + 1 };
-        let wait = wait.unwrap_or_else(|| spread(FIRST * 2_u32.pow(failed.min(6) - 1)));
-        let wait = wait.clamp(BREATH, REST);
+        failed = if is_fine { 0 } else { failed + 1 };
+        let wait = wait_after(failed, rest).clamp(BREATH, REST);
         let woken = async {
             context.wake.notified().await;
             tokio::time::sleep(BREATH).await;
@@ -315,6 +316,14 @@ async fn turn(context: &Context) -> Infallible {
             () = woken => {}
         }
     }
+}
+
+/// How long to wait after so many passes in a row that failed. `rest`: for how long the last one found nothing to do, where
+/// it came to its end.
+fn wait_after(failed: u32, rest: Option<Duration>) -> Duration {
+    let Some(doublings) = failed.checked_sub(1) else { return rest.unwrap_or(REST) };
+    let longest = spread(FIRST * 2_u32.pow(doublings.min(5)));
+    rest.map_or(longest, |rest| longest.min(rest.max(FIRST)))
 }
 
 /// Sends events one after the other, some at once and then slowly.
@@ -361,4 +370,23 @@ async fn tell_undecodable(context: &Context) -> Infallible {
 /// A quarter more at most, so that processes that failed together do not come back together.
 pub(crate) fn spread(wait: Duration) -> Duration {
     wait.mul_f64(1.0 + backoff::random_unit() / 4.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_refused_of_one_resource_does_not_hold_up_the_machines_of_others() {
+        let seconds = |failed, rest: Option<u64>| {
+            wait_after(failed, rest.map(Duration::from_secs)).as_secs_f64()
+        };
+        // After each failure later, but not later than there is something to do, nor at once.
+        assert!((0.5..0.7).contains(&seconds(1, Some(0))));
+        assert!((0.5..0.7).contains(&seconds(99, Some(0))));
+        assert!((5.0..5.1).contains(&seconds(99, Some(5))));
+        // One that was given up says nothing about that.
+        assert!((16.0..20.1).contains(&seconds(99, None)));
+        assert!((0.0..0.1).contains(&seconds(0, Some(0))));
+    }
 }

@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use api_types::metal3::BareMetalHost;
-use api_types::names::ferrite;
+use api_types::names::{ferrite, metal3};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use ironic::{Class, Detail, Error, PatchOp};
@@ -59,7 +59,8 @@ pub enum Errand {
 
 impl Errand {
     /// The driver of this host's node has to follow, if a discovery made the host. Its node is the one that the operator
-    /// works with: where Ironic lost the one that the host was made for, it is another.
+    /// works with: where Ironic lost the one that the host was made for, it is another. A host that somebody paused is left
+    /// alone until it is not; the pause of `bmo-reboot` is about power alone.
     pub fn adopt(host: &BareMetalHost) -> Option<Self> {
         let status = host.status.as_ref();
         let node = status.and_then(|it| NodeId::parse(&it.provisioning.id));
@@ -67,13 +68,15 @@ impl Errand {
         host.label(ferrite::DISCOVERED_BY)?;
         let address = host.spec.bmc.as_ref().map(|bmc| bmc.address.clone())?;
         let leaves = host.metadata.deletion_timestamp.is_some();
+        let pause = host.annotation(metal3::PAUSED);
+        let paused = pause.is_some_and(|by| by != ferrite::PAUSED_BY_BMO_REBOOT);
         let (namespace, name) = (host.metadata.namespace.clone(), host.metadata.name.clone());
         let host = ObjectReference {
             uid: host.metadata.uid.clone(),
             ..reference(namespace.unwrap_or_default(), name.unwrap_or_default())
         };
         let adopt = Self::Adopt { node, address, host: Box::new(host) };
-        Some(adopt).filter(|_| !leaves)
+        Some(adopt).filter(|_| !leaves && !paused)
     }
 
     /// Whether it is the same as another, which may be older.
@@ -375,6 +378,22 @@ mod tests {
         assert_eq!(node_of(""), Some((NodeId::from(1), true)));
         let other = NodeId::from(2);
         assert_eq!(node_of(&other.to_string()), Some((other, true)));
+    }
+
+    #[test]
+    fn the_node_of_a_host_that_somebody_paused_keeps_its_driver_until_it_is_not() {
+        let adopts = |pause: Option<&str>| {
+            let mut host = BareMetalHost::new("metal", "n1", BareMetalHostSpec::default());
+            let label = (ferrite::DISCOVERED_BY.to_owned(), "racks".to_owned());
+            host.metadata.labels = Some([label].into());
+            let node = (ferrite::NODE_ID.to_owned(), NodeId::from(1).to_string());
+            let pause = pause.map(|by| (metal3::PAUSED.to_owned(), by.to_owned()));
+            host.metadata.annotations = Some(std::iter::once(node).chain(pause).collect());
+            host.spec.bmc = Some(Bmc { address: "192.0.2.1".to_owned(), ..Bmc::default() });
+            Errand::adopt(&host).is_some()
+        };
+        let pauses = [None, Some(""), Some("metal3.io/capm3"), Some(ferrite::PAUSED_BY_BMO_REBOOT)];
+        assert_eq!(pauses.map(adopts), [true, false, false, true]);
     }
 
     #[test]

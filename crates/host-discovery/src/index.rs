@@ -473,31 +473,27 @@ struct Seen {
 }
 
 /// A status that waits in an annotation until the operator takes it over, as after a move between
-/// clusters.
-#[derive(Default, Deserialize)]
-#[serde(default)]
+/// clusters. Whoever wrote it, the operator reads `null` as what is absent.
+#[derive(Deserialize)]
 struct Waiting {
-    provisioning: WaitingProvisioning,
-    hardware: WaitingHardware,
+    provisioning: Option<WaitingProvisioning>,
+    hardware: Option<WaitingHardware>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
+#[derive(Deserialize)]
 struct WaitingProvisioning {
     #[serde(rename = "ID")]
-    id: String,
+    id: Option<String>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
+#[derive(Deserialize)]
 struct WaitingHardware {
-    nics: Vec<WaitingNic>,
+    nics: Option<Vec<WaitingNic>>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
+#[derive(Deserialize)]
 struct WaitingNic {
-    mac: String,
+    mac: Option<String>,
 }
 
 impl Seen {
@@ -512,10 +508,12 @@ impl Seen {
 
         let boot = host.spec.boot_mac_address.as_deref().and_then(Mac::parse_usable);
         let boot = boot.map(Mark::BootMac);
-        let ids = [id, waiting.as_ref().map(|status| status.provisioning.id.as_str())];
+        let waiting_id = waiting.as_ref().and_then(|it| it.provisioning.as_ref()?.id.as_deref());
+        let ids = [id, waiting_id];
         let ids = ids.into_iter().flatten().filter_map(NodeId::parse).chain(made_for);
-        let waiting_nics = waiting.iter().map(|status| &status.hardware).chain(&details);
-        let waiting_macs = waiting_nics.flat_map(|it| &it.nics).map(|nic| nic.mac.as_str());
+        let waiting_nics = waiting.iter().flat_map(|status| &status.hardware).chain(&details);
+        let waiting_nics = waiting_nics.flat_map(|it| it.nics.iter().flatten());
+        let waiting_macs = waiting_nics.filter_map(|nic| nic.mac.as_deref());
         let nics = host.mac_addresses().chain(waiting_macs).filter_map(Mac::parse_usable);
         let bmc = host.spec.bmc.as_ref().and_then(|bmc| address_of(&bmc.address)).map(Mark::Bmc);
 

@@ -41,6 +41,8 @@ const READING: Duration = Duration::from_secs(10);
 /// How far the watch on hosts may be behind, and how often that is looked at.
 const BEHIND: Duration = Duration::from_secs(2);
 const GLANCE: Duration = Duration::from_millis(10);
+/// How long a number of hosts counts.
+const COUNTED: Duration = Duration::from_millis(250);
 /// How often a list is begun again whose place was lost, because a node was deleted meanwhile.
 const BEGINNINGS: u32 = 3;
 /// How often one answer is asked for in a row, and how long after each failure.
@@ -252,15 +254,37 @@ pub async fn confirm(context: &Context, nodes: &mut Nodes, old: Vec<NodeId>) -> 
     let jobs = old.into_iter().take(MOST_CONFIRMED);
     let jobs: Vec<_> = jobs.map(|id| async move { (id, node(ironic, id).await) }).collect();
     let mut answers = stream::iter(jobs).buffer_unordered(AT_ONCE);
+    let mut unanswered = 0;
     while let Some((id, answer)) = answers.next().await {
         match answer {
             Ok(Some(node)) => note(context, nodes, &[node], &mut Vec::new()),
             Ok(None) => nodes.read(id, Look::Gone, Instant::now()),
-            Err(error) => return Read { silence: Some(error), ..read },
+            // One node that Ironic fails for must not hold up those after it. What took its whole time did not, and an
+            // Ironic that answers nothing is not asked for all of them.
+            Err(error) => {
+                unanswered += 1;
+                let ends =
+                    error.class() == Class::Timeout || (unanswered >= AT_ONCE && !read.answered);
+                if is_silence(&error) {
+                    read.silence = Some(error);
+                } else {
+                    count(context, &error);
+                    tracing::debug!(node.id = %id, error = %error, "Could not look at a machine");
+                }
+                if ends {
+                    return read;
+                }
+                continue;
+            }
         }
         read.answered = true;
     }
     read
+}
+
+/// Whether Ironic does not answer, or not to us, rather than not about one node.
+fn is_silence(error: &Error) -> bool {
+    matches!(error.class(), Class::Unreachable | Class::Timeout | Class::Unauthorized)
 }
 
 /// Reads machines whose turn it is, `most` of them, as far as the time allows.
@@ -307,9 +331,8 @@ pub async fn read(context: &Context, nodes: &mut Nodes, places: &mut Places, mos
                 nodes.read(node, look, at);
             }
             Ok(Err(error)) => {
-                let class = error.class();
                 nodes.read(node, Look::Failed, at);
-                if matches!(class, Class::Unreachable | Class::Timeout | Class::Unauthorized) {
+                if is_silence(&error) {
                     stop.store(true, Ordering::Relaxed);
                     read.silence = Some(error);
                 } else {
@@ -498,19 +521,35 @@ pub async fn metadata(
 pub async fn see_all_hosts(context: &Context) -> Result<(), error::Error> {
     let api: Api<BareMetalHost> = Api::all(context.kit.client.clone());
     let one = ListParams::default().limit(1);
-    let list = asked("count the hosts", api.list_metadata(&one)).await?;
-    let rest = list.metadata.remaining_item_count.unwrap_or_default();
-    let there = list.items.len().saturating_add(usize::try_from(rest).unwrap_or_default());
-    let since = Instant::now();
+    let count = || async {
+        let list = asked("count the hosts", api.list_metadata(&one)).await?;
+        let rest = list.metadata.remaining_item_count.unwrap_or_default();
+        let rest = usize::try_from(rest).unwrap_or_default();
+        Ok::<_, error::Error>(list.items.len().saturating_add(rest))
+    };
+    caught_up(|| context.index().len(), count).await
+}
+
+/// Waits until as many are seen as there are. Some of those that were counted may be deleted by the time that the number is
+/// here, so they are counted anew.
+async fn caught_up<F>(seen: impl Fn() -> usize, count: impl Fn() -> F) -> Result<(), error::Error>
+where
+    F: Future<Output = Result<usize, error::Error>>,
+{
+    let began = Instant::now();
     loop {
-        let seen = context.index().len();
-        if seen >= there {
+        let there = count().await?;
+        let counted = Instant::now();
+        while seen() < there && counted.elapsed() < COUNTED {
+            tokio::time::sleep(GLANCE).await;
+        }
+        let known = seen();
+        if known >= there {
             return Ok(());
         }
-        if since.elapsed() > BEHIND {
-            return Err(error::Error::Behind { seen, there });
+        if began.elapsed() > BEHIND {
+            return Err(error::Error::Behind { seen: known, there });
         }
-        tokio::time::sleep(GLANCE).await;
     }
 }
 
@@ -522,4 +561,25 @@ pub async fn late_fields(context: &Context) -> Result<LateFields, error::Error> 
     let crd =
         asked("read the CRD of the hosts", async { unless_gone(api.get(HOSTS).await) }).await?;
     Ok(LateFields::of(crd.as_ref().map_or(&Value::Null, |crd| &crd.data)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_host_that_is_deleted_while_all_are_counted_is_not_waited_for() {
+        let counts = Cell::new(0);
+        let count = || {
+            counts.set(counts.get() + 1);
+            let there = if counts.get() == 1 { 3 } else { 2 };
+            async move { Ok(there) }
+        };
+        caught_up(|| 2, count).await.unwrap();
+        assert_eq!(counts.get(), 2);
+        let behind = caught_up(|| 2, || async { Ok(3) }).await.unwrap_err();
+        assert!(matches!(behind, error::Error::Behind { seen: 2, there: 3 }), "{behind}");
+    }
 }

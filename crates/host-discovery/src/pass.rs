@@ -123,8 +123,9 @@ impl State {
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 
-    /// One pass. Gives how long to wait for the next.
-    pub async fn pass(&mut self, context: &Context) -> Result<Duration, Error> {
+    /// One pass. Gives how long to wait for the next, also where something of it failed: what the API server refuses of one
+    /// resource must not hold up the machines of others.
+    pub async fn pass(&mut self, context: &Context) -> (Duration, Result<(), Error>) {
         if Instant::now() >= self.next_poll {
             self.poll(context).await;
         }
@@ -139,14 +140,14 @@ impl State {
             self.watched = sees;
             self.told(context, read);
         }
-        let result = self.decide_and_act(context).await;
+        let (again, result) = self.decide_and_act(context).await;
         let now = Instant::now();
         let answers = self.reach == Reach::Answers;
         let looks = self.nodes.next_look().map(|look| look.max(self.next_read));
         let (looks, tries) = (looks.filter(|_| answers), self.refusals.next().filter(|_| answers));
         let next = [Some(self.next_poll), looks, tries].into_iter().flatten().min();
         let rest = next.map_or(AGAIN, |next| next.saturating_duration_since(now));
-        Ok(result?.map_or(rest, |again| again.max(ROOM).min(rest)))
+        (again.map_or(rest, |again| again.max(ROOM).min(rest)), result)
     }
 
     /// Takes notice of what watches and errands told.
@@ -251,10 +252,13 @@ impl State {
         }
     }
 
-    async fn decide_and_act(&mut self, context: &Context) -> Result<Option<Duration>, Error> {
+    async fn decide_and_act(&mut self, context: &Context) -> (Option<Duration>, Result<(), Error>) {
         let objects = self.latest(context);
         let mut resources: Vec<Resource> = objects.iter().map(|it| Resource::read(it)).collect();
-        let unread = self.unread(context).await?;
+        let unread = match self.unread(context).await {
+            Ok(unread) => unread,
+            Err(error) => return (None, Err(error)),
+        };
         for resource in &mut resources {
             for older in &unread {
                 resource.give_way(older);
@@ -294,7 +298,7 @@ impl State {
                 Err(error) => result = Err(error),
             }
         }
-        result.map(|()| again)
+        (again, result)
     }
 
     /// The metadata of the resources that cannot be decoded.
@@ -478,7 +482,9 @@ impl State {
                 Made::Exists => self.refusals.made(node),
                 Made::Failed(cause, text) => {
                     let unit = backoff::random_unit();
-                    self.refusals.failed(node, cause, &text, Instant::now(), unit);
+                    if self.refusals.failed(node, cause, &text, Instant::now(), unit) {
+                        tracing::warn!(error = text, "Could not make a host");
+                    }
                 }
                 Made::Stale => self.nodes.look_at(node, Instant::now()),
             }

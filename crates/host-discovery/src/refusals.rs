@@ -44,9 +44,20 @@ pub struct Refusals {
 }
 
 impl Refusals {
-    /// An attempt failed. `unit` is a number from 0 to 1, so that what failed together does not come back together.
-    pub fn failed(&mut self, node: NodeId, cause: Cause, text: &str, at: Instant, unit: f64) {
-        let failures = self.all.get(&node).map_or(0, |it| it.failures);
+    /// An attempt failed. `unit` is a number from 0 to 1, so that what failed together does not come back together. Tells
+    /// whether that is news: thousands of hosts may be refused in the same words every half minute.
+    pub fn failed(
+        &mut self,
+        node: NodeId,
+        cause: Cause,
+        text: &str,
+        at: Instant,
+        unit: f64,
+    ) -> bool {
+        let text = printable(text, LONGEST_TEXT);
+        let known = self.all.get(&node);
+        let is_news = known.is_none_or(|it| it.text != text);
+        let failures = known.map_or(0, |it| it.failures);
         let least = match cause {
             Cause::Refused => REFUSED,
             Cause::Failed(after) => {
@@ -56,12 +67,13 @@ impl Refusals {
         };
         let refusal = Refusal {
             cause,
-            text: printable(text, LONGEST_TEXT),
+            text,
             waits: true,
             failures: failures + 1,
             until: at + least.mul_f64(1.0 + unit.clamp(0.0, 1.0) / 4.0),
         };
         self.all.insert(node, refusal);
+        is_news
     }
 
     /// The host is there.
@@ -107,6 +119,18 @@ mod tests {
             refusals.failed(NodeId::from(1), Cause::Refused, "quota", at, 0.0);
             assert_eq!(waits(&refusals, at), Duration::from_secs(30));
         }
+    }
+
+    #[test]
+    fn the_same_words_about_one_host_are_news_once() {
+        let (mut refusals, at) = (Refusals::default(), Instant::now());
+        let mut tell = |node: u128, text: &str| {
+            refusals.failed(NodeId::from(node), Cause::Refused, text, at, 0.0)
+        };
+        let told = [tell(1, "quota"), tell(1, "quota"), tell(2, "quota"), tell(1, "a webhook")];
+        assert_eq!(told, [true, false, true, true]);
+        refusals.made(NodeId::from(1));
+        assert!(refusals.failed(NodeId::from(1), Cause::Refused, "a webhook", at, 0.0));
     }
 
     #[test]

@@ -85,9 +85,12 @@ fn a_machine_is_known_by_any_port_in_any_case_and_any_namespace() {
 fn a_machine_is_known_by_its_identifier_wherever_that_stands() {
     let status =
         json!({"provisioning": {"ID": NODE}, "operationalStatus": "discovered", "unknown": [1]});
+    // As those write it who copy a status with all its fields: the operator reads that as well.
+    let whole = json!({"provisioning": {"ID": NODE, "image": null}, "hardware": null});
     for body in [
         json!({"status": {"provisioning": {"ID": NODE.to_uppercase()}}}),
         json!({"metadata": {"annotations": {"baremetalhost.metal3.io/status": status.to_string()}}}),
+        json!({"metadata": {"annotations": {"baremetalhost.metal3.io/status": whole.to_string()}}}),
         json!({"metadata": {"annotations": {"ferrite.metal3.io/node-id": NODE}}}),
     ] {
         let index = index(&[host("a", "one", &body)]);
@@ -100,7 +103,9 @@ fn a_machine_is_known_by_its_identifier_wherever_that_stands() {
 #[test]
 fn a_machine_is_known_by_addresses_that_wait_in_annotations() {
     let details = json!({"nics": [{"mac": "52:54:00:aa:00:05"}, {"name": "no address"}]});
-    let status = json!({"hardware": {"nics": [{"mac": "52:54:00:aa:00:06"}]}});
+    let status = json!({
+        "provisioning": null, "hardware": {"nics": [{"mac": null}, {"mac": "52:54:00:aa:00:06"}]},
+    });
     let annotations = json!({
         "inspect.metal3.io/hardwaredetails": details.to_string(),
         "baremetalhost.metal3.io/status": status.to_string(),

@@ -132,3 +132,22 @@ async fn a_second_machine_with_the_bmc_of_a_host_is_a_conflict_until_it_is_appro
     site.approve("racks", &node).await;
     site.wait_names(&["m1", "old"]).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_is_free_or_taken_whatever_shape_the_host_has_that_bears_it() {
+    let site = Site::new("shape").await;
+    site.discovery("racks", json!({})).await;
+    let other = site.agent(2).mac(0);
+    site.host("m1", json!({ "spec": { "bootMACAddress": other } })).await;
+    // The API server's calendar has a day more than that of our own type of times.
+    let status = json!({ "status": {
+        "poweredOn": true, "operationalStatus": "discovered", "errorMessage": "", "errorCount": 0,
+        "provisioning": { "state": "unmanaged", "ID": "" }, "lastUpdated": "9999-12-31T23:59:59Z",
+    }});
+    site.host_status("m1", status).await;
+    let _running = site.start(quick());
+    let agent = site.agent(1);
+    site.boot(&agent).await;
+    let tail: String = agent.mac(0).split(':').skip(3).collect();
+    site.wait_names(&["m1", &format!("m1-{tail}")]).await;
+}
