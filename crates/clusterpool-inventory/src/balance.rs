@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::decision::{Reason, Step};
-use crate::inventory::Listed;
+use crate::inventory::{Listed, is_counted};
 use crate::naming::cluster_name;
 use crate::plan::{BEGUN, Plan};
 use crate::pool_version::is_hives;
@@ -170,7 +170,7 @@ impl<'a> Plan<'a> {
 
     /// Completes as many leases without clusters as are wanted; how many there will be. Where another cluster lives in the
     /// entry, the lease is given up for that one to get it; where the cluster's namespace cannot be had, for another
-    /// name.
+    /// name; where the cluster was there and failed, since that was counted.
     fn complete_or_give_up(&mut self, wanted: usize) -> usize {
         let pool = &self.seen.pool;
         let total = self.seen.clusters.len() + self.halves().count();
@@ -185,7 +185,8 @@ impl<'a> Plan<'a> {
                 && entry.refused.is_none()
                 && entry.others.is_empty()
                 && !self.is_lived_in(&entry.name)
-                && !self.is_barred(cluster);
+                && !self.is_barred(cluster)
+                && !is_counted(pool.status.inventory.get(&entry.name), cluster);
             if !fits || completed == wanted {
                 let steps = self.abandoning(entry, cluster);
                 self.push(Reason::LeaseAbandoned, steps);

@@ -31,9 +31,7 @@ use crate::index::{Index, Key, all_in};
 use crate::inventory::Listed;
 use crate::materials::{Materials, materials};
 use crate::metrics::Metrics;
-use crate::observe::{
-    Last, Live, Stores, cached, is_one, leasing_pool, live_pool, owner_of, pool_key,
-};
+use crate::observe::{Last, Live, Stores, cached, holders, is_one, live_pool, owner_of, pool_key};
 use crate::pass::pass;
 use crate::seen::Refusal;
 
@@ -381,8 +379,9 @@ impl Context {
         let now = cached(&self.stores.customizations, &key);
         let mut index = self.index();
         index.customizations.put(&key, now.iter().map(|_| all_in(&key.0)));
-        let holder = now.as_ref().and_then(|it| leasing_pool(it).map(str::to_owned));
-        let holders = index.leases.put(&key, holder.map(|it| (key.0.clone(), it)));
+        let pools = now.iter().flat_map(|it| holders(it));
+        let pools = pools.map(|it| (key.0.clone(), it.to_owned()));
+        let holders = index.leases.put(&key, pools);
         let mut concerned: BTreeSet<Key> = index.lists.of(&key).cloned().collect();
         concerned.extend(holders);
         let users = index.users.of(&key).filter_map(|it| cached(&self.stores.clusters, it));

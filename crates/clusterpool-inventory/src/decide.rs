@@ -135,7 +135,7 @@ impl Plan<'_> {
             && !self.seen.pool.deleting
             && cluster.entry.as_deref().is_some_and(|name| {
                 let before = self.seen.pool.status.inventory.get(name);
-                is_counted(self.state(name), cluster) && !is_counted(before, cluster)
+                is_counted(self.state(name), &cluster.name) && !is_counted(before, &cluster.name)
             });
         if counts {
             self.again = Some(Duration::ZERO);
@@ -174,7 +174,8 @@ impl Plan<'_> {
                 // Whoever lost its lease gets it back, the oldest where there are several, as long as no other pool has
                 // the entry and nobody who leaves is still at it.
                 Held::Free | Held::Torn => {
-                    let first = self.living(&entry.name).first().copied();
+                    let mut living = self.living(&entry.name).into_iter();
+                    let first = living.find(|it| !self.is_once_more(it));
                     let users = self.users.get(entry.name.as_str()).into_iter().flatten();
                     let left = users.into_iter().all(|it| !it.deleting || !it.is_live());
                     match first {
@@ -244,11 +245,25 @@ impl Plan<'_> {
             if lost && cluster.claim.is_none() && !cluster.protected {
                 // Its lease can never be verified, and nothing of it was installed.
                 self.delete_at_once(cluster, Reason::EntryMissing);
+            } else if self.is_once_more(cluster) {
+                self.delete_at_once(cluster, Reason::LeftOver);
             } else if !cluster.kept {
                 let (cluster, at) = (cluster.name.clone(), cluster.at.clone());
                 self.push(Reason::ClusterAdopted, [Step::Adopt { cluster, at }]);
             }
         }
+    }
+
+    /// Whether a process that stalled before it created the cluster did so after the cluster of this name had failed, or
+    /// after the entry, as it was then, had no attempts left. Hive was not let at it, so there is nothing of it yet.
+    fn is_once_more(&self, cluster: &Cluster) -> bool {
+        let Some(name) = cluster.entry.as_deref() else { return false };
+        let before = self.seen.pool.status.inventory.get(name);
+        let same = before.filter(|it| it.version == cluster.entry_version);
+        cluster.unverified
+            && cluster.is_installing()
+            && !cluster.protected
+            && (same.and_then(|it| it.attempts) == Some(0) || is_counted(before, &cluster.name))
     }
 
     /// Clusters of an entry that somebody else holds. A claimed one is its user's and stays.

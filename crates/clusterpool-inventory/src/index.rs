@@ -65,7 +65,7 @@ pub struct Index {
     pub namespaces: Links,
     /// Pools by the entries that they list.
     pub lists: Links,
-    /// Customizations by the pool that leases them.
+    /// Customizations by the pools that hold them: see [`crate::observe::holders`].
     pub leases: Links,
     /// Customizations by namespace; the name is left empty.
     pub customizations: Links,

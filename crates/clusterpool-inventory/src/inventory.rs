@@ -118,6 +118,9 @@ pub const BAD_PATCH: &str = "BadPatch";
 /// The reason where the API server or a webhook does not want the cluster.
 pub const REFUSED: &str = "Refused";
 
+/// Attempts that the status can hold.
+pub(crate) const MOST_ATTEMPTS: u32 = i32::MAX.unsigned_abs();
+
 /// What is told of a failure at most, in bytes: the status holds it for each entry, and has to be stored.
 const LONGEST: usize = 1_000;
 
@@ -245,10 +248,10 @@ fn told(facts: &Facts<'_>, reason: &str, why: &str) -> Failure {
     })
 }
 
-/// Whether a cluster's failure is in the status already, so that the cluster may go.
-pub fn is_counted(entry: Option<&Entry>, cluster: &Cluster) -> bool {
+/// Whether the failure of the cluster of this name is in the status already, so that the cluster may go.
+pub fn is_counted(entry: Option<&Entry>, cluster: &str) -> bool {
     let failure = entry.and_then(|it| it.failure.as_ref());
-    failure.and_then(|it| it.cluster.as_ref()) == Some(&cluster.name)
+    failure.and_then(|it| it.cluster.as_deref()) == Some(cluster)
 }
 
 impl From<&EntryState> for Entry {

@@ -68,8 +68,9 @@ pub fn label(name: &str) -> String {
     }
     let hash = Sha256::digest(name.as_bytes());
     let hash = hash.iter().take(4).fold(0, |hash: u32, byte| hash << 8 | u32::from(*byte));
-    let start: String = name.chars().take(LABEL - 9).collect();
-    format!("{}-{hash:08x}", start.trim_end_matches(['-', '.']))
+    // What is told of an entry that cannot be there may be any text.
+    let end = (0..=LABEL - 9).rev().find(|it| name.is_char_boundary(*it)).unwrap_or(0);
+    format!("{}-{hash:08x}", name[..end].trim_end_matches(['-', '.']))
 }
 
 /// Name of a cluster's copy of a secret.
@@ -333,6 +334,7 @@ mod tests {
         let other = format!("{}b", "a".repeat(252));
         assert!(label(&long).len() <= 63 && label(&long) != label(&other));
         assert_eq!(label("short"), "short");
+        assert!(label(&"ä語".repeat(40)).len() <= 63);
     }
 
     #[test]

@@ -154,7 +154,7 @@ impl Metrics {
         self.put(key, (counts.waiting > 0).then_some(counts));
     }
 
-    /// A pool is gone.
+    /// A pool is gone, or not ours any more.
     pub(crate) fn gone(&self, key: &Key) {
         self.put(key, None);
     }

@@ -471,6 +471,15 @@ pub fn leasing_pool(it: &ClusterDeploymentCustomization) -> Option<&str> {
     pool.name.as_deref().filter(|it| !it.is_empty())
 }
 
+/// The pools that hold a customization: the one that leases it, and those for which Hive's own controller put its finalizer
+/// there. One that is gone has nobody else to take that off.
+pub fn holders(it: &ClusterDeploymentCustomization) -> impl Iterator<Item = &str> {
+    let of_all = pools_finalizer("");
+    let theirs = it.finalizers().iter().filter(|it| *it != names::hive::LEASE_FINALIZER);
+    let kept_for = theirs.filter_map(move |it| it.strip_prefix(of_all.as_str()));
+    leasing_pool(it).into_iter().chain(kept_for.filter(|it| !it.is_empty()))
+}
+
 /// Whether somebody said that he is about to release it.
 pub fn is_releasing(it: &ClusterDeploymentCustomization) -> bool {
     it.status
@@ -518,6 +527,19 @@ mod tests {
         assert!(same.take(&of("c", "1")).is_some());
         assert_eq!(same.gone().collect::<Vec<_>>(), ["a", "d"]);
         assert!(is_at(&of("a", "1"), "1") && !is_at(&of("a", "2"), "1"));
+    }
+
+    #[test]
+    fn a_customization_is_held_by_who_leases_it_and_by_those_for_whom_hive_kept_it() {
+        let finalizers =
+            ["hive.openshift.io/gone", "hive.openshift.io/inventory-lease", "example.com/other"];
+        let it: ClusterDeploymentCustomization = serde_json::from_value(json!({
+            "metadata": { "name": "a", "finalizers": finalizers },
+            "spec": {},
+            "status": { "clusterPoolRef": { "name": "pool" } },
+        }))
+        .unwrap();
+        assert_eq!(holders(&it).collect::<Vec<_>>(), ["pool", "gone"]);
     }
 
     #[test]

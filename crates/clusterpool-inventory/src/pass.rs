@@ -63,6 +63,8 @@ pub(crate) async fn pass(stub: Arc<ClusterPool>, context: Arc<Context>) -> Resul
     }
     let pool = cached(&context.stores.pools, &key);
     if !context.is_ours(&key, pool.as_deref()) {
+        // It may have been ours before.
+        context.metrics.gone(&key);
         if pool.is_none() {
             context.forget(&key);
         }

@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::config::Policy;
 use crate::decision::{Event, Reason, Step, Version, Work};
-use crate::inventory::{self, Entry, Facts};
+use crate::inventory::{self, Entry, Facts, MOST_ATTEMPTS};
 use crate::lease::{Held, held};
 use crate::seen::{Cluster, Customization, Observed};
 
@@ -168,11 +168,14 @@ impl<'a> Plan<'a> {
         names.sort_by_key(|it| it.0);
         // An empty list is a mistake, so nothing counts as taken off it.
         let is_empty = self.seen.pool.listed.is_mistaken();
+        let attempts = self.seen.pool.attempts.unwrap_or(self.policy.provision_attempts);
         let facts = |(name, before): (&'a str, Option<&'a Entry>)| {
             let found = self.entry(name);
             let first = || {
-                let users = self.users.get(name).into_iter().flatten();
-                users.copied().find(|it| it.is_live())
+                let users = || self.users.get(name).into_iter().flatten().copied();
+                // Hive has given the lease of one that only waits for us back, and its failure may not be counted yet.
+                let failed = || users().find(|it| it.kept && it.has_failed());
+                users().find(|it| it.is_live()).or_else(failed)
             };
             let (user, cluster) = match found.map(|it| it.1) {
                 Some(Held::Ours(cluster)) => (Some(cluster.name.as_str()), Some(cluster)),
@@ -189,7 +192,7 @@ impl<'a> Plan<'a> {
                 taken: found.is_some_and(|(it, held)| held != Held::Free || !it.others.is_empty()),
                 turned_down: refusal.map(|it| it.why.as_str()),
                 before,
-                attempts: self.seen.pool.attempts.unwrap_or(self.policy.provision_attempts),
+                attempts: attempts.min(MOST_ATTEMPTS),
                 now: self.now,
             })?;
             Some(State { name, before, now: entry })

@@ -264,7 +264,8 @@ impl<'a> Reader<'a> {
                 if fits(&value) {
                     Ok(value)
                 } else {
-                    self.unusable(format!("{text:?} is not what its tag says"))
+                    // It is not repeated: a password may have been given a tag, and this is told to many.
+                    self.unusable("a value is not what its tag says")
                 }
             }
             Some("binary") => self.unusable("binary data has no place in an install config"),

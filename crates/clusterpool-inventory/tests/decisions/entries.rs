@@ -46,8 +46,13 @@ fn what_is_told_of_a_failure_is_short_enough_to_be_stored_for_each_entry() {
 fn a_failed_cluster_that_a_person_deletes_is_counted_before_it_goes() {
     let mut seen = full(1, &["a"]);
     seen.clusters[0] = Cluster { deleting: true, kept_by_others: false, ..failed("ca", Some("a")) };
-    assert_eq!(reasons(&seen), []);
-    assert_eq!(reasons(&stored(&seen)), [Reason::Released]);
+    // Hive frees the entry of what it took down.
+    for held in [lease("ca"), None] {
+        seen.customizations[0].lease = held;
+        assert_eq!(reasons(&seen), []);
+        assert_eq!(entry(&seen, "a").attempts, Some(2));
+        assert_eq!(reasons(&stored(&seen)), [Reason::Released]);
+    }
 }
 
 #[test]
@@ -69,6 +74,13 @@ fn the_last_failure_breaks_the_entry_until_it_is_edited() {
     assert_eq!(status_of(&seen, "a"), "Available");
     assert_eq!(entry(&seen, "a").attempts, Some(1));
     assert_eq!(entry(&seen, "a").failure, None);
+}
+
+#[test]
+fn more_attempts_than_the_status_can_hold_are_as_many_as_it_holds() {
+    let mut seen = full(1, &["a"]);
+    seen.pool.attempts = Some(u32::MAX);
+    assert_eq!(entry(&seen, "a").attempts, u32::try_from(i32::MAX).ok());
 }
 
 #[test]

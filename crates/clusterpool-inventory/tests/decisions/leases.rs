@@ -3,11 +3,11 @@
 use clusterpool_inventory::Policy;
 use clusterpool_inventory::decide::instead;
 use clusterpool_inventory::decision::{Reason, Step};
-use clusterpool_inventory::seen::{Lease, Namespace, Observed};
+use clusterpool_inventory::seen::{Cluster, Lease, Namespace, Observed};
 
 use crate::world::{
-    cluster, decided, deleted, full, lease, leased, namespace, now, pool, reasons, status_of,
-    stored,
+    cluster, decided, deleted, failed, full, installing, lease, leased, namespace, now, pool,
+    reasons, status_of, stored,
 };
 
 #[test]
@@ -160,6 +160,65 @@ fn a_lease_whose_clusters_namespace_cannot_be_had_is_given_up_for_another_name()
     seen.customizations[0].lease = None;
     seen.customizations[0].at = "9".to_owned();
     assert_eq!(leased(&seen), ["a"]);
+}
+
+/// A pool of one cluster, whose failure is stored.
+fn counted() -> Observed {
+    let mut seen = full(1, &["a"]);
+    seen.clusters[0] = failed("ca", Some("a"));
+    stored(&seen)
+}
+
+#[test]
+fn a_lease_whose_cluster_failed_and_is_gone_is_given_up() {
+    let mut seen = counted();
+    // Somebody took all finalizers off it.
+    seen.clusters.clear();
+    let work = decided(&seen).work;
+    assert!(
+        matches!(
+            &work[0].steps[..],
+            [Step::Announce { .. }, Step::Release { prove_absent: true, .. }]
+        ),
+        "{work:?}"
+    );
+    assert_eq!(leased(&seen), [""; 0]);
+    (seen.customizations[0].lease, seen.customizations[0].at) = (None, "9".to_owned());
+    assert_eq!(leased(&seen), ["a"]);
+}
+
+#[test]
+fn a_failed_cluster_that_is_made_once_more_goes_before_hive_is_let_at_it() {
+    let mut seen = counted();
+    // By a process that stalled just before it created it.
+    seen.clusters[0] = Cluster { unverified: true, ..installing("ca", Some("a"), 1) };
+    for held in [lease("ca"), Some(Lease::default()), None] {
+        seen.customizations[0].lease = held;
+        assert_eq!(deleted(&seen), ["ca"]);
+        assert_eq!(leased(&seen), [""; 0]);
+        assert!(!reasons(&seen).contains(&Reason::Verified));
+    }
+    let stays = |seen: &Observed| deleted(seen).is_empty() && leased(seen) == ["a"];
+    for change in [
+        (|it: &mut Cluster| it.claim = Some("someone".to_owned())) as fn(&mut Cluster),
+        |it| it.protected = true,
+        |it| it.unverified = false,
+        |it| it.installed = true,
+    ] {
+        let mut seen = seen.clone();
+        change(&mut seen.clusters[0]);
+        assert!(stays(&seen), "{:?}", seen.clusters[0]);
+    }
+    // Another one failed since: it is one try more, as long as there are any.
+    let state = seen.pool.status.inventory.get_mut("a").unwrap();
+    state.failure.as_mut().unwrap().cluster = Some("later".to_owned());
+    assert!(stays(&seen));
+    seen.pool.status.inventory.get_mut("a").unwrap().attempts = Some(0);
+    assert_eq!(deleted(&seen), ["ca"]);
+    // Made from what the entry is since it was edited.
+    seen.customizations[0].version = "2-u".to_owned();
+    seen.clusters[0].entry_version = Some("2-u".to_owned());
+    assert!(stays(&seen));
 }
 
 #[test]

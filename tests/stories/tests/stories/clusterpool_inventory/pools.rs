@@ -2,14 +2,20 @@
 
 use std::time::Duration;
 
+use bench::faults::Plan;
 use clusterpool_inventory::config::Policy;
+use clusterpool_inventory::controller;
+use controller_kit::Kit;
+use controller_kit::metrics::Metrics;
+use controller_kit::shutdown::Shutdown;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::{ClusterRole, RoleBinding};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use super::ground::{plane, start};
-use super::scene::{Scene, condition, name};
+use super::ground::{account, plane, start};
+use super::scene::{Scene, View, condition, name};
+use crate::in_process::{self, Running};
 
 #[tokio::test]
 async fn a_deleted_pool_leaves_no_cluster_namespace_lease_or_finalizer() {
@@ -166,6 +172,32 @@ async fn with_pools_inventory_a_pool_without_one_is_left_alone() {
     let view = scene.wait("ours runs", |it| it.ready("ours") == 1).await;
     assert!(view.of("plain").is_empty());
     assert!(view.pool("plain")["metadata"]["finalizers"].is_null());
+}
+
+#[tokio::test]
+async fn a_pool_that_is_not_ours_any_more_is_not_counted_any_more() {
+    let (scene, _hive) = Scene::new("uncounted").await;
+    let (account, _) = account(plane().await, &scene.namespace).await;
+    let mut config = in_process::config("clusterpool-inventory", vec![scene.namespace.clone()]);
+    config.watch_filter = Some("ours".to_owned());
+    let metrics = Metrics::new(config.controller).unwrap();
+    let shown = metrics.clone();
+    let run = move |client| async move {
+        let kit = Kit::new(config, client, metrics, Shutdown::default());
+        controller::run(kit, Policy::default()).await.unwrap();
+    };
+    let _running = Running::start(account, Plan::none("clusterpool-inventory"), run);
+    scene.pool("pool", 0, &["none"], json!({})).await;
+    for (filter, count) in [("ours", 1), ("theirs", 0)] {
+        let label = json!({ "labels": { "cluster.x-k8s.io/watch-filter": filter } });
+        scene.patch("ClusterPool", "pool", json!({ "metadata": label })).await;
+        let line = format!("ferrite_clusterpool_inventory_entries{{status=\"Missing\"}} {count}\n");
+        let is_shown = |_: &View| {
+            let text = String::from_utf8(shown.render(true).unwrap()).unwrap();
+            text.contains(&line)
+        };
+        scene.wait("it is counted as long as it is ours", is_shown).await;
+    }
 }
 
 #[tokio::test]

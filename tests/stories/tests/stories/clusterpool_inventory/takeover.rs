@@ -121,3 +121,23 @@ async fn a_pool_of_hives_own_controller_is_taken_over_without_making_a_cluster_a
         })
         .await;
 }
+
+#[tokio::test]
+async fn hives_finalizer_for_a_pool_that_is_gone_keeps_no_entry_that_nobody_uses() {
+    let (scene, _hive) = Scene::new("oldpool").await;
+    scene.entries(&["listed", "left"]).await;
+    let kept = json!({ "metadata": { "finalizers": ["hive.openshift.io/gone"] } });
+    for entry in ["listed", "left"] {
+        scene.patch("ClusterDeploymentCustomization", entry, kept.clone()).await;
+    }
+    scene.pool("pool", 1, &["listed"], json!({})).await;
+    let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
+    scene
+        .wait("one is used, and the other one is let go", |it| {
+            it.ready("pool") == 1 && it.entry("left")["metadata"]["finalizers"].is_null()
+        })
+        .await;
+    scene.delete("ClusterDeploymentCustomization", "listed").await;
+    scene.patch("ClusterPool", "pool", json!({ "spec": { "size": 0 } })).await;
+    scene.wait("it goes once it is free", |it| *it.entry("listed") == Value::Null).await;
+}
