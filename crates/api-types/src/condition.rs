@@ -51,3 +51,11 @@ impl Condition {
 pub fn find<'a>(conditions: &'a [Condition], r#type: &str) -> Option<&'a Condition> {
     conditions.iter().find(|condition| condition.r#type == r#type)
 }
+
+/// Puts a condition into a list, in the place of the one of its type.
+pub fn put(conditions: &mut Vec<Condition>, new: Condition) {
+    match conditions.iter_mut().find(|known| known.r#type == new.r#type) {
+        Some(known) => *known = new,
+        None => conditions.push(new),
+    }
+}

@@ -5,6 +5,8 @@
 //!   made from them: see [`own_crds`].
 //! * What foreign CRDs lack for us is data: see [`extensions`].
 //! * Every label, annotation, finalizer and condition type stands once, in [`names`].
+//! * So does what several controllers ask of an object or a time: [`capi::is_watched`], [`capm3::is_of`], [`condition`],
+//!   [`time`].
 
 pub mod capi;
 pub mod capm3;
@@ -18,6 +20,7 @@ pub mod metal3;
 pub mod names;
 pub mod reference;
 pub mod remediation;
+pub mod time;
 
 pub use crds::own_crds;
 pub use decode::{DecodeError, decode};

@@ -2,11 +2,16 @@
 
 #![allow(clippy::expect_used, reason = "a test that cannot go on fails")]
 
-use api_types::capi::{Cluster, KubeadmControlPlane, Machine};
-use api_types::capm3::{Metal3Machine, UpstreamRemediation};
+use std::time::Duration;
+
+use api_types::capi::{Cluster, KubeadmControlPlane, Machine, is_watched};
+use api_types::capm3::{Metal3Machine, UpstreamRemediation, consumer_machine, is_of};
+use api_types::condition::{Condition, put};
 use api_types::hive::{ClusterDeployment, ClusterPool};
 use api_types::metal3::{BareMetalHost, CachedHost, ProvisioningState};
+use api_types::time::{until, whole};
 use api_types::{ContractVersion, decode, names};
+use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -285,4 +290,57 @@ fn a_customization_is_found_in_all_three_spellings() {
         let pool = cluster.spec.cluster_pool_ref.expect("a pool");
         assert_eq!(pool.customization_name(), Some("x"), "{key}");
     }
+}
+
+#[test]
+fn a_watch_filter_lets_pass_what_has_its_value() {
+    let labelled = |value: &str| -> Machine {
+        read(json!({"metadata": {"labels": {names::capi::WATCH_FILTER: value}},
+                    "spec": {"clusterName": "c", "bootstrap": {}, "infrastructureRef": {}}}))
+    };
+    let (ours, others) = (labelled("a"), labelled("b"));
+    assert!(is_watched(&ours.metadata, Some("a")) && !is_watched(&others.metadata, Some("a")));
+    assert!(!is_watched(&Machine::default().metadata, Some("a")));
+    assert!(is_watched(&others.metadata, None) && is_watched(&Machine::default().metadata, None));
+}
+
+#[test]
+fn a_condition_takes_the_place_of_the_one_of_its_type() {
+    let said = |kind: &str, status: &str| -> Condition {
+        serde_json::from_value(json!({"type": kind, "status": status})).expect("a condition")
+    };
+    let mut all = vec![said("A", "False"), said("B", "True")];
+    put(&mut all, said("A", "True"));
+    put(&mut all, said("C", "True"));
+    assert_eq!(all, [said("A", "True"), said("B", "True"), said("C", "True")]);
+}
+
+#[test]
+fn a_time_that_is_still_to_come_is_not_long_ago() {
+    let at = |millisecond| Timestamp::from_millisecond(millisecond).expect("a time");
+    assert_eq!(whole(at(1_500)), at(1_000));
+    assert_eq!(until(at(1_000), at(2_500)), Duration::from_millis(1_500));
+    assert_eq!(until(at(2_500), at(1_000)), Duration::ZERO);
+}
+
+#[test]
+fn a_host_is_the_machines_by_name_and_uid_or_where_both_name_each_other() {
+    let machine = |host: &str| -> Metal3Machine {
+        read(json!({"metadata": {"name": "m", "namespace": "ns", "uid": "now",
+                                 "annotations": {names::metal3::HOST: host}}}))
+    };
+    let host = |group: &str, name: &str, uid: Option<&str>| -> BareMetalHost {
+        read(json!({"metadata": {"name": "h", "namespace": "ns"}, "spec": {"consumerRef": {
+            "apiVersion": group, "kind": "Metal3Machine", "name": name, "uid": uid}}}))
+    };
+    let ours = "infrastructure.cluster.x-k8s.io/v1beta1";
+    let (there, elsewhere) = (machine("ns/h"), machine("ns/other"));
+    for group in [ours, ""] {
+        assert!(is_of(&host(group, "m", None), &elsewhere), "CAPM3 writes no uid");
+        assert!(is_of(&host(group, "m", Some("now")), &elsewhere));
+        assert!(is_of(&host(group, "m", Some("before")), &there), "both were moved");
+        assert!(!is_of(&host(group, "m", Some("before")), &elsewhere));
+    }
+    assert!(!is_of(&host("g/v1", "m", None), &there) && !is_of(&host(ours, "n", None), &there));
+    assert_eq!(consumer_machine(&host(ours, "n", None)), Some("n"));
 }

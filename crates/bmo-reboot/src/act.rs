@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use api_types::condition::{Condition, find};
+use api_types::condition::{find, put};
 use api_types::metal3::{CachedHost, ErrorType};
 use api_types::names::ferrite::CONDITION_POWER_MANAGED;
+use api_types::time::{until, whole};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
+use kube::runtime::reflector::ObjectRef;
 use serde_json::{Value, json};
 
-use crate::case::{second_after, until, whole};
+use crate::case::second_after;
 use crate::controller::Context;
 use crate::decision::{Again, Answer, Call, Change, Decision, Note};
 use crate::error::{Error, asked};
@@ -146,7 +148,7 @@ async fn write_status(
 /// The merge patch. Conditions are a list, which a merge patch replaces as a whole; the version makes sure that it is
 /// the one that was read.
 fn status_patch(host: &Host, change: &Change, now: Timestamp) -> Value {
-    let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    let now = whole(now);
     let mut status = json!({ "lastUpdated": now.to_string() });
     if let Some(on) = change.powered_on {
         status["poweredOn"] = on.into();
@@ -198,13 +200,6 @@ fn status_patch(host: &Host, change: &Change, now: Timestamp) -> Value {
     json!({ "metadata": { "resourceVersion": host.version }, "status": status })
 }
 
-fn put(conditions: &mut Vec<Condition>, new: Condition) {
-    match conditions.iter_mut().find(|known| known.r#type == new.r#type) {
-        Some(known) => *known = new,
-        None => conditions.push(new),
-    }
-}
-
 fn measure(context: &Context, host: &Host, decision: &Decision) {
     let now = Timestamp::now();
     let change = &decision.status;
@@ -233,24 +228,14 @@ async fn publish(context: &Context, host: &Host, note: &Note) {
     {
         return;
     }
-    let object = ObjectReference {
-        api_version: Some("metal3.io/v1alpha1".to_owned()),
-        kind: Some("BareMetalHost".to_owned()),
-        namespace: Some(host.namespace.clone()),
-        name: Some(host.name.clone()),
-        uid: Some(host.uid.clone()),
-        ..ObjectReference::default()
-    };
+    let named = ObjectRef::<CachedHost>::new(&host.name).within(&host.namespace);
+    let object = ObjectReference { uid: Some(host.uid.clone()), ..ObjectReference::from(named) };
     // The action is part of what makes an event another one, and it is bounded.
     let about: String = note.about.chars().rev().take(60).collect();
     let about: String = about.chars().rev().collect();
     let action = if about.is_empty() { "Reboot".to_owned() } else { about };
     let reason = note.reason.as_str();
-    if note.warning {
-        context.kit.events.warning(&object, reason, &action, &note.text).await;
-    } else {
-        context.kit.events.normal(&object, reason, &action, &note.text).await;
-    }
+    context.kit.events.tell(&object, note.warning, reason, &action, &note.text).await;
 }
 
 #[cfg(test)]

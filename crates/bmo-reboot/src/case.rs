@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use api_types::time::{until, whole};
 use ironic::Power;
 use k8s_openapi::jiff::{Timestamp, ToSpan as _};
 
@@ -300,14 +301,6 @@ impl<'a> Case<'a> {
     }
 }
 
-pub(crate) fn whole(time: Timestamp) -> Timestamp {
-    Timestamp::from_second(time.as_second()).unwrap_or(time)
-}
-
 pub(crate) fn second_after(time: Timestamp) -> Timestamp {
     time.checked_add(1.second()).unwrap_or(time)
-}
-
-pub(crate) fn until(from: Timestamp, to: Timestamp) -> Duration {
-    Duration::try_from(to.duration_since(from)).unwrap_or(Duration::ZERO)
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use api_types::capi::is_watched;
 use api_types::extensions;
 use api_types::metal3::BareMetalHost;
 use api_types::names::capi::WATCH_FILTER;
@@ -125,12 +126,9 @@ impl Default for Policy {
 impl Policy {
     /// Whether the host was handed to us.
     pub fn selects(&self, host: &BareMetalHost) -> bool {
-        let filtered = match &self.watch_filter {
-            None => true,
-            Some(value) => host.label(WATCH_FILTER) == Some(value),
-        };
         let none = std::collections::BTreeMap::new();
-        filtered && self.selector.matches(host.metadata.labels.as_ref().unwrap_or(&none))
+        is_watched(&host.metadata, self.watch_filter.as_deref())
+            && self.selector.matches(host.metadata.labels.as_ref().unwrap_or(&none))
     }
 
     /// Whether the host is another instance's, whose conditions and whose pause are not ours to change.

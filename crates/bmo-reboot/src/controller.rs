@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use api_types::metal3::{BareMetalHost, CachedHost};
+use controller_kit::wakes::{Wakes, woken};
 use controller_kit::watch::{self, Complaints, Undecodable};
 use controller_kit::{Kit, backoff};
 use futures_util::StreamExt as _;
@@ -14,7 +15,6 @@ use kube::ResourceExt as _;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::{Controller, watcher};
-use tokio::sync::mpsc;
 
 use crate::act::act;
 use crate::config::Policy;
@@ -53,7 +53,7 @@ pub struct Context {
     hosts: Store<CachedHost>,
     /// Boxed: a table of them has room for many that are not there.
     memory: Mutex<HashMap<Name, Box<Memory>>>,
-    triggers: mpsc::UnboundedSender<ObjectRef<CachedHost>>,
+    triggers: Wakes,
 }
 
 impl Context {
@@ -98,9 +98,7 @@ impl Context {
         known.rests = None;
         known.asked = true;
         drop(memory);
-        let reference = ObjectRef::new(&host.1).within(&host.0);
-        // Nobody listens any more only when the process ends.
-        let _ = self.triggers.send(reference);
+        self.triggers.send(&host.0, [host.1.clone()]);
     }
 
     /// Hosts whose next step is Ironic's.
@@ -132,7 +130,7 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
     let watched = watch::namespaced::<CachedHost>(&kit, &watcher::Config::default());
     let metrics = Metrics::new(&kit.metrics.registry, watched.store.clone())
         .map_err(|error| format!("Cannot set up metrics: {error}"))?;
-    let (triggers, triggered) = mpsc::unbounded_channel();
+    let (triggers, triggered) = Wakes::new();
     let context = Arc::new(Context {
         ironic: Ironic::new(client, &policy),
         metrics,
@@ -150,10 +148,8 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
         }
     });
     let broken = [watched.undecodable];
-    let triggered = futures_util::stream::unfold(triggered, async |mut triggered| {
-        triggered.recv().await.map(|host| (host, triggered))
-    });
-    let controller = Controller::for_stream(changes, watched.store).reconcile_on(triggered);
+    let controller =
+        Controller::for_stream(changes, watched.store).reconcile_on(woken(triggered, ()));
     let driving = controller_kit::run::drive(
         &kit,
         controller,

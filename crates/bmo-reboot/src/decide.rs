@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use api_types::names::ferrite::PAUSED_BY_BMO_REBOOT;
 use api_types::names::metal3::{PAUSED, REBOOT};
+use api_types::time::until;
 use ironic::Power;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::case::{CONFIRM, Case, second_after, until};
+use crate::case::{CONFIRM, Case, second_after};
 use crate::config::Policy;
 use crate::decision::{Again, Call, Decision};
 use crate::draft::Draft;

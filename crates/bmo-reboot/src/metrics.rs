@@ -1,8 +1,7 @@
 //! What this controller counts. Names of hosts and keys are never labels.
 
-use std::time::Duration;
-
 use api_types::metal3::CachedHost;
+use api_types::time::until;
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::reflector::Store;
 use prometheus::core::{Collector, Desc};
@@ -135,7 +134,7 @@ impl Metrics {
 
 /// Seconds that passed; none if the clock went back.
 pub fn seconds(from: Timestamp, to: Timestamp) -> f64 {
-    Duration::try_from(to.duration_since(from)).unwrap_or(Duration::ZERO).as_secs_f64()
+    until(from, to).as_secs_f64()
 }
 
 /// Hosts that are held off, counted when somebody asks, so that deleted hosts vanish.

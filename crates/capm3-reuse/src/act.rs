@@ -9,11 +9,12 @@ use api_types::names::ferrite::RESERVED_HOST_UID;
 use controller_kit::api_error::{is_gone, unless_gone};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use kube::{Client, ResourceExt as _};
+use kube::core::Status;
+use kube::{Client, Resource as _, ResourceExt as _};
 use serde_json::{Map, Value, json};
 
 use crate::decide::{Naming, Step};
-use crate::error::Error;
+use crate::error::{Error, is_of_admission};
 use crate::host;
 use crate::reservation;
 use crate::seen::{HostSeen, KeptSeen, MachineSeen, Parent};
@@ -281,13 +282,7 @@ impl Pass {
                 "name": self.machine.name_any(),
                 "namespace": self.namespace,
                 "labels": labels,
-                "ownerReferences": [{
-                    "apiVersion": api_version,
-                    "kind": "Metal3Machine",
-                    "name": self.machine.name_any(),
-                    "uid": self.machine.uid().unwrap_or_default(),
-                    "controller": true,
-                }],
+                "ownerReferences": [self.machine.controller_owner_ref(&self.served.infrastructure)],
             },
             "spec": { "template": { "name": template, "namespace": self.namespace } },
         }))
@@ -345,14 +340,36 @@ fn unless_superseded<T>(
 ) -> Result<Option<T>, Error> {
     match written {
         Ok(written) => Ok(Some(written)),
-        Err(kube::Error::Api(status)) if status.is_conflict() || is_gone(&status) => Ok(None),
+        Err(kube::Error::Api(status)) if is_superseded(&status) => Ok(None),
         Err(error) => Err(Error::api(what)(error)),
     }
+}
+
+/// Whether somebody else wrote first, or the object is gone. A webhook may say in the same codes what it has against the
+/// write, and would say that again at once.
+fn is_superseded(status: &Status) -> bool {
+    (status.is_conflict() || is_gone(status)) && !is_of_admission(&status.message)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_webhook_that_refuses_in_the_words_of_a_conflict_is_no_conflict() {
+        let denied = "admission webhook \"a.b\" denied the request: look again";
+        let changed = "the object has been modified; apply your changes to the latest version";
+        for (code, reason, message, superseded) in [
+            (409, "Conflict", changed, true),
+            (404, "NotFound", "baremetalhosts \"h\" not found", true),
+            (409, "Conflict", denied, false),
+            (404, "NotFound", denied, false),
+            (500, "InternalError", changed, false),
+        ] {
+            let status = Status::failure(message, reason).with_code(code);
+            assert_eq!(is_superseded(&status), superseded, "{code} {message}");
+        }
+    }
 
     #[test]
     fn a_host_that_is_kept_no_longer_keeps_no_note_of_ours() {

@@ -7,6 +7,7 @@ use kube::api::{Api, DynamicObject};
 use serde_json::Value;
 
 use crate::error::Error;
+use crate::name::is_name;
 use crate::notes::{Key, Notes};
 use crate::observe::Sources;
 use crate::owner;
@@ -60,7 +61,7 @@ pub async fn look(
     namespace: &str,
     name: Option<&str>,
 ) -> Result<Option<Cluster>, Error> {
-    let Some(name) = name.filter(|name| !name.is_empty()) else { return Ok(None) };
+    let Some(name) = name.filter(|name| is_name(name)) else { return Ok(None) };
     let core = from.served.core;
     if let Some(cluster) = from.cached(&from.stores.clusters, core, namespace, name) {
         return Ok(Some((*cluster).clone()));

@@ -11,6 +11,7 @@ use api_types::names;
 use controller_kit::api_error::unless_gone;
 use controller_kit::backoff;
 use controller_kit::events::shorten;
+use controller_kit::wakes::{Wakes, woken};
 use controller_kit::watch::{self, Complaints, Undecodable, Watched};
 use controller_kit::{Kit, run};
 use futures_util::{StreamExt as _, stream};
@@ -27,24 +28,22 @@ use crate::claims::{Claimed, Claims};
 use crate::cluster::Matter;
 use crate::config::Policy;
 use crate::decide::{Decision, Reason, Step, decide, is_housed, refused};
-use crate::echo::Echo;
+use crate::echo::{Echo, host_key, machine_key};
 use crate::error::Error;
 use crate::index::Index;
 use crate::metrics::Metrics;
 use crate::node::{self, Looks};
 use crate::observe::{self, Sources, Stores, created, observe_machine, wish};
 use crate::owner::{self, observe_kept};
+use crate::races::Races;
 use crate::refusals::Refusals;
 use crate::reservation::{Kept, Owner};
 use crate::seen::{HostSeen, MachineSeen, Observed};
 use crate::served;
 use crate::settled::Settled;
-use crate::wakes::{Wakes, woken};
 
 /// A pass is a few requests; one that takes longer hangs.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// How soon to look again after somebody else wrote first, at most.
-const RETRY: Duration = Duration::from_millis(50);
 /// The cache shows our own writes long before; this is for a watch that broke just then.
 const ECHO: Duration = Duration::from_secs(2);
 /// How soon to look again at a host whose owner the caches do not show as it is; they wake it when they do.
@@ -63,6 +62,7 @@ pub struct Context {
     machines: Wakes,
     hosts: Wakes,
     echo: Echo,
+    races: Races,
     settled: Settled,
     clusters: Matter,
 }
@@ -135,6 +135,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         machines: wake_machines,
         hosts: wake_hosts,
         echo: Echo::default(),
+        races: Races::default(),
         settled: Settled::default(),
         clusters: Matter::default(),
     });
@@ -202,13 +203,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
     let about_hosts =
         Controller::for_stream(stream::pending(), hosts.store).reconcile_on(woken(woken_hosts, ()));
 
-    let looked = context.clone();
-    let feed = hosts.changes.for_each(move |change| {
-        if let Ok(host) = change {
-            looked.host_changed(&host);
-        }
-        std::future::ready(())
-    });
+    let feed = watch::feed(hosts.changes, |host| context.host_changed(host));
     let drive_machines =
         run::drive(&kit, about_machines, context.clone(), DEADLINE, pass_machine, Error::class);
     let drive_hosts =
@@ -379,16 +374,30 @@ impl Context {
         self.hosts.send(namespace, kept);
     }
 
+    /// Somebody else wrote first: look again. Spread, or those who met once meet again.
+    fn superseded(&self, object: &str) -> Action {
+        self.metrics.superseded();
+        let pause = self.races.lost(object, Instant::now());
+        Action::requeue(pause.mul_f64(0.3 + 0.7 * backoff::random_unit()))
+    }
+
+    /// What the API server refused is an event, whatever else says so.
+    async fn complain(&self, result: &Result<Action, Error>, object: &ObjectReference) {
+        if let Err(error) = result
+            && error.is_refusal()
+        {
+            let reason = Reason::Refused.as_str();
+            self.kit.events.warning(object, reason, "Write", &error.to_string()).await;
+        }
+    }
+
     async fn publish(&self, decision: &Decision, object: &ObjectReference, action: &str) {
         let (reason, note) = (decision.reason.as_str(), decision.message.as_str());
         if !decision.news {
             return;
         }
-        if decision.reason.is_warning() {
-            self.kit.events.warning(object, reason, action, note).await;
-        } else {
-            self.kit.events.normal(object, reason, action, note).await;
-        }
+        let warning = decision.reason.is_warning();
+        self.kit.events.tell(object, warning, reason, action, note).await;
     }
 }
 
@@ -396,19 +405,6 @@ impl Context {
 fn metal3_machine(machine: &Machine) -> Option<&str> {
     let named = &machine.spec.infrastructure_ref;
     named.name.as_deref().filter(|_| named.kind.as_deref() == Some("Metal3Machine"))
-}
-
-fn machine_key(namespace: &str, name: &str) -> String {
-    format!("machine/{namespace}/{name}")
-}
-
-fn host_key(namespace: &str, name: &str) -> String {
-    format!("host/{namespace}/{name}")
-}
-
-/// Spread, or those who met once meet again.
-fn soon() -> Action {
-    Action::requeue(RETRY.mul_f64(0.3 + 0.7 * backoff::random_unit()))
 }
 
 /// One pass over a machine. Whatever comes of it, hosts that were held back for it and not taken go to others.
@@ -421,13 +417,7 @@ async fn pass_machine(object: Arc<Metal3Machine>, context: Arc<Context>) -> Resu
     context.from.index().leave(&namespace, &name);
     let mut taken = None;
     let result = work_on_machine(&object, &context, &mut taken).await;
-    if let Err(error) = &result
-        && error.is_refusal()
-    {
-        let reference = object.object_ref(&context.from.served.infrastructure);
-        let reason = Reason::Refused.as_str();
-        context.kit.events.warning(&reference, reason, "Write", &error.to_string()).await;
-    }
+    context.complain(&result, &object.object_ref(&context.from.served.infrastructure)).await;
     let (since, now) = (created(&object), Instant::now());
     let offered = context.from.index().settle(&namespace, &name, since, taken.as_deref(), now);
     context.machines.send(&namespace, offered);
@@ -466,14 +456,13 @@ async fn work_on_machine(
         let reference = seen.machine.object_ref(&context.from.served.infrastructure);
         context.publish(&decision, &reference, "Assign").await;
     }
+    let key = machine_key(&namespace, &object.name_any());
     if !done? {
-        context.metrics.superseded();
-        return Ok(soon());
+        return Ok(context.superseded(&key));
     }
     if let (Some(naming), Some(place)) = (&decision.naming, place) {
         if name_node(&place.nodes, naming).await? == Outcome::Superseded {
-            context.metrics.superseded();
-            return Ok(soon());
+            return Ok(context.superseded(&key));
         }
         let (node, id) = (naming.node.as_str(), naming.provider_id.as_str());
         tracing::info!(node, id, "A Node got its provider ID");
@@ -546,12 +535,18 @@ async fn carry_out(
 
 /// One pass over a host: whether it is kept any longer.
 async fn pass_host(object: Arc<CachedHost>, context: Arc<Context>) -> Result<Action, Error> {
+    let result = work_on_host(&object, &context).await;
+    context.complain(&result, &object.object_ref(&())).await;
+    result
+}
+
+async fn work_on_host(object: &CachedHost, context: &Context) -> Result<Action, Error> {
     let namespace = object.metadata.namespace.clone().unwrap_or_default();
     let name = object.metadata.name.clone().unwrap_or_default();
     let key = (namespace.clone(), name.clone());
     let now = Timestamp::now();
     let since = || context.settled.since(&key, now);
-    let Some(seen) = observe_kept(&context.from, &object, since()).await? else {
+    let Some(seen) = observe_kept(&context.from, object, since()).await? else {
         return Ok(Action::await_change());
     };
     let mut decision = decide(&Observed::Kept(Box::new(seen)), &context.policy, now);
@@ -579,8 +574,7 @@ async fn pass_host(object: Arc<CachedHost>, context: Arc<Context>) -> Result<Act
         }
         for step in &decision.steps {
             if pass.act(step).await? == Outcome::Superseded {
-                context.metrics.superseded();
-                return Ok(soon());
+                return Ok(context.superseded(&host_key(&namespace, &name)));
             }
         }
         if ends {

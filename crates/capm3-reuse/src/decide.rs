@@ -21,6 +21,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 use crate::config::Policy;
+use crate::error::is_of_absence;
 use crate::index::Wants;
 pub use crate::reason::Reason;
 use crate::reservation::Owner;
@@ -279,17 +280,25 @@ fn told(seen: &MachineSeen, now: Timestamp, reason: Reason, text: &str) -> Decis
 pub(crate) fn refused(seen: &MachineSeen, why: &str, now: Timestamp) -> Option<Step> {
     let machine = &seen.machine;
     let said = status::reported(machine, names::capi::CONDITION_READY);
+    // A webhook that was away and is back may have something to say for itself.
+    let is_back = |before: &str| is_of_absence(before) && !is_of_absence(why);
     let is_told = said.is_some_and(|it| {
         it.reason.as_deref() == Some(Reason::Refused.as_str())
             && it.observed_generation == machine.metadata.generation
+            && !is_back(it.message.as_deref().unwrap_or_default())
     });
     if is_told {
         return None;
     }
+    let leaves = machine.metadata.deletion_timestamp.is_some();
+    let was_ready = said.is_some_and(api_types::condition::Condition::is_true);
     let decision = reported(seen, now, Reason::Refused, why, |report| {
-        // Whether it had a host decides how it goes.
-        if machine.metadata.deletion_timestamp.is_some() {
+        if leaves {
+            // Whether it had a host decides how it goes.
             report.associated = None;
+        } else if machine.is_provisioned() && was_ready {
+            // What runs goes on running without that write.
+            report.ready = Some(Said::yes(Reason::Refused, why));
         }
     });
     decision.steps.into_iter().next()

@@ -7,6 +7,16 @@ use std::time::{Duration, Instant};
 /// A cache shows our own writes long before. Where the API server's data were put back to what they had been, never.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// A machine, among objects of several kinds.
+pub(crate) fn machine_key(namespace: &str, name: &str) -> String {
+    format!("machine/{namespace}/{name}")
+}
+
+/// A host, among objects of several kinds.
+pub(crate) fn host_key(namespace: &str, name: &str) -> String {
+    format!("host/{namespace}/{name}")
+}
+
 /// Versions that our writes left, by object, until the cache shows them.
 #[derive(Default)]
 pub struct Echo(Mutex<HashMap<String, (u64, Instant)>>);

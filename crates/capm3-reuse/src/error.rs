@@ -4,6 +4,11 @@ use controller_kit::api_error;
 use controller_kit::backoff::Class;
 use thiserror::Error;
 
+/// Where a webhook should have been asked and was not to be had.
+const UNASKED: &str = "failed calling webhook";
+/// How the API server names who has something against a write, or should have been asked about it.
+const ADMISSION: [&str; 3] = [UNASKED, "admission webhook \"", "ValidatingAdmissionPolicy '"];
+
 /// Why a pass ended early. Somebody else's write is not among them: see [`crate::act::Outcome`].
 #[derive(Debug, Error)]
 pub enum Error {
@@ -26,18 +31,26 @@ impl Error {
     /// How it is retried. What refuses may change without the object that is refused: a webhook, a CRD, a right.
     pub fn class(&self) -> Class {
         let Self::Api { source, .. } = self;
-        match api_error::class(source) {
-            Class::Invalid => Class::Transient,
-            class => class,
-        }
+        if self.is_refusal() { Class::Transient } else { api_error::class(source) }
     }
 
     /// Whether the same request fails again until somebody changes something.
     pub(crate) fn is_refusal(&self) -> bool {
         let Self::Api { source, .. } = self;
-        api_error::class(source) == Class::Invalid
-            || matches!(&**source, kube::Error::Api(status) if status.is_forbidden())
+        api_error::is_refusal(source)
+            || matches!(&**source, kube::Error::Api(status) if is_of_admission(&status.message))
     }
+}
+
+/// Whether a webhook or a policy refused a write, or could not be asked about it. They answer with whatever code they like,
+/// and one that is not there is an internal error.
+pub(crate) fn is_of_admission(message: &str) -> bool {
+    ADMISSION.iter().any(|it| message.contains(it))
+}
+
+/// Whether a write was refused only because a webhook could not be asked.
+pub(crate) fn is_of_absence(message: &str) -> bool {
+    message.contains(UNASKED)
 }
 
 #[cfg(test)]
@@ -62,6 +75,26 @@ mod tests {
             let error = Error::api("patch a BareMetalHost")(answered(code, reason));
             assert_eq!(error.is_refusal(), refused, "{code}");
             assert_ne!(error.class(), Class::Invalid, "{code}");
+        }
+    }
+
+    #[test]
+    fn who_decides_about_writes_is_told_whatever_code_it_answers_with_and_when_it_is_not_there() {
+        let away = "Internal error occurred: failed calling webhook \"a.b\": connection refused";
+        let denied = "admission webhook \"a.b\" denied the request: not this host";
+        let policy = "baremetalhosts \"h\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no";
+        for (code, reason, message) in [
+            (500, "InternalError", away),
+            (500, "", denied),
+            (409, "Conflict", denied),
+            (404, "NotFound", denied),
+            (401, "Unauthorized", policy),
+        ] {
+            let status = Status::failure(message, reason).with_code(code);
+            let error = Error::api("patch a BareMetalHost")(kube::Error::Api(Box::new(status)));
+            assert!(error.is_refusal(), "{code} {message}");
+            assert_eq!(error.class(), Class::Transient, "{code} {message}");
+            assert_eq!(is_of_absence(&error.to_string()), message == away);
         }
     }
 }

@@ -4,9 +4,10 @@ use api_types::capm3::Metal3Machine;
 use api_types::metal3::{BareMetalHost, OperationalStatus, ProvisioningState};
 use api_types::names;
 use api_types::reference::ObjectRef;
-use kube::ResourceExt as _;
 
 use crate::reservation::Kept;
+
+pub use api_types::capm3::{consumer_machine, is_elsewhere, is_of};
 
 const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
 
@@ -70,9 +71,11 @@ pub fn error(host: &BareMetalHost) -> Option<String> {
     }
 }
 
-/// Whether its spec says what to install, whoever wrote that.
+/// Whether its spec says what to install, whoever wrote that. An image without a URL is none to the operator: so people told
+/// a host to forget its image.
 pub fn is_told_what_to_install(host: &BareMetalHost) -> bool {
-    host.spec.image.is_some() || host.spec.custom_deploy.is_some()
+    host.spec.image.as_ref().is_some_and(|image| !image.url.is_empty())
+        || host.spec.custom_deploy.as_ref().is_some_and(|deploy| !deploy.method.is_empty())
 }
 
 /// Whether it could be claimed now by whom it is free or kept for.
@@ -87,7 +90,7 @@ pub fn looks_claimable(host: &BareMetalHost) -> bool {
     is_ready(host) && (host.spec.consumer_ref.is_none() || Kept::of(host).is_some())
 }
 
-/// Whether it will be ready without anybody's help.
+/// Whether it will be ready without anybody's help. One that is told what to install will not.
 pub fn is_on_its_way(host: &BareMetalHost) -> bool {
     use ProvisioningState::{
         Deprovisioning, Inspecting, MatchProfile, None, Preparing, Provisioned, Provisioning,
@@ -95,6 +98,7 @@ pub fn is_on_its_way(host: &BareMetalHost) -> bool {
     };
     // Provisioned and provisioning: its image was taken away and the operator has not noticed yet.
     exclusion(host).is_none()
+        && !is_told_what_to_install(host)
         && matches!(
             host.provisioning_state(),
             Deprovisioning
@@ -117,30 +121,6 @@ pub fn is_cleared(host: &BareMetalHost) -> bool {
     )
 }
 
-/// Name of the `Metal3Machine` that has this host.
-pub fn consumer_machine(host: &BareMetalHost) -> Option<&str> {
-    let consumer = host.spec.consumer_ref.as_ref()?;
-    let is_machine = is_metal3_machine(consumer)
-        && consumer
-            .namespace
-            .as_ref()
-            .is_none_or(|it| Some(it) == host.metadata.namespace.as_ref());
-    consumer.name.as_deref().filter(|_| is_machine)
-}
-
-/// Whether this machine has this host. A reference without uid is CAPM3's. One with another uid is this machine's as
-/// well where the two name each other: a move to another cluster changes every uid and no name.
-pub fn is_of(host: &BareMetalHost, machine: &Metal3Machine) -> bool {
-    let Some(consumer) = &host.spec.consumer_ref else { return false };
-    let named = consumer_machine(host) == machine.metadata.name.as_deref()
-        && host.metadata.namespace == machine.metadata.namespace;
-    let uid = consumer.uid.as_deref().filter(|uid| !uid.is_empty());
-    named
-        && (uid.is_none()
-            || uid == machine.metadata.uid.as_deref()
-            || machine.host_name() == Some(&host.name_any()))
-}
-
 /// The reference that makes a host this machine's.
 pub fn consumer(machine: &Metal3Machine, version: &str) -> ObjectRef {
     ObjectRef {
@@ -153,14 +133,46 @@ pub fn consumer(machine: &Metal3Machine, version: &str) -> ObjectRef {
     }
 }
 
-fn is_metal3_machine(reference: &ObjectRef) -> bool {
-    // CAPM3 reads its kind with an empty apiVersion from some of its own objects and writes it like that.
-    let group = reference.group();
-    reference.kind.as_deref() == Some("Metal3Machine")
-        && (group == INFRASTRUCTURE || group.is_empty())
+/// The failure domain that it stands in. An empty label says none, and the machine's schema takes no empty one.
+pub fn failure_domain(host: &BareMetalHost) -> Option<&str> {
+    host.label(names::capm3::FAILURE_DOMAIN).filter(|domain| !domain.is_empty())
 }
 
-/// The failure domain that it stands in.
-pub fn failure_domain(host: &BareMetalHost) -> Option<&str> {
-    host.label(names::capm3::FAILURE_DOMAIN)
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::decide::tests::{host, with};
+
+    #[test]
+    fn an_image_without_a_url_and_a_method_without_a_name_are_none() {
+        for (spec, told) in [
+            (json!({}), false),
+            (json!({"image": {"url": ""}}), false),
+            (json!({"customDeploy": {"method": ""}}), false),
+            (json!({"image": {"url": "http://a/b"}}), true),
+            (json!({"customDeploy": {"method": "mine"}}), true),
+        ] {
+            let host = with(&host("h", "available"), &json!({"spec": spec.clone()}));
+            assert_eq!((is_told_what_to_install(&host), is_ready(&host)), (told, !told), "{spec}");
+        }
+    }
+
+    #[test]
+    fn a_host_that_is_told_what_to_install_is_not_on_its_way_to_anybody_else() {
+        for (url, coming) in [("", true), ("http://a/b", false)] {
+            let image = json!({"spec": {"image": {"url": url}}});
+            let host = with(&host("h", "provisioned"), &image);
+            assert_eq!(is_on_its_way(&host), coming, "{url}");
+        }
+    }
+
+    #[test]
+    fn an_empty_label_is_no_failure_domain() {
+        for (value, domain) in [("", None), ("west", Some("west"))] {
+            let labels = json!({"metadata": {"labels": {names::capm3::FAILURE_DOMAIN: value}}});
+            assert_eq!(failure_domain(&with(&host("h", "available"), &labels)), domain);
+        }
+    }
 }

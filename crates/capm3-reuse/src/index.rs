@@ -159,8 +159,8 @@ struct Namespace {
     kept: HashMap<String, BTreeSet<Arc<str>>>,
     /// Those among them that nothing but a label keeps.
     labelled: BTreeSet<Arc<str>>,
-    /// The host of a machine.
-    claimed: HashMap<String, Arc<str>>,
+    /// The hosts of a machine: one, but for what others did.
+    claimed: HashMap<String, Vec<Arc<str>>>,
     /// Which host a machine names and whether it needs no other, and the other way round.
     named_by: HashMap<String, (String, bool)>,
     naming: HashMap<String, BTreeSet<String>>,
@@ -230,11 +230,11 @@ impl Index {
         true
     }
 
-    /// The host whose consumer reference names this machine.
-    pub fn host_of(&self, namespace: &str, machine: &str) -> Option<Arc<CachedHost>> {
-        let space = self.namespaces.get(namespace)?;
-        let name = space.claimed.get(machine)?;
-        space.entries.get(name).map(|entry| entry.host.clone())
+    /// The hosts whose consumer reference names this machine.
+    pub fn hosts_of(&self, namespace: &str, machine: &str) -> Vec<Arc<CachedHost>> {
+        let Some(space) = self.namespaces.get(namespace) else { return Vec::new() };
+        let names = space.claimed.get(machine).into_iter().flatten();
+        names.filter_map(|name| Some(space.entries.get(name)?.host.clone())).collect()
     }
 
     /// What there is for a machine, held back from others until [`Index::settle`]. `chance` says where to begin among
@@ -377,7 +377,7 @@ impl Namespace {
                 }
             }
             Class::Claimed(machine, _) => {
-                self.claimed.insert(machine.clone(), name.clone());
+                self.claimed.entry(machine.clone()).or_default().push(name.clone());
             }
             Class::Kept(_) if host.spec.consumer_ref.is_none() => {
                 self.labelled.insert(name.clone());
@@ -412,8 +412,11 @@ impl Namespace {
                 }
             }
             Class::Claimed(machine, _) => {
-                if self.claimed.get(machine).is_some_and(|it| **it == *name) {
-                    self.claimed.remove(machine);
+                if let Some(all) = self.claimed.get_mut(machine) {
+                    all.retain(|it| **it != *name);
+                    if all.is_empty() {
+                        self.claimed.remove(machine);
+                    }
                 }
             }
             Class::Kept(_) | Class::Excluded => {}

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use api_types::ContractVersion;
-use api_types::capi::{Cluster, KubeadmControlPlane, Machine, MachineDeployment, MachineSet};
+use api_types::capi::{
+    Cluster, KubeadmControlPlane, Machine, MachineDeployment, MachineSet, is_watched,
+};
 use api_types::capm3::{Metal3Data, Metal3DataClaim, Metal3Machine, Metal3MachineTemplate};
 use api_types::metal3::{BareMetalHost, CachedHost};
 use api_types::names;
@@ -32,6 +34,7 @@ use crate::decide::was_associated;
 use crate::error::Error;
 use crate::host;
 use crate::index::{Index, Wish};
+use crate::name::is_name;
 use crate::node::Looks;
 use crate::owner;
 use crate::refusals::Refusals;
@@ -104,10 +107,7 @@ impl Sources {
 
     /// Whether an object is not left to another installation.
     pub fn is_ours(&self, metadata: &ObjectMeta) -> bool {
-        self.watch_filter.as_ref().is_none_or(|wanted| {
-            let labels = metadata.labels.as_ref();
-            labels.and_then(|all| all.get(names::capi::WATCH_FILTER)) == Some(wanted)
-        })
+        is_watched(metadata, self.watch_filter.as_deref())
     }
 
     /// An object as it was last seen.
@@ -160,6 +160,8 @@ pub async fn observe_machine(
     seen.owner = owner::of_machine(from, &namespace, &machine, &seen.parent);
     seen.data = data::cached(from, &namespace, &machine);
     if machine.metadata.deletion_timestamp.is_some() {
+        let all = from.index().hosts_of(&namespace, &machine.name_any());
+        seen.another = another_host(&machine, &seen.host, &all);
         let own = matches!(&seen.host, HostSeen::Here(host)
             if host::is_of(host, &machine) && reservation::pending(host).is_none());
         if own && seen.live {
@@ -215,7 +217,7 @@ fn named_host(from: &Sources, machine: &Metal3Machine) -> HostSeen {
     let namespace = machine.namespace().unwrap_or_default();
     let named = host_name(machine)
         .map(|name| (from.cached(&from.stores.hosts, (), &namespace, &name), name));
-    let own = from.index().host_of(&namespace, &machine.name_any());
+    let own = from.index().hosts_of(&namespace, &machine.name_any());
     own_or_named(machine, named, own)
 }
 
@@ -223,19 +225,29 @@ fn named_host(from: &Sources, machine: &Metal3Machine) -> HostSeen {
 fn own_or_named(
     machine: &Metal3Machine,
     named: Option<(Option<Arc<CachedHost>>, String)>,
-    own: Option<Arc<CachedHost>>,
+    own: Vec<Arc<CachedHost>>,
 ) -> HostSeen {
     let here = |host: &CachedHost| HostSeen::Here(Box::new((**host).clone()));
     let is_its = |host: &Arc<CachedHost>| host::is_of(host, machine);
     match named {
         Some((Some(host), _)) if is_its(&host) => here(&host),
-        named => match (own.filter(is_its), named) {
+        named => match (own.into_iter().find(is_its), named) {
             (Some(own), _) => here(&own),
             (None, Some((Some(host), _))) => here(&host),
             (None, Some((None, name))) => HostSeen::Gone(name),
             (None, None) => HostSeen::None,
         },
     }
+}
+
+/// A host that names the machine beside the one that was seen.
+fn another_host(
+    machine: &Metal3Machine,
+    seen: &HostSeen,
+    own: &[Arc<CachedHost>],
+) -> Option<String> {
+    let own = own.iter().filter(|host| host::is_of(host, machine));
+    own.map(|host| host.name_any()).find(|name| seen.name().as_ref() != Some(name))
 }
 
 fn host_name(machine: &Metal3Machine) -> Option<String> {
@@ -268,11 +280,7 @@ async fn read_live(from: &Sources, namespace: &str, seen: &mut MachineSeen) -> R
     let version = &from.served.infrastructure;
     let machines: Api<Metal3Machine> =
         Api::namespaced_with(from.client.clone(), namespace, version);
-    let name = match &seen.host {
-        HostSeen::Here(host) => Some(host.name_any()),
-        HostSeen::Gone(name) => Some(name.clone()),
-        HostSeen::None => None,
-    };
+    let name = seen.host.name();
     let mut host = live_host(&hosts, name.as_deref()).await?;
     let machine = unless_gone(machines.get(&seen.machine.name_any()).await)
         .map_err(Error::api("get a Metal3Machine"))?;
@@ -294,6 +302,9 @@ async fn read_live(from: &Sources, namespace: &str, seen: &mut MachineSeen) -> R
 
 async fn live_host(hosts: &Api<BareMetalHost>, name: Option<&str>) -> Result<HostSeen, Error> {
     let Some(name) = name else { return Ok(HostSeen::None) };
+    if !is_name(name) {
+        return Ok(HostSeen::Gone(name.to_owned()));
+    }
     let host = unless_gone(hosts.get(name).await).map_err(Error::api("get a BareMetalHost"))?;
     Ok(host.map_or_else(|| HostSeen::Gone(name.to_owned()), |it| HostSeen::Here(Box::new(it))))
 }
@@ -456,6 +467,9 @@ async fn look_for_secret(
 }
 
 async fn is_there(secrets: &Api<Secret>, name: &str) -> Result<Option<bool>, Error> {
+    if !is_name(name) {
+        return Ok(Some(false));
+    }
     match unless_gone(secrets.get_metadata(name).await) {
         Ok(found) => Ok(Some(found.is_some())),
         // Without that right the operator is the first who notices.
@@ -486,82 +500,4 @@ pub fn version_of(from: &Sources, group: &str) -> ContractVersion {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::pin::pin;
-
-    use serde_json::json;
-
-    use super::*;
-    use crate::decide::tests::{annotate, cached, consumer, host, seen, with};
-
-    #[test]
-    fn a_machine_has_the_host_that_names_it_whatever_its_annotation_says() {
-        let mut machine = seen().machine;
-        annotate(&mut machine, names::metal3::HOST, "ns/edited");
-        let own = cached(&with(&host("own", "provisioning"), &consumer("m", "m-uid")));
-        let edited = cached(&host("edited", "available"));
-        let name = || "edited".to_owned();
-        let shown = |seen: HostSeen| match seen {
-            HostSeen::Here(host) => host.name_any(),
-            HostSeen::Gone(name) => format!("no {name}"),
-            HostSeen::None => String::new(),
-        };
-        for (named, own, wanted) in [
-            (Some((Some(edited.clone()), name())), Some(own.clone()), "own"),
-            (Some((None, name())), Some(own.clone()), "own"),
-            (None, Some(own.clone()), "own"),
-            // What once named it and is another's by now is not its own.
-            (Some((Some(edited.clone()), name())), Some(cached(&host("o", "available"))), "edited"),
-            (Some((Some(edited.clone()), name())), None, "edited"),
-            (Some((None, name())), None, "no edited"),
-            (None, None, ""),
-        ] {
-            assert_eq!(shown(own_or_named(&machine, named, own)), wanted);
-        }
-        // Nothing is taken back on old news.
-        let own = HostSeen::Here(Box::new((**own).clone()));
-        assert!(needs_live(&MachineSeen { machine, host: own, ..MachineSeen::default() }));
-    }
-
-    #[tokio::test]
-    async fn only_a_few_wait_long_for_an_answer_and_the_others_give_their_places_up() {
-        let (places, times) = (Semaphore::new(1), [1, 20_000].map(Duration::from_millis));
-        let late = async |millis| {
-            tokio::time::sleep(Duration::from_millis(millis)).await;
-            7
-        };
-        let taken = places.try_acquire().unwrap();
-        assert_eq!(patiently(&places, times, pin!(std::future::ready(7))).await, Some(7));
-        assert_eq!(patiently(&places, times, pin!(late(5_000))).await, None);
-        drop(taken);
-        // And it is given back.
-        for _ in 0..2 {
-            assert_eq!(patiently(&places, times, pin!(late(50))).await, Some(7));
-        }
-        assert_eq!(patiently(&places, [Duration::ZERO; 2], pin!(late(5_000))).await, None);
-    }
-
-    #[test]
-    fn whether_disks_are_wiped_is_the_template_s_word_and_nobody_s_when_that_is_gone() {
-        let template = |mode: Option<&str>| -> Metal3MachineTemplate {
-            let spec = json!({"automatedCleaningMode": mode});
-            serde_json::from_value(json!({"spec": {"template": {"spec": spec}}})).unwrap()
-        };
-        let (wipes, silent) = (template(Some("metadata")), template(None));
-        let of = |cloned: bool, template: Option<&Metal3MachineTemplate>| {
-            let mut seen = seen();
-            seen.machine.spec.automated_cleaning_mode = Some("disabled".to_owned());
-            if cloned {
-                annotate(&mut seen.machine, names::capi::CLONED_FROM_NAME, "t");
-            }
-            set_cleaning_mode(&mut seen, template);
-            (seen.cleaning, seen.machine.spec.automated_cleaning_mode)
-        };
-        let said = |mode: &str| Some(mode.to_owned());
-        assert_eq!(of(true, Some(&wipes)), (said("metadata"), said("metadata")));
-        assert_eq!(of(true, Some(&silent)), (said("disabled"), said("disabled")));
-        assert_eq!(of(false, None), (said("disabled"), said("disabled")));
-        // Its own is still good for a host that was told nothing yet.
-        assert_eq!(of(true, None), (None, said("disabled")));
-    }
-}
+mod tests;

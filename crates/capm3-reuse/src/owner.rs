@@ -21,6 +21,7 @@ use serde_json::Value;
 use crate::cluster;
 use crate::decide::is_housed;
 use crate::error::Error;
+use crate::name::is_name;
 use crate::observe::{Sources, version_of};
 use crate::reason::Reason;
 use crate::reservation::{Kept, Owner};
@@ -181,6 +182,7 @@ async fn live_template(
     namespace: &str,
     name: &str,
 ) -> Result<Option<DynamicObject>, Error> {
+    let Some(name) = is_name(name).then_some(name) else { return Ok(None) };
     let kind = resource(TEMPLATE_GROUP, from.served.infrastructure.as_str(), TEMPLATE_KIND);
     let api: Api<DynamicObject> = Api::namespaced_with(from.client.clone(), namespace, &kind);
     unless_gone(api.get(name).await).map_err(Error::api("get a Metal3MachineTemplate"))
@@ -209,6 +211,7 @@ fn is_it(live: &DynamicObject, owner: &Owner) -> bool {
 
 /// The owner of that kind and name as it is now.
 async fn get_live(from: &Sources, namespace: &str, owner: &Owner) -> Result<Found, Error> {
+    let Some(name) = is_name(&owner.name).then_some(&owner.name) else { return Ok(Found::Gone) };
     let kind = match owner.kind.as_str() {
         "MachineDeployment" | "KubeadmControlPlane" => {
             resource(owner.group(), version_of(from, owner.group()).as_str(), &owner.kind)
@@ -224,16 +227,24 @@ async fn get_live(from: &Sources, namespace: &str, owner: &Owner) -> Result<Foun
         },
     };
     let api: Api<DynamicObject> = Api::namespaced_with(from.client.clone(), namespace, &kind);
-    match unless_gone(api.get(&owner.name).await) {
-        Ok(Some(live)) => Ok(Found::Here(Box::new(live))),
-        Ok(None) => Ok(Found::Gone),
-        Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(Found::Unreadable(format!(
-            "{} {} may not be read: allow get on {} of {} to this account",
-            owner.kind,
-            owner.name,
-            kind.plural,
-            owner.group()
-        ))),
+    as_found(owner, &kind.plural, unless_gone(api.get(name).await))
+}
+
+/// What was found. A right that the chart gives is away for a moment only, and a verdict is for good: that is no answer.
+fn as_found(
+    owner: &Owner,
+    plural: &str,
+    answer: kube::Result<Option<DynamicObject>>,
+) -> Result<Found, Error> {
+    let (kind, name, group) = (&owner.kind, &owner.name, owner.group());
+    let is_given = matches!(kind.as_str(), "MachineDeployment" | "KubeadmControlPlane");
+    match answer {
+        Ok(live) => Ok(live.map_or(Found::Gone, |live| Found::Here(Box::new(live)))),
+        Err(kube::Error::Api(status)) if status.is_forbidden() && !is_given => {
+            Ok(Found::Unreadable(format!(
+                "{kind} {name} may not be read: allow get on {plural} of {group} to this account"
+            )))
+        }
         Err(error) => Err(Error::api("get the owner of a machine")(error)),
     }
 }

@@ -129,7 +129,7 @@ impl Kept {
             return label();
         };
         // Owners stand where their hosts stand: what names another namespace is somebody else's.
-        if consumer.namespace.is_some() && consumer.namespace != host.metadata.namespace {
+        if host::is_elsewhere(consumer, host) {
             return None;
         }
         if group_of(consumer) == CLUSTER_API && consumer.kind.as_deref() == Some("Cluster") {
@@ -214,8 +214,10 @@ mod tests {
     #[test]
     fn a_reference_to_another_namespace_keeps_the_host_for_nobody_here() {
         assert_eq!(kept_for(Some(owner("a").reference("other")), Some("md-a")), None);
-        let here = ObjectRef { namespace: None, ..owner("a").reference("ns") };
-        assert!(kept_for(Some(here), None).is_some());
+        for none in [None, Some(String::new())] {
+            let here = ObjectRef { namespace: none, ..owner("a").reference("ns") };
+            assert!(kept_for(Some(here), None).is_some());
+        }
     }
 
     #[test]
@@ -333,7 +335,12 @@ mod tests {
         for verdict in [None, Some(owner("a"))] {
             let mut host = written(&as_pending(verdict.as_ref(), "ns"));
             assert!(pending(&host).is_some());
-            host.spec.image = Some(Box::default());
+            let mut image = api_types::metal3::Image::default();
+            // Without a URL it is none.
+            host.spec.image = Some(Box::new(image.clone()));
+            assert!(pending(&host).is_some());
+            image.url = "http://a/b".to_owned();
+            host.spec.image = Some(Box::new(image));
             assert_eq!(pending(&host), None);
         }
     }

@@ -38,6 +38,8 @@ pub struct MachineSeen {
     pub reuse: Reuse,
     /// The host that it names, gives up, or that names it.
     pub host: HostSeen,
+    /// Another host that names it as well, for a machine that is being deleted.
+    pub another: Option<String>,
     /// Whether machine and host were read live, the host first. What must not be done on old news is done only then.
     pub live: bool,
     /// What there is for it.
@@ -104,6 +106,17 @@ pub enum HostSeen {
     Gone(String),
     /// The host.
     Here(Box<BareMetalHost>),
+}
+
+impl HostSeen {
+    /// Its name, if any is named.
+    pub fn name(&self) -> Option<String> {
+        match self {
+            Self::None => None,
+            Self::Gone(name) => Some(name.clone()),
+            Self::Here(host) => host.metadata.name.clone(),
+        }
+    }
 }
 
 /// Secrets that CAPM3 renders from a data template.

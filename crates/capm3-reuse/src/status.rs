@@ -6,11 +6,16 @@ use api_types::condition::{self, Condition};
 use api_types::names::capi::{CONDITION_PAUSED, CONDITION_READY};
 use api_types::names::capm3::{CONDITION_ASSOCIATED, CONDITION_DATA_READY};
 use api_types::{ContractVersion, Unknown};
+use controller_kit::events::shorten;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::reason::Reason;
+
+/// What a condition says at most, in bytes. Some errors of a host are whole logs, and a selector may have thousands of values:
+/// the schema of the older list takes 10,240 characters, and refuses the rest of the report with what is longer.
+const MESSAGE: usize = 4096;
 
 /// One condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -184,7 +189,7 @@ fn put(
         r#type: kind.to_owned(),
         status: if said.holds { "True" } else { "False" }.to_owned(),
         reason: Some(said.reason.as_str().to_owned()),
-        message: Some(said.message.clone()),
+        message: Some(shorten(&said.message, MESSAGE)),
         last_transition_time: Some(Time(now)),
         observed_generation: generation,
         ..Condition::default()
@@ -199,7 +204,7 @@ fn put_old(conditions: &mut Vec<Condition>, kind: &str, said: &Said, now: Timest
         r#type: kind.to_owned(),
         status: if said.holds { "True" } else { "False" }.to_owned(),
         reason: (!said.holds).then(|| said.reason.as_str().to_owned()),
-        message: (!said.holds && !said.message.is_empty()).then(|| said.message.clone()),
+        message: (!said.holds && !said.message.is_empty()).then(|| shorten(&said.message, MESSAGE)),
         last_transition_time: Some(Time(now)),
         severity: (!said.holds).then(|| severity.to_owned()),
         ..Condition::default()
@@ -308,6 +313,23 @@ mod tests {
         let done = written(done, &lost, at(2));
         assert_eq!(patch(&done, &lost, at(3)), None);
         assert!(done.status.unwrap().user_data.is_some());
+    }
+
+    #[test]
+    fn a_message_that_no_schema_takes_is_cut_and_told_once() {
+        let log = "\u{fc}".repeat(40_000);
+        let ready = Some(Said::no(Reason::HostFailed, &log));
+        let report = Report { ready, ..Report::default() };
+        for version in ["v1beta1", "v1beta2"] {
+            let done = written(machine(version), &report, at(1));
+            let (contract, status) = (done.contract(), done.status.clone().unwrap());
+            for list in [standard(&status, contract), deprecated(&status, contract)] {
+                let ready = condition::find(list.unwrap(), CONDITION_READY).unwrap();
+                let message = ready.message.as_deref().unwrap();
+                assert!(message.len() <= MESSAGE && message.ends_with("..."), "{version}");
+            }
+            assert_eq!(patch(&done, &report, at(2)), None, "{version}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use api_types::hive::{
     ClusterClaim, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool,
 };
 use api_types::names;
+use api_types::time::whole;
 use controller_kit::api_error::{is_gone, unless_gone};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::RoleBinding;
@@ -121,7 +122,7 @@ impl Pass<'_> {
             Step::Claim { cluster, claim, at } => {
                 let reference = json!({
                     "claimName": claim,
-                    "claimedTimestamp": Time(whole_seconds(Timestamp::now())),
+                    "claimedTimestamp": Time(whole(Timestamp::now())),
                 });
                 let spec = json!({ "clusterPoolRef": reference, "powerState": "Running" });
                 self.cluster(cluster, json!({ "spec": spec }), at, piece).await
@@ -453,10 +454,6 @@ fn is_terminating(error: &kube::Error) -> bool {
 
 fn version_of(object: &impl Resource) -> Option<&str> {
     object.meta().resource_version.as_deref()
-}
-
-fn whole_seconds(time: Timestamp) -> Timestamp {
-    Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
 fn finalizers(

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use api_types::time::until;
+
 use crate::decision::{Reason, Step};
 use crate::inventory::{Listed, is_counted};
 use crate::naming::cluster_name;
@@ -296,8 +298,7 @@ impl<'a> Plan<'a> {
         if namespace.vacated {
             return Duration::ZERO;
         }
-        let age = Duration::try_from(self.now.duration_since(namespace.created));
-        self.policy.namespace_grace.saturating_sub(age.unwrap_or_default())
+        self.policy.namespace_grace.saturating_sub(until(namespace.created, self.now))
     }
 
     /// As many as wanted run, the oldest first, and one more for each waiting claim.

@@ -4,14 +4,16 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use api_types::capi::is_watched;
 use api_types::hive::{
     ClusterClaim, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, ClusterPoolSpec,
 };
 use api_types::names;
+use api_types::time::until;
+use controller_kit::wakes::{Wakes, woken};
 use controller_kit::watch::{self, Complaints, Undecodable, Watched};
 use controller_kit::{Kit, run};
-use futures_util::StreamExt as _;
-use futures_util::stream::{self, BoxStream};
+use futures_util::stream;
 use k8s_openapi::api::core::v1::{Namespace, ObjectReference};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::jiff::Timestamp;
@@ -57,7 +59,7 @@ pub struct Context {
     /// Every pool that there is or was, as long as something is left of it.
     known: Mutex<Writer<ClusterPool>>,
     pools: Store<ClusterPool>,
-    wakes: UnboundedSender<Key>,
+    wakes: Wakes,
     news: UnboundedSender<News>,
     pub(crate) echo: Echo,
     memory: Mutex<HashMap<Key, Memory>>,
@@ -160,7 +162,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
     for start in [watcher::Event::Init, watcher::Event::InitDone] {
         known.apply_watcher_event(&start);
     }
-    let (wakes, mut woken) = mpsc::unbounded_channel();
+    let (wakes, to_wake) = Wakes::new();
     let (news, mut told) = mpsc::unbounded_channel();
     let context = Arc::new(Context {
         kit: kit.clone(),
@@ -186,18 +188,16 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         memory: Mutex::default(),
         started: Timestamp::now(),
     });
-    let woken = stream::poll_fn(move |polled| woken.poll_recv(polled))
-        .map(|(namespace, name)| ObjectRef::new(&name).within(&namespace));
-    let controller =
-        Controller::for_stream(stream::pending(), context.pools.clone()).reconcile_on(woken);
+    let controller = Controller::for_stream(stream::pending(), context.pools.clone())
+        .reconcile_on(woken(to_wake, ()));
     let feed = async {
         tokio::join!(
-            noted(pools.changes, context.clone(), Context::pool_changed),
-            noted(customizations.changes, context.clone(), Context::entry_changed),
-            noted(clusters.changes, context.clone(), Context::cluster_changed),
-            noted(claims.changes, context.clone(), Context::claim_changed),
-            noted(namespaces.changes, context.clone(), Context::namespace_changed),
-            noted(bindings.changes, context.clone(), Context::binding_changed),
+            watch::feed(pools.changes, |it| context.pool_changed(it)),
+            watch::feed(customizations.changes, |it| context.entry_changed(it)),
+            watch::feed(clusters.changes, |it| context.cluster_changed(it)),
+            watch::feed(claims.changes, |it| context.claim_changed(it)),
+            watch::feed(namespaces.changes, |it| context.namespace_changed(it)),
+            watch::feed(bindings.changes, |it| context.binding_changed(it)),
         )
     };
     let drive = run::drive(&kit, controller, context.clone(), DEADLINE, pass, Error::class);
@@ -212,21 +212,6 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         _ = feed => Err("A watch ended".to_owned()),
         never = tell(&context, &broken) => match never {},
     }
-}
-
-/// Takes notice of all changes of a kind.
-async fn noted<K>(
-    changes: BoxStream<'static, Result<K, watcher::Error>>,
-    context: Arc<Context>,
-    note: fn(&Context, &K),
-) {
-    let noting = changes.for_each(move |change| {
-        if let Ok(object) = change {
-            note(&context, &object);
-        }
-        std::future::ready(())
-    });
-    noting.await;
 }
 
 /// Tells the owners of objects that cannot be decoded.
@@ -333,8 +318,7 @@ impl Context {
                 let stub = ClusterPool::new(&key.0, &key.1, ClusterPoolSpec::default());
                 self.change_known(&watcher::Event::Apply(stub));
             }
-            // Nobody listens any more only when the process ends.
-            let _ = self.wakes.send(key);
+            self.wakes.send(&key.0, [key.1]);
         }
     }
 
@@ -450,9 +434,7 @@ impl Context {
     /// Whether a pool is ours to decide about, or what is left of one that is gone.
     pub(crate) fn is_ours(&self, key: &Key, pool: Option<&ClusterPool>) -> bool {
         let filter = self.kit.config.watch_filter.as_deref();
-        if let (Some(pool), Some(wanted)) = (pool, filter)
-            && pool.label(names::capi::WATCH_FILTER) != Some(wanted)
-        {
+        if pool.is_some_and(|it| !is_watched(&it.metadata, filter)) {
             return false;
         }
         let has_inventory = |it: &ClusterPool| {
@@ -558,8 +540,7 @@ impl Context {
         now: Timestamp,
     ) -> Option<(String, Duration)> {
         let since = since.filter(|it| *it >= self.started)?;
-        let passed = Duration::try_from(now.duration_since(since)).unwrap_or_default();
-        let left = CONTESTED.checked_sub(passed).filter(|it| !it.is_zero())?;
+        let left = CONTESTED.checked_sub(until(since, now)).filter(|it| !it.is_zero())?;
         let note = format!(
             "Hive's own controller of pools wrote to this pool at {since}. Two must not run together: add \
              clusterpool to spec.disabledControllers of HiveConfig. Nothing is done until it was silent for {} minutes",

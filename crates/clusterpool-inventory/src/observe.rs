@@ -10,6 +10,7 @@ use api_types::hive::{
     ClusterClaim, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, pools_finalizer,
 };
 use api_types::names;
+use api_types::time::until;
 use controller_kit::api_error::unless_gone;
 use controller_kit::watch::Undecodable;
 use k8s_openapi::api::core::v1::Namespace as KubeNamespace;
@@ -360,7 +361,7 @@ fn strangers(stores: &Stores, index: &Index, key: &Key) -> HashSet<String> {
 /// For how long Hive may still take to begin with a cluster, or with one that was looked after.
 fn patience(known: &Known<'_>, cluster: &Cluster) -> Duration {
     let since = known.tended.get(&cluster.name).copied().unwrap_or(cluster.created);
-    let passed = Duration::try_from(known.now.duration_since(since)).unwrap_or_default();
+    let passed = until(since, known.now);
     known.policy.namespace_grace.max(LEAST).saturating_sub(passed)
 }
 

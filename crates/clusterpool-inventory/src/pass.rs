@@ -7,7 +7,7 @@ use std::time::Duration;
 use api_types::hive::ClusterPool;
 use api_types::names;
 use controller_kit::api_error;
-use controller_kit::backoff::{self, Class};
+use controller_kit::backoff;
 use futures_util::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
@@ -503,8 +503,9 @@ fn rest_left(entries: usize, age: Duration) -> Option<Duration> {
 /// not answer.
 fn is_refused(error: &Error) -> bool {
     let Error::Api { source, .. } = error else { return true };
-    let code = if let kube::Error::Api(status) = &**source { status.code } else { 0 };
-    matches!(code, 403 | 500) || api_error::class(source) == Class::Invalid
+    // A webhook that does not answer.
+    let internal = matches!(&**source, kube::Error::Api(status) if status.code == 500);
+    internal || api_error::is_refusal(source)
 }
 
 /// A write to the pool moves its version, which the status insists on; the next pass stores it.

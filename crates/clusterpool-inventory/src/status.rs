@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use api_types::condition::Condition as ForeignCondition;
+use api_types::condition::{Condition as ForeignCondition, find, put};
 use api_types::hive::{ClusterPoolStatus, EntryState, EntryStatus};
 use api_types::names::ferrite::CONDITION_SOLE_CONTROLLER;
 use api_types::names::hive as names;
+use api_types::time::whole;
 use controller_kit::events::shorten;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -275,13 +276,12 @@ pub(crate) fn say(
     now: Timestamp,
     probed: bool,
 ) {
-    let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
-    let known = conditions.iter().position(|it| it.r#type == kind);
-    let mut condition = known.map(|it| conditions[it].clone()).unwrap_or_default();
+    let now = whole(now);
+    let mut condition = find(conditions, kind).cloned().unwrap_or_default();
     let same = condition.status == status
         && condition.reason.as_deref() == Some(reason)
         && condition.message.as_deref() == Some(message);
-    if known.is_some() && same {
+    if same {
         return;
     }
     if condition.status != status {
@@ -295,10 +295,7 @@ pub(crate) fn say(
         // Hive's own format.
         condition.other.insert("lastProbeTime".to_owned(), json!(Time(now)));
     }
-    match known {
-        Some(place) => conditions[place] = condition,
-        None => conditions.push(condition),
-    }
+    put(conditions, condition);
 }
 
 /// The merge patch that makes a stored status the wanted one; what we do not know stays.

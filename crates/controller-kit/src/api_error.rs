@@ -24,6 +24,13 @@ pub fn class(error: &kube::Error) -> Class {
     }
 }
 
+/// Whether the API server or a webhook does not want the request as it is, so that the same fails again until somebody
+/// changes something: the object, a rule, a right.
+pub fn is_refusal(error: &kube::Error) -> bool {
+    let forbidden = matches!(error, kube::Error::Api(status) if status.code == 403);
+    forbidden || class(error) == Class::Invalid
+}
+
 /// Whether the API server says that this very object is not there. A version that is not served, and whatever stands
 /// between, answers 404 as well and says nothing about any object: `Status::is_not_found` takes that for an answer.
 pub fn is_gone(status: &Status) -> bool {
@@ -130,6 +137,12 @@ mod tests {
         for (code, reason) in [(404, "Failed to parse error data"), (404, ""), (503, "")] {
             assert!(unless_gone::<()>(Err(answered(code, reason))).is_err(), "{code} {reason}");
         }
+    }
+
+    #[test]
+    fn what_nobody_wants_as_it_is_is_told_apart_from_what_may_do_the_next_time() {
+        assert!([400, 403, 413, 422].into_iter().all(|code| is_refusal(&answered(code, ""))));
+        assert!(![404, 409, 429, 500, 503].into_iter().any(|code| is_refusal(&answered(code, ""))));
     }
 
     #[derive(Debug)]

@@ -45,24 +45,25 @@ impl Events {
 
     /// Something went as it should.
     pub async fn normal(&self, object: &ObjectReference, reason: &str, action: &str, note: &str) {
-        self.publish(EventType::Normal, object, reason, action, note).await;
+        self.tell(object, false, reason, action, note).await;
     }
 
     /// Something a person should look at.
     pub async fn warning(&self, object: &ObjectReference, reason: &str, action: &str, note: &str) {
-        self.publish(EventType::Warning, object, reason, action, note).await;
+        self.tell(object, true, reason, action, note).await;
     }
 
-    async fn publish(
+    /// Either of the two, as `warning` says.
+    pub async fn tell(
         &self,
-        type_: EventType,
         object: &ObjectReference,
+        warning: bool,
         reason: &str,
         action: &str,
         note: &str,
     ) {
         let event = Event {
-            type_,
+            type_: if warning { EventType::Warning } else { EventType::Normal },
             reason: reason.to_owned(),
             note: Some(shorten(note, NOTE_BYTES)),
             action: action.to_owned(),

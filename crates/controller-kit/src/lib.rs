@@ -8,8 +8,8 @@
 //!
 //! * `main` reads the command line and hands `config::needs` and `controller::run` to [`run::main`].
 //! * `controller::run` begins its watches: [`watch::namespaced`] for what `--namespaces` limits, [`watch::everywhere`] and
-//!   [`watch::cluster`] for the rest. Changes of other kinds wake the object that they concern. [`watch::Complaints`] tells the
-//!   owners of objects that cannot be decoded.
+//!   [`watch::cluster`] for the rest. Changes of other kinds wake the object that they concern ([`wakes`]).
+//!   [`watch::Complaints`] tells the owners of objects that cannot be decoded.
 //! * [`run::drive`] gives each object its passes: reads, `decide`, writes. It looks at everything again when
 //!   [`Kit::may_act`] becomes true, so a pass that may not act writes nothing and need not remember that.
 //! * A pass may be dropped at any `await`: by its deadline, or with the process. Whatever is to be told or written once is
@@ -36,6 +36,7 @@ pub mod readiness;
 pub mod run;
 pub mod shutdown;
 pub mod telemetry;
+pub mod wakes;
 pub mod watch;
 
 pub use kit::Kit;

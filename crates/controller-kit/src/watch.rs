@@ -67,6 +67,20 @@ impl Undecodable {
     }
 }
 
+/// Keeps a store fed where no loop does, and tells of each change. Ends with the watch.
+pub async fn feed<K>(
+    changes: BoxStream<'static, Result<K, watcher::Error>>,
+    mut tell: impl FnMut(&K),
+) {
+    let telling = changes.for_each(|change| {
+        if let Ok(object) = change {
+            tell(&object);
+        }
+        std::future::ready(())
+    });
+    telling.await;
+}
+
 /// Of which objects that cannot be decoded the owners were told: each once in a version.
 #[derive(Default)]
 pub struct Complaints(HashMap<String, Option<String>>);
@@ -455,21 +469,16 @@ where
                 vec![object]
             }
             Err((meta, problem)) => {
-                let name = meta.name.clone().unwrap_or_default();
                 let broken = Broken {
                     object: ObjectReference {
-                        api_version: Some(K::api_version(&self.version).into_owned()),
-                        kind: Some(K::kind(&self.version).into_owned()),
-                        name: Some(name.clone()),
-                        namespace: meta.namespace.clone(),
                         resource_version: meta.resource_version.clone(),
                         uid: meta.uid.clone(),
-                        ..ObjectReference::default()
+                        ..ObjectReference::from(self.reference(&meta))
                     },
                     problem,
                 };
                 let changed = self.drop_from_store(&self.reference(&meta));
-                self.report(&key(meta.namespace.as_deref(), &name), Some(broken));
+                self.report(&key_of(&meta), Some(broken));
                 changed
             }
         }

@@ -6,9 +6,8 @@ use std::time::Duration;
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery, HardwareDetail};
 use api_types::names::ferrite;
 use controller_kit::api_error::unless_gone;
-use k8s_openapi::api::core::v1::ObjectReference;
-use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Resource as _};
 use serde_json::{Value, json};
 
 use crate::controller::Context;
@@ -195,16 +194,8 @@ fn tell_of(context: &Context, order: Order<'_>, made: &BareMetalHost, cut: bool)
         text = format!("{text}; it says that it was booted by {mac}, of which Ironic has no port");
     }
     let reason = if fell_back.is_empty() { "HostCreated" } else { "HostNamedByFallback" };
-    let host = ObjectReference {
-        api_version: Some("metal3.io/v1alpha1".to_owned()),
-        kind: Some("BareMetalHost".to_owned()),
-        namespace: made.metadata.namespace.clone(),
-        name: made.metadata.name.clone(),
-        uid: made.metadata.uid.clone(),
-        ..ObjectReference::default()
-    };
     let by = format!("{text}, for the discovery {}/{}", resource.namespace, resource.name);
-    context.tell(host, false, reason, "Discover", by);
+    context.tell(made.object_ref(&()), false, reason, "Discover", by);
 }
 
 /// Takes settled approvals off a resource.
@@ -224,7 +215,7 @@ pub async fn settle_approvals(
         let text = format!(
             "The approval of {entry} was taken away: it names no machine that this resource could make a host of: it may be unknown to Ironic, somebody's already, or another discovery's"
         );
-        context.tell(reference(object), true, "ApprovalUnknown", entry, text);
+        context.tell(object.object_ref(&()), true, "ApprovalUnknown", entry, text);
     }
     Ok(())
 }
@@ -246,18 +237,6 @@ fn resource_api(
     let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
     let name = object.metadata.name.clone().unwrap_or_default();
     (Api::namespaced(context.kit.client.clone(), namespace), name)
-}
-
-/// A resource, for events.
-pub fn reference(object: &BareMetalHostDiscovery) -> ObjectReference {
-    ObjectReference {
-        api_version: Some("metal3.io/v1alpha1".to_owned()),
-        kind: Some("BareMetalHostDiscovery".to_owned()),
-        namespace: object.metadata.namespace.clone(),
-        name: object.metadata.name.clone(),
-        uid: object.metadata.uid.clone(),
-        ..ObjectReference::default()
-    }
 }
 
 #[cfg(test)]

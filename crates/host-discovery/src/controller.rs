@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use api_types::capi::is_watched;
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery, BareMetalHostSpec};
-use api_types::names::capi::WATCH_FILTER;
 use controller_kit::backoff::{self, Failures};
 use controller_kit::watch::{self, Complaints, Told, Undecodable};
 use controller_kit::{Kit, run};
@@ -126,9 +126,7 @@ impl Context {
 
     /// Whether the watch filter lets a resource pass.
     pub fn is_ours(&self, metadata: &ObjectMeta) -> bool {
-        let wanted = self.kit.config.watch_filter.as_ref();
-        let labels = metadata.labels.as_ref();
-        wanted.is_none_or(|wanted| labels.and_then(|it| it.get(WATCH_FILTER)) == Some(wanted))
+        is_watched(metadata, self.kit.config.watch_filter.as_deref())
     }
 
     /// Something that decisions are made of changed.
@@ -222,10 +220,7 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
         events,
     });
     let following = follow(&context, hosts);
-    let resources = watched.changes.for_each(|_| {
-        context.changed();
-        std::future::ready(())
-    });
+    let resources = watch::feed(watched.changes, |_| context.changed());
     let awake = kit.allowed().for_each(|()| {
         context.changed();
         std::future::ready(())
@@ -340,12 +335,7 @@ async fn publish(context: &Context, mut events: mpsc::Receiver<Event>) {
         }
         saved -= 1.0;
         let Event { object, warning, reason, action, text } = event;
-        let to = &context.kit.events;
-        if warning {
-            to.warning(&object, &reason, &action, &text).await;
-        } else {
-            to.normal(&object, &reason, &action, &text).await;
-        }
+        context.kit.events.tell(&object, warning, &reason, &action, &text).await;
     }
 }
 

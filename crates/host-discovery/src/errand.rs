@@ -13,6 +13,8 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use ironic::{Class, Detail, Error, PatchOp};
 use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Resource as _;
+use kube::runtime::reflector::ObjectRef;
 use serde_json::json;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -70,12 +72,7 @@ impl Errand {
         let leaves = host.metadata.deletion_timestamp.is_some();
         let pause = host.annotation(metal3::PAUSED);
         let paused = pause.is_some_and(|by| by != ferrite::PAUSED_BY_BMO_REBOOT);
-        let (namespace, name) = (host.metadata.namespace.clone(), host.metadata.name.clone());
-        let host = ObjectReference {
-            uid: host.metadata.uid.clone(),
-            ..reference(namespace.unwrap_or_default(), name.unwrap_or_default())
-        };
-        let adopt = Self::Adopt { node, address, host: Box::new(host) };
+        let adopt = Self::Adopt { node, address, host: Box::new(host.object_ref(&())) };
         Some(adopt).filter(|_| !leaves && !paused)
     }
 
@@ -97,14 +94,8 @@ impl Errand {
 }
 
 /// A host, for events.
-fn reference(namespace: String, name: String) -> ObjectReference {
-    ObjectReference {
-        api_version: Some("metal3.io/v1alpha1".to_owned()),
-        kind: Some("BareMetalHost".to_owned()),
-        namespace: Some(namespace),
-        name: Some(name),
-        ..ObjectReference::default()
-    }
+fn reference(namespace: &str, name: &str) -> ObjectReference {
+    ObjectRef::<BareMetalHost>::new(name).within(namespace).into()
 }
 
 /// What the owner of the host is told where Ironic does not do what it was asked, and will not unless somebody changes
@@ -122,8 +113,7 @@ fn complaint(
             let text = format!(
                 "It cannot be written down in Ironic that the node {node} had this host, so the host comes back if you delete it: {error}"
             );
-            let host = reference(host.namespace().to_owned(), host.name().to_owned());
-            (host, "MarkRefused", text)
+            (reference(host.namespace(), host.name()), "MarkRefused", text)
         }
         Errand::Adopt { node, host, .. } => {
             let text = format!(
@@ -343,7 +333,7 @@ mod tests {
     fn errands() -> [Errand; 2] {
         let (node, host) = (NodeId::from(1), HostKey::new("metal", "n1"));
         let address = "redfish://192.0.2.1/x".to_owned();
-        let of = Box::new(reference("metal".to_owned(), "n1".to_owned()));
+        let of = Box::new(reference("metal", "n1"));
         [Errand::Mark(Unmarked { node, host }), Errand::Adopt { node, address, host: of }]
     }
 

@@ -12,6 +12,7 @@ use futures_util::{StreamExt as _, stream};
 use ironic::Class;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
+use kube::Resource as _;
 
 use crate::act::{self, Made, Order};
 use crate::allowance::Allowance;
@@ -561,7 +562,7 @@ impl State {
         let patch = status::patch(object, status);
         let after = act::write_status(context, object, patch).await?;
         for news in status::news(&before, status, |node| self.nodes.name(node)) {
-            let object = act::reference(object);
+            let object = object.object_ref(&());
             context.tell(object, news.warning, &news.reason, &news.about, news.text);
         }
         let written = Written {

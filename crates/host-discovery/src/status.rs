@@ -7,6 +7,7 @@ use api_types::metal3::{
 };
 use api_types::names::capi::CONDITION_READY;
 use api_types::names::ferrite::CONDITION_IRONIC_REACHABLE;
+use api_types::time::whole;
 use ironic::Class;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
@@ -256,14 +257,13 @@ fn put(
         .map(|at| &status.conditions[at])
         .filter(|it| it.status == value)
         .map(|it| it.last_transition_time.clone());
-    let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
     let condition = Condition {
         type_: type_.to_owned(),
         status: value,
         reason,
         message,
         observed_generation: generation,
-        last_transition_time: since.unwrap_or(Time(now)),
+        last_transition_time: since.unwrap_or(Time(whole(now))),
     };
     match known {
         Some(at) => status.conditions[at] = condition,

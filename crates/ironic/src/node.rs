@@ -44,14 +44,10 @@ pub struct Node {
     pub extra: Option<Map<String, Value>>,
     /// Class for scheduling.
     pub resource_class: Option<String>,
-    /// What uses the node.
-    pub instance_uuid: Option<String>,
     /// When it was made. Only in details.
     pub created_at: Option<String>,
     /// When it was changed. Only in details.
     pub updated_at: Option<String>,
-    /// When an inspection that was asked for ended. Discovered nodes have none.
-    pub inspection_finished_at: Option<String>,
 }
 
 /// The power state of a node, as Ironic last heard of it.

@@ -17,6 +17,7 @@ use api_types::names::ferrite::{
     CONDITION_SUCCEEDED, OUT_OF_SERVICE_BY, REMEDIATION_HISTORY, REMEDIATION_STANDING,
 };
 use api_types::remediation::Phase;
+use api_types::time::whole;
 use controller_kit::api_error;
 use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -30,7 +31,7 @@ use crate::clusters::PATIENCE;
 use crate::conditions::{self, Change};
 use crate::decision::{Act, HostWrite};
 use crate::error::{Error, asked};
-use crate::history::{History, whole};
+use crate::history::History;
 use crate::node::{self, Place};
 use crate::observe::Live;
 use crate::request::{Backup, Group, Request, Standing, writers};

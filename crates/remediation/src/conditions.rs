@@ -3,7 +3,7 @@
 
 use api_types::ContractVersion;
 use api_types::capi::Machine;
-use api_types::condition::Condition;
+use api_types::condition::{Condition, find, put};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
@@ -48,12 +48,11 @@ fn changed(
     finish: impl Fn(&mut Condition),
 ) -> Vec<Condition> {
     for (kind, change) in changes {
-        let old = all.iter().position(|it| it.r#type == *kind);
         let Change::False(reason, message) = change else {
             all.retain(|it| it.r#type != *kind);
             continue;
         };
-        let since = old.map(|at| &all[at]).filter(|it| it.is_false());
+        let since = find(&all, kind).filter(|it| it.is_false());
         let since = since.and_then(|it| it.last_transition_time.clone()).unwrap_or(Time(now));
         let mut new = Condition {
             r#type: (*kind).to_owned(),
@@ -64,10 +63,7 @@ fn changed(
             ..Condition::default()
         };
         finish(&mut new);
-        match old {
-            Some(at) => all[at] = new,
-            None => all.push(new),
-        }
+        put(&mut all, new);
     }
     all
 }

@@ -4,24 +4,25 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api_types::capi::{Cluster, Machine};
+use api_types::capi::{Cluster, Machine, is_watched};
 use api_types::capm3::{Metal3Machine, UpstreamRemediation};
 use api_types::metal3::CachedHost;
-use api_types::names::capi::WATCH_FILTER;
 use api_types::names::metal3::REBOOT_FOR_REMEDIATION;
 use api_types::remediation::{Metal3Remediation, Phase};
+use api_types::time::whole;
 use controller_kit::backoff::{Failures, Retry};
+use controller_kit::wakes::{Wakes, woken};
 use controller_kit::watch::{self, Complaints, Undecodable, Watched};
 use controller_kit::{Kit, backoff, run};
-use futures_util::{Stream, StreamExt as _, future, stream};
+use futures_util::future;
 use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
-use kube::Resource;
-use kube::ResourceExt as _;
 use kube::runtime::controller::{Action, Controller};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher;
-use tokio::sync::mpsc::{self, Receiver, Sender, UnboundedReceiver, UnboundedSender};
+use kube::{Resource as _, ResourceExt as _};
+use tokio::sync::mpsc::{self, Receiver, Sender};
 
 use crate::act::{Pass, release_orphan};
 use crate::clusters::Clusters;
@@ -29,7 +30,7 @@ use crate::config::Policy;
 use crate::crowd::{self, Asking, Crowd};
 use crate::decide::{Act, Decision, Note, Reason, decide};
 use crate::error::Error;
-use crate::history::{History, whole};
+use crate::history::History;
 use crate::interest::{Interest, Kind, Who};
 use crate::metrics::{Metrics, seconds};
 use crate::observe::{Held, Live, Pauses, Sources};
@@ -56,7 +57,7 @@ pub struct Context {
     interest: Interest,
     crowd: Crowd,
     told: Told,
-    wake: Wakes,
+    wake: Wake,
     /// Events to be published: when hundreds of machines fail at once, hosts come first.
     news: Sender<News>,
 }
@@ -65,34 +66,18 @@ pub struct Context {
 type News = (Vec<ObjectReference>, Vec<Note>, String);
 
 /// Requests to look at.
-struct Wakes {
-    ours: UnboundedSender<(String, String)>,
-    upstream: UnboundedSender<(String, String)>,
+struct Wake {
+    ours: Wakes,
+    upstream: Wakes,
 }
 
-impl Wakes {
+impl Wake {
     fn send(&self, all: impl IntoIterator<Item = Who>) {
         for (ours, namespace, name) in all {
             let to = if ours { &self.ours } else { &self.upstream };
-            // Nobody listens any more only when the process ends.
-            let _ = to.send((namespace, name));
+            to.send(&namespace, [name]);
         }
     }
-}
-
-fn woken<K>(
-    receiver: UnboundedReceiver<(String, String)>,
-    version: K::DynamicType,
-) -> impl Stream<Item = ObjectRef<K>> + Send
-where
-    K: Resource + 'static,
-    K::DynamicType: Clone + Send + 'static,
-{
-    stream::unfold((receiver, version), async |(mut receiver, version)| {
-        let (namespace, name) = receiver.recv().await?;
-        let key = ObjectRef::new_with(&name, version.clone()).within(&namespace);
-        Some((key, (receiver, version)))
-    })
 }
 
 /// Works until the process is to end. The kit is the process' own, or one that a test made in its place.
@@ -125,8 +110,8 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         clusters.undecodable.clone(),
     ];
     broken.extend(upstream.as_ref().map(|it| it.undecodable.clone()));
-    let (wake_ours, woken_ours) = mpsc::unbounded_channel();
-    let (wake_upstream, woken_upstream) = mpsc::unbounded_channel();
+    let (wake_ours, woken_ours) = Wakes::new();
+    let (wake_upstream, woken_upstream) = Wakes::new();
     let (news, told) = mpsc::channel(MOST_NEWS);
     let context = Arc::new(Context {
         from: Sources {
@@ -148,19 +133,15 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         interest: Interest::default(),
         crowd: Crowd::default(),
         told: Told::default(),
-        wake: Wakes { ours: wake_ours, upstream: wake_upstream },
+        wake: Wake { ours: wake_ours, upstream: wake_upstream },
         news,
     });
 
     let feeds = future::join4(
-        feed(hosts.changes, &context, |context, host: &CachedHost| context.host_changed(host)),
-        feed(metals.changes, &context, |context, it: &Metal3Machine| {
-            context.changed(Kind::Metal, it);
-        }),
-        feed(machines.changes, &context, |context, it: &Machine| {
-            context.changed(Kind::Machine, it);
-        }),
-        feed(clusters.changes, &context, |context, it: &Cluster| context.cluster_changed(it)),
+        watch::feed(hosts.changes, |it| context.host_changed(it)),
+        watch::feed(metals.changes, |it| context.changed(Kind::Metal, it)),
+        watch::feed(machines.changes, |it| context.changed(Kind::Machine, it)),
+        watch::feed(clusters.changes, |it| context.cluster_changed(it)),
     );
     let loop_of_ours =
         Controller::for_stream(ours.changes, ours.store).reconcile_on(woken(woken_ours, ()));
@@ -169,7 +150,9 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         loop_of_ours,
         context.clone(),
         DEADLINE,
-        |it: Arc<Metal3Remediation>, context| pass(Request::of_ours(&it), label(&*it), context),
+        |it: Arc<Metal3Remediation>, context: Arc<Context>| {
+            pass(Request::of_ours(&it), context.is_ours(&it.metadata), context)
+        },
         Error::class,
     );
     let drive_upstream = async {
@@ -184,8 +167,8 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
             requests,
             context.clone(),
             DEADLINE,
-            |it: Arc<UpstreamRemediation>, context| {
-                pass(Request::of_upstream(&it), label(&*it), context)
+            |it: Arc<UpstreamRemediation>, context: Arc<Context>| {
+                pass(Request::of_upstream(&it), context.is_ours(&it.metadata), context)
             },
             Error::class,
         )
@@ -200,26 +183,11 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
     }
 }
 
-fn label(object: &impl kube::ResourceExt) -> Option<String> {
-    object.labels().get(WATCH_FILTER).cloned()
-}
-
-/// Keeps a store fed and has somebody told of each change.
-fn feed<K: Send + 'static>(
-    changes: stream::BoxStream<'static, Result<K, watcher::Error>>,
-    context: &Arc<Context>,
-    tell: fn(&Context, &K),
-) -> impl Future<Output = ()> + use<K> {
-    let context = context.clone();
-    changes.for_each(move |change| {
-        if let Ok(object) = change {
-            tell(&context, &object);
-        }
-        future::ready(())
-    })
-}
-
 impl Context {
+    fn is_ours(&self, metadata: &ObjectMeta) -> bool {
+        is_watched(metadata, self.policy.watch_filter.as_deref())
+    }
+
     fn changed(&self, kind: Kind, object: &impl kube::ResourceExt) {
         let namespace = object.namespace().unwrap_or_default();
         self.wake.send(self.interest.concerned(kind, &namespace, &object.name_any()));
@@ -301,11 +269,7 @@ async fn publish(context: &Context, mut told: Receiver<News>) {
         for note in &notes {
             let reason = note.reason.as_str();
             for object in &about {
-                if note.warning {
-                    kit.events.warning(object, reason, &action, &note.text).await;
-                } else {
-                    kit.events.normal(object, reason, &action, &note.text).await;
-                }
+                kit.events.tell(object, note.warning, reason, &action, &note.text).await;
             }
         }
     }
@@ -316,14 +280,8 @@ fn who(request: &Request) -> Who {
 }
 
 /// One pass over a request. Somebody who writes at the same time is no reason to let a machine wait.
-async fn pass(
-    request: Request,
-    label: Option<String>,
-    context: Arc<Context>,
-) -> Result<Action, Error> {
-    // Without a filter everything is ours.
-    let filter = context.policy.watch_filter.as_deref();
-    if filter.is_some_and(|wanted| label.as_deref() != Some(wanted)) {
+async fn pass(request: Request, is_ours: bool, context: Arc<Context>) -> Result<Action, Error> {
+    if !is_ours {
         return Ok(Action::await_change());
     }
     let mut now = Timestamp::now();

@@ -12,11 +12,12 @@ mod node;
 use std::time::Duration;
 
 use api_types::remediation::{Phase, Step};
+use api_types::time::{until, whole};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::config::Policy;
 pub use crate::decision::{Act, Decision, HostWrite, Note};
-use crate::history::{Entry, History, whole};
+use crate::history::{Entry, History};
 pub use crate::reason::Reason;
 use crate::request::{Group, Refusal, Request, Said, Standing, Strategy};
 use crate::seen::{ClusterSeen, Host, Machine, Observed, Unmanaged};
@@ -122,7 +123,7 @@ impl<'a> Case<'a> {
 
     /// Time since a moment; none if that is in the future.
     pub(crate) fn age(&self, since: Timestamp) -> Duration {
-        Duration::try_from(self.now.duration_since(since)).unwrap_or(Duration::ZERO)
+        until(since, self.now)
     }
 
     /// What is left of a time that began then; nothing when it is over. Nobody was able to do anything during a pause. One

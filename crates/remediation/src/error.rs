@@ -104,7 +104,8 @@ impl Error {
     }
 
     /// Whether somebody refuses a write who will go on refusing it until a person does something: a right that is missing,
-    /// a schema, a webhook or one that is not there.
+    /// a schema, a webhook or one that is not there. More than [`api_error::is_refusal`]: a kind that is not served any more
+    /// is among it.
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Api { source, .. } => match &**source {

@@ -8,11 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::reason::Reason;
 
-/// Whole seconds, like everything that is stored.
-pub(crate) fn whole(moment: Timestamp) -> Timestamp {
-    Timestamp::from_second(moment.as_second()).unwrap_or(moment)
-}
-
 /// Tries that are remembered.
 pub const MOST: usize = 10;
 

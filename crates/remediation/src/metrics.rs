@@ -1,7 +1,6 @@
 //! The controller's own metrics; the kit counts reconciles, requests and the rest. Names of objects are never labels.
 
-use std::time::Duration;
-
+use api_types::time::until;
 use k8s_openapi::jiff::Timestamp;
 use prometheus::{
     Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
@@ -231,7 +230,7 @@ fn is_failure(reason: Reason) -> bool {
 
 /// Seconds that passed; none if the clock went back.
 pub(crate) fn seconds(from: Timestamp, to: Timestamp) -> f64 {
-    Duration::try_from(to.duration_since(from)).unwrap_or(Duration::ZERO).as_secs_f64()
+    until(from, to).as_secs_f64()
 }
 
 #[cfg(test)]

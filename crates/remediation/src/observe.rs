@@ -9,6 +9,7 @@ use api_types::capm3::{Metal3Machine, UpstreamRemediation};
 use api_types::metal3::{BareMetalHost, CachedHost};
 use api_types::names;
 use api_types::remediation::Metal3Remediation;
+use api_types::time::whole;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::Api;
@@ -17,7 +18,7 @@ use kube::{Client, ResourceExt as _};
 
 use crate::clusters::Clusters;
 use crate::error::{Error, by_name};
-use crate::history::{Entry, History, whole};
+use crate::history::{Entry, History};
 use crate::interest::Who;
 use crate::metrics::seconds;
 use crate::node;

@@ -1,7 +1,7 @@
 //! What decisions are made of, as plain data.
 
 use api_types::capi;
-use api_types::capm3::Metal3Machine;
+use api_types::capm3::{Metal3Machine, is_of};
 use api_types::condition::{Condition, find};
 use api_types::metal3::{BareMetalHost, OperationalStatus};
 use api_types::names;
@@ -358,22 +358,6 @@ pub fn has_plain(host: &BareMetalHost, uid: &str) -> bool {
     let value: Option<serde_json::Value> =
         host.annotation(names::metal3::REBOOT).and_then(|it| serde_json::from_str(it).ok());
     value.is_some_and(|it| it["remediation"] == uid)
-}
-
-/// Whether this machine has this host. A reference without uid is CAPM3's; one with another uid is this machine's as well
-/// where the two name each other: a move to another cluster changes every uid and no name.
-fn is_of(host: &BareMetalHost, machine: &Metal3Machine) -> bool {
-    let Some(consumer) = &host.spec.consumer_ref else { return false };
-    let group = consumer.group();
-    let uid = consumer.uid.as_deref().filter(|uid| !uid.is_empty());
-    let namespace = host.metadata.namespace.as_ref();
-    consumer.kind.as_deref() == Some("Metal3Machine")
-        && (group.is_empty() || group == "infrastructure.cluster.x-k8s.io")
-        && consumer.name == machine.metadata.name
-        && consumer.namespace.as_ref().is_none_or(|it| Some(it) == namespace)
-        && (uid.is_none()
-            || uid == machine.metadata.uid.as_deref()
-            || machine.host_name() == host.metadata.name.as_deref())
 }
 
 #[cfg(test)]

@@ -27,3 +27,9 @@ pub fn is_paused(metadata: &ObjectMeta) -> bool {
         .as_ref()
         .is_some_and(|annotations| annotations.contains_key(names::capi::PAUSED))
 }
+
+/// Whether the watch filter of an installation lets an object pass. Without a filter all do.
+pub fn is_watched(metadata: &ObjectMeta, filter: Option<&str>) -> bool {
+    let label = metadata.labels.as_ref().and_then(|all| all.get(names::capi::WATCH_FILTER));
+    filter.is_none_or(|wanted| label.is_some_and(|value| value == wanted))
+}

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::capi::{Conditions, MachineAddress, OldStatus};
 use crate::condition::Condition;
 use crate::foreign::{ContractVersion, Foreign, ForeignKind, Unknown};
-use crate::metal3::CustomDeploy;
+use crate::metal3::{BareMetalHost, CustomDeploy};
 use crate::names;
 use crate::reference::{NamedRef, ObjectRef};
 
@@ -259,4 +259,35 @@ impl Metal3Machine {
                     == Some(true)
         })
     }
+}
+
+/// Name of the `Metal3Machine` that has this host.
+pub fn consumer_machine(host: &BareMetalHost) -> Option<&str> {
+    let consumer = host.spec.consumer_ref.as_ref()?;
+    // CAPM3 reads its kind with an empty apiVersion from some of its own objects and writes it like that.
+    let group = consumer.group();
+    let is_machine = consumer.kind.as_deref() == Some(Metal3MachineKind::KIND)
+        && (group.is_empty() || group == Metal3MachineKind::GROUP)
+        && !is_elsewhere(consumer, host);
+    consumer.name.as_deref().filter(|_| is_machine)
+}
+
+/// Whether a reference on a host names another namespace than the host's. An empty one is none.
+pub fn is_elsewhere(reference: &ObjectRef, host: &BareMetalHost) -> bool {
+    let named = reference.namespace.as_deref().filter(|named| !named.is_empty());
+    named.is_some() && named != host.metadata.namespace.as_deref()
+}
+
+/// Whether this machine has this host. A reference without uid is CAPM3's. One with another uid is this machine's as
+/// well where the two name each other: a move to another cluster changes every uid and no name.
+pub fn is_of(host: &BareMetalHost, machine: &Metal3Machine) -> bool {
+    let Some(consumer) = &host.spec.consumer_ref else { return false };
+    let named = consumer_machine(host) == machine.metadata.name.as_deref()
+        && host.metadata.namespace == machine.metadata.namespace;
+    let uid = consumer.uid.as_deref().filter(|uid| !uid.is_empty());
+    let names_it = |name: &str| host.metadata.name.as_deref() == Some(name);
+    named
+        && (uid.is_none()
+            || uid == machine.metadata.uid.as_deref()
+            || machine.host_name().is_some_and(names_it))
 }

@@ -14,7 +14,7 @@ pub use machine::{
     HostSelector, Initialization, MachineImage, Metal3Machine, Metal3MachineKind,
     Metal3MachineSpec, Metal3MachineStatus, Metal3MachineTemplate, Metal3MachineTemplateKind,
     Metal3MachineTemplateResource, Metal3MachineTemplateSpec, Metal3MachineTemplateStatus,
-    Requirement,
+    Requirement, consumer_machine, is_elsewhere, is_of,
 };
 pub use remediation::{
     UpstreamRemediation, UpstreamRemediationKind, UpstreamRemediationSpec,

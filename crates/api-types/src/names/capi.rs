@@ -7,7 +7,7 @@ pub const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
 /// clusters, respected by `capm3-reuse` and `remediation`.
 pub const PAUSED: &str = "cluster.x-k8s.io/paused";
 /// Label on any object: which of several installations is to reconcile it. Set by administrators,
-/// compared with the watch filter by `capm3-reuse` and `remediation`.
+/// compared with the watch filter of each controller.
 pub const WATCH_FILTER: &str = "cluster.x-k8s.io/watch-filter";
 /// Label on a machine of a control plane; presence counts. Written by control planes, read by
 /// `capm3-reuse`.

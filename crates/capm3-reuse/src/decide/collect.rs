@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use api_types::metal3::BareMetalHost;
 use api_types::names;
+use api_types::time::until;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
@@ -63,7 +64,7 @@ fn about_owner(seen: &KeptSeen, owner: &OwnerSeen, policy: &Policy, now: Timesta
         return Decision::rest(Reason::Kept);
     }
     let since = seen.settled_since.unwrap_or(now);
-    let settled = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+    let settled = until(since, now);
     // A rollout that does not go on is no reason to keep a host for ever.
     let grace = policy.reservation_grace * if owner.rolls_out { ROLLOUT } else { 1 };
     let decision = if settled >= grace {

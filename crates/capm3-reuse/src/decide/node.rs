@@ -11,6 +11,7 @@ use std::time::Duration;
 use api_types::capi::{self, Cluster};
 use api_types::names::capi::CONDITION_READY;
 use api_types::names::metal3::NODE_UUID;
+use api_types::time::until;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
@@ -70,8 +71,7 @@ pub(super) fn about_node(seen: &MachineSeen, now: Timestamp) -> Found {
     let ready = status::reported(&seen.machine, CONDITION_READY).filter(|it| it.is_true());
     let since = ready.and_then(|it| it.last_transition_time.as_ref());
     // By a clock that is behind it is up since just now.
-    let up = since.and_then(|it| Duration::try_from(now.duration_since(it.0)).ok());
-    let up = up.unwrap_or_default();
+    let up = since.map(|it| until(it.0, now)).unwrap_or_default();
     let told = [Reason::NodeForeign, Reason::NodeAmbiguous, Reason::NodeMissing];
     let told = told.into_iter().find_map(|reason| {
         let ready = ready.filter(|it| it.reason.as_deref() == Some(reason.as_str()))?;

@@ -324,10 +324,17 @@ pub(super) fn install(
     let mut fields = Map::new();
     let mut put = |name: &str, value: serde_json::Value| fields.insert(name.to_owned(), value);
     let spec = &machine.spec;
-    if let Some(deploy) = &spec.custom_deploy {
+    let deploy = spec.custom_deploy.as_ref().filter(|deploy| !deploy.method.is_empty());
+    if let Some(deploy) = deploy {
         put("customDeploy", json!({ "method": deploy.method }));
     } else if let Some(image) = &spec.image {
         let mut told = json!({ "url": image.url });
+        if host.spec.image.is_some() {
+            // What is left beside an empty URL is of another image.
+            for field in ["checksum", "checksumType", "format"] {
+                told[field] = json!(null);
+            }
+        }
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         if let Some(checksum) = given(&image.checksum) {
             told["checksum"] = json!(checksum);
@@ -364,7 +371,7 @@ pub(super) fn secrets(
     data: &Data,
 ) -> [Option<String>; 3] {
     let named = |reference: &Option<api_types::reference::NamedRef>| {
-        reference.as_ref().and_then(|it| it.name.clone())
+        reference.as_ref().and_then(|it| it.name.clone()).filter(|name| !name.is_empty())
     };
     let boot = parent.spec.bootstrap.data_secret_name.clone();
     let mut secrets = [boot, named(&machine.spec.meta_data), named(&machine.spec.network_data)];

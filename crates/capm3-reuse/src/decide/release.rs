@@ -12,7 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use super::obtain::{is_same, withdraw};
-use super::{Decision, Reason, Step, look_closer, not_paused, says, was_associated};
+use super::{BEHIND, Decision, Reason, Step, look_closer, not_paused, says, was_associated};
 use crate::host;
 use crate::reservation::{self, Owner};
 use crate::seen::{Data, HostSeen, MachineSeen, Verdict};
@@ -201,8 +201,12 @@ fn step(steps: Vec<Step>, reason: Reason, message: String) -> Decision {
     Decision { news: !message.is_empty(), steps, message, ..Decision::rest(reason) }
 }
 
-/// Nothing of the machine is left on a host.
+/// Nothing of the machine is left on this host, and it goes if there is no other.
 fn let_go(seen: &MachineSeen, mut steps: Vec<Step>) -> Decision {
+    if seen.another.is_some() {
+        // That one is next: without its machine nobody would ever give it back.
+        return Decision { steps, again: Some(BEHIND), ..Decision::rest(Reason::Releasing) };
+    }
     steps.extend(withdraw(seen));
     steps.push(Step::LetGo);
     Decision { steps, ..Decision::rest(Reason::LetGo) }

@@ -71,6 +71,23 @@ fn a_host_that_will_be_kept_is_waited_for_until_its_machine_gives_it_back() {
 }
 
 #[test]
+fn every_host_that_names_a_machine_is_known_until_it_does_not() {
+    let its = |name: &str| like(name, "provisioned", &[consumer("m", "m-uid")]);
+    let mut index = index(&[its("a"), its("b"), host("c", "available")]);
+    let names = |index: &Index| -> Vec<String> {
+        let all = index.hosts_of("ns", "m");
+        all.iter().map(|it| it.metadata.name.clone().unwrap()).collect()
+    };
+    assert_eq!(names(&index), ["a", "b"]);
+    // Whichever was seen last.
+    index.update("ns", "a", Some(cached(&its("a"))), Instant::now());
+    index.update("ns", "b", Some(cached(&host("b", "available"))), Instant::now());
+    assert_eq!(names(&index), ["a"]);
+    index.update("ns", "a", None, Instant::now());
+    assert!(names(&index).is_empty());
+}
+
+#[test]
 fn a_kept_host_that_is_not_ready_never_blocks_one_that_is() {
     for (state, more) in [
         ("deprovisioning", json!({})),

@@ -72,6 +72,23 @@ fn a_reservation_ends_for_want_of_its_owner_or_of_reuse_only_if_a_live_look_says
 }
 
 #[test]
+fn a_right_that_the_chart_gives_and_that_is_away_is_no_word_about_an_owner() {
+    let refused = |code: u16| -> kube::Result<Option<DynamicObject>> {
+        let status = kube::core::Status { code, ..kube::core::Status::default() };
+        Err(kube::Error::Api(Box::new(status)))
+    };
+    let of_kind = |kind: &str| Owner { kind: kind.to_owned(), ..owner() };
+    for kind in ["MachineDeployment", "KubeadmControlPlane"] {
+        assert!(as_found(&of_kind(kind), "x", refused(403)).is_err(), "{kind}");
+    }
+    let other = of_kind("RKE2ControlPlane");
+    let told = as_found(&other, "rke2controlplanes", refused(403));
+    assert!(matches!(told, Ok(Found::Unreadable(why)) if why.contains("rke2controlplanes")));
+    assert!(as_found(&other, "x", refused(500)).is_err());
+    assert!(matches!(as_found(&other, "x", Ok(None)), Ok(Found::Gone)));
+}
+
+#[test]
 fn an_owner_that_cannot_be_read_keeps_its_hosts_and_is_not_watched() {
     let unknown = unknown(&owner());
     assert_eq!((unknown.paused, unknown.is_unwatched), (true, true));

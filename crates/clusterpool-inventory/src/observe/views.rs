@@ -8,6 +8,7 @@ use api_types::hive::{
 };
 use api_types::names;
 use api_types::reference::NamedRef;
+use api_types::time::until;
 use controller_kit::config::duration;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt as _};
@@ -153,7 +154,7 @@ pub(super) fn cluster(
         .filter(|_| !["Running", "Hibernating"].contains(&state))
         .and_then(|it| it.last_transition_time.as_ref());
     let left = resume.zip(resuming).map(|(timeout, since)| {
-        let passed = Duration::try_from(now.duration_since(since.0)).unwrap_or_default();
+        let passed = until(since.0, now);
         timeout.saturating_sub(passed)
     });
     let reference = it.spec.cluster_pool_ref.as_ref();

@@ -188,6 +188,27 @@ fn a_machine_goes_when_its_host_is_another_s_or_gone_but_not_while_its_own_disks
 }
 
 #[test]
+fn a_machine_that_two_hosts_name_goes_when_both_are_given_back() {
+    let pending = json!({"metadata": {"annotations": {
+        names::ferrite::PENDING_RESERVATION: reservation::as_pending(Some(&owner()), "ns"),
+    }}});
+    let cleared = with(&with(&host("h", "available"), &consumer("m", "m-uid")), &pending);
+    let theirs = with(&host("h", "provisioned"), &consumer("other", "x"));
+    for (host, with_it, alone) in [
+        (HostSeen::Here(Box::new(cleared)), vec!["release"], vec!["release", "let go"]),
+        (HostSeen::Here(Box::new(theirs)), vec![], vec!["let go"]),
+        (HostSeen::Gone("h".to_owned()), vec![], vec!["let go"]),
+    ] {
+        let mut seen = leaving(having(&self::host("h", "available")));
+        seen.host = host;
+        assert_eq!(kinds(&decided(&seen)), alone);
+        seen.another = Some("two".to_owned());
+        let decision = decided(&seen);
+        assert_eq!((kinds(&decision), decision.again.is_some()), (with_it, true));
+    }
+}
+
+#[test]
 fn a_machine_that_was_never_seen_to_have_its_host_stops_a_claim_that_may_be_on_its_way_before_it_goes()
  {
     let mut seen = leaving(having(&host("h", "available")));

@@ -64,6 +64,26 @@ fn a_host_that_names_the_machine_is_installed_only_when_all_that_it_needs_is_the
 }
 
 #[test]
+fn what_is_empty_is_not_told_to_a_host_and_what_an_image_left_behind_there_goes() {
+    let left = json!({"spec": {"image": {"url": "", "checksum": "old", "format": "raw"}}});
+    let mut seen = seen();
+    seen.machine.spec.custom_deploy = Some(serde_json::from_value(json!({"method": ""})).unwrap());
+    let nameless = NamedRef { name: Some(String::new()), ..NamedRef::default() };
+    seen.machine.spec.meta_data = Some(nameless);
+    seen.choice.free = Some(cached(&with(&host("h", "available"), &left)));
+    let decision = decided(&seen);
+    let Step::Claim { install: Some(install), .. } = &decision.steps[1] else {
+        panic!("{decision:?}")
+    };
+    let told = json!({
+        "image": {"url": "http://a/b", "checksum": "c", "checksumType": null, "format": null},
+        "userData": {"name": "boot", "namespace": "ns"},
+        "online": true,
+    });
+    assert_eq!(Value::Object(install.fields.clone()), told);
+}
+
+#[test]
 fn nothing_is_claimed_for_a_data_template_that_nobody_can_render() {
     let mut seen = seen();
     seen.choice.free = Some(cached(&host("h", "available")));
@@ -223,11 +243,50 @@ fn what_the_api_server_refuses_is_told_once_for_each_spec() {
     assert_eq!(refused(&seen, "denied at 12:01", now()), None);
     seen.machine.metadata.generation = Some(2);
     assert!(refused(&seen, "denied for another reason", now()).is_some());
+    // What a webhook has against it is told after it was away, and not the other way round.
+    seen.machine.metadata.generation = Some(3);
+    for (why, is_told) in [
+        ("failed calling webhook \"a.b\": refused (500)", true),
+        ("failed calling webhook \"a.b\": no answer in time (500)", false),
+        ("admission webhook \"a.b\" denied the request (403)", true),
+        ("failed calling webhook \"a.b\": refused (500)", false),
+    ] {
+        let step = refused(&seen, why, now());
+        assert_eq!(step.is_some(), is_told, "{why}");
+        let Some(Step::Report(status)) = step else { continue };
+        seen.machine.status = Some(serde_json::from_value(status).unwrap());
+    }
     // Whether it was seen to have its host stays as it is where it goes.
     let kept = with(&host("h", "deprovisioning"), &kept_for(&owner()));
     let leaves = leaving(having(&kept));
     let Some(Step::Report(status)) = refused(&leaves, "no", now()) else { panic!() };
     assert_eq!(told_by(&status, CONDITION_ASSOCIATED).0, "True");
+}
+
+#[test]
+fn a_machine_that_is_up_stays_ready_when_a_write_of_it_is_refused_and_one_that_is_not_is_not() {
+    let image = json!({"spec": {"image": {"url": "http://a/b"}, "online": true}});
+    let ours = with(&with(&host("h", "provisioned"), &consumer("m", "m-uid")), &image);
+    for (is_up, was_ready, leaves, wanted) in [
+        (true, "True", false, "True"),
+        // Its host is lost.
+        (true, "False", false, "False"),
+        (false, "False", false, "False"),
+        (true, "True", true, "False"),
+    ] {
+        let mut seen = having(&ours);
+        seen.machine.status = Some(
+            serde_json::from_value(json!({
+                "initialization": {"provisioned": is_up},
+                "conditions": [{"type": "Ready", "status": was_ready, "reason": "before"}],
+            }))
+            .unwrap(),
+        );
+        let seen = if leaves { leaving(seen) } else { seen };
+        let Some(Step::Report(status)) = refused(&seen, "denied", now()) else { panic!() };
+        let said = (wanted.to_owned(), "denied".to_owned());
+        assert_eq!(told_by(&status, "Ready"), said, "{is_up} {was_ready} {leaves}");
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ use k8s_openapi::api::rbac::v1::{
 };
 use kube::ResourceExt;
 use kube::api::{Api, ListParams};
+use serde_json::{Value, json};
 
 use super::audited::{Right, requests};
 use super::processes::Processes;
@@ -277,6 +278,37 @@ fn what_a_day_may_pass_without_is_asked_for_in_the_program() {
     for Rare { file, words, resource, .. } in &RARE {
         let text = std::fs::read_to_string(crates.join(file)).unwrap();
         assert!(text.contains(words), "{file} does not ask for {resource} by {words:?} any more");
+    }
+}
+
+#[test]
+fn every_crd_that_is_needed_may_be_watched_and_the_hook_may_change_only_those_with_a_field() {
+    let reboot = bmo_reboot::config::needs(None);
+    let discovery = host_discovery::config::needs(None);
+    let all = [
+        ("bmo-reboot", reboot.rules, reboot.fields),
+        ("capm3-reuse", capm3_reuse::config::RULES, capm3_reuse::config::needed()),
+        (
+            "clusterpool-inventory",
+            clusterpool_inventory::config::RULES,
+            clusterpool_inventory::config::needed(),
+        ),
+        ("host-discovery", discovery.rules, discovery.fields),
+        ("remediation", remediation::config::RULES, remediation::config::needed()),
+    ];
+    for (controller, rules, needed) in all {
+        let rules: Value = serde_json::from_str(rules).unwrap();
+        let names =
+            |of: &Value| -> BTreeSet<String> { serde_json::from_value(of.clone()).unwrap() };
+        let of_crds = |rule: &&Value| rule["resources"][0] == "customresourcedefinitions";
+        let watched = rules["cluster"].as_array().unwrap().iter().find(of_crds).unwrap();
+        let crds = |field: bool| {
+            let those = needed.iter().filter(|it| !field || it.field.is_some());
+            those.map(|it| it.crd.to_owned()).collect::<BTreeSet<String>>()
+        };
+        assert_eq!(watched["verbs"], json!(["get", "list", "watch"]), "{controller}");
+        assert_eq!(names(&watched["resourceNames"]), crds(false), "{controller}");
+        assert_eq!(names(&rules["extendCrd"]), crds(true), "{controller}");
     }
 }
 

@@ -1,12 +1,19 @@
 //! What is wrong is told with what to change, and the neighbours are served.
 
-use bench::cluster_api::objects::METAL3_MACHINE;
+use std::time::{Duration, Instant};
+
+use bench::bmo;
+use bench::cluster_api::PATIENCE;
+use bench::cluster_api::objects::{Kind, METAL3_MACHINE};
 use capm3_reuse::config::Policy;
-use kube::api::{Patch, PatchParams};
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use super::ground::{plane, start};
 use super::scene::{Scene, condition, consumer, host_of, state};
+
+const WEBHOOKS: Kind =
+    Kind { api_version: "admissionregistration.k8s.io/v1", kind: "ValidatingWebhookConfiguration" };
 
 #[tokio::test]
 async fn each_mistake_has_a_condition_that_says_what_to_change_and_a_neighbour_comes_up() {
@@ -137,4 +144,74 @@ async fn a_host_that_lost_its_status_is_given_back_only_after_its_operator_has_l
     scene.operator().go_on(&scene.namespace, "h").await.unwrap();
     scene.gone(METAL3_MACHINE, "m").await;
     assert_eq!(scene.consumer("h").await, "");
+}
+
+#[tokio::test]
+async fn a_webhook_of_hosts_that_is_not_there_is_told_on_the_machine_and_the_claim_is_made_without_it()
+ {
+    let scene = Scene::new(plane().await, "unasked").await;
+    scene.hosts(&["h1"]).await;
+    scene.template("t", false).await;
+    scene.deployment("md", "t", 1).await;
+    let name = format!("{}.unasked", scene.namespace);
+    let rule = json!({
+        "apiGroups": ["metal3.io"], "apiVersions": ["*"], "operations": ["UPDATE"],
+        "resources": ["baremetalhosts"],
+    });
+    let webhook = json!({
+        "apiVersion": WEBHOOKS.api_version,
+        "kind": WEBHOOKS.kind,
+        "metadata": {"name": name},
+        "webhooks": [{
+            "name": "hosts.unasked.example",
+            "admissionReviewVersions": ["v1"],
+            "clientConfig": {"url": "https://127.0.0.1:1/"},
+            "failurePolicy": "Fail",
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": scene.namespace}},
+            "rules": [rule],
+            "sideEffects": "None",
+        }],
+    });
+    let webhook: DynamicObject = serde_json::from_value(webhook).unwrap();
+    let webhooks: Api<DynamicObject> = Api::all_with(scene.client.clone(), &WEBHOOKS.resource());
+    webhooks.create(&PostParams::default(), &webhook).await.unwrap();
+    // The API server knows of it after a moment.
+    let (hosts, deadline) = (bmo::api(&scene.client, &scene.namespace), Instant::now() + PATIENCE);
+    let tries = PatchParams { dry_run: true, ..PatchParams::default() };
+    let patch = Patch::Merge(json!({"metadata": {"annotations": {"tried": ""}}}));
+    while hosts.patch("h1", &tries, &patch).await.is_ok() {
+        assert!(Instant::now() < deadline, "the webhook is never asked");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let (_running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
+    scene.machine("m1", "md", "t").await;
+    let told = scene.says("m1", "Refused").await;
+    for kind in ["Ready", "AssociateBareMetalHost"] {
+        let message = condition(&told, kind).unwrap()["message"].clone();
+        assert!(message.as_str().unwrap().contains("failed calling webhook"), "{message}");
+    }
+    assert_eq!(scene.consumer("h1").await, "");
+    webhooks.delete(&name, &DeleteParams::default()).await.unwrap();
+    assert_eq!(scene.up("m1").await, "h1");
+}
+
+#[tokio::test]
+async fn a_name_that_no_host_can_have_holds_up_neither_a_machine_nor_its_deletion() {
+    let scene = Scene::new(plane().await, "unnamed").await;
+    scene.hosts(&["h1"]).await;
+    scene.template("t", false).await;
+    scene.deployment("md", "t", 1).await;
+    for name in ["stays", "goes"] {
+        scene.machine(name, "md", "t").await;
+        // As CAPM3 leaves a machine, and somebody's slip.
+        let slip = json!({"metadata": {
+            "annotations": {"metal3.io/BareMetalHost": "ns/no such?host"},
+            "finalizers": ["metal3machine.infrastructure.cluster.x-k8s.io"],
+        }});
+        scene.patch(METAL3_MACHINE, name, slip).await;
+    }
+    scene.delete(METAL3_MACHINE, "goes").await;
+    let (_running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
+    scene.gone(METAL3_MACHINE, "goes").await;
+    assert_eq!(scene.up("stays").await, "h1");
 }

@@ -44,18 +44,22 @@ fn fill_and_delete() -> Vec<Phase> {
                     && of(world, "clusterpools").all(|it| it.data["status"]["ready"] == 2)
             },
         ),
-        Phase::new(
-            "it is deleted",
-            |client, namespace| {
-                Box::pin(async move {
-                    let pools = api(&client, &namespace, "ClusterPool");
-                    pools.delete(&namespace, &DeleteParams::default()).await?;
-                    Ok(())
-                })
-            },
-            is_clean,
-        ),
+        deleted(),
     ]
+}
+
+fn deleted() -> Phase {
+    Phase::new(
+        "it is deleted",
+        |client, namespace| {
+            Box::pin(async move {
+                let pools = api(&client, &namespace, "ClusterPool");
+                pools.delete(&namespace, &DeleteParams::default()).await?;
+                Ok(())
+            })
+        },
+        is_clean,
+    )
 }
 
 /// An entry whose clusters cannot be installed.
@@ -86,17 +90,7 @@ fn fail_and_delete() -> Vec<Phase> {
                     && is_kept_where_needed(world)
             },
         ),
-        Phase::new(
-            "it is deleted",
-            |client, namespace| {
-                Box::pin(async move {
-                    let pools = api(&client, &namespace, "ClusterPool");
-                    pools.delete(&namespace, &DeleteParams::default()).await?;
-                    Ok(())
-                })
-            },
-            is_clean,
-        ),
+        deleted(),
     ]
 }
 

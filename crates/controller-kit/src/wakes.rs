@@ -1,21 +1,23 @@
-//! Objects that are to be looked at because another one changed.
+//! Objects that are to be looked at because of something else than a change of their own.
 
 use futures_util::{Stream, stream};
 use kube::Resource;
 use kube::runtime::reflector::ObjectRef;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
-/// Objects to look at, by namespace and name.
+/// Has objects of one loop looked at, by namespace and name.
 #[derive(Clone)]
-pub(crate) struct Wakes(UnboundedSender<(String, String)>);
+pub struct Wakes(UnboundedSender<(String, String)>);
 
 impl Wakes {
-    pub(crate) fn new() -> (Self, UnboundedReceiver<(String, String)>) {
+    /// One end for whoever knows, the other for [`woken`].
+    pub fn new() -> (Self, UnboundedReceiver<(String, String)>) {
         let (sender, receiver) = mpsc::unbounded_channel();
         (Self(sender), receiver)
     }
 
-    pub(crate) fn send(&self, namespace: &str, names: impl IntoIterator<Item = String>) {
+    /// Has these objects of a namespace looked at.
+    pub fn send(&self, namespace: &str, names: impl IntoIterator<Item = String>) {
         for name in names {
             // Nobody listens any more only when the process ends.
             let _ = self.0.send((namespace.to_owned(), name));
@@ -23,8 +25,8 @@ impl Wakes {
     }
 }
 
-/// What was sent, for a loop.
-pub(crate) fn woken<K>(
+/// What was sent, for `Controller::reconcile_on`.
+pub fn woken<K>(
     receiver: UnboundedReceiver<(String, String)>,
     version: K::DynamicType,
 ) -> impl Stream<Item = ObjectRef<K>> + Send

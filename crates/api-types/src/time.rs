@@ -1,0 +1,15 @@
+//! Times as objects hold them.
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+/// Whole seconds, like everything that is stored.
+pub fn whole(moment: Timestamp) -> Timestamp {
+    Timestamp::from_second(moment.as_second()).unwrap_or(moment)
+}
+
+/// How long it is from one moment to another; nothing where the other one comes first.
+pub fn until(from: Timestamp, to: Timestamp) -> Duration {
+    Duration::try_from(to.duration_since(from)).unwrap_or_default()
+}

@@ -1,0 +1,103 @@
+//! Which host is a machine's, what is asked for, and for how long.
+
+use std::pin::pin;
+
+use serde_json::json;
+
+use super::*;
+use crate::decide::tests::{annotate, cached, consumer, host, seen, with};
+
+#[test]
+fn a_machine_has_the_host_that_names_it_whatever_its_annotation_says() {
+    let mut machine = seen().machine;
+    annotate(&mut machine, names::metal3::HOST, "ns/edited");
+    let own = cached(&with(&host("own", "provisioning"), &consumer("m", "m-uid")));
+    let edited = cached(&host("edited", "available"));
+    let other = cached(&host("o", "available"));
+    let name = || "edited".to_owned();
+    let shown = |seen: HostSeen| match seen {
+        HostSeen::Here(host) => host.name_any(),
+        HostSeen::Gone(name) => format!("no {name}"),
+        HostSeen::None => String::new(),
+    };
+    for (named, own, wanted) in [
+        (Some((Some(edited.clone()), name())), vec![other.clone(), own.clone()], "own"),
+        (Some((None, name())), vec![own.clone()], "own"),
+        (None, vec![own.clone()], "own"),
+        // What once named it and is another's by now is not its own.
+        (Some((Some(edited.clone()), name())), vec![other.clone()], "edited"),
+        (Some((Some(edited.clone()), name())), vec![], "edited"),
+        (Some((None, name())), vec![], "no edited"),
+        (None, vec![], ""),
+    ] {
+        assert_eq!(shown(own_or_named(&machine, named, own)), wanted);
+    }
+    // Of two that name it the other one is seen as well.
+    let second = cached(&with(&host("second", ""), &consumer("m", "m-uid")));
+    let all = [own.clone(), other.clone(), second];
+    let own_one = || HostSeen::Here(Box::new((**own).clone()));
+    for (seen, all, wanted) in [
+        (own_one(), &all[..], Some("second")),
+        (own_one(), &all[..2], None),
+        (HostSeen::Gone(name()), &all[..], Some("own")),
+    ] {
+        assert_eq!(another_host(&machine, &seen, all).as_deref(), wanted);
+    }
+    // Nothing is taken back on old news.
+    assert!(needs_live(&MachineSeen { machine, host: own_one(), ..MachineSeen::default() }));
+}
+
+#[tokio::test]
+async fn what_no_object_can_be_called_is_not_there_and_nobody_is_asked() {
+    // Nobody would answer.
+    let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+    let client = Client::try_from(config).unwrap();
+    let (hosts, secrets) = (Api::namespaced(client.clone(), "ns"), Api::namespaced(client, "ns"));
+    for name in ["", "a b", "../h", "h?watch=true"] {
+        let seen = live_host(&hosts, Some(name)).await;
+        assert!(matches!(seen, Ok(HostSeen::Gone(it)) if it == name), "{name}");
+        assert!(matches!(is_there(&secrets, name).await, Ok(Some(false))), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn only_a_few_wait_long_for_an_answer_and_the_others_give_their_places_up() {
+    let (places, times) = (Semaphore::new(1), [1, 20_000].map(Duration::from_millis));
+    let late = async |millis| {
+        tokio::time::sleep(Duration::from_millis(millis)).await;
+        7
+    };
+    let taken = places.try_acquire().unwrap();
+    assert_eq!(patiently(&places, times, pin!(std::future::ready(7))).await, Some(7));
+    assert_eq!(patiently(&places, times, pin!(late(5_000))).await, None);
+    drop(taken);
+    // And it is given back.
+    for _ in 0..2 {
+        assert_eq!(patiently(&places, times, pin!(late(50))).await, Some(7));
+    }
+    assert_eq!(patiently(&places, [Duration::ZERO; 2], pin!(late(5_000))).await, None);
+}
+
+#[test]
+fn whether_disks_are_wiped_is_the_template_s_word_and_nobody_s_when_that_is_gone() {
+    let template = |mode: Option<&str>| -> Metal3MachineTemplate {
+        let spec = json!({"automatedCleaningMode": mode});
+        serde_json::from_value(json!({"spec": {"template": {"spec": spec}}})).unwrap()
+    };
+    let (wipes, silent) = (template(Some("metadata")), template(None));
+    let of = |cloned: bool, template: Option<&Metal3MachineTemplate>| {
+        let mut seen = seen();
+        seen.machine.spec.automated_cleaning_mode = Some("disabled".to_owned());
+        if cloned {
+            annotate(&mut seen.machine, names::capi::CLONED_FROM_NAME, "t");
+        }
+        set_cleaning_mode(&mut seen, template);
+        (seen.cleaning, seen.machine.spec.automated_cleaning_mode)
+    };
+    let said = |mode: &str| Some(mode.to_owned());
+    assert_eq!(of(true, Some(&wipes)), (said("metadata"), said("metadata")));
+    assert_eq!(of(true, Some(&silent)), (said("disabled"), said("disabled")));
+    assert_eq!(of(false, None), (said("disabled"), said("disabled")));
+    // Its own is still good for a host that was told nothing yet.
+    assert_eq!(of(true, None), (None, said("disabled")));
+}
