@@ -6,7 +6,7 @@ use api_types::capm3::{Metal3DataClaim, Metal3Machine};
 use api_types::metal3::BareMetalHost;
 use api_types::names;
 use api_types::names::ferrite::RESERVED_HOST_UID;
-use controller_kit::api_error::{is_gone, unless_gone};
+use controller_kit::api_error::is_gone;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::core::Status;
@@ -290,16 +290,26 @@ impl Pass {
         .map_err(Error::api("make a Metal3DataClaim"))?;
         match self.claims().create(&PostParams::default(), &claim).await {
             Ok(_) => Ok(Outcome::Done),
-            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(Outcome::Done),
+            Err(kube::Error::Api(status))
+                if status.is_already_exists() && !is_of_admission(&status.message) =>
+            {
+                Ok(Outcome::Done)
+            }
             Err(error) => Err(Error::api("make a Metal3DataClaim")(error)),
         }
     }
 
     async fn withdraw_data(&self) -> Result<Outcome, Error> {
         let name = self.machine.name_any();
-        unless_gone(self.claims().delete(&name, &DeleteParams::default()).await)
-            .map_err(Error::api("delete a Metal3DataClaim"))?;
-        Ok(Outcome::Done)
+        match self.claims().delete(&name, &DeleteParams::default()).await {
+            Ok(_) => Ok(Outcome::Done),
+            Err(kube::Error::Api(status))
+                if is_gone(&status) && !is_of_admission(&status.message) =>
+            {
+                Ok(Outcome::Done)
+            }
+            Err(error) => Err(Error::api("delete a Metal3DataClaim")(error)),
+        }
     }
 
     fn claims(&self) -> Api<Metal3DataClaim> {

@@ -498,7 +498,14 @@ async fn carry_out(
             if let Step::Claim { host, .. } = step {
                 context.from.refusals.note(machine.clone(), host, Instant::now());
             }
-            if let Some(report) = refused(seen, &shorten(&error.to_string(), MESSAGE), now) {
+            // A host that is lost matters more than what it was refused.
+            let is_report = |step: &&Step| matches!(step, Step::Report(_));
+            let report = if decision.reason == Reason::HostLost {
+                decision.steps.iter().find(is_report).cloned()
+            } else {
+                refused(seen, &shorten(&error.to_string(), MESSAGE), now)
+            };
+            if let Some(report) = report {
                 // What it was refused first is what is told and tried again.
                 let _ = pass.act(&report).await;
             }

@@ -71,7 +71,7 @@ pub async fn live_of_machine(
         Parent::None | Parent::Missing(_) => &machine.metadata,
     };
     let owners = metadata.owner_references.iter().flatten();
-    if let Some(set) = owners.clone().find(|it| it.kind == "MachineSet") {
+    if let Some(set) = owners.clone().find(|it| it.kind == "MachineSet" && is_name(&it.name)) {
         let kind = resource("cluster.x-k8s.io", from.served.core.as_str(), "MachineSet");
         let api: Api<DynamicObject> = Api::namespaced_with(from.client.clone(), namespace, &kind);
         let found =

@@ -74,7 +74,8 @@ fn a_reservation_ends_for_want_of_its_owner_or_of_reuse_only_if_a_live_look_says
 #[test]
 fn a_right_that_the_chart_gives_and_that_is_away_is_no_word_about_an_owner() {
     let refused = |code: u16| -> kube::Result<Option<DynamicObject>> {
-        let status = kube::core::Status { code, ..kube::core::Status::default() };
+        let reason = if code == 403 { "Forbidden" } else { "InternalError" };
+        let status = kube::core::Status::failure("why", reason).with_code(code);
         Err(kube::Error::Api(Box::new(status)))
     };
     let of_kind = |kind: &str| Owner { kind: kind.to_owned(), ..owner() };

@@ -461,12 +461,7 @@ pub(super) fn switch_on(case: &Case<'_>) -> Option<Decision> {
         return Some(decision);
     }
     let Some(left) = case.left(at, case.policy.power_on) else {
-        // Who switches the host may have written nothing down: a node that was seen to be back runs on it.
-        return Some(match node::has_returned(case, case.machine()?, at) {
-            None => Decision::look_at_node(Reason::PowerOn),
-            Some(true) if matches!(case.seen.node, NodeSeen::Here(_)) => recovered(case, host),
-            Some(_) => fail(case, host, Reason::PowerOnTimedOut),
-        });
+        return Some(fail(case, host, Reason::PowerOnTimedOut));
     };
     let mut decision = Decision::rest(Reason::PowerOn).again(left);
     if case.step() == Some(&Step::PowerOn) {

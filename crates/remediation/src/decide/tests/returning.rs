@@ -38,21 +38,6 @@ fn a_node_that_nobody_could_see_while_its_host_was_off_has_to_say_something_new(
 }
 
 #[test]
-fn a_node_that_is_back_is_not_taken_away_because_nobody_has_written_that_its_host_is_on() {
-    let unasked = edit(released(), |seen| seen.node = NodeSeen::NotAsked);
-    assert!(now(&unasked, 610).needs_node && !now(&unasked, 609).needs_node);
-    let decision = now(&seeing(unasked.clone(), ready("after")), 610);
-    assert_eq!(said(&decision).said.unwrap().succeeded, Some(true), "{decision:?}");
-    assert!(writes(&decision).iter().all(|it| it.key.is_none()), "{decision:?}");
-    for silent in [ready("before"), Node { kubelet: "after".to_owned(), ..node() }] {
-        assert_eq!(now(&seeing(unasked.clone(), silent), 610).reason, Reason::PowerOnTimedOut);
-    }
-    // What the health check says may be from before the host was off.
-    let unseen = edit(away(unasked), |seen| seen.machine.as_mut().unwrap().healthy = Some(true));
-    assert_eq!(now(&unseen, 610).reason, Reason::PowerOnTimedOut);
-}
-
-#[test]
 fn a_node_that_was_not_ready_at_first_sight_is_back_when_it_is() {
     let first = now(&seeing(unseen(), node()), 30);
     let history = writes(&first)[0].history.clone().unwrap();
