@@ -151,19 +151,49 @@ impl<'a> Case<'a> {
     }
 
     /// Whether the power-on of a machine that somebody holds has failed, as far as Ironic knows: it gave up, or its conductor
-    /// ended. It shows what it knew before that, though the machine may have come on. Asked for off, it looks.
-    fn may_have_come_on(&self, node: &Node) -> bool {
+    /// ended. It shows what it knew before that, though the machine may have come on. Asked for off, it looks. Where the
+    /// failure may be older, the power-on may still be on its way and would undo that, so it is waited for first.
+    pub(crate) fn may_have_come_on(&self, node: &Node) -> bool {
+        let earlier = self.record.as_ref().is_some_and(Record::may_have_failed_earlier);
+        let ended = !earlier || !self.may_be_on_its_way(node);
+        self.is_held() && self.power_on_was_asked() && node.last_error.is_some() && ended
+    }
+
+    /// The failure of the power-on that Ironic took.
+    pub(crate) fn failed_power_on<'n>(&self, node: &'n Node) -> Option<&'n String> {
+        let taken = |it: &Record| it.reason == Reason::PoweringOn && !it.may_have_failed_earlier();
+        node.last_error.as_ref().filter(|_| self.record.as_ref().is_some_and(taken))
+    }
+
+    /// Whether the last that Ironic was asked for may be a power-on. One that Ironic was too busy for, or that failed, is
+    /// asked for again, which is not written down for every try.
+    fn power_on_was_asked(&self) -> bool {
         use Reason::{IronicUnreachable, NodeBusy, PowerFailed, PowerUnknown, PoweringOn};
-        let asked = match self.reason() {
-            Some(PoweringOn) => true,
-            Some(PowerFailed | NodeBusy | IronicUnreachable | PowerUnknown) => {
-                !self.in_cycle() && !self.was_hard() && self.held_since().is_none()
+        self.record.as_ref().is_some_and(|record| match record.reason {
+            PoweringOn => true,
+            PowerFailed | NodeBusy | IronicUnreachable | PowerUnknown => {
+                !self.in_cycle() && !self.was_hard() && record.held_since().is_none()
             }
-            _ => false,
-        };
-        // A host that is being deleted is not asked for off.
-        let askable = !self.must_stay_on() && !self.host.deleting;
-        asked && askable && self.is_held() && node.last_error.is_some()
+            _ => record.leaves_open(),
+        })
+    }
+
+    /// Whether a power-on of which the answer was lost may still be on its way, should there be one.
+    fn may_be_on_its_way(&self, node: &Node) -> bool {
+        node.off_since.is_none_or(|since| self.age(since) < LOST)
+    }
+
+    /// Whether a power-on was asked for, and the machine is off, or nobody has looked since, without an end that is known.
+    fn power_on_is_open(&self, node: &Node) -> bool {
+        self.power_on_was_asked() && (node.last_error.is_some() || self.may_be_on_its_way(node))
+    }
+
+    /// What is told of a machine that was seen off, for those who hold it after that.
+    pub(crate) fn seen_off_message(&self, text: &str) -> String {
+        // Once told it stays: that time has passed alone is worth no write.
+        let open = self.record.as_ref().is_some_and(Record::leaves_open)
+            || self.node().is_some_and(|node| self.power_on_is_open(node));
+        Record::seen_off_message(text, open)
     }
 
     /// Off is believed at the second reading, unless the power was cut: a soft attempt may be behind it, whoever asked
@@ -183,15 +213,13 @@ impl<'a> Case<'a> {
         let Some(node) = self.node().filter(|_| self.holds().next().is_some()) else {
             return false;
         };
-        let asked = self.is(Reason::PoweringOn);
         match (node.target, node.power) {
             (Some(Target::On), power) => power != Power::On,
-            (None, Power::Off) => {
-                let lately = node.off_since.is_none_or(|since| self.age(since) < LOST);
-                (asked && node.last_error.is_none() && lately) || self.may_have_come_on(node)
-            }
+            (None, Power::Off) => self.power_on_is_open(node),
             // Its management controller was lost on the way.
             (None, Power::Unknown) => {
+                let open = self.record.as_ref().is_some_and(Record::leaves_open);
+                let asked = self.is(Reason::PoweringOn) || open;
                 let waits =
                     matches!(self.reason(), Some(Reason::PowerUnknown | Reason::IronicUnreachable));
                 let begun = self.record.as_ref().is_some_and(|record| record.rebooting);
@@ -273,7 +301,8 @@ impl<'a> Case<'a> {
         if self.claims_off() || self.reason().is_some_and(Reason::is_refusal) {
             let told = "The host was off when its power was looked after last, and may be on by \
                         now: PowerManaged says why nobody does";
-            draft.record(false, reason, self.in_cycle() && self.was_hard(), told);
+            let told = self.seen_off_message(told);
+            draft.record(false, reason, self.in_cycle() && self.was_hard(), &told);
         }
         let known = self.host.managed();
         let seen =

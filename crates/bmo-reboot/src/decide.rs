@@ -310,12 +310,12 @@ fn switch_on(case: &Case<'_>) -> Option<Decision> {
     if !draft.shows_off() {
         draft.no_trouble();
         let hard = case.in_cycle() && case.was_hard();
-        draft.record(rebooting, Reason::PoweredOff, hard, "The host is off");
+        // Somebody may hold it before it is asked to be on again.
+        let message = case.seen_off_message("The host is off");
+        draft.record(rebooting, Reason::PoweredOff, hard, &message);
         return Some(draft.finish(Reason::PoweredOff, Again::Now));
     }
-    if case.is(Reason::PoweringOn)
-        && let Some(problem) = &node.last_error
-    {
+    if let Some(problem) = case.failed_power_on(node) {
         let count = draft.failed(false, problem);
         return Some(draft.finish(Reason::PowerFailed, Again::After(on_delay(count))));
     }
@@ -334,14 +334,14 @@ fn switch_on(case: &Case<'_>) -> Option<Decision> {
     if !case.online_only() {
         draft.stamp_on(last_stamp(case));
     }
-    // As for off: ahead only where an old failure cannot be taken for a new one; and not again for every try.
+    // Ahead, or a hold would not know of a call whose answer is lost; and not again for every try.
     let retried = [Reason::NodeBusy, Reason::IronicUnreachable].map(Some).contains(&case.reason());
-    let message = "The host is being switched on";
     if !retried && !case.is(Reason::PowerFailed) && !case.is(Reason::PoweringOn) {
-        draft.tell(Reason::PoweringOn, message);
+        draft.tell(Reason::PoweringOn, &Record::on_message(false));
     }
-    if node.last_error.is_none() && !retried {
-        draft.record(rebooting, Reason::PoweringOn, false, message);
+    if !retried {
+        let message = Record::on_message(node.last_error.is_some());
+        draft.record(rebooting, Reason::PoweringOn, false, &message);
     }
     draft.call(Call::On);
     Some(draft.finish(Reason::PoweringOn, Again::Watch))
@@ -372,7 +372,18 @@ fn rest(case: &Case<'_>) -> Option<Decision> {
         return Some(draft.finish(Reason::PowerUnknown, again));
     }
     if case.seems_off() && !case.is_off() {
-        return Some(draft.finish(Reason::AtRest, Again::After(CONFIRM)));
+        let Some(problem) = node.last_error.as_ref().filter(|_| case.may_have_come_on(node)) else {
+            return Some(draft.finish(Reason::AtRest, Again::After(CONFIRM)));
+        };
+        // All others are asked for off. Of these nobody knows more until Ironic finds them on, or the hold goes.
+        let why = if case.must_stay_on() { "it must stay on" } else { "its host is being deleted" };
+        let told = format!("{problem}; the machine may be on, and is not asked for off: {why}");
+        if case.failed_power_on(node).is_some() {
+            draft.failed(false, &told);
+        } else {
+            draft.phase(Reason::PowerFailed, false, &format!("failed: {told}"));
+        }
+        return Some(draft.finish(Reason::PowerFailed, Again::OnChange));
     }
     let record = case.record.as_ref();
     // Which holds were answered by a reset must not be forgotten, or they are answered again and again. One that is gone
@@ -397,9 +408,9 @@ fn rest(case: &Case<'_>) -> Option<Decision> {
     });
     let refused = case.must_stay_on() && case.is(Reason::HoldUnsupported);
     if case.is_off() && (begun || case.in_cycle()) {
-        let message = "The host stays off because spec.online is false";
+        let message = case.seen_off_message("The host stays off because spec.online is false");
         let hard = case.in_cycle() && case.was_hard();
-        draft.record(false, Reason::Offline, hard, message);
+        draft.record(false, Reason::Offline, hard, &message);
         return Some(draft.finish(Reason::Offline, Again::OnChange));
     }
     if case.must_stay_on() && !served.is_empty() {

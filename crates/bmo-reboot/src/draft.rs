@@ -206,12 +206,12 @@ impl<'a> Draft<'a> {
     }
 
     /// Ironic did not take a call. `clean`: the node showed no failure before it, so what was written ahead of the call
-    /// tells of no other one.
+    /// tells of no other one. What is written ahead of a power-on always does.
     pub(crate) fn not_taken(&mut self, call: Call, clean: bool, reason: Reason, why: &str) {
         let ahead = match call {
             Call::SoftOff(_) if clean => Some(Reason::SoftPowerOff),
             Call::HardOff if clean => Some(Reason::HardPowerOff),
-            Call::On if clean => Some(Reason::PoweringOn),
+            Call::On => Some(Reason::PoweringOn),
             Call::Reset | Call::SoftReset(_) => Some(Reason::Restarting),
             _ => None,
         };

@@ -187,6 +187,12 @@ const SOFTLY_BEFORE: &str = "; softly since ";
 const LAST: &str = ", last at ";
 /// Before the time since which a host is held off of which it is not known whether it is on.
 const HELD: &str = "; held off since ";
+const ON: &str = "The host is being switched on";
+/// Last words of what is told of a power-on that was asked for while Ironic showed a failure.
+const EARLIER: &str = "; Ironic still showed an earlier failure";
+/// Last words of what is told of a host that was seen off so soon after a power-on that this may still come, or after one
+/// that failed. Where it is not known whether what was asked for was a power-on, they are there too.
+const OPEN: &str = "; whether a power-on of before may still come is not known";
 const RESET: &str = "The machine is being reset";
 const SOFT_RESET: &str = "The machine is being reset by its operating system";
 const NOT_RESET: &str = "the machine was not reset, ask again";
@@ -262,6 +268,27 @@ impl Record {
             }
             _ => None,
         }
+    }
+
+    /// What is told of a power-on. `earlier`: Ironic shows a failure of before, which must not be taken for one of this
+    /// power-on as long as it is not known whether Ironic took that.
+    pub fn on_message(earlier: bool) -> String {
+        if earlier { format!("{ON}{EARLIER}") } else { ON.to_owned() }
+    }
+
+    /// Whether the failure that Ironic shows may be older than the power-on that this tells of.
+    pub fn may_have_failed_earlier(&self) -> bool {
+        self.reason == Reason::PoweringOn && self.message.contains(EARLIER)
+    }
+
+    /// A message that remembers, where it is so, that nobody knows what became of a power-on before.
+    pub fn seen_off_message(text: &str, open: bool) -> String {
+        if open { format!("{text}{OPEN}") } else { text.to_owned() }
+    }
+
+    /// Whether nobody knew what became of a power-on before when this was written down.
+    pub fn leaves_open(&self) -> bool {
+        self.message.contains(OPEN)
     }
 
     /// A message that remembers that Ironic has taken a reset, and for which holds.
@@ -481,6 +508,25 @@ mod tests {
             let record = Record { rebooting: true, reason, since: now, hard, message };
             assert_eq!(record.held_since(), Some(since));
             assert_eq!(Record::of(&[record.condition(1)]), Some(record));
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_of_a_power_on_is_remembered() {
+        let since = Timestamp::UNIX_EPOCH;
+        for told in [false, true] {
+            let message = Record::on_message(told);
+            let reason = Reason::PoweringOn;
+            let record = Record { rebooting: true, reason, since, hard: false, message };
+            assert_eq!(record.may_have_failed_earlier(), told);
+            assert_eq!(Record::of(&[record.condition(1)]), Some(record));
+            for hard in [false, true] {
+                let message = Record::telling(hard, &Record::seen_off_message("off", told));
+                let reason = Reason::PoweredOff;
+                let record = Record { rebooting: true, reason, since, hard, message };
+                assert_eq!(record.leaves_open(), told);
+                assert_eq!(Record::of(&[record.condition(1)]), Some(record));
+            }
         }
     }
 

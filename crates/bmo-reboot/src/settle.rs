@@ -9,7 +9,7 @@ use crate::decision::{Again, Answer, Call, Decision};
 use crate::draft::Draft;
 use crate::observe::{Host, NodeSeen};
 use crate::power_off::{hard_message, is_first_slice, was_reset};
-use crate::record::{Reason, Soft};
+use crate::record::{Reason, Record, Soft};
 
 /// What to write down about Ironic's answer to a call. `host` is the host as our own write before the call left it.
 pub fn settle(
@@ -34,7 +34,7 @@ pub fn settle(
                     draft.phase(Reason::SoftPowerOff, false, &case.soft_message(since));
                 }
                 Call::HardOff => draft.phase(Reason::HardPowerOff, true, &hard_message(&case)),
-                Call::On => switching_on(&case, &mut draft, false),
+                Call::On => switching_on(&case, &mut draft, false, false),
                 Call::Reset | Call::SoftReset(_) => was_reset(&case, &mut draft),
             }
             draft.finish(Reason::Managed, Again::Watch)
@@ -65,17 +65,18 @@ pub fn settle(
         Answer::Refused(why) => refused(draft, call, why),
         Answer::Unknown => {
             // It may be on its way. Where it was waited for before, nothing was written down ahead of the call.
-            if call == Call::On && clean {
-                switching_on(&case, &mut draft, case.was_hard());
+            if call == Call::On {
+                switching_on(&case, &mut draft, case.was_hard(), !clean);
             }
             draft.finish(Reason::Managed, Again::Watch)
         }
     }
 }
 
-fn switching_on(case: &Case<'_>, draft: &mut Draft<'_>, hard: bool) {
+/// `earlier`: the failure that the node shows may be older than this power-on.
+fn switching_on(case: &Case<'_>, draft: &mut Draft<'_>, hard: bool, earlier: bool) {
     let rebooting = case.record.as_ref().is_some_and(|record| record.rebooting);
-    draft.record(rebooting, Reason::PoweringOn, hard, "The host is being switched on");
+    draft.record(rebooting, Reason::PoweringOn, hard, &Record::on_message(earlier));
 }
 
 fn refused(mut draft: Draft<'_>, call: Call, why: &str) -> Decision {

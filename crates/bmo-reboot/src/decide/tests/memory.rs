@@ -344,17 +344,127 @@ fn whoever_holds_a_machine_whose_power_on_failed_has_ironic_look_at_it_again() {
             assert_eq!(reason_written(&done), Some(Reason::HeldOff), "{reason:?}");
         }
     }
-    // Who is held was seen off, who must stay on is not asked for off, and nor is one that is being deleted.
+    // Who is held was seen off.
     let mut host = Host { powered_on: false, ..with(&[(HOLD, HARD)]) };
     record(&mut host, Reason::HeldOff, false, 9);
     assert_eq!(decided(&host, &failed(Power::Off)).call, None);
-    let stays = Host { disable_power_off: true, ..held_while_coming_on() };
-    assert_eq!(decided(&stays, &failed(Power::Off)).call, None);
-    let host = Host { deleting: true, powered_on: true, ..held_while_coming_on() };
-    let gone = Host { paused: Pause::ByUs, ..host };
+}
+
+#[test]
+fn a_held_machine_that_may_have_come_on_and_is_not_asked_for_off_is_told_so() {
     let policy = Policy { takeover: true, ..Policy::default() };
-    let done = decided_by(&policy, &gone, &failed(Power::Off));
-    assert_eq!((done.call, reason_written(&done)), (None, Some(Reason::HeldOff)));
+    let look = |host: &Host, seen: &NodeSeen| decided_by(&policy, host, seen);
+    let kept = || Host { paused: Pause::ByUs, ..held_while_coming_on() };
+    let stays = Host { disable_power_off: true, ..kept() };
+    let done = look(&stays, &failed(Power::Off));
+    assert_eq!((done.status.powered_on, done.call), (Some(true), None), "not shown off");
+    let gone = Host { deleting: true, powered_on: true, ..kept() };
+    let [mut stays, gone] = [after(stays, &done), gone].map(|host| {
+        let done = look(&host, &failed(Power::Off));
+        assert_eq!((done.status.powered_on, done.call), (None, None), "{done:?}");
+        assert_eq!(done.again, Again::OnChange);
+        let told = done.status.record.clone().unwrap();
+        assert_eq!(told.reason, Reason::PowerFailed);
+        assert!(told.message.contains("may be on"), "{}", told.message);
+        after(host, &done)
+    });
+    assert_eq!(look(&gone, &failed(Power::Off)).reason, Reason::HandedBack);
+    let done = look(&stays, &failed(Power::Off));
+    assert!(done.status.is_empty() && done.call.is_none(), "told once: {done:?}");
+    // Also where the failure was told before the hold came.
+    record(&mut stays, Reason::PowerFailed, false, 400);
+    let told = look(&stays, &failed(Power::Off)).status.record.unwrap();
+    assert!(told.message.contains("may be on"), "{}", told.message);
+    // Power returns when the hold goes.
+    let free = Host { requests: Requests::default(), ..stays };
+    let done = look(&free, &failed(Power::Off));
+    assert_eq!(reason_written(&done), Some(Reason::PoweredOff));
+    assert_eq!(look(&after(free, &done), &failed(Power::Off)).call, Some(Call::On));
+}
+
+#[test]
+fn a_power_on_is_written_down_ahead_also_where_ironic_shows_an_earlier_failure() {
+    for reason in [Reason::PoweredOff, Reason::PowerFailed] {
+        let mut off = Host { requests: Requests::default(), ..held_while_coming_on() };
+        record(&mut off, reason, false, 400);
+        let done = decided(&off, &failed(Power::Off));
+        assert_eq!((done.call, reason_written(&done)), (Some(Call::On), Some(Reason::PoweringOn)));
+        let ahead = after(off, &done);
+        // Nobody takes that failure for one of this power-on before Ironic has taken it.
+        let again = decided(&ahead, &failed(Power::Off));
+        assert_eq!((again.call, reason_written(&again)), (Some(Call::On), None), "{reason:?}");
+        assert!(again.status.trouble.is_none(), "{again:?}");
+        let settled = |answer: &Answer| {
+            let call = (Call::On, answer);
+            crate::settle::settle(&ahead, &failed(Power::Off), call, &Policy::default(), now())
+        };
+        assert!(settled(&Answer::Unknown).status.is_empty(), "{reason:?}");
+        let busy = settled(&Answer::Busy("locked".to_owned()));
+        assert_eq!(reason_written(&busy), Some(Reason::NodeBusy), "{reason:?}");
+        let taken = after(ahead.clone(), &settled(&Answer::Accepted));
+        let done = decided(&taken, &failed(Power::Off));
+        assert_eq!(reason_written(&done), Some(Reason::PowerFailed), "{reason:?}");
+        // Whoever holds it now does not find it shown off, and is not served by an off that the power-on undoes.
+        let held = Host { requests: Requests::of([(HOLD, HARD)].into_iter()), ..ahead };
+        let done = decided(&held, &failed(Power::Off));
+        assert_eq!((done.status.powered_on, done.call), (Some(true), None), "{reason:?}");
+        let held = after(held, &done);
+        let done = decided(&held, &failed(Power::Off));
+        assert_eq!((done.call, done.again), (None, Again::After(CONFIRM)), "{reason:?}");
+        let late = change(failed(Power::Off), |node| node.off_since = Some(at(999_970)));
+        assert_eq!(decided(&held, &late).call, Some(Call::HardOff), "{reason:?}");
+    }
+}
+
+#[test]
+fn a_power_on_that_is_asked_for_again_may_be_on_its_way_although_not_every_try_is_written_down() {
+    for reason in [Reason::NodeBusy, Reason::IronicUnreachable] {
+        let mut host = held_while_coming_on();
+        record(&mut host, reason, false, 1);
+        let free = Host { requests: Requests::default(), ..host.clone() };
+        let done = decided(&free, &node(Power::Off));
+        assert_eq!((done.call, reason_written(&done)), (Some(Call::On), None), "{reason:?}");
+        let done = decided(&host, &just_off());
+        assert_eq!((done.status.powered_on, done.call), (Some(true), None), "{reason:?}");
+        host = after(host, &done);
+        let done = decided(&host, &just_off());
+        assert!(done.status.is_empty() && done.call.is_none(), "{done:?}");
+        assert_eq!(done.again, Again::After(CONFIRM));
+        let late = change(node(Power::Off), |node| node.off_since = Some(at(999_970)));
+        let done = decided(&host, &late);
+        assert_eq!(done.status.powered_on, Some(false), "{reason:?}");
+        assert_eq!(reason_written(&done), Some(Reason::HeldOff), "{reason:?}");
+    }
+}
+
+#[test]
+fn what_became_of_a_power_on_is_not_taken_for_known_because_its_host_was_seen_off() {
+    let late = change(node(Power::Off), |node| node.off_since = Some(at(999_970)));
+    for (online, reason) in [(true, Reason::PoweredOff), (false, Reason::Offline)] {
+        for (seen, call) in [(node(Power::Off), None), (failed(Power::Off), Some(Call::HardOff))] {
+            // Shown on because of a hold, which has gone.
+            let shown = Host { online, powered_on: true, ..held_while_coming_on() };
+            let free = Host { requests: Requests::default(), ..shown };
+            let done = decided(&free, &seen);
+            assert_eq!(
+                (done.status.powered_on, reason_written(&done)),
+                (Some(false), Some(reason))
+            );
+            let free = after(free, &done);
+            let paused = Host { paused: Pause::ByOthers, ..free.clone() };
+            let back = after(paused.clone(), &decided(&paused, &seen));
+            for free in [free, Host { paused: Pause::No, ..back }] {
+                let held = Host { requests: Requests::of([(HOLD, HARD)].into_iter()), ..free };
+                let done = decided(&held, &seen);
+                assert_eq!((done.status.powered_on, done.call), (Some(true), None), "{reason:?}");
+                let held = after(held, &done);
+                let done = decided(&held, &seen);
+                assert_eq!((done.call, done.status.powered_on), (call, None), "{reason:?}");
+                let done = decided(&held, &late);
+                assert_eq!(reason_written(&done), Some(Reason::HeldOff), "{reason:?}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -366,12 +476,17 @@ fn a_power_on_whose_answer_was_lost_is_written_down_also_after_one_that_was_refu
             let call = (Call::On, &Answer::Unknown);
             crate::settle::settle(&host, seen, call, &Policy::default(), now())
         };
-        // The failure of before would be taken for the one of this call.
-        assert_eq!(reason_written(&settled(&failed(Power::Off))), None, "{reason:?}");
-        let done = settled(&node(Power::Off));
-        assert_eq!(reason_written(&done), Some(Reason::PoweringOn), "{reason:?}");
-        let done = decided(&after(host, &done), &just_off());
-        assert_eq!(done.status.powered_on, Some(true), "it may be coming on: {reason:?}");
+        for seen in [node(Power::Off), failed(Power::Off)] {
+            let done = settled(&seen);
+            assert_eq!(reason_written(&done), Some(Reason::PoweringOn), "{reason:?}");
+            let told = after(host.clone(), &done);
+            let first = change(seen.clone(), |node| node.off_since = Some(now()));
+            let done = decided(&told, &first);
+            assert_eq!(done.status.powered_on, Some(true), "it may be coming on: {reason:?}");
+            // The failure of before is not taken for one of this call.
+            let free = Host { requests: Requests::default(), ..told };
+            assert_eq!(decided(&free, &seen).call, Some(Call::On), "{reason:?}");
+        }
     }
     let mut host = held_while_coming_on();
     let message = "The host is being switched on".to_owned();
