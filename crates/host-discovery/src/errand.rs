@@ -13,16 +13,19 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use ironic::{Class, Detail, Error, PatchOp};
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::Resource as _;
+use kube::api::ListParams;
 use kube::runtime::reflector::ObjectRef;
+use kube::{Api, Resource as _};
 use serde_json::json;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::controller::Context;
 use crate::driver::drivers_of;
+use crate::error::{self, asked};
 use crate::node_id::NodeId;
 use crate::nodes::{HAD_HOST, Unmarked};
 use crate::observe;
+use crate::sighting::Sighting;
 
 /// How soon something that did not work is tried again.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -74,6 +77,11 @@ impl Errand {
         let paused = pause.is_some_and(|by| by != ferrite::PAUSED_BY_BMO_REBOOT);
         let adopt = Self::Adopt { node, address, host: Box::new(host.object_ref(&())) };
         Some(adopt).filter(|_| !leaves && !paused)
+    }
+
+    /// Whether a host, as it is now, still asks for it: the node of one that somebody paused meanwhile keeps its driver.
+    fn is_asked_by(&self, host: Option<&BareMetalHost>) -> bool {
+        host.and_then(Self::adopt).is_some_and(|it| it.key() == self.key() && it.is_for(self))
     }
 
     /// Whether it is the same as another, which may be older.
@@ -141,6 +149,8 @@ enum Outcome {
     Later,
     /// It needs a person, who was told.
     Told,
+    /// It is not to be done any more. When the host asks for it again, the watch tells of that.
+    Dropped,
 }
 
 /// Runs errands for as long as the process lives.
@@ -208,6 +218,7 @@ pub async fn run(context: &Context, mut errands: UnboundedReceiver<Errand>) -> I
                         }
                         continue;
                     }
+                    Ok(Outcome::Dropped) => continue,
                     Ok(Outcome::Later) => it.told,
                     Ok(Outcome::Told) => true,
                     Err(error) if error.class() == Class::NotFound => continue,
@@ -308,6 +319,15 @@ async fn adopt(
         events.warning(host, "DriverNotEnabled", "Adopt", &text).await;
         return Ok(Outcome::Told);
     };
+    // The watch told of it some time ago, and what was paused since is left alone.
+    match host_now(context, host).await {
+        Ok(now) if waiting.errand.is_asked_by(now.as_ref()) => {}
+        Ok(_) => return Ok(Outcome::Dropped),
+        Err(error) => {
+            tracing::debug!(node.id = %id, error = %error, "Could not look at a host once more");
+            return Ok(Outcome::Later);
+        }
+    }
     let patch = [PatchOp::Replace { path: "/driver".to_owned(), value: json!(chosen) }];
     context.ironic.patch_node(&id.to_string(), &patch, true).await?;
     context.metrics.adopted.inc();
@@ -321,6 +341,19 @@ async fn adopt(
     let text = format!("The node {id} has the driver {chosen} now, instead of {driver}");
     events.normal(host, "DriverAdopted", "Adopt", &text).await;
     Ok(Outcome::Done)
+}
+
+/// A host as it is now; none if it is gone. By a list, which the controller may ask for in every namespace.
+async fn host_now(
+    context: &Context,
+    host: &ObjectReference,
+) -> Result<Option<BareMetalHost>, error::Error> {
+    let namespace = host.namespace.as_deref().unwrap_or_default();
+    let name = host.name.as_deref().unwrap_or_default();
+    let api: Api<Sighting> = Api::namespaced(context.kit.client.clone(), namespace);
+    let it = ListParams::default().fields(&format!("metadata.name={name}"));
+    let found = asked("read a host", api.list(&it)).await?;
+    Ok(found.items.into_iter().next().map(|Sighting(host)| host))
 }
 
 #[cfg(test)]
@@ -370,20 +403,38 @@ mod tests {
         assert_eq!(node_of(&other.to_string()), Some((other, true)));
     }
 
+    /// A host of node 1 that a discovery made, with its BMC.
+    fn discovered(address: &str, pause: Option<&str>) -> BareMetalHost {
+        let mut host = BareMetalHost::new("metal", "n1", BareMetalHostSpec::default());
+        let label = (ferrite::DISCOVERED_BY.to_owned(), "racks".to_owned());
+        host.metadata.labels = Some([label].into());
+        let node = (ferrite::NODE_ID.to_owned(), NodeId::from(1).to_string());
+        let pause = pause.map(|by| (metal3::PAUSED.to_owned(), by.to_owned()));
+        host.metadata.annotations = Some(std::iter::once(node).chain(pause).collect());
+        host.spec.bmc = Some(Bmc { address: address.to_owned(), ..Bmc::default() });
+        host
+    }
+
     #[test]
     fn the_node_of_a_host_that_somebody_paused_keeps_its_driver_until_it_is_not() {
-        let adopts = |pause: Option<&str>| {
-            let mut host = BareMetalHost::new("metal", "n1", BareMetalHostSpec::default());
-            let label = (ferrite::DISCOVERED_BY.to_owned(), "racks".to_owned());
-            host.metadata.labels = Some([label].into());
-            let node = (ferrite::NODE_ID.to_owned(), NodeId::from(1).to_string());
-            let pause = pause.map(|by| (metal3::PAUSED.to_owned(), by.to_owned()));
-            host.metadata.annotations = Some(std::iter::once(node).chain(pause).collect());
-            host.spec.bmc = Some(Bmc { address: "192.0.2.1".to_owned(), ..Bmc::default() });
-            Errand::adopt(&host).is_some()
-        };
+        let adopts = |pause| Errand::adopt(&discovered("192.0.2.1", pause)).is_some();
         let pauses = [None, Some(""), Some("metal3.io/capm3"), Some(ferrite::PAUSED_BY_BMO_REBOOT)];
         assert_eq!(pauses.map(adopts), [true, false, false, true]);
+    }
+
+    #[test]
+    fn a_driver_that_waited_is_given_only_while_the_host_as_it_is_now_asks_for_it() {
+        let errand = Errand::adopt(&discovered("192.0.2.1", None)).unwrap();
+        let asks = |address, pause| errand.is_asked_by(Some(&discovered(address, pause)));
+        assert!(asks("192.0.2.1", None));
+        // Paused, or given another BMC, since the watch told of it.
+        assert!(!asks("192.0.2.1", Some("")));
+        assert!(!asks("192.0.2.2", None));
+        let mut other = discovered("192.0.2.1", None);
+        let id = NodeId::from(2).to_string();
+        let provisioning = Provisioning { id, ..Provisioning::default() };
+        other.status = Some(BareMetalHostStatus { provisioning, ..BareMetalHostStatus::default() });
+        assert!(!errand.is_asked_by(Some(&other)) && !errand.is_asked_by(None));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! All questions to Ironic, and those to the API server that come before a host.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,7 @@ use crate::inventory::{Port, Told};
 use crate::machine::Reading;
 use crate::node_id::NodeId;
 use crate::nodes::{Look, Nodes, Unmarked};
+use crate::refusals::Refusal;
 
 /// Bytes of an inventory that are read. Real ones have four to a hundred thousand.
 pub const MOST_INVENTORY: usize = 1 << 20;
@@ -99,6 +100,8 @@ pub struct Read {
     pub answered: bool,
     /// That it did not, or not to us.
     pub silence: Option<Error>,
+    /// Machines of which it could not say whether they are still there, and its words.
+    pub unconfirmed: Vec<(NodeId, String)>,
 }
 
 /// Asks for all nodes, or for those that are newer than the last one seen. Which are to be marked is in `unmarked` also where
@@ -215,8 +218,13 @@ fn note(context: &Context, nodes: &mut Nodes, page: &[ironic::Node], unmarked: &
 
 /// Looks once more at machines that Ironic showed long ago: at many by a list of all that are not older.
 ///
-/// What was answered before something was not counts: the rest is asked about the next time.
-pub async fn confirm(context: &Context, nodes: &mut Nodes, old: Vec<NodeId>) -> Read {
+/// What was answered before something was not counts: the rest is asked about the next time. What was `refused` is asked about last.
+pub async fn confirm(
+    context: &Context,
+    nodes: &mut Nodes,
+    old: Vec<NodeId>,
+    refused: &BTreeMap<NodeId, Refusal>,
+) -> Read {
     let (began, ironic) = (Instant::now(), &context.ironic);
     let mut read = Read::default();
     let mut old = old;
@@ -251,6 +259,7 @@ pub async fn confirm(context: &Context, nodes: &mut Nodes, old: Vec<NodeId>) -> 
         }
         old.retain(|node| nodes.seen(*node).is_none_or(|seen| seen < began));
     }
+    old.sort_by_key(|node| refused.contains_key(node));
     let jobs = old.into_iter().take(MOST_CONFIRMED);
     let jobs: Vec<_> = jobs.map(|id| async move { (id, node(ironic, id).await) }).collect();
     let mut answers = stream::iter(jobs).buffer_unordered(AT_ONCE);
@@ -263,6 +272,7 @@ pub async fn confirm(context: &Context, nodes: &mut Nodes, old: Vec<NodeId>) -> 
             // Ironic that answers nothing is not asked for all of them.
             Err(error) => {
                 unanswered += 1;
+                read.unconfirmed.push((id, error.to_string()));
                 let ends =
                     error.class() == Class::Timeout || (unanswered >= AT_ONCE && !read.answered);
                 if is_silence(&error) {

@@ -406,10 +406,16 @@ impl State {
         if old.is_empty() {
             return again;
         }
-        let read = observe::confirm(context, &mut self.nodes, old).await;
-        let answered = read.answered;
+        let read = observe::confirm(context, &mut self.nodes, old, self.refusals.all()).await;
+        let silence = read.silence.as_ref().filter(|_| !read.answered).map(ironic::Error::class);
+        // Of an Ironic that is away altogether its own condition tells.
+        if silence.is_none_or(|it| it == Class::Timeout) {
+            for (node, error) in &read.unconfirmed {
+                self.refusals.unconfirmed(*node, error, Instant::now(), backoff::random_unit());
+            }
+        }
         self.told(context, read);
-        if !answered {
+        if silence.is_some() {
             return again;
         }
         // Also where Ironic fell silent in between: other machines may be there now than were decided about.

@@ -45,7 +45,7 @@ pub enum Reason {
     AwaitsApproval,
     /// The API server does not want its host.
     HostRefused,
-    /// The API server could not make its host.
+    /// The API server could not make its host, or Ironic not say whether it is still there.
     HostFailed,
     /// Its resource has made as many hosts as it may.
     MaxHosts,

@@ -1,4 +1,5 @@
-//! Hosts that could not be made, and when each is tried again. No I/O.
+//! Hosts that could not be made, and machines that could not be looked at once more before: when each is tried again.
+//! No I/O.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,7 +19,8 @@ const LONGEST_TEXT: usize = 512;
 pub enum Cause {
     /// The API server does not want it.
     Refused,
-    /// The API server failed before it made the host, and may say when to come again.
+    /// The API server failed before it made the host, and may say when to come again; or Ironic did not say that the
+    /// machine is still there.
     Failed(Option<Duration>),
     /// Nobody knows whether the host was made: no answer came, or one that leaves it open.
     Unknown,
@@ -29,7 +31,7 @@ pub enum Cause {
 pub struct Refusal {
     /// Why.
     pub cause: Cause,
-    /// What the API server said.
+    /// What the API server said, or Ironic.
     pub text: String,
     /// Whether it is to be left alone for now.
     pub waits: bool,
@@ -74,6 +76,13 @@ impl Refusals {
         };
         self.all.insert(node, refusal);
         is_news
+    }
+
+    /// Ironic could not say whether a machine is still there, so no host is made of it: others have its place meanwhile.
+    pub fn unconfirmed(&mut self, node: NodeId, error: &str, at: Instant, unit: f64) {
+        let text = format!("Ironic does not say whether the node {node} is still there: {error}");
+        // That Ironic failed is counted and logged where it was asked.
+        self.failed(node, Cause::Failed(None), &text, at, unit);
     }
 
     /// The host is there.

@@ -90,7 +90,7 @@ pub struct Troubles {
     pub left_out: usize,
     /// Hosts that the API server refuses: how many, and what it says of one.
     pub refused: Option<(usize, String)>,
-    /// Hosts that it could not make: the same.
+    /// Hosts that could not be made: the same.
     pub failed: Option<(usize, String)>,
     /// Machines that are no resource's; none while it is not known of all.
     pub strays: Option<Strays>,
@@ -171,7 +171,7 @@ fn ready(
     }
     if let Some((count, text)) = &troubles.failed {
         let text = format!(
-            "the API server could not make {}, and is asked again; of one it says: {text}",
+            "{} could not be made, which is tried again; of one it is said: {text}",
             hosts(*count)
         );
         return say("False", "HostsFailed", &text);

@@ -502,6 +502,26 @@ fn what_could_not_be_made_is_tried_again_after_all_others() {
 }
 
 #[test]
+fn a_machine_that_ironic_cannot_say_is_there_leaves_its_place_to_others() {
+    let machines = [machine(1), machine(2)];
+    let (mut refusals, at) = (Refusals::default(), Instant::now());
+    refusals.unconfirmed(node(1), "it failed", at, 0.0);
+    for (seconds, told) in [(0, Reason::HostFailed), (60, Reason::MaxHosts)] {
+        refusals.now(at + Duration::from_secs(seconds), |_| true);
+        let seen = Observed {
+            machines: &machines,
+            resources: &[resource("racks", &json!({"maxHosts": 1}))],
+            hosts: &Index::default(),
+            refused: refusals.all(),
+            allowance: 9,
+            complete: true,
+        };
+        let found = decide(&seen, &Policy::default(), start()).verdicts;
+        assert_eq!([found[0].reason, found[1].reason], [told, Reason::Created]);
+    }
+}
+
+#[test]
 fn where_new_machines_are_asked_for_often_incomplete_ones_are_looked_at_as_often() {
     let mut incomplete = machine(1);
     incomplete.inventory = Reading::None;

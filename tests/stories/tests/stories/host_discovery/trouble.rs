@@ -166,24 +166,31 @@ async fn a_machine_that_somebody_registered_while_it_waited_becomes_no_host_when
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_ironic_fails_for_holds_up_no_machine_that_waited_like_it() {
-    let site = Site::new("one-node").await;
-    site.discovery("racks", json!({ "approval": "Manual" })).await;
+async fn nodes_that_ironic_fails_for_hold_up_no_machine_that_waited_like_them_and_take_no_place() {
+    // As many as are asked about at once, and as many as may become hosts.
+    const FAILING: u32 = 8;
+    let site = Site::new("some-nodes").await;
+    site.discovery("racks", json!({ "approval": "Manual", "maxHosts": FAILING })).await;
     let proxy = Proxy::start(&site.ironic).await.unwrap();
     let policy = Policy { full_sync_interval: Duration::from_secs(3600), ..quick() };
     let _running = site.start_disturbed(&proxy.endpoint, policy, Plan::none("host-discovery"));
-    let failing = site.boot(&site.agent(1)).await;
-    let other = site.boot(&site.agent(2)).await;
-    for node in [&failing, &other] {
+    let mut nodes = Vec::new();
+    for number in 1..=FAILING + 1 {
+        nodes.push(site.boot(&site.agent(number)).await);
+    }
+    for node in &nodes {
         site.listed("racks", "pending", node, "AwaitsApproval").await;
     }
-    // From then on both are asked about once more before they become hosts.
+    // From then on all are asked about once more before they become hosts.
     tokio::time::sleep(Duration::from_secs(11)).await;
-    let path = format!("/nodes/{failing}");
+    let all = nodes.join(",");
+    let other = nodes.pop().unwrap();
     let fails = Fault::Answer(StatusCode::INTERNAL_SERVER_ERROR, "no such luck".to_owned());
-    proxy.fault(fails, usize::MAX, move |_: &Method, it: &str| it.contains(&path));
-    site.approve("racks", &format!("{failing},{other}")).await;
-    site.wait_names(&["m2"]).await;
+    proxy.fault(fails, usize::MAX, move |_: &Method, it: &str| {
+        it.contains("/nodes/") && !it.contains(&other)
+    });
+    site.approve("racks", &all).await;
+    site.wait_names(&["m9"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
