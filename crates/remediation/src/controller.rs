@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use api_types::capi::{Cluster, Machine, is_watched};
 use api_types::capm3::{Metal3Machine, UpstreamRemediation};
-use api_types::metal3::CachedHost;
+use api_types::metal3::{BareMetalHost, CachedHost};
 use api_types::names::metal3::REBOOT_FOR_REMEDIATION;
-use api_types::remediation::{Metal3Remediation, Phase};
+use api_types::remediation::Metal3Remediation;
 use api_types::time::whole;
 use controller_kit::backoff::{Failures, Retry};
 use controller_kit::wakes::{Wakes, woken};
@@ -30,12 +30,12 @@ use crate::config::Policy;
 use crate::crowd::{self, Asking, Crowd};
 use crate::decide::{Act, Decision, Note, Reason, decide};
 use crate::error::Error;
-use crate::history::History;
+use crate::history::{Entry, History};
 use crate::interest::{Interest, Kind, Who};
-use crate::metrics::{Metrics, seconds};
+use crate::metrics::{Metrics, seconds, tally};
 use crate::observe::{Held, Live, Pauses, Sources};
-use crate::request::{Group, Request, Standing};
-use crate::seen::has_plain;
+use crate::request::{Group, Request};
+use crate::seen::{has_plain, is_paused};
 use crate::served;
 use crate::told::Told;
 
@@ -209,6 +209,12 @@ impl Context {
             self.from.workloads.forget(&namespace, &name);
         }
         self.changed(Kind::Cluster, cluster);
+    }
+
+    /// Whether somebody paused a host, as far as the cache knows.
+    fn is_host_paused(&self, namespace: &str, name: &str) -> bool {
+        let host = self.from.hosts.get(&ObjectRef::new(name).within(namespace));
+        host.is_some_and(|it| is_paused(&it))
     }
 
     /// The uids of all requests.
@@ -456,7 +462,8 @@ async fn tend(context: &Context, broken: &[Undecodable]) -> std::convert::Infall
                 held.into_iter().filter(|(uid, ..)| !known.contains(uid)).collect();
             later.retain(|uid, _| orphans.iter().any(|(orphan, ..)| orphan == uid));
             for (uid, namespace, name) in orphans {
-                if later.get(&uid).is_some_and(|at| *at > Instant::now()) {
+                let waits = later.get(&uid).is_some_and(|at| *at > Instant::now());
+                if waits || context.is_host_paused(&namespace, &name) {
                     continue;
                 }
                 let Err(error) = release(context, &uid, &namespace, &name).await else {
@@ -479,7 +486,7 @@ async fn tend(context: &Context, broken: &[Undecodable]) -> std::convert::Infall
 async fn release(context: &Context, uid: &str, namespace: &str, name: &str) -> Result<(), Error> {
     let Some(host) = context.from.host(namespace, Some(name)).await? else { return Ok(()) };
     let history = History::of(&host);
-    let Some(entry) = history.open(uid) else { return Ok(()) };
+    let Some(entry) = left_open(&host, &history, uid) else { return Ok(()) };
     // The stores may be behind.
     let mut groups = vec![Group::Ours];
     groups.extend(context.from.served.upstream.map(Group::Upstream));
@@ -504,23 +511,18 @@ async fn release(context: &Context, uid: &str, namespace: &str, name: &str) -> R
     Ok(())
 }
 
+/// The try of a request on a host that may be ended there. To a host that somebody paused nothing is written: when the pause
+/// ends, the record is still open.
+fn left_open<'a>(host: &BareMetalHost, history: &'a History, uid: &str) -> Option<&'a Entry> {
+    history.open(uid).filter(|_| !is_paused(host))
+}
+
 fn show(context: &Context) {
-    let mut phases = [0; 5];
-    let mut oldest = 0.0_f64;
     let now = Timestamp::now();
     context.from.pauses.look(Instant::now(), now);
-    let mut count = |standing: &Standing| {
-        phases[Metrics::phase_index(standing.phase.as_ref().map(Phase::as_str))] += 1;
-        if standing.is_under_way() {
-            oldest = oldest.max(standing.last.map_or(0.0, |last| seconds(last, now)));
-        }
-    };
-    for it in context.from.ours.state() {
-        count(&Request::of_ours(&it).standing);
-    }
-    for it in context.from.upstream.iter().flat_map(Store::state) {
-        count(&Request::of_upstream(&it).standing);
-    }
+    let upstream = context.from.upstream.as_ref().map(Store::state).unwrap_or_default();
+    let filter = context.policy.watch_filter.as_deref();
+    let (phases, oldest) = tally(&context.from.ours.state(), &upstream, filter, now);
     context.from.workloads.tidy(Instant::now());
     let requests = context.from.ours.len() + context.from.upstream.as_ref().map_or(0, Store::len);
     if context.interest.count() > requests {
@@ -532,4 +534,25 @@ fn show(context: &Context) {
         context.told.keep(&known);
     }
     context.metrics.shown(&phases, oldest, context.from.workloads.counts());
+}
+
+#[cfg(test)]
+mod tests {
+    use api_types::names::ferrite::PAUSED_BY_BMO_REBOOT;
+    use api_types::names::metal3::PAUSED;
+
+    use super::*;
+
+    #[test]
+    fn what_a_request_that_is_gone_left_on_a_host_stays_there_while_somebody_pauses_the_host() {
+        let goes = |pause: Option<&str>| {
+            let mut host = BareMetalHost::default();
+            let pause = pause.map(|by| (PAUSED.to_owned(), by.to_owned()));
+            host.metadata.annotations = Some(pause.into_iter().collect());
+            let history = History(vec![Entry::begin("uid", "m", 0, Timestamp::UNIX_EPOCH)]);
+            left_open(&host, &history, "uid").is_some()
+        };
+        let pauses = [None, Some(""), Some("somebody"), Some(PAUSED_BY_BMO_REBOOT)];
+        assert_eq!(pauses.map(goes), [true, false, false, true]);
+    }
 }

@@ -183,7 +183,9 @@ fn paused(case: &Case<'_>) -> Option<Decision> {
     let machine = seen.machine.as_ref().is_some_and(|it| it.paused);
     let metal = seen.metal.as_ref().is_some_and(|it| it.paused);
     let hosts = [&seen.host, &seen.stray];
-    let host = hosts.into_iter().flatten().any(|it| it.paused && (it.ours || it.held));
+    // What was begun on a host is ended there, also where it was let go before the machine lost it.
+    let open = |it: &Host| it.history.open(&case.request.uid).is_some();
+    let host = hosts.into_iter().flatten().any(|it| it.paused && (it.ours || it.held || open(it)));
     let cluster = seen.cluster == ClusterSeen::Here { paused: true };
     (case.request.paused || machine || metal || host || cluster)
         .then(|| Decision::rest(Reason::Paused))

@@ -1,5 +1,10 @@
 //! The controller's own metrics; the kit counts reconciles, requests and the rest. Names of objects are never labels.
 
+use std::sync::Arc;
+
+use api_types::capi::is_watched;
+use api_types::capm3::UpstreamRemediation;
+use api_types::remediation::{Metal3Remediation, Phase};
 use api_types::time::until;
 use k8s_openapi::jiff::Timestamp;
 use prometheus::{
@@ -9,6 +14,7 @@ use prometheus::{
 
 use crate::decision::{Act, Decision, Note};
 use crate::reason::Reason;
+use crate::request::Request;
 use crate::seen::Observed;
 
 /// From a machine that is reset at once to one that is waited for until the next day.
@@ -210,12 +216,28 @@ impl Metrics {
         self.clusters.set(i64::try_from(clusters.0).unwrap_or(i64::MAX));
         self.unreachable.set(i64::try_from(clusters.1).unwrap_or(i64::MAX));
     }
+}
 
-    /// Where a phase is counted.
-    pub(crate) fn phase_index(phase: Option<&str>) -> usize {
-        let phase = phase.unwrap_or_default();
-        PHASES.iter().position(|it| *it == phase).unwrap_or(0)
+/// How many requests are in each phase, and the age of the oldest try that is under way. What only the watch filter of another
+/// installation selects is shown there: here nobody can do anything about it.
+pub(crate) fn tally(
+    ours: &[Arc<Metal3Remediation>],
+    upstream: &[Arc<UpstreamRemediation>],
+    filter: Option<&str>,
+    now: Timestamp,
+) -> ([i64; 5], f64) {
+    let ours = ours.iter().filter(|it| is_watched(&it.metadata, filter));
+    let upstream = upstream.iter().filter(|it| is_watched(&it.metadata, filter));
+    let upstream = upstream.map(|it| Request::of_upstream(it).standing);
+    let (mut phases, mut oldest) = ([0; 5], 0.0_f64);
+    for standing in ours.map(|it| Request::of_ours(it).standing).chain(upstream) {
+        let phase = standing.phase.as_ref().map_or("", Phase::as_str);
+        phases[PHASES.iter().position(|it| *it == phase).unwrap_or(0)] += 1;
+        if standing.is_under_way() {
+            oldest = oldest.max(standing.last.map_or(0.0, |last| seconds(last, now)));
+        }
     }
+    (phases, oldest)
 }
 
 fn is_failure(reason: Reason) -> bool {
@@ -235,7 +257,40 @@ pub(crate) fn seconds(from: Timestamp, to: Timestamp) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use api_types::names::capi::WATCH_FILTER;
+    use api_types::remediation::{Metal3RemediationSpec, Metal3RemediationStatus, Step};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
     use super::*;
+
+    #[test]
+    fn requests_of_an_installation_with_another_watch_filter_are_shown_there() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let labels = |filter: &str| Some([(WATCH_FILTER.to_owned(), filter.to_owned())].into());
+        let under_way = |filter: &str, since| {
+            let mut object = Metal3Remediation::new("m", Metal3RemediationSpec::default());
+            object.metadata.labels = labels(filter);
+            object.status = Some(Metal3RemediationStatus {
+                phase: Some(Phase::Running),
+                step: Some(Step::PowerOff),
+                last_remediated: Some(Time(at(since))),
+                ..Metal3RemediationStatus::default()
+            });
+            Arc::new(object)
+        };
+        let mut of_capm3 = UpstreamRemediation::default();
+        of_capm3.metadata.labels = labels("b");
+        let (ours, upstream) = ([under_way("a", 90), under_way("b", 10)], [Arc::new(of_capm3)]);
+        let shown = |filter| {
+            let (phases, oldest) = tally(&ours, &upstream, filter, at(100));
+            (phases, Duration::from_secs_f64(oldest).as_secs())
+        };
+        assert_eq!(shown(Some("a")), ([0, 1, 0, 0, 0], 10));
+        assert_eq!(shown(Some("b")), ([1, 1, 0, 0, 0], 90));
+        assert_eq!(shown(None), ([1, 2, 0, 0, 0], 90));
+    }
 
     #[test]
     fn every_reason_has_a_series_of_its_own_from_the_start() {

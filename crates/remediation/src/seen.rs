@@ -314,9 +314,7 @@ impl Host {
         Self {
             name: host.name_any(),
             ours: machine.is_some_and(|machine| is_of(host, machine)),
-            paused: host
-                .annotation(names::metal3::PAUSED)
-                .is_some_and(|by| by != PAUSED_BY_BMO_REBOOT),
+            paused: is_paused(host),
             unmanaged,
             provisioned: status.provisioning.state.is_provisioned(),
             online: host.spec.online,
@@ -351,6 +349,11 @@ impl Host {
 fn is_blind(reason: &str) -> bool {
     ["PowerUnknown", "IronicUnreachable", "NodeNotFound", "NodeBusy", "PowerFailed"]
         .contains(&reason)
+}
+
+/// Whether somebody asked everybody to leave a host alone. The pause of `bmo-reboot` is about power alone.
+pub fn is_paused(host: &BareMetalHost) -> bool {
+    host.annotation(names::metal3::PAUSED).is_some_and(|by| by != PAUSED_BY_BMO_REBOOT)
 }
 
 /// Whether the plain key is on a host and says that it is the request's of this uid. Anybody may set that key.

@@ -373,7 +373,8 @@ fn give_up(case: &Case<'_>, mut decision: Decision, what: &str) -> Decision {
     let uid = &case.request.uid;
     for (host, stray) in hosts(case) {
         let has_ended = host.history.open(uid).is_none();
-        if has_ended && host.history.last(uid).is_some_and(|it| it.left.is_none()) {
+        // A host that was lost, and that somebody paused since: there the event is all that tells it.
+        if has_ended && !host.paused && host.history.last(uid).is_some_and(|it| it.left.is_none()) {
             let history = Some(host.history.leaving(uid, what));
             let write = HostWrite { stray, history, ..HostWrite::default() };
             decision = decision.act(Act::Host(write));

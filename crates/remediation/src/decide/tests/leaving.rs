@@ -41,26 +41,56 @@ fn a_taint_goes_although_the_machine_is_gone_already() {
     }
 }
 
+/// The machine has lost its host, and has none now, or another one; and whether the lost one is the stray one then.
+fn lost(begun: &Observed) -> [(Observed, bool); 2] {
+    let none = edit(begun.clone(), |seen| seen.host.as_mut().unwrap().ours = false);
+    let another = edit(begun.clone(), |seen| {
+        let mut old = seen.host.clone().unwrap();
+        (old.name, old.ours) = ("old".to_owned(), false);
+        seen.stray = Some(old);
+        seen.host.as_mut().unwrap().history = History::default();
+    });
+    [(none, false), (another, true)]
+}
+
+fn lost_host(seen: &mut Observed, stray: bool) -> &mut Host {
+    let host = if stray { &mut seen.stray } else { &mut seen.host };
+    host.as_mut().unwrap()
+}
+
+#[test]
+fn a_host_that_was_let_go_and_lost_is_not_written_while_somebody_pauses_it() {
+    for begun in [released(), recovering()] {
+        for (seen, stray) in lost(&begun).into_iter().chain([(torn_off(begun), true)]) {
+            for deleting in [None, Some(at(25))] {
+                let paused = edit(seen.clone(), |seen| {
+                    lost_host(seen, stray).paused = true;
+                    seen.request.deleting = deleting;
+                });
+                assert_eq!(now(&paused, 30), Decision::rest(Reason::Paused));
+                let ended = edit(paused, |seen| {
+                    let host = lost_host(seen, stray);
+                    host.history = host.history.ended("uid", Reason::HostNotClaimed, at(24));
+                });
+                assert_ne!(now(&ended, 30).reason, Reason::Paused, "it is nobody's here");
+            }
+            let resumed = now(&seen, 31);
+            assert_eq!(writes(&resumed)[0].stray, stray, "{resumed:?}");
+        }
+    }
+}
+
 #[test]
 fn on_a_host_that_was_let_go_before_it_was_lost_the_record_says_how_the_try_ended() {
     for begun in [released(), recovering()] {
-        let lost = edit(begun.clone(), |seen| seen.host.as_mut().unwrap().ours = false);
-        // It has another host by now, or none.
-        let moved = edit(begun, |seen| {
-            let mut old = seen.host.clone().unwrap();
-            (old.name, old.ours) = ("old".to_owned(), false);
-            seen.stray = Some(old);
-            seen.host.as_mut().unwrap().history = History::default();
-        });
-        for (seen, stray) in [(lost, false), (moved, true)] {
+        for (seen, stray) in lost(&begun) {
             let decision = now(&seen, 30);
             let [Act::Host(write)] = decision.acts.as_slice() else { panic!("{decision:?}") };
             assert_eq!((write.stray, write.key), (stray, None), "nobody holds it any more");
             let history = write.history.clone().unwrap();
             assert_eq!(history.0[0].result.as_deref(), Some("HostNotClaimed"));
             let next = edit(seen, |seen| {
-                let host = if stray { &mut seen.stray } else { &mut seen.host };
-                host.as_mut().unwrap().history = history;
+                lost_host(seen, stray).history = history;
             });
             let again = now(&next, 31);
             assert!(writes(&again).iter().all(|it| it.stray != stray), "once: {again:?}");
@@ -136,6 +166,13 @@ fn what_cannot_be_undone_in_time_is_told_and_remembered() {
     let history = write.history.clone().unwrap();
     let left = history.last("uid").unwrap().left.clone().unwrap();
     assert!(left.contains("may still be out of service") && left.contains("no answer"), "{left}");
+    assert!(late.notes.iter().any(|it| it.warning && it.text.contains(&left)), "{late:?}");
+    let paused = edit(withdrawn.clone(), |seen| {
+        let host = seen.host.as_mut().unwrap();
+        (host.ours, host.paused) = (false, true);
+    });
+    let late = now(&paused, 150);
+    assert_eq!(late.acts, [Act::RemoveFinalizer], "to a host that is paused nothing is written");
     assert!(late.notes.iter().any(|it| it.warning && it.text.contains(&left)), "{late:?}");
     let cut = edit(withdrawn, |seen| seen.host.as_mut().unwrap().history = history);
     assert_eq!(now(&cut, 151).acts, [Act::RemoveFinalizer], "said already");
