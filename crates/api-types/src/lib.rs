@@ -5,8 +5,8 @@
 //!   made from them: see [`own_crds`].
 //! * What foreign CRDs lack for us is data: see [`extensions`].
 //! * Every label, annotation, finalizer and condition type stands once, in [`names`].
-//! * So does what several controllers ask of an object or a time: [`capi::is_watched`], [`capm3::is_of`], [`condition`],
-//!   [`time`].
+//! * So does what several controllers ask of an object, a name or a time: [`capi::is_watched`], [`capm3::is_of`],
+//!   [`condition`], [`name`], [`time`].
 
 pub mod capi;
 pub mod capm3;
@@ -17,6 +17,7 @@ mod extension;
 pub mod foreign;
 pub mod hive;
 pub mod metal3;
+pub mod name;
 pub mod names;
 pub mod reference;
 pub mod remediation;

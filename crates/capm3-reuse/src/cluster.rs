@@ -1,13 +1,13 @@
 //! The Cluster that something belongs to, where a cache that does not have it proves nothing.
 
 use api_types::capi::{Cluster, ClusterSpec};
+use api_types::name::is_name;
 use api_types::reference::ObjectRef;
 use controller_kit::api_error::unless_gone;
 use kube::api::{Api, DynamicObject};
 use serde_json::Value;
 
 use crate::error::Error;
-use crate::name::is_name;
 use crate::notes::{Key, Notes};
 use crate::observe::Sources;
 use crate::owner;

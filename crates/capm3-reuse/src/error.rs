@@ -59,8 +59,9 @@ mod tests {
 
     use super::*;
 
-    fn answered(code: u16, reason: &str) -> kube::Error {
-        kube::Error::Api(Box::new(Status::failure("why", reason).with_code(code)))
+    fn answered(code: u16, reason: &str, message: &str) -> Error {
+        let status = Status::failure(message, reason).with_code(code);
+        Error::api("patch a BareMetalHost")(kube::Error::Api(Box::new(status)))
     }
 
     #[test]
@@ -72,7 +73,7 @@ mod tests {
             (500, "InternalError", false),
             (429, "TooManyRequests", false),
         ] {
-            let error = Error::api("patch a BareMetalHost")(answered(code, reason));
+            let error = answered(code, reason, "why");
             assert_eq!(error.is_refusal(), refused, "{code}");
             assert_ne!(error.class(), Class::Invalid, "{code}");
         }
@@ -90,8 +91,7 @@ mod tests {
             (404, "NotFound", denied),
             (401, "Unauthorized", policy),
         ] {
-            let status = Status::failure(message, reason).with_code(code);
-            let error = Error::api("patch a BareMetalHost")(kube::Error::Api(Box::new(status)));
+            let error = answered(code, reason, message);
             assert!(error.is_refusal(), "{code} {message}");
             assert_eq!(error.class(), Class::Transient, "{code} {message}");
             assert_eq!(is_of_absence(&error.to_string()), message == away);

@@ -39,7 +39,6 @@ pub mod error;
 pub mod host;
 pub mod index;
 pub mod metrics;
-mod name;
 pub mod node;
 pub mod notes;
 pub mod observe;

@@ -13,6 +13,7 @@ use api_types::capi::{
 };
 use api_types::capm3::{Metal3Data, Metal3DataClaim, Metal3Machine, Metal3MachineTemplate};
 use api_types::metal3::{BareMetalHost, CachedHost};
+use api_types::name::is_name;
 use api_types::names;
 use controller_kit::api_error::unless_gone;
 use controller_kit::watch::Undecodable;
@@ -34,7 +35,6 @@ use crate::decide::was_associated;
 use crate::error::Error;
 use crate::host;
 use crate::index::{Index, Wish};
-use crate::name::is_name;
 use crate::node::Looks;
 use crate::owner;
 use crate::refusals::Refusals;

@@ -7,6 +7,7 @@ use api_types::capi::{
     self, Cluster, KubeadmControlPlane, Machine, MachineDeployment, OwnerStatus,
 };
 use api_types::capm3::Metal3Machine;
+use api_types::name::is_name;
 use api_types::names;
 use api_types::reference::ObjectRef;
 use controller_kit::api_error::unless_gone;
@@ -21,7 +22,6 @@ use serde_json::Value;
 use crate::cluster;
 use crate::decide::is_housed;
 use crate::error::Error;
-use crate::name::is_name;
 use crate::observe::{Sources, version_of};
 use crate::reason::Reason;
 use crate::reservation::{Kept, Owner};

@@ -138,6 +138,24 @@ fn a_lease_without_a_cluster_is_given_up_where_another_cluster_lives_in_the_entr
     }
 }
 
+/// The first piece of work gives a lease up once it is proven that its cluster is not there.
+fn gives_up(seen: &Observed) {
+    let work = decided(seen).work;
+    assert!(
+        matches!(
+            &work[0].steps[..],
+            [Step::Announce { .. }, Step::Release { prove_absent: true, .. }]
+        ),
+        "{work:?}"
+    );
+}
+
+/// The entry `a` is free, and leased again.
+fn free_again(seen: &mut Observed) {
+    (seen.customizations[0].lease, seen.customizations[0].at) = (None, "9".to_owned());
+    assert_eq!(leased(seen), ["a"]);
+}
+
 #[test]
 fn a_lease_whose_clusters_namespace_cannot_be_had_is_given_up_for_another_name() {
     let mut seen = pool(1, &["a"]);
@@ -146,20 +164,11 @@ fn a_lease_whose_clusters_namespace_cannot_be_had_is_given_up_for_another_name()
     assert_eq!(reasons(&seen), [Reason::RolledForward]);
     // It may be on its way out for ever.
     seen.namespaces[0].deleting = true;
-    let work = decided(&seen).work;
-    assert!(
-        matches!(
-            &work[0].steps[..],
-            [Step::Announce { .. }, Step::Release { prove_absent: true, .. }]
-        ),
-        "{work:?}"
-    );
+    gives_up(&seen);
     seen.namespaces.clear();
     seen.taken.insert("pool-x".to_owned());
     assert_eq!(reasons(&seen), [Reason::LeaseAbandoned]);
-    seen.customizations[0].lease = None;
-    seen.customizations[0].at = "9".to_owned();
-    assert_eq!(leased(&seen), ["a"]);
+    free_again(&mut seen);
 }
 
 /// A pool of one cluster, whose failure is stored.
@@ -174,17 +183,9 @@ fn a_lease_whose_cluster_failed_and_is_gone_is_given_up() {
     let mut seen = counted();
     // Somebody took all finalizers off it.
     seen.clusters.clear();
-    let work = decided(&seen).work;
-    assert!(
-        matches!(
-            &work[0].steps[..],
-            [Step::Announce { .. }, Step::Release { prove_absent: true, .. }]
-        ),
-        "{work:?}"
-    );
+    gives_up(&seen);
     assert_eq!(leased(&seen), [""; 0]);
-    (seen.customizations[0].lease, seen.customizations[0].at) = (None, "9".to_owned());
-    assert_eq!(leased(&seen), ["a"]);
+    free_again(&mut seen);
 }
 
 #[test]

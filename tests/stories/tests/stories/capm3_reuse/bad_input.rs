@@ -17,10 +17,7 @@ const WEBHOOKS: Kind =
 
 #[tokio::test]
 async fn each_mistake_has_a_condition_that_says_what_to_change_and_a_neighbour_comes_up() {
-    let scene = Scene::new(plane().await, "wrong").await;
-    scene.hosts(&["h1", "h2"]).await;
-    scene.template("t", false).await;
-    scene.deployment("md", "t", 1).await;
+    let scene = Scene::with_deployment(plane().await, "wrong", &["h1", "h2"], false).await;
     let (_running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
     let wrong = [
         (
@@ -60,10 +57,7 @@ async fn each_mistake_has_a_condition_that_says_what_to_change_and_a_neighbour_c
 
 #[tokio::test]
 async fn a_host_annotation_that_names_an_absent_or_foreign_host_is_replaced_by_a_choice() {
-    let scene = Scene::new(plane().await, "named").await;
-    scene.hosts(&["h1"]).await;
-    scene.template("t", false).await;
-    scene.deployment("md", "t", 1).await;
+    let scene = Scene::with_deployment(plane().await, "named", &["h1"], false).await;
     let (running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
     scene.machine("m1", "md", "t").await;
     assert_eq!(scene.up("m1").await, "h1");
@@ -86,10 +80,7 @@ async fn a_host_annotation_that_names_an_absent_or_foreign_host_is_replaced_by_a
 #[tokio::test]
 async fn a_host_annotation_that_is_edited_neither_gives_a_machine_a_second_host_nor_leaks_its_first()
  {
-    let scene = Scene::new(plane().await, "edited").await;
-    scene.hosts(&["h1"]).await;
-    scene.template("t", false).await;
-    scene.deployment("md", "t", 1).await;
+    let scene = Scene::with_deployment(plane().await, "edited", &["h1"], false).await;
     let (running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
     scene.machine("m1", "md", "t").await;
     assert_eq!(scene.up("m1").await, "h1");
@@ -111,10 +102,7 @@ async fn a_host_annotation_that_is_edited_neither_gives_a_machine_a_second_host_
 
 #[tokio::test]
 async fn a_host_that_lost_its_status_is_given_back_only_after_its_operator_has_looked_at_it() {
-    let scene = Scene::new(plane().await, "restored").await;
-    scene.hosts(&["h"]).await;
-    scene.template("t", false).await;
-    scene.deployment("md", "t", 1).await;
+    let scene = Scene::with_deployment(plane().await, "restored", &["h"], false).await;
     let (_running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
     scene.machine("m", "md", "t").await;
     assert_eq!(scene.up("m").await, "h");
@@ -149,10 +137,7 @@ async fn a_host_that_lost_its_status_is_given_back_only_after_its_operator_has_l
 #[tokio::test]
 async fn a_webhook_of_hosts_that_is_not_there_is_told_on_the_machine_and_the_claim_is_made_without_it()
  {
-    let scene = Scene::new(plane().await, "unasked").await;
-    scene.hosts(&["h1"]).await;
-    scene.template("t", false).await;
-    scene.deployment("md", "t", 1).await;
+    let scene = Scene::with_deployment(plane().await, "unasked", &["h1"], false).await;
     let name = format!("{}.unasked", scene.namespace);
     let rule = json!({
         "apiGroups": ["metal3.io"], "apiVersions": ["*"], "operations": ["UPDATE"],
@@ -197,10 +182,7 @@ async fn a_webhook_of_hosts_that_is_not_there_is_told_on_the_machine_and_the_cla
 
 #[tokio::test]
 async fn a_name_that_no_host_can_have_holds_up_neither_a_machine_nor_its_deletion() {
-    let scene = Scene::new(plane().await, "unnamed").await;
-    scene.hosts(&["h1"]).await;
-    scene.template("t", false).await;
-    scene.deployment("md", "t", 1).await;
+    let scene = Scene::with_deployment(plane().await, "unnamed", &["h1"], false).await;
     for name in ["stays", "goes"] {
         scene.machine(name, "md", "t").await;
         // As CAPM3 leaves a machine, and somebody's slip.

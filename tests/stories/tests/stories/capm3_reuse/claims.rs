@@ -11,10 +11,7 @@ use super::scene::{BOOT, NAME, Scene, condition, consumer, state};
 #[tokio::test]
 async fn a_machine_gets_a_free_host_and_is_up_in_five_writes_and_gives_it_back() {
     let plane = plane().await;
-    let scene = Scene::new(plane, "plain").await;
-    scene.hosts(&["h1", "h2"]).await;
-    scene.template("t", false).await;
-    scene.deployment("md", "t", 1).await;
+    let scene = Scene::with_deployment(plane, "plain", &["h1", "h2"], false).await;
     let audit = bench::audit::Audit::new(plane.audit_log(), scene.client.clone());
     let (_running, user) = start(plane, &scene.namespace, Policy::default()).await;
     let mark = audit.mark().await.unwrap();
@@ -102,10 +99,7 @@ async fn hosts_that_are_unhealthy_failed_paused_detached_or_in_use_are_not_claim
 
 #[tokio::test]
 async fn a_machine_without_the_label_of_its_cluster_hears_when_the_cluster_is_ready() {
-    let scene = Scene::new(plane().await, "unlabelled").await;
-    scene.hosts(&["h1"]).await;
-    scene.template("t", false).await;
-    scene.deployment("md", "t", 1).await;
+    let scene = Scene::with_deployment(plane().await, "unlabelled", &["h1"], false).await;
     let ready = |it: bool| json!({"status": {"initialization": {"infrastructureProvisioned": it}}});
     scene.patch_status(CLUSTER, NAME, ready(false)).await;
     let (_running, _) = start(plane().await, &scene.namespace, Policy::default()).await;

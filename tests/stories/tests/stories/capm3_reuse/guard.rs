@@ -254,10 +254,7 @@ fn of_the_machine_controller(namespace: &str) -> Vec<(Kind, &'static str, Write)
 
 /// A machine that wants a host, one host, and a claim.
 async fn scene(name: &str) -> (Scene, Capm3) {
-    let scene = Scene::new(plane().await, name).await;
-    scene.hosts(&["h1"]).await;
-    scene.template("t", false).await;
-    scene.deployment("md", "t", 1).await;
+    let scene = Scene::with_deployment(plane().await, name, &["h1"], false).await;
     scene.machine("m1", "md", "t").await;
     scene.create(CLAIM, claim("kept", &scene.namespace)).await;
     let capm3 = Capm3::new(plane().await, &scene.namespace).await;

@@ -29,10 +29,7 @@ fn patient() -> Policy {
 /// A scene with so many hosts, and a machine of the deployment md that is deleted while the operator does not clear its host
 /// yet. The host, too.
 async fn leaving(name: &str, hosts: &[&str]) -> (Scene, Running, String) {
-    let scene = Scene::new(plane().await, name).await;
-    scene.hosts(hosts).await;
-    scene.template("t", true).await;
-    scene.deployment("md", "t", 1).await;
+    let scene = Scene::with_deployment(plane().await, name, hosts, true).await;
     let (running, _) = start(plane().await, &scene.namespace, patient()).await;
     scene.machine("m1", "md", "t").await;
     let host = scene.up("m1").await;
@@ -122,10 +119,7 @@ async fn without_node_reuse_a_freed_host_is_kept_for_nobody_and_the_next_machine
 
 #[tokio::test]
 async fn the_first_machine_of_an_owner_takes_a_free_host_or_waits_if_it_must_be_strict() {
-    let scene = Scene::new(plane().await, "first").await;
-    scene.hosts(&["h1"]).await;
-    scene.template("t", true).await;
-    scene.deployment("md", "t", 1).await;
+    let scene = Scene::with_deployment(plane().await, "first", &["h1"], true).await;
     let strict = Policy { strict_reuse: true, ..patient() };
     let (running, _) = start(plane().await, &scene.namespace, strict.clone()).await;
     scene.machine("m1", "md", "t").await;
@@ -144,10 +138,7 @@ async fn the_first_machine_of_an_owner_takes_a_free_host_or_waits_if_it_must_be_
 
 #[tokio::test]
 async fn an_unhealthy_kept_host_neither_is_taken_nor_blocks() {
-    let scene = Scene::new(plane().await, "sick").await;
-    scene.hosts(&["h1"]).await;
-    scene.template("t", true).await;
-    scene.deployment("md", "t", 1).await;
+    let scene = Scene::with_deployment(plane().await, "sick", &["h1"], true).await;
     let (_running, _) = start(plane().await, &scene.namespace, patient()).await;
     scene.machine("m1", "md", "t").await;
     scene.up("m1").await;
@@ -232,10 +223,7 @@ async fn a_machine_whose_template_is_gone_takes_the_host_that_is_kept_for_its_ow
 
 #[tokio::test]
 async fn what_is_kept_stays_kept_while_its_claim_is_refused() {
-    let scene = Scene::new(plane().await, "refused").await;
-    scene.hosts(&["h1"]).await;
-    scene.template("t", true).await;
-    scene.deployment("md", "t", 1).await;
+    let scene = Scene::with_deployment(plane().await, "refused", &["h1"], true).await;
     let quick = Policy { reservation_grace: Duration::from_secs(1), ..Policy::default() };
     let (_running, _) = start(plane().await, &scene.namespace, quick).await;
     scene.machine("m1", "md", "t").await;

@@ -31,10 +31,7 @@ fn unhealthy() -> Value {
 
 /// A machine whose claim is decided and not sent yet, and the host that it is for; another one is free.
 async fn about_to_claim(name: &str) -> (Scene, Running, String) {
-    let scene = Scene::new(plane().await, name).await;
-    scene.hosts(&["h1", "h2"]).await;
-    scene.template("t", false).await;
-    scene.deployment("md", "t", 1).await;
+    let scene = Scene::with_deployment(plane().await, name, &["h1", "h2"], false).await;
     // The first write is the intent on the machine.
     let plan = Plan::one("capm3-reuse", At::Write(2), Fault::Hold);
     let running = start_disturbed(plane().await, &scene.namespace, Policy::default(), plan).await;

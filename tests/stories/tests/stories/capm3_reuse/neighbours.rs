@@ -34,10 +34,7 @@ async fn remove_host(scene: &Scene, name: &str) {
 
 #[tokio::test]
 async fn a_host_made_anew_under_the_name_of_one_that_is_lost_is_another_host() {
-    let scene = Scene::new(plane().await, "anew").await;
-    scene.hosts(&["h1"]).await;
-    scene.template("t", false).await;
-    scene.deployment("md", "t", 1).await;
+    let scene = Scene::with_deployment(plane().await, "anew", &["h1"], false).await;
     let (_running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
     scene.machine("m1", "md", "t").await;
     assert_eq!(scene.up("m1").await, "h1");
@@ -95,10 +92,7 @@ async fn what_was_rendered_for_a_host_that_vanished_is_not_installed_on_the_next
 #[tokio::test]
 async fn a_paused_cluster_stops_everything_at_every_step_and_nothing_is_stuck_afterwards() {
     let plane = plane().await;
-    let scene = Scene::new(plane, "pause").await;
-    scene.hosts(&["h1"]).await;
-    scene.template("t", true).await;
-    scene.deployment("md", "t", 1).await;
+    let scene = Scene::with_deployment(plane, "pause", &["h1"], true).await;
     let (_running, user) = start(plane, &scene.namespace, Policy::default()).await;
     let audit = Audit::new(plane.audit_log(), scene.client.clone());
     let pause = async |paused: bool| {
@@ -228,10 +222,7 @@ async fn names_too_long_for_a_provider_id_are_told_and_long_ones_are_served() {
 
 #[tokio::test]
 async fn rendered_secrets_are_asked_for_awaited_installed_and_withdrawn() {
-    let scene = Scene::new(plane().await, "rendered").await;
-    scene.hosts(&["h1"]).await;
-    scene.template("t", false).await;
-    scene.deployment("md", "t", 1).await;
+    let scene = Scene::with_deployment(plane().await, "rendered", &["h1"], false).await;
     let (_running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
     scene.machine_with("m1", "md", "t", json!({"dataTemplate": {"name": "facts"}})).await;
     scene.says("m1", "WaitingForData").await;

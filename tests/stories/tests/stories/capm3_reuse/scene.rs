@@ -37,7 +37,22 @@ impl Scene {
         scene
     }
 
-    /// The same in a namespace that is there, with a stand-in that plays elsewhere.
+    /// The same with hosts, the template `t` and the deployment `md` of one machine. Whether its hosts are kept for it, `reuse`
+    /// says.
+    pub(super) async fn with_deployment(
+        plane: &ControlPlane,
+        name: &str,
+        hosts: &[&str],
+        reuse: bool,
+    ) -> Self {
+        let scene = Self::new(plane, name).await;
+        scene.hosts(hosts).await;
+        scene.template("t", reuse).await;
+        scene.deployment("md", "t", 1).await;
+        scene
+    }
+
+    /// A cluster in a namespace that is there, with a stand-in that plays elsewhere.
     pub(super) async fn prepare(client: Client, namespace: &str, played_by: &str) -> Self {
         let scene = Self::at(client, namespace, played_by);
         let spec = json!({

@@ -29,10 +29,7 @@ fn in_vain(metrics: &Metrics) -> u64 {
 #[tokio::test]
 async fn one_freed_host_wakes_the_first_who_waits_and_costs_the_others_nothing() {
     let plane = plane().await;
-    let scene = Scene::new(plane, "queue").await;
-    scene.hosts(&["h"]).await;
-    scene.template("t", false).await;
-    scene.deployment("md", "t", 1).await;
+    let scene = Scene::with_deployment(plane, "queue", &["h"], false).await;
     let (_running, user, metrics) = start_counted(plane, &scene.namespace, Policy::default()).await;
     scene.machine("before", "md", "t").await;
     assert_eq!(scene.up("before").await, "h");

@@ -153,10 +153,7 @@ async fn what_a_stopped_process_left_of_a_pool_that_is_gone_is_removed() {
     let (scene, _hive) = Scene::new("orphans").await;
     scene.entries(&["kept", "leased"]).await;
     // Put there by a process that had not heard of the pool's end.
-    let keep = json!({ "metadata": { "finalizers": ["hive.openshift.io/inventory-lease"] } });
-    for entry in ["kept", "leased"] {
-        scene.patch("ClusterDeploymentCustomization", entry, keep.clone()).await;
-    }
+    scene.keep(&["kept", "leased"], "hive.openshift.io/inventory-lease").await;
     let cluster = format!("{}-gone", scene.namespace);
     let lease = json!({ "status": {
         "clusterDeploymentRef": { "name": cluster, "namespace": cluster },

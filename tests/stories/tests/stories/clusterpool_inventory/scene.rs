@@ -65,6 +65,14 @@ impl Scene {
         api(&self.client, &self.namespace, kind)
     }
 
+    /// Entries that a finalizer keeps, which nobody is there to take off again.
+    pub(super) async fn keep(&self, entries: &[&str], finalizer: &str) {
+        let kept = json!({ "metadata": { "finalizers": [finalizer] } });
+        for entry in entries {
+            self.patch("ClusterDeploymentCustomization", entry, kept.clone()).await;
+        }
+    }
+
     /// A pool on a cloud that cannot hibernate, with the inventory in the mission's form. `more` is merged into its spec.
     pub(super) async fn pool(&self, name: &str, size: u32, entries: &[&str], more: Value) {
         let list: Vec<Value> = entries.iter().map(|it| json!({ "name": it })).collect();

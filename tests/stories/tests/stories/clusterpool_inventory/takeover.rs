@@ -74,11 +74,8 @@ async fn a_pool_of_hives_own_controller_is_taken_over_without_making_a_cluster_a
         })
     };
     cluster(&scene, &here, &hash, reference("a")).await;
-    // Hive's finalizer for the pool on all that it lists, and nobody is there to take it off again.
-    let kept = json!({ "metadata": { "finalizers": ["hive.openshift.io/pool"] } });
-    for entry in ["a", "torn", "half", "free"] {
-        scene.patch("ClusterDeploymentCustomization", entry, kept.clone()).await;
-    }
+    // Hive's finalizer for the pool on all that it lists.
+    scene.keep(&["a", "torn", "half", "free"], "hive.openshift.io/pool").await;
     let refs = |cluster: &str| json!({ "clusterDeploymentRef": { "name": cluster }, "clusterPoolRef": { "name": "pool" } });
     lease(&scene, "a", refs(&here)).await;
     // Stopped between the lease and its references; and between the namespace and the cluster.
@@ -126,10 +123,7 @@ async fn a_pool_of_hives_own_controller_is_taken_over_without_making_a_cluster_a
 async fn hives_finalizer_for_a_pool_that_is_gone_keeps_no_entry_that_nobody_uses() {
     let (scene, _hive) = Scene::new("oldpool").await;
     scene.entries(&["listed", "left"]).await;
-    let kept = json!({ "metadata": { "finalizers": ["hive.openshift.io/gone"] } });
-    for entry in ["listed", "left"] {
-        scene.patch("ClusterDeploymentCustomization", entry, kept.clone()).await;
-    }
+    scene.keep(&["listed", "left"], "hive.openshift.io/gone").await;
     scene.pool("pool", 1, &["listed"], json!({})).await;
     let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
     scene
