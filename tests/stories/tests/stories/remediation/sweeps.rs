@@ -1,7 +1,7 @@
 //! Stopped before and after each write, and with a second process beside it at each write: the same ends, the same rules.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use bench::bmo;
@@ -47,13 +47,26 @@ pub(super) fn has_let_go(request: &Value) -> bool {
     request["metadata"]["finalizers"].is_null()
 }
 
-/// I14, in the other cluster: what was put on a node is gone when its request has let go.
+/// How long a pass that stalled before its taint may take to find out that the request is gone, and to take it away.
+const AFTERTHOUGHT: Duration = Duration::from_secs(10);
+
+/// I14, in the other cluster: what was put on a node is gone when its request has let go. Of two processes one may still
+/// be about to write its taint then; it takes it back itself, so the processes have to live while this is waited for.
 pub(super) async fn is_given_back(scene: &Scene, machine: &str) -> anyhow::Result<()> {
-    let Some(node) = scene.node(machine).await else { return Ok(()) };
-    ensure!(!is_tainted(&node), "the request of {machine} has let go of a node out of service");
-    let ours: Vec<_> = node.annotations().keys().filter(|it| it.contains("ferrite")).collect();
-    ensure!(ours.is_empty(), "the request of {machine} has let go of a node with {ours:?}");
-    Ok(())
+    let deadline = Instant::now() + AFTERTHOUGHT;
+    loop {
+        let Some(node) = scene.node(machine).await else { return Ok(()) };
+        let ours: Vec<_> = node.annotations().keys().filter(|it| it.contains("ferrite")).collect();
+        if !is_tainted(&node) && ours.is_empty() {
+            return Ok(());
+        }
+        ensure!(
+            Instant::now() < deadline,
+            "the request of {machine} has let go of its node, which is {} and has {ours:?}",
+            if is_tainted(&node) { "out of service" } else { "in service" },
+        );
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 /// The last phase of a course: nothing is left on the node of this machine.
@@ -133,6 +146,7 @@ fn phases(sweep: &'static str) -> Vec<Phase> {
                     && remembers(world, "h1", &[(0, "Recovered")])
             },
         ),
+        nothing_left(sweep, "m3"),
     ]
 }
 
