@@ -25,21 +25,13 @@ const ALONE: &str =
 /// When a check or a test fails, or no test was run.
 pub(crate) fn run(name: Option<&str>) -> anyhow::Result<()> {
     let started = Instant::now();
+    eprintln!("real parts (kept in {})", cache::root().display());
+    // They wait for the network or for one processor most of the time, and so does the compiler: side by side both end
+    // minutes earlier.
+    let parts = std::thread::spawn(real_parts);
     if name.is_none() {
         eprintln!("checks");
         lint::run()?;
-    }
-    eprintln!("real parts (kept in {})", cache::root().display());
-    // Mostly waiting for the network, beside what keeps the processors busy.
-    let python = std::thread::spawn(|| -> anyhow::Result<()> {
-        let runtime = tokio::runtime::Runtime::new()?;
-        for release in [Release::Current, Release::FirstWithDiscovery, Release::Oldest] {
-            runtime.block_on(bench::ironic::environment(release))?;
-        }
-        Ok(())
-    });
-    for program in go::FOR_TESTS {
-        go::program(program)?;
     }
     step("compiling the tests", || {
         if !is_done(cargo().args(["test", "--quiet", "--workspace", "--locked", "--no-run"]))? {
@@ -52,10 +44,7 @@ pub(crate) fn run(name: Option<&str>) -> anyhow::Result<()> {
         }
         Ok(())
     })?;
-    python.join().map_err(|_| anyhow::anyhow!("the installation of Ironic ended in a panic"))??;
-    if bench::node::forbidden().is_none() {
-        step("building the images of the pods", || image::build(Profile::Pods, &PODS))?;
-    }
+    parts.join().map_err(|_| anyhow::anyhow!("the making of the real parts ended in a panic"))??;
     // Tests write there which of them this machine is not fit for.
     let skipped = cache::RunDir::new("skipped")?;
     let skipped = skipped.path().join("tests");
@@ -95,6 +84,24 @@ pub(crate) fn run(name: Option<&str>) -> anyhow::Result<()> {
         bail!("no test has that name");
     }
     Ok(())
+}
+
+/// Makes all that the tests run beside the project's own code, and the images of its own.
+fn real_parts() -> anyhow::Result<()> {
+    let python = std::thread::spawn(|| -> anyhow::Result<()> {
+        let runtime = tokio::runtime::Runtime::new()?;
+        for release in [Release::Current, Release::FirstWithDiscovery, Release::Oldest] {
+            runtime.block_on(bench::ironic::environment(release))?;
+        }
+        Ok(())
+    });
+    for program in go::FOR_TESTS {
+        go::program(program)?;
+    }
+    if bench::node::forbidden().is_none() {
+        step("building the images of the pods", || image::build(Profile::Pods, &PODS))?;
+    }
+    python.join().map_err(|_| anyhow::anyhow!("the installation of Ironic ended in a panic"))?
 }
 
 /// What the test programs said together.

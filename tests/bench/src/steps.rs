@@ -43,6 +43,8 @@ fn begin(what: &str) {
 
 fn end(what: &str, started: Instant, ok: bool) {
     let mark = if ok { '✓' } else { '✗' };
-    let _ =
-        writeln!(std::io::stderr(), "  {mark} {what} ({:.1} s)", started.elapsed().as_secs_f64());
+    let mut err = std::io::stderr();
+    // Another step may have begun since, with a longer line.
+    let rest = if err.is_terminal() { "\x1b[K" } else { "" };
+    let _ = writeln!(err, "  {mark} {what} ({:.1} s){rest}", started.elapsed().as_secs_f64());
 }
