@@ -15,18 +15,21 @@ use kube::ResourceExt as _;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::{Controller, watcher};
+use tokio::sync::Notify;
 
 use crate::act::act;
 use crate::config::Policy;
 use crate::decide::{BUSY, decide};
-use crate::decision::{Again, Note};
+use crate::decision::{Again, Decision, Note};
 use crate::error::Error;
-use crate::index::{Index, Name};
+use crate::first_step::{self, First, first};
+use crate::index::{Index, Name, NodeKey};
 use crate::limits::Ironic;
 use crate::memory::{Memory, lasts, off_since};
 use crate::metrics::Metrics;
 use crate::observe::{self, Host, Node, NodeSeen, Observed, Pause};
-use crate::poll;
+use crate::poll::{self, Digest};
+use crate::readings::Reading;
 use crate::record::Reason;
 
 /// For all passes of one reconcile together: one that takes longer is tried again as soon as any that failed.
@@ -54,10 +57,12 @@ pub struct Context {
     /// Boxed: a table of them has room for many that are not there.
     memory: Mutex<HashMap<Name, Box<Memory>>>,
     triggers: Wakes,
+    /// Has all nodes listed now.
+    pub(crate) list_wanted: Notify,
 }
 
 impl Context {
-    fn memory(&self) -> MutexGuard<'_, HashMap<Name, Box<Memory>>> {
+    pub(crate) fn memory(&self) -> MutexGuard<'_, HashMap<Name, Box<Memory>>> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -75,11 +80,9 @@ impl Context {
     }
 
     /// Takes notice of what Ironic calls the node of a host; another host may name the same one differently.
-    fn learn(&self, name: &Name, node: &str, (seen, names): (&NodeSeen, &[String])) {
-        if matches!(seen, NodeSeen::Seen(_) | NodeSeen::Missing) {
-            for other in self.index.learn(name, node, names) {
-                self.look_at(&other);
-            }
+    pub(crate) fn learn(&self, name: &Name, node: &str, names: &[NodeKey]) {
+        for other in self.index.learn(name, node, names) {
+            self.look_at(&other);
         }
     }
 
@@ -111,15 +114,22 @@ impl Context {
         self.memory().values().filter(|known| known.watching).nth(ALONE).is_some()
     }
 
-    /// Hosts whose node is not as a pass last saw it.
+    /// Whether hard requests wait for a list.
+    pub fn is_list_awaited(&self) -> bool {
+        let now = Instant::now();
+        self.memory().values().any(|known| known.readings.is_awaited(now))
+    }
+
+    /// Takes notice of a list. Gives the hosts whose node is not as a pass last saw it.
     pub fn changed(&self, nodes: &poll::Nodes) -> Vec<Name> {
         let mut memory = self.memory();
         // A pass over a host that was deleted meanwhile remembers it after everybody has forgotten it.
         memory.retain(|(namespace, name), _| {
             self.hosts.get(&ObjectRef::new(name).within(namespace)).is_some()
         });
-        let changed = memory.iter().filter(|(_, known)| known.is_outdated(nodes));
-        changed.map(|(name, _)| name.clone()).collect()
+        let changed =
+            memory.iter_mut().filter_map(|(name, known)| known.is_outdated(nodes).then_some(name));
+        changed.cloned().collect()
     }
 }
 
@@ -138,6 +148,7 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
         hosts: watched.store.clone(),
         memory: Mutex::default(),
         triggers,
+        list_wanted: Notify::new(),
         policy,
         kit: kit.clone(),
     });
@@ -188,8 +199,18 @@ fn index(context: &Context, host: &CachedHost) {
     let ours = is_there && !context.policy.is_anothers(host);
     let urgent = ours && seen.is_urgent(&context.policy);
     context.ironic.urgent.note(&name, urgent.then_some(seen.version.as_str()));
+    let (mut memory, now) = (context.memory(), Instant::now());
     if !is_there {
-        context.memory().remove(&name);
+        memory.remove(&name);
+        return;
+    }
+    if urgent && !memory.contains_key(&name) {
+        // Before any pass, so that the first list tells of it.
+        let node = NodeKey::of(&seen.node);
+        memory.insert(name.clone(), Box::new(Memory { node, ..Memory::new(&seen.uid, now) }));
+    }
+    if let Some(known) = memory.get_mut(&name) {
+        known.readings.host_seen(&seen.version, now);
     }
 }
 
@@ -218,7 +239,17 @@ pub async fn reconcile(host: Arc<CachedHost>, context: Arc<Context>) -> Result<A
     if makes_way(&context, &name, &cached) {
         return Ok(later(Duration::from_secs(1)));
     }
+    let first = first(&context, &name, &host, &cached);
+    if matches!(first, First::Wait) {
+        return Ok(later(first_step::GLANCE));
+    }
     let passes = async {
+        if let First::Step(seen, decision) = first {
+            match carry_out(&context, &name, &seen, *decision).await {
+                Err(Error::Superseded) if context.kit.may_act() => {}
+                done => return done,
+            }
+        }
         // Somebody who writes at the same time is no reason to let a hard request wait.
         for _ in 0..3 {
             match pass(&context, &name, &cached).await {
@@ -255,7 +286,7 @@ fn makes_way(context: &Context, name: &Name, host: &Host) -> bool {
     let is_crowd = !context.ironic.urgent.let_pass(name, host.is_only_asked_softly());
     let mut memory = context.memory();
     // With its identity, or the first pass would take it for another host's and forget how long it has waited.
-    let new = || Box::new(Memory { uid: host.uid.clone(), ..Memory::default() });
+    let new = || Box::new(Memory::new(&host.uid, Instant::now()));
     memory.entry(name.clone()).or_insert_with(new).makes_way(host, is_crowd, Instant::now())
 }
 
@@ -304,13 +335,13 @@ fn is_settled(context: &Context, name: &Name, host: &CachedHost) -> bool {
     if settled {
         let known = memory.entry(name.clone()).or_default();
         if known.uid != host.uid {
-            **known = Memory { uid: host.uid.clone(), ..Memory::default() };
+            **known = Memory::new(&host.uid, Instant::now());
         }
         known.watching = false;
-        let node = poll::NodeKey::of(&host.node);
+        let node = NodeKey::of(&host.node);
         let another = known.seen.is_none() || known.node != node;
         if host.needs_node(&context.policy) && another {
-            known.seen = Some(poll::Digest::new(power, None, None));
+            known.seen = Some(Digest::new(power, None, None));
             known.node = node;
         }
     }
@@ -320,14 +351,12 @@ fn is_settled(context: &Context, name: &Name, host: &CachedHost) -> bool {
 async fn pass(context: &Context, name: &Name, cached: &Host) -> Result<Action, Error> {
     let (namespace, host_name) = (&name.0, &name.1);
     let client = &context.kit.client;
-    let early = cached.needs_node(&context.policy);
-    // Whoever asks for a look from here on may know more than what is read now.
-    if let Some(known) = context.memory().get_mut(name) {
-        known.asked = false;
-    }
+    let (needed, now) = (cached.needs_node(&context.policy), Instant::now());
+    let listed = context.memory().get_mut(name).and_then(|known| known.begins(cached, now));
+    let listed = listed.filter(|_| needed);
     // Both at once: somebody waits.
     let (host, node) = tokio::join!(observe::host(client, namespace, host_name), async {
-        if early {
+        if needed && listed.is_none() {
             Some(observe::node(&context.ironic, &cached.node, cached.disable_power_off).await)
         } else {
             None
@@ -343,9 +372,18 @@ async fn pass(context: &Context, name: &Name, cached: &Host) -> Result<Action, E
     }
     // One that must stay on is read in another way.
     let alike = host.node == cached.node && host.disable_power_off == cached.disable_power_off;
-    let (mut node, mut names) = match node {
-        Some(read) if alike => read,
+    // A list that began before the host was so says nothing about it.
+    let listed = listed.filter(|_| host.version == cached.version);
+    let mut began = now;
+    let (mut node, mut names) = match (listed, node) {
+        (Some(reading), _) => {
+            began = reading.began;
+            let names = NodeKey::of(&host.node).into_iter().chain(reading.also);
+            (NodeSeen::Seen(reading.node()), names.collect())
+        }
+        (None, Some(read)) if alike => read,
         _ if host.needs_node(&context.policy) => {
+            began = Instant::now();
             observe::node(&context.ironic, &host.node, host.disable_power_off).await
         }
         _ => (NodeSeen::NotAsked, Vec::new()),
@@ -358,29 +396,45 @@ async fn pass(context: &Context, name: &Name, cached: &Host) -> Result<Action, E
             ((node, names), host.node) = (read, by_name);
         }
     }
-    context.learn(name, &asked_for, (&node, names.as_slice()));
+    if matches!(node, NodeSeen::Seen(_) | NodeSeen::Missing) {
+        context.learn(name, &asked_for, &names);
+    }
     host.shared_with = context.shared_with(name, &host.node);
     let now = Timestamp::now();
-    remember(context, name, &host, &mut node, now);
+    remember(context, name, &host, (&mut node, &names), (began, now));
     let soft_free = context.ironic.soft.has_room(&host.uid, Instant::now());
     let seen = Observed { host: Some(host), node, soft_free };
     let decision = decide(&seen, &context.policy, now);
+    if decision.call.is_some()
+        && let Some(known) = context.memory().get_mut(name)
+    {
+        known.calls();
+    }
+    carry_out(context, name, &seen, decision).await
+}
+
+/// Does what was decided, and remembers what came of it.
+async fn carry_out(
+    context: &Context,
+    name: &Name,
+    seen: &Observed,
+    decision: Decision,
+) -> Result<Action, Error> {
     tracing::debug!(
-        object.namespace = namespace,
-        object.name = host_name,
+        object.namespace = name.0,
+        object.name = name.1,
         reason = decision.reason.as_str(),
         call = ?decision.call,
         again = ?decision.again,
         "Decided"
     );
     let Some(host) = &seen.host else { return Ok(Action::await_change()) };
-    if decision.call.is_some()
-        && let Some(known) = context.memory().get_mut(name)
-    {
-        known.calls();
+    let (reason, calls) = (decision.reason, decision.call.is_some());
+    let done = act(context, host, &seen.node, decision).await;
+    if calls && let Some(known) = context.memory().get_mut(name) {
+        known.readings.call_ended(Instant::now());
     }
-    let reason = decision.reason;
-    let done = act(context, host, &seen.node, decision).await?;
+    let done = done?;
     let unit = backoff::random_unit();
     let wait = match done.again {
         Again::Now => Some(Duration::ZERO),
@@ -407,32 +461,42 @@ pub(crate) fn spread(wait: Duration, unit: f64) -> Duration {
     wait.mul_f64(1.0 + unit / 4.0)
 }
 
-/// Remembers the reading, and adds to it what earlier ones showed.
-fn remember(context: &Context, name: &Name, host: &Host, node: &mut NodeSeen, now: Timestamp) {
+/// Remembers the reading, which began then, and adds to it what earlier ones showed.
+fn remember(
+    context: &Context,
+    name: &Name,
+    host: &Host,
+    (node, names): (&mut NodeSeen, &[NodeKey]),
+    (began, now): (Instant, Timestamp),
+) {
     let mut memory = context.memory();
+    let moment = Instant::now();
     let known = memory.entry(name.clone()).or_default();
     if known.uid != host.uid {
-        **known = Memory { uid: host.uid.clone(), ..Memory::default() };
+        **known = Memory::new(&host.uid, moment);
     }
     let odd: BTreeSet<(String, u64)> =
         host.requests.odd().map(|(key, value)| (key.to_owned(), value)).collect();
     known.told.retain(|told| odd.contains(told));
-    let moment = Instant::now();
     known.rests = None;
-    known.looked = Some(moment);
     let was_asked = !matches!(node, NodeSeen::NotAsked);
-    known.node = poll::NodeKey::of(&host.node).filter(|_| was_asked);
-    known.also = poll::NodeKey::of(&host.registered_as()).filter(|_| *node == NodeSeen::Missing);
+    known.node = NodeKey::of(&host.node).filter(|_| was_asked);
+    known.also = NodeKey::of(&host.registered_as()).filter(|_| *node == NodeSeen::Missing);
     known.seen = None;
     lasts(&mut known.silent_since, node, moment);
-    if let NodeSeen::Seen(Node { power, target, last_error, off_since: since, .. }) = node {
-        known.seen = Some(poll::Digest::new(*power, *target, last_error.as_deref()));
+    let mut reading = None;
+    if let NodeSeen::Seen(node) = node {
+        let also = names.iter().copied().find(|it| Some(*it) != known.node);
+        reading = Some(Reading::of(node, began, also));
+        let Node { power, target, last_error, .. } = node;
+        known.seen = Some(Digest::new(*power, *target, last_error.as_deref()));
         let off = *power == ironic::Power::Off && target.is_none();
-        *since = off_since(&mut known.off_since, off, (moment, now));
         let softly = host.record().is_some_and(|record| record.reason == Reason::SoftPowerOff);
         let slice = context.policy.soft_slice;
         context.ironic.soft.notice(&host.uid, (softly, *target), slice, moment);
+        node.off_since = off_since(&mut known.off_since, off, (began, moment, now));
     } else {
         known.off_since = None;
     }
+    known.readings.looked(reading, moment);
 }

@@ -6,12 +6,13 @@
 //!
 //! * Watches: `BareMetalHost`s, all of them; acts on those that `--host-selector` selects. The CRD of hosts, for
 //!   the fields that its `extend-crd` adds. Ironic's list of nodes, polled.
-//! * Reads: the host and its node, live, in every pass.
+//! * Reads: the host and its node, live, in every pass but the first for a hard request: that one writes on the version in
+//!   the cache, or not at all, and rests on the last reading of the node. Of a crowd the nodes are read by lists.
 //! * Writes: of a host's status `poweredOn`, the stamps `pendingRebootSince` and `lastPoweredOn`, the conditions
 //!   `Rebooting` and `PowerManaged`, a power management error, and `lastUpdated`; of its annotations it removes the
 //!   plain request when it was carried out, all requests when the host was deprovisioned, and with `--takeover` it sets
 //!   and lifts the operator's pause with a value of its own. Events. The power state in Ironic.
-//! * Never: removes somebody's hold from a provisioned host, changes any other field, acts on what a cache says,
+//! * Never: removes somebody's hold from a provisioned host, changes any other field, acts on what a cache says without a write that proves it,
 //!   switches a host on without a write that proves that nobody holds it, or takes silence for off.
 //!
 //! The rights for this are in the chart's `files/rules.json`.
@@ -24,6 +25,7 @@ pub mod decide;
 pub mod decision;
 mod draft;
 pub mod error;
+pub mod first_step;
 pub mod index;
 pub mod limits;
 mod memory;
@@ -31,6 +33,7 @@ pub mod metrics;
 pub mod observe;
 pub mod poll;
 mod power_off;
+mod readings;
 pub mod record;
 pub mod requests;
 pub mod settle;

@@ -7,14 +7,17 @@ use k8s_openapi::jiff::Timestamp;
 use kube::runtime::controller::Action;
 
 use crate::decision::Again;
+use crate::index::NodeKey;
 use crate::observe::{Host, NodeSeen, Pause};
-use crate::poll;
+use crate::poll::{Digest, Nodes};
+use crate::readings::{Reading, Readings};
 use crate::record::Reason;
 
 /// How long a node is not answered for until its host says so, though others may be.
 const SILENCE: Duration = Duration::from_secs(10);
-/// How long a host waits at most for a crowd of hard requests of others, in all, however many passes it needs.
-const COURTESY: Duration = Duration::from_secs(20);
+/// How long a host waits at most for a crowd of hard requests of others, in all, however many passes it needs. Those that were
+/// first in the crowd come back after all of it where a thousand are asked at once.
+const COURTESY: Duration = Duration::from_secs(60);
 /// How long a host that waits for room among the soft attempts is not looked at. What waits to be off is tried every half
 /// minute, also with one more wait for a busy Ironic after that.
 const OVERLOOKED: Duration = Duration::from_secs(24);
@@ -31,14 +34,13 @@ pub(crate) struct Memory {
     /// Somebody wants it looked at, whatever the cache says.
     pub(crate) asked: bool,
     pub(crate) watching: bool,
-    pub(crate) node: Option<poll::NodeKey>,
+    pub(crate) node: Option<NodeKey>,
     /// The operator's name for a node that Ironic does not have: it may come back under this one.
-    pub(crate) also: Option<poll::NodeKey>,
-    pub(crate) seen: Option<poll::Digest>,
+    pub(crate) also: Option<NodeKey>,
+    pub(crate) seen: Option<Digest>,
+    pub(crate) readings: Readings,
     /// Since when it lets hard requests of others pass.
     pub(crate) waits_since: Option<Instant>,
-    /// When a pass last looked at it.
-    pub(crate) looked: Option<Instant>,
     pub(crate) let_go: LetGo,
 }
 
@@ -53,16 +55,25 @@ pub(crate) enum LetGo {
 }
 
 impl Memory {
+    /// Of a host for which nothing was done yet.
+    pub(crate) fn new(uid: &str, now: Instant) -> Self {
+        Self { uid: uid.to_owned(), readings: Readings::new(now), ..Self::default() }
+    }
+
     /// Whether the node of this very host was read, and did not rest at this power.
     pub(crate) fn knows_better(&self, host: &Host, power: ironic::Power) -> bool {
-        let same = self.uid == host.uid && self.node == poll::NodeKey::of(&host.node);
+        let same = self.uid == host.uid && self.node == NodeKey::of(&host.node);
         same && self.seen.is_some_and(|seen| !seen.rests_at(power))
     }
 
-    /// Whether the node is not as a pass last saw it.
-    pub(crate) fn is_outdated(&self, nodes: &poll::Nodes) -> bool {
-        let mut names = self.node.into_iter().chain(self.also);
-        names.any(|node| nodes.get(&node) != self.seen.as_ref())
+    /// Takes notice of what a list has shown. Gives whether the node is not as a pass last saw it: not so if the list read it
+    /// before our last call was answered, which another list will tell of, or a look of our own.
+    pub(crate) fn is_outdated(&mut self, nodes: &Nodes) -> bool {
+        let Some(node) = self.node else { return false };
+        let reading = nodes.reading(node);
+        self.readings.listed(reading);
+        let mut names = std::iter::once(node).chain(self.also);
+        self.readings.counts(reading.began) && names.any(|it| nodes.digest(it) != self.seen)
     }
 
     /// Whether the host lets a crowd of hard requests pass first. Not if it is on its way to off, or if it is on and
@@ -98,13 +109,25 @@ impl Memory {
     /// off, or that waits for Ironic, is to be looked at again.
     pub(crate) fn may_be_overlooked(&self, version: &str, now: Instant) -> bool {
         let same = self.rests.as_ref().is_some_and(|(known, _)| known == version);
-        let lately = self.looked.is_some_and(|looked| now.duration_since(looked) < OVERLOOKED);
+        let lately =
+            self.readings.looked.is_some_and(|looked| now.duration_since(looked) < OVERLOOKED);
         same && lately && !self.asked && !self.watching && self.off_since.is_none()
     }
 
     /// Ironic is about to be asked: what was read before says nothing any more, and a failure that looks like it is news.
     pub(crate) fn calls(&mut self) {
         (self.seen, self.off_since) = (None, None);
+        self.readings.call_begins();
+    }
+
+    /// A pass begins: whoever asks for a look from here on may know more than what is read now. Gives what a list has shown
+    /// of the node, where that is as good as a look.
+    pub(crate) fn begins(&mut self, host: &Host, now: Instant) -> Option<Reading> {
+        self.asked = false;
+        self.readings.pass_begins(now);
+        let same = self.uid == host.uid && self.node == NodeKey::of(&host.node);
+        let reading = self.readings.for_pass(&host.version, now);
+        reading.filter(|_| same && !host.disable_power_off)
     }
 
     /// A pass came to its end.
@@ -143,14 +166,14 @@ pub(crate) fn lasts(silent_since: &mut Option<Instant>, node: &mut NodeSeen, now
 }
 
 /// Since when every reading has shown the machine off, by the clock as it is now: one that was set in between must neither
-/// stand in for the second reading nor put it off.
+/// stand in for the second reading nor put it off. From the end of the first reading to the beginning of this one.
 pub(crate) fn off_since(
     first: &mut Option<Instant>,
     off: bool,
-    (moment, now): (Instant, Timestamp),
+    (began, ended, now): (Instant, Instant, Timestamp),
 ) -> Option<Timestamp> {
-    *first = off.then(|| first.unwrap_or(moment));
-    first.and_then(|first| now.checked_sub(moment.duration_since(first)).ok())
+    *first = off.then(|| first.unwrap_or(ended));
+    first.and_then(|first| now.checked_sub(began.saturating_duration_since(first)).ok())
 }
 
 #[cfg(test)]
@@ -196,7 +219,7 @@ mod tests {
         let mut known = Memory::default();
         assert!(!known.makes_way(&host(true, true), true, first), "it is on its way to off");
         assert!(known.makes_way(&host(true, false), true, first));
-        known.seen = Some(poll::Digest::new(Power::On, None, None));
+        known.seen = Some(Digest::new(Power::On, None, None));
         assert!(!known.makes_way(&host(true, false), true, first), "everybody takes it for off");
     }
 
@@ -204,7 +227,8 @@ mod tests {
     fn a_host_that_can_only_wait_is_looked_at_every_half_minute_and_when_anything_happens() {
         let now = Instant::now();
         let rests = Some(("7".to_owned(), Some(now)));
-        let waiting = Memory { rests, looked: Some(now), ..Memory::default() };
+        let mut waiting = Memory { rests, ..Memory::default() };
+        waiting.readings.looked(None, now);
         assert!(waiting.may_be_overlooked("7", now));
         assert!(!waiting.may_be_overlooked("8", now), "somebody wrote");
         assert!(!waiting.may_be_overlooked("7", now + OVERLOOKED));
@@ -221,28 +245,44 @@ mod tests {
         }
     }
 
+    /// A list with one node, which began then.
+    fn list(began: Instant, node: &serde_json::Value) -> Nodes {
+        let mut nodes = Nodes::new(began, 1);
+        nodes.add(&serde_json::from_value(node.clone()).unwrap(), began);
+        nodes
+    }
+
     #[test]
     fn after_a_call_a_failure_that_looks_like_the_one_before_is_noticed() {
-        let failed = poll::Digest::new(Power::On, None, Some("it broke"));
-        let node = poll::NodeKey::of("node");
-        let nodes = poll::Nodes::from_iter(node.map(|node| (node, failed)));
-        let mut known = Memory { node, seen: Some(failed), ..Memory::default() };
+        let failed = Digest::new(Power::On, None, Some("it broke"));
+        let shown = serde_json::json!({ "uuid": "node", "power_state": "power on", "last_error": "it broke" });
+        let (began, second) = (Instant::now(), Duration::from_secs(1));
+        let mut known = Memory::new("u", began);
+        (known.node, known.seen) = (NodeKey::of("node"), Some(failed));
         known.ended(Again::Watch, None);
-        assert!(!known.is_outdated(&nodes) && known.watching);
-        known.off_since = Some(Instant::now());
+        assert!(!known.is_outdated(&list(began + second, &shown)) && known.watching);
+        known.off_since = Some(began);
         known.calls();
-        assert!(known.is_outdated(&nodes) && known.off_since.is_none());
+        assert!(!known.is_outdated(&list(began + second * 2, &shown)), "the call is under way");
+        known.readings.call_ended(began + second * 3);
+        assert!(
+            !known.is_outdated(&list(began + second * 2, &shown)),
+            "it began before the answer"
+        );
+        let after = list(began + second * 4, &shown);
+        assert!(known.is_outdated(&after) && known.off_since.is_none());
     }
 
     #[test]
     fn a_node_that_was_gone_is_noticed_under_whichever_name_it_comes_back() {
-        let (node, also) = (poll::NodeKey::of("uuid"), poll::NodeKey::of("n~h"));
-        let known = Memory { node, also, ..Memory::default() };
-        assert!(!known.is_outdated(&poll::Nodes::new()));
-        let on = poll::Digest::new(Power::On, None, None);
-        for back in [node, also] {
-            let nodes = poll::Nodes::from_iter(back.map(|node| (node, on)));
-            assert!(known.is_outdated(&nodes));
+        let (node, also) = (NodeKey::of("uuid"), NodeKey::of("n~h"));
+        let began = Instant::now();
+        let mut known = Memory { node, also, ..Memory::new("u", began) };
+        let later = began + Duration::from_secs(1);
+        assert!(!known.is_outdated(&Nodes::new(later, 0)));
+        for back in ["uuid", "n~h"] {
+            let shown = serde_json::json!({ "uuid": back, "power_state": "power on" });
+            assert!(known.is_outdated(&list(later, &shown)));
         }
     }
 
@@ -264,12 +304,27 @@ mod tests {
         let later = |seconds| began + Duration::from_secs(seconds);
         for set in [999_000, 1_000_000, 1_001_000].map(|it| Timestamp::from_second(it).unwrap()) {
             let mut first = None;
-            assert_eq!(off_since(&mut first, true, (began, clock)), Some(clock));
-            let since = off_since(&mut first, true, (later(5), set)).unwrap();
+            let mut at =
+                |off, second, set| off_since(&mut first, off, (later(second), later(second), set));
+            assert_eq!(at(true, 0, clock), Some(clock));
+            let since = at(true, 5, set).unwrap();
             assert_eq!(set.duration_since(since).as_secs(), 5);
-            assert_eq!(off_since(&mut first, false, (later(6), set)), None);
-            assert_eq!(off_since(&mut first, true, (later(7), set)), Some(set), "anew");
+            assert_eq!(at(false, 6, set), None);
+            assert_eq!(at(true, 7, set), Some(set), "anew");
         }
+    }
+
+    #[test]
+    fn between_two_readings_is_what_lies_between_the_end_of_one_and_the_beginning_of_the_other() {
+        let (began, clock) = (Instant::now(), Timestamp::from_second(1_000_000).unwrap());
+        let later = |seconds| began + Duration::from_secs(seconds);
+        let mut first = None;
+        assert_eq!(off_since(&mut first, true, (began, later(2), clock)), Some(clock));
+        // A list that began just after the first reading, and was long.
+        let since = off_since(&mut first, true, (later(3), later(9), clock)).unwrap();
+        assert_eq!(clock.duration_since(since).as_secs(), 1);
+        let mut same = first;
+        assert_eq!(off_since(&mut same, true, (later(1), later(9), clock)), Some(clock));
     }
 
     #[test]

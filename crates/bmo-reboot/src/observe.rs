@@ -15,6 +15,7 @@ use kube::{Api, Client};
 
 use crate::config::Policy;
 use crate::error::{Error, asked};
+use crate::index::NodeKey;
 use crate::limits::Ironic;
 use crate::record::{Managed, Reason, Record};
 use crate::requests::{Request, Requests};
@@ -345,7 +346,7 @@ pub async fn host(
 
 /// Reads the node, and under which names Ironic knows it. `with_time` also reads when it last changed, which costs Ironic
 /// more.
-pub async fn node(ironic: &Ironic, id: &str, with_time: bool) -> (NodeSeen, Vec<String>) {
+pub async fn node(ironic: &Ironic, id: &str, with_time: bool) -> (NodeSeen, Vec<NodeKey>) {
     if !is_name(id) {
         return (NodeSeen::Missing, Vec::new());
     }
@@ -361,7 +362,8 @@ pub async fn node(ironic: &Ironic, id: &str, with_time: bool) -> (NodeSeen, Vec<
     match answer {
         Ok(node) => {
             let seen = NodeSeen::Seen(Node::of(&node));
-            (seen, std::iter::once(node.uuid).chain(node.name).collect())
+            let names = std::iter::once(node.uuid).chain(node.name);
+            (seen, names.filter_map(|name| NodeKey::of(&name)).collect())
         }
         Err(error) if error.class() == Class::NotFound => (NodeSeen::Missing, Vec::new()),
         Err(error) => {

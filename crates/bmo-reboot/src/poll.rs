@@ -1,16 +1,16 @@
-//! One list of all nodes for all hosts. It decides nothing: it only says which hosts are to be looked at.
+//! One list of all nodes for all hosts. It decides nothing: it says which hosts are to be looked at, and what it has shown of
+//! their nodes may stand for that look.
 
 use std::collections::HashMap;
-use std::collections::hash_map::DefaultHasher;
 use std::convert::Infallible;
-use std::hash::{Hash, Hasher as _};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ironic::{Detail, Error, MAX_PAGE, NodeQuery, Power};
-use tokio::time::Instant;
 
 use crate::controller::Context;
+use crate::index::{NodeKey, number};
 use crate::observe::{Node, Target};
+use crate::readings::{Reading, is_plain};
 
 const CONDITION: &str = "ironic";
 /// How soon an Ironic that did not answer is asked again.
@@ -19,35 +19,82 @@ const AGAIN: Duration = Duration::from_secs(5);
 const CROWDED: Duration = Duration::from_secs(2);
 /// So many times as long as a list takes Ironic it is left alone before the next one.
 const LEISURE: u32 = 4;
-/// How long a list waits for hard requests before it goes on with its next page.
+/// The same while hard requests come in: those that were made are told of soon enough that nobody asks about them alone.
+const STORMY: Duration = Duration::from_secs(8);
+/// How rarely that may be.
+const STORMY_AT_LEAST: Duration = Duration::from_secs(18);
+/// So many times as long as a list takes Ironic it is left alone then.
+const RESPECT: u32 = 20;
+/// How long a list that nobody waits for waits for hard requests before it goes on with its next page.
 const COURTESY: Duration = Duration::from_secs(5);
 /// Nodes of a page while somebody may be waiting for Ironic, which answers little else while it tells of one: a quarter of
 /// a second for a thousand.
 const SMALL_PAGE: u32 = 250;
 /// How often it is looked whether many hosts wait.
 const GLANCE: Duration = Duration::from_millis(500);
-const FIELDS: Detail =
-    Detail::Fields(&["uuid", "name", "power_state", "target_power_state", "last_error"]);
+const FIELDS: Detail = Detail::Fields(&[
+    "uuid",
+    "name",
+    "power_state",
+    "target_power_state",
+    "provision_state",
+    "last_error",
+    "disable_power_off",
+]);
 
-/// A UUID or a name of a node in eight bytes: ten thousand texts would be larger than all that is remembered of the nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct NodeKey(u64);
+/// How each node was listed, by its UUID and by its name.
+pub struct Nodes {
+    began: Instant,
+    nodes: HashMap<NodeKey, Shown>,
+}
 
-impl NodeKey {
-    /// None where there is no name.
-    pub fn of(node: &str) -> Option<Self> {
-        (!node.is_empty()).then(|| Self(number(node)))
+/// A node as a list showed it.
+#[derive(Clone, Copy)]
+struct Shown {
+    digest: Digest,
+    plain: bool,
+    /// When its page was asked for, in milliseconds since the list began.
+    after: u32,
+    also: Option<NodeKey>,
+}
+
+impl Nodes {
+    /// A list that begins now, with room for so many nodes.
+    pub(crate) fn new(began: Instant, nodes: usize) -> Self {
+        Self { began, nodes: HashMap::with_capacity(nodes * 2) }
+    }
+
+    /// Takes in a node that stands on a page which was asked for then.
+    pub(crate) fn add(&mut self, node: &ironic::Node, asked: Instant) {
+        let seen = Node::of(node);
+        let digest = Digest::new(seen.power, seen.target, seen.last_error.as_deref());
+        let after = asked.duration_since(self.began).as_millis();
+        let after = u32::try_from(after).unwrap_or(0);
+        let keys = [Some(node.uuid.as_str()), node.name.as_deref()].map(|it| NodeKey::of(it?));
+        for (key, also) in [(keys[0], keys[1]), (keys[1], keys[0])] {
+            if let Some(key) = key {
+                let shown = Shown { digest, plain: is_plain(&seen), after, also };
+                self.nodes.insert(key, shown);
+            }
+        }
+    }
+
+    /// What a change of a node is recognised by, if it was there.
+    pub(crate) fn digest(&self, node: NodeKey) -> Option<Digest> {
+        self.nodes.get(&node).map(|it| it.digest)
+    }
+
+    /// The node as a reading. One that was not there is to be looked at alone.
+    pub(crate) fn reading(&self, node: NodeKey) -> Reading {
+        let Some(it) = self.nodes.get(&node) else {
+            let (power, target, plain, also) = (Power::Unknown, None, false, None);
+            return Reading { began: self.began, power, target, plain, also };
+        };
+        let Digest { power, target, .. } = it.digest;
+        let began = self.began + Duration::from_millis(it.after.into());
+        Reading { began, power, target, plain: it.plain, also: it.also }
     }
 }
-
-fn number(of: impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    of.hash(&mut hasher);
-    hasher.finish()
-}
-
-/// How each node was last listed, by its UUID and by its name.
-pub type Nodes = HashMap<NodeKey, Digest>;
 
 /// What a change of a node is recognised by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +143,7 @@ pub async fn poll(context: &Context) -> Infallible {
         }
         checked = result.is_ok();
         let interval = if checked { context.policy.poll_interval } else { AGAIN };
-        wait(context, interval, last.took).await;
+        wait(context, interval, last.took, (acts, checked)).await;
     }
 }
 
@@ -115,15 +162,36 @@ fn page(watching: usize, nodes: usize) -> u32 {
     if watching == 0 && one_is_enough { MAX_PAGE } else { SMALL_PAGE }
 }
 
-/// Waits for the next list, which comes sooner while many hosts wait for Ironic, but takes no time from hard requests.
-async fn wait(context: &Context, interval: Duration, took: Duration) {
+/// How long after a list the next one begins.
+fn due(interval: Duration, took: Duration, crowded: bool, stormy: bool) -> Duration {
+    let soon = match (crowded, stormy) {
+        (false, _) => interval,
+        (true, false) => CROWDED.max(took * LEISURE),
+        (true, true) => STORMY.max((took * RESPECT).min(STORMY_AT_LEAST)),
+    };
+    soon.min(interval)
+}
+
+/// Waits for the next list. It comes sooner while many hosts wait for Ironic, but takes little time from hard requests; and
+/// at once where those wait for it, or where this process may act for the first time.
+async fn wait(
+    context: &Context,
+    interval: Duration,
+    took: Duration,
+    (acted, answered): (bool, bool),
+) {
     let start = Instant::now();
-    let soon = CROWDED.max(took * LEISURE).min(interval);
     loop {
-        tokio::time::sleep(GLANCE).await;
-        let hurry = context.is_crowded() && !context.ironic.urgent.are_many();
-        let due = if hurry { soon } else { interval };
-        if start.elapsed() >= due {
+        tokio::select! {
+            () = tokio::time::sleep(GLANCE) => {}
+            () = context.list_wanted.notified() => {}
+        }
+        let acts = context.kit.may_act();
+        if acts && (!acted || (answered && context.is_list_awaited())) {
+            return;
+        }
+        let (crowded, stormy) = (context.is_crowded(), context.ironic.urgent.are_many());
+        if start.elapsed() >= due(interval, took, crowded, stormy) {
             return;
         }
     }
@@ -136,21 +204,21 @@ async fn check(context: &Context) -> Result<(), Error> {
 async fn look(context: &Context, page: u32, listed: &mut Listed) -> Result<(), Error> {
     let query = NodeQuery { detail: FIELDS, page, ..NodeQuery::default() };
     let mut pages = context.ironic.client.nodes(query);
-    let mut nodes = Nodes::with_capacity(listed.nodes * 2);
+    let mut nodes = Nodes::new(Instant::now(), listed.nodes);
     listed.nodes = 0;
     // Once all is read, those whom the list concerns wait for nobody.
     while !pages.is_done() {
-        context.ironic.urgent.make_way(COURTESY).await;
+        // Who waits for the list would otherwise ask alone, which takes more of Ironic's time.
+        if !context.is_crowded() && !context.is_list_awaited() {
+            context.ironic.urgent.make_way(COURTESY).await;
+        }
         let began = Instant::now();
         let page = pages.next().await;
         listed.took += began.elapsed();
         let page = page?.unwrap_or_default();
         listed.nodes += page.len();
-        for node in page {
-            let Node { power, target, last_error, .. } = Node::of(&node);
-            let digest = Digest::new(power, target, last_error.as_deref());
-            let keys = [Some(node.uuid.as_str()), node.name.as_deref()];
-            nodes.extend(keys.into_iter().flatten().filter_map(NodeKey::of).map(|it| (it, digest)));
+        for node in &page {
+            nodes.add(node, began);
         }
     }
     for host in context.changed(&nodes) {
@@ -162,6 +230,51 @@ async fn look(context: &Context, page: u32, listed: &mut Listed) -> Result<(), E
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_list_comes_soon_while_many_wait_and_leaves_ironic_to_hard_requests() {
+        let (minute, second) = (Duration::from_secs(60), Duration::from_secs(1));
+        assert_eq!(due(minute, second, false, false), minute);
+        assert_eq!(due(minute, second, false, true), minute, "nobody waits for it");
+        assert_eq!(due(minute, second / 10, true, false), CROWDED);
+        assert_eq!(due(minute, second, true, false), second * LEISURE);
+        assert_eq!(due(minute, second / 10, true, true), STORMY);
+        assert_eq!(due(minute, second, true, true), STORMY_AT_LEAST, "before they ask alone");
+        assert_eq!(due(second, second, true, true), second);
+    }
+
+    #[test]
+    fn a_list_tells_of_a_node_by_either_name_when_its_page_was_asked_for() {
+        let began = Instant::now();
+        let mut nodes = Nodes::new(began, 2);
+        let node = |fields: serde_json::Value| serde_json::from_value(fields).unwrap();
+        let on = serde_json::json!({ "uuid": "u", "name": "rack-7", "power_state": "power on" });
+        nodes.add(&node(on), began);
+        let asked = began + Duration::from_millis(1500);
+        let failed = serde_json::json!({
+            "uuid": "v", "power_state": "power off", "target_power_state": "power on", "last_error": "it broke",
+        });
+        nodes.add(&node(failed), asked);
+        let key = |name| NodeKey::of(name).unwrap();
+        let reading = Reading {
+            began,
+            power: Power::On,
+            target: None,
+            plain: true,
+            also: NodeKey::of("rack-7"),
+        };
+        assert_eq!(nodes.reading(key("u")), reading);
+        assert_eq!(nodes.reading(key("rack-7")), Reading { also: NodeKey::of("u"), ..reading });
+        let (power, target) = (Power::Off, Some(Target::On));
+        let failed = Reading { began: asked, power, target, plain: false, also: None };
+        assert_eq!(nodes.reading(key("v")), failed);
+        let gone = nodes.reading(key("gone"));
+        assert_eq!(
+            (gone.power, gone.plain, nodes.digest(key("gone"))),
+            (Power::Unknown, false, None)
+        );
+        assert_eq!(nodes.digest(key("v")), Some(Digest::new(power, target, Some("it broke"))));
+    }
 
     #[test]
     fn one_page_tells_of_all_at_rest_and_small_ones_let_hard_requests_pass() {

@@ -3,24 +3,32 @@
 //! For six minutes a repeated event (same object, type, reason and action) keeps its first note, so the
 //! fact that tells two events apart belongs into the reason or the action. Only objects with very long names have a new
 //! event each time.
+//!
+//! What was said is remembered as a few numbers. The library's own recorder keeps each event as a whole: after a thousand
+//! reboots, of which each is told in five, that is more than all else that a controller remembers.
 
-use std::time::Duration;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event as Written;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use kube::api::{Api, PostParams};
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use serde_json::json;
 
 use crate::api_error;
 
 /// What the API server accepts as a note.
 const NOTE_BYTES: usize = 1024;
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The longest name of an object whose events the library can name after it: it adds a dot and the time in hexadecimal digits,
-/// and no name has more than 253 characters.
+/// For how long after it was last said an event is a repetition.
+const REPEATED: Duration = Duration::from_secs(6 * 60);
+/// The longest name of an object whose events are named after it: a dot and the time in hexadecimal digits are added, and no
+/// name has more than 253 characters.
 const LONGEST: usize = 253 - 17;
 /// So much of a longer name begins the name of its events.
 const BEGINNING: usize = 50;
@@ -28,19 +36,44 @@ const BEGINNING: usize = 50;
 /// Publishes events in the name of the controller; clones share what was already said.
 #[derive(Clone)]
 pub struct Events {
-    recorder: Recorder,
     client: Client,
-    reporter: Reporter,
+    controller: Arc<str>,
+    instance: Arc<str>,
+    said: Arc<Mutex<Said>>,
+}
+
+/// Events that were published lately, each by a number of what makes it one.
+#[derive(Default)]
+struct Said(HashMap<u64, One>);
+
+/// An event that was published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct One {
+    /// The end of its name: when it was first said, in nanoseconds.
+    at: i64,
+    /// How often it was said.
+    count: i32,
+    last: Instant,
+}
+
+impl Said {
+    /// The event that this one repeats, with itself counted. What was said too long ago is forgotten.
+    fn repeats(&mut self, event: u64, now: Instant) -> Option<One> {
+        self.0.retain(|_, it| now.duration_since(it.last) < REPEATED);
+        let known = self.0.get(&event)?;
+        Some(One { count: known.count.saturating_add(1), last: now, ..*known })
+    }
 }
 
 impl Events {
     /// Events in the name of `controller`, from this pod.
     pub fn new(client: Client, controller: &str, instance: &str) -> Self {
-        let reporter = Reporter {
-            controller: format!("ferrite-{controller}"),
-            instance: Some(instance.to_owned()),
-        };
-        Self { recorder: Recorder::new(client.clone(), reporter.clone()), client, reporter }
+        let controller = format!("ferrite-{controller}").into();
+        Self { client, controller, instance: instance.into(), said: Arc::default() }
+    }
+
+    fn said(&self) -> MutexGuard<'_, Said> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Something went as it should.
@@ -62,19 +95,7 @@ impl Events {
         action: &str,
         note: &str,
     ) {
-        let event = Event {
-            type_: if warning { EventType::Warning } else { EventType::Normal },
-            reason: reason.to_owned(),
-            note: Some(shorten(note, NOTE_BYTES)),
-            action: action.to_owned(),
-            secondary: None,
-        };
-        let publishing = async {
-            if object.name.as_ref().is_some_and(|name| name.len() > LONGEST) {
-                return self.publish_of_long_name(event, object).await;
-            }
-            self.recorder.publish(&event, object).await
-        };
+        let publishing = self.publish(object, warning, (reason, action), note);
         let why = match tokio::time::timeout(PATIENCE, publishing).await {
             Ok(Ok(())) => return,
             Ok(Err(error)) => api_error::explain(&error),
@@ -83,39 +104,82 @@ impl Events {
         tracing::warn!(object.name = object.name, reason, error = why, "Could not publish event");
     }
 
-    /// The API server finds the rest of the event's name.
-    async fn publish_of_long_name(
+    async fn publish(
         &self,
-        event: Event,
         object: &ObjectReference,
+        warning: bool,
+        (reason, action): (&str, &str),
+        note: &str,
     ) -> Result<(), kube::Error> {
+        // Events about what belongs to no namespace stand in this one.
         let namespace = object.namespace.as_deref().unwrap_or("default");
-        let name = object.name.as_deref().unwrap_or_default();
-        let beginning = name.get(..BEGINNING).unwrap_or(name).trim_end_matches(['.', '-']);
-        let kind = match event.type_ {
-            EventType::Normal => "Normal",
-            EventType::Warning => "Warning",
+        let api: Api<Written> = Api::namespaced(self.client.clone(), namespace);
+        let name = object.name.as_deref().unwrap_or(&self.controller);
+        let (event, time, now) =
+            (number(object, warning, (reason, action)), Timestamp::now(), Instant::now());
+        let repeated = self.said().repeats(event, now);
+        if let Some(one) = repeated {
+            let series = json!({ "count": one.count, "lastObservedTime": MicroTime(time) });
+            let patch = Patch::Merge(json!({ "series": series }));
+            api.patch(&named(name, one.at), &PatchParams::default(), &patch).await?;
+            self.said().0.insert(event, one);
+            return Ok(());
+        }
+        let at = i64::try_from(time.as_nanosecond()).unwrap_or_default();
+        // The API server finds the rest of the name where that of the object is too long.
+        let (own, begun) = if name.len() > LONGEST {
+            let beginning = name.get(..BEGINNING).unwrap_or(name).trim_end_matches(['.', '-']);
+            // A dot at the end would be part of a name that is none.
+            (None, Some(format!("{beginning}-")))
+        } else {
+            (Some(named(name, at)), None)
         };
+        let is_named = own.is_some();
         let written = Written {
-            action: Some(event.action),
-            event_time: Some(MicroTime(Timestamp::now())),
+            action: Some(action.to_owned()),
+            event_time: Some(MicroTime(time)),
             metadata: ObjectMeta {
-                // A dot at the end would be part of a name that is none.
-                generate_name: Some(format!("{beginning}-")),
+                name: own,
+                generate_name: begun,
                 namespace: Some(namespace.to_owned()),
                 ..ObjectMeta::default()
             },
-            note: event.note,
-            reason: Some(event.reason),
+            note: Some(shorten(note, NOTE_BYTES)),
+            reason: Some(reason.to_owned()),
             regarding: Some(object.clone()),
-            reporting_controller: Some(self.reporter.controller.clone()),
-            reporting_instance: self.reporter.instance.clone(),
-            type_: Some(kind.to_owned()),
+            reporting_controller: Some(self.controller.to_string()),
+            reporting_instance: Some(self.instance.to_string()),
+            type_: Some(if warning { "Warning" } else { "Normal" }.to_owned()),
             ..Written::default()
         };
-        let api: Api<Written> = Api::namespaced(self.client.clone(), namespace);
-        api.create(&PostParams::default(), &written).await.map(drop)
+        api.create(&PostParams::default(), &written).await?;
+        if is_named {
+            self.said().0.insert(event, One { at, count: 1, last: now });
+        }
+        Ok(())
     }
+}
+
+/// The name of an event about an object with this name.
+fn named(name: &str, at: i64) -> String {
+    format!("{name}.{at:x}")
+}
+
+/// A number of what makes an event another one.
+fn number(object: &ObjectReference, warning: bool, words: (&str, &str)) -> u64 {
+    let ObjectReference {
+        api_version,
+        field_path,
+        kind,
+        name,
+        namespace,
+        // Only a moment of the object.
+        resource_version: _,
+        uid,
+    } = object;
+    let mut hasher = DefaultHasher::new();
+    (api_version, field_path, kind, name, namespace, uid, warning, words).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Cuts text to at most `bytes`, never inside a character, and shows that something is missing.
@@ -139,7 +203,42 @@ pub fn shorten(text: &str, bytes: usize) -> String {
 mod tests {
     use proptest::prelude::*;
 
-    use super::shorten;
+    use super::*;
+
+    #[test]
+    fn what_is_said_again_within_six_minutes_counts_and_after_that_is_new() {
+        let (began, mut said) = (Instant::now(), Said::default());
+        let after = |seconds| began + Duration::from_secs(seconds);
+        assert_eq!(said.repeats(7, began), None);
+        said.0.insert(7, One { at: 1, count: 1, last: began });
+        assert_eq!(said.repeats(8, began), None, "another one");
+        let again = One { at: 1, count: 2, last: after(359) };
+        assert_eq!(said.repeats(7, after(359)), Some(again));
+        said.0.insert(7, again);
+        assert_eq!(said.repeats(7, after(718)).map(|it| it.count), Some(3));
+        assert_eq!(said.repeats(7, after(719)), None);
+        assert!(said.0.is_empty(), "forgotten");
+    }
+
+    #[test]
+    fn an_event_is_another_one_for_another_object_type_reason_or_action_and_not_for_another_version()
+     {
+        let object = |name: &str, version: &str| ObjectReference {
+            name: Some(name.to_owned()),
+            resource_version: Some(version.to_owned()),
+            ..ObjectReference::default()
+        };
+        let one = number(&object("a", "1"), false, ("Held", "Reboot"));
+        assert_eq!(number(&object("a", "2"), false, ("Held", "Reboot")), one);
+        for other in [
+            number(&object("b", "1"), false, ("Held", "Reboot")),
+            number(&object("a", "1"), true, ("Held", "Reboot")),
+            number(&object("a", "1"), false, ("HeldReboot", "")),
+            number(&object("a", "1"), false, ("Held", "Look")),
+        ] {
+            assert_ne!(other, one);
+        }
+    }
 
     #[test]
     fn a_note_that_fits_is_not_touched() {

@@ -1,25 +1,28 @@
 //! `bmo-reboot`'s world: a host, its machine behind Ironic, clients that add, change and remove requests, and replicas
 //! that act on what they read some time ago.
 //!
+//! A replica looks at the node itself, or rests on a list of all nodes that began after all that it knows; the first step for
+//! a hard request rests on the last that it read, however old.
+//!
 //! Times are told apart only as far as decisions do: which stamp is later, and whether a step is fresh, old, or older
 //! than all patience. Versions are not counted: a replica remembers whether the host changed since its last write.
 
+mod reading;
+
 use std::time::Duration;
 
-use api_types::metal3::{ErrorType, ProvisioningState};
 use bench::model::{Progress, explore};
 use bmo_reboot::config::Policy;
 use bmo_reboot::decide::decide;
 use bmo_reboot::decision::{Again, Answer, Call, Change, Decision};
-use bmo_reboot::observe::{Host, Node, NodeSeen, Observed, Pause, Target, Trouble};
-use bmo_reboot::record::{Managed, Reason, Record};
-use bmo_reboot::requests::Requests;
+use bmo_reboot::first_step::is_first;
+use bmo_reboot::observe::{Observed, Target};
+use bmo_reboot::record::{Reason, Record};
 use bmo_reboot::settle::settle;
-use ironic::Power;
-use k8s_openapi::jiff::Timestamp;
 use stateright::{Model, Property};
 
 use crate::World;
+use reading::{Known, at, seen, view};
 
 const NOW: i64 = 1_000_000;
 const KEYS: [&str; 3] = ["reboot.metal3.io", "reboot.metal3.io/a", "reboot.metal3.io/b"];
@@ -82,8 +85,9 @@ struct Machine {
 }
 
 /// What a replica is about to do.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 enum Stage {
+    #[default]
     Idle,
     Annotate(Box<Plan>),
     Write(Box<Plan>),
@@ -101,13 +105,14 @@ struct Plan {
     node: Machine,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Replica {
     stage: Stage,
     /// Whether somebody else wrote since.
     old: bool,
     /// Whether it has read the machine as off before, and long enough ago.
     off_before: bool,
+    known: Known,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -129,78 +134,15 @@ struct State {
 enum Action {
     Ask(u8, Ask),
     Read(u8),
+    List(u8),
+    ReadListed(u8),
+    FirstStep(u8),
     Go(u8),
     Lose(u8),
     Stop(u8),
     Obey,
     Refuse,
     Age,
-}
-
-fn at(seconds: i64) -> Timestamp {
-    Timestamp::from_second(NOW + seconds).unwrap_or_default()
-}
-
-fn view(stored: &Stored) -> Host {
-    let asks = KEYS.iter().zip(stored.asks).filter(|(_, ask)| *ask > 0);
-    let value = |ask| if ask == 2 { r#"{"mode":"hard"}"# } else { "" };
-    let (pending, last) = match stored.stamps {
-        Stamps::None => (None, None),
-        Stamps::Accepted => (Some(at(-5_000)), Some(at(-9_000))),
-        Stamps::Done => (Some(at(-9_000)), Some(at(-5_000))),
-    };
-    let told = stored.told.map(|told| {
-        let message = Record::wording(told.hard, "x");
-        let Told { rebooting, reason, hard, age } = told;
-        let since = at(-AGES[usize::from(age)]);
-        Record { rebooting, reason, since, hard, message }.condition(1)
-    });
-    let managed = Managed {
-        managed: true,
-        reason: Reason::Managed,
-        message: "spec.online and reboot requests are carried out".to_owned(),
-    };
-    Host {
-        namespace: "n".to_owned(),
-        name: "h".to_owned(),
-        uid: "u".to_owned(),
-        version: String::new(),
-        generation: 1,
-        selected: true,
-        paused: Pause::No,
-        detached: false,
-        deleting: false,
-        state: ProvisioningState::Provisioned,
-        credentials: true,
-        online: true,
-        disable_power_off: false,
-        needs_operator: false,
-        node: "node".to_owned(),
-        shared_with: None,
-        requests: Requests::of(asks.map(|(key, ask)| (*key, value(ask)))),
-        powered_on: stored.powered_on,
-        pending,
-        last,
-        trouble: Trouble {
-            kind: stored.failed.then_some(ErrorType::PowerManagement),
-            count: i64::from(stored.failed),
-            message: String::new(),
-        },
-        conditions: told.into_iter().chain([managed.condition(at(-9_000), 1)]).collect(),
-    }
-}
-
-fn seen(machine: Machine, off_before: bool) -> NodeSeen {
-    let off = !machine.on && machine.target.is_none();
-    NodeSeen::Seen(Node {
-        power: if machine.on { Power::On } else { Power::Off },
-        target: machine.target.map(|(target, _)| target),
-        engaged: None,
-        last_error: machine.error.then(|| "it broke".to_owned()),
-        disable_power_off: false,
-        changed: None,
-        off_since: off.then(|| at(if off_before { -100 } else { 0 })),
-    })
 }
 
 fn apply(stored: &mut Stored, change: &Change) {
@@ -263,11 +205,41 @@ impl State {
     fn stored(&mut self, by: Option<u8>, change: impl FnOnce(&mut Stored)) {
         let before = self.host;
         change(&mut self.host);
-        for (index, replica) in (0..).zip(&mut self.replicas) {
-            if Some(index) != by && self.host != before && replica.stage != Stage::Idle {
-                replica.old = true;
-            }
+        if self.host == before {
+            return;
         }
+        for (index, replica) in (0..).zip(&mut self.replicas) {
+            replica.known.host_changed();
+            replica.old |= Some(index) != by && replica.stage != Stage::Idle;
+        }
+    }
+
+    /// A replica decides on what it has read of the node.
+    fn decides(&mut self, rack: &Rack, index: u8, machine: Machine) {
+        let host = self.host;
+        let replica = &mut self.replicas[usize::from(index)];
+        let node = seen(machine, replica.off_before);
+        let observed = Observed { host: Some(view(&host)), node, soft_free: true };
+        let decision = decide(&observed, &rack.policy, at(0));
+        let off = !machine.on && machine.target.is_none();
+        replica.off_before =
+            off && (replica.off_before || matches!(decision.again, Again::After(_)));
+        replica.known = Known::looked(machine);
+        replica.stage = Rack::plan(decision, host, machine);
+        replica.old = false;
+    }
+
+    /// A replica takes the first step for a hard request, if it is one.
+    fn steps(&mut self, rack: &Rack, index: u8, machine: Machine) -> Option<()> {
+        let host = self.host;
+        let node = seen(machine, false);
+        let observed = Observed { host: Some(view(&host)), node, soft_free: true };
+        let decision = decide(&observed, &rack.policy, at(0));
+        let fits = host.powered_on && host.stamps != Stamps::Accepted && is_first(&decision);
+        let replica = &mut self.replicas[usize::from(index)];
+        replica.stage = fits.then(|| Rack::plan(decision, host, machine))?;
+        replica.old = false;
+        Some(())
     }
 
     fn breaks(&mut self, rule: &'static str, is_broken: bool) {
@@ -337,6 +309,7 @@ impl State {
             }
             Stage::Call(plan) => {
                 let Some(call) = plan.call else { return };
+                self.replicas[usize::from(index)].known = Known::default();
                 if matches!(call, Call::SoftOff(_)) && self.machine.target.is_none() {
                     let cut = self.cut && self.host.stamps == Stamps::Accepted && self.machine.on;
                     self.breaks("soft never follows hard", cut && alone);
@@ -367,7 +340,6 @@ impl Model for Rack {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        let replica = Replica { stage: Stage::Idle, old: false, off_before: false };
         vec![State {
             host: Stored {
                 asks: [0; 3],
@@ -377,7 +349,7 @@ impl Model for Rack {
                 failed: false,
             },
             machine: Machine { on: true, target: None, error: false },
-            replicas: vec![replica; usize::from(self.size.replicas)],
+            replicas: vec![Replica::default(); usize::from(self.size.replicas)],
             changes: 0,
             mishaps: 0,
             cut: false,
@@ -401,7 +373,9 @@ impl Model for Rack {
         let mishap = state.mishaps < self.size.mishaps;
         for (index, replica) in (0..).zip(&state.replicas) {
             if replica.stage == Stage::Idle {
-                actions.push(Action::Read(index));
+                actions.extend([Action::Read(index), Action::List(index)]);
+                actions.extend(replica.known.for_pass().map(|_| Action::ReadListed(index)));
+                actions.extend(replica.known.running().map(|_| Action::FirstStep(index)));
                 continue;
             }
             actions.push(Action::Go(index));
@@ -428,17 +402,17 @@ impl Model for Rack {
                 state.stored(None, |host| host.asks[usize::from(client)] = ask);
                 state.changes = (state.changes + 1).min(self.size.changes);
             }
-            Action::Read(index) => {
-                let (host, machine) = (before.host, before.machine);
-                let off = !machine.on && machine.target.is_none();
-                let replica = &mut state.replicas[usize::from(index)];
-                let node = seen(machine, replica.off_before);
-                let observed = Observed { host: Some(view(&host)), node, soft_free: true };
-                let decision = decide(&observed, &self.policy, at(0));
-                replica.off_before =
-                    off && (replica.off_before || matches!(decision.again, Again::After(_)));
-                replica.stage = Self::plan(decision, host, machine);
-                replica.old = false;
+            Action::Read(index) => state.decides(self, index, before.machine),
+            Action::List(index) => {
+                state.replicas[usize::from(index)].known = Known::listed(before.machine);
+            }
+            Action::ReadListed(index) => {
+                let machine = before.replicas[usize::from(index)].known.for_pass()?;
+                state.decides(self, index, machine);
+            }
+            Action::FirstStep(index) => {
+                let machine = before.replicas[usize::from(index)].known.running()?;
+                state.steps(self, index, machine)?;
             }
             Action::Go(index) => state.go(self, index, false),
             Action::Lose(index) => {
@@ -447,8 +421,7 @@ impl Model for Rack {
             }
             Action::Stop(index) => {
                 state.mishaps += 1;
-                state.replicas[usize::from(index)] =
-                    Replica { stage: Stage::Idle, old: false, off_before: false };
+                state.replicas[usize::from(index)] = Replica::default();
             }
             Action::Obey => {
                 let (target, _) = before.machine.target?;
@@ -478,6 +451,9 @@ impl Model for Rack {
                 format!("client     {}: {}", KEYS[usize::from(*client)], mode(ask))
             }
             Action::Read(replica) => format!("replica-{replica}  reads and decides"),
+            Action::List(replica) => format!("replica-{replica}  lists all nodes"),
+            Action::ReadListed(replica) => format!("replica-{replica}  decides on that list"),
+            Action::FirstStep(replica) => format!("replica-{replica}  takes the first step"),
             Action::Go(replica) => format!("replica-{replica}  goes on"),
             Action::Lose(replica) => format!("replica-{replica}  calls, and the answer is lost"),
             Action::Stop(replica) => format!("replica-{replica}  is stopped and started"),

@@ -1,0 +1,115 @@
+//! What a replica reads, and what it remembers of the node between two passes.
+
+use api_types::metal3::{ErrorType, ProvisioningState};
+use bmo_reboot::observe::{Host, Node, NodeSeen, Pause, Trouble};
+use bmo_reboot::record::{Managed, Reason, Record};
+use bmo_reboot::requests::Requests;
+use ironic::Power;
+use k8s_openapi::jiff::Timestamp;
+
+use super::{AGES, KEYS, Machine, NOW, Stamps, Stored, Told};
+
+/// The latest reading of the node, as far as the controller makes something of it. It is forgotten with every call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Known {
+    latest: Option<Machine>,
+    /// Whether a list brought it that began after the host's version was there, and no pass has rested on it.
+    listed: bool,
+}
+
+impl Known {
+    /// A pass looked at the node.
+    pub(super) fn looked(machine: Machine) -> Self {
+        Self { latest: running(machine), listed: false }
+    }
+
+    /// A list showed it. A failure is not read from lists.
+    pub(super) fn listed(machine: Machine) -> Self {
+        Self { latest: (!machine.error).then_some(machine), listed: !machine.error }
+    }
+
+    /// Somebody wrote to the host, so lists of before stand for no look any more.
+    pub(super) fn host_changed(&mut self) {
+        *self = Self { latest: self.latest.and_then(running), listed: false };
+    }
+
+    /// What stands for a look.
+    pub(super) fn for_pass(self) -> Option<Machine> {
+        self.latest.filter(|_| self.listed)
+    }
+
+    /// What the first step for a hard request rests on.
+    pub(super) fn running(self) -> Option<Machine> {
+        self.latest.and_then(running)
+    }
+}
+
+fn running(machine: Machine) -> Option<Machine> {
+    (machine.on && machine.target.is_none() && !machine.error).then_some(machine)
+}
+
+pub(super) fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(NOW + seconds).unwrap_or_default()
+}
+
+pub(super) fn view(stored: &Stored) -> Host {
+    let asks = KEYS.iter().zip(stored.asks).filter(|(_, ask)| *ask > 0);
+    let value = |ask| if ask == 2 { r#"{"mode":"hard"}"# } else { "" };
+    let (pending, last) = match stored.stamps {
+        Stamps::None => (None, None),
+        Stamps::Accepted => (Some(at(-5_000)), Some(at(-9_000))),
+        Stamps::Done => (Some(at(-9_000)), Some(at(-5_000))),
+    };
+    let told = stored.told.map(|told| {
+        let message = Record::wording(told.hard, "x");
+        let Told { rebooting, reason, hard, age } = told;
+        let since = at(-AGES[usize::from(age)]);
+        Record { rebooting, reason, since, hard, message }.condition(1)
+    });
+    let managed = Managed {
+        managed: true,
+        reason: Reason::Managed,
+        message: "spec.online and reboot requests are carried out".to_owned(),
+    };
+    Host {
+        namespace: "n".to_owned(),
+        name: "h".to_owned(),
+        uid: "u".to_owned(),
+        version: String::new(),
+        generation: 1,
+        selected: true,
+        paused: Pause::No,
+        detached: false,
+        deleting: false,
+        state: ProvisioningState::Provisioned,
+        credentials: true,
+        online: true,
+        disable_power_off: false,
+        needs_operator: false,
+        node: "node".to_owned(),
+        shared_with: None,
+        requests: Requests::of(asks.map(|(key, ask)| (*key, value(ask)))),
+        powered_on: stored.powered_on,
+        pending,
+        last,
+        trouble: Trouble {
+            kind: stored.failed.then_some(ErrorType::PowerManagement),
+            count: i64::from(stored.failed),
+            message: String::new(),
+        },
+        conditions: told.into_iter().chain([managed.condition(at(-9_000), 1)]).collect(),
+    }
+}
+
+pub(super) fn seen(machine: Machine, off_before: bool) -> NodeSeen {
+    let off = !machine.on && machine.target.is_none();
+    NodeSeen::Seen(Node {
+        power: if machine.on { Power::On } else { Power::Off },
+        target: machine.target.map(|(target, _)| target),
+        engaged: None,
+        last_error: machine.error.then(|| "it broke".to_owned()),
+        disable_power_off: false,
+        changed: None,
+        off_since: off.then(|| at(if off_before { -100 } else { 0 })),
+    })
+}
