@@ -99,3 +99,85 @@ pub fn is_first(decision: &Decision) -> bool {
         && decision.status.powered_on.is_none()
         && decision.annotations.is_empty()
 }
+
+#[cfg(test)]
+mod tests {
+    use api_types::metal3::BareMetalHost;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::config::Policy;
+    use crate::readings::Reading;
+
+    fn object(more: &[(&str, Value)]) -> CachedHost {
+        let mut host = json!({
+            "metadata": {
+                "name": "h", "namespace": "n", "uid": "u",
+                "labels": { "ferrite.metal3.io/power": "managed" },
+                "annotations": { "reboot.metal3.io": r#"{"mode":"hard"}"# },
+            },
+            "spec": { "online": true, "bmc": { "address": "redfish://bmc", "credentialsName": "c" } },
+            "status": {
+                "poweredOn": true, "operationalStatus": "OK",
+                "provisioning": { "state": "provisioned", "ID": "node" },
+            },
+        });
+        for (path, value) in more {
+            *host.pointer_mut(path).unwrap() = value.clone();
+        }
+        let host: BareMetalHost = serde_json::from_value(host).unwrap();
+        host.into()
+    }
+
+    /// What is decided on the reading of a machine that runs.
+    fn decided(object: &CachedHost, policy: &Policy) -> Decision {
+        let (began, power) = (Instant::now(), ironic::Power::On);
+        let reading = Reading { began, power, target: None, plain: true, also: None };
+        let host = Some(Host::of(object, policy));
+        let seen = Observed { host, node: NodeSeen::Seen(reading.node()), soft_free: true };
+        decide(&seen, policy, Timestamp::now())
+    }
+
+    #[test]
+    fn only_a_request_that_is_stamped_and_cut_at_once_needs_no_look() {
+        let policy = Policy::default();
+        assert!(is_first(&decided(&object(&[]), &policy)));
+        let soft = ("/metadata/annotations", json!({ "reboot.metal3.io": "" }));
+        let none = ("/metadata/annotations", json!({}));
+        let shown_off = ("/status/poweredOn", json!(false));
+        let offline = ("/spec/online", json!(false));
+        for other in [vec![soft], vec![none.clone()], vec![shown_off], vec![none, offline]] {
+            let decision = decided(&object(&other), &policy);
+            assert!(!is_first(&decision), "{other:?}: {decision:?}");
+        }
+        let begun = json!({
+            "state": "provisioned", "ID": "node", "pendingRebootSince": "2026-01-01T00:00:00Z",
+        });
+        let begun = object(&[("/status/provisioning", begun)]);
+        assert!(!is_first(&decided(&begun, &policy)), "its cycle has begun");
+        let taking_over = Policy { takeover: true, ..policy };
+        assert!(!is_first(&decided(&object(&[]), &taking_over)), "the operator is paused before");
+    }
+
+    #[test]
+    fn what_was_begun_or_is_not_calm_is_looked_at_first() {
+        let policy = Policy::default();
+        let may = |object: &CachedHost| may_be_first(object, &Host::of(object, &policy));
+        assert!(may(&object(&[])));
+        for other in [
+            ("/status/operationalStatus", json!("servicing")),
+            ("/status/operationalStatus", json!("error")),
+            ("/status/poweredOn", json!(false)),
+            ("/metadata/labels", json!({})),
+            ("/spec", json!({ "online": true, "disablePowerOff": true })),
+            (
+                "/status/provisioning",
+                json!({
+                    "state": "provisioned", "ID": "node", "pendingRebootSince": "2026-01-01T00:00:00Z",
+                }),
+            ),
+        ] {
+            assert!(!may(&object(std::slice::from_ref(&other))), "{other:?}");
+        }
+    }
+}

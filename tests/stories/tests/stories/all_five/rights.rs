@@ -52,7 +52,7 @@ const RARE: [Rare; 26] = [
         &["patch"],
         ("events.k8s.io", "events"),
         "controller-kit/src/events.rs",
-        "self.recorder.publish",
+        "api.patch(&named(name, one.at)",
     ),
     // Pools have warnings only, and a day need not have what they warn of.
     rare(
@@ -60,7 +60,7 @@ const RARE: [Rare; 26] = [
         &["create"],
         ("events.k8s.io", "events"),
         "controller-kit/src/events.rs",
-        "self.recorder.publish",
+        "api.create(&PostParams::default(), &written)",
     ),
     // The command `check`, which looks once.
     rare(

@@ -1,17 +1,20 @@
 //! Single calls of Ironic: the process is stopped at each of them, or somebody asks for something while one is on its way.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bench::ironic;
 use bench::observer::Observer;
 use bench::proxy::{Fault, Moment, Proxy, power_changes};
 use futures_util::future::join_all;
-use reqwest::StatusCode;
+use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::invariants::{MARK, invariants};
-use super::{HARD, PATIENCE, PLAIN, Site, keys, kind, machine, quick, record, stamps, switch};
+use super::{
+    HARD, PATIENCE, PLAIN, Site, condition, keys, kind, machine, quick, record, stamps, switch,
+};
 
 const HOLD: &str = "reboot.metal3.io/a";
 const LATE: &str = "reboot.metal3.io/late";
@@ -151,5 +154,64 @@ async fn a_hold_that_comes_while_the_power_on_is_on_its_way_is_honoured_by_anoth
     assert_eq!(proxy.powered(&node), ["power off", "power on", "power off", "power on"]);
     let history = observer.history(std::slice::from_ref(&running.handle)).await.unwrap();
     let broken = history.check(&invariants(false)).map(|it| it.to_string());
+    assert!(broken.is_none(), "{}", broken.unwrap_or_default());
+}
+
+/// Whoever asks may wait with lost data, and Ironic takes as long to tell of a node as a good part of the call itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hard_request_begins_without_a_look_at_its_node() {
+    let site = Site::new("at-once").await;
+    let node = imaginary(&site).await;
+    let proxy = Proxy::start(ironic::shared().await).await.unwrap();
+    site.host("h", &node, json!({})).await;
+    let _running = site.start(&proxy.endpoint, quick());
+    site.wait("h", "looked at", |host| condition(host, "PowerManaged").0 == "Managed").await;
+    for round in 1..=2 {
+        let asked = Instant::now();
+        site.annotate("h", json!({ HOLD: HARD })).await;
+        site.wait("h", "held off", |host| record(host).0 == "HeldOff").await;
+        let requests = proxy.requests();
+        let since = requests.iter().filter(|it| it.at > asked && it.path.contains(&node));
+        let methods: Vec<_> = since.map(|it| it.method.clone()).collect();
+        assert_eq!(methods[0], Method::PUT, "{round}: {methods:?}");
+        assert_eq!(methods[1], Method::GET, "off is not believed without a look: {methods:?}");
+        site.annotate("h", json!({ HOLD: null })).await;
+        site.cycled("h").await;
+    }
+    assert_eq!(proxy.powered(&node), ["power off", "power on", "power off", "power on"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hard_request_that_rests_on_an_old_reading_does_no_harm() {
+    tokio::join!(misled(false), misled(true));
+}
+
+/// A host whose node is another than the controller has seen: the machine was switched off past it, or must stay on.
+async fn misled(must_stay_on: bool) {
+    let site = Site::new("misled").await;
+    let (ironic, machine, node) = machine(&format!("misled-{must_stay_on}")).await;
+    let proxy = Proxy::start(ironic).await.unwrap();
+    let kinds = [kind()];
+    let observer = Observer::start(&site.admin, Some(&site.namespace), &kinds).await.unwrap();
+    site.host("h", &node, json!({})).await;
+    let running = site.start(&proxy.endpoint, quick());
+    site.wait("h", "looked at", |host| condition(host, "PowerManaged").0 == "Managed").await;
+    if must_stay_on {
+        let ban = json!([{ "op": "replace", "path": "/disable_power_off", "value": true }]);
+        let path = format!("/v1/nodes/{node}");
+        let banned = ironic.call_version(Method::PATCH, &path, Some(&ban), "1.95").await.unwrap();
+        assert!(banned.0.is_success(), "{banned:?}");
+    } else {
+        switch(ironic, &node, "power off").await;
+    }
+    site.annotate("h", json!({ PLAIN: HARD, MARK: "asked" })).await;
+    let host = site.cycled("h").await;
+    assert!(host["status"]["errorType"].is_null(), "{host:#}");
+    let agreed = if must_stay_on { vec!["rebooting"] } else { vec!["power off", "power on"] };
+    assert_eq!(proxy.agreed(&node), agreed);
+    let seen = machine.seen().await.unwrap();
+    assert_eq!((seen.turned_off(), seen.turned_on()), (1, 2), "{must_stay_on}: {seen:?}");
+    let history = observer.history(std::slice::from_ref(&running.handle)).await.unwrap();
+    let broken = history.check(&invariants(must_stay_on)).map(|it| it.to_string());
     assert!(broken.is_none(), "{}", broken.unwrap_or_default());
 }
