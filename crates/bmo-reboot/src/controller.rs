@@ -237,7 +237,7 @@ pub async fn reconcile(host: Arc<CachedHost>, context: Arc<Context>) -> Result<A
         return Ok(rest);
     }
     if makes_way(&context, &name, &cached) {
-        return Ok(later(Duration::from_secs(1)));
+        return Ok(later(Duration::from_secs(2)));
     }
     let first = first(&context, &name, &host, &cached);
     if matches!(first, First::Wait) {
@@ -354,16 +354,22 @@ async fn pass(context: &Context, name: &Name, cached: &Host) -> Result<Action, E
     let (needed, now) = (cached.needs_node(&context.policy), Instant::now());
     let listed = context.memory().get_mut(name).and_then(|known| known.begins(cached, now));
     let listed = listed.filter(|_| needed);
-    // Both at once: somebody waits.
-    let (host, node) = tokio::join!(observe::host(client, namespace, host_name), async {
-        if needed && listed.is_none() {
-            Some(observe::node(&context.ironic, &cached.node, cached.disable_power_off).await)
-        } else {
-            None
-        }
-    });
-    let host = host?.filter(|host| !context.policy.is_anothers(host));
-    let Some(mut host) = host.map(|host| context.view(&host)) else {
+    let (host, node) = if listed.is_some() {
+        // That version is what the list is later than; a write insists on it, and a call on a write or another look.
+        (Some(Host::clone(cached)), None)
+    } else {
+        // Both at once: somebody waits.
+        let (host, node) = tokio::join!(observe::host(client, namespace, host_name), async {
+            if needed {
+                Some(observe::node(&context.ironic, &cached.node, cached.disable_power_off).await)
+            } else {
+                None
+            }
+        });
+        let host = host?.filter(|host| !context.policy.is_anothers(host));
+        (host.map(|host| context.view(&host)), node)
+    };
+    let Some(mut host) = host else {
         context.memory().remove(name);
         return Ok(Action::await_change());
     };
@@ -372,8 +378,6 @@ async fn pass(context: &Context, name: &Name, cached: &Host) -> Result<Action, E
     }
     // One that must stay on is read in another way.
     let alike = host.node == cached.node && host.disable_power_off == cached.disable_power_off;
-    // A list that began before the host was so says nothing about it.
-    let listed = listed.filter(|_| host.version == cached.version);
     let mut began = now;
     let (mut node, mut names) = match (listed, node) {
         (Some(reading), _) => {

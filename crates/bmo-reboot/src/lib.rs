@@ -6,8 +6,9 @@
 //!
 //! * Watches: `BareMetalHost`s, all of them; acts on those that `--host-selector` selects. The CRD of hosts, for
 //!   the fields that its `extend-crd` adds. Ironic's list of nodes, polled.
-//! * Reads: the host and its node, live, in every pass but the first for a hard request: that one writes on the version in
-//!   the cache, or not at all, and rests on the last reading of the node. Of a crowd the nodes are read by lists.
+//! * Reads: the host and its node, live, in every pass, with two exceptions: the first step for a hard request rests on the
+//!   last reading of the node, and of a crowd the nodes are read by lists. The host is then the one in the cache, and is
+//!   written on that version or not at all.
 //! * Writes: of a host's status `poweredOn`, the stamps `pendingRebootSince` and `lastPoweredOn`, the conditions
 //!   `Rebooting` and `PowerManaged`, a power management error, and `lastUpdated`; of its annotations it removes the
 //!   plain request when it was carried out, all requests when the host was deprovisioned, and with `--takeover` it sets

@@ -20,7 +20,7 @@ const CROWDED: Duration = Duration::from_secs(2);
 /// So many times as long as a list takes Ironic it is left alone before the next one.
 const LEISURE: u32 = 4;
 /// The same while hard requests come in: those that were made are told of soon enough that nobody asks about them alone.
-const STORMY: Duration = Duration::from_secs(8);
+const STORMY: Duration = Duration::from_secs(12);
 /// How rarely that may be.
 const STORMY_AT_LEAST: Duration = Duration::from_secs(18);
 /// So many times as long as a list takes Ironic it is left alone then.

@@ -4,8 +4,8 @@
 //! fact that tells two events apart belongs into the reason or the action. Only objects with very long names have a new
 //! event each time.
 //!
-//! What was said is remembered as a few numbers. The library's own recorder keeps each event as a whole: after a thousand
-//! reboots, of which each is told in five, that is more than all else that a controller remembers.
+//! What was said is remembered as a few numbers. The library's own recorder keeps each event as a whole: where a thousand
+//! objects were each told of five times, that is more than all else that a controller remembers.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
