@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::client::ClientBuilder;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, ResourceExt as _};
 
 use crate::bounded::{Bounds, OF_A_STRANGER};
+use crate::connection;
 
 /// How long the path of a server may be. Joined with that of a request it has to be a path still.
 const PATH: usize = 1024;
@@ -45,11 +45,10 @@ pub async fn client(secret: &Secret, patience: Duration) -> Result<Client, Strin
     let wrong = |why: String| format!("the kubeconfig in the secret {name} {why}");
     let text = std::str::from_utf8(&value.0).map_err(|_| wrong("is no text".to_owned()))?;
     let mut config = config(text).await.map_err(wrong)?;
-    config.default_retry = false;
     config.connect_timeout = Some(patience);
     config.read_timeout = Some(patience);
     config.write_timeout = Some(patience);
-    let builder = ClientBuilder::try_from(config).map_err(|_| {
+    let builder = connection::builder(config).map_err(|_| {
         wrong("makes no client: correct its certificates, its key or its proxy".to_owned())
     })?;
     Ok(builder.with_layer(&Bounds { answer: OF_A_STRANGER }).build())

@@ -24,6 +24,7 @@ pub mod backoff;
 mod bounded;
 pub mod check;
 pub mod config;
+pub mod connection;
 pub mod crd;
 pub mod events;
 mod guarded;

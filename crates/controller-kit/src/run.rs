@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
-use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::controller::{Action, Error as LoopError};
 use kube::runtime::{Controller, controller};
@@ -27,7 +26,7 @@ use crate::lease::{self, End};
 use crate::metrics::Metrics;
 use crate::shutdown::Shutdown;
 use crate::watch::Version;
-use crate::{http, telemetry};
+use crate::{connection, http, telemetry};
 
 /// How long work under way may go on after the process was asked to end.
 const LAST_WORK: Duration = Duration::from_millis(300);
@@ -247,9 +246,8 @@ pub async fn client(config: &Config, metrics: &Metrics) -> Result<Client, String
     kubeconfig::check(&connection)
         .map_err(|why| format!("The kubeconfig (--kubeconfig, KUBECONFIG) {why}"))?;
     tracing::info!(address = %connection.cluster_url, "The API server");
-    connection.default_retry = false;
     connection.connect_timeout = Some(Duration::from_secs(5));
-    let builder = ClientBuilder::try_from(connection).map_err(|error| {
+    let builder = connection::builder(connection).map_err(|error| {
         format!("The kubeconfig does not make a client: {}", api_error::chain(&error))
     })?;
     // The API server is our own, and a watch is an answer that goes on.

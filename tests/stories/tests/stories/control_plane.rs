@@ -1,10 +1,13 @@
 //! The API server of the bench is a real one: it authorizes, it audits, it can hang.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bench::control_plane::{ControlPlane, shared};
+use controller_kit::connection;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ListParams, PostParams};
+
+use crate::in_process;
 
 #[tokio::test]
 async fn a_user_without_a_role_is_refused_by_the_api_server() {
@@ -14,6 +17,22 @@ async fn a_user_without_a_role_is_refused_by_the_api_server() {
     let api: Api<ConfigMap> = Api::namespaced(kube::Client::try_from(config).unwrap(), &namespace);
     let refused = api.list(&ListParams::default()).await.unwrap_err();
     assert!(matches!(&refused, kube::Error::Api(status) if status.is_forbidden()), "{refused}");
+}
+
+#[tokio::test]
+async fn the_first_request_of_a_connection_does_not_wait_until_the_handshake_is_acknowledged() {
+    let plane = shared().await;
+    let namespace = plane.namespace("connecting").await;
+    let (account, _) = in_process::account(plane, "host-discovery", &namespace).await;
+    let mut fastest = Duration::MAX;
+    for _ in 0..9 {
+        let client = connection::builder(account.clone()).unwrap().build();
+        let began = Instant::now();
+        client.apiserver_version().await.unwrap();
+        fastest = fastest.min(began.elapsed());
+    }
+    // So long the kernel waits for an answer that would acknowledge it on the way.
+    assert!(fastest < Duration::from_millis(40), "{fastest:?}");
 }
 
 #[tokio::test]
