@@ -7,7 +7,8 @@ use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery, HardwareDetail};
 use api_types::names::ferrite;
 use controller_kit::api_error::unless_gone;
 use kube::api::{Patch, PatchParams, PostParams};
-use kube::{Api, Resource as _};
+use kube::core::Request;
+use kube::{Api, Client, Resource as _};
 use serde_json::{Value, json};
 
 use crate::controller::Context;
@@ -71,10 +72,9 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
         },
     };
     let host = new_host(resource, name, machine.node, boot_mac, facts, details);
-    let client = context.kit.client.clone();
+    let client = &context.kit.client;
     // What is there already may have any shape, as for the watch.
     let sightings: Api<Sighting> = Api::namespaced(client.clone(), &resource.namespace);
-    let api: Api<BareMetalHost> = Api::namespaced(client, &resource.namespace);
     if let Some(other) = other_name(verdict, name) {
         // A process that sees hosts late may not know that the machine got its other name meanwhile.
         match asked("read a host", async { unless_gone(sightings.get(other).await) }).await {
@@ -94,9 +94,8 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
     if !context.kit.may_act() {
         return Made::Stale;
     }
-    let posted = asked("create a host", api.create(&PostParams::default(), &host.object)).await;
-    match posted {
-        Ok(made) => {
+    match asked("create a host", post(client, &resource.namespace, &host.object)).await {
+        Ok(Sighting(made)) => {
             let key = HostKey::new(&resource.namespace, name);
             context.send(Errand::Mark(Unmarked { node: machine.node, host: key }));
             context.index().answer(&made);
@@ -126,6 +125,14 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
         }
         Err(error) => failed(context, resource, name, &error, true),
     }
+}
+
+/// Posts a host. Of the answer as much is read as of any host, which is far less than was sent.
+async fn post(client: &Client, namespace: &str, host: &BareMetalHost) -> kube::Result<Sighting> {
+    let body = serde_json::to_vec(host).map_err(kube::Error::SerdeError)?;
+    let hosts = Request::new(BareMetalHost::url_path(&(), Some(namespace)));
+    let request = hosts.create(&PostParams::default(), body).map_err(kube::Error::BuildRequest)?;
+    client.request(request).await
 }
 
 /// What is done about an error. `posted`: whether the host may be there in spite of it.

@@ -210,7 +210,7 @@ impl Nodes {
         let left = left.map(|host| Unmarked { node: id, host });
         if let Some(&place) = self.places.get(&id) {
             let (machine, track) = (&mut self.machines[place], &mut self.tracks[place]);
-            let changed = machine.name != node.name || machine.enrolled != enrolled;
+            let changed = machine.is_changed(node);
             let unread = machine.is_unread() && track.rest.is_none_or(|rest| rest <= at);
             machine.take(node);
             (track.round, track.seen) = (self.round, Some(at));
@@ -328,6 +328,14 @@ impl Nodes {
     pub fn name(&self, node: &str) -> Option<&str> {
         let place = *self.places.get(&NodeId::parse(node)?)?;
         self.machines[place].name.as_deref()
+    }
+
+    /// The machine that a node is, if Ironic shows it as it showed it before.
+    pub fn unchanged(&self, node: &ironic::Node) -> Option<NodeId> {
+        let id = NodeId::parse(&node.uuid)?;
+        let machine = &self.machines[*self.places.get(&id)?];
+        let is_new = is_marked(node) && !machine.had_host;
+        (!is_new && !machine.is_changed(node)).then_some(id)
     }
 
     /// When Ironic last showed a machine.
@@ -506,6 +514,11 @@ impl Nodes {
 }
 
 impl Machine {
+    /// Whether somebody did something with it since it was shown before.
+    fn is_changed(&self, node: &ironic::Node) -> bool {
+        self.name != node.name || self.enrolled != is_enrolled(node)
+    }
+
     /// Takes over what a list or the node itself shows.
     fn take(&mut self, node: &ironic::Node) {
         self.had_host |= is_marked(node);

@@ -1,6 +1,8 @@
 //! All questions to Ironic, and those to the API server that come before a host.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod confirm;
+
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -24,7 +26,8 @@ use crate::inventory::{Port, Told};
 use crate::machine::Reading;
 use crate::node_id::NodeId;
 use crate::nodes::{Look, Nodes, Unmarked};
-use crate::refusals::Refusal;
+
+pub use confirm::{Looked, confirm};
 
 /// Bytes of an inventory that are read. Real ones have four to a hundred thousand.
 pub const MOST_INVENTORY: usize = 1 << 20;
@@ -34,8 +37,6 @@ const MOST_PORTS: usize = 256;
 const AT_ONCE: usize = 8;
 /// More machines than these are not asked for one by one: their ports are listed at once, and what became of them.
 const MANY: usize = 32;
-/// Machines that are asked for one by one before they become hosts, in one pass.
-const MOST_CONFIRMED: usize = 256;
 /// How long one pass begins to read machines. What it has begun it ends, however slow Ironic is: to begin it anew in the
 /// next pass would never end.
 const READING: Duration = Duration::from_secs(10);
@@ -119,7 +120,7 @@ pub async fn poll(
     let began = Instant::now();
     let mut list = List::after(&context.ironic, places.nodes.clone());
     while let Some(page) = list.page().await? {
-        note(context, nodes, &page, unmarked);
+        note(context, nodes, &page, Instant::now(), unmarked);
     }
     places.nodes = list.last_seen();
     Ok(began)
@@ -134,8 +135,12 @@ struct List<'a> {
 
 impl<'a> List<'a> {
     fn after(ironic: &'a Client, after: Option<String>) -> Self {
-        let query = NodeQuery { detail: LISTED, after, ..NodeQuery::default() };
-        Self { ironic, pages: ironic.nodes(query), size: MAX_PAGE }
+        Self::in_pages(ironic, after, MAX_PAGE)
+    }
+
+    fn in_pages(ironic: &'a Client, after: Option<String>, size: u32) -> Self {
+        let query = NodeQuery { detail: LISTED, after, page: size, ..NodeQuery::default() };
+        Self { ironic, pages: ironic.nodes(query), size }
     }
 
     fn last_seen(&self) -> Option<String> {
@@ -149,10 +154,7 @@ impl<'a> List<'a> {
         loop {
             match self.pages.next().await {
                 Err(error) if error.class() == Class::TooLarge && self.size > 1 => {
-                    self.size /= 2;
-                    let (after, page) = (self.last_seen(), self.size);
-                    let query = NodeQuery { detail: LISTED, after, page, ..NodeQuery::default() };
-                    self.pages = self.ironic.nodes(query);
+                    *self = Self::in_pages(self.ironic, self.last_seen(), self.size / 2);
                 }
                 Err(error) if is_worth_another(&error, &mut attempts).await => {}
                 answer => return answer,
@@ -188,7 +190,7 @@ async fn list_all(
         loop {
             match list.page().await {
                 Ok(Some(page)) => {
-                    note(context, nodes, &page, unmarked);
+                    note(context, nodes, &page, Instant::now(), unmarked);
                     places.unfinished = Some(Unfinished { began, after: list.last_seen() });
                 }
                 Ok(None) => break,
@@ -210,86 +212,16 @@ async fn list_all(
     }
 }
 
-fn note(context: &Context, nodes: &mut Nodes, page: &[ironic::Node], unmarked: &mut Vec<Unmarked>) {
-    let index = context.index();
-    let (now, at) = (Timestamp::now(), Instant::now());
-    unmarked.extend(page.iter().filter_map(|node| nodes.note(node, &index, now, at)));
-}
-
-/// Looks once more at machines that Ironic showed long ago: at many by a list of all that are not older.
-///
-/// What was answered before something was not counts: the rest is asked about the next time. What was `refused` is asked about last.
-pub async fn confirm(
+/// Takes notice of nodes that Ironic showed at that moment.
+fn note(
     context: &Context,
     nodes: &mut Nodes,
-    old: Vec<NodeId>,
-    refused: &BTreeMap<NodeId, Refusal>,
-) -> Read {
-    let (began, ironic) = (Instant::now(), &context.ironic);
-    let mut read = Read::default();
-    let mut old = old;
-    if let Some(oldest) = old.first().filter(|_| old.len() > MANY) {
-        let before = nodes.before(*oldest).map(|node| node.to_string());
-        let mut list = List::after(ironic, before);
-        let mut beginnings = 0;
-        loop {
-            match list.page().await {
-                Ok(Some(page)) => {
-                    read.answered = true;
-                    note(context, nodes, &page, &mut Vec::new());
-                    // What lies between is not asked for: there may be thousands of hosts. Once a place was lost, all is.
-                    let end = page.last().and_then(|node| NodeId::parse(&node.uuid));
-                    if let Some(reached) = end.filter(|it| beginnings == 0 && nodes.has(*it)) {
-                        let Some(next) = nodes.first_after(&old, reached) else { break };
-                        if let Some(before) = nodes.before(next).filter(|it| *it != reached) {
-                            list = List::after(ironic, Some(before.to_string()));
-                        }
-                    }
-                }
-                Ok(None) => {
-                    read.answered = true;
-                    break;
-                }
-                Err(error) if error.class() == Class::MarkerGone && beginnings < BEGINNINGS => {
-                    beginnings += 1;
-                    list = List::after(ironic, None);
-                }
-                Err(error) => return Read { silence: Some(error), ..read },
-            }
-        }
-        old.retain(|node| nodes.seen(*node).is_none_or(|seen| seen < began));
-    }
-    old.sort_by_key(|node| refused.contains_key(node));
-    let jobs = old.into_iter().take(MOST_CONFIRMED);
-    let jobs: Vec<_> = jobs.map(|id| async move { (id, node(ironic, id).await) }).collect();
-    let mut answers = stream::iter(jobs).buffer_unordered(AT_ONCE);
-    let mut unanswered = 0;
-    while let Some((id, answer)) = answers.next().await {
-        match answer {
-            Ok(Some(node)) => note(context, nodes, &[node], &mut Vec::new()),
-            Ok(None) => nodes.read(id, Look::Gone, Instant::now()),
-            // One node that Ironic fails for must not hold up those after it. What took its whole time did not, and an
-            // Ironic that answers nothing is not asked for all of them.
-            Err(error) => {
-                unanswered += 1;
-                read.unconfirmed.push((id, error.to_string()));
-                let ends =
-                    error.class() == Class::Timeout || (unanswered >= AT_ONCE && !read.answered);
-                if is_silence(&error) {
-                    read.silence = Some(error);
-                } else {
-                    count(context, &error);
-                    tracing::debug!(node.id = %id, error = %error, "Could not look at a machine");
-                }
-                if ends {
-                    return read;
-                }
-                continue;
-            }
-        }
-        read.answered = true;
-    }
-    read
+    page: &[ironic::Node],
+    at: Instant,
+    unmarked: &mut Vec<Unmarked>,
+) {
+    let (index, now) = (context.index(), Timestamp::now());
+    unmarked.extend(page.iter().filter_map(|node| nodes.note(node, &index, now, at)));
 }
 
 /// Whether Ironic does not answer, or not to us, rather than not about one node.

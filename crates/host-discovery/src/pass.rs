@@ -1,20 +1,19 @@
 //! One pass: ask, decide, write.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod making;
+
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use api_types::metal3::{BareMetalHostDiscovery, BareMetalHostDiscoveryStatus};
-use controller_kit::backoff;
 use controller_kit::watch::Broken;
-use futures_util::{StreamExt as _, stream};
 use ironic::Class;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource as _;
 
-use crate::act::{self, Made, Order};
+use crate::act;
 use crate::allowance::Allowance;
 use crate::controller::{Context, News, spread};
 use crate::decide::{Decision, Observed, Reason, Step, Verdict, decide};
@@ -23,7 +22,7 @@ use crate::error::Error;
 use crate::node_id::NodeId;
 use crate::nodes::Nodes;
 use crate::observe::{self, Places};
-use crate::refusals::{Cause, Refusals};
+use crate::refusals::Refusals;
 use crate::report::report;
 use crate::resource::Resource;
 use crate::status::{self, Reach, Strays, Troubles};
@@ -36,10 +35,6 @@ const MISSES: u32 = 3;
 const MISSED: Duration = Duration::from_secs(1);
 /// Machines that are read in one pass, so that hosts come of the first before the last is read.
 const BATCH: usize = 256;
-/// Hosts that are made in one pass, and how long it begins to make more, so that it ends long before its deadline and what
-/// was decided is still so. To decide, to wait for the last one and to write the status takes as long for a few as for many.
-const MOST_MADE: usize = 1024;
-const MAKING: Duration = Duration::from_secs(2);
 /// A machine that Ironic showed longer ago, two polls unless they are set otherwise, is looked at once more before it
 /// becomes a host: it may have been registered or gone since.
 const FRESH: Duration = Duration::from_secs(10);
@@ -392,116 +387,6 @@ impl State {
             }
         }
         objects
-    }
-
-    /// Makes hosts, also of machines that had to be looked at once more: to leave those to the next pass, which may read
-    /// others for as long as a look lasts, would leave them for ever. Says whether there is reason to decide again at once.
-    async fn make_all(
-        &mut self,
-        context: &Context,
-        resources: &[Resource],
-        decision: &mut Decision,
-    ) -> bool {
-        let (again, old) = self.make(context, resources, decision).await;
-        if old.is_empty() {
-            return again;
-        }
-        let read = observe::confirm(context, &mut self.nodes, old, self.refusals.all()).await;
-        let silence = read.silence.as_ref().filter(|_| !read.answered).map(ironic::Error::class);
-        // Of an Ironic that is away altogether its own condition tells.
-        if silence.is_none_or(|it| it == Class::Timeout) {
-            for (node, error) in &read.unconfirmed {
-                self.refusals.unconfirmed(*node, error, Instant::now(), backoff::random_unit());
-            }
-        }
-        self.told(context, read);
-        if silence.is_some() {
-            return again;
-        }
-        // Also where Ironic fell silent in between: other machines may be there now than were decided about.
-        *decision = self.decided(context, resources);
-        let (more, left) = self.make(context, resources, decision).await;
-        again || more || !left.is_empty()
-    }
-
-    /// Makes hosts. Says whether there is reason to decide again at once, and of which machines too much time has passed
-    /// since Ironic showed them.
-    async fn make(
-        &mut self,
-        context: &Context,
-        resources: &[Resource],
-        decision: &mut Decision,
-    ) -> (bool, Vec<NodeId>) {
-        let at = Instant::now();
-        let machines = self.nodes.machines();
-        let mut orders = Vec::new();
-        let mut old = Vec::new();
-        for (verdict, machine) in decision.verdicts.iter().zip(machines) {
-            let Some(Step::Create { name, boot_mac }) = &verdict.step else { continue };
-            let Some(resource) = verdict.resource.and_then(|at| resources.get(at)) else {
-                continue;
-            };
-            if self.nodes.seen(machine.node).is_none_or(|seen| at.duration_since(seen) > FRESH) {
-                old.push(machine.node);
-                continue;
-            }
-            let details = self.nodes.details(machine.node);
-            let boot_mac = *boot_mac;
-            orders.push(Order { resource, machine, verdict, name, boot_mac, details });
-        }
-        // What failed before keeps nobody waiting.
-        let refused = self.refusals.all();
-        orders.sort_by_key(|order: &Order<'_>| refused.contains_key(&order.machine.node));
-        orders.truncate(MOST_MADE);
-        context.set_making(!orders.is_empty());
-        // An API server that fails is not asked for hundreds of hosts more; it may fail in one namespace alone.
-        let stops: BTreeMap<&str, AtomicBool> =
-            resources.iter().map(|it| (it.namespace.as_str(), AtomicBool::new(false))).collect();
-        let jobs = orders.into_iter().map(|order| {
-            let (node, stop) = (order.machine.node, stops.get(order.resource.namespace.as_str()));
-            async move {
-                if at.elapsed() > MAKING || stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
-                    return None;
-                }
-                let made = act::create(context, order).await;
-                if let Made::Failed(Cause::Failed(_) | Cause::Unknown, _) = &made
-                    && let Some(stop) = stop
-                {
-                    stop.store(true, Ordering::Relaxed);
-                }
-                Some((node, made))
-            }
-        });
-        let jobs: Vec<_> = jobs.collect();
-        let at_once = usize::from(context.kit.config.concurrency);
-        let answers: Vec<_> = stream::iter(jobs).buffer_unordered(at_once).collect().await;
-        let answers: Vec<_> = answers.into_iter().flatten().collect();
-        self.allowance.spend(u32::try_from(answers.len()).unwrap_or(u32::MAX));
-        let mut again = false;
-        for (node, made) in answers {
-            again |= !matches!(made, Made::Failed(..));
-            match made {
-                // Also if a person deletes it before the next pass.
-                Made::Created => {
-                    self.nodes.marked(node);
-                    self.refusals.made(node);
-                }
-                Made::Exists => self.refusals.made(node),
-                Made::Failed(cause, text) => {
-                    let unit = backoff::random_unit();
-                    if self.refusals.failed(node, cause, &text, Instant::now(), unit) {
-                        tracing::warn!(error = text, "Could not make a host");
-                    }
-                }
-                Made::Stale => self.nodes.look_at(node, Instant::now()),
-            }
-        }
-        for verdict in decision.verdicts.iter_mut().filter(|it| it.reason == Reason::Created) {
-            if let Some(refusal) = self.refusals.all().get(&verdict.node) {
-                verdict.fail(refusal);
-            }
-        }
-        (again, old)
     }
 
     /// What every resource's status is to say.

@@ -4,12 +4,13 @@
 //! operator's present release would else lose its addresses, and its machine would be made a host a second time.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use api_types::metal3::{
     BareMetalHost, BareMetalHostSpec, BareMetalHostStatus, Bmc, Hardware, Nic, Provisioning,
 };
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
 use serde::Deserialize;
 
@@ -20,9 +21,21 @@ pub struct Sighting(pub BareMetalHost);
 
 #[derive(Deserialize)]
 struct Read {
-    metadata: ObjectMeta,
+    metadata: ReadMetadata,
     spec: Option<ReadSpec>,
     status: Option<ReadStatus>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ReadMetadata {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    deletion_timestamp: Option<Time>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -68,7 +81,7 @@ impl From<Read> for Sighting {
         let nics = nics.into_iter().map(|nic| Nic { mac: nic.mac, ..Nic::default() }).collect();
         let id = provisioning.and_then(|it| it.id).unwrap_or_default();
         Self(BareMetalHost {
-            metadata: read.metadata,
+            metadata: read.metadata.into(),
             spec: BareMetalHostSpec {
                 boot_mac_address,
                 bmc: bmc.map(|address| Bmc { address, ..Bmc::default() }),
@@ -81,6 +94,21 @@ impl From<Read> for Sighting {
             }),
             ..BareMetalHost::default()
         })
+    }
+}
+
+impl From<ReadMetadata> for ObjectMeta {
+    fn from(read: ReadMetadata) -> Self {
+        Self {
+            name: read.name,
+            namespace: read.namespace,
+            uid: read.uid,
+            resource_version: read.resource_version,
+            deletion_timestamp: read.deletion_timestamp,
+            labels: read.labels,
+            annotations: read.annotations,
+            ..Self::default()
+        }
     }
 }
 
@@ -122,7 +150,10 @@ mod tests {
     #[test]
     fn a_host_is_known_by_its_addresses_whatever_shape_its_other_fields_have() {
         let odd = json!({
-            "metadata": {"namespace": "metal", "name": "n1"},
+            "metadata": {
+                "namespace": "metal", "name": "n1", "creationTimestamp": "yesterday",
+                "finalizers": "none", "managedFields": [{"time": "9999-12-31T23:59:59Z"}],
+            },
             "spec": {
                 "bootMACAddress": "52:54:00:00:00:01",
                 "bmc": {"address": "192.0.2.1", "credentialsName": ["s"]},

@@ -81,6 +81,21 @@ fn a_machine_has_the_name_that_ironic_last_told() {
 }
 
 #[test]
+fn only_a_node_that_nobody_touched_meanwhile_is_the_machine_that_it_was() {
+    let mut known = Known::new();
+    known.list(1);
+    let unchanged = |known: &Known, more: Value| known.nodes.unchanged(&shown(1, &more));
+    assert_eq!(unchanged(&known, json!({})), Some(node(1)));
+    assert_eq!(unchanged(&known, json!({"name": "metal~x"})), None);
+    assert_eq!(unchanged(&known, json!({"provision_state": "manageable"})), None);
+    let marked = json!({"extra": {"ferrite_had_host": "metal/x"}});
+    assert_eq!(unchanged(&known, marked.clone()), None, "it had a host meanwhile");
+    known.nodes.marked(node(1));
+    assert_eq!(unchanged(&known, marked), Some(node(1)), "that is known");
+    assert_eq!(known.nodes.unchanged(&shown(2, &json!({}))), None);
+}
+
+#[test]
 fn what_could_not_be_read_is_read_again_when_all_nodes_are_listed_and_what_is_too_large_is_not() {
     for (reading, again) in [
         (Reading::None, true),

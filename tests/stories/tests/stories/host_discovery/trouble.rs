@@ -194,6 +194,32 @@ async fn nodes_that_ironic_fails_for_hold_up_no_machine_that_waited_like_them_an
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn machines_that_waited_become_hosts_before_ironic_has_answered_about_the_last_of_them() {
+    let site = Site::new("slow-node").await;
+    site.discovery("racks", json!({ "approval": "Manual" })).await;
+    let proxy = Proxy::start(&site.ironic).await.unwrap();
+    let policy = Policy { full_sync_interval: Duration::from_secs(3600), ..quick() };
+    let _running = site.start_disturbed(&proxy.endpoint, policy, Plan::none("host-discovery"));
+    let mut nodes = Vec::new();
+    for number in 1..=3 {
+        nodes.push(site.boot(&site.agent(number)).await);
+    }
+    for node in &nodes {
+        site.listed("racks", "pending", node, "AwaitsApproval").await;
+    }
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    let slow = nodes[0].clone();
+    proxy.fault(Fault::Delay(Duration::from_secs(6)), usize::MAX, move |_: &Method, it: &str| {
+        it.contains(&slow)
+    });
+    site.approve("racks", &nodes.join(",")).await;
+    let approved = Instant::now();
+    site.wait_names(&["m2", "m3"]).await;
+    assert!(approved.elapsed() < Duration::from_secs(5), "{:?}", approved.elapsed());
+    site.wait_names(&["m1", "m2", "m3"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn nodes_are_marked_beside_each_other() {
     const MACHINES: u32 = 12;
     let site = Site::new("marks").await;
