@@ -14,7 +14,9 @@ use clusterpool_inventory::materials::Materials;
 use clusterpool_inventory::observe::{Known, Last, Stores, observe};
 use controller_kit::watch::Undecodable;
 use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt as _;
 use kube::runtime::reflector::Store;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::watcher::Event;
@@ -44,6 +46,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let looked = Instant::now();
         let decision = decide(&seen, &policy, now);
         last.seen = seen;
+        // It is stored.
+        if let Some(status) = decision.status {
+            last.seen.pool.status = status;
+        }
         // The first one tries the patches.
         if pass > 0 {
             looking += looked - began;
@@ -75,7 +81,7 @@ fn full(key: &Key, clusters: usize) -> Result<(Stores, Index), serde_json::Error
         let metadata = |name: &str, namespace: Option<&str>| {
             json!({
                 "name": name, "namespace": namespace, "uid": format!("uid-{name}"), "generation": 1,
-                "resourceVersion": "7", "creationTimestamp": "2026-01-01T00:00:00Z",
+                "resourceVersion": "7", "creationTimestamp": Time(Timestamp::now()),
                 "labels": { "hive.openshift.io/clusterpool-name": key.1 },
             })
         };
@@ -88,7 +94,9 @@ fn full(key: &Key, clusters: usize) -> Result<(Stores, Index), serde_json::Error
         made.push(json!({
             "metadata": of_cluster,
             "spec": {
-                "clusterName": cluster, "baseDomain": "example.com", "installed": true,
+                "clusterName": cluster, "baseDomain": "example.com",
+                // Half of them are on their way, as on the bench all are.
+                "installed": number % 2 == 0,
                 "clusterPoolRef": {
                     "namespace": key.0, "poolName": key.1,
                     "clusterDeploymentCustomization": { "name": entry },
@@ -123,10 +131,8 @@ fn full(key: &Key, clusters: usize) -> Result<(Stores, Index), serde_json::Error
         let of_entry = (key.0.clone(), entry.clone());
         states.insert(entry, state);
         let of_cluster = (cluster.clone(), cluster.clone());
-        index.clusters.put(&of_cluster, [key.clone()]);
-        index.users.put(&of_cluster, [of_entry.clone()]);
+        index.users.put(&of_cluster, [of_entry.clone(), all_in(&key.0)]);
         index.namespaces.put(&(String::new(), cluster), [key.clone()]);
-        index.customizations.put(&of_entry, [all_in(&key.0)]);
         index.leases.put(&of_entry, [key.clone()]);
     }
     let names: Vec<Value> = (0..clusters).map(|it| json!({ "name": entry(it) })).collect();
@@ -150,12 +156,20 @@ fn full(key: &Key, clusters: usize) -> Result<(Stores, Index), serde_json::Error
     if let Some(status) = &mut pool.status {
         status.inventory = states;
     }
+    let clusters = read::<ClusterDeployment>(made)?;
+    for it in clusters.state() {
+        index.clusters.keep(&(it.name_any(), it.name_any()), [(key.clone(), it)]);
+    }
+    let customizations = read::<ClusterDeploymentCustomization>(entries)?;
+    for it in customizations.state() {
+        index.customizations.keep(&(key.0.clone(), it.name_any()), [(all_in(&key.0), it)]);
+    }
     let stores = Stores {
         pools: store(vec![pool]),
         broken_pools: Undecodable::default(),
-        customizations: read::<ClusterDeploymentCustomization>(entries)?,
+        customizations,
         broken_customizations: Undecodable::default(),
-        clusters: read::<ClusterDeployment>(made)?,
+        clusters,
         broken_clusters: Undecodable::default(),
         claims: store(Vec::new()),
         namespaces: read::<Namespace>(namespaces)?,

@@ -362,7 +362,7 @@ impl Context {
         let key = key_of(changed);
         let now = cached(&self.stores.customizations, &key);
         let mut index = self.index();
-        index.customizations.put(&key, now.iter().map(|_| all_in(&key.0)));
+        index.customizations.keep(&key, now.iter().map(|it| (all_in(&key.0), it.clone())));
         let pools = now.iter().flat_map(|it| holders(it));
         let pools = pools.map(|it| (key.0.clone(), it.to_owned()));
         let holders = index.leases.put(&key, pools);
@@ -388,10 +388,11 @@ impl Context {
             let reference = it.spec.cluster_pool_ref.as_ref()?;
             Some((reference.namespace.clone(), reference.customization_name()?.to_owned()))
         });
-        let own = pool.filter(|_| now.as_ref().is_some_and(|it| is_one(it)));
+        let of_namespace = entry.as_ref().map(|it| all_in(&it.0));
+        let own = pool.zip(now.filter(|it| is_one(it)));
         let mut index = self.index();
-        let mut concerned = index.clusters.put(&key, own);
-        for entry in index.users.put(&key, entry) {
+        let mut concerned = index.clusters.keep(&key, own);
+        for entry in index.users.put(&key, entry.into_iter().chain(of_namespace)) {
             concerned.extend(index.lists.of(&entry).cloned());
         }
         drop(index);
@@ -449,10 +450,9 @@ impl Context {
     /// Whether something of a pool carries a mark of ours.
     fn is_used(&self, key: &Key, is_there: bool) -> bool {
         let index = self.index();
-        let of_pool = index.clusters.of(key).filter_map(|it| cached(&self.stores.clusters, it));
         let ours = |it: &String| it == names::hive::INVENTORY_FINALIZER;
         let made = || index.namespaces.has(key) || index.leases.has(key) || key.1.is_empty();
-        !is_there && made() || of_pool.into_iter().any(|it| it.finalizers().iter().any(ours))
+        !is_there && made() || index.clusters.kept(key).any(|it| it.finalizers().iter().any(ours))
     }
 
     pub(crate) fn is_behind(&self, key: &Key) -> bool {

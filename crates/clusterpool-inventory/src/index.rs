@@ -1,44 +1,85 @@
 //! What belongs to what, so that a pass looks at its own pool's objects only, and a change wakes those whom it concerns.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use api_types::hive::{ClusterDeployment, ClusterDeploymentCustomization};
 
 /// Namespace and name.
 pub type Key = (String, String);
 
-/// Which groups objects are in, and which objects a group has.
-#[derive(Default)]
-pub struct Links {
-    members: HashMap<Key, BTreeSet<Key>>,
-    groups: HashMap<Key, BTreeSet<Key>>,
+/// Which groups objects are in, and which objects a group has, with what is kept of each of them there.
+pub struct Links<T = ()> {
+    members: HashMap<Key, BTreeMap<Key, T>>,
+    /// Sorted, each once. Most are in one or two, for which a tree would be large.
+    groups: HashMap<Key, Vec<Key>>,
+}
+
+impl<T> Default for Links<T> {
+    fn default() -> Self {
+        Self { members: HashMap::new(), groups: HashMap::new() }
+    }
 }
 
 impl Links {
     /// Puts an object into these groups and no others. Returns the groups that it was in or is in now.
     pub fn put(&mut self, object: &Key, groups: impl IntoIterator<Item = Key>) -> BTreeSet<Key> {
-        let now: BTreeSet<Key> = groups.into_iter().collect();
+        self.keep(object, groups.into_iter().map(|it| (it, ())))
+    }
+}
+
+impl<T> Links<T> {
+    /// Puts an object into these groups and no others, with what each is to keep of it. Returns the groups that it was in
+    /// or is in now.
+    pub fn keep(
+        &mut self,
+        object: &Key,
+        groups: impl IntoIterator<Item = (Key, T)>,
+    ) -> BTreeSet<Key> {
+        let mut touched = BTreeSet::new();
+        for (group, kept) in groups {
+            self.members.entry(group.clone()).or_default().insert(object.clone(), kept);
+            touched.insert(group);
+        }
+        let now: Vec<Key> = touched.iter().cloned().collect();
         let before = if now.is_empty() {
             self.groups.remove(object)
         } else {
-            self.groups.insert(object.clone(), now.clone())
+            self.groups.insert(object.clone(), now)
         };
-        let before = before.unwrap_or_default();
-        for group in before.difference(&now) {
-            if let Some(members) = self.members.get_mut(group) {
+        for group in before.unwrap_or_default() {
+            if touched.contains(&group) {
+                continue;
+            }
+            if let Some(members) = self.members.get_mut(&group) {
                 members.remove(object);
                 if members.is_empty() {
-                    self.members.remove(group);
+                    self.members.remove(&group);
                 }
             }
+            touched.insert(group);
         }
-        for group in now.difference(&before) {
-            self.members.entry(group.clone()).or_default().insert(object.clone());
-        }
-        before.union(&now).cloned().collect()
+        touched
     }
 
     /// The objects of a group.
-    pub fn of<'a>(&'a self, group: &Key) -> impl Iterator<Item = &'a Key> + use<'a> {
-        self.members.get(group).into_iter().flatten()
+    pub fn of<'a>(&'a self, group: &Key) -> impl Iterator<Item = &'a Key> + use<'a, T> {
+        self.members.get(group).into_iter().flat_map(BTreeMap::keys)
+    }
+
+    /// What a group keeps of its objects, in the order of their keys.
+    pub fn kept<'a>(&'a self, group: &Key) -> impl Iterator<Item = &'a T> + use<'a, T> {
+        self.members.get(group).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// How many objects a group has.
+    pub fn count(&self, group: &Key) -> usize {
+        self.members.get(group).map_or(0, BTreeMap::len)
+    }
+
+    /// Whether there is no group with an object.
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
     }
 
     /// Whether an object is in a group.
@@ -55,9 +96,9 @@ impl Links {
 /// All links.
 #[derive(Default)]
 pub struct Index {
-    /// Clusters by pool.
-    pub clusters: Links,
-    /// Clusters by entry, over all pools.
+    /// Clusters by pool, as a cache has them: a look at a pool finds those of thousands without a search for each.
+    pub clusters: Links<Arc<ClusterDeployment>>,
+    /// Clusters by entry, over all pools, and by the namespace of that entry with the name left empty.
     pub users: Links,
     /// Claims by pool.
     pub claims: Links,
@@ -67,8 +108,8 @@ pub struct Index {
     pub lists: Links,
     /// Customizations by the pools that hold them: see [`crate::observe::holders`].
     pub leases: Links,
-    /// Customizations by namespace; the name is left empty.
-    pub customizations: Links,
+    /// Customizations by namespace, as a cache has them; the name is left empty.
+    pub customizations: Links<Arc<ClusterDeploymentCustomization>>,
     /// Pools by namespace; the name is left empty.
     pub pools: Links,
     /// Bindings of the administrators' role by namespace; the name is left empty.
@@ -86,6 +127,17 @@ mod tests {
 
     fn key(name: &str) -> Key {
         ("n".to_owned(), name.to_owned())
+    }
+
+    #[test]
+    fn what_is_kept_of_an_object_is_what_was_put_last() {
+        let mut links = Links::default();
+        links.keep(&key("c"), [(key("a"), 1), (key("b"), 1)]);
+        links.keep(&key("d"), [(key("a"), 2)]);
+        assert_eq!(links.keep(&key("c"), [(key("a"), 3)]).len(), 2);
+        assert_eq!(links.kept(&key("a")).collect::<Vec<_>>(), [&3, &2]);
+        assert_eq!((links.count(&key("a")), links.count(&key("b"))), (2, 0));
+        assert!(links.is_in(&key("c"), &key("a")) && !links.is_in(&key("c"), &key("b")));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod views;
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use kube::api::Api;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, Resource, ResourceExt as _};
 
-use self::views::{claim, cluster, created, has_begun, resume_timeout, view};
+use self::views::{claim, cluster, created, resume_timeout, view};
 use crate::config::Policy;
 use crate::error::Error;
 use crate::index::{Index, Key, all_in};
@@ -144,6 +145,8 @@ pub struct Last {
     pub seen: Observed,
     /// The patches that were tried, by customization.
     pub trials: HashMap<String, Trial>,
+    /// The template that they were tried with, if there was one.
+    tried_with: Option<u64>,
     /// Clusters that were seen and are gone, as long as their namespaces stand.
     pub vacated: BTreeSet<String>,
 }
@@ -197,7 +200,7 @@ pub fn observe(
     last: &mut Last,
 ) -> (Observed, Option<Duration>) {
     let before = std::mem::take(&mut last.seen);
-    let (trials, vacated) = (&mut last.trials, &mut last.vacated);
+    let Last { trials, vacated, tried_with: last_tried, .. } = last;
     let pool = cached(&stores.pools, key);
     let mut due = None;
     let was = (before.pool.hibernates, before.pool.at.clone());
@@ -226,25 +229,21 @@ pub fn observe(
     let mut same = Same::of(before.clusters, |it| &it.name);
     seen.clusters = index
         .clusters
-        .of(key)
-        .filter_map(|it| cached(&stores.clusters, it))
+        .kept(key)
         .map(|it| {
-            let old = same.take(&*it);
-            if let Some(cluster) = old.filter(|old| is_same && is_at(&*it, &old.at)) {
+            let old = same.take(&**it);
+            if let Some(cluster) = old.filter(|old| is_same && is_at(&**it, &old.at)) {
                 return cluster;
             }
-            let (cluster, again) = cluster(&it, &seen.pool, resume, known.now);
+            let (cluster, again) = cluster(it, &seen.pool, resume, known.now);
             due = due.into_iter().chain(again).min();
             cluster
         })
         .collect();
     vacated.extend(same.gone());
-    for it in seen.clusters.iter().filter(|it| it.is_installing() && !it.unverified) {
+    let not_begun = |it: &&Cluster| it.is_installing() && !it.unverified && !it.begun;
+    for it in seen.clusters.iter().filter(not_begun) {
         let left = patience(known, it);
-        let found = cached(&stores.clusters, &(it.name.clone(), it.name.clone()));
-        if found.is_none_or(|it| has_begun(&it)) {
-            continue;
-        }
         if left.is_zero() {
             seen.idle.insert(it.name.clone());
         } else {
@@ -257,18 +256,19 @@ pub fn observe(
         .filter_map(|it| cached(&stores.claims, it))
         .map(|it| claim(&it))
         .collect();
-    // Where the pool is there, only those matter that have no cluster.
-    let with_cluster: HashSet<&str> = if seen.pool.absent {
-        HashSet::new()
-    } else {
-        seen.clusters.iter().map(|it| it.name.as_str()).collect()
-    };
+    // Where the pool is there, only those matter that have no cluster. Both are in the order of their names.
+    let with_cluster: &[Cluster] = if seen.pool.absent { &[] } else { &seen.clusters };
     vacated.retain(|name| {
         let namespace = (String::new(), name.clone());
-        index.namespaces.is_in(&namespace, key) && !with_cluster.contains(name.as_str())
+        index.namespaces.is_in(&namespace, key)
+            && with_cluster.binary_search_by(|it| it.name.cmp(name)).is_err()
     });
-    let empty: Vec<&Key> =
-        index.namespaces.of(key).filter(|it| !with_cluster.contains(it.1.as_str())).collect();
+    let mut left = with_cluster.iter().peekable();
+    let is_empty = |namespace: &&Key| {
+        while left.next_if(|it| it.name < namespace.1).is_some() {}
+        left.peek().is_none_or(|it| it.name != namespace.1)
+    };
+    let empty: Vec<&Key> = index.namespaces.of(key).filter(is_empty).collect();
     let strangers = if empty.is_empty() { HashSet::new() } else { strangers(stores, index, key) };
     let (lived_in, empty): (Vec<&Key>, Vec<&Key>) =
         empty.into_iter().partition(|it| strangers.contains(&it.1));
@@ -292,25 +292,46 @@ pub fn observe(
             vacated: pool.is_some() && vacated.contains(&it.name_any()),
         })
         .collect();
-    let listed: HashSet<&str> = seen.pool.listed.names().iter().map(String::as_str).collect();
-    if trials.len() > listed.len() {
+    let names = seen.pool.listed.names();
+    // Of a thousand names, for what changed.
+    let listed: LazyCell<HashSet<&str>, _> =
+        LazyCell::new(|| names.iter().map(String::as_str).collect());
+    if trials.len() > names.len() {
         trials.retain(|name, _| listed.contains(name.as_str()));
     }
-    let about = About { stores, index, key, known, is_there: pool.is_some() };
+    let own = seen.clusters.iter().filter(|it| it.entry.is_some()).count();
+    let everything = all_in(&key.0);
+    let about = About {
+        stores,
+        index,
+        key,
+        known,
+        is_there: pool.is_some(),
+        has_neighbours: index.pools.of(&everything).any(|it| it != key),
+        has_strangers: index.users.count(&everything) > own,
+    };
+    // What is refused depends on the patches, the template and the pool.
+    let tried_with = known.materials.config.as_ref().map(|_| known.materials.config_hash);
+    let is_tried = tried_with.is_some() && *last_tried == tried_with && seen.pool.at == was.1;
+    *last_tried = tried_with;
     let hives_finalizer = pools_finalizer(&key.1);
     let mut same = Same::of(before.customizations, |it| &it.name);
-    for it in index.customizations.of(&all_in(&key.0)) {
-        if let Some(found) = cached(&stores.customizations, it) {
-            let old = same.take(&*found).filter(|old| is_at(&*found, &old.at));
-            let mut it = about.customization(it, &found, old);
-            if found.finalizers().contains(&hives_finalizer) {
-                seen.kept_by_hive.insert(it.name.clone());
-            }
-            if listed.contains(it.name.as_str()) && !it.deleting {
-                it.refused = about.tried(&found, &it.version, &seen.pool, trials);
-            }
-            seen.customizations.push(it);
+    for found in index.customizations.kept(&everything) {
+        let old = same.take(&**found).filter(|old| is_at(&**found, &old.at));
+        let by_hive = match &old {
+            Some(old) => before.kept_by_hive.contains(&old.name),
+            None => found.finalizers().contains(&hives_finalizer),
+        };
+        let refused = old.as_ref().filter(|_| is_tried).map(|it| it.refused.clone());
+        let mut it = about.customization(found, old);
+        if by_hive {
+            seen.kept_by_hive.insert(it.name.clone());
         }
+        it.refused = refused.unwrap_or_else(|| {
+            let is_wanted = listed.contains(it.name.as_str()) && !it.deleting;
+            is_wanted.then(|| about.tried(found, &it.version, &seen.pool, trials)).flatten()
+        });
+        seen.customizations.push(it);
     }
     for broken in stores.broken_customizations.all() {
         let name = broken.object.name.clone().unwrap_or_default();
@@ -371,6 +392,10 @@ struct About<'a> {
     key: &'a Key,
     known: &'a Known<'a>,
     is_there: bool,
+    /// Whether there are other pools in its namespace.
+    has_neighbours: bool,
+    /// Whether clusters that are not its own were made from entries of its namespace.
+    has_strangers: bool,
 }
 
 impl About<'_> {
@@ -400,7 +425,6 @@ impl About<'_> {
     /// A customization; what it says of itself is taken from before, if it was not written since.
     fn customization(
         &self,
-        key: &Key,
         it: &ClusterDeploymentCustomization,
         before: Option<Customization>,
     ) -> Customization {
@@ -413,19 +437,26 @@ impl About<'_> {
             others: Vec::new(),
             listed_elsewhere: false,
             refused: None,
-            name: key.1.clone(),
+            name: it.name_any(),
         });
         if let Some(lease) = &mut seen.lease {
             lease.pool_exists = lease.pool.as_deref().is_some_and(|it| self.pool_exists(it));
         }
-        seen.others = self.others(key);
-        let mut lists = self.index.lists.of(key).filter(|pool| *pool != self.key);
-        seen.listed_elsewhere = lists.any(|pool| {
+        seen.others.clear();
+        if self.has_strangers {
+            seen.others = self.others(&(self.key.0.clone(), seen.name.clone()));
+        }
+        seen.listed_elsewhere = self.has_neighbours && self.is_listed_elsewhere(&seen.name);
+        seen
+    }
+
+    fn is_listed_elsewhere(&self, entry: &str) -> bool {
+        let entry = (self.key.0.clone(), entry.to_owned());
+        let mut lists = self.index.lists.of(&entry).filter(|pool| *pool != self.key);
+        lists.any(|pool| {
             let pool = cached(&self.stores.pools, pool);
             pool.is_some_and(|it| it.metadata.deletion_timestamp.is_none())
-        });
-        seen.refused = None;
-        seen
+        })
     }
 
     /// Why the patches cannot be used, tried once for each version of them and of the template.

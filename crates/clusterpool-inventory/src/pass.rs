@@ -1,6 +1,6 @@
 //! One pass over a pool: look, decide, do, and say when to look again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -94,13 +94,14 @@ pub(crate) async fn pass(stub: Arc<ClusterPool>, context: Arc<Context>) -> Resul
     if pool.is_some() {
         context.metrics.seen(&key, &seen);
         if let Some(memory) = context.memory().get_mut(&key) {
-            memory.last.trials = std::mem::take(&mut remembered.last.trials);
-            memory.last.vacated = std::mem::take(&mut remembered.last.vacated);
+            memory.last = std::mem::take(&mut remembered.last);
             // Those with a cluster are not among them.
             memory.begun.retain(|it| seen.namespaces.iter().any(|left| left.name == *it));
-            let waits =
-                |name: &str| seen.clusters.iter().any(|it| it.name == name && it.is_installing());
-            memory.tended.retain(|name, _| waits(name));
+            if !memory.tended.is_empty() {
+                let waiting = seen.clusters.iter().filter(|it| it.is_installing());
+                let waiting: HashSet<&str> = waiting.map(|it| it.name.as_str()).collect();
+                memory.tended.retain(|name, _| waiting.contains(name.as_str()));
+            }
         }
     } else if decision.work.is_empty() && is_nothing(&seen, &key) {
         if due.is_none() {
@@ -423,6 +424,9 @@ impl Acting<'_> {
             .filter_map(|it| cached(&stores.bindings, it))
             .collect();
         let wanted = access::subjects(of_pool.iter().map(|it| &**it));
+        if wanted.is_empty() && index.admins.is_empty() {
+            return Vec::new();
+        }
         // Where nobody administrates the pool, only those are looked at in which somebody may still administrate.
         let may_change = |it: &&Cluster| !wanted.is_empty() || index.admins.has(&all_in(&it.name));
         let clusters = self.seen.clusters.iter().filter(|it| !it.deleting);

@@ -175,6 +175,8 @@ pub struct Cluster {
     pub protected: bool,
     /// Whether it is paused by us until its lease is verified.
     pub unverified: bool,
+    /// Whether Hive has begun to install it.
+    pub begun: bool,
     /// Whether it was ever installed.
     pub installed: bool,
     /// Why Hive gave up installing it.

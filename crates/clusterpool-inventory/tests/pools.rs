@@ -58,6 +58,7 @@ fn cluster() -> impl Strategy<Value = Cluster> {
             marked,
             protected,
             unverified,
+            begun: installed,
             installed,
             stopped: words.2.map(str::to_owned),
             stuck,

@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use api_types::hive::ClusterDeployment;
 use api_types::names;
@@ -68,11 +69,14 @@ impl Caches {
         let mut clusters = Writer::new(());
         clusters.apply_watcher_event(&Event::Apply(cluster("pool")));
         let mut index = Index::default();
-        index.clusters.put(&("a".to_owned(), "a".to_owned()), [pool()]);
+        let a = Arc::new(cluster("pool"));
+        index.clusters.keep(&("a".to_owned(), "a".to_owned()), [(pool(), a)]);
         for name in ["a", "b"] {
             index.namespaces.put(&(String::new(), name.to_owned()), [pool()]);
         }
-        index.customizations.put(&("pools".to_owned(), "e".to_owned()), [all_in("pools")]);
+        let e = Arc::new(serde_json::from_value(entry.clone()).unwrap());
+        let key = ("pools".to_owned(), "e".to_owned());
+        index.customizations.keep(&key, [(all_in("pools"), e)]);
         let spaces = ["a", "b"].map(|it| json!({ "metadata": { "name": it } }));
         let stores = Stores {
             pools: store(&[json!({ "metadata": metadata, "spec": spec })]),
@@ -89,7 +93,11 @@ impl Caches {
     }
 
     fn look(&mut self, config: Option<Value>) -> Observed {
-        let materials = Materials { config, config_hash: 7, ..Materials::default() };
+        self.look_with(7, config)
+    }
+
+    fn look_with(&mut self, config_hash: u64, config: Option<Value>) -> Observed {
+        let materials = Materials { config, config_hash, ..Materials::default() };
         let policy = Policy::default();
         let known = Known::at_first(&policy, &materials, Timestamp::UNIX_EPOCH);
         let (seen, _) = observe(&self.stores, &self.index, &pool(), &known, &mut self.last);
@@ -103,10 +111,64 @@ impl Caches {
         seen.namespaces.into_iter().map(|it| (it.name, it.vacated)).collect()
     }
 
+    /// The entry with this one operation, written so many times.
+    fn patch(&mut self, operation: &Value, version: u64) {
+        let entry = json!({
+            "metadata": {
+                "name": "e", "namespace": "pools", "uid": "u", "generation": version,
+                "resourceVersion": version.to_string(),
+            },
+            "spec": { "installConfigPatches": [operation] },
+        });
+        let key = ("pools".to_owned(), "e".to_owned());
+        let entry = Arc::new(serde_json::from_value(entry).unwrap());
+        self.index.customizations.keep(&key, [(all_in("pools"), entry)]);
+    }
+
+    /// The pools that there are at this version, and what each lists.
+    fn pools(&mut self, version: &str, all: &[(&str, &str)]) {
+        let mut pools = Vec::new();
+        for (name, entry) in all {
+            let key = ("pools".to_owned(), (*name).to_owned());
+            self.index.pools.put(&key, [all_in("pools")]);
+            self.index.lists.put(&key, [("pools".to_owned(), (*entry).to_owned())]);
+            pools.push(json!({
+                "metadata": { "name": name, "namespace": "pools", "resourceVersion": version },
+                "spec": {
+                    "platform": { "none": {} }, "baseDomain": "example.com", "size": 1,
+                    "imageSetRef": { "name": "release" }, "inventory": [{ "name": entry }],
+                },
+            }));
+        }
+        self.stores.pools = store(&pools);
+    }
+
+    /// A cluster of a pool that was made from the entry, with more in its metadata.
+    fn put(&mut self, name: &str, of_pool: &str, metadata: &Value) {
+        self.put_with(name, of_pool, metadata, &json!({}));
+    }
+
+    fn put_with(&mut self, name: &str, of_pool: &str, metadata: &Value, status: &Value) {
+        let entry = json!({ "name": "e" });
+        let reference = json!({
+            "namespace": "pools", "poolName": of_pool, "clusterDeploymentCustomization": entry,
+        });
+        let spec = json!({ "clusterPoolRef": reference });
+        let mut it = json!({ "metadata": metadata, "spec": spec, "status": status });
+        (it["metadata"]["name"], it["metadata"]["namespace"]) = (json!(name), json!(name));
+        let it: ClusterDeployment = serde_json::from_value(it).unwrap();
+        self.clusters.apply_watcher_event(&Event::Apply(it.clone()));
+        let (key, of_pool) =
+            ((name.to_owned(), name.to_owned()), ("pools".to_owned(), of_pool.to_owned()));
+        self.index.clusters.keep(&key, [(of_pool, Arc::new(it))]);
+        self.index.users.put(&key, [("pools".to_owned(), "e".to_owned()), all_in("pools")]);
+    }
+
     /// The cluster as it is now; `of_pool`: whether it is the pool's.
     fn change(&mut self, event: &Event<ClusterDeployment>, of_pool: bool) {
         self.clusters.apply_watcher_event(event);
-        self.index.clusters.put(&("a".to_owned(), "a".to_owned()), of_pool.then(pool));
+        let of_pool = of_pool.then(|| (pool(), Arc::new(cluster("pool"))));
+        self.index.clusters.keep(&("a".to_owned(), "a".to_owned()), of_pool);
     }
 }
 
@@ -138,6 +200,20 @@ fn a_namespace_is_vacated_once_the_cluster_that_was_seen_in_it_is_gone() {
 }
 
 #[test]
+fn namespaces_between_those_with_a_cluster_are_empty() {
+    let mut caches = Caches::new();
+    let names = ["a", "b", "c", "d", "e"];
+    caches.stores.namespaces = store(&names.map(|it| json!({ "metadata": { "name": it } })));
+    for name in names {
+        caches.index.namespaces.put(&(String::new(), name.to_owned()), [pool()]);
+    }
+    caches.put("c", "pool", &json!({}));
+    caches.put("d", "pool", &json!({}));
+    let empty: Vec<String> = caches.empty().into_iter().map(|it| it.0).collect();
+    assert_eq!(empty, ["b", "e"]);
+}
+
+#[test]
 fn what_was_noted_on_a_pool_when_it_was_taken_over_is_read() {
     let seen = Caches::new().look(None);
     assert_eq!(seen.pool.version.noted.as_deref(), Some("v/h"));
@@ -158,4 +234,56 @@ fn what_patches_mean_is_news_where_there_was_no_template_for_them_before() {
         let news = trial::news(&mut caches.last.trials, &stored, None);
         assert_eq!(news.len(), told, "{news:?}");
     }
+}
+
+#[test]
+fn what_is_refused_is_told_anew_with_another_template_other_patches_or_another_list() {
+    let config = |version: &str| json!({ "apiVersion": version, "platform": { "none": {} } });
+    let test = |value: &str| json!({ "op": "test", "path": "/apiVersion", "value": value });
+    let mut caches = Caches::new();
+    let is_refused = |caches: &mut Caches, hash: u64, version: &str| {
+        let seen = caches.look_with(hash, Some(config(version)));
+        seen.customizations[0].refused.is_some()
+    };
+    caches.patch(&test("v1"), 1);
+    assert!(!is_refused(&mut caches, 1, "v1") && !is_refused(&mut caches, 1, "v1"));
+    assert!(is_refused(&mut caches, 2, "v2") && is_refused(&mut caches, 2, "v2"));
+    assert!(!is_refused(&mut caches, 1, "v1"));
+    caches.patch(&test("v2"), 2);
+    assert!(is_refused(&mut caches, 1, "v1"));
+    // What is not listed is not tried.
+    caches.pools("2", &[("pool", "x")]);
+    assert!(!is_refused(&mut caches, 1, "v1"));
+    caches.pools("3", &[("pool", "e")]);
+    assert!(is_refused(&mut caches, 1, "v1"));
+}
+
+#[test]
+fn what_others_make_of_an_entry_is_seen_though_the_entry_was_not_written() {
+    let mut caches = Caches::new();
+    caches.patch(&json!({ "op": "remove", "path": "/fips" }), 1);
+    let others = |caches: &mut Caches| {
+        let entry = caches.look(None).customizations.remove(0);
+        (entry.others, entry.listed_elsewhere)
+    };
+    caches.put("a", "pool", &json!({}));
+    assert_eq!(others(&mut caches), (Vec::new(), false));
+    caches.put("z", "other", &json!({}));
+    assert_eq!(others(&mut caches), (vec!["z".to_owned()], false));
+    caches.pools("1", &[("pool", "e"), ("other", "e")]);
+    assert_eq!(others(&mut caches), (vec!["z".to_owned()], true));
+    caches.put("z", "other", &json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" }));
+    assert_eq!(others(&mut caches), (Vec::new(), true));
+}
+
+#[test]
+fn a_cluster_is_idle_until_hive_has_begun_with_it() {
+    let mut caches = Caches::new();
+    let old = json!({ "creationTimestamp": "1960-01-01T00:00:00Z" });
+    caches.put("a", "pool", &old);
+    assert_eq!(caches.look(None).idle, BTreeSet::from(["a".to_owned()]));
+    let mut begun = old;
+    begun["resourceVersion"] = json!("2");
+    caches.put_with("a", "pool", &begun, &json!({ "provisionRef": { "name": "p" } }));
+    assert!(caches.look(None).idle.is_empty());
 }

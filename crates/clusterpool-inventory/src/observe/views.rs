@@ -176,6 +176,7 @@ pub(super) fn cluster(
         marked: notes.marked,
         protected: notes.protected,
         unverified: notes.unverified,
+        begun: has_begun(it),
         installed,
         stopped: stopped.filter(|it| it.is_true()).map(|it| {
             let words = [it.reason.as_deref(), it.message.as_deref()];
@@ -195,7 +196,7 @@ pub(super) fn cluster(
 }
 
 /// Whether Hive has begun to install the cluster: it has all that it needs for that.
-pub(super) fn has_begun(it: &ClusterDeployment) -> bool {
+fn has_begun(it: &ClusterDeployment) -> bool {
     it.status.as_ref().is_some_and(|it| {
         it.install_started_timestamp.is_some() || it.other.contains_key("provisionRef")
     })

@@ -80,6 +80,7 @@ pub(crate) fn cluster(name: &str, entry: Option<&str>, second: i64) -> Cluster {
         unverified: false,
         installed: true,
         stopped: None,
+        begun: false,
         stuck: false,
         running: true,
         asked_to_run: None,

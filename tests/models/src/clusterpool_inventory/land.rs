@@ -233,6 +233,7 @@ impl Land {
                 unverified: it.unverified,
                 installed: it.hive == Hive::AtIt,
                 stopped: None,
+                begun: false,
                 stuck: false,
                 running: false,
                 asked_to_run: None,
