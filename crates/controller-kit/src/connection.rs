@@ -21,9 +21,8 @@ pub type Connections = BoxService<Request<Body>, Response<Box<DynBody>>, BoxErro
 /// # Errors
 /// When the configuration makes no client.
 pub fn builder(config: Config) -> kube::Result<ClientBuilder<Connections>> {
-    if config.proxy_url.is_some() {
-        // The library says which kind of proxy it lacks.
-        return ClientBuilder::try_from(config);
+    if let Some(proxy) = config.proxy_url {
+        return Err(kube::Error::ProxyProtocolUnsupported { proxy_url: Box::new(proxy) });
     }
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
