@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use api_types::hive::ClusterPool;
 use api_types::names;
@@ -40,6 +40,8 @@ const AT_REST: Duration = Duration::from_secs(300);
 const REFUSED: Duration = Duration::from_secs(30);
 /// Pieces of work that are carried out at the same time.
 const AT_ONCE: usize = 32;
+/// For how long a pass begins pieces of work: the last look at the pool is not to be older.
+const BEGINNING: Duration = Duration::from_secs(5);
 /// For how long a status waits for work: it tells of every entry, which makes it the slowest write, and the next pass
 /// waits until the caches show it.
 const STATUS: Duration = Duration::from_secs(1);
@@ -171,6 +173,8 @@ struct Carried {
 struct Worked {
     superseded: bool,
     not_yet: bool,
+    /// Whether something was left for the next pass.
+    cut: bool,
     failed: Option<Error>,
 }
 
@@ -226,6 +230,9 @@ impl Acting<'_> {
         let (worked, mut stored) = tokio::join!(working, storing);
         carried.superseded |= worked.superseded;
         carried.not_yet |= worked.not_yet;
+        if worked.cut {
+            carried.wait = Some(Duration::ZERO);
+        }
         let mut failed = worked.failed;
         for (cluster, change) in &bindings {
             match pass.bind(cluster, change).await {
@@ -330,7 +337,8 @@ impl Acting<'_> {
         worked
     }
 
-    /// Carries out pieces, so many at a time. Returns how many of them somebody else was faster with.
+    /// Carries out pieces, so many at a time, the next as soon as one is done. Returns how many of them somebody else was
+    /// faster with.
     async fn work_on(
         &self,
         pass: &Pass<'_>,
@@ -338,15 +346,19 @@ impl Acting<'_> {
         now: Timestamp,
         worked: &mut Worked,
     ) -> usize {
-        if let Some(memory) = self.context.memory().get_mut(self.key) {
-            memory.begun.extend(work.iter().filter_map(|it| it.begins()).map(str::to_owned));
-            let tended = work.iter().filter_map(|it| it.tends());
-            memory.tended.extend(tended.map(|it| (it.to_owned(), now)));
-        }
-        let pieces: Vec<_> = work.iter().map(|work| piece_of(pass, work)).collect();
-        let mut pieces = std::pin::pin!(stream::iter(pieces).buffered(AT_ONCE));
-        let mut outrun = 0;
+        let start = Instant::now();
+        // Some are begun whatever comes, or many claims would keep all else from being done.
+        let is_next = |place: &usize| {
+            std::future::ready(*place < AT_ONCE || start.elapsed() < BEGINNING && !self.is_news())
+        };
+        let pieces = stream::iter(0..work.len()).take_while(is_next).map(|place| {
+            self.begin(&work[place], now);
+            piece_of(pass, &work[place])
+        });
+        let mut pieces = std::pin::pin!(pieces.buffer_unordered(AT_ONCE));
+        let (mut outrun, mut ended) = (0, 0);
         while let Some((work, result, piece)) = pieces.next().await {
+            ended += 1;
             outrun += usize::from(piece.outrun);
             self.wrote(piece);
             match result {
@@ -362,7 +374,25 @@ impl Acting<'_> {
                 }
             }
         }
+        worked.cut |= ended < work.len();
         outrun
+    }
+
+    /// Bears in mind what a piece begins.
+    fn begin(&self, work: &Work, now: Timestamp) {
+        if let Some(memory) = self.context.memory().get_mut(self.key) {
+            memory.begun.extend(work.begins().map(str::to_owned));
+            memory.tended.extend(work.tends().map(|it| (it.to_owned(), now)));
+        }
+    }
+
+    /// Whether there is something that is not to wait for all of the work: a claim that came or went, or another wish for
+    /// the pool.
+    fn is_news(&self) -> bool {
+        let wish = |it: &ClusterPool| (it.metadata.uid.clone(), it.metadata.generation);
+        let now = cached(&self.context.stores.pools, self.key);
+        now.as_deref().map(wish) != self.pool.map(wish)
+            || self.context.index().claims.count(self.key) != self.seen.claims.len()
     }
 
     /// A last look before anything is written: the pool is the one that was decided about, and nobody else's.

@@ -12,9 +12,9 @@ use crate::inventory::{self, Entry, Facts, MOST_ATTEMPTS};
 use crate::lease::{Held, held};
 use crate::seen::{Cluster, Customization, Observed};
 
-/// Clusters that one pass begins: enough that not all wait for the slowest of each pass, and no more than may be planned
-/// at once however large a pool is. A claim that comes meanwhile waits for one pass.
-pub(crate) const BEGUN: usize = 64;
+/// Clusters that one pass begins at most, however large a pool is: enough that the looks between the passes, during which
+/// nothing is made, do not count.
+pub(crate) const BEGUN: usize = 256;
 
 /// An entry as it was and as it is.
 pub(crate) struct State<'a> {

@@ -184,8 +184,8 @@ fn a_claim_that_is_served_wakes_no_other_cluster_and_new_ones_run_as_far_as_want
 fn however_large_a_pool_is_one_pass_begins_so_many_clusters() {
     let seen = pool(usize::MAX >> 32, &[]);
     let decision = decided(&seen);
-    assert!(decision.goes_on && decision.work.len() == 64, "{}", decision.work.len());
-    assert!(!decided(&pool(64, &[])).goes_on);
+    assert!(decision.goes_on && decision.work.len() == 256, "{}", decision.work.len());
+    assert!(!decided(&pool(256, &[])).goes_on);
 }
 
 fn room(seen: &Observed) -> String {
