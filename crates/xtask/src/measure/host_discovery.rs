@@ -108,7 +108,7 @@ async fn further(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<F
     let latest = switched_on(ground, machines, &site).await?;
     running.stop().await?;
     let sync = full_sync(ground, program, &account).await?;
-    let (posted, bare) = bare(ground, &site).await?;
+    let (posted, bare) = bare(ground, &account, &site).await?;
 
     let each = |time: Duration, count: u32| time.as_secs_f64() / f64::from(count);
     let plain = |what: String, value| Figure { what, value, at_most: None };
@@ -204,14 +204,16 @@ fn hosts(
     watcher(api, watcher::Config::default()).default_backoff()
 }
 
-/// From one word of a person to the last host.
-async fn approved(ground: &Ground, site: &str, new: u32) -> anyhow::Result<Duration> {
+/// From the beginning of something by which so many hosts are made in a namespace without any, to the last of them.
+async fn seen(
+    ground: &Ground,
+    site: &str,
+    new: u32,
+    begin: impl Future<Output = anyhow::Result<()>>,
+) -> anyhow::Result<Duration> {
     let mut seen = pin!(hosts(ground, site));
     // What it begins with is nothing.
     while !matches!(seen.try_next().await?, Some(watcher::Event::InitDone)) {}
-    let patch = Patch::Merge(json!({ "spec": { "approval": "Automatic" } }));
-    discoveries(ground, site).patch(DISCOVERY, &PatchParams::default(), &patch).await?;
-    let began = Instant::now();
     let all = async {
         let mut names = BTreeSet::new();
         while names.len() < usize::try_from(new)? {
@@ -220,9 +222,22 @@ async fn approved(ground: &Ground, site: &str, new: u32) -> anyhow::Result<Durat
                 names.insert(host.name_any());
             }
         }
-        anyhow::Ok(began.elapsed())
+        anyhow::Ok(())
     };
-    tokio::time::timeout(PATIENCE, all).await.context("not every machine becomes a host")?
+    let began = Instant::now();
+    let both = async { tokio::try_join!(begin, all) };
+    tokio::time::timeout(PATIENCE, both).await.context("not every machine becomes a host")??;
+    Ok(began.elapsed())
+}
+
+/// From one word of a person to the last host.
+async fn approved(ground: &Ground, site: &str, new: u32) -> anyhow::Result<Duration> {
+    let word = async {
+        let patch = Patch::Merge(json!({ "spec": { "approval": "Automatic" } }));
+        discoveries(ground, site).patch(DISCOVERY, &PatchParams::default(), &patch).await?;
+        Ok(())
+    };
+    seen(ground, site, new, word).await
 }
 
 /// Each of their nodes bears its mark.
@@ -321,8 +336,9 @@ async fn fulls(running: &Running, wanted: f64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes the same hosts in another namespace, as many at a time as the controller does. How many, and how long it took.
-async fn bare(ground: &Ground, site: &str) -> anyhow::Result<(u32, Duration)> {
+/// Makes the same hosts in another namespace, as many at a time as the controller does and under its account, whose rights
+/// have to be looked up. How many, and how long it took until somebody who watches, as with the controller's, has seen them.
+async fn bare(ground: &Ground, account: &Account, site: &str) -> anyhow::Result<(u32, Duration)> {
     let limit = ListParams::default().limit(1_000);
     let made = bmo::api(&ground.admin, site).list(&limit).await?.items;
     let same = made.into_iter().map(|host| {
@@ -332,16 +348,17 @@ async fn bare(ground: &Ground, site: &str) -> anyhow::Result<(u32, Duration)> {
         object
     });
     let same: Vec<DynamicObject> = same.collect();
+    let count = u32::try_from(same.len())?;
     let namespace = ground.plane.namespace("bare").await;
-    let api = bmo::api(&ground.admin, &namespace);
-    let began = Instant::now();
+    let api = bmo::api(&account.client().await?, &namespace);
     let post = async |host: &DynamicObject| {
         api.create(&PostParams::default(), host).await?;
         anyhow::Ok(())
     };
-    stream::iter(&same).map(post).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
-    let took = began.elapsed();
+    let posts = stream::iter(&same).map(post).buffer_unordered(AT_ONCE).try_collect::<()>();
+    let took = seen(ground, &namespace, count, posts).await?;
     // Each of them is a second host of its machine.
+    let api = bmo::api(&ground.admin, &namespace);
     api.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
-    Ok((u32::try_from(same.len())?, took))
+    Ok((count, took))
 }

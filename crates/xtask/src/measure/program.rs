@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use bench::process::{Service, free_port};
+use controller_kit::connection;
+use kube::config::{KubeConfigOptions, Kubeconfig};
 
 use super::{Ground, Program};
 
@@ -19,6 +21,16 @@ pub(super) struct Account {
     pub(super) user: String,
     pub(super) namespace: String,
     pub(super) kubeconfig: PathBuf,
+}
+
+impl Account {
+    /// A client that has these rights, and no connection yet: as a program's own.
+    pub(super) async fn client(&self) -> anyhow::Result<kube::Client> {
+        let kubeconfig = Kubeconfig::read_from(&self.kubeconfig)?;
+        let options = KubeConfigOptions::default();
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await?;
+        Ok(connection::builder(config)?.build())
+    }
 }
 
 /// A program that is ready; it ends when this is dropped.

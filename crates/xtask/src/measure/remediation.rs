@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use bench::cluster_api::objects::{CLUSTER, Kind, MACHINE, METAL3_MACHINE, VERSION};
 use bench::{bmo, cluster_api, crds, load};
-use futures_util::{Stream, StreamExt, TryStreamExt, stream};
+use futures_util::stream::BoxStream;
+use futures_util::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{Node, Secret};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::jiff::Timestamp;
@@ -19,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use super::fleet::{self, fleet};
-use super::program::Running;
+use super::program::{Account, Running};
 use super::{AT_ONCE, Environment, Figure, Ground, Limits, Program, Work, account, rest};
 
 /// What it reaches is compared with bare requests among its own figures: most of its writes can wait, and do.
@@ -40,8 +41,9 @@ const REMEDIATION: Kind =
 const CLUSTER_NAME: &str = "metal";
 /// Requests made one after the other.
 const ONE_BY_ONE: u32 = 100;
-/// Machines that fail at once.
+/// Machines that fail at once, and how often that is measured.
 const STORM: u32 = 500;
+const STORMS: u32 = 2;
 /// The annotation of a bare write.
 const BARE: &str = "ferrite.test/bare";
 /// Machines that are healed, for the writes that it takes.
@@ -172,10 +174,12 @@ impl<'a> Site<'a> {
         Ok(())
     }
 
-    /// Hosts as they change.
-    fn hosts(&self) -> impl Stream<Item = Result<DynamicObject, watcher::Error>> + use<> {
+    /// Hosts as they change, after the list with which a watch begins.
+    async fn hosts(&self) -> anyhow::Result<BoxStream<'static, watcher::Result<DynamicObject>>> {
         let api = bmo::api(&self.ground.admin, &self.namespace);
-        watcher(api, watcher::Config::default()).default_backoff().applied_objects()
+        let mut hosts = watcher(api, watcher::Config::default()).default_backoff().boxed();
+        while !matches!(hosts.try_next().await?, Some(watcher::Event::InitDone)) {}
+        Ok(hosts.applied_objects().boxed())
     }
 }
 
@@ -188,7 +192,7 @@ fn owner(machine: &DynamicObject) -> Value {
 
 /// Waits until the watch has shown each of the storm's hosts so.
 async fn all_shown(
-    hosts: &mut (impl Stream<Item = Result<DynamicObject, watcher::Error>> + Unpin),
+    hosts: &mut BoxStream<'static, watcher::Result<DynamicObject>>,
     is_so: impl Fn(&DynamicObject) -> bool,
 ) -> anyhow::Result<()> {
     let mut names = BTreeSet::new();
@@ -215,8 +219,11 @@ async fn within<T>(
 /// From a request's place in the API server to the key on its host.
 async fn one_by_one(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<Figure>> {
     let site = Site::new(ground, "calm", ONE_BY_ONE).await?;
-    let running = Running::start(ground, program, &account(ground, program).await?).await?;
-    let mut hosts = pin!(site.hosts());
+    let account = account(ground, program).await?;
+    let running = Running::start(ground, program, &account).await?;
+    let mut hosts = site.hosts().await?;
+    // It takes its lease, and looks at everything once.
+    rest(ground, &account).await?;
     let mut took = Vec::new();
     for number in 0..ONE_BY_ONE {
         let host = format!("h-{number}");
@@ -240,13 +247,47 @@ async fn one_by_one(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Ve
     Ok(vec![figure(what(50), latency(50), None), figure(what(99), latency(99), Some(50.0))])
 }
 
-/// All at once: the requests are there and their cluster is paused, until it is not.
+/// All at once: the requests are there and their cluster is paused, until it is not. That takes a second, in which a server
+/// may have other things to do, so it is done twice, and of both sides the better counts; the slower one has to be in time.
 async fn storm(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<Figure>> {
-    let site = Site::new(ground, "storm", STORM).await?;
-    site.pause(true).await?;
-    site.requests(STORM).await?;
-    let api = bmo::api(&ground.admin, &site.namespace);
-    let mut hosts = pin!(site.hosts());
+    let (mut bare, mut best, mut slowest) = (Duration::MAX, Duration::MAX, Duration::ZERO);
+    let mut requests = 0.0_f64;
+    for _ in 0..STORMS {
+        let account = account(ground, program).await?;
+        let site = Site::new(ground, "storm", STORM).await?;
+        site.pause(true).await?;
+        site.requests(STORM).await?;
+        bare = bare.min(bare_storm(&site, &account).await?);
+        let running = Running::start(ground, program, &account).await?;
+        let mut hosts = site.hosts().await?;
+        // It has its lease, has looked at everything, and has told each that it is paused.
+        rest(ground, &account).await?;
+        let mark = ground.audit.mark().await?;
+        site.pause(false).await?;
+        let began = Instant::now();
+        within("every host is asked to be off", all_shown(&mut hosts, is_held)).await?;
+        let took = began.elapsed();
+        let counts = ground.audit.since(mark).await?;
+        running.stop().await?;
+        (best, slowest) = (best.min(took), slowest.max(took));
+        let all = counts.requests(&account.user) + counts.requests(IN_WORKLOAD);
+        requests = requests.max(all as f64 / f64::from(STORM));
+    }
+    let what = format!("ms until each of {STORM} hosts has its key");
+    let share =
+        format!("times the time of {STORM} bare PATCHes of the same hosts, {AT_ONCE} at a time");
+    Ok(vec![
+        figure(what, load::millis(slowest), Some(2_000.0)),
+        figure(share, best.as_secs_f64() / bare.as_secs_f64(), Some(1.25)),
+        figure("requests for each of them until then".to_owned(), requests, None),
+    ])
+}
+
+/// The same writes by somebody who need not think: under the controller's account, whose rights have to be looked up and who
+/// has to connect anew, and over when somebody who watches has seen all of them.
+async fn bare_storm(site: &Site<'_>, account: &Account) -> anyhow::Result<Duration> {
+    let api = bmo::api(&account.client().await?, &site.namespace);
+    let mut hosts = site.hosts().await?;
     let began = Instant::now();
     let bare = async |number: u32| {
         let patch = json!({"metadata": {"annotations": {BARE: number.to_string()}}});
@@ -254,34 +295,12 @@ async fn storm(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<Fig
     };
     let bare = stream::iter(0..STORM).map(bare).buffer_unordered(AT_ONCE);
     let bare = bare.map_err(anyhow::Error::from).try_for_each(async |_| Ok(()));
-    // Both are over when somebody who watches has seen all of them.
     let shown = within(
         "every host is written",
         all_shown(&mut hosts, |it| it.annotations().contains_key(BARE)),
     );
     tokio::try_join!(bare, shown)?;
-    let bare = began.elapsed();
-    let account = account(ground, program).await?;
-    let running = Running::start(ground, program, &account).await?;
-    // It has its lease, has looked at everything, and has told each that it is paused.
-    rest(ground, &account).await?;
-    let mark = ground.audit.mark().await?;
-    site.pause(false).await?;
-    let began = Instant::now();
-    within("every host is asked to be off", all_shown(&mut hosts, is_held)).await?;
-    let took = began.elapsed();
-    let counts = ground.audit.since(mark).await?;
-    running.stop().await?;
-    let requests = counts.requests(&account.user) + counts.requests(IN_WORKLOAD);
-    let requests = requests as f64 / f64::from(STORM);
-    let what = format!("ms until each of {STORM} hosts has its key");
-    let share =
-        format!("times the time of {STORM} bare PATCHes of the same hosts, {AT_ONCE} at a time");
-    Ok(vec![
-        figure(what, load::millis(took), Some(2_000.0)),
-        figure(share, took.as_secs_f64() / bare.as_secs_f64(), Some(1.25)),
-        figure("requests for each of them until then".to_owned(), requests, None),
-    ])
+    Ok(began.elapsed())
 }
 
 /// What a recovery takes, the writes to the node among it.
@@ -292,7 +311,7 @@ async fn healed(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Figure
     }
     let account = account(ground, program).await?;
     let running = Running::start(ground, program, &account).await?;
-    let operator = Operator::start(&site);
+    let operator = Operator::start(&site).await?;
     // What those before it have left is not counted.
     rest(ground, &account).await?;
     let mark = ground.audit.mark().await?;
@@ -342,17 +361,16 @@ impl Drop for Operator {
 }
 
 impl Operator {
-    fn start(site: &Site<'_>) -> Self {
+    async fn start(site: &Site<'_>) -> anyhow::Result<Self> {
         let (client, namespace) = (site.ground.admin.clone(), site.namespace.clone());
-        let hosts = site.hosts();
-        Self(tokio::spawn(async move {
-            let mut hosts = pin!(hosts);
+        let mut hosts = site.hosts().await?;
+        Ok(Self(tokio::spawn(async move {
             while let Some(host) = hosts.next().await {
                 // What is lost here is missed by whoever waits for the machine.
                 let Ok(host) = host else { continue };
                 let _ = switched(&client, &namespace, &host).await;
             }
-        }))
+        })))
     }
 }
 
