@@ -49,12 +49,14 @@ impl Looked {
 /// Looks once more at machines that Ironic showed long ago: at many by a list of all that are not older. Tells of each as
 /// soon as Ironic has shown it, if it is as it was.
 ///
-/// What was answered before something was not counts: the rest is asked about the next time. What was `refused` is asked about last.
+/// What was answered before something was not counts: the rest is asked about the next time, as is what no host could be made
+/// of any more, since time is over `until` then. What was `refused` is asked about last.
 pub async fn confirm(
     context: &Context,
     nodes: &Nodes,
     mut old: Vec<NodeId>,
     refused: &BTreeMap<NodeId, Refusal>,
+    until: Instant,
     mut unchanged: impl FnMut(NodeId),
 ) -> Looked {
     let ironic = &context.ironic;
@@ -69,6 +71,9 @@ pub async fn confirm(
                     // What lies between is not asked for: there may be thousands of hosts. Once a place was lost, all is.
                     let end = page.last().and_then(|node| NodeId::parse(&node.uuid));
                     looked.show(nodes, page, &mut unchanged);
+                    if Instant::now() >= until {
+                        return looked;
+                    }
                     if let Some(reached) = end.filter(|it| beginnings == 0 && nodes.has(*it)) {
                         let Some(next) = nodes.first_after(&old, reached) else { break };
                         if let Some(before) = nodes.before(next).filter(|it| *it != reached) {

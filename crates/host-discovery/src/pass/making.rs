@@ -85,7 +85,7 @@ impl State {
         let all = old.len() + first.len() + last.len();
         context.set_making(all > 0);
         let (ready, orders) = mpsc::unbounded_channel();
-        let (nodes, looks) = (&self.nodes, looks && !old.is_empty());
+        let (nodes, looks, until) = (&self.nodes, looks && !old.is_empty(), at + MAKING);
         let look = async move {
             let give = |order| {
                 // Whoever takes it lives as long as this.
@@ -98,7 +98,7 @@ impl State {
                     Some(order) if refused.contains_key(&node) => last.push(order),
                     order => order.into_iter().for_each(give),
                 };
-                looked = observe::confirm(context, nodes, old, refused, unchanged).await;
+                looked = observe::confirm(context, nodes, old, refused, until, unchanged).await;
             }
             // What failed before keeps nobody waiting.
             last.into_iter().for_each(give);
