@@ -290,6 +290,9 @@ async fn pass(request: Request, is_ours: bool, context: Arc<Context>) -> Result<
     if !is_ours {
         return Ok(Action::await_change());
     }
+    if request.deleting.is_none() && context.crowd.holds_back(&request.uid, Instant::now()) {
+        return Ok(Action::requeue(context.crowd.later()));
+    }
     let mut now = Timestamp::now();
     context.from.pauses.look(Instant::now(), now);
     let mut known = context.from.from_caches(&request);
@@ -313,6 +316,10 @@ async fn pass(request: Request, is_ours: bool, context: Arc<Context>) -> Result<
         return Ok(end(&context, &decision));
     }
     let mut asking = decision.is_beginning().then(|| context.crowd.enter());
+    if asking.is_some() {
+        // Those that were woken together are counted together.
+        tokio::task::yield_now().await;
+    }
     known.seen.crowded = asking.as_ref().is_some_and(Asking::is_crowded);
     if decision.is_following() && context.crowd.is_here() && is_fresh(&known, now) {
         return Ok(Action::requeue(context.crowd.later()));
@@ -412,6 +419,7 @@ async fn work(
         }
         if matches!(act, Act::Host(_)) && asking.take().is_some() && context.crowd.is_here() {
             // The others' hosts come first; what is left is found again.
+            context.crowd.put_off(&request.uid, Instant::now());
             put_off = true;
             break;
         }

@@ -1,8 +1,10 @@
 //! How many requests are asking for their hosts just now. When hundreds of machines fail at once, the hosts come first: all
 //! else that has to be written would only keep the API server from taking the next key.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// From so many on they are a crowd. Less is what a few machines that happen to fail together make.
 const MANY: usize = 4;
@@ -15,7 +17,11 @@ pub const LONGEST: Duration = Duration::from_secs(5);
 
 /// Counts those who are asking.
 #[derive(Debug, Default)]
-pub struct Crowd(AtomicUsize);
+pub struct Crowd {
+    asking: AtomicUsize,
+    /// Requests, by their uids, that have asked in this crowd and whose further writes can wait, and since when they do.
+    waiting: Mutex<HashMap<String, Instant>>,
+}
 
 /// One who is asking, until this is dropped.
 pub struct Asking<'a>(&'a Crowd);
@@ -23,19 +29,35 @@ pub struct Asking<'a>(&'a Crowd);
 impl Crowd {
     /// One more is asking from now on.
     pub fn enter(&self) -> Asking<'_> {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.asking.fetch_add(1, Ordering::Relaxed);
         Asking(self)
     }
 
     /// Whether anybody is asking.
     pub fn is_here(&self) -> bool {
-        self.0.load(Ordering::Relaxed) > 0
+        self.asking.load(Ordering::Relaxed) > 0
+    }
+
+    /// A request has asked, and what else it has to write is put off.
+    pub fn put_off(&self, uid: &str, now: Instant) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.insert(uid.to_owned(), now);
+    }
+
+    /// Whether a request was put off a moment ago and others are still asking: its host tells of its own key, and nothing
+    /// comes of that.
+    pub fn holds_back(&self, uid: &str, now: Instant) -> bool {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.is_here() {
+            waiting.clear();
+        }
+        waiting.get(uid).is_some_and(|since| now.saturating_duration_since(*since) < LONGEST)
     }
 
     /// When to look again instead of writing what can wait. The more are asking, the longer they take, and each look meanwhile
     /// takes time from them.
     pub fn later(&self) -> Duration {
-        let asking = self.0.load(Ordering::Relaxed) / (2 * MANY);
+        let asking = self.asking.load(Ordering::Relaxed) / (2 * MANY);
         let longer = u32::try_from(asking).unwrap_or(MOST).min(MOST);
         (LATER * (1 + longer)).mul_f64(1.0 + controller_kit::backoff::random_unit())
     }
@@ -52,13 +74,13 @@ impl Crowd {
 impl Asking<'_> {
     /// Whether so many others are asking that the key has to be the first write.
     pub fn is_crowded(&self) -> bool {
-        self.0.0.load(Ordering::Relaxed) > MANY
+        self.0.asking.load(Ordering::Relaxed) > MANY
     }
 }
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.asking.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -77,6 +99,20 @@ mod tests {
         assert!(!all[0].is_crowded() && crowd.is_here());
         all.clear();
         assert!(!crowd.is_here());
+    }
+
+    #[test]
+    fn who_has_asked_is_held_back_while_others_ask_but_not_for_ever() {
+        let (crowd, now) = (Crowd::default(), Instant::now());
+        let other = crowd.enter();
+        crowd.put_off("a", now);
+        let soon = now + LONGEST / 2;
+        assert!(crowd.holds_back("a", soon) && !crowd.holds_back("b", soon));
+        assert!(!crowd.holds_back("a", now + LONGEST));
+        drop(other);
+        assert!(!crowd.holds_back("a", soon));
+        let _next = crowd.enter();
+        assert!(!crowd.holds_back("a", soon), "that was another crowd");
     }
 
     #[test]
