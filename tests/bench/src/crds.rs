@@ -140,21 +140,44 @@ pub fn read_folder(folder: &Path) -> anyhow::Result<BTreeMap<String, CustomResou
 /// One that is there already is left as it is, so tests that share an API server may all call it, and fields that a
 /// controller's `extend-crd` added stay: a CRD's versions are one atomic list, an apply would take them away again.
 pub async fn install(client: &Client, groups: &[Group]) -> anyhow::Result<()> {
+    let mut crds = Vec::new();
+    for group in groups {
+        crds.extend(files(*group)?);
+    }
+    create(client, &crds).await
+}
+
+/// Installs every CRD of the folder `FERRITE_CRDS` that is not there, for a program of somebody else: it does not start
+/// without kinds that nobody here touches.
+///
+/// # Errors
+/// When no folder is named, or the API server refuses one of its CRDs.
+pub async fn install_folder(client: &Client) -> anyhow::Result<()> {
+    let folder = std::env::var_os(FOLDER_VARIABLE).with_context(|| {
+        format!("{FOLDER_VARIABLE} is not set: programs of others need the CRDs of their releases")
+    })?;
+    let mut crds: Vec<_> = read_folder(Path::new(&folder))?.into_values().collect();
+    for crd in &mut crds {
+        crd.spec.conversion = None;
+    }
+    create(client, &crds).await?;
+    settled(client).await
+}
+
+async fn create(client: &Client, crds: &[CustomResourceDefinition]) -> anyhow::Result<()> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let mut names = BTreeSet::new();
-    for group in groups {
-        for crd in files(*group)? {
-            let name = crd.name_any();
-            match api.create(&PostParams::default(), &crd).await {
-                Ok(_) => {}
-                Err(kube::Error::Api(status)) if status.is_already_exists() => {}
-                Err(error) => {
-                    return Err(error)
-                        .with_context(|| format!("the API server refuses the CRD {name}"));
-                }
+    for crd in crds {
+        let name = crd.name_any();
+        match api.create(&PostParams::default(), crd).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+            Err(error) => {
+                return Err(error)
+                    .with_context(|| format!("the API server refuses the CRD {name}"));
             }
-            names.insert(name);
         }
+        names.insert(name);
     }
     established(api, names).await
 }

@@ -438,6 +438,28 @@ impl Ironic {
         self.register(&json!({ "name": name, "driver": "fake-hardware" })).await
     }
 
+    /// Makes Ironic forget a node, whatever it is used for.
+    ///
+    /// # Errors
+    /// When Ironic refuses it, or works on the node for longer than a minute.
+    pub async fn forget(&self, node: &str) -> anyhow::Result<()> {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            // One that is in use goes only while it is in maintenance.
+            self.call(Method::PUT, &format!("/v1/nodes/{node}/maintenance"), None).await?;
+            let (status, body) =
+                self.call(Method::DELETE, &format!("/v1/nodes/{node}"), None).await?;
+            if status.is_success() {
+                return Ok(());
+            }
+            let is_busy = matches!(status, StatusCode::CONFLICT | StatusCode::SERVICE_UNAVAILABLE);
+            if !is_busy || Instant::now() > deadline {
+                bail!("node {node} stays: {status} {body}");
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
     async fn register(&self, node: &Value) -> anyhow::Result<String> {
         let (status, body) = self.call(Method::POST, "/v1/nodes", Some(node)).await?;
         let uuid = body["uuid"].as_str();

@@ -45,7 +45,9 @@ const CLUSTER_NAME: &str = "metal";
 /// In which round a machine was made.
 const ROUND: &str = "ferrite.test/round";
 /// Hosts that become free one after the other.
-const FREED: u32 = 100;
+const FREED: usize = 100;
+/// A peer is met at all moments of the half minute in which it does not look.
+const APART: Duration = Duration::from_secs(3);
 
 async fn neighbours(ground: &Ground) -> anyhow::Result<Environment> {
     crds::install(&ground.admin, &[crds::Group::Metal3, crds::Group::Capm3]).await?;
@@ -138,7 +140,7 @@ fn metal3_machine(rack: Option<u32>) -> Value {
     spec
 }
 
-/// A cluster whose infrastructure is ready, and the bootstrap data of its machines.
+/// A cluster whose infrastructure is ready, the bootstrap data of its machines, and the credentials of the hosts beside it.
 async fn cluster(ground: &Ground, namespace: &str) -> anyhow::Result<()> {
     fleet::namespace(ground, namespace).await?;
     let object = cluster_api::objects::cluster(CLUSTER_NAME, "127.0.0.1", 6443, false);
@@ -164,7 +166,7 @@ async fn cluster(ground: &Ground, namespace: &str) -> anyhow::Result<()> {
     let secret = json!({ "metadata": { "name": "boot" }, "stringData": { "value": "x" } });
     let secrets: Api<Secret> = Api::namespaced(ground.admin.clone(), namespace);
     secrets.create(&PostParams::default(), &serde_json::from_value(secret)?).await?;
-    Ok(())
+    fleet::credentials(ground, namespace).await
 }
 
 /// A Machine and its `Metal3Machine`.
@@ -249,7 +251,8 @@ async fn freed(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<Fig
         "poweredOn": false, "operationalStatus": "OK", "errorMessage": "", "errorCount": 0,
         "provisioningFailCount": 0, "provisioning": { "state": "deprovisioning", "ID": "freed" },
     });
-    let names: Vec<String> = (0..FREED).map(|n| format!("freed-{n}")).collect();
+    let count = program.few(FREED);
+    let names: Vec<String> = (0..count).map(|n| format!("freed-{n}")).collect();
     for name in &names {
         fleet::host(ground, &namespace, name, &json!({}), json!({}), busy.clone()).await?;
         machine(ground, &namespace, name, "freed", None).await?;
@@ -277,7 +280,10 @@ async fn freed(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<Fig
         watcher(hosts.clone(), watcher::Config::default()).default_backoff().applied_objects()
     );
     let mut took = Vec::new();
-    for name in &names {
+    for (number, name) in names.iter().enumerate() {
+        if program.is_peer {
+            tokio::time::sleep(APART * u32::try_from(number)?).await;
+        }
         let patch = Patch::Merge(json!({ "status": { "provisioning": { "state": "available" } } }));
         hosts.patch_status(name, &PatchParams::default(), &patch).await?;
         let freed = Instant::now();

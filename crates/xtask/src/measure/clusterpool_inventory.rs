@@ -200,6 +200,8 @@ async fn prepare(ground: &Ground, round: Round) -> anyhow::Result<()> {
         "baseDomain": "example.com",
         "imageSetRef": { "name": RELEASE },
         "size": round.count,
+        // Hive refuses less for a cloud that cannot hibernate.
+        "runningCount": round.count,
         "pullSecretRef": { "name": "pull" },
         "installConfigSecretTemplateRef": { "name": "template" },
         "skipMachinePools": true,
@@ -260,7 +262,7 @@ async fn further(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<F
             at_most: Some(0.0),
         });
     }
-    let took = freed(ground, &pool).await?;
+    let took = freed(ground, &pool, program.few(FREED)).await?;
     let figure = |percent, at_most| Figure {
         what: format!("ms from an entry that is free to its next lease, p{percent}"),
         value: load::millis(load::quantile(&took, percent)),
@@ -309,7 +311,7 @@ async fn pass_at_rest(ground: &Ground, running: &Running, pool: &str) -> anyhow:
 }
 
 /// How long each entry stays free when its cluster is deleted, in a pool that wants all of them.
-async fn freed(ground: &Ground, pool: &str) -> anyhow::Result<Vec<Duration>> {
+async fn freed(ground: &Ground, pool: &str, count: usize) -> anyhow::Result<Vec<Duration>> {
     let mut clusters = pin!(changes(&ground.admin, "ClusterDeployment"));
     let mut entries = pin!(changes(&ground.admin, "ClusterDeploymentCustomization"));
     // Both watches begin with what is there.
@@ -325,7 +327,7 @@ async fn freed(ground: &Ground, pool: &str) -> anyhow::Result<Vec<Duration>> {
     let mut old = all.list(&kube::api::ListParams::default()).await?.items;
     old.retain(|it| is_of(it, pool));
     let mut known: BTreeSet<String> = old.iter().map(ResourceExt::name_any).collect();
-    for cluster in old.iter().take(FREED) {
+    for cluster in old.iter().take(count) {
         let name = cluster.name_any();
         let reference = &cluster.data["spec"]["clusterPoolRef"]["clusterDeploymentCustomization"];
         let entry = reference["name"].as_str().unwrap_or_default().to_owned();

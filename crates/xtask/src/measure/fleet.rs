@@ -4,6 +4,7 @@ use anyhow::Context;
 use bench::bmo;
 use bench::steps::step_async;
 use futures_util::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
@@ -13,6 +14,8 @@ use super::{AT_ONCE, Ground};
 pub(super) const NAMESPACE: &str = "fleet";
 /// Racks that they stand in; each host has the label `rack`.
 pub(super) const RACKS: u32 = 10;
+/// The secret of their BMCs.
+pub(super) const CREDENTIALS: &str = "bmc";
 
 /// Makes them, once.
 pub(super) async fn fleet(ground: &Ground) -> anyhow::Result<()> {
@@ -34,12 +37,22 @@ pub(super) async fn fleet(ground: &Ground) -> anyhow::Result<()> {
 /// A namespace of this very name, if it is not there.
 pub(super) async fn namespace(ground: &Ground, name: &str) -> anyhow::Result<()> {
     let object = serde_json::from_value(json!({ "metadata": { "name": name } }))?;
-    let api: kube::Api<k8s_openapi::api::core::v1::Namespace> =
-        kube::Api::all(ground.admin.clone());
+    let api: kube::Api<Namespace> = kube::Api::all(ground.admin.clone());
     match api.create(&PostParams::default(), &object).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
         made => made.map(drop).context("a namespace is refused"),
     }
+}
+
+/// What every host of a namespace is entered with. Who claims or switches hosts may look for it.
+pub(super) async fn credentials(ground: &Ground, namespace: &str) -> anyhow::Result<()> {
+    let secret = json!({
+        "metadata": { "name": CREDENTIALS },
+        "stringData": { "username": "admin", "password": "secret" },
+    });
+    let secrets: kube::Api<Secret> = kube::Api::namespaced(ground.admin.clone(), namespace);
+    secrets.create(&PostParams::default(), &serde_json::from_value(secret)?).await?;
+    Ok(())
 }
 
 /// One host, with its status.
@@ -58,7 +71,7 @@ pub(super) async fn host(
         "metadata": { "name": name, "labels": labels },
         "spec": { "online": false, "bmc": {
             "address": "redfish-virtualmedia+http://127.0.0.1/redfish/v1/Systems/1",
-            "credentialsName": format!("{name}-bmc"),
+            "credentialsName": CREDENTIALS,
         } },
     });
     if let (Some(all), Some(more)) = (object["spec"].as_object_mut(), spec.as_object()) {

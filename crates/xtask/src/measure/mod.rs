@@ -23,6 +23,7 @@ use anyhow::{Context, bail, ensure};
 use bench::audit::Audit;
 use bench::chart;
 use bench::control_plane::ControlPlane;
+use bench::crds;
 use bench::load::Rate;
 use bench::programs::{self, Profile};
 use bench::proxy::Proxy;
@@ -99,6 +100,11 @@ impl Program<'_> {
         self.is_peer.then(|| self.path.clone())
     }
 
+    /// A tenth of so many where it is a peer: some look again only each half minute.
+    fn few(&self, many: usize) -> usize {
+        if self.is_peer { many / 10 } else { many }
+    }
+
     fn shown(&self) -> String {
         let name = self.work.controller.to_owned();
         self.peer().map_or(name, |path| {
@@ -156,6 +162,16 @@ struct Ground {
     fleet: OnceCell<()>,
     ironic: OnceCell<Proxy>,
     machines: OnceCell<host_discovery::Machines>,
+}
+
+impl Ground {
+    async fn new(name: &str, hosts: u32) -> anyhow::Result<Self> {
+        let plane = step_async("an API server of its own", ControlPlane::start(name)).await?;
+        let admin = plane.admin().await;
+        let audit = Audit::new(plane.audit_log(), admin.clone());
+        let (fleet, ironic, machines) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
+        Ok(Self { plane, admin, audit, hosts, fleet, ironic, machines })
+    }
 }
 
 /// What was measured of one program.
@@ -257,37 +273,66 @@ async fn measure(
     peers: &[(&Work, PathBuf)],
     hosts: u32,
 ) -> anyhow::Result<(Vec<Rate>, Vec<Row>)> {
-    let plane = step_async("an API server of its own", ControlPlane::start("load")).await?;
-    let admin = plane.admin().await;
-    let audit = Audit::new(plane.audit_log(), admin.clone());
-    let (fleet, ironic, machines) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
-    let ground = Ground { plane, admin, audit, hosts, fleet, ironic, machines };
-    let own = works.iter().map(|work| (*work, folder.join(work.program), false));
-    let others = peers.iter().map(|(work, path)| (*work, path.clone(), true));
+    let mut rows = Vec::new();
+    let ground = Ground::new("load", hosts).await?;
     let mut programs = Vec::new();
     // While the server is empty: what others have left there would be in a cache.
-    let mut rows = Vec::new();
-    for (work, path, is_peer) in own.chain(others) {
-        let environment = (work.neighbours)(&ground).await?;
-        let program = Program { work, path, is_peer, environment };
-        let what = format!("{}: starts, memory, {} s at rest", program.shown(), REST.as_secs());
-        rows.push(step_async(&what, idle(&ground, &program)).await?);
+    for work in works {
+        let path = folder.join(work.program);
+        let program = Program { work, path, is_peer: false, environment: Environment::new() };
+        let (program, row) = at_rest(&ground, program).await?;
         programs.push(program);
+        rows.push(row);
     }
     let rates = api_server::measure(&ground).await?;
     for (number, (program, row)) in programs.iter().zip(&mut rows).enumerate() {
-        if let Some(operation) = &program.work.operation {
-            let round = Round { number, count: (operation.count)(hosts) };
-            let what = format!("{}: {} {}", program.shown(), round.count, operation.name);
-            let reached = step_async(&what, busy(&ground, program, operation, round));
-            row.operation = Some(reached.await?);
-        }
-        if let Some(further) = program.work.further {
-            let what = format!("{}: its own figures", program.shown());
-            row.figures = step_async(&what, further(&ground, program)).await?;
-        }
+        at_work(&ground, program, number, row).await?;
+    }
+    drop(ground);
+    // Each with a server of its own: what another has made would be its work too.
+    for (number, (work, path)) in peers.iter().enumerate() {
+        let ground = Ground::new("peer", hosts).await?;
+        let path = path.clone();
+        let program = Program { work, path, is_peer: true, environment: Environment::new() };
+        let (program, mut row) = at_rest(&ground, program).await?;
+        at_work(&ground, &program, number, &mut row).await?;
+        rows.push(row);
     }
     Ok((rates, rows))
+}
+
+/// What it costs when nothing is there.
+async fn at_rest<'a>(
+    ground: &Ground,
+    mut program: Program<'a>,
+) -> anyhow::Result<(Program<'a>, Row)> {
+    program.environment = (program.work.neighbours)(ground).await?;
+    if program.is_peer {
+        crds::install_folder(&ground.admin).await?;
+    }
+    let what = format!("{}: starts, memory, {} s at rest", program.shown(), REST.as_secs());
+    let row = step_async(&what, idle(ground, &program)).await?;
+    Ok((program, row))
+}
+
+/// What it reaches, and what only it is asked for.
+async fn at_work(
+    ground: &Ground,
+    program: &Program<'_>,
+    number: usize,
+    row: &mut Row,
+) -> anyhow::Result<()> {
+    if let Some(operation) = &program.work.operation {
+        let round = Round { number, count: (operation.count)(ground.hosts) };
+        let what = format!("{}: {} {}", program.shown(), round.count, operation.name);
+        let reached = step_async(&what, busy(ground, program, operation, round));
+        row.operation = Some(reached.await?);
+    }
+    if let Some(further) = program.work.further {
+        let what = format!("{}: its own figures", program.shown());
+        row.figures = step_async(&what, further(ground, program)).await?;
+    }
+    Ok(())
 }
 
 /// Under the account of its chart; a peer's rights are its own business.
@@ -328,7 +373,7 @@ async fn idle(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Row> {
     let row = Row {
         controller: program.work.controller.to_owned(),
         peer: program.peer(),
-        megabytes: program::megabytes(std::fs::metadata(&program.path)?.len()),
+        megabytes: running.program_megabytes()?,
         ready_ms: ready[ready.len() / 2],
         slowest_ready_ms: ready[ready.len() - 1],
         resident_megabytes: running.resident_megabytes()?,

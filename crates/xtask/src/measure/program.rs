@@ -86,6 +86,12 @@ impl Running {
         Ok(megabytes(kilobytes * 1024))
     }
 
+    /// How large the program is: behind a script that tells it its flags, the one that the script becomes.
+    pub(super) fn program_megabytes(&self) -> anyhow::Result<f64> {
+        let (folder, _) = self.process()?;
+        Ok(megabytes(fs::metadata(folder.join("exe"))?.len()))
+    }
+
     /// Processor time that it has used so far, in milliseconds. The kernel counts it in steps of ten.
     pub(super) fn cpu_ms(&self) -> anyhow::Result<f64> {
         let (folder, _) = self.process()?;
@@ -137,7 +143,7 @@ fn resident(status: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
-pub(super) fn megabytes(bytes: u64) -> f64 {
+fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
 

@@ -38,6 +38,8 @@ pub(super) const WORK: Work = Work {
 
 const REMEDIATION: Kind =
     Kind { api_version: "remediation.metal3.io/v1alpha1", kind: "Metal3Remediation" };
+/// What CAPM3 is asked by.
+const THEIRS: Kind = Kind { kind: "Metal3Remediation", ..METAL3_MACHINE };
 const CLUSTER_NAME: &str = "metal";
 /// Requests made one after the other.
 const ONE_BY_ONE: u32 = 100;
@@ -84,11 +86,19 @@ fn figure(what: String, value: f64, at_most: Option<f64>) -> Figure {
 struct Site<'a> {
     ground: &'a Ground,
     namespace: String,
+    /// By what its machines are reported.
+    request: Kind,
 }
 
 impl<'a> Site<'a> {
-    async fn new(ground: &'a Ground, name: &str, machines: u32) -> anyhow::Result<Self> {
-        let site = Self { ground, namespace: ground.plane.namespace(name).await };
+    async fn new(
+        ground: &'a Ground,
+        program: &Program<'_>,
+        name: &str,
+        machines: u32,
+    ) -> anyhow::Result<Self> {
+        let request = if program.is_peer { THEIRS } else { REMEDIATION };
+        let site = Self { ground, namespace: ground.plane.namespace(name).await, request };
         let object = cluster_api::objects::cluster(CLUSTER_NAME, "127.0.0.1", 6443, false);
         CLUSTER.create(&ground.admin, &site.namespace, object).await?;
         // Nodes have no namespaces, and an API server more would change nothing.
@@ -155,11 +165,25 @@ impl<'a> Site<'a> {
     async fn request(&self, number: u32) -> anyhow::Result<()> {
         let (client, name) = (&self.ground.admin, format!("m-{number}"));
         let machine = MACHINE.api(client, &self.namespace).get(&name).await?;
-        let strategy = json!({"type": "reboot", "retryLimit": 1, "timeout": "600s"});
-        let mut object = REMEDIATION.object(&name, &json!({ "strategy": strategy }));
+        let strategy = if self.request == THEIRS {
+            json!({"type": "Reboot", "retryLimit": 1, "timeoutSeconds": 600})
+        } else {
+            json!({"type": "reboot", "retryLimit": 1, "timeout": "600s"})
+        };
+        let mut object = self.request.object(&name, &json!({ "strategy": strategy }));
         object["metadata"]["labels"] = json!({"cluster.x-k8s.io/cluster-name": CLUSTER_NAME});
         object["metadata"]["ownerReferences"] = owner(&machine);
-        REMEDIATION.create(client, &self.namespace, object).await.map(drop)
+        self.request.create(client, &self.namespace, object).await.map(drop)
+    }
+
+    /// Its machine is healthy again, and nothing is left to do.
+    fn is_done(&self, request: &DynamicObject) -> bool {
+        let ended = if self.request == THEIRS {
+            request.data["status"]["phase"] == "Waiting"
+        } else {
+            request.data["status"]["step"] == "done"
+        };
+        ended && request.finalizers().is_empty()
     }
 
     async fn requests(&self, count: u32) -> anyhow::Result<()> {
@@ -218,7 +242,7 @@ async fn within<T>(
 
 /// From a request's place in the API server to the key on its host.
 async fn one_by_one(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<Figure>> {
-    let site = Site::new(ground, "calm", ONE_BY_ONE).await?;
+    let site = Site::new(ground, program, "calm", ONE_BY_ONE).await?;
     let account = account(ground, program).await?;
     let running = Running::start(ground, program, &account).await?;
     let mut hosts = site.hosts().await?;
@@ -249,23 +273,29 @@ async fn one_by_one(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Ve
 
 /// All at once: the requests are there and their cluster is paused, until it is not. That takes a second, in which a server
 /// may have other things to do, so it is done twice, and of both sides the better counts; the slower one has to be in time.
+/// A peer that does not heed the pause of a cluster gets them as fast as they can be made.
 async fn storm(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<Figure>> {
     let (mut bare, mut best, mut slowest) = (Duration::MAX, Duration::MAX, Duration::ZERO);
     let mut requests = 0.0_f64;
     for _ in 0..STORMS {
         let account = account(ground, program).await?;
-        let site = Site::new(ground, "storm", STORM).await?;
-        site.pause(true).await?;
-        site.requests(STORM).await?;
+        let site = Site::new(ground, program, "storm", STORM).await?;
+        if !program.is_peer {
+            site.pause(true).await?;
+            site.requests(STORM).await?;
+        }
         bare = bare.min(bare_storm(&site, &account).await?);
         let running = Running::start(ground, program, &account).await?;
         let mut hosts = site.hosts().await?;
         // It has its lease, has looked at everything, and has told each that it is paused.
         rest(ground, &account).await?;
         let mark = ground.audit.mark().await?;
-        site.pause(false).await?;
         let began = Instant::now();
-        within("every host is asked to be off", all_shown(&mut hosts, is_held)).await?;
+        let asked = async {
+            if program.is_peer { site.requests(STORM).await } else { site.pause(false).await }
+        };
+        let held = within("every host is asked to be off", all_shown(&mut hosts, is_held));
+        tokio::try_join!(asked, held)?;
         let took = began.elapsed();
         let counts = ground.audit.since(mark).await?;
         running.stop().await?;
@@ -305,7 +335,7 @@ async fn bare_storm(site: &Site<'_>, account: &Account) -> anyhow::Result<Durati
 
 /// What a recovery takes, the writes to the node among it.
 async fn healed(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Figure> {
-    let site = Site::new(ground, "healed", HEALED).await?;
+    let site = Site::new(ground, program, "healed", HEALED).await?;
     for number in 0..HEALED {
         boot(&ground.admin, &site.node(number), "Unknown").await?;
     }
@@ -316,14 +346,14 @@ async fn healed(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Figure
     rest(ground, &account).await?;
     let mark = ground.audit.mark().await?;
     site.requests(HEALED).await?;
-    let requests = REMEDIATION.api(&ground.admin, &site.namespace);
+    let requests = site.request.api(&ground.admin, &site.namespace);
     let mut seen =
         pin!(watcher(requests, watcher::Config::default()).default_backoff().applied_objects());
     let mut done = BTreeSet::new();
     let all = async {
         while done.len() < HEALED as usize {
             let it = seen.try_next().await?.context("the watch on the requests ended")?;
-            if it.data["status"]["step"] == "done" && it.finalizers().is_empty() {
+            if site.is_done(&it) {
                 done.insert(it.name_any());
             }
         }
@@ -342,7 +372,7 @@ async fn healed(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Figure
 async fn large(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Figure> {
     fleet(ground).await?;
     let machines = ground.hosts / 10;
-    let _site = Site::new(ground, "large", machines).await?;
+    let _site = Site::new(ground, program, "large", machines).await?;
     let running = Running::start(ground, program, &account(ground, program).await?).await?;
     tokio::time::sleep(Duration::from_secs(5)).await;
     let memory = running.resident_megabytes()?;
