@@ -209,7 +209,7 @@ async fn seen(
     ground: &Ground,
     site: &str,
     new: u32,
-    begin: impl Future<Output = anyhow::Result<()>>,
+    making: impl Future<Output = anyhow::Result<()>>,
 ) -> anyhow::Result<Duration> {
     let mut seen = pin!(hosts(ground, site));
     // What it begins with is nothing.
@@ -225,7 +225,7 @@ async fn seen(
         anyhow::Ok(())
     };
     let began = Instant::now();
-    let both = async { tokio::try_join!(begin, all) };
+    let both = async { tokio::try_join!(making, all) };
     tokio::time::timeout(PATIENCE, both).await.context("not every machine becomes a host")??;
     Ok(began.elapsed())
 }
