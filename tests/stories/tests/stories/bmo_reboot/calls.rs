@@ -1,11 +1,11 @@
 //! Single calls of Ironic: the process is stopped at each of them, or somebody asks for something while one is on its way.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bench::ironic;
 use bench::observer::Observer;
-use bench::proxy::{Fault, Moment, Proxy, power_changes};
+use bench::proxy::{Fault, Moment, Proxy, Recorded, power_changes};
 use futures_util::future::join_all;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -171,10 +171,13 @@ async fn a_hard_request_begins_without_a_look_at_its_node() {
         site.annotate("h", json!({ HOLD: HARD })).await;
         site.wait("h", "held off", |host| record(host).0 == "HeldOff").await;
         let requests = proxy.requests();
-        let since = requests.iter().filter(|it| it.at > asked && it.path.contains(&node));
-        let methods: Vec<_> = since.map(|it| it.method.clone()).collect();
-        assert_eq!(methods[0], Method::PUT, "{round}: {methods:?}");
-        assert_eq!(methods[1], Method::GET, "off is not believed without a look: {methods:?}");
+        let since = || requests.iter().filter(|it| it.at > asked);
+        let call = since().find(|it| it.path.contains(&node)).unwrap();
+        assert_eq!(call.method, Method::PUT, "{round}: {}", call.path);
+        // Its own, or a list.
+        let answered = call.at + call.took.unwrap();
+        let looked = since().any(|it| it.at > answered && it.method == Method::GET);
+        assert!(looked, "{round}: off is not believed without a look");
         site.annotate("h", json!({ HOLD: null })).await;
         site.cycled("h").await;
     }
@@ -196,6 +199,13 @@ async fn misled(must_stay_on: bool) {
     site.host("h", &node, json!({})).await;
     let running = site.start(&proxy.endpoint, quick());
     site.wait("h", "looked at", |host| condition(host, "PowerManaged").0 == "Managed").await;
+    // The list that a process begins with is over, and the next one far away.
+    let listed = |it: &Recorded| it.path.starts_with("/v1/nodes?") && it.took.is_some();
+    let began = Instant::now();
+    while proxy.first(listed).is_none() {
+        assert!(began.elapsed() < PATIENCE, "the nodes are not listed");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     if must_stay_on {
         let ban = json!([{ "op": "replace", "path": "/disable_power_off", "value": true }]);
         let path = format!("/v1/nodes/{node}");
