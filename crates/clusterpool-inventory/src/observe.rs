@@ -256,19 +256,18 @@ pub fn observe(
         .filter_map(|it| cached(&stores.claims, it))
         .map(|it| claim(&it))
         .collect();
-    // Where the pool is there, only those matter that have no cluster. Both are in the order of their names.
-    let with_cluster: &[Cluster] = if seen.pool.absent { &[] } else { &seen.clusters };
+    // Where the pool is there, only those matter that have no cluster.
+    let with_cluster: HashSet<&str> = if seen.pool.absent {
+        HashSet::new()
+    } else {
+        seen.clusters.iter().map(|it| it.name.as_str()).collect()
+    };
     vacated.retain(|name| {
         let namespace = (String::new(), name.clone());
-        index.namespaces.is_in(&namespace, key)
-            && with_cluster.binary_search_by(|it| it.name.cmp(name)).is_err()
+        index.namespaces.is_in(&namespace, key) && !with_cluster.contains(name.as_str())
     });
-    let mut left = with_cluster.iter().peekable();
-    let is_empty = |namespace: &&Key| {
-        while left.next_if(|it| it.name < namespace.1).is_some() {}
-        left.peek().is_none_or(|it| it.name != namespace.1)
-    };
-    let empty: Vec<&Key> = index.namespaces.of(key).filter(is_empty).collect();
+    let empty: Vec<&Key> =
+        index.namespaces.of(key).filter(|it| !with_cluster.contains(it.1.as_str())).collect();
     let strangers = if empty.is_empty() { HashSet::new() } else { strangers(stores, index, key) };
     let (lived_in, empty): (Vec<&Key>, Vec<&Key>) =
         empty.into_iter().partition(|it| strangers.contains(&it.1));
