@@ -323,13 +323,13 @@ impl Node {
     }
 }
 
-const FIELDS: Detail = Detail::Fields(&[
+/// What decisions depend on, of one node and in a list.
+pub(crate) const FIELDS: Detail = Detail::Fields(&[
     "uuid",
     "name",
     "power_state",
     "target_power_state",
     "provision_state",
-    "target_provision_state",
     "last_error",
     "disable_power_off",
 ]);

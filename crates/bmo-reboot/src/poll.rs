@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
-use ironic::{Detail, Error, MAX_PAGE, NodeQuery, Power};
+use ironic::{Error, MAX_PAGE, NodeQuery, Power};
 
 use crate::controller::Context;
 use crate::index::{NodeKey, number};
-use crate::observe::{Node, Target};
+use crate::observe::{FIELDS, Node, Target};
 use crate::readings::{Reading, is_plain};
 
 const CONDITION: &str = "ironic";
@@ -32,15 +32,6 @@ const COURTESY: Duration = Duration::from_secs(5);
 const SMALL_PAGE: u32 = 250;
 /// How often it is looked whether many hosts wait.
 const GLANCE: Duration = Duration::from_millis(500);
-const FIELDS: Detail = Detail::Fields(&[
-    "uuid",
-    "name",
-    "power_state",
-    "target_power_state",
-    "provision_state",
-    "last_error",
-    "disable_power_off",
-]);
 
 /// How each node was listed, by its UUID and by its name.
 pub struct Nodes {

@@ -148,8 +148,7 @@ impl Readings {
 
     /// Whether it has begun to wait for a list and got none.
     pub(crate) fn is_awaited(&self, now: Instant) -> bool {
-        let lately = self.awaited_since.is_some_and(|it| now.duration_since(it) < AWAITED);
-        lately && self.latest.is_none()
+        self.awaited_since.is_some_and(|it| now.duration_since(it) < AWAITED)
     }
 }
 

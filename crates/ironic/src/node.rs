@@ -25,8 +25,6 @@ pub struct Node {
     pub target_power_state: Option<String>,
     /// State of the node's life.
     pub provision_state: Option<String>,
-    /// Set while that is changing.
-    pub target_provision_state: Option<String>,
     /// What went wrong last. It stays for a long time: only one that is newer than a request says
     /// something about the request.
     pub last_error: Option<String>,

@@ -71,10 +71,12 @@ async fn neighbours(ground: &Ground) -> anyhow::Result<Environment> {
 }
 
 async fn further(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<Figure>> {
+    // The others find a large installation then, and are not counted in its memory.
+    let memory = large(ground, program).await?;
     let mut figures = one_by_one(ground, program).await?;
     figures.extend(storm(ground, program).await?);
     figures.push(healed(ground, program).await?);
-    figures.push(large(ground, program).await?);
+    figures.push(memory);
     Ok(figures)
 }
 

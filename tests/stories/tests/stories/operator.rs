@@ -1,18 +1,16 @@
 //! Beside the real bare metal operator, where somebody built it: these stories run on demand (docs/testing.md says how).
 //! Elsewhere a stand-in makes its writes.
 
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use bench::bmc::Rack;
 use bench::control_plane::ControlPlane;
-use bench::crds::{FOLDER_VARIABLE, read_folder, settled};
+use bench::crds;
 use bench::ironic::Options;
 use bench::process::{Service, answers, free_port};
 use bmo_reboot::config::Policy;
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
@@ -26,19 +24,9 @@ const PAUSED: &str = "baremetalhost.metal3.io/paused";
 
 /// Starts it for one namespace, with all of its CRDs.
 async fn start(plane: &ControlPlane, namespace: &str, ironic: &str) -> Service {
-    let variable = |name: &str| {
-        std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: see docs/testing.md"))
-    };
-    let (program, folder) = (variable(PROGRAM), variable(FOLDER_VARIABLE));
-    let admin = plane.admin().await;
-    let crds: Api<CustomResourceDefinition> = Api::all(admin.clone());
-    for crd in read_folder(Path::new(&folder)).unwrap().values() {
-        match crds.create(&PostParams::default(), crd).await {
-            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
-            made => drop(made.unwrap()),
-        }
-    }
-    settled(&admin).await.unwrap();
+    let program = std::env::var(PROGRAM)
+        .unwrap_or_else(|_| panic!("{PROGRAM} is not set: see docs/testing.md"));
+    crds::install_folder(&plane.admin().await).await.unwrap();
     let health = format!("127.0.0.1:{}", free_port());
     let mut command = Command::new(program);
     command

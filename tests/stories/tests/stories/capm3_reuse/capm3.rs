@@ -11,11 +11,10 @@ use bench::cluster_api::objects::{
 };
 use bench::cluster_api::{self, Masters, until};
 use bench::control_plane::ControlPlane;
-use bench::crds::{FOLDER_VARIABLE, read_folder, settled};
+use bench::crds;
 use bench::process::{Service, answers, free_port};
 use capm3_reuse::config::Policy;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use kube::api::PostParams;
 use kube::runtime::watcher;
@@ -30,20 +29,10 @@ const DATA_TEMPLATE: Kind = Kind { kind: "Metal3DataTemplate", ..METAL3_MACHINE 
 
 /// Starts it for one namespace, as its release would: with the rights that it ships, and its CRDs.
 async fn capm3(plane: &ControlPlane, namespace: &str) -> Service {
-    let variable = |name: &str| {
-        std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: see docs/testing.md"))
-    };
-    let (checkout, folder) = (variable(CHECKOUT), variable(FOLDER_VARIABLE));
+    let checkout = std::env::var(CHECKOUT)
+        .unwrap_or_else(|_| panic!("{CHECKOUT} is not set: see docs/testing.md"));
     let (admin, post) = (plane.admin().await, PostParams::default());
-    let crds: Api<CustomResourceDefinition> = Api::all(admin.clone());
-    for crd in read_folder(folder.as_ref()).unwrap().values_mut() {
-        crd.spec.conversion = None;
-        match crds.create(&post, crd).await {
-            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
-            made => drop(made.unwrap()),
-        }
-    }
-    settled(&admin).await.unwrap();
+    crds::install_folder(&admin).await.unwrap();
     let rights = std::fs::read_to_string(format!("{checkout}/config/rbac/role.yaml")).unwrap();
     let mut rights: ClusterRole = serde_saphyr::from_str(&rights).unwrap();
     rights.metadata.name = Some(namespace.to_owned());

@@ -46,6 +46,26 @@ async fn a_claim_gets_a_running_cluster_and_the_pool_makes_another_one() {
 }
 
 #[tokio::test]
+async fn a_claim_does_not_wait_until_a_pool_that_grows_has_all_its_clusters() {
+    const MANY: usize = 250;
+    let (scene, _hive) = Scene::new("grows").await;
+    let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
+    let names: Vec<String> = (0..MANY).map(|it| format!("e{it}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    scene.entries(&names).await;
+    scene.pool("pool", 1, &names, json!({})).await;
+    scene.wait("one runs", |it| it.ready("pool") == 1).await;
+    scene.patch("ClusterPool", "pool", json!({ "spec": { "size": MANY } })).await;
+    // The others are being made.
+    scene.wait("it grows", |it| it.clusters.len() > 10).await;
+    scene.claim("mine", "pool").await;
+    let view = scene
+        .wait("the claim is served", |it| !it.claim("mine")["spec"]["namespace"].is_null())
+        .await;
+    assert!(view.clusters.len() < MANY * 3 / 4, "{} clusters first", view.clusters.len());
+}
+
+#[tokio::test]
 async fn on_a_cloud_with_hibernation_as_many_run_as_wanted_and_a_claim_wakes_one() {
     let (scene, _hive) = Scene::new("sleep").await;
     let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
