@@ -4,10 +4,9 @@ use std::time::{Duration, Instant};
 
 use bench::control_plane::{ControlPlane, shared};
 use controller_kit::connection;
+use futures_util::StreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, ListParams, PostParams};
-
-use crate::in_process;
+use kube::api::{Api, ListParams, PostParams, WatchParams};
 
 #[tokio::test]
 async fn a_user_without_a_role_is_refused_by_the_api_server() {
@@ -22,17 +21,19 @@ async fn a_user_without_a_role_is_refused_by_the_api_server() {
 #[tokio::test]
 async fn the_first_request_of_a_connection_does_not_wait_until_the_handshake_is_acknowledged() {
     let plane = shared().await;
-    let namespace = plane.namespace("connecting").await;
-    let (account, _) = in_process::account(plane, "host-discovery", &namespace).await;
-    let mut fastest = Duration::MAX;
-    for _ in 0..9 {
-        let client = connection::builder(account.clone()).unwrap().build();
+    let config = plane.config("connecting", &["system:masters"]).await.unwrap();
+    let client = connection::builder(config).unwrap().build();
+    let api: Api<ConfigMap> = Api::namespaced(client, "default");
+    // What the first connection learns shortens the handshake of the others, and each watch keeps its own.
+    let (mut watches, mut took) = (Vec::new(), Vec::new());
+    for _ in 0..21 {
         let began = Instant::now();
-        client.apiserver_version().await.unwrap();
-        fastest = fastest.min(began.elapsed());
+        watches.push(api.watch(&WatchParams::default(), "0").await.unwrap().boxed());
+        took.push(began.elapsed());
     }
+    took.sort_unstable();
     // So long the kernel waits for an answer that would acknowledge it on the way.
-    assert!(fastest < Duration::from_millis(40), "{fastest:?}");
+    assert!(took[watches.len() / 2] < Duration::from_millis(40), "{took:?}");
 }
 
 #[tokio::test]
