@@ -33,6 +33,8 @@ const REQUEST: &str = "reboot.metal3.io";
 const HARD: &str = r#"{"mode":"hard"}"#;
 /// Requests made one after the other.
 const ONE_BY_ONE: u32 = 100;
+/// Calls to Ironic that are under way at the same time: as many as a controller's client has.
+const UNDER_WAY: usize = 6;
 const PATIENCE: Duration = Duration::from_secs(1800);
 
 async fn neighbours(ground: &Ground) -> anyhow::Result<Environment> {
@@ -99,17 +101,21 @@ async fn further(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<F
 struct Crowd {
     namespace: String,
     nodes: Vec<String>,
-    /// What Ironic took to switch all of them on, as many at a time.
+    /// What Ironic took to be told the same of all of them, as many at a time.
     bare: Duration,
 }
 
 async fn crowd(ground: &Ground, count: u32) -> anyhow::Result<Crowd> {
     let namespace = ground.plane.namespace("crowd").await;
     let nodes = nodes(&namespace, count).await?;
+    switch(&nodes, "power on").await?;
+    settled(&nodes, "power on").await?;
     let began = Instant::now();
-    switch_on(&nodes).await?;
+    switch(&nodes, "power off").await?;
     let bare = began.elapsed();
-    settled(&nodes).await?;
+    settled(&nodes, "power off").await?;
+    switch(&nodes, "power on").await?;
+    settled(&nodes, "power on").await?;
     let annotated = json!({ REQUEST: HARD });
     let make = async |(number, node): (usize, &String)| {
         running_host(ground, &namespace, &format!("h-{number}"), node, &annotated).await
@@ -180,14 +186,14 @@ async fn one_by_one(ground: &Ground) -> anyhow::Result<(Vec<Duration>, Vec<Durat
     let ironic = ironic::shared().await;
     let namespace = ground.plane.namespace("calm").await;
     let nodes = nodes(&namespace, ONE_BY_ONE).await?;
-    switch_on(&nodes).await?;
-    settled(&nodes).await?;
+    switch(&nodes, "power on").await?;
+    settled(&nodes, "power on").await?;
     for (number, node) in nodes.iter().enumerate() {
         running_host(ground, &namespace, &format!("h-{number}"), node, &json!({})).await?;
     }
     let beside = self::nodes(&format!("{namespace}-bare"), ONE_BY_ONE).await?;
-    switch_on(&beside).await?;
-    settled(&beside).await?;
+    switch(&beside, "power on").await?;
+    settled(&beside, "power on").await?;
     let api = bmo::api(&ground.admin, &namespace);
     let (mut took, mut bare) = (Vec::new(), Vec::new());
     for (number, node) in nodes.iter().enumerate() {
@@ -235,28 +241,27 @@ async fn nodes(prefix: &str, count: u32) -> anyhow::Result<Vec<String>> {
     stream::iter(0..count).map(enroll).buffer_unordered(8).try_collect().await
 }
 
-/// Asks Ironic itself, past the proxy.
-async fn switch_on(nodes: &[String]) -> anyhow::Result<()> {
+/// Asks Ironic itself, past the proxy, for as much at a time as the controller.
+async fn switch(nodes: &[String], target: &str) -> anyhow::Result<()> {
     let ironic = ironic::shared().await;
     let switch = async |node: &String| {
         loop {
-            let (status, body) = ironic.power(node, "power on", None).await?;
+            let (status, body) = ironic.power(node, target, None).await?;
             if status.is_success() {
                 return anyhow::Ok(());
             }
             ensure!(matches!(status.as_u16(), 409 | 503), "{status}: {body}");
         }
     };
-    stream::iter(nodes).map(switch).buffer_unordered(AT_ONCE).try_collect().await
+    stream::iter(nodes).map(switch).buffer_unordered(UNDER_WAY).try_collect().await
 }
 
-async fn settled(nodes: &[String]) -> anyhow::Result<()> {
+async fn settled(nodes: &[String], power: &str) -> anyhow::Result<()> {
     let ironic = ironic::shared().await;
     for node in nodes {
-        let is_on = |node: &Value| {
-            node["power_state"] == "power on" && node["target_power_state"].is_null()
-        };
-        ironic.wait(node, "on", is_on).await?;
+        let is_so =
+            |node: &Value| node["power_state"] == power && node["target_power_state"].is_null();
+        ironic.wait(node, power, is_so).await?;
     }
     Ok(())
 }

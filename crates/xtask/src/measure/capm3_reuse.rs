@@ -14,7 +14,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, ResourceExt};
+use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
 use super::fleet::{self, NAMESPACE, RACKS, fleet};
@@ -34,7 +34,7 @@ pub(super) const WORK: Work = Work {
     operation: Some(Operation {
         name: "machines given a host",
         count: |hosts| hosts / 10,
-        bare: |ground, round| Box::pin(bare(ground, round)),
+        bare: |ground, client, round| Box::pin(bare(ground, client, round)),
         prepare: |ground, round| Box::pin(prepare(ground, round)),
         done: |ground, round| Box::pin(done(ground, round)),
     }),
@@ -56,7 +56,7 @@ async fn neighbours(ground: &Ground) -> anyhow::Result<Environment> {
 }
 
 /// The three writes that a machine takes until its host is told its image, by somebody who need not think.
-async fn bare(ground: &Ground, round: Round) -> anyhow::Result<f64> {
+async fn bare(ground: &Ground, client: Client, round: Round) -> anyhow::Result<f64> {
     fleet(ground).await?;
     let namespace = format!("bare-{}", round.number);
     fleet::namespace(ground, &namespace).await?;
@@ -67,7 +67,7 @@ async fn bare(ground: &Ground, round: Round) -> anyhow::Result<f64> {
     };
     stream::iter(0..count).map(machine).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
     let began = Instant::now();
-    let writes = async |n: u32| bare_machine(ground, &namespace, n).await;
+    let writes = async |n: u32| bare_machine(&client, ground.hosts, &namespace, n).await;
     stream::iter(0..count).map(writes).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
     let rate = f64::from(3 * count) / began.elapsed().as_secs_f64();
     // Nobody's machines would be told that they are.
@@ -76,11 +76,16 @@ async fn bare(ground: &Ground, round: Round) -> anyhow::Result<f64> {
     Ok(rate)
 }
 
-async fn bare_machine(ground: &Ground, namespace: &str, number: u32) -> anyhow::Result<()> {
+async fn bare_machine(
+    client: &Client,
+    hosts: u32,
+    namespace: &str,
+    number: u32,
+) -> anyhow::Result<()> {
     let (name, params) = (format!("m-{number}"), PatchParams::default());
     // One of the last of the fleet, which the machines hardly come to.
-    let host = format!("host-{}", ground.hosts - 1 - number);
-    let machines = METAL3_MACHINE.api(&ground.admin, namespace);
+    let host = format!("host-{}", hosts - 1 - number);
+    let machines = METAL3_MACHINE.api(client, namespace);
     // No finalizer of the controller's: nobody would take it away again.
     let chosen = json!({ "metadata": { "annotations": {
         "ferrite.test/host": format!("{namespace}/{host}"),
@@ -105,7 +110,7 @@ async fn bare_machine(ground: &Ground, namespace: &str, number: u32) -> anyhow::
             "online": true,
         },
     });
-    let hosts = bmo::api(&ground.admin, NAMESPACE);
+    let hosts = bmo::api(client, NAMESPACE);
     hosts.patch_metadata(&host, &params, &Patch::Merge(claim)).await?;
     let said = |kind: &str, field: &str, value: Value| {
         let mut condition = json!({

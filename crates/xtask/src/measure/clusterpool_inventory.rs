@@ -1,13 +1,18 @@
 //! clusterpool-inventory: a large pool fills, rests, and gives its entries from one cluster to the next.
 
 use std::collections::BTreeSet;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
+use api_types::hive::ClusterPool;
 use bench::{crds, hive, load};
+use clusterpool_inventory::make;
+use clusterpool_inventory::platform::Platform;
+use clusterpool_inventory::seen::Part;
 use controller_kit::crd;
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
@@ -30,7 +35,7 @@ pub(super) const WORK: Work = Work {
     operation: Some(Operation {
         name: "clusters made",
         count: clusters_of,
-        bare: |ground, round| Box::pin(bare(ground, round)),
+        bare: |ground, client, round| Box::pin(bare(ground, client, round)),
         prepare: |ground, round| Box::pin(prepare(ground, round)),
         done: |ground, round| Box::pin(done(ground, round)),
     }),
@@ -46,7 +51,10 @@ controlPlane: {name: master, replicas: 3}
 compute: [{name: worker, replicas: 2}]
 platform: {openstack: {cloud: here, externalNetwork: outside}}
 ";
-const PAUSE: &str = "hive.openshift.io/reconcile-pause";
+const PULL: &str = "{\"auths\":{}}";
+const CLOUDS: &str = "clouds: {}";
+const PAUSE: &str = api_types::names::hive::RECONCILE_PAUSE;
+const OWNER: &str = api_types::names::ferrite::POOL_OWNER;
 /// As many clusters as the controller begins at the same time.
 const BEGUN_AT_ONCE: usize = 32;
 /// Clusters that are deleted one after the other, and passes whose cost is measured.
@@ -95,75 +103,114 @@ fn entry(name: &str) -> anyhow::Result<DynamicObject> {
     object("ClusterDeploymentCustomization", name, &json!({ "installConfigPatches": [patch] }))
 }
 
-/// The writes that a cluster takes, by somebody who need not think.
-async fn bare(ground: &Ground, round: Round) -> anyhow::Result<f64> {
-    let (count, client) = (round.count.min(200), &ground.admin);
-    let pool = format!("bare-{}", round.number);
-    fleet::namespace(ground, &pool).await?;
-    entries(client, &pool, count).await?;
+/// The writes that a cluster takes, of the very objects, by somebody who need not think; until somebody who watches has seen
+/// the last cluster, as with the controller's.
+async fn bare(ground: &Ground, client: Client, round: Round) -> anyhow::Result<f64> {
+    let (count, name) = (round.count.min(200), format!("bare-{}", round.number));
+    fleet::namespace(ground, &name).await?;
+    entries(&ground.admin, &name, count).await?;
+    let pool = serde_json::from_value(json!({
+        "apiVersion": "hive.openshift.io/v1",
+        "kind": "ClusterPool",
+        "metadata": { "name": name, "namespace": name, "uid": fleet::node(0), "generation": 1 },
+        "spec": spec(count),
+    }))?;
+    let unpaused = |it: &DynamicObject| {
+        let is_ours = it.annotations().get(&nobodys(OWNER)).is_some_and(|it| *it == name);
+        is_ours && !it.annotations().contains_key(&nobodys(PAUSE))
+    };
+    let mut seen = pin!(changes(&ground.admin, "ClusterDeployment"));
     let began = Instant::now();
-    let cluster = async |n: u32| bare_cluster(client, &pool, n).await;
-    let writes: Vec<u32> =
-        stream::iter(0..count).map(cluster).buffer_unordered(BEGUN_AT_ONCE).try_collect().await?;
-    Ok(f64::from(writes.iter().sum::<u32>()) / began.elapsed().as_secs_f64())
+    let cluster = async |n: u32| bare_cluster(&client, &pool, n).await;
+    let writes =
+        stream::iter(0..count).map(cluster).buffer_unordered(BEGUN_AT_ONCE).try_collect::<()>();
+    tokio::try_join!(writes, all_made(seen.as_mut(), count, unpaused))?;
+    Ok(f64::from(9 * count) / began.elapsed().as_secs_f64())
 }
 
-async fn bare_cluster(client: &Client, pool: &str, number: u32) -> anyhow::Result<u32> {
-    let (name, cluster) = (format!("e{number}"), format!("{pool}-{number}"));
-    let entries = hive::api(client, pool, "ClusterDeploymentCustomization");
+async fn bare_cluster(client: &Client, pool: &ClusterPool, number: u32) -> anyhow::Result<()> {
+    let (space, entry_name) = (pool.name_any(), format!("e{number}"));
+    let name = format!("{space}-{number}");
+    let platform = Platform::of(&pool.spec).context("the pool has a platform")?;
+    let entries = hive::api(client, &space, "ClusterDeploymentCustomization");
     let (post, params) = (PostParams::default(), PatchParams::default());
-    // Nothing of it is of a pool, or the controller would put it right.
-    let finalizer = json!({ "metadata": { "finalizers": ["ferrite.test/inventory-lease"] } });
-    entries.patch(&name, &params, &Patch::Merge(finalizer)).await?;
-    let lease = json!({ "status": {
-        "clusterDeploymentRef": { "name": cluster, "namespace": cluster },
-        "conditions": [{
-            "type": "Available", "status": "False", "reason": "ClusterDeploymentCustomizationInUse",
-            "message": format!("Currently in use by cluster deployment {cluster} of clusterpool {pool}"),
-            "lastTransitionTime": "2026-01-01T00:00:00Z",
-        }],
-    }});
-    entries.patch_status(&name, &params, &Patch::Merge(lease)).await?;
-    let space = json!({ "metadata": {
-        "name": cluster,
-        "labels": { "hive.openshift.io/cluster-pool-name": "bare" },
-    }});
-    let spaces: Api<Namespace> = Api::all(client.clone());
-    spaces.create(&post, &serde_json::from_value(space)?).await?;
-    let secrets: Api<Secret> = Api::namespaced(client.clone(), &cluster);
-    for (secret, key) in [
-        ("install-config", "install-config.yaml"),
-        ("pull-secret", ".dockerconfigjson"),
-        ("openstack-creds", "clouds.yaml"),
+    let finalizer = json!({ "metadata": { "finalizers": [nobodys("inventory-lease")] } });
+    let kept = entries.patch(&entry_name, &params, &Patch::Merge(finalizer)).await?;
+    let lease = json!({
+        "metadata": { "resourceVersion": kept.metadata.resource_version },
+        "status": {
+            "clusterDeploymentRef": { "name": name, "namespace": name },
+            "conditions": [{
+                "type": "Available", "status": "False", "reason": "ClusterDeploymentCustomizationInUse",
+                "message": format!("Currently in use by cluster deployment {name} of clusterpool {space}"),
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        },
+    });
+    entries.patch_status(&entry_name, &params, &Patch::Merge(lease)).await?;
+    let namespace = of_nobody(make::namespace(pool, &name), &space);
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    namespaces.create(&post, &serde_json::from_value(namespace)?).await?;
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), &name);
+    let secret = |part, key: &str, text: &str| {
+        let data = [(key.to_owned(), ByteString(text.as_bytes().to_vec()))].into();
+        let (at, uid) = ("1".to_owned(), fleet::node(number));
+        let secret = make::Secret { kind: None, data, at, uid };
+        make::copy(pool, &name, &make::secret_name(&name, part, platform.name), &secret)
+    };
+    for secret in [
+        make::install_config(pool, &name, TEMPLATE, &fleet::node(number)),
+        secret(Part::PullSecret, ".dockerconfigjson", PULL),
+        secret(Part::Credentials, "clouds.yaml", CLOUDS),
     ] {
-        let secret = json!({
-            "metadata": { "name": format!("{cluster}-{secret}") },
-            "stringData": { key: TEMPLATE },
-        });
+        let secret = of_nobody(secret, &space);
         secrets.create(&post, &serde_json::from_value(secret)?).await?;
     }
-    let copies = hive::api(client, &cluster, "ClusterDeploymentCustomization");
-    copies.create(&post, &entry(&name)?).await?;
-    let mut made = object(
-        "ClusterDeployment",
-        &cluster,
-        &json!({
-            "clusterName": cluster,
-            "baseDomain": "example.com",
-            "platform": { "openstack": { "cloud": "here", "credentialsSecretRef": { "name": "x" } } },
-            "provisioning": {
-                "imageSetRef": { "name": RELEASE },
-                "installConfigSecretRef": { "name": format!("{cluster}-install-config") },
-            },
-            "pullSecretRef": { "name": format!("{cluster}-pull-secret") },
-        }),
-    )?;
-    made.metadata.annotations = Some([(PAUSE.to_owned(), "true".to_owned())].into());
-    let clusters = hive::api(client, &cluster, "ClusterDeployment");
-    clusters.create(&post, &made).await?;
-    let unpaused = json!({ "metadata": { "annotations": { PAUSE: null } } });
-    clusters.patch(&cluster, &params, &Patch::Merge(unpaused)).await?;
-    Ok(9)
+    let source = serde_json::from_value(serde_json::to_value(entry(&entry_name)?)?)?;
+    let copy = of_nobody(make::customization(pool, &name, &source, 1), &space);
+    let copies = hive::api(client, &name, "ClusterDeploymentCustomization");
+    copies.create(&post, &serde_json::from_value(copy)?).await?;
+    let wanted = make::Wanted {
+        cluster: &name,
+        pool_version: "0123456789abcdef",
+        entry: Some((&entry_name, "1-0123456789abcdef")),
+        installed_name: Some(&entry_name),
+        run: Some(true),
+        paused: true,
+    };
+    let made = of_nobody(make::cluster(pool, platform, &wanted), &space);
+    let clusters = hive::api(client, &name, "ClusterDeployment");
+    let made = clusters.create(&post, &serde_json::from_value(made)?).await?;
+    let unpaused = json!({ "metadata": {
+        "resourceVersion": made.metadata.resource_version,
+        "annotations": { nobodys(PAUSE): null },
+    } });
+    clusters.patch_metadata(&name, &params, &Patch::Merge(unpaused)).await?;
+    Ok(())
+}
+
+/// A name that no controller knows, as long as the one that it stands for.
+fn nobodys(name: &str) -> String {
+    format!("ferrite.test/{}", name.rsplit('/').next().unwrap_or(name))
+}
+
+/// The same object, of which nothing says that it is of a pool, or the controller would put it right.
+fn of_nobody(mut object: Value, pool: &str) -> Value {
+    for field in ["labels", "annotations"] {
+        if let Some(all) = object["metadata"][field].as_object_mut() {
+            *all = std::mem::take(all).into_iter().map(|(key, it)| (nobodys(&key), it)).collect();
+        }
+    }
+    for finalizer in object["metadata"]["finalizers"].as_array_mut().into_iter().flatten() {
+        *finalizer = json!(nobodys(finalizer.as_str().unwrap_or_default()));
+    }
+    object["metadata"]["annotations"][nobodys(OWNER)] = json!(pool);
+    if let Some(reference) = object["spec"]["clusterPoolRef"].as_object_mut().map(std::mem::take) {
+        object["spec"].as_object_mut().map(|it| it.remove("clusterPoolRef"));
+        let text = Value::Object(reference).to_string();
+        object["metadata"]["annotations"][nobodys("reference")] = json!(text);
+    }
+    object
 }
 
 async fn entries(client: &Client, namespace: &str, count: u32) -> anyhow::Result<()> {
@@ -187,29 +234,34 @@ async fn prepare(ground: &Ground, round: Round) -> anyhow::Result<()> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), &name);
     for (secret, key, text) in [
         ("template", "install-config.yaml", TEMPLATE),
-        ("pull", ".dockerconfigjson", "{\"auths\":{}}"),
-        ("cloud", "clouds.yaml", "clouds: {}"),
+        ("pull", ".dockerconfigjson", PULL),
+        ("cloud", "clouds.yaml", CLOUDS),
     ] {
         let secret = json!({ "metadata": { "name": secret }, "stringData": { key: text } });
         secrets.create(&PostParams::default(), &serde_json::from_value(secret)?).await?;
     }
     entries(client, &name, round.count).await?;
-    let list: Vec<Value> = (0..round.count).map(|n| json!({ "name": format!("e{n}") })).collect();
-    let spec = json!({
+    let pools = hive::api(client, &name, "ClusterPool");
+    pools
+        .create(&PostParams::default(), &object("ClusterPool", &name, &spec(round.count))?)
+        .await?;
+    Ok(())
+}
+
+fn spec(count: u32) -> Value {
+    let list: Vec<Value> = (0..count).map(|n| json!({ "name": format!("e{n}") })).collect();
+    json!({
         "platform": { "openstack": { "cloud": "here", "credentialsSecretRef": { "name": "cloud" } } },
         "baseDomain": "example.com",
         "imageSetRef": { "name": RELEASE },
-        "size": round.count,
+        "size": count,
         // Hive refuses less for a cloud that cannot hibernate.
-        "runningCount": round.count,
+        "runningCount": count,
         "pullSecretRef": { "name": "pull" },
         "installConfigSecretTemplateRef": { "name": "template" },
         "skipMachinePools": true,
         "inventory": { "ClusterDeploymentCustomizations": list },
-    });
-    let pools = hive::api(client, &name, "ClusterPool");
-    pools.create(&PostParams::default(), &object("ClusterPool", &name, &spec)?).await?;
-    Ok(())
+    })
 }
 
 fn is_of(cluster: &DynamicObject, pool: &str) -> bool {
@@ -224,18 +276,26 @@ fn changes(client: &Client, kind: &str) -> impl Stream<Item = watcher::Result<Dy
 /// Hive may install every cluster of the pool.
 async fn done(ground: &Ground, round: Round) -> anyhow::Result<()> {
     let pool = pool_of(round.number);
+    let clusters = pin!(changes(&ground.admin, "ClusterDeployment"));
+    let unpaused = |it: &DynamicObject| is_of(it, &pool) && !it.annotations().contains_key(PAUSE);
+    all_made(clusters, round.count, unpaused).await
+}
+
+/// So many clusters were seen of which that is true.
+async fn all_made(
+    mut seen: Pin<&mut impl Stream<Item = watcher::Result<DynamicObject>>>,
+    count: u32,
+    is_made: impl Fn(&DynamicObject) -> bool,
+) -> anyhow::Result<()> {
     let waiting = async {
         let mut made = BTreeSet::new();
-        let mut seen = pin!(changes(&ground.admin, "ClusterDeployment"));
-        while let Some(cluster) = seen.try_next().await? {
-            if is_of(&cluster, &pool) && !cluster.annotations().contains_key(PAUSE) {
+        while made.len() < usize::try_from(count)? {
+            let cluster = seen.try_next().await?.context("the watch on the clusters ended")?;
+            if is_made(&cluster) {
                 made.insert(cluster.name_any());
             }
-            if made.len() >= usize::try_from(round.count)? {
-                return Ok(());
-            }
         }
-        bail!("the watch on the clusters ended")
+        Ok(())
     };
     tokio::time::timeout(PATIENCE, waiting).await.context("the pool does not fill")?
 }

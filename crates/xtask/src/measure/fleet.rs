@@ -55,7 +55,7 @@ pub(super) async fn credentials(ground: &Ground, namespace: &str) -> anyhow::Res
     Ok(())
 }
 
-/// One host, with its status.
+/// One host, with its status where it has one.
 pub(super) async fn host(
     ground: &Ground,
     namespace: &str,
@@ -78,6 +78,9 @@ pub(super) async fn host(
         all.extend(more.clone());
     }
     api.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
+    if status.is_null() {
+        return Ok(());
+    }
     let patch = Patch::Merge(json!({ "status": status }));
     api.patch_status(name, &PatchParams::default(), &patch).await?;
     Ok(())

@@ -137,8 +137,9 @@ struct Operation {
     name: &'static str,
     /// How many times in an installation of so many hosts.
     count: fn(u32) -> u32,
-    /// How many such writes a second the server takes when nobody thinks about them, 32 at a time.
-    bare: for<'a> fn(&'a Ground, Round) -> Later<'a, f64>,
+    /// How many such writes a second the server takes when nobody thinks about them, 32 at a time, from a client with the
+    /// program's rights that has no connection yet.
+    bare: for<'a> fn(&'a Ground, kube::Client, Round) -> Later<'a, f64>,
     /// Makes the objects, before the controller is started.
     prepare: for<'a> fn(&'a Ground, Round) -> Later<'a, ()>,
     /// Returns when all of this round is done.
@@ -394,9 +395,9 @@ async fn busy(
 ) -> anyhow::Result<Reached> {
     let Operation { name, bare, prepare, done, .. } = operation;
     // Before and after, and the better counts: a server that was just filled has other things to do for a while.
-    let before = bare(ground, round).await?;
-    prepare(ground, round).await?;
     let account = account(ground, program).await?;
+    let before = bare(ground, account.client().await?, round).await?;
+    prepare(ground, round).await?;
     let mark = ground.audit.mark().await?;
     let running = Running::start(ground, program, &account).await?;
     done(ground, round).await?;
@@ -409,7 +410,7 @@ async fn busy(
     let (ready_ms, resident_megabytes) = (running.ready_ms, running.resident_megabytes()?);
     running.stop().await?;
     let again = Round { number: AFTERWARDS + round.number, ..round };
-    let rate = before.max(bare(ground, again).await?);
+    let rate = before.max(bare(ground, account.client().await?, again).await?);
     Ok(Reached {
         name: (*name).to_owned(),
         count: round.count,

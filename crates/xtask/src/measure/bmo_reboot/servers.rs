@@ -10,8 +10,8 @@ use bench::bmc::{Machine, Rack, Seen};
 use bench::{bmo, ironic, load};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use kube::ResourceExt;
-use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
-use serde_json::json;
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
 
 use super::super::program::Running;
 use super::super::{AT_ONCE, Figure, Ground, Program, account, fleet, rest};
@@ -127,7 +127,7 @@ impl<'a> Servers<'a> {
             },
         });
         let status = if registers {
-            json!({})
+            Value::Null
         } else {
             let ironic = ironic::shared().await;
             let node = ironic.enroll(&format!("{}-{number}", self.namespace), machine).await?;
@@ -223,13 +223,17 @@ impl<'a> Servers<'a> {
         Ok(again)
     }
 
-    /// Nothing of them is left in Ironic: the servers of the program after this have the same names and addresses.
+    /// Nothing of them is left: the servers of the program after this have the same names and addresses.
     async fn forgotten(&self) -> anyhow::Result<()> {
         let ironic = ironic::shared().await;
         let api = bmo::api(&self.ground.admin, &self.namespace);
         for host in api.list(&ListParams::default()).await?.items {
             let node = host.data["status"]["provisioning"]["ID"].as_str();
             ironic.forget(node.context("a host has no node")?).await?;
+            // Nobody is there any more who would take it away: a host without a node is work.
+            let free = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+            api.patch(&host.name_any(), &PatchParams::default(), &free).await?;
+            api.delete(&host.name_any(), &DeleteParams::default()).await?;
         }
         Ok(())
     }
