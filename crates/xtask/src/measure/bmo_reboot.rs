@@ -56,9 +56,9 @@ async fn further(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<F
     let account = account(ground, program).await?;
     let crowd = crowd(ground, ground.hosts / 10).await?;
 
-    let mark = ground.audit.mark().await?;
+    let (mark, since) = (ground.audit.mark().await?, Instant::now());
     let running = Running::start(ground, program, &account).await?;
-    let accepted = crowd.accepted(ground).await?;
+    let accepted = crowd.accepted(ground, since).await?;
     crowd.rebooted(ground).await?;
     let counts = ground.audit.since(mark).await?;
     let writes = counts.writes(&account.user, &["leases", "events"]) as f64;
@@ -129,14 +129,15 @@ async fn crowd(ground: &Ground, count: u32) -> anyhow::Result<Crowd> {
 }
 
 impl Crowd {
-    /// From the first power call for one of them to Ironic's acceptance of the last one.
-    async fn accepted(&self, ground: &Ground) -> anyhow::Result<Duration> {
+    /// From the first power call since then, all of which are for them, to Ironic's acceptance of the last one.
+    async fn accepted(&self, ground: &Ground, since: Instant) -> anyhow::Result<Duration> {
         let proxy = ground.ironic.get().context("there is no Ironic")?;
         let began = Instant::now();
         loop {
             let requests = proxy.requests();
             let offs = requests.iter().filter(|request| {
-                power_changes(&request.method, &request.path)
+                request.at >= since
+                    && power_changes(&request.method, &request.path)
                     && request.body.windows(9).any(|word| word == b"power off")
             });
             let first = offs.clone().map(|request| request.at).min();
