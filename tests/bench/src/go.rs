@@ -155,7 +155,7 @@ fn go() -> anyhow::Result<Command> {
 
 /// A Go that fetches no other one, and writes nothing where its user keeps his settings, though it reads them: it keeps
 /// counts of its own there, also of being asked for its version.
-fn alone(go: &Path) -> Command {
+pub fn alone(go: &Path) -> Command {
     let mut command = Command::new(go);
     command
         .env("GOTOOLCHAIN", "local")

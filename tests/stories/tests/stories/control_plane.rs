@@ -85,14 +85,9 @@ async fn a_frozen_api_server_does_not_answer_and_goes_on_where_it_was() {
 async fn where_no_go_is_installed_the_package_index_has_one_that_reads_the_pinned_modules() {
     let go = tokio::task::spawn_blocking(bench::go::fetched).await.unwrap().unwrap();
     let group = bench::checkout().join("tests/bench/go/kubernetes");
-    let words = ["list", "-m", "-mod=readonly"];
-    let listed = tokio::process::Command::new(go)
-        .env("GOTOOLCHAIN", "local")
-        .current_dir(group)
-        .args(words)
-        .output()
-        .await
-        .unwrap();
+    let mut command = bench::go::alone(&go);
+    command.current_dir(group).args(["list", "-m", "-mod=readonly"]);
+    let listed = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
     let (out, err) =
         (String::from_utf8_lossy(&listed.stdout), String::from_utf8_lossy(&listed.stderr));
     assert!(listed.status.success(), "{err}");
