@@ -20,7 +20,7 @@ use crate::version::{Feature, Version};
 pub const CONNECTIONS: usize = 8;
 /// How many requests are under way at once. A connection whose answer was read needs a moment until it can be used
 /// again; whoever asks in that moment gets a new one, and the two that are left over are for these.
-const AT_ONCE: usize = 6;
+pub const AT_ONCE: usize = 6;
 /// How many of them may be reading, so that a power request always finds room soon.
 const READING: usize = 4;
 /// Largest answer that is read: a full page of detailed nodes has less than a fifth of it.

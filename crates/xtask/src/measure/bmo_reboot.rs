@@ -33,8 +33,6 @@ const REQUEST: &str = "reboot.metal3.io";
 const HARD: &str = r#"{"mode":"hard"}"#;
 /// Requests made one after the other.
 const ONE_BY_ONE: u32 = 100;
-/// Calls to Ironic that are under way at the same time: as many as a controller's client has.
-const UNDER_WAY: usize = 6;
 const PATIENCE: Duration = Duration::from_secs(1800);
 
 async fn neighbours(ground: &Ground) -> anyhow::Result<Environment> {
@@ -242,7 +240,7 @@ async fn nodes(prefix: &str, count: u32) -> anyhow::Result<Vec<String>> {
     stream::iter(0..count).map(enroll).buffer_unordered(8).try_collect().await
 }
 
-/// Asks Ironic itself, past the proxy, for as much at a time as the controller.
+/// Asks Ironic itself, past the proxy, for as much at a time as a controller's client does.
 async fn switch(nodes: &[String], target: &str) -> anyhow::Result<()> {
     let ironic = ironic::shared().await;
     let switch = async |node: &String| {
@@ -254,7 +252,7 @@ async fn switch(nodes: &[String], target: &str) -> anyhow::Result<()> {
             ensure!(matches!(status.as_u16(), 409 | 503), "{status}: {body}");
         }
     };
-    stream::iter(nodes).map(switch).buffer_unordered(UNDER_WAY).try_collect().await
+    stream::iter(nodes).map(switch).buffer_unordered(::ironic::AT_ONCE).try_collect().await
 }
 
 async fn settled(nodes: &[String], power: &str) -> anyhow::Result<()> {

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use bench::cache::RunDir;
 use bench::control_plane::{ControlPlane, shared};
 use controller_kit::connection;
 use futures_util::StreamExt as _;
@@ -85,11 +86,16 @@ async fn a_frozen_api_server_does_not_answer_and_goes_on_where_it_was() {
 async fn where_no_go_is_installed_the_package_index_has_one_that_reads_the_pinned_modules() {
     let go = tokio::task::spawn_blocking(bench::go::fetched).await.unwrap().unwrap();
     let group = bench::checkout().join("tests/bench/go/kubernetes");
+    let home = RunDir::new("go").unwrap();
     let mut command = bench::go::alone(&go);
-    command.current_dir(group).args(["list", "-m", "-mod=readonly"]);
+    command.env("HOME", home.path()).current_dir(group).args(["list", "-m", "-mod=readonly"]);
     let listed = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
     let (out, err) =
         (String::from_utf8_lossy(&listed.stdout), String::from_utf8_lossy(&listed.stderr));
     assert!(listed.status.success(), "{err}");
     assert!(out.contains("ferrite"), "{out}");
+    assert!(
+        std::fs::read_dir(home.path()).unwrap().next().is_none(),
+        "it wrote to its user's home"
+    );
 }
