@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
@@ -35,6 +36,8 @@ const LAST_WORK: Duration = Duration::from_millis(300);
 const LAST_WORD: Duration = Duration::from_millis(800);
 /// How long `extend-crd` tries: a hook that hangs holds up a whole installation.
 const EXTENDING: Duration = Duration::from_secs(60);
+/// The condition that holds once the work has named its own: between the CRDs and those, nobody is ready.
+const STARTED: &str = "start";
 /// A loop that does not turn for this long is stuck.
 const TURN: Duration = Duration::from_secs(30);
 
@@ -128,6 +131,7 @@ where
     W: Future<Output = Result<(), String>>,
 {
     crd::require(&kit, needed);
+    kit.readiness.not_ready(STARTED, "it waits for what else is said here");
     let ticks = async {
         loop {
             kit.liveness.beat("runtime", TURN);
@@ -144,6 +148,12 @@ where
                 () = kit.shutdown.requested() => return Ok(()),
             }
         }
+        // Its first turn names what it waits for.
+        let mut work = Box::pin(work(kit.clone()));
+        if let Poll::Ready(result) = futures_util::poll!(work.as_mut()) {
+            return result;
+        }
+        kit.readiness.ready(STARTED);
         let leading = async {
             match &kit.config.lease {
                 None => std::future::pending().await,
@@ -162,11 +172,12 @@ where
         };
         tokio::pin!(leading);
         let result = tokio::select! {
-            result = work(kit.clone()) => result,
+            result = &mut work => result,
             () = patience => Ok(()),
             end = &mut leading => return Err(format!("The lease ended ({end:?}); the process ends so that nothing acts without it")),
         };
-        // The work is dropped by now. Only then may somebody else take over.
+        // Only then may somebody else take over.
+        drop(work);
         if kit.config.lease.is_some() {
             stopped.notify_one();
             if leading.await == End::Lost {
@@ -366,5 +377,62 @@ where
     match failures.failed(key, class, backoff::random_unit()) {
         Retry::OnChange => Action::await_change(),
         Retry::After(delay) => Action::requeue(delay),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::sync::Arc;
+
+    use kube::Client;
+    use tokio::sync::Notify;
+
+    use super::start;
+    use crate::config::{Config, LogFormat};
+    use crate::http;
+    use crate::kit::Kit;
+    use crate::metrics::Metrics;
+    use crate::shutdown::Shutdown;
+
+    #[tokio::test]
+    async fn nobody_is_ready_before_the_work_has_said_what_it_waits_for() {
+        let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        let config = Config {
+            controller: "some",
+            listen,
+            namespaces: Vec::new(),
+            watch_filter: None,
+            lease: None,
+            concurrency: 1,
+            log_format: LogFormat::Text,
+            log: String::new(),
+            kubeconfig: None,
+        };
+        // Nothing is asked of it.
+        let nowhere = kube::Config::new("http://127.0.0.1:9".parse().unwrap());
+        let client = Client::try_from(nowhere).unwrap();
+        let kit = Kit::new(config, client, Metrics::new("some").unwrap(), Shutdown::default());
+        let listener = http::bind(listen).await.unwrap();
+        kit.readiness.require("CRD", "not looked at yet");
+        let (named, may_begin) = (Arc::new(Notify::new()), kit.clone());
+        let tell = named.clone();
+        let work = |kit: Kit| async move {
+            kit.readiness.require("watch", "not listed yet");
+            tell.notify_one();
+            std::future::pending().await
+        };
+        let process = tokio::spawn(async move { start(may_begin, listener, &[], work).await });
+        tokio::task::yield_now().await;
+
+        kit.readiness.ready("CRD");
+        assert!(!kit.readiness.is_ready(), "the work has not begun");
+        named.notified().await;
+        assert!(!kit.readiness.is_ready(), "the work waits");
+        kit.readiness.ready("watch");
+        while !kit.readiness.is_ready() {
+            tokio::task::yield_now().await;
+        }
+        process.abort();
     }
 }
