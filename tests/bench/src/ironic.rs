@@ -226,6 +226,11 @@ impl Ironic {
         &self.http
     }
 
+    /// The group of its processes.
+    pub fn group(&self) -> u32 {
+        self.service().group()
+    }
+
     /// Where its output is.
     pub fn log(&self) -> PathBuf {
         self.service().log().to_owned()

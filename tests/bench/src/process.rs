@@ -136,6 +136,11 @@ impl Service {
         Ok(Self { name: name.to_owned(), guard, signals, log, exit })
     }
 
+    /// The group of its processes.
+    pub fn group(&self) -> u32 {
+        self.guard.id()
+    }
+
     /// Whether it still runs.
     pub fn alive(&mut self) -> bool {
         matches!(self.guard.try_wait(), Ok(None)) && !self.exit.exists()

@@ -34,6 +34,7 @@ pub(super) const WORK: Work = Work {
     operation: Some(Operation {
         name: "machines given a host",
         count: |hosts| hosts / 10,
+        rounds: 3,
         bare: |ground, client, round| Box::pin(bare(ground, client, round)),
         prepare: |ground, round| Box::pin(prepare(ground, round)),
         done: |ground, round| Box::pin(done(ground, round)),

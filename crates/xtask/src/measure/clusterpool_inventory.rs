@@ -35,6 +35,7 @@ pub(super) const WORK: Work = Work {
     operation: Some(Operation {
         name: "clusters made",
         count: clusters_of,
+        rounds: 1,
         bare: |ground, client, round| Box::pin(bare(ground, client, round)),
         prepare: |ground, round| Box::pin(prepare(ground, round)),
         done: |ground, round| Box::pin(done(ground, round)),
@@ -126,7 +127,18 @@ async fn bare(ground: &Ground, client: Client, round: Round) -> anyhow::Result<f
     let writes =
         stream::iter(0..count).map(cluster).buffer_unordered(BEGUN_AT_ONCE).try_collect::<()>();
     tokio::try_join!(writes, all_made(seen.as_mut(), count, unpaused))?;
-    Ok(f64::from(9 * count) / began.elapsed().as_secs_f64())
+    let rate = f64::from(9 * count) / began.elapsed().as_secs_f64();
+    // The controller remembers every cluster there is.
+    let gone = async |n: u32| {
+        let name = format!("{name}-{n}");
+        let api = hive::api(&ground.admin, &name, "ClusterDeployment");
+        let bare = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+        api.patch_metadata(&name, &PatchParams::default(), &bare).await?;
+        api.delete(&name, &DeleteParams::default()).await?;
+        anyhow::Ok(())
+    };
+    stream::iter(0..count).map(gone).buffer_unordered(BEGUN_AT_ONCE).try_collect::<()>().await?;
+    Ok(rate)
 }
 
 async fn bare_cluster(client: &Client, pool: &ClusterPool, number: u32) -> anyhow::Result<()> {

@@ -3,6 +3,7 @@
 //!
 //! A controller adds one file with its [`Work`], and one line to [`WORKS`].
 
+mod apart;
 mod api_server;
 mod bmo_reboot;
 mod capm3_reuse;
@@ -48,8 +49,10 @@ const WORKS: &[Work] = &[
 const STARTS: usize = 5;
 /// How long a controller that has nothing to do is watched.
 const REST: Duration = Duration::from_secs(10);
-/// Rounds of bare writes after a program's turn are counted from here.
-const AFTERWARDS: usize = 1_000;
+/// Rounds of bare writes are counted from here.
+const BARE: usize = 1_000;
+/// So many rounds has one program at most.
+const ROUNDS: usize = 10;
 /// Requests at a time: the controllers' own default.
 const AT_ONCE: usize = 32;
 
@@ -137,6 +140,8 @@ struct Operation {
     name: &'static str,
     /// How many times in an installation of so many hosts.
     count: fn(u32) -> u32,
+    /// How often, with bare writes between. What is told is the round in the middle. A peer has one.
+    rounds: usize,
     /// How many such writes a second the server takes when nobody thinks about them, 32 at a time, from a client with the
     /// program's rights that has no connection yet.
     bare: for<'a> fn(&'a Ground, kube::Client, Round) -> Later<'a, f64>,
@@ -146,7 +151,7 @@ struct Operation {
     done: for<'a> fn(&'a Ground, Round) -> Later<'a, ()>,
 }
 
-/// One program's turn at an operation. What was made for the programs before it is still there, and done.
+/// Once at an operation, by a program or bare. What was made in the rounds before it is still there, and done.
 #[derive(Clone, Copy)]
 struct Round {
     number: usize,
@@ -206,6 +211,8 @@ struct Reached {
     bare_writes_per_second: f64,
     /// Writes per second, as a share of the bare ones.
     share: f64,
+    /// That of each round, the least first.
+    shares: Vec<f64>,
     resident_megabytes: f64,
 }
 
@@ -387,41 +394,70 @@ async fn idle(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Row> {
     Ok(row)
 }
 
+/// The machine is shared with others and has better and worse minutes: each round is compared with the bare writes
+/// right before and right after it.
 async fn busy(
     ground: &Ground,
     program: &Program<'_>,
     operation: &Operation,
     round: Round,
 ) -> anyhow::Result<Reached> {
-    let Operation { name, bare, prepare, done, .. } = operation;
-    // Before and after, and the better counts: a server that was just filled has other things to do for a while.
     let account = account(ground, program).await?;
-    let before = bare(ground, account.client().await?, round).await?;
+    let rounds = if program.is_peer { 1 } else { operation.rounds };
+    let numbered = |number| Round { number: ROUNDS * round.number + number, ..round };
+    let bare = async |number| {
+        let round = numbered(BARE + number);
+        (operation.bare)(ground, account.client().await?, round).await
+    };
+    let mut before = bare(0).await?;
+    let mut all = Vec::new();
+    for number in 0..rounds {
+        let mut reached = once(ground, program, operation, numbered(number), &account).await?;
+        let after = bare(number + 1).await?;
+        reached.bare_writes_per_second = f64::midpoint(before, after);
+        reached.share = reached.per_second * reached.writes_each / reached.bare_writes_per_second;
+        before = after;
+        all.push(reached);
+    }
+    // With each round there is more to remember.
+    let resident_megabytes = all[0].resident_megabytes;
+    all.sort_by(|one, other| one.share.total_cmp(&other.share));
+    let shares = all.iter().map(|it| it.share).collect();
+    let middle = all.swap_remove(rounds / 2);
+    Ok(Reached { shares, resident_megabytes, ..middle })
+}
+
+/// One round, not compared with anything yet.
+async fn once(
+    ground: &Ground,
+    program: &Program<'_>,
+    operation: &Operation,
+    round: Round,
+    account: &Account,
+) -> anyhow::Result<Reached> {
+    let Operation { name, prepare, done, .. } = operation;
     prepare(ground, round).await?;
     let mark = ground.audit.mark().await?;
-    let running = Running::start(ground, program, &account).await?;
+    let running = Running::start(ground, program, account).await?;
     done(ground, round).await?;
     // Until it has read everything it writes nothing; how long that takes is told apart.
     let seconds = running.ready_at.elapsed().as_secs_f64();
     let counts = ground.audit.since(mark).await?;
     let each = |requests: u64| requests as f64 / f64::from(round.count);
-    let writes_each = each(counts.writes(&account.user, &["leases"]));
-    let per_second = f64::from(round.count) / seconds;
-    let (ready_ms, resident_megabytes) = (running.ready_ms, running.resident_megabytes()?);
-    running.stop().await?;
-    let again = Round { number: AFTERWARDS + round.number, ..round };
-    let rate = before.max(bare(ground, account.client().await?, again).await?);
-    Ok(Reached {
+    let reached = Reached {
         name: (*name).to_owned(),
         count: round.count,
-        ready_ms,
-        per_second,
-        writes_each,
+        ready_ms: running.ready_ms,
+        per_second: f64::from(round.count) / seconds,
+        writes_each: each(counts.writes(&account.user, &["leases"])),
         requests_each: each(counts.requests(&account.user)),
-        bare_writes_per_second: rate,
-        share: per_second * writes_each / rate,
-        resident_megabytes,
-    })
+        bare_writes_per_second: 0.0,
+        share: 0.0,
+        shares: Vec::new(),
+        resident_megabytes: running.resident_megabytes()?,
+    };
+    running.stop().await?;
+    Ok(reached)
 }
 
 /// Waits until a program lets some seconds pass without a write, renewals of its lease left out.

@@ -26,6 +26,7 @@ pub(super) const WORK: Work = Work {
     operation: Some(Operation {
         name: "guests seated",
         count: |_| 200,
+        rounds: 1,
         bare: |ground, _, _| Box::pin(bare(ground)),
         prepare: |ground, round| Box::pin(prepare(ground, round)),
         done: |ground, round| Box::pin(done(ground, round)),

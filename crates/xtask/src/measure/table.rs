@@ -43,7 +43,7 @@ fn operations(rows: &[Row]) {
         return;
     }
     println!(
-        "\n{:<28} {:<30} {:>9} {:>10} {:>12} {:>14} {:>11} {:>7} {:>8}",
+        "\n{:<28} {:<30} {:>9} {:>10} {:>12} {:>14} {:>11} {:>7} {:>8}  share of each round",
         "controller",
         "operation",
         "ready ms",
@@ -56,8 +56,10 @@ fn operations(rows: &[Row]) {
     );
     for row in rows {
         let Some(reached) = &row.operation else { continue };
+        let shares: Vec<String> =
+            reached.shares.iter().map(|it| format!("{:.0}%", it * 100.0)).collect();
         println!(
-            "{:<28} {:<30} {:>9.0} {:>10.1} {:>12.2} {:>14.2} {:>9.0}/s {:>6.0}% {:>8.1}",
+            "{:<28} {:<30} {:>9.0} {:>10.1} {:>12.2} {:>14.2} {:>9.0}/s {:>6.0}% {:>8.1}  {}",
             name(row),
             format!("{} {}", reached.count, reached.name),
             reached.ready_ms,
@@ -66,7 +68,8 @@ fn operations(rows: &[Row]) {
             reached.requests_each,
             reached.bare_writes_per_second,
             reached.share * 100.0,
-            reached.resident_megabytes
+            reached.resident_megabytes,
+            shares.join(" ")
         );
     }
 }
