@@ -74,6 +74,14 @@ enum Task {
         /// look at the bench itself.
         #[arg(long, value_name = "FOLDER")]
         programs: Option<PathBuf>,
+        /// Keeps the other four running on the same API server while one is measured, and measures all five at rest on
+        /// the machines and clusters that were made.
+        #[arg(long, conflicts_with_all = ["controller", "peers"])]
+        together: bool,
+        /// Measures instead what an installation needs whose hosts are split over so many instances: start and memory of
+        /// the controllers that read hosts, and what API server and Ironic need.
+        #[arg(long, value_name = "PARTS", conflicts_with_all = ["peers", "together"])]
+        split: Option<u32>,
     },
     /// Explores the worlds of a controller's model that are too large for a test.
     Model {
@@ -117,8 +125,11 @@ fn main() -> ExitCode {
         Task::Demo { down: true, .. } => demo::down(),
         Task::Demo { serve: true, .. } => demo::serve(),
         Task::Demo { chapter, pictures, .. } => demo::up(chapter, pictures.as_deref()),
-        Task::Bench { controller, json, peers, hosts, programs } => {
-            measure::run(json.as_deref(), &peers, &controller, hosts, programs)
+        Task::Bench { controller, json, hosts, programs, split: Some(parts), .. } => {
+            measure::split(json.as_deref(), &controller, hosts, parts, programs)
+        }
+        Task::Bench { controller, json, peers, hosts, programs, together, split: None } => {
+            measure::run(json.as_deref(), &peers, &controller, hosts, programs, together)
         }
         Task::Model { name, world, states, depth, seconds } => {
             let time = std::time::Duration::from_secs(seconds);

@@ -107,6 +107,25 @@ impl ControlPlane {
         Self::launch(name, &alone).await
     }
 
+    /// The sum of all series of one of the API server's own metrics.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn metric(&self, name: &str) -> anyhow::Result<f64> {
+        let asked = http::Request::get("/metrics").body(Vec::new())?;
+        let text = self.admin().await.request_text(asked).await?;
+        Ok(crate::prometheus::sum(&text, name))
+    }
+
+    /// What the API server has in memory that is used, in bytes: it tidies up when that has grown fivefold.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn live_bytes(&self) -> anyhow::Result<f64> {
+        Ok(self.metric("go_memstats_next_gc_bytes").await?
+            / (1.0 + SPARE_MEMORY.parse::<f64>()? / 100.0))
+    }
+
     /// Starts an API server that a kubelet may join, with the controllers that turn a chart into pods: Deployments and
     /// Jobs, their accounts with tokens, the scheduler.
     ///

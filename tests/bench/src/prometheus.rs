@@ -163,3 +163,13 @@ impl Series {
         Ok(Self { labels, points: points.iter().map(number).collect::<anyhow::Result<_>>()? })
     }
 }
+
+/// The sum of all series of a metric in what a program answers at `/metrics`. With labels behind its name, in the order
+/// in which the program writes them, of that one series.
+#[must_use]
+pub fn sum(text: &str, name: &str) -> f64 {
+    let series = text
+        .lines()
+        .filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])));
+    series.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+}

@@ -92,7 +92,7 @@ pub(super) fn node(number: u32) -> String {
 }
 
 /// An available host as its operator writes it.
-fn status(number: u32) -> Value {
+pub(super) fn status(number: u32) -> Value {
     json!({
         "poweredOn": false, "operationalStatus": "OK", "errorMessage": "", "errorCount": 0,
         "provisioningFailCount": 0,

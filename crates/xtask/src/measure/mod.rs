@@ -14,14 +14,16 @@ mod minimal;
 mod program;
 mod remediation;
 mod sample;
+mod split;
 mod table;
+mod together;
 
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use bench::audit::Audit;
+use bench::audit::{Audit, Counts};
 use bench::chart;
 use bench::control_plane::ControlPlane;
 use bench::crds;
@@ -32,6 +34,7 @@ use bench::steps::{step, step_async};
 use serde::Serialize;
 use tokio::sync::OnceCell;
 
+use crate::controllers::PODS;
 use program::{Account, Running};
 
 /// What is measured, one line for each controller.
@@ -53,6 +56,8 @@ const REST: Duration = Duration::from_secs(10);
 const BARE: usize = 1_000;
 /// So many rounds has one program at most.
 const ROUNDS: usize = 10;
+/// What each may have in memory in a large installation.
+const CACHED_MEGABYTES: f64 = 64.0;
 /// Requests at a time: the controllers' own default.
 const AT_ONCE: usize = 32;
 
@@ -196,6 +201,18 @@ struct Row {
     requests_at_rest: u64,
     operation: Option<Reached>,
     figures: Vec<Figure>,
+    /// Beside the others, on all that they have made.
+    together: Option<Together>,
+}
+
+/// What was measured of one program while all of them run.
+#[derive(Debug, Serialize)]
+struct Together {
+    /// From the start of all at once until it has read what is there.
+    ready_ms: f64,
+    resident_megabytes: f64,
+    writes_at_rest: u64,
+    requests_at_rest: u64,
 }
 
 /// What an operation reached.
@@ -227,37 +244,80 @@ pub(crate) fn run(
     only: &str,
     hosts: u32,
     programs: Option<PathBuf>,
+    together: bool,
 ) -> anyhow::Result<()> {
-    let works: Vec<&Work> = WORKS.iter().filter(|it| it.controller.contains(only)).collect();
-    ensure!(!works.is_empty(), "no controller's name contains {only:?}");
-    let peers = peers.iter().map(|text| peer(text, &works)).collect::<anyhow::Result<Vec<_>>>()?;
-    step("the programs", || {
-        for name in ["etcd", "kube-apiserver", "helm"] {
-            bench::go::program(name)?;
-        }
-        Ok(())
-    })?;
-    let folder = match programs {
-        Some(folder) => std::path::absolute(folder)?,
-        None => step("static release builds (minutes, the first time)", || {
-            let builds: Vec<&str> = works.iter().flat_map(|it| it.build).copied().collect();
-            programs::build(Profile::Release, &builds)
-        })?,
+    let is_wanted = |it: &&Work| {
+        if together { PODS.contains(&it.controller) } else { it.controller.contains(only) }
     };
-    let (rates, rows) =
-        tokio::runtime::Runtime::new()?.block_on(measure(&works, &folder, &peers, hosts))?;
+    let mut works: Vec<&Work> = WORKS.iter().filter(is_wanted).collect();
+    ensure!(!works.is_empty(), "no controller's name contains {only:?}");
+    if together {
+        // They make the machines and clusters that all are then measured with.
+        works.sort_by_key(|it| it.operation.is_none());
+    }
+    let peers = peers.iter().map(|text| peer(text, &works)).collect::<anyhow::Result<Vec<_>>>()?;
+    let folder = releases(&works, programs)?;
+    let (rates, rows) = tokio::runtime::Runtime::new()?
+        .block_on(measure(&works, &folder, &peers, hosts, together))?;
     table::rates(&rates);
     table::rows(&rows);
     if let Some(path) = json {
-        let figures = serde_json::json!({ "api_server": rates, "controllers": rows });
-        std::fs::write(path, format!("{figures:#}\n"))
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        write(path, &serde_json::json!({ "api_server": rates, "controllers": rows }))?;
     }
     let exceeded = exceeded(&works, &rows);
     if !exceeded.is_empty() {
         bail!("over the limit:\n  {}", exceeded.join("\n  "));
     }
     Ok(())
+}
+
+/// Measures what a very large installation needs, whole and in parts, and prints that.
+///
+/// # Errors
+/// When the bench cannot be started, or a controller does not become ready.
+pub(crate) fn split(
+    json: Option<&Path>,
+    only: &str,
+    hosts: u32,
+    parts: u32,
+    programs: Option<PathBuf>,
+) -> anyhow::Result<()> {
+    ensure!(parts > 0, "--split 0: expected a number of parts");
+    let is_wanted = |it: &&Work| {
+        split::CONTROLLERS.contains(&it.controller)
+            && (it.controller.contains(only) || it.controller == "host-discovery")
+    };
+    let works: Vec<&Work> = WORKS.iter().filter(is_wanted).collect();
+    let folder = releases(&works, programs)?;
+    let measuring = split::measure(&works, &folder, hosts, parts);
+    let measured = tokio::runtime::Runtime::new()?.block_on(measuring)?;
+    split::table(&measured);
+    if let Some(path) = json {
+        write(path, &serde_json::json!(measured))?;
+    }
+    Ok(())
+}
+
+/// Where the programs are, after the servers that they need.
+fn releases(works: &[&Work], programs: Option<PathBuf>) -> anyhow::Result<PathBuf> {
+    step("the programs", || {
+        for name in ["etcd", "kube-apiserver", "helm"] {
+            bench::go::program(name)?;
+        }
+        Ok(())
+    })?;
+    match programs {
+        Some(folder) => Ok(std::path::absolute(folder)?),
+        None => step("static release builds (minutes, the first time)", || {
+            let builds: Vec<&str> = works.iter().flat_map(|it| it.build).copied().collect();
+            programs::build(Profile::Release, &builds)
+        }),
+    }
+}
+
+fn write(path: &Path, figures: &serde_json::Value) -> anyhow::Result<()> {
+    std::fs::write(path, format!("{figures:#}\n"))
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn peer<'a>(text: &str, works: &[&'a Work]) -> anyhow::Result<(&'a Work, PathBuf)> {
@@ -280,6 +340,7 @@ async fn measure(
     folder: &Path,
     peers: &[(&Work, PathBuf)],
     hosts: u32,
+    together: bool,
 ) -> anyhow::Result<(Vec<Rate>, Vec<Row>)> {
     let mut rows = Vec::new();
     let ground = Ground::new("load", hosts).await?;
@@ -293,8 +354,15 @@ async fn measure(
         rows.push(row);
     }
     let rates = api_server::measure(&ground).await?;
-    for (number, (program, row)) in programs.iter().zip(&mut rows).enumerate() {
-        at_work(&ground, program, number, row).await?;
+    for (number, program) in programs.iter().enumerate() {
+        if together && works.iter().position(|it| it.operation.is_none()) == Some(number) {
+            together::at_rest(&ground, &programs, &mut rows).await?;
+        }
+        let others = together.then_some(&programs).into_iter().flatten();
+        let others = others.filter(|it| it.work.controller != program.work.controller);
+        let others = together::start(&ground, others).await?;
+        at_work(&ground, program, number, &mut rows[number]).await?;
+        together::stop(others).await?;
     }
     drop(ground);
     // Each with a server of its own: what another has made would be its work too.
@@ -375,9 +443,6 @@ async fn idle(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Row> {
     let mark = ground.audit.mark().await?;
     tokio::time::sleep(REST).await;
     let counts = ground.audit.since(mark).await?;
-    let renewals = counts.of(&account.user, "patch", "leases")
-        + counts.of(&account.user, "update", "leases")
-        + counts.of(&account.user, "get", "leases");
     let row = Row {
         controller: program.work.controller.to_owned(),
         peer: program.peer(),
@@ -386,12 +451,19 @@ async fn idle(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Row> {
         slowest_ready_ms: ready[ready.len() - 1],
         resident_megabytes: running.resident_megabytes()?,
         writes_at_rest: counts.writes(&account.user, &["leases"]),
-        requests_at_rest: counts.requests(&account.user) - renewals,
+        requests_at_rest: requests(&counts, &account.user),
         operation: None,
         figures: Vec::new(),
+        together: None,
     };
     running.stop().await?;
     Ok(row)
+}
+
+/// What was asked for, renewals of the lease left out.
+fn requests(counts: &Counts, user: &str) -> u64 {
+    let renewals = ["patch", "update", "get"].map(|verb| counts.of(user, verb, "leases"));
+    counts.requests(user) - renewals.iter().sum::<u64>()
 }
 
 /// The machine is shared with others and has better and worse minutes: each round is compared with the bare writes
@@ -489,6 +561,10 @@ fn exceeded(works: &[&Work], rows: &[Row]) -> Vec<String> {
         hold("milliseconds to ready", row.ready_ms, ready_ms);
         hold("megabytes resident", row.resident_megabytes, resident_megabytes);
         hold("writes at rest", row.writes_at_rest as f64, 0.0);
+        if let Some(together) = &row.together {
+            hold("megabytes beside the others", together.resident_megabytes, CACHED_MEGABYTES);
+            hold("writes at rest beside the others", together.writes_at_rest as f64, 0.0);
+        }
         for figure in &row.figures {
             if let Some(limit) = figure.at_most {
                 hold(&figure.what, figure.value, limit);
@@ -522,6 +598,7 @@ mod tests {
             requests_at_rest: 0,
             operation: None,
             figures: Vec::new(),
+            together: None,
         }
     }
 

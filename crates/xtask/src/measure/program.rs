@@ -14,7 +14,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 
 use super::{Ground, Program};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// As whom a program runs.
 pub(super) struct Account {
@@ -105,10 +105,7 @@ impl Running {
     pub(super) async fn metric(&self, name: &str) -> anyhow::Result<f64> {
         let (address, name) = (self.address.clone(), name.to_owned());
         let text = tokio::task::spawn_blocking(move || ask(&address, "/metrics")).await??;
-        let series = text.lines().filter(|line| {
-            line.strip_prefix(&name).is_some_and(|rest| rest.starts_with(['{', ' ']))
-        });
-        Ok(series.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum())
+        Ok(bench::prometheus::sum(&text, &name))
     }
 
     /// Its folder below /proc, and its kilobytes in memory. The largest of the processes that got the address: beside it

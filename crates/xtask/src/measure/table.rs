@@ -36,6 +36,28 @@ pub(super) fn rows(rows: &[Row]) {
     }
     operations(rows);
     figures(rows);
+    together(rows);
+}
+
+fn together(rows: &[Row]) {
+    if rows.iter().all(|row| row.together.is_none()) {
+        return;
+    }
+    println!(
+        "\n{:<28} {:>9} {:>8} {:>12} {:>14}",
+        "all together", "ready ms", "rest MB", "rest writes", "rest requests"
+    );
+    for row in rows {
+        let Some(together) = &row.together else { continue };
+        println!(
+            "{:<28} {:>9.0} {:>8.1} {:>12} {:>14}",
+            name(row),
+            together.ready_ms,
+            together.resident_megabytes,
+            together.writes_at_rest,
+            together.requests_at_rest
+        );
+    }
 }
 
 fn operations(rows: &[Row]) {

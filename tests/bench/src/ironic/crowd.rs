@@ -1,9 +1,9 @@
 //! Many machines at once.
 
 use std::io::Write;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, ensure};
 use reqwest::Method;
 use serde_json::json;
 
@@ -11,6 +11,13 @@ use super::Ironic;
 use crate::agent::Agent;
 
 const PROGRAM: &str = include_str!("../../python/multiply.py");
+const GROUPS: &str = "
+import sqlite3, sys
+database = sqlite3.connect(sys.argv[1], timeout=60)
+number = 'CAST(substr(uuid, -12) AS INTEGER)'
+database.execute(f\"UPDATE nodes SET conductor_group = 'group-' || ({number} % ?)\", (int(sys.argv[2]),))
+database.commit()
+";
 
 impl Ironic {
     /// Puts machines, each with the UUID of its node, beside one that was discovered as `node`: in the database, since
@@ -33,20 +40,18 @@ impl Ironic {
         let mut command = crate::python::of(&self.environment, "python");
         let database = self.dir.path().join("ironic.sqlite");
         command.args(["-c", PROGRAM]).arg(database).arg(node);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        tokio::task::spawn_blocking(move || {
-            let mut child = command.spawn().context("cannot start Ironic's Python")?;
-            let mut input = child.stdin.take().context("it has an input")?;
-            input.write_all(order.as_bytes())?;
-            // It reads to the end.
-            drop(input);
-            let output = child.wait_with_output()?;
-            if !output.status.success() {
-                bail!("no more machines: {}", String::from_utf8_lossy(&output.stderr));
-            }
-            Ok(())
-        })
-        .await?
+        given(command, order).await.context("no more machines")
+    }
+
+    /// Deals its nodes out to so many conductor groups, by the end of their UUIDs: `group-0` and so on.
+    ///
+    /// # Errors
+    /// When the database cannot be written.
+    pub async fn deal_out(&self, groups: u32) -> anyhow::Result<()> {
+        let mut command = crate::python::of(&self.environment, "python");
+        let database = self.dir.path().join("ironic.sqlite");
+        command.args(["-c", GROUPS]).arg(database).arg(groups.to_string());
+        given(command, String::new()).await.context("no groups")
     }
 
     /// Whether it has the inventory of a node: it takes it in some time after it has answered the machine.
@@ -58,4 +63,20 @@ impl Ironic {
         let (status, _) = self.call(Method::GET, &path, None).await?;
         Ok(status.is_success())
     }
+}
+
+/// Runs it, with that as its input.
+async fn given(mut command: Command, order: String) -> anyhow::Result<()> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    tokio::task::spawn_blocking(move || {
+        let mut child = command.spawn().context("cannot start Ironic's Python")?;
+        let mut input = child.stdin.take().context("it has an input")?;
+        input.write_all(order.as_bytes())?;
+        // It reads to the end.
+        drop(input);
+        let output = child.wait_with_output()?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Ok(())
+    })
+    .await?
 }

@@ -83,34 +83,87 @@ async fn a_pool_fills_from_its_entries_and_each_cluster_has_all_that_hive_waits_
     }
 }
 
-#[tokio::test]
-async fn a_cluster_costs_eight_writes_and_a_pool_one_for_its_status_each_pass() {
-    let (scene, _hive) = Scene::new("writes").await;
-    let plane = plane().await;
-    let names: Vec<String> = (0..8).map(|it| format!("e{it}")).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    scene.entries(&names).await;
-    let (_running, user) = start(plane, &[&scene.namespace], Policy::default()).await;
-    let audit = Audit::new(plane.audit_log(), plane.admin().await);
+/// What was asked for while eight clusters of eight entries were made.
+async fn eight_made(scene: &Scene, audit: &Audit, user: &str, made: impl AsyncFn()) -> Writes {
     let begin = audit.mark().await.unwrap();
-    scene.pool("pool", 8, &names, json!({})).await;
+    made().await;
     scene
         .wait("eight clusters run", |it| {
             it.ready("pool") == 8 && it.pool("pool")["status"]["ready"] == 8
         })
         .await;
     let counts = audit.since(begin).await.unwrap();
-    // Finalizer on the entry, lease, namespace, three secrets, copy, cluster, end of its pause.
-    let of_clusters = counts.of(&user, "create", "namespaces")
-        + counts.of(&user, "create", "secrets")
-        + counts.of(&user, "create", "clusterdeployments")
-        + counts.of(&user, "patch", "clusterdeployments")
-        + counts.of(&user, "create", "clusterdeploymentcustomizations")
-        + counts.of(&user, "patch", "clusterdeploymentcustomizations")
-        + counts.of(&user, "patch", "clusterdeploymentcustomizations/status");
-    println!("{of_clusters} writes for 8 clusters\n{counts}");
-    // Eight each, and the finalizer on an entry that was never used before.
-    assert_eq!(of_clusters, 8 * 9, "{counts}");
+    let of = |verb: &str, resource: &str| counts.of(user, verb, resource);
+    println!("{counts}");
+    Writes {
+        finalizers: of("patch", "clusterdeploymentcustomizations"),
+        leases: of("patch", "clusterdeploymentcustomizations/status"),
+        namespaces: of("create", "namespaces"),
+        secrets: of("create", "secrets"),
+        copies: of("create", "clusterdeploymentcustomizations"),
+        clusters: of("create", "clusterdeployments"),
+        patches_of_clusters: of("patch", "clusterdeployments"),
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Writes {
+    finalizers: u64,
+    leases: u64,
+    namespaces: u64,
+    secrets: u64,
+    copies: u64,
+    clusters: u64,
+    patches_of_clusters: u64,
+}
+
+/// A pool whose platform needs no other secret than the cloud's, at the first use of its entries: eight each.
+const FIRST: Writes = Writes {
+    finalizers: 8,
+    leases: 8,
+    namespaces: 8,
+    secrets: 2 * 8,
+    copies: 8,
+    clusters: 8,
+    // The end of the pause.
+    patches_of_clusters: 8,
+};
+
+#[tokio::test]
+async fn a_cluster_costs_eight_writes_and_nine_with_a_pull_secret_of_the_pool_at_the_first_use_of_its_entry()
+ {
+    for (name, more, first) in [
+        ("writes-bare", json!({ "pullSecretRef": null }), FIRST),
+        ("writes", json!({}), Writes { secrets: 3 * 8, ..FIRST }),
+    ] {
+        let (scene, _hive) = Scene::new(name).await;
+        let plane = plane().await;
+        let names: Vec<String> = (0..8).map(|it| format!("e{it}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        scene.entries(&names).await;
+        let (_running, user) = start(plane, &[&scene.namespace], Policy::default()).await;
+        let audit = Audit::new(plane.audit_log(), plane.admin().await);
+        let pool = async || scene.pool("pool", 8, &names, more.clone()).await;
+        let seen = eight_made(&scene, &audit, &user, pool).await;
+        assert_eq!(seen, first, "{name}");
+        // The same entries once more: the finalizer is on them. Hive frees them, and each old cluster is let go.
+        let old: Vec<String> =
+            scene.view().await.clusters.iter().map(|it| self::name(it).to_owned()).collect();
+        let renewed = async || {
+            for cluster in &old {
+                let clusters = bench::hive::api(&scene.client, cluster, "ClusterDeployment");
+                clusters.delete(cluster, &DeleteParams::default()).await.unwrap();
+            }
+            scene
+                .wait("the old ones are gone", |it| {
+                    it.clusters.iter().all(|it| !old.iter().any(|old| old == self::name(it)))
+                })
+                .await;
+        };
+        let seen = eight_made(&scene, &audit, &user, renewed).await;
+        let again = Writes { finalizers: 0, patches_of_clusters: 16, ..first };
+        assert_eq!(seen, again, "{name}");
+    }
 }
 
 #[tokio::test]

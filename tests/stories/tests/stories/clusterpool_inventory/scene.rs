@@ -92,6 +92,10 @@ impl Scene {
         for (key, value) in more.as_object().into_iter().flatten() {
             spec[key] = value.clone();
         }
+        // What is told to be nothing is left out.
+        if let Some(spec) = spec.as_object_mut() {
+            spec.retain(|_, value| !value.is_null());
+        }
         self.create("ClusterPool", json!({ "metadata": { "name": name }, "spec": spec })).await;
     }
 
