@@ -273,7 +273,8 @@ fn spec(count: u32) -> Value {
         "pullSecretRef": { "name": "pull" },
         "installConfigSecretTemplateRef": { "name": "template" },
         "skipMachinePools": true,
-        "inventory": { "ClusterDeploymentCustomizations": list },
+        // The only form that Hive itself knows.
+        "inventory": list,
     })
 }
 

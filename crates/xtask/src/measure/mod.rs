@@ -13,6 +13,7 @@ mod host_discovery;
 mod minimal;
 mod program;
 mod remediation;
+mod row;
 mod sample;
 mod split;
 mod table;
@@ -31,11 +32,11 @@ use bench::load::Rate;
 use bench::programs::{self, Profile};
 use bench::proxy::Proxy;
 use bench::steps::{step, step_async};
-use serde::Serialize;
 use tokio::sync::OnceCell;
 
 use crate::controllers::PODS;
 use program::{Account, Running};
+use row::{Figure, Limits, Reached, Row, Together, exceeded};
 
 /// What is measured, one line for each controller.
 const WORKS: &[Work] = &[
@@ -56,8 +57,6 @@ const REST: Duration = Duration::from_secs(10);
 const BARE: usize = 1_000;
 /// So many rounds has one program at most.
 const ROUNDS: usize = 10;
-/// What each may have in memory in a large installation.
-const CACHED_MEGABYTES: f64 = 64.0;
 /// Requests at a time: the controllers' own default.
 const AT_ONCE: usize = 32;
 
@@ -122,23 +121,6 @@ impl Program<'_> {
     }
 }
 
-/// One measured figure.
-#[derive(Debug, Serialize)]
-struct Figure {
-    what: String,
-    value: f64,
-    at_most: Option<f64>,
-}
-
-/// What must not be exceeded.
-struct Limits {
-    megabytes: f64,
-    ready_ms: f64,
-    resident_megabytes: f64,
-    /// Share of what the API server takes.
-    share: f64,
-}
-
 /// Something that a controller does many times.
 struct Operation {
     /// In a few words.
@@ -183,54 +165,6 @@ impl Ground {
         let (fleet, ironic, machines) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
         Ok(Self { plane, admin, audit, hosts, fleet, ironic, machines })
     }
-}
-
-/// What was measured of one program.
-#[derive(Debug, Serialize)]
-struct Row {
-    controller: String,
-    /// The file, where it is not the project's own.
-    peer: Option<PathBuf>,
-    megabytes: f64,
-    /// The middle one and the slowest of a few starts.
-    ready_ms: f64,
-    slowest_ready_ms: f64,
-    resident_megabytes: f64,
-    /// By the API server's audit log, renewals of the lease left out.
-    writes_at_rest: u64,
-    requests_at_rest: u64,
-    operation: Option<Reached>,
-    figures: Vec<Figure>,
-    /// Beside the others, on all that they have made.
-    together: Option<Together>,
-}
-
-/// What was measured of one program while all of them run.
-#[derive(Debug, Serialize)]
-struct Together {
-    /// From the start of all at once until it has read what is there.
-    ready_ms: f64,
-    resident_megabytes: f64,
-    writes_at_rest: u64,
-    requests_at_rest: u64,
-}
-
-/// What an operation reached.
-#[derive(Debug, Serialize)]
-struct Reached {
-    name: String,
-    count: u32,
-    /// From its start until it has read what is there.
-    ready_ms: f64,
-    per_second: f64,
-    writes_each: f64,
-    requests_each: f64,
-    bare_writes_per_second: f64,
-    /// Writes per second, as a share of the bare ones.
-    share: f64,
-    /// That of each round, the least first.
-    shares: Vec<f64>,
-    resident_megabytes: f64,
 }
 
 /// Measures, prints two tables, and writes the figures as JSON where asked to. A peer is `controller=path`: a program
@@ -544,74 +478,9 @@ async fn rest(ground: &Ground, account: &Account) -> anyhow::Result<()> {
     bail!("{} does not come to rest", account.user)
 }
 
-/// One line for each limit that one of our own does not keep.
-fn exceeded(works: &[&Work], rows: &[Row]) -> Vec<String> {
-    let mut lines = Vec::new();
-    for row in rows.iter().filter(|row| row.peer.is_none()) {
-        let Some(work) = works.iter().find(|work| work.controller == row.controller) else {
-            continue;
-        };
-        let Limits { megabytes, ready_ms, resident_megabytes, share } = work.limits;
-        let mut hold = |what: &str, value: f64, limit: f64| {
-            if value > limit {
-                lines.push(format!("{}: {what} {value:.1}, at most {limit:.1}", row.controller));
-            }
-        };
-        hold("megabytes of the program", row.megabytes, megabytes);
-        hold("milliseconds to ready", row.ready_ms, ready_ms);
-        hold("megabytes resident", row.resident_megabytes, resident_megabytes);
-        hold("writes at rest", row.writes_at_rest as f64, 0.0);
-        if let Some(together) = &row.together {
-            hold("megabytes beside the others", together.resident_megabytes, CACHED_MEGABYTES);
-            hold("writes at rest beside the others", together.writes_at_rest as f64, 0.0);
-        }
-        for figure in &row.figures {
-            if let Some(limit) = figure.at_most {
-                hold(&figure.what, figure.value, limit);
-            }
-        }
-        if let Some(reached) = row.operation.as_ref().filter(|reached| reached.share < share) {
-            lines.push(format!(
-                "{}: {:.0} % of what the API server takes, at least {:.0} %",
-                row.controller,
-                reached.share * 100.0,
-                share * 100.0
-            ));
-        }
-    }
-    lines
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn row(resident_megabytes: f64, writes_at_rest: u64) -> Row {
-        Row {
-            controller: "minimal".to_owned(),
-            peer: None,
-            megabytes: 1.0,
-            ready_ms: 1.0,
-            slowest_ready_ms: 1_000.0,
-            resident_megabytes,
-            writes_at_rest,
-            requests_at_rest: 0,
-            operation: None,
-            figures: Vec::new(),
-            together: None,
-        }
-    }
-
-    #[test]
-    fn a_controller_that_writes_at_rest_or_takes_too_much_memory_is_named_and_a_peer_is_not() {
-        let works = [&minimal::WORK];
-        assert_eq!(exceeded(&works, &[row(1.0, 0)]), Vec::<String>::new());
-        let lines = exceeded(&works, &[row(50.0, 2)]);
-        assert_eq!(lines.len(), 2, "{lines:?}");
-        assert!(lines[0].starts_with("minimal: megabytes resident 50.0, at most"), "{lines:?}");
-        let peer = Row { peer: Some("/bin/true".into()), ..row(50.0, 2) };
-        assert_eq!(exceeded(&works, &[peer]), Vec::<String>::new());
-    }
 
     #[test]
     fn a_peer_is_a_controller_and_a_program_that_is_there() {
