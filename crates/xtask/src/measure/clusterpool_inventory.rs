@@ -321,6 +321,7 @@ async fn further(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<F
     let running = Running::start(ground, program, &account).await?;
     rest(ground, &account).await?;
     let mut figures = Vec::new();
+    // Of Hive another controller gives an entry back, with all else that is the cluster's.
     if !program.is_peer {
         let mark = ground.audit.mark().await?;
         let cost = pass_at_rest(ground, &running, &pool).await?;
@@ -335,14 +336,14 @@ async fn further(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<F
             value: writes as f64,
             at_most: Some(0.0),
         });
+        let took = freed(ground, &pool, FREED).await?;
+        let figure = |percent, at_most| Figure {
+            what: format!("ms from an entry that is free to its next lease, p{percent}"),
+            value: load::millis(load::quantile(&took, percent)),
+            at_most,
+        };
+        figures.extend([figure(50, None), figure(99, Some(100.0))]);
     }
-    let took = freed(ground, &pool, program.few(FREED)).await?;
-    let figure = |percent, at_most| Figure {
-        what: format!("ms from an entry that is free to its next lease, p{percent}"),
-        value: load::millis(load::quantile(&took, percent)),
-        at_most,
-    };
-    figures.extend([figure(50, None), figure(99, Some(100.0))]);
     figures.push(Figure {
         what: format!("megabytes resident with {count} clusters"),
         value: running.resident_megabytes()?,
