@@ -356,7 +356,7 @@ impl Sources {
             self.host(namespace, stray_name.as_deref()),
         );
         let (now, machine, mut metal) = (now?, machine?, metal?);
-        let (mut cluster, mut host, stray) = (cluster?, host?, stray?);
+        let (mut cluster, mut host, mut stray) = (cluster?, host?, stray?);
         let Some(now) = now.filter(|it| it.uid == request.uid) else { return Ok(None) };
         let machine = machine.filter(|it| now.is_about(&it.metadata));
         let of = cluster_of(machine.as_ref(), &now);
@@ -372,6 +372,9 @@ impl Sources {
         }
         let named = metal.as_ref().and_then(|it| it.host_name().map(str::to_owned));
         if named != host_name {
+            // What led to the host went just now, or leads elsewhere: what was begun there is undone all the same, and the host
+            // is who remembers on which node.
+            stray = stray.or(host);
             host = self.host(namespace, named.as_deref()).await?;
         }
         let cluster = cluster.as_ref();

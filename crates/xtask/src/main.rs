@@ -75,8 +75,8 @@ enum Task {
         #[arg(long, value_name = "FOLDER")]
         programs: Option<PathBuf>,
         /// Keeps the other four running on the same API server while one is measured, and measures all five at rest on
-        /// the machines and clusters that were made.
-        #[arg(long, conflicts_with_all = ["controller", "peers"])]
+        /// the machines and clusters that were made. The name says which are measured beside that.
+        #[arg(long, conflicts_with = "peers")]
         together: bool,
         /// Measures instead what an installation needs whose hosts are split over so many instances: start and memory of
         /// the controllers that read hosts, and what API server and Ironic need.

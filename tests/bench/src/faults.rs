@@ -126,6 +126,8 @@ struct Journal {
     writes: u32,
     creations: u32,
     calls: BTreeMap<u32, Call>,
+    /// The end of the path that is read next and held.
+    to_hold: Option<String>,
 }
 
 struct Shared {
@@ -156,6 +158,8 @@ impl Shared {
             journal.creations += 1;
             journal.creations
         });
+        let is_read = *request.method() == Method::GET;
+        let held = journal.to_hold.take_if(|it| is_read && path.ends_with(it.as_str()));
         let call = Call {
             actor: self.plan.actor.clone(),
             request: number,
@@ -167,7 +171,8 @@ impl Shared {
             at: Instant::now(),
         };
         journal.calls.insert(number, call);
-        (number, self.plan.fault(number, write, creation))
+        let planned = self.plan.fault(number, write, creation);
+        (number, held.map_or(planned, |_| Some(Fault::Hold)))
     }
 
     fn end(&self, number: u32, status: StatusCode, version: Option<u64>) {
@@ -224,6 +229,11 @@ impl Handle {
     /// Waits for the crash; never returns if none is planned or its request is never made.
     pub async fn crashed(&self) {
         wait_for(&self.shared.crashed).await;
+    }
+
+    /// Holds the next read of a path that ends so, as by [`Fault::Hold`].
+    pub fn hold_read(&self, path: &str) {
+        self.shared.journal().to_hold = Some(path.to_owned());
     }
 
     /// Waits until a request is held.

@@ -184,15 +184,21 @@ pub(crate) fn run(
         if together { PODS.contains(&it.controller) } else { it.controller.contains(only) }
     };
     let mut works: Vec<&Work> = WORKS.iter().filter(is_wanted).collect();
-    ensure!(!works.is_empty(), "no controller's name contains {only:?}");
+    let is_named = works.iter().any(|it| it.controller.contains(only));
+    ensure!(is_named, "no controller's name contains {only:?}");
     if together {
         // They make the machines and clusters that all are then measured with.
         works.sort_by_key(|it| it.operation.is_none());
     }
     let peers = peers.iter().map(|text| peer(text, &works)).collect::<anyhow::Result<Vec<_>>>()?;
     let folder = releases(&works, programs)?;
-    let (rates, rows) = tokio::runtime::Runtime::new()?
-        .block_on(measure(&works, &folder, &peers, hosts, together))?;
+    let (rates, rows) = tokio::runtime::Runtime::new()?.block_on(measure(
+        &works,
+        &folder,
+        &peers,
+        hosts,
+        together.then_some(only),
+    ))?;
     table::rates(&rates);
     table::rows(&rows);
     if let Some(path) = json {
@@ -274,7 +280,7 @@ async fn measure(
     folder: &Path,
     peers: &[(&Work, PathBuf)],
     hosts: u32,
-    together: bool,
+    together: Option<&str>,
 ) -> anyhow::Result<(Vec<Rate>, Vec<Row>)> {
     let mut rows = Vec::new();
     let ground = Ground::new("load", hosts).await?;
@@ -289,10 +295,14 @@ async fn measure(
     }
     let rates = api_server::measure(&ground).await?;
     for (number, program) in programs.iter().enumerate() {
-        if together && works.iter().position(|it| it.operation.is_none()) == Some(number) {
+        if together.is_some() && works.iter().position(|it| it.operation.is_none()) == Some(number)
+        {
             together::at_rest(&ground, &programs, &mut rows).await?;
         }
-        let others = together.then_some(&programs).into_iter().flatten();
+        if together.is_some_and(|only| !program.work.controller.contains(only)) {
+            continue;
+        }
+        let others = together.map(|_| &programs).into_iter().flatten();
         let others = others.filter(|it| it.work.controller != program.work.controller);
         let others = together::start(&ground, others).await?;
         at_work(&ground, program, number, &mut rows[number]).await?;

@@ -9,7 +9,9 @@ use remediation::config::{Fencing, Policy};
 use serde_json::{Value, json};
 
 use super::ground::{planes, quick, start};
-use super::scene::{CLUSTER_NAME, REMEDIATION, Scene, condition, history, keys, reboot};
+use super::scene::{
+    CLUSTER_NAME, PATIENCE, REMEDIATION, Scene, condition, history, is_tainted, keys, reboot,
+};
 
 /// Where a request is when something ends it.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +114,33 @@ async fn a_node_that_is_back_when_its_request_is_withdrawn_counts_as_recovered()
     assert_eq!(tries[0]["result"], "Recovered", "{tries:?}");
     let machine = serde_json::to_value(scene.get(MACHINE, "m").await).unwrap();
     assert_eq!(condition(&machine, "ExternallyRemediated").0, "", "{machine:#}");
+}
+
+/// The caches still say which host a machine has, and the API server does not any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_that_goes_while_it_is_looked_at_leaves_nothing_of_ours() {
+    let scene = Scene::new("going").await;
+    let (running, _) = start(&planes().await.management, &scene.namespace, long()).await;
+    scene.machine("m", "h").await;
+    bring(&scene, "m", "h", Moment::Fence).await;
+    while !is_tainted(&scene.node("m").await.unwrap()) {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    running.handle.hold_read("/machines/m");
+    // Its node is empty, so that there is something to do, for which everything is read once more.
+    let pods: Api<k8s_openapi::api::core::v1::Pod> =
+        Api::namespaced(scene.workload.clone(), "default");
+    let now = kube::api::DeleteParams::default().grace_period(0);
+    pods.delete(&format!("{}-h", scene.namespace), &now).await.unwrap();
+    tokio::time::timeout(PATIENCE, running.handle.held()).await.expect("the Machine is read");
+    scene.delete(MACHINE, "m").await;
+    running.handle.release();
+    scene.host_is("h", "free of our key", |it| keys(it).is_empty()).await;
+    let clean = |it: Option<&Value>| it.unwrap()["metadata"]["finalizers"].is_null();
+    scene.until(REMEDIATION, "m", "without finalizer", clean).await;
+    scene.is_clean("m", "h").await;
+    let tries = history(&scene.get_host("h").await);
+    assert_eq!(tries[0]["result"], "MachineMissing", "{tries:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
