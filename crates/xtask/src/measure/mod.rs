@@ -152,6 +152,8 @@ struct Ground {
     audit: Audit,
     /// How large a large installation is.
     hosts: u32,
+    /// Whether the other controllers run as well.
+    together: bool,
     fleet: OnceCell<()>,
     ironic: OnceCell<Proxy>,
     machines: OnceCell<host_discovery::Machines>,
@@ -163,7 +165,7 @@ impl Ground {
         let admin = plane.admin().await;
         let audit = Audit::new(plane.audit_log(), admin.clone());
         let (fleet, ironic, machines) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
-        Ok(Self { plane, admin, audit, hosts, fleet, ironic, machines })
+        Ok(Self { plane, admin, audit, hosts, together: false, fleet, ironic, machines })
     }
 }
 
@@ -283,7 +285,7 @@ async fn measure(
     together: Option<&str>,
 ) -> anyhow::Result<(Vec<Rate>, Vec<Row>)> {
     let mut rows = Vec::new();
-    let ground = Ground::new("load", hosts).await?;
+    let ground = Ground { together: together.is_some(), ..Ground::new("load", hosts).await? };
     let mut programs = Vec::new();
     // While the server is empty: what others have left there would be in a cache.
     for work in works {
@@ -419,7 +421,8 @@ async fn busy(
     round: Round,
 ) -> anyhow::Result<Reached> {
     let account = account(ground, program).await?;
-    let rounds = if program.is_peer { 1 } else { operation.rounds };
+    // Beside the others an installation has as many machines as one round makes.
+    let rounds = if program.is_peer || ground.together { 1 } else { operation.rounds };
     let numbered = |number| Round { number: ROUNDS * round.number + number, ..round };
     let bare = async |number| {
         let round = numbered(BARE + number);
