@@ -82,6 +82,10 @@ enum Task {
         /// the controllers that read hosts, and what API server and Ironic need.
         #[arg(long, value_name = "PARTS", conflicts_with_all = ["peers", "together"])]
         split: Option<u32>,
+        /// How many network interfaces each of these hosts has, and three disks for each four of them: that is most of what
+        /// is stored of a host.
+        #[arg(long, default_value = "48", requires = "split")]
+        nics: u32,
     },
     /// Explores the worlds of a controller's model that are too large for a test.
     Model {
@@ -125,10 +129,10 @@ fn main() -> ExitCode {
         Task::Demo { down: true, .. } => demo::down(),
         Task::Demo { serve: true, .. } => demo::serve(),
         Task::Demo { chapter, pictures, .. } => demo::up(chapter, pictures.as_deref()),
-        Task::Bench { controller, json, hosts, programs, split: Some(parts), .. } => {
-            measure::split(json.as_deref(), &controller, hosts, parts, programs)
+        Task::Bench { controller, json, hosts, programs, split: Some(parts), nics, .. } => {
+            measure::split(json.as_deref(), &controller, hosts, nics, parts, programs)
         }
-        Task::Bench { controller, json, peers, hosts, programs, together, split: None } => {
+        Task::Bench { controller, json, peers, hosts, programs, together, split: None, .. } => {
             measure::run(json.as_deref(), &peers, &controller, hosts, programs, together)
         }
         Task::Model { name, world, states, depth, seconds } => {

@@ -192,6 +192,12 @@ impl Counts {
         self.sum(|(who, verb, _)| who == user && verb == "list")
     }
 
+    /// What this user asked for: verb, resource, how often.
+    pub fn of_user(&self, user: &str) -> impl Iterator<Item = (&str, &str, u64)> {
+        let of_user = self.by.iter().filter(move |((who, _, _), _)| who == user);
+        of_user.map(|((_, verb, resource), count)| (verb.as_str(), resource.as_str(), *count))
+    }
+
     /// Everything this user asked for.
     pub fn requests(&self, user: &str) -> u64 {
         self.sum(|(who, _, _)| who == user)

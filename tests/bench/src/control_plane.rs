@@ -27,6 +27,10 @@ rules:
 - level: Metadata
 ";
 
+/// Nobody makes the default accounts of namespaces here, and mirror pods are made by hand.
+const ALONE: [&str; 2] =
+    ["--authorization-mode=RBAC", "--disable-admission-plugins=ServiceAccount"];
+
 /// One etcd serves all API servers of this process, each under its own prefix.
 #[derive(Debug)]
 struct Etcd {
@@ -39,8 +43,9 @@ struct Etcd {
 static ETCD: OnceCell<Etcd> = OnceCell::const_new();
 
 /// Go tidies up its memory when it has grown by so many percent. Several servers share two processors here, and memory is
-/// not what they lack: the stories take a sixth less time than with Go's own 100.
-const SPARE_MEMORY: &str = "400";
+/// not what they lack: the stories take a sixth less time than with Go's own.
+const SPARE_MEMORY: u32 = 400;
+const GOS_OWN: u32 = 100;
 
 async fn etcd() -> anyhow::Result<&'static Etcd> {
     ETCD.get_or_try_init(|| async {
@@ -50,7 +55,7 @@ async fn etcd() -> anyhow::Result<&'static Etcd> {
         let peer = format!("http://127.0.0.1:{}", free_port());
         let mut command = Command::new(program);
         command
-            .env("GOGC", SPARE_MEMORY)
+            .env("GOGC", SPARE_MEMORY.to_string())
             .arg("--data-dir")
             .arg(dir.path().join("data"))
             .args(["--listen-client-urls", &url, "--advertise-client-urls", &url])
@@ -93,6 +98,8 @@ pub struct ControlPlane {
     namespaces: AtomicU32,
     managers: Mutex<Vec<Service>>,
     server: Mutex<Service>,
+    /// By how many percent its memory grows before it tidies up.
+    growth: u32,
     dir: RunDir,
 }
 
@@ -102,9 +109,15 @@ impl ControlPlane {
     /// # Errors
     /// When it cannot be built or does not become ready; the message holds its last lines.
     pub async fn start(name: &str) -> anyhow::Result<Self> {
-        // Nobody makes the default ServiceAccounts here, and mirror pods are made by hand.
-        let alone = ["--authorization-mode=RBAC", "--disable-admission-plugins=ServiceAccount"];
-        Self::launch(name, &alone).await
+        Self::launch(name, &ALONE, SPARE_MEMORY).await
+    }
+
+    /// The same with as much memory as Go takes by itself: for one so large that fivefold is more than the machine has.
+    ///
+    /// # Errors
+    /// Those of [`ControlPlane::start`].
+    pub async fn start_with_gos_own_limits(name: &str) -> anyhow::Result<Self> {
+        Self::launch(name, &ALONE, GOS_OWN).await
     }
 
     /// The sum of all series of one of the API server's own metrics.
@@ -117,13 +130,13 @@ impl ControlPlane {
         Ok(crate::prometheus::sum(&text, name))
     }
 
-    /// What the API server has in memory that is used, in bytes: it tidies up when that has grown fivefold.
+    /// What the API server has in memory that is used, in bytes, by the growth after which it tidies up.
     ///
     /// # Errors
     /// When there is no answer.
     pub async fn live_bytes(&self) -> anyhow::Result<f64> {
-        Ok(self.metric("go_memstats_next_gc_bytes").await?
-            / (1.0 + SPARE_MEMORY.parse::<f64>()? / 100.0))
+        let next = self.metric("go_memstats_next_gc_bytes").await?;
+        Ok(next / (1.0 + f64::from(self.growth) / 100.0))
     }
 
     /// Starts an API server that a kubelet may join, with the controllers that turn a chart into pods: Deployments and
@@ -132,7 +145,7 @@ impl ControlPlane {
     /// # Errors
     /// Those of [`ControlPlane::start`].
     pub async fn start_for_pods(name: &str) -> anyhow::Result<Self> {
-        let plane = Self::launch(name, &["--authorization-mode=Node,RBAC"]).await?;
+        let plane = Self::launch(name, &["--authorization-mode=Node,RBAC"], SPARE_MEMORY).await?;
         plane
             .start_controllers(&[
                 "deployment-controller",
@@ -155,7 +168,7 @@ impl ControlPlane {
         Ok(plane)
     }
 
-    async fn launch(name: &str, flags: &[&str]) -> anyhow::Result<Self> {
+    async fn launch(name: &str, flags: &[&str], growth: u32) -> anyhow::Result<Self> {
         static PREFIX: AtomicU32 = AtomicU32::new(0);
         certs::install_provider();
         let etcd = etcd().await?;
@@ -176,7 +189,7 @@ impl ControlPlane {
         let port = free_port();
         let prefix = format!("/{name}-{}", PREFIX.fetch_add(1, Ordering::Relaxed));
         let mut command = Command::new(program);
-        command.env("GOGC", SPARE_MEMORY);
+        command.env("GOGC", growth.to_string());
         let mut flag = |name: &str, value: &Path| {
             let mut argument = std::ffi::OsString::from(format!("--{name}="));
             argument.push(value);
@@ -215,6 +228,7 @@ impl ControlPlane {
             namespaces: AtomicU32::new(0),
             managers: Mutex::new(Vec::new()),
             server: Mutex::new(service),
+            growth,
             dir,
         };
         plane.wait_ready().await?;

@@ -171,5 +171,19 @@ pub fn sum(text: &str, name: &str) -> f64 {
     let series = text
         .lines()
         .filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])));
-    series.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    let values = series.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+    // The sum of no floats is -0.
+    values.fold(0.0, |sum, value| sum + value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_series_of_a_metric_are_summed_and_none_of_another_whose_name_begins_so() {
+        let text = "# TYPE polls counter\npolls{of=\"all\"} 2\npolls{of=\"new\"} 1.5e1\npolls_total 100\nbytes 7\n";
+        let names = ["polls", "bytes", "poll", "polls{of=\"all\"}"];
+        assert_eq!(names.map(|name| sum(text, name).to_string()), ["17", "7", "0", "2"]);
+    }
 }

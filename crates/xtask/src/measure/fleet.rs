@@ -17,6 +17,9 @@ pub(super) const RACKS: u32 = 10;
 /// The secret of their BMCs.
 pub(super) const CREDENTIALS: &str = "bmc";
 
+/// Network interfaces of a large server.
+pub(super) const NICS: u32 = 48;
+
 /// Makes them, once.
 pub(super) async fn fleet(ground: &Ground) -> anyhow::Result<()> {
     let make = async || {
@@ -25,7 +28,8 @@ pub(super) async fn fleet(ground: &Ground) -> anyhow::Result<()> {
             namespace(ground, NAMESPACE).await?;
             let host = async |n: u32| {
                 let labels = json!({ "rack": format!("r{}", n % RACKS) });
-                host(ground, NAMESPACE, &format!("host-{n}"), &labels, json!({}), status(n)).await
+                host(ground, NAMESPACE, &format!("host-{n}"), &labels, json!({}), status(n, NICS))
+                    .await
             };
             stream::iter(0..ground.hosts).map(host).buffer_unordered(AT_ONCE).try_collect().await
         })
@@ -92,18 +96,19 @@ pub(super) fn node(number: u32) -> String {
 }
 
 /// An available host as its operator writes it.
-pub(super) fn status(number: u32) -> Value {
+pub(super) fn status(number: u32, nics: u32) -> Value {
     json!({
         "poweredOn": false, "operationalStatus": "OK", "errorMessage": "", "errorCount": 0,
         "provisioningFailCount": 0,
         "provisioning": { "state": "available", "ID": node(number) },
-        "hardware": hardware(number),
+        "hardware": hardware(number, nics),
     })
 }
 
-/// What an inspection finds in a large server: many network cards and disks.
-fn hardware(number: u32) -> Value {
-    let nics: Vec<Value> = (0..48)
+/// What an inspection finds in a server with so many network interfaces, and three disks for each four of them.
+fn hardware(number: u32, nics: u32) -> Value {
+    let disks = nics * 3 / 4;
+    let nics: Vec<Value> = (0..nics)
         .map(|nic| {
             json!({
                 "name": format!("enp{nic}s0f0"), "model": "0x8086 0x1592", "speedGbps": 25, "vlanId": 0,
@@ -112,7 +117,7 @@ fn hardware(number: u32) -> Value {
             })
         })
         .collect();
-    let disks: Vec<Value> = (0..36)
+    let disks: Vec<Value> = (0..disks)
         .map(|disk| {
             json!({
                 "name": format!("/dev/disk/by-path/pci-0000:3b:00.0-nvme-{disk}"), "type": "NVME",
@@ -137,5 +142,5 @@ fn flags() -> Vec<String> {
 
 /// How large the hardware of one host is.
 fn details() -> usize {
-    hardware(0).to_string().len()
+    hardware(0, NICS).to_string().len()
 }

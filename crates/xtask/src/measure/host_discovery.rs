@@ -25,7 +25,7 @@ use serde_json::json;
 
 use super::fleet::{self, fleet};
 use super::program::{Account, Running};
-use super::{AT_ONCE, Environment, Figure, Ground, Limits, Program, Work, account, rest};
+use super::{AT_ONCE, Environment, Figure, Ground, Limits, Program, Work, account, requests, rest};
 
 /// Ironic with its database is slower than the API server: what it takes to read the machines is told apart from what it
 /// takes to make hosts of them.
@@ -141,7 +141,7 @@ async fn populate(ground: &Ground, machines: &Machines, new: u32) -> anyhow::Res
     let first = Agent::new(FIRST);
     let (status, body) = first.post(&machines.ironic).await?;
     let node = body["uuid"].as_str().with_context(|| format!("{status} {body}"))?;
-    inventory(machines, node).await?;
+    machines.ironic.inventoried(node).await?;
     let hosts = (0..ground.hosts).map(|n| (fleet::node(n), Agent::new(n + 1)));
     let new = (1..new).map(|n| {
         let node = format!("00000000-0000-0000-0001-{n:012}");
@@ -150,16 +150,6 @@ async fn populate(ground: &Ground, machines: &Machines, new: u32) -> anyhow::Res
     let all: Vec<_> = hosts.chain(new).collect();
     let what = format!("{} machines in Ironic", all.len() + 1);
     step_async(&what, machines.ironic.multiply(node, &first, &all)).await
-}
-
-/// Ironic takes it in some time after it has answered the machine.
-async fn inventory(machines: &Machines, node: &str) -> anyhow::Result<Instant> {
-    let began = Instant::now();
-    while !machines.ironic.has_inventory(node).await? {
-        ensure!(began.elapsed() < PATIENCE, "{node} gets no inventory");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    Ok(Instant::now())
 }
 
 fn discoveries(ground: &Ground, site: &str) -> Api<BareMetalHostDiscovery> {
@@ -269,14 +259,13 @@ async fn at_rest(
     let (before, mark) = (machines.proxy.requests().len(), ground.audit.mark().await?);
     tokio::time::sleep(POLL * 4).await;
     let counts = ground.audit.since(mark).await?;
-    let requests = machines.proxy.requests().split_off(before);
+    let asked = machines.proxy.requests().split_off(before);
     let polls = running.metric(POLLS).await? - polls;
     ensure!(polls > 0.0, "Ironic was not asked at all");
-    let renewals = ["patch", "update", "get"].map(|verb| counts.of(user, verb, "leases"));
     Ok(Rest {
-        each_poll: requests.len() as f64 / polls,
-        bytes: requests.iter().map(|it| it.response_bytes).max().unwrap_or_default() as f64,
-        kubernetes: (counts.requests(user) - renewals.iter().sum::<u64>()) as f64,
+        each_poll: asked.len() as f64 / polls,
+        bytes: asked.iter().map(|it| it.response_bytes).max().unwrap_or_default() as f64,
+        kubernetes: requests(&counts, user).values().sum::<u64>() as f64,
     })
 }
 
@@ -290,7 +279,8 @@ async fn switched_on(ground: &Ground, machines: &Machines, site: &str) -> anyhow
         let agent = Agent::new(FIRST + number);
         let (status, body) = agent.post(&machines.ironic).await?;
         let node = body["uuid"].as_str().with_context(|| format!("{status} {body}"))?;
-        let there = inventory(machines, node).await?;
+        machines.ironic.inventoried(node).await?;
+        let there = Instant::now();
         let made = async {
             loop {
                 let change = seen.try_next().await?.context("the watch on the hosts ended")?;
@@ -313,10 +303,7 @@ async fn full_sync(
     program: &Program<'_>,
     account: &Account,
 ) -> anyhow::Result<f64> {
-    let mut environment = program.environment.clone();
-    environment.push(("FERRITE_FULL_SYNC_INTERVAL", "20s".to_owned()));
-    let often =
-        Program { work: program.work, path: program.path.clone(), is_peer: false, environment };
+    let often = program.told(vec![("FERRITE_FULL_SYNC_INTERVAL", "20s".to_owned())]);
     let running = Running::start(ground, &often, account).await?;
     // It takes the lease, lists the hosts, and sees every node for the first time.
     fulls(&running, 2.0).await?;

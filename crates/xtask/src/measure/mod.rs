@@ -36,7 +36,7 @@ use tokio::sync::OnceCell;
 
 use crate::controllers::PODS;
 use program::{Account, Running};
-use row::{Figure, Limits, Reached, Row, Together, exceeded};
+use row::{Figure, Limits, Reached, Requests, Row, Together, exceeded};
 
 /// What is measured, one line for each controller.
 const WORKS: &[Work] = &[
@@ -112,6 +112,12 @@ impl Program<'_> {
         if self.is_peer { many / 10 } else { many }
     }
 
+    /// The same, told something more.
+    fn told(&self, more: Environment) -> Self {
+        let environment = [self.environment.clone(), more].concat();
+        Self { path: self.path.clone(), environment, ..*self }
+    }
+
     fn shown(&self) -> String {
         let name = self.work.controller.to_owned();
         self.peer().map_or(name, |path| {
@@ -162,10 +168,14 @@ struct Ground {
 impl Ground {
     async fn new(name: &str, hosts: u32) -> anyhow::Result<Self> {
         let plane = step_async("an API server of its own", ControlPlane::start(name)).await?;
+        Ok(Self::on(plane, hosts).await)
+    }
+
+    async fn on(plane: ControlPlane, hosts: u32) -> Self {
         let admin = plane.admin().await;
         let audit = Audit::new(plane.audit_log(), admin.clone());
         let (fleet, ironic, machines) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
-        Ok(Self { plane, admin, audit, hosts, together: false, fleet, ironic, machines })
+        Self { plane, admin, audit, hosts, together: false, fleet, ironic, machines }
     }
 }
 
@@ -221,6 +231,7 @@ pub(crate) fn split(
     json: Option<&Path>,
     only: &str,
     hosts: u32,
+    nics: u32,
     parts: u32,
     programs: Option<PathBuf>,
 ) -> anyhow::Result<()> {
@@ -231,7 +242,7 @@ pub(crate) fn split(
     };
     let works: Vec<&Work> = WORKS.iter().filter(is_wanted).collect();
     let folder = releases(&works, programs)?;
-    let measuring = split::measure(&works, &folder, hosts, parts);
+    let measuring = split::measure(&works, &folder, hosts, nics, parts);
     let measured = tokio::runtime::Runtime::new()?.block_on(measuring)?;
     split::table(&measured);
     if let Some(path) = json {
@@ -407,9 +418,9 @@ async fn idle(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Row> {
 }
 
 /// What was asked for, renewals of the lease left out.
-fn requests(counts: &Counts, user: &str) -> u64 {
-    let renewals = ["patch", "update", "get"].map(|verb| counts.of(user, verb, "leases"));
-    counts.requests(user) - renewals.iter().sum::<u64>()
+fn requests(counts: &Counts, user: &str) -> Requests {
+    let asked = counts.of_user(user).filter(|(_, resource, _)| *resource != "leases");
+    asked.map(|(verb, resource, count)| (format!("{verb} {resource}"), count)).collect()
 }
 
 /// The machine is shared with others and has better and worse minutes: each round is compared with the bare writes

@@ -1,5 +1,6 @@
 //! What was measured of a program, and what must not be exceeded.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -8,6 +9,10 @@ use super::Work;
 
 /// What each may have in memory in a large installation.
 const CACHED_MEGABYTES: f64 = 64.0;
+
+/// What was asked for, and how often: verb and resource.
+pub(super) type Requests = BTreeMap<String, u64>;
+
 /// One measured figure.
 #[derive(Debug, Serialize)]
 pub(super) struct Figure {
@@ -38,7 +43,7 @@ pub(super) struct Row {
     pub(super) resident_megabytes: f64,
     /// By the API server's audit log, renewals of the lease left out.
     pub(super) writes_at_rest: u64,
-    pub(super) requests_at_rest: u64,
+    pub(super) requests_at_rest: Requests,
     pub(super) operation: Option<Reached>,
     pub(super) figures: Vec<Figure>,
     /// Beside the others, on all that they have made.
@@ -52,7 +57,7 @@ pub(super) struct Together {
     pub(super) ready_ms: f64,
     pub(super) resident_megabytes: f64,
     pub(super) writes_at_rest: u64,
-    pub(super) requests_at_rest: u64,
+    pub(super) requests_at_rest: Requests,
 }
 
 /// What an operation reached.
@@ -125,7 +130,7 @@ mod tests {
             slowest_ready_ms: 1_000.0,
             resident_megabytes,
             writes_at_rest,
-            requests_at_rest: 0,
+            requests_at_rest: Requests::new(),
             operation: None,
             figures: Vec::new(),
             together: None,
@@ -141,5 +146,27 @@ mod tests {
         assert!(lines[0].starts_with("minimal: megabytes resident 50.0, at most"), "{lines:?}");
         let peer = Row { peer: Some("/bin/true".into()), ..row(50.0, 2) };
         assert_eq!(exceeded(&works, &[peer]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_is_too_much_beside_the_others_is_named_so() {
+        let together = |resident_megabytes, writes_at_rest| Row {
+            together: Some(Together {
+                ready_ms: 60_000.0,
+                resident_megabytes,
+                writes_at_rest,
+                requests_at_rest: Requests::new(),
+            }),
+            ..row(1.0, 0)
+        };
+        let works = [&minimal::WORK];
+        assert_eq!(exceeded(&works, &[together(64.0, 0)]), Vec::<String>::new());
+        assert_eq!(
+            exceeded(&works, &[together(70.0, 1)]),
+            [
+                "minimal: megabytes beside the others 70.0, at most 64.0",
+                "minimal: writes at rest beside the others 1.0, at most 0.0"
+            ]
+        );
     }
 }

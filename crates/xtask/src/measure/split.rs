@@ -33,6 +33,8 @@ const ALL: &str = "ferrite_host_discovery_poll_seconds";
 #[derive(Debug, Serialize)]
 pub(super) struct Split {
     hosts: u32,
+    /// How much an inspection has written about each.
+    bytes_each: usize,
     parts: u32,
     /// What the API server has in use, and has stored, before anybody reads it.
     live_megabytes: f64,
@@ -64,17 +66,21 @@ pub(super) async fn measure(
     works: &[&Work],
     folder: &std::path::Path,
     hosts: u32,
+    nics: u32,
     parts: u32,
 ) -> anyhow::Result<Split> {
-    let ground = Ground::new("split", hosts).await?;
+    let plane = ControlPlane::start_with_gos_own_limits("split");
+    let plane = step_async("an API server of its own", plane).await?;
+    let ground = Ground::on(plane, hosts).await;
     let mut programs = Vec::new();
     for work in works {
         let path = folder.join(work.program);
         let environment = (work.neighbours)(&ground).await?;
         programs.push(Program { work, path, is_peer: false, environment });
     }
-    let what = format!("{hosts} hosts in {parts} namespaces");
-    step_async(&what, all_hosts(&ground, parts)).await?;
+    let bytes_each = fleet::status(0, nics).to_string().len();
+    let what = format!("{hosts} hosts of {bytes_each} bytes in {parts} namespaces");
+    step_async(&what, all_hosts(&ground, nics, parts)).await?;
     let live_megabytes = ground.plane.live_bytes().await? / 1e6;
     let stored_megabytes = stored(&ground.plane).await?;
     let mut controllers = Vec::new();
@@ -96,6 +102,7 @@ pub(super) async fn measure(
     let list_of_one = step_async("a list of one conductor group", list(group)).await?;
     Ok(Split {
         hosts,
+        bytes_each,
         parts,
         live_megabytes,
         stored_megabytes,
@@ -109,14 +116,15 @@ fn part(number: u32) -> String {
     format!("part-{number}")
 }
 
-async fn all_hosts(ground: &Ground, parts: u32) -> anyhow::Result<()> {
+async fn all_hosts(ground: &Ground, nics: u32, parts: u32) -> anyhow::Result<()> {
     for number in 0..parts {
         fleet::namespace(ground, &part(number)).await?;
     }
     let host = async |n: u32| {
         let part = part(n % parts);
         let labels = json!({ "rack": format!("r{}", n % RACKS), FILTER: part });
-        fleet::host(ground, &part, &format!("host-{n}"), &labels, json!({}), fleet::status(n)).await
+        let status = fleet::status(n, nics);
+        fleet::host(ground, &part, &format!("host-{n}"), &labels, json!({}), status).await
     };
     stream::iter(0..ground.hosts).map(host).buffer_unordered(AT_ONCE).try_collect().await
 }
@@ -130,18 +138,12 @@ async fn instances(
     program: &Program<'_>,
     parts: u32,
 ) -> anyhow::Result<Instances> {
-    let of = |more: Environment| Program {
-        work: program.work,
-        path: program.path.clone(),
-        is_peer: false,
-        environment: [program.environment.clone(), more].concat(),
-    };
-    let namespace = |number| of(vec![("FERRITE_NAMESPACES", part(number))]);
-    let label = of(vec![("FERRITE_WATCH_FILTER", part(0))]);
+    let namespace = |number| program.told(vec![("FERRITE_NAMESPACES", part(number))]);
+    let label = program.told(vec![("FERRITE_WATCH_FILTER", part(0))]);
     let all: Vec<Program<'_>> = (0..parts).map(namespace).collect();
     Ok(Instances {
         controller: program.work.controller.to_owned(),
-        whole: at_once(ground, &[of(Vec::new())]).await?,
+        whole: at_once(ground, &[program.told(Vec::new())]).await?,
         by_namespace: at_once(ground, &all[..1]).await?,
         by_label: at_once(ground, &[label]).await?,
         all_parts: at_once(ground, &all).await?,
@@ -171,11 +173,7 @@ async fn nodes(ironic: &Ironic, hosts: u32, parts: u32) -> anyhow::Result<()> {
     let first = Agent::new(FIRST);
     let (status, body) = first.post(ironic).await?;
     let node = body["uuid"].as_str().with_context(|| format!("{status} {body}"))?;
-    let began = Instant::now();
-    while !ironic.has_inventory(node).await? {
-        ensure!(began.elapsed() < PATIENCE, "{node} gets no inventory");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    ironic.inventoried(node).await?;
     let all: Vec<_> = (0..hosts).map(|n| (fleet::node(n), Agent::new(n + 1))).collect();
     ironic.multiply(node, &first, &all).await?;
     ironic.deal_out(parts).await
@@ -183,9 +181,7 @@ async fn nodes(ironic: &Ironic, hosts: u32, parts: u32) -> anyhow::Result<()> {
 
 /// How long it takes to read all nodes that it is told of.
 async fn listed(ground: &Ground, program: &Program<'_>, more: Environment) -> anyhow::Result<f64> {
-    let environment = [program.environment.clone(), more].concat();
-    let program =
-        Program { work: program.work, path: program.path.clone(), is_peer: false, environment };
+    let program = program.told(more);
     let running = Running::start(ground, &program, &account(ground, &program).await?).await?;
     let began = Instant::now();
     while running.metric(&format!("{ALL}_count{{nodes=\"all\"}}")).await? < 1.0 {
@@ -201,9 +197,9 @@ async fn listed(ground: &Ground, program: &Program<'_>, more: Environment) -> an
 }
 
 pub(super) fn table(split: &Split) {
-    let Split { hosts, parts, live_megabytes, stored_megabytes, .. } = split;
+    let Split { hosts, bytes_each, parts, live_megabytes, stored_megabytes, .. } = split;
     println!(
-        "\n{hosts} hosts take the API server {live_megabytes:.0} MB in use, {stored_megabytes:.0} MB are stored"
+        "\n{hosts} hosts of {bytes_each} bytes take the API server {live_megabytes:.0} MB in use, {stored_megabytes:.0} MB are stored"
     );
     println!(
         "\n{:<16} {:>18} {:>18} {:>18} {:>24}",

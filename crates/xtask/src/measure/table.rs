@@ -2,7 +2,7 @@
 
 use bench::load::Rate;
 
-use super::Row;
+use super::{Requests, Row};
 
 pub(super) fn rates(rates: &[Rate]) {
     println!(
@@ -31,7 +31,7 @@ pub(super) fn rows(rows: &[Row]) {
             row.slowest_ready_ms,
             row.resident_megabytes,
             row.writes_at_rest,
-            row.requests_at_rest
+            shown(&row.requests_at_rest)
         );
     }
     operations(rows);
@@ -55,7 +55,7 @@ fn together(rows: &[Row]) {
             together.ready_ms,
             together.resident_megabytes,
             together.writes_at_rest,
-            together.requests_at_rest
+            shown(&together.requests_at_rest)
         );
     }
 }
@@ -107,6 +107,13 @@ fn figures(rows: &[Row]) {
             println!("{:<28} {:<62} {:>9.2} {:>9}", name(row), figure.what, figure.value, limit);
         }
     }
+}
+
+/// How many they are, and which.
+fn shown(requests: &Requests) -> String {
+    let which: Vec<String> =
+        requests.iter().map(|(what, count)| format!("{count} {what}")).collect();
+    [vec![requests.values().sum::<u64>().to_string()], which].concat().join("  ")
 }
 
 fn name(row: &Row) -> String {

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use reqwest::Method;
@@ -10,6 +11,8 @@ use serde_json::json;
 use super::Ironic;
 use crate::agent::Agent;
 
+/// For failures only.
+const PATIENCE: Duration = Duration::from_secs(600);
 const PROGRAM: &str = include_str!("../../python/multiply.py");
 const GROUPS: &str = "
 import sqlite3, sys
@@ -54,14 +57,18 @@ impl Ironic {
         given(command, String::new()).await.context("no groups")
     }
 
-    /// Whether it has the inventory of a node: it takes it in some time after it has answered the machine.
+    /// Waits until it has the inventory of a node: it takes it in some time after it has answered the machine.
     ///
     /// # Errors
-    /// When there is no answer.
-    pub async fn has_inventory(&self, node: &str) -> anyhow::Result<bool> {
+    /// When there is no answer, or it never has it.
+    pub async fn inventoried(&self, node: &str) -> anyhow::Result<()> {
         let path = format!("/v1/nodes/{node}/inventory");
-        let (status, _) = self.call(Method::GET, &path, None).await?;
-        Ok(status.is_success())
+        let began = Instant::now();
+        while !self.call(Method::GET, &path, None).await?.0.is_success() {
+            ensure!(began.elapsed() < PATIENCE, "{node} gets no inventory");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Ok(())
     }
 }
 

@@ -44,9 +44,7 @@ async fn of_hundreds_of_machines_that_come_and_go_between_two_pages_none_is_miss
     site.discovery("racks", json!({})).await;
     let like = Agent { hostname: "like-all-others".to_owned(), ..site.agent(0) };
     let first = site.boot(&like).await;
-    while !site.ironic.has_inventory(&first).await.unwrap() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    site.ironic.inventoried(&first).await.unwrap();
     let come = async |from: u32, count: u32| -> Vec<(String, Agent)> {
         let all: Vec<_> = (from..from + count).map(|number| machine(&site, number)).collect();
         site.ironic.multiply(&first, &like, &all).await.unwrap();

@@ -195,9 +195,7 @@ async fn swept(crash: bool) -> Report {
         ..site.agent(0)
     };
     let node = site.boot(&like).await;
-    while !site.ironic.has_inventory(&node).await.unwrap() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    site.ironic.inventoried(&node).await.unwrap();
     let scenario = scenario(&site, &(node, like), crash);
     let report = if crash {
         crash_sweep(&ground, &scenario).await.unwrap()

@@ -48,9 +48,7 @@ async fn an_ironic_that_takes_long_for_each_answer_is_read_all_the_same() {
 async fn crowd(site: &Site, count: u32) {
     let like = Agent { hostname: "like-all-others".to_owned(), ..site.agent(0) };
     let first = site.boot(&like).await;
-    while !site.ironic.has_inventory(&first).await.unwrap() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    site.ironic.inventoried(&first).await.unwrap();
     let others: Vec<_> = (1..=count)
         .map(|number| {
             (format!("00000000-0000-4000-8000-{:012}", site.base + number), site.agent(number))
