@@ -60,6 +60,13 @@ pub(crate) fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The folders of which an image may be made, as the Dockerfile's builder is sent them.
+fn sent() -> impl Iterator<Item = &'static str> {
+    include_str!("../../../deploy/Dockerfile.dockerignore")
+        .lines()
+        .filter_map(|line| line.strip_prefix('!'))
+}
+
 /// The rules of one Rust file.
 fn check(path: &str, text: &str, broken: &mut Vec<String>) {
     let lines = text.lines().count();
@@ -90,6 +97,16 @@ fn check(path: &str, text: &str, broken: &mut Vec<String>) {
     let acts = path.ends_with("/act.rs") || path.contains("/src/act/");
     if in_controller && !acts && code.contains(".await") {
         forbid(WRITES, "act.rs and its parts are the only writers");
+    }
+    if path.starts_with("crates/") && path.contains("/src/") && !path.starts_with("crates/xtask/") {
+        for (number, line) in code.lines().enumerate() {
+            for literal in line.split('"').skip(1).step_by(2) {
+                let folder = literal.strip_prefix("../../../").and_then(|it| it.split('/').next());
+                if folder.is_some_and(|folder| sent().all(|it| it != folder)) {
+                    broken.push(format!("{path}:{}: \"{literal}\": the image is made without that folder; see deploy/Dockerfile.dockerignore", number + 1));
+                }
+            }
+        }
     }
     // The sample's names are nobody's API and stand in its lib.rs.
     if path.starts_with("crates/") && in_controller
@@ -240,6 +257,14 @@ mod tests {
         assert!(broken("crates/remediation/src/decide/tests.rs", name).is_empty());
         assert!(broken("crates/remediation/src/decide/tests/rules.rs", name).is_empty());
         assert_eq!(broken("crates/remediation/src/decide/rules.rs", name).len(), 1);
+    }
+
+    #[test]
+    fn a_program_that_includes_what_its_image_is_made_without_is_refused() {
+        let text = |folder| format!("include_str!(\"../../../{folder}/x.yaml\")");
+        assert_eq!(broken("crates/remediation/src/config.rs", &text("deploy")).len(), 1);
+        assert!(broken("crates/remediation/src/config.rs", &text("charts")).is_empty());
+        assert!(broken("crates/xtask/src/generate.rs", &text("deploy")).is_empty());
     }
 
     #[test]
