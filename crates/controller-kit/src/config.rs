@@ -10,6 +10,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use tracing_subscriber::filter::{LevelFilter, Targets};
 
 /// What the process is asked to do; without a word it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Subcommand)]
@@ -88,7 +89,7 @@ pub struct Settings {
     /// Log filter, such as `info` or `info,kube=debug`
     #[arg(long = "log", env = "RUST_LOG", global = true, default_value = "info")]
     pub log: String,
-    /// Kubeconfig; the pod's own account when neither this nor a default file is there
+    /// Kubeconfig, or several as for kubectl; the pod's own account when neither this nor a default file is there
     #[arg(long, env = "KUBECONFIG", global = true, default_value = "")]
     pub kubeconfig: String,
 }
@@ -121,7 +122,7 @@ pub struct Config {
     pub log_format: LogFormat,
     /// Log filter.
     pub log: String,
-    /// Explicit kubeconfig, if any.
+    /// Explicit kubeconfig, or several separated as in `PATH`, if any.
     pub kubeconfig: Option<PathBuf>,
 }
 
@@ -251,12 +252,8 @@ impl Settings {
                 LogFormat::Json
             }
         };
-        if let Err(why) = self.log.parse::<tracing_subscriber::filter::Targets>() {
-            mistakes.add(
-                "--log",
-                &self.log,
-                format!("a log filter such as info,kube=debug: {why}"),
-            );
+        if let Err(why) = log_filter(&self.log) {
+            mistakes.add("--log", &self.log, why);
         }
         Config {
             controller,
@@ -315,6 +312,20 @@ impl Settings {
 pub fn given(text: &str) -> Option<String> {
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// What is expected instead of a log filter that is wrong.
+fn log_filter(text: &str) -> Result<(), String> {
+    let expected =
+        "off, error, warn, info, debug or trace, or a log filter such as info,kube=debug";
+    text.parse::<Targets>().map_err(|why| format!("{expected}: {why}"))?;
+    let mut parts = text.trim().split(',').filter(|part| !part.is_empty());
+    // It would be taken for a part of the program, of which alone everything or this is told.
+    let is_wrong = |part: &&str| {
+        let is_level = part.contains(['=', '[']) || part.parse::<LevelFilter>().is_ok();
+        !is_level || part.contains(char::is_whitespace)
+    };
+    parts.find(is_wrong).map_or(Ok(()), |part| Err(format!("{expected}; {part:?} is neither")))
 }
 
 fn is_label(name: &str) -> bool {

@@ -1,5 +1,6 @@
 //! Kubeconfigs: what the library would end the process for, and clients from those that somebody else wrote.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
@@ -25,6 +26,17 @@ pub fn check(config: &kube::Config) -> Result<(), &'static str> {
         return Err("has a cluster whose server is no URL that begins with https://");
     }
     Ok(())
+}
+
+/// Reads a kubeconfig, or several as kubectl does: separated as in `PATH`, the first word about a thing counts, and what is
+/// not there is left out while another is.
+pub(crate) fn read(named: &Path) -> Result<Kubeconfig, KubeconfigError> {
+    let several: Vec<PathBuf> = std::env::split_paths(named).filter(|it| it.is_file()).collect();
+    let Some((first, more)) = several.split_first().filter(|_| !named.exists()) else {
+        return Kubeconfig::read_from(named);
+    };
+    let merge = |all: Kubeconfig, next: &PathBuf| all.merge(Kubeconfig::read_from(next)?);
+    more.iter().try_fold(Kubeconfig::read_from(first)?, merge)
 }
 
 /// Whether a kubeconfig names a proxy itself. One that only the environment names is meant for what is outside, and the library
@@ -142,6 +154,29 @@ mod tests {
 
     const SERVER: &str = "{server: \"https://127.0.0.1:1\"}";
     const CURRENT: &str = "current-context: c";
+
+    #[test]
+    fn of_several_kubeconfigs_the_first_word_counts_and_those_that_are_not_there_are_left_out() {
+        let folder = std::env::temp_dir().join(format!("kubeconfigs-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = |name: &str| folder.join(name);
+        for name in ["a", "b"] {
+            let text = format!(
+                "current-context: {name}\ncontexts: [{{name: {name}, context: {{cluster: {name}}}}}]\n"
+            );
+            std::fs::write(file(name), text).unwrap();
+        }
+        let read = |names: &[&str]| {
+            let files = names.iter().map(|name| file(name));
+            read(Path::new(&std::env::join_paths(files).unwrap()))
+        };
+        let all = read(&["none", "b", "a"]).unwrap();
+        assert_eq!(all.current_context.as_deref(), Some("b"));
+        assert_eq!(all.contexts.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["b", "a"]);
+        assert_eq!(read(&["a"]).unwrap().contexts.len(), 1);
+        assert!(read(&["none"]).is_err() && read(&["none", "neither"]).is_err());
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 
     #[tokio::test]
     async fn a_kubeconfig_that_runs_a_program_or_reads_a_file_is_refused() {

@@ -16,7 +16,7 @@ use prometheus::{
 };
 
 const SECONDS: &[f64] =
-    &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
+    &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 180.0];
 
 /// The process' metrics; clones share them. A controller registers its own in [`Metrics::registry`].
 #[derive(Clone)]

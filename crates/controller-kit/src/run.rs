@@ -247,7 +247,7 @@ pub async fn client(config: &Config, metrics: &Metrics) -> Result<Client, String
                     api_error::chain(&error)
                 )
             };
-            let file = Kubeconfig::read_from(path).map_err(wrong)?;
+            let file = kubeconfig::read(path).map_err(wrong)?;
             let has_proxy = kubeconfig::names_a_proxy(&file);
             let options = KubeConfigOptions::default();
             (kube::Config::from_custom_kubeconfig(file, &options).await.map_err(wrong)?, has_proxy)
@@ -372,7 +372,8 @@ where
     } else {
         metrics.reconciles.with_label_values(&[name, "error"]).inc();
         metrics.errors.with_label_values(&[name]).inc();
-        tracing::warn!(error = problem, class = ?class, "Reconcile failed");
+        // The span around it has the object's name, but only down to `info`.
+        tracing::warn!(object.key = ?key, error = problem, class = ?class, "Reconcile failed");
     }
     match failures.failed(key, class, backoff::random_unit()) {
         Retry::OnChange => Action::await_change(),

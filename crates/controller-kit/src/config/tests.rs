@@ -99,6 +99,22 @@ fn all_mistakes_are_listed_at_once() {
 }
 
 #[test]
+fn a_word_that_is_no_level_would_silence_the_rest_and_is_refused() {
+    for wrong in ["warning", "inof", "verbose", "info,kube", "info kube=debug", "info, kube=debug"]
+    {
+        let mistakes = read(&["--log", wrong]).1;
+        assert_eq!(mistakes.len(), 1, "{wrong}");
+        assert!(
+            mistakes[0].contains("expected off, error, warn, info, debug or trace"),
+            "{mistakes:?}"
+        );
+    }
+    for right in ["", "info", "WARN", "off", "2", "info,kube=debug", "kube=off,debug"] {
+        assert_eq!(read(&["--log", right]).1, [""; 0], "{right}");
+    }
+}
+
+#[test]
 fn durations_must_fit_together() {
     for flags in [
         &["--lease-duration=10s"][..],
