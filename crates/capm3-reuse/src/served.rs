@@ -12,6 +12,8 @@ const CONTROL_PLANE: &str = "controlplane.cluster.x-k8s.io";
 /// The newer shape is read where both are served.
 const BEST_FIRST: [ContractVersion; 2] = [ContractVersion::V1Beta2, ContractVersion::V1Beta1];
 const CONDITION: &str = "api";
+/// All questions together.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// How often it is looked whether something else is served now.
 const AGAIN: Duration = Duration::from_secs(60);
 
@@ -62,6 +64,12 @@ pub async fn changes(kit: &Kit, served: Served) -> String {
 
 /// What is served now; the error says what is missing.
 pub async fn find(client: &Client) -> Result<Served, String> {
+    let late =
+        |_| format!("the API server does not say within {} s what it serves", PATIENCE.as_secs());
+    tokio::time::timeout(PATIENCE, look(client)).await.map_err(late)?
+}
+
+async fn look(client: &Client) -> Result<Served, String> {
     let core = ["clusters", "machines", "machinesets", "machinedeployments"];
     let core = required(client, CORE, &core, "Cluster API").await?;
     let machines = ["metal3machines", "metal3machinetemplates"];

@@ -1,5 +1,7 @@
 //! Connections to an API server.
 
+use std::time::Duration;
+
 use axum::http::{Request, Response};
 use http_body_util::BodyExt as _;
 use hyper_timeout::TimeoutConnector;
@@ -10,6 +12,10 @@ use kube::Config;
 use kube::client::{Body, ClientBuilder, ConfigExt as _, DynBody};
 use tower::util::BoxService;
 use tower::{BoxError, ServiceBuilder, ServiceExt};
+
+/// A connection on which nothing came for so long is asked whether the other side is still there, and given up when that is not
+/// answered either: after 35 seconds.
+const SILENCE: Duration = Duration::from_secs(20);
 
 /// What requests go to.
 pub type Connections = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
@@ -27,6 +33,13 @@ pub fn builder(config: Config) -> kube::Result<ClientBuilder<Connections>> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
+    // Of a server that lost its power nobody says that the connection has ended, and who watches sends nothing that could
+    // fail: without these it would hear nothing for five minutes, and believe that nothing happens.
+    tcp.set_keepalive(Some(SILENCE));
+    tcp.set_keepalive_interval(Some(SILENCE / 4));
+    tcp.set_keepalive_retries(Some(3));
+    #[cfg(target_os = "linux")]
+    tcp.set_tcp_user_timeout(Some(SILENCE * 7 / 4));
     let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(tcp)?);
     connector.set_connect_timeout(config.connect_timeout);
     connector.set_read_timeout(config.read_timeout);
@@ -42,4 +55,37 @@ pub fn builder(config: Config) -> kube::Result<ClientBuilder<Connections>> {
         answer.map(|body| Box::new(body.map_err(BoxError::from)) as Box<DynBody>)
     });
     Ok(ClientBuilder::new(BoxService::new(service), config.default_namespace))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    /// When the kernel will ask for a sign of life on a connection to this port, in hundredths of a second.
+    fn next_sign(port: u16) -> Option<u64> {
+        let all = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let mut rows = all.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
+        let row = rows.find(|row| row[2].ends_with(&format!(":{port:04X}")))?;
+        u64::from_str_radix(row[5].strip_prefix("02:")?, 16).ok()
+    }
+
+    #[tokio::test]
+    async fn who_only_listens_asks_for_signs_of_life() {
+        let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = server.local_addr().unwrap();
+        let config = Config::new(format!("http://{address}").parse().unwrap());
+        let client = builder(config).unwrap().build();
+        let request = Request::get("/a-watch").body(Vec::new()).unwrap();
+        let asking = tokio::spawn(async move { client.request_text(request).await });
+        let (_connection, _) = server.accept().await.unwrap();
+        let began = Instant::now();
+        while next_sign(address.port()).is_none_or(|then| then > 100 * SILENCE.as_secs()) {
+            let found = next_sign(address.port());
+            assert!(began.elapsed() < Duration::from_secs(5), "{found:?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        asking.abort();
+    }
 }
