@@ -105,7 +105,7 @@ impl fmt::Display for Unusable {
             Self::NotAnId(text) => write!(f, "\"{text}\" is no UUID"),
             Self::Uuid(text) => write!(
                 f,
-                "\"{text}\" is a UUID, which is not accepted as the name of a host: give a prefix or a suffix"
+                "\"{text}\" is taken for a UUID, which is not accepted as the name of a host: give another prefix or suffix"
             ),
             Self::NoRoom => write!(
                 f,
@@ -369,10 +369,12 @@ pub fn is_label(text: &str) -> bool {
         && !text.ends_with('-')
 }
 
-/// Whether a name would be taken for a UUID: the operator's webhook reads the form with hyphens
-/// and the one of 32 digits.
+/// Whether a name would be taken for a UUID: the operator's webhook reads the form with hyphens, the
+/// one of 32 digits, and the one in braces, of which it does not look at the braces.
 pub fn is_uuid(name: &str) -> bool {
-    NodeId::parse(name).is_some() || name.len() == 32 && name.bytes().all(|b| b.is_ascii_hexdigit())
+    let within = if name.len() == 38 { name.get(1..37).unwrap_or_default() } else { name };
+    NodeId::parse(within).is_some()
+        || name.len() == 32 && name.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
 /// A stranger's text as it may stand in a sentence: short, on one line, nothing that a terminal or

@@ -162,6 +162,21 @@ fn a_name_that_is_a_uuid_is_refused_until_there_is_a_prefix_or_a_suffix() {
 }
 
 #[test]
+fn a_uuid_between_two_characters_is_taken_for_one_and_another_detail_names_the_host() {
+    let template = Template::new("m", "x").unwrap();
+    let name = template.name(ProvisioningId, Some(NODE));
+    assert_eq!(name, Err(Unusable::Uuid(format!("m{NODE}x"))));
+    assert!(!is_uuid(&format!("mm{NODE}")) && !is_uuid(&format!("m{NODE}xx")));
+    let mac = Mac::parse("52:54:00:00:00:01").unwrap();
+    let text_of = |detail| match detail {
+        ProvisioningId => Some(NODE.to_owned()),
+        _ => Some(mac.to_string()),
+    };
+    let named = choose(&template, ProvisioningId, BootMac, mac, text_of).unwrap();
+    assert_eq!(named.name, "m52-54-00-00-00-01x");
+}
+
+#[test]
 fn an_over_long_value_is_cut_and_keeps_a_digest_of_the_whole() {
     let name = plain(Hostname, &"a".repeat(80)).unwrap();
     assert_eq!(name, format!("{}-0f45e858", "a".repeat(54)));
