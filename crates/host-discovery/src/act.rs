@@ -6,6 +6,7 @@ use std::time::Duration;
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery, HardwareDetail};
 use api_types::names::ferrite;
 use controller_kit::api_error::unless_gone;
+use ironic::Class;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::Request;
 use kube::{Api, Client, Resource as _};
@@ -20,6 +21,7 @@ use crate::host::new_host;
 use crate::index::{Change, HostKey};
 use crate::mac::Mac;
 use crate::machine::{Machine, Reading};
+use crate::node_id::NodeId;
 use crate::nodes::Unmarked;
 use crate::observe;
 use crate::refusals::Cause;
@@ -35,6 +37,8 @@ pub enum Made {
     Exists,
     /// It could not be made; what the API server said.
     Failed(Cause, String),
+    /// Ironic does not say what hardware it has; its words.
+    Undescribed(String),
     /// The machine is no longer what was decided about.
     Stale,
 }
@@ -68,7 +72,7 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
                 read = details;
                 &read
             }
-            Err(_) => return Made::Stale,
+            Err(error) => return undescribed(machine.node, &error),
         },
     };
     let host = new_host(resource, name, machine.node, boot_mac, facts, details);
@@ -124,6 +128,17 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
             }
         }
         Err(error) => failed(context, resource, name, &error, true),
+    }
+}
+
+/// What comes of an inventory that Ironic does not give once more. What that says of the machine is read as that of any other;
+/// a failure would be the same in the next moment.
+fn undescribed(node: NodeId, error: &ironic::Error) -> Made {
+    match error.class() {
+        Class::NotFound | Class::TooLarge | Class::Invalid => Made::Stale,
+        _ => Made::Undescribed(format!(
+            "Ironic does not give the inventory of the node {node} once more: {error}"
+        )),
     }
 }
 
@@ -251,6 +266,15 @@ mod tests {
     use kube::core::Status;
 
     use super::*;
+
+    #[test]
+    fn a_machine_whose_inventory_ironic_does_not_give_once_more_is_not_looked_at_without_end() {
+        let error = ironic::Error::too_slow("the inventory", Duration::from_secs(9));
+        let Made::Undescribed(text) = undescribed(NodeId::from(1), &error) else {
+            panic!("it would be read and made at once, for ever")
+        };
+        assert!(text.ends_with(&error.to_string()), "{text}");
+    }
 
     #[test]
     fn only_an_answer_that_leaves_it_open_lets_a_host_be_there_all_the_same() {

@@ -2,6 +2,7 @@
 //! No I/O.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::{Duration, Instant};
 
 use crate::inventory::printable;
@@ -9,6 +10,10 @@ use crate::node_id::NodeId;
 
 /// How soon a host that the API server does not want is tried again: somebody has to change something first.
 const REFUSED: Duration = Duration::from_secs(30);
+/// So many that it refuses in the same words are tried in that time: most often one thing has to change for all of them.
+const TOGETHER: u32 = 10;
+/// The longest time in which one of them is not tried: that thing may be another one for each.
+const LONGEST_REFUSED: Duration = Duration::from_secs(3600);
 /// How soon one is tried again about which it could not answer: twice as late each time, and never later than the other.
 const FAILED: Duration = Duration::from_secs(1);
 /// Bytes that are kept of what the API server said.
@@ -35,6 +40,8 @@ pub struct Refusal {
     pub text: String,
     /// Whether it is to be left alone for now.
     pub waits: bool,
+    /// In which namespace it was refused, and in which words.
+    kind: u64,
     failures: u32,
     until: Instant,
 }
@@ -60,8 +67,9 @@ impl Refusals {
         let known = self.all.get(&node);
         let is_news = known.is_none_or(|it| it.text != text);
         let failures = known.map_or(0, |it| it.failures);
+        let kind = kind_of(&text);
         let least = match cause {
-            Cause::Refused => REFUSED,
+            Cause::Refused => refused(self.alike(kind).filter(|(it, _)| **it != node).count()),
             Cause::Failed(after) => {
                 backoff(failures).max(after.unwrap_or_default().min(10 * REFUSED))
             }
@@ -71,6 +79,7 @@ impl Refusals {
             cause,
             text,
             waits: true,
+            kind,
             failures: failures + 1,
             until: at + least.mul_f64(1.0 + unit.clamp(0.0, 1.0) / 4.0),
         };
@@ -83,6 +92,28 @@ impl Refusals {
         let text = format!("Ironic does not say whether the node {node} is still there: {error}");
         // That Ironic failed is counted and logged where it was asked.
         self.failed(node, Cause::Failed(None), &text, at, unit);
+    }
+
+    /// The API server took the host: some of those that it refused as it had refused this one are tried at once.
+    pub fn taken(&mut self, node: NodeId, at: Instant) {
+        let Some(it) = self.all.remove(&node).filter(|it| it.cause == Cause::Refused) else {
+            return;
+        };
+        let others: Vec<NodeId> = self.alike(it.kind).map(|(node, _)| *node).collect();
+        let mut left = TOGETHER;
+        for node in others {
+            let Some(other) = self.all.get_mut(&node).filter(|it| it.until > at) else { continue };
+            other.until = at;
+            left -= 1;
+            if left == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Those that were refused like this.
+    fn alike(&self, kind: u64) -> impl Iterator<Item = (&NodeId, &Refusal)> {
+        self.all.iter().filter(move |(_, it)| it.cause == Cause::Refused && it.kind == kind)
     }
 
     /// The host is there.
@@ -109,6 +140,22 @@ impl Refusals {
     }
 }
 
+/// When one is tried again, beside so many that were refused in the same words.
+fn refused(others: usize) -> Duration {
+    let turns = u32::try_from(others).unwrap_or(u32::MAX) / TOGETHER + 1;
+    REFUSED.saturating_mul(turns).min(LONGEST_REFUSED)
+}
+
+/// What tells one refusal from another: the namespace, and the words without names, which stand in quotes.
+fn kind_of(text: &str) -> u64 {
+    let (host, words) = text.split_once(": ").unwrap_or(("", text));
+    let namespace = host.split('/').next().unwrap_or_default();
+    let mut hasher = DefaultHasher::new();
+    namespace.hash(&mut hasher);
+    words.split('"').step_by(2).for_each(|words| words.hash(&mut hasher));
+    hasher.finish()
+}
+
 fn backoff(failures: u32) -> Duration {
     (FAILED * 2_u32.pow(failures.min(8))).min(REFUSED)
 }
@@ -128,6 +175,49 @@ mod tests {
             refusals.failed(NodeId::from(1), Cause::Refused, "quota", at, 0.0);
             assert_eq!(waits(&refusals, at), Duration::from_secs(30));
         }
+    }
+
+    /// What the API server says where a quota is used up.
+    fn over_quota(namespace: &str, number: u128) -> String {
+        format!(
+            "{namespace}/n{number}: hosts \"n{number}\" is forbidden: exceeded quota: few, limited: 1"
+        )
+    }
+
+    #[test]
+    fn of_many_that_are_refused_in_the_same_words_some_are_tried_every_half_minute() {
+        let (mut refusals, at) = (Refusals::default(), Instant::now());
+        let mut tries = |namespace: &str, from: u128| {
+            for number in from..from + 1000 {
+                let text = over_quota(namespace, number);
+                refusals.failed(NodeId::from(number), Cause::Refused, &text, at, 0.0);
+            }
+            let within = |seconds| {
+                refusals.now(at + Duration::from_secs(seconds), |it| it >= NodeId::from(from));
+                refusals.all().values().filter(|it| !it.waits).count()
+            };
+            [29, 30, 60, 600, 3600].map(within)
+        };
+        assert_eq!(tries("a", 0), [0, 10, 20, 200, 1000]);
+        // Those of another namespace are refused for something else.
+        assert_eq!(tries("b", 1000), [0, 10, 20, 200, 1000]);
+        assert_eq!(refused(100_000), Duration::from_secs(3600));
+    }
+
+    #[test]
+    fn when_one_is_taken_others_that_were_refused_like_it_are_tried_at_once() {
+        let (mut refusals, at) = (Refusals::default(), Instant::now());
+        for number in 0..100 {
+            let text = over_quota("a", number);
+            refusals.failed(NodeId::from(number), Cause::Refused, &text, at, 0.0);
+        }
+        refusals.failed(NodeId::from(200), Cause::Refused, "a/x: a webhook", at, 0.0);
+        let mut tried = |number: u128| {
+            refusals.taken(NodeId::from(number), at);
+            refusals.now(at, |_| true);
+            refusals.all().values().filter(|it| !it.waits).count()
+        };
+        assert_eq!([tried(200), tried(0), tried(99)], [0, 10, 20]);
     }
 
     #[test]

@@ -117,7 +117,7 @@ impl State {
         let left = answers.len() < all;
         let mut again = false;
         for (node, made) in answers {
-            again |= !matches!(made, Made::Failed(..));
+            again |= !matches!(made, Made::Failed(..) | Made::Undescribed(_));
             self.made(node, made);
         }
         for verdict in decision.verdicts.iter_mut().filter(|it| it.reason == Reason::Created) {
@@ -135,7 +135,7 @@ impl State {
             // Also if a person deletes it before the next pass.
             Made::Created => {
                 self.nodes.marked(node);
-                self.refusals.made(node);
+                self.refusals.taken(node, Instant::now());
             }
             Made::Exists => self.refusals.made(node),
             Made::Failed(cause, text) => {
@@ -143,6 +143,10 @@ impl State {
                 if self.refusals.failed(node, cause, &text, Instant::now(), unit) {
                     tracing::warn!(error = text, "Could not make a host");
                 }
+            }
+            Made::Undescribed(text) => {
+                let (cause, unit) = (Cause::Failed(None), backoff::random_unit());
+                self.refusals.failed(node, cause, &text, Instant::now(), unit);
             }
             Made::Stale => self.nodes.look_at(node, Instant::now()),
         }
