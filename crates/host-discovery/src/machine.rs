@@ -16,6 +16,8 @@ pub struct Machine {
     pub enrolled: bool,
     /// What went wrong last.
     pub last_error: Option<String>,
+    /// Ironic's words, where it failed again and again when it was asked about it.
+    pub unanswered: Option<String>,
     /// When it was first seen here.
     pub first_seen: Timestamp,
     /// Ports whose address identifies.
@@ -26,6 +28,24 @@ pub struct Machine {
     pub inventory: Reading,
     /// Whether a host was made for this very node before.
     pub had_host: bool,
+}
+
+impl Machine {
+    /// A discovered node of which nothing was read yet.
+    pub fn unread(node: NodeId, first_seen: Timestamp) -> Self {
+        Self {
+            node,
+            name: None,
+            enrolled: true,
+            last_error: None,
+            unanswered: None,
+            first_seen,
+            ports: Vec::new(),
+            strange_ports: 0,
+            inventory: Reading::None,
+            had_host: false,
+        }
+    }
 }
 
 /// What came of asking for an inventory.

@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
+use ironic::Class;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::decide::{Decision, Reason, Step};
@@ -27,6 +28,10 @@ const MOST_DETAILS: usize = 32 << 20;
 const LONGEST_ERROR: usize = 256;
 /// How long a reading that failed for no reason of the machine's waits.
 const AGAIN: Duration = Duration::from_secs(5);
+/// After so many failures in a row Ironic's words are told, and no status waits for the reading any more.
+const FAILURES: u32 = 3;
+/// The longest time between two attempts after failures.
+const LONGEST_AGAIN: Duration = Duration::from_secs(300);
 /// The longest time in which a node that said nothing of use is left alone, though it is listed: it may be one of thousands
 /// that stay as they are.
 const LONGEST_REST: Duration = Duration::from_secs(3600);
@@ -63,12 +68,26 @@ struct Track {
     useless: u32,
     /// Until when it is left alone after that.
     rest: Option<Instant>,
+    /// How often in a row Ironic failed when it was asked about it, and how, as it is told.
+    failures: u32,
+    told: Option<Class>,
     details: Option<Encoded>,
 }
 
 impl Track {
     fn new(order: u64, round: u32, seen: Option<Instant>, look: Option<Instant>) -> Self {
-        Self { order, round, seen, look, is_relook: false, useless: 0, rest: None, details: None }
+        Self {
+            order,
+            round,
+            seen,
+            look,
+            is_relook: false,
+            useless: 0,
+            rest: None,
+            failures: 0,
+            told: None,
+            details: None,
+        }
     }
 
     /// It is to be read, in its turn.
@@ -106,8 +125,10 @@ pub enum Look {
         /// How many others it has.
         strange_ports: u32,
     },
-    /// Ironic could not say.
-    Failed,
+    /// Ironic could not say: the kind of its failure, and its words.
+    Failed(Class, String),
+    /// Ironic said nothing at all, to us.
+    Silent,
 }
 
 /// Where a node that had a host is to be marked.
@@ -216,6 +237,8 @@ impl Nodes {
             (track.round, track.seen) = (self.round, Some(at));
             if changed {
                 (track.useless, track.rest, track.is_relook) = (0, None, false);
+                // What Ironic fails for is tried once more.
+                track.look = track.look.filter(|_| track.failures == 0);
             }
             if (changed || unread) && track.look.is_none() {
                 (track.look, track.is_relook) = (Some(at), !changed);
@@ -247,17 +270,8 @@ impl Nodes {
             self.left_out += 1;
             return left;
         }
-        let machine = Machine {
-            node: id,
-            name: node.name.clone(),
-            enrolled,
-            last_error: None,
-            first_seen: now,
-            ports: Vec::new(),
-            strange_ports: 0,
-            inventory: Reading::None,
-            had_host,
-        };
+        let machine =
+            Machine { name: node.name.clone(), enrolled, had_host, ..Machine::unread(id, now) };
         // What somebody registered is not read: only a new machine becomes a host.
         let look = (!registered).then_some(at);
         self.insert(machine, Track::new(order, self.round, Some(at), look));
@@ -277,6 +291,12 @@ impl Nodes {
         due.into_iter().map(|(_, _, node)| node).take(most).collect()
     }
 
+    /// Whether machines are to be read, other than those that Ironic has failed for again and again.
+    pub fn has_unread(&self, at: Instant) -> bool {
+        let due = |it: &Track| it.look.is_some_and(|look| look <= at) && it.failures < FAILURES;
+        self.tracks.iter().any(due)
+    }
+
     /// When the next one is to be read.
     pub fn next_look(&self) -> Option<Instant> {
         self.tracks.iter().filter_map(|track| track.look).min()
@@ -287,7 +307,17 @@ impl Nodes {
         let Some(&place) = self.places.get(&node) else { return };
         match look {
             Look::Gone => self.drop_all(&[node]),
-            Look::Failed => self.tracks[place].look = Some(at + AGAIN),
+            Look::Silent => self.tracks[place].look = Some(at + AGAIN),
+            Look::Failed(class, text) => {
+                let (machine, track) = (&mut self.machines[place], &mut self.tracks[place]);
+                track.failures = track.failures.saturating_add(1);
+                (track.look, track.is_relook) = (Some(at + again_after(track.failures)), true);
+                // The same failure may be put in other words each time.
+                if track.failures >= FAILURES && track.told != Some(class) {
+                    track.told = Some(class);
+                    machine.unanswered = Some(abridged(&text, LONGEST_ERROR));
+                }
+            }
             Look::Read { node, inventory, details, ports, strange_ports } => {
                 let (machine, track) = (&mut self.machines[place], &mut self.tracks[place]);
                 let error = machine.last_error.clone();
@@ -297,6 +327,8 @@ impl Nodes {
                         node.last_error.as_deref().map(|it| abridged(it, LONGEST_ERROR));
                     track.seen = Some(at);
                 }
+                machine.unanswered = None;
+                (track.failures, track.told) = (0, None);
                 machine.inventory = inventory;
                 machine.ports = ports;
                 machine.strange_ports = strange_ports;
@@ -426,18 +458,9 @@ impl Nodes {
             self.settled.iter().filter(|(_, it)| is_gone(it)).map(|(node, _)| *node).collect();
         for node in freed {
             let Some(settled) = self.settled.remove(&node) else { continue };
-            let machine = Machine {
-                node,
-                name: None,
-                enrolled: true,
-                last_error: None,
-                first_seen: now,
-                ports: Vec::new(),
-                strange_ports: 0,
-                inventory: Reading::None,
-                // The mark may not have reached Ironic yet.
-                had_host: settled.had_host || settled.ours,
-            };
+            // The mark may not have reached Ironic yet.
+            let had_host = settled.had_host || settled.ours;
+            let machine = Machine { had_host, ..Machine::unread(node, now) };
             self.insert(machine, Track::new(settled.order, settled.round, None, Some(at)));
         }
     }
@@ -541,6 +564,10 @@ impl Machine {
         let is_strange = self.strange_ports > 0 || self.inventory == Reading::Unreadable;
         self.is_unread() && (self.last_error.is_some() || is_strange)
     }
+}
+
+fn again_after(failures: u32) -> Duration {
+    rest_after(failures).min(LONGEST_AGAIN)
 }
 
 /// Four times as long each time.

@@ -273,7 +273,7 @@ pub async fn read(context: &Context, nodes: &mut Nodes, places: &mut Places, mos
                 nodes.read(node, look, at);
             }
             Ok(Err(error)) => {
-                nodes.read(node, Look::Failed, at);
+                nodes.read(node, failed(&error), at);
                 if is_silence(&error) {
                     stop.store(true, Ordering::Relaxed);
                     read.silence = Some(error);
@@ -285,6 +285,15 @@ pub async fn read(context: &Context, nodes: &mut Nodes, places: &mut Places, mos
         }
     }
     read
+}
+
+/// What is known of a machine after an error. One that takes the whole time may do so for this machine alone; without a
+/// connection, or with credentials that are not taken, it would be the same for any other.
+fn failed(error: &Error) -> Look {
+    match error.class() {
+        Class::Unreachable | Class::Unauthorized => Look::Silent,
+        class => Look::Failed(class, error.to_string()),
+    }
 }
 
 /// Counts a failure of Ironic's.

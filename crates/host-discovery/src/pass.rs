@@ -331,7 +331,7 @@ impl State {
     /// What is decided of all that is known by now.
     fn decided(&mut self, context: &Context, resources: &[Resource]) -> Decision {
         let at = Instant::now();
-        let reads = !self.nodes.due(at, 1).is_empty();
+        let reads = self.nodes.has_unread(at);
         let answers = self.reach == Reach::Answers;
         if answers && self.last_full.is_some() && !reads {
             self.caught_up = true;

@@ -13,6 +13,7 @@ use host_discovery::NodeId;
 use host_discovery::index::{HostKey, Index};
 use host_discovery::machine::Reading;
 use host_discovery::nodes::{Look, Nodes, Unmarked};
+use ironic::Class;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use world::{facts, node, port};
@@ -190,6 +191,53 @@ fn a_node_with_an_error_is_read_less_and_less_often_until_something_changes() {
     let moved = shown(1, &json!({"provision_state": "inspect failed"}));
     known.nodes.note(&moved, &known.hosts, Timestamp::UNIX_EPOCH, known.at);
     assert_eq!(known.due(), [node(1)]);
+}
+
+#[test]
+fn a_node_that_ironic_fails_for_is_asked_about_less_and_less_often_and_told_after_some_failures() {
+    let mut known = Known::new();
+    known.list(1);
+    let mut waits = Vec::new();
+    for failures in 1..=6 {
+        assert_eq!(known.nodes.has_unread(known.at), failures <= 3, "{failures}");
+        let words = format!("request {failures} failed");
+        known.nodes.read(node(1), Look::Failed(Class::Server, words), known.at);
+        let told = known.nodes.machines()[0].unanswered.as_deref();
+        // In the same words as long as it fails in the same way.
+        assert_eq!(told, (failures >= 3).then_some("request 3 failed"));
+        let next = known.nodes.next_look().unwrap();
+        waits.push(next.duration_since(known.at).as_secs());
+        known.at = next;
+    }
+    assert_eq!(waits, [5, 20, 80, 300, 300, 300]);
+    let other = Look::Failed(Class::Busy, "nobody is there".to_owned());
+    known.nodes.read(node(1), other, known.at);
+    assert_eq!(known.nodes.machines()[0].unanswered.as_deref(), Some("nobody is there"));
+    // New machines go before it, and what somebody does with it has it tried again at once.
+    known.at = known.nodes.next_look().unwrap();
+    known.list(2);
+    assert_eq!(known.due(), [node(2), node(1)]);
+    known.nodes.read(node(1), Look::Failed(Class::Busy, String::new()), known.at);
+    let moved = shown(1, &json!({"provision_state": "inspect failed"}));
+    known.nodes.note(&moved, &known.hosts, Timestamp::UNIX_EPOCH, known.at);
+    assert!(known.due().contains(&node(1)));
+    known.read(1, Reading::Facts(Box::new(facts(1))), None);
+    assert_eq!(known.nodes.machines()[0].unanswered, None);
+    known.nodes.look_at(node(1), known.at);
+    assert!(known.nodes.has_unread(known.at));
+}
+
+#[test]
+fn of_a_silent_ironic_no_machine_is_told() {
+    let mut known = Known::new();
+    known.list(1);
+    for _ in 0..9 {
+        known.nodes.read(node(1), Look::Silent, known.at);
+        let next = known.nodes.next_look().unwrap();
+        assert_eq!(next.duration_since(known.at), Duration::from_secs(5));
+        known.at = next;
+    }
+    assert_eq!(known.nodes.machines()[0].unanswered, None);
 }
 
 fn had(number: u8) -> Unmarked {

@@ -135,6 +135,7 @@ impl Racks {
             name: None,
             enrolled: true,
             last_error: None,
+            unanswered: None,
             first_seen: Timestamp::UNIX_EPOCH,
             ports: if node.complete { vec![Port { mac: own, pxe: true }] } else { Vec::new() },
             strange_ports: 0,

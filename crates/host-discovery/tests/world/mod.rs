@@ -42,6 +42,7 @@ pub(crate) fn machine(number: u8) -> Machine {
         name: None,
         enrolled: true,
         last_error: None,
+        unanswered: None,
         first_seen: Timestamp::UNIX_EPOCH,
         ports: vec![port(number, 0), port(number, 1)],
         strange_ports: 0,
