@@ -232,9 +232,9 @@ impl<'a> Pass<'a> {
         if machine.had_host && !resource.rediscover && !approved {
             return verdict.because(Reason::HostDeleted);
         }
-        if let Some(other) = facts.bmc.and_then(|bmc| hosts.with_bmc(bmc)).filter(|_| !approved) {
-            verdict.hosts = vec![other.clone()];
-            return verdict.because(Reason::BmcOfAnotherHost);
+        if let Some((reason, others)) = self.alike(machine, facts).filter(|_| !approved) {
+            verdict.hosts = others;
+            return verdict.because(reason);
         }
         let Some(name) = verdict.name.clone() else {
             let holders =
@@ -316,7 +316,7 @@ impl<'a> Pass<'a> {
 
     /// Says of a machine without facts or ports what it waits for, and when that has lasted too
     /// long. An error of Ironic's ends the waiting: such a node stays as it is for ever, and each
-    /// new attempt of the machine makes another one.
+    /// new attempt of the machine makes another one. So does an Ironic that fails each time.
     fn incomplete(&self, machine: &Machine) -> Option<Verdict> {
         let asked: Duration =
             self.now.duration_since(machine.first_seen).try_into().unwrap_or_default();
@@ -326,10 +326,12 @@ impl<'a> Pass<'a> {
             Reading::TooLarge => Reason::InventoryTooLarge,
             Reading::Unreadable => Reason::InventoryUnreadable,
             Reading::None if failed => Reason::InspectionFailed,
+            Reading::None if machine.unanswered.is_some() => Reason::IronicFails,
             Reading::None if late => Reason::NoInventory,
             Reading::None => Reason::AwaitsInventory,
             Reading::Facts(_) if !machine.ports.is_empty() => return None,
             Reading::Facts(_) if failed => Reason::InspectionFailed,
+            Reading::Facts(_) if machine.unanswered.is_some() => Reason::IronicFails,
             Reading::Facts(_) if late || machine.strange_ports > 0 => Reason::NoUsablePort,
             Reading::Facts(_) => Reason::AwaitsPorts,
         };
@@ -352,7 +354,12 @@ impl<'a> Pass<'a> {
             let longest = if asked < LONGEST_LOOK { poll } else { LONGEST_LOOK };
             verdict.again = Some(asked.clamp(FIRST_LOOK.min(poll), longest));
         } else {
-            verdict.note = machine.last_error.as_deref().map(|it| abridged(it, LONGEST_NOTE));
+            let words = if reason == Reason::IronicFails {
+                &machine.unanswered
+            } else {
+                &machine.last_error
+            };
+            verdict.note = words.as_deref().map(|it| abridged(it, LONGEST_NOTE));
         }
         Some(verdict)
     }
@@ -396,6 +403,19 @@ impl<'a> Pass<'a> {
         let resource = &self.seen.resources[at?];
         let facts = facts.filter(|_| machine.name.is_none() && machine.enrolled)?;
         resource.name_of(machine.node, facts, facts.boot_mac?).ok()
+    }
+
+    /// Hosts that share something with a machine which two machines may share: nobody but a person knows whether they are
+    /// the same.
+    fn alike(&self, machine: &Machine, facts: &Facts) -> Option<(Reason, Vec<HostKey>)> {
+        let hosts = self.seen.hosts;
+        let sharing = hosts.sharing(&machine.ports);
+        if !sharing.is_empty() {
+            return Some((Reason::InterfaceOfAnotherHost, sharing));
+        }
+        let has = |mac| facts.macs.contains(&mac) || machine.ports.iter().any(|it| it.mac == mac);
+        let behind = facts.bmc.iter().find_map(|bmc| hosts.with_bmc(*bmc, has))?;
+        Some((Reason::BmcOfAnotherHost, vec![behind.clone()]))
     }
 
     /// Whether a machine before it becomes a host by which this one will be known. The same

@@ -14,9 +14,9 @@ use api_types::names;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
+use crate::driver::ip_of;
 use crate::inventory::{Facts, Port};
 use crate::mac::Mac;
-use crate::naming::identifies;
 use crate::node_id::NodeId;
 
 /// Namespace and name of a host.
@@ -82,6 +82,8 @@ struct Entry {
     /// Any interface that an inspection found: dozens in one machine. Some of them, such as that of a management
     /// controller's internal network, have the same address in many machines.
     nics: Box<[Mac]>,
+    /// Whether an inspection found any.
+    inspected: bool,
     /// The discovery of the host's namespace that made it.
     made_by: Option<Box<str>>,
     /// The node that it was made for.
@@ -96,10 +98,26 @@ impl Entry {
     fn is(&self, seen: &Seen) -> bool {
         *self.marks == *seen.marks
             && *self.nics == *seen.nics
+            && self.inspected == seen.inspected
             && self.made_by == seen.made_by
             && self.made_for == seen.made_for
             && self.leaves == seen.leaves
     }
+
+    /// Whether it is only known by more than before. One that got the address that it boots by is known by its other
+    /// interfaces no longer.
+    fn grows(&self, seen: &Seen) -> bool {
+        boot_mac(&self.marks) == boot_mac(&seen.marks)
+            && self.marks.iter().all(|mark| seen.marks.contains(mark))
+            && self.nics.iter().all(|nic| seen.nics.contains(nic))
+    }
+}
+
+fn boot_mac(marks: &[Mark]) -> Option<Mac> {
+    marks.iter().find_map(|mark| match mark {
+        Mark::BootMac(mac) => Some(*mac),
+        Mark::Node(_) | Mark::Bmc(_) => None,
+    })
 }
 
 /// What a host that was taken notice of means for machines.
@@ -220,12 +238,7 @@ impl Index {
                 entry.listing = self.listing;
                 return Change::None;
             }
-            Some(entry)
-                if entry.marks.iter().all(|mark| seen.marks.contains(mark))
-                    && entry.nics.iter().all(|nic| seen.nics.contains(nic)) =>
-            {
-                Change::More
-            }
+            Some(entry) if entry.grows(&seen) => Change::More,
             Some(_) => Change::Less(key.clone()),
         };
         self.forget(id);
@@ -245,6 +258,7 @@ impl Index {
             uid: host.metadata.uid.as_deref().map(Into::into),
             marks: seen.marks.into_boxed_slice(),
             nics: seen.nics.into_boxed_slice(),
+            inspected: seen.inspected,
             made_by: seen.made_by,
             made_for: seen.made_for,
             leaves: seen.leaves,
@@ -349,8 +363,8 @@ impl Index {
     /// The hosts that a machine is, ten at most, in the order of their names: by its identifier, by its name in
     /// Ironic, or by an address.
     ///
-    /// Any address of a port is compared with any address of a host. Addresses that stand only in
-    /// the inventory are compared with boot addresses: the others may be the same in many machines.
+    /// An address by which one of both boots is compared with all of the other's. Two others say nothing where both boot by
+    /// addresses of their own: they may be the same in many machines, or stand on a card that was moved.
     pub fn known(
         &self,
         node: NodeId,
@@ -363,11 +377,19 @@ impl Index {
         let marks = std::iter::once(Mark::Node(node))
             .chain(of_ports)
             .chain(claimed.map(|mac| Mark::BootMac(*mac)));
+        let boots = facts.and_then(|facts| facts.boot_mac);
+        let bootless =
+            |id: &u32| self.hosts.get(id).is_some_and(|it| boot_mac(&it.marks).is_none());
+        let of_nics = ports.iter().flat_map(|port| {
+            let is_boot = boots == Some(port.mac);
+            let holders = self.by_nic.of(&port.mac).filter(move |id| is_boot || bootless(id));
+            holders.take(MOST_TOLD)
+        });
         let by_name =
             node_name.and_then(HostKey::of_node_name).and_then(|key| self.by_key.get(&key));
         let mut ids: Vec<u32> = marks
             .flat_map(|mark| self.by_mark.some(&mark).collect::<Vec<_>>())
-            .chain(ports.iter().flat_map(|port| self.by_nic.some(&port.mac)))
+            .chain(of_nics)
             .chain(by_name.copied())
             .collect();
         ids.sort_unstable();
@@ -387,6 +409,18 @@ impl Index {
         known
     }
 
+    /// Hosts that have one of a machine's ports among their interfaces, ten at most, in the order of their names. Where it
+    /// is none of those that are known to be the machine, both boot by addresses of their own.
+    pub fn sharing(&self, ports: &[Port]) -> Vec<HostKey> {
+        let ids: BTreeSet<u32> =
+            ports.iter().flat_map(|port| self.by_nic.some(&port.mac)).collect();
+        let mut hosts: Vec<_> =
+            ids.iter().filter_map(|id| self.hosts.get(id)).map(|it| it.key.clone()).collect();
+        hosts.sort();
+        hosts.truncate(MOST_TOLD);
+        hosts
+    }
+
     /// Other hosts that claim to be the same machine as this one: an address that one of them boots from is the other's,
     /// or both have one identifier. Of many that share an address as many as are told; the others that boot from it heard of
     /// each other before.
@@ -398,11 +432,8 @@ impl Index {
         };
         let marks = entry.marks.iter().filter(|it| !matches!(it, Mark::Bmc(_)));
         let of_marks = marks.flat_map(|mark| self.by_mark.some(mark));
-        let boots = entry.marks.iter().filter_map(|mark| match mark {
-            Mark::BootMac(mac) => Some(mac),
-            Mark::Node(_) | Mark::Bmc(_) => None,
-        });
-        let of_boots = boots.flat_map(|mac| self.by_nic.some(mac));
+        let boots = boot_mac(&entry.marks);
+        let of_boots = boots.iter().flat_map(|mac| self.by_nic.some(mac));
         let claimed = entry.nics.iter().map(|mac| Mark::BootMac(*mac));
         let of_nics = claimed.flat_map(|mark| self.by_mark.some(&mark).collect::<Vec<_>>());
         let mut ids: Vec<u32> =
@@ -412,10 +443,16 @@ impl Index {
         ids.iter().filter_map(|id| self.hosts.get(id)).map(|entry| entry.key.clone()).collect()
     }
 
-    /// A host whose management controller has this address.
-    pub fn with_bmc(&self, bmc: IpAddr) -> Option<&HostKey> {
+    /// A host whose management controller has this address, which may be the machine that `has` its addresses. One that was
+    /// inspected, boots by an address of its own and has none of the machine's is another machine in the same place.
+    pub fn with_bmc(&self, bmc: IpAddr, has: impl Fn(Mac) -> bool) -> Option<&HostKey> {
+        let is_another = |entry: &&Entry| {
+            let is_known = entry.inspected && boot_mac(&entry.marks).is_some();
+            is_known && !entry.nics.iter().any(|nic| has(*nic))
+        };
         let holders = self.by_mark.of(&Mark::Bmc(bmc.to_canonical()));
-        holders.filter_map(|id| self.hosts.get(&id)).map(|entry| &entry.key).min()
+        let hosts = holders.filter_map(|id| self.hosts.get(&id));
+        hosts.filter(|it| !is_another(it)).map(|entry| &entry.key).min()
     }
 
     fn next_id(&mut self) -> u32 {
@@ -467,6 +504,7 @@ fn key_of_meta(metadata: &ObjectMeta) -> Option<HostKey> {
 struct Seen {
     marks: Vec<Mark>,
     nics: Vec<Mac>,
+    inspected: bool,
     made_by: Option<Box<str>>,
     made_for: Option<NodeId>,
     leaves: bool,
@@ -507,42 +545,29 @@ impl Seen {
         let id = host.status.as_ref().map(|status| status.provisioning.id.as_str());
 
         let boot = host.spec.boot_mac_address.as_deref().and_then(Mac::parse_usable);
-        let boot = boot.map(Mark::BootMac);
         let waiting_id = waiting.as_ref().and_then(|it| it.provisioning.as_ref()?.id.as_deref());
         let ids = [id, waiting_id];
         let ids = ids.into_iter().flatten().filter_map(NodeId::parse).chain(made_for);
         let waiting_nics = waiting.iter().flat_map(|status| &status.hardware).chain(&details);
         let waiting_nics = waiting_nics.flat_map(|it| it.nics.iter().flatten());
         let waiting_macs = waiting_nics.filter_map(|nic| nic.mac.as_deref());
-        let nics = host.mac_addresses().chain(waiting_macs).filter_map(Mac::parse_usable);
-        let bmc = host.spec.bmc.as_ref().and_then(|bmc| address_of(&bmc.address)).map(Mark::Bmc);
+        let hardware = host.status.as_ref().and_then(|status| status.hardware.as_ref());
+        let found = hardware.into_iter().flat_map(|it| &it.nics).filter_map(|it| it.mac.as_deref());
+        let nics = found.chain(waiting_macs).filter_map(Mac::parse_usable);
+        let bmc = host.spec.bmc.as_ref().and_then(|bmc| ip_of(&bmc.address)).map(Mark::Bmc);
 
-        let mut marks: Vec<_> = boot.into_iter().chain(ids.map(Mark::Node)).chain(bmc).collect();
+        let boot_mark = boot.map(Mark::BootMac);
+        let mut marks: Vec<_> =
+            boot_mark.into_iter().chain(ids.map(Mark::Node)).chain(bmc).collect();
         marks.sort_unstable();
         marks.dedup();
         let mut nics: Vec<_> = nics.collect();
+        let inspected = !nics.is_empty();
+        nics.extend(boot);
         nics.sort_unstable();
         nics.dedup();
         let made_by = host.label(names::ferrite::DISCOVERED_BY).map(Into::into);
         let leaves = host.metadata.deletion_timestamp.is_some();
-        Self { marks, nics, made_by, made_for, leaves }
+        Self { marks, nics, inspected, made_by, made_for, leaves }
     }
-}
-
-/// The address of a management controller, where its URL has one instead of a name:
-/// `redfish+https://[fd00::1]:8000/redfish/v1/Systems/1`, `ipmi://192.0.2.1`, `192.0.2.1`.
-fn address_of(url: &str) -> Option<IpAddr> {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let authority = rest.split('/').next().unwrap_or_default();
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    let host = if let Some(bracketed) = host.strip_prefix('[') {
-        bracketed.split(']').next().unwrap_or_default()
-    } else if host.matches(':').count() > 1 {
-        host
-    } else {
-        host.split(':').next().unwrap_or_default()
-    };
-    let ip: IpAddr = host.parse().ok()?;
-    let ip = ip.to_canonical();
-    identifies(ip).then_some(ip)
 }

@@ -68,8 +68,8 @@ pub struct Facts {
     pub ip: Option<IpAddr>,
     /// IP addresses.
     pub addresses: Vec<IpAddr>,
-    /// Address of its management controller.
-    pub bmc: Option<IpAddr>,
+    /// Addresses of its management controller.
+    pub bmc: Vec<IpAddr>,
     /// CPU threads; 0 if unknown.
     pub cpus: i64,
     /// Memory; 0 if unknown.
@@ -263,13 +263,13 @@ fn address(text: Option<&str>) -> Option<IpAddr> {
 }
 
 /// Where the ramdisk finds no management controller it says so in ways of its own.
-fn bmc(inventory: &Inventory) -> Option<IpAddr> {
+fn bmc(inventory: &Inventory) -> Vec<IpAddr> {
     let machine = &inventory.machine;
     let texts = [machine.bmc_address.as_deref(), machine.bmc_v6address.as_deref()];
     // Some write the length of the network behind it, as in `2001:db8::5/64`.
     let bare = texts.into_iter().flatten().filter_map(|text| text.split('/').next());
-    let mut read = bare.filter_map(|text| text.trim().parse().ok());
-    read.find(|ip| identifies(*ip))
+    let read = bare.filter_map(|text| text.trim().parse().ok());
+    read.filter(|ip| identifies(*ip)).collect()
 }
 
 fn kept(text: Option<&str>) -> Option<Box<str>> {

@@ -21,6 +21,8 @@ pub enum Reason {
     InventoryTooLarge,
     /// Its inventory cannot be read.
     InventoryUnreadable,
+    /// Ironic fails whenever it is asked about it.
+    IronicFails,
     /// Its ports did not come, or have addresses that identify nobody.
     NoUsablePort,
     /// No resource takes it.
@@ -33,6 +35,8 @@ pub enum Reason {
     TemplateInvalid,
     /// A person deleted its host.
     HostDeleted,
+    /// A host has one of its interfaces, and both boot by addresses of their own.
+    InterfaceOfAnotherHost,
     /// A host of another machine has the same management controller.
     BmcOfAnotherHost,
     /// A machine before it has its name or one of its addresses, and is a host first.
@@ -87,12 +91,14 @@ impl Reason {
             Self::NoInventory => "NoInventory",
             Self::InventoryTooLarge => "InventoryTooLarge",
             Self::InventoryUnreadable => "InventoryUnreadable",
+            Self::IronicFails => "IronicFails",
             Self::NoUsablePort => "NoUsablePort",
             Self::NotSelected => "NotSelected",
             Self::NotDiscovered => "NotDiscovered",
             Self::Suspended => "Suspended",
             Self::TemplateInvalid => "TemplateInvalid",
             Self::HostDeleted => "HostDeleted",
+            Self::InterfaceOfAnotherHost => "InterfaceOfAnotherHost",
             Self::BmcOfAnotherHost => "BmcOfAnotherHost",
             Self::AfterAnother => "AfterAnother",
             Self::NoName => "NoName",
@@ -122,12 +128,16 @@ impl Reason {
             | Self::NoInventory
             | Self::InventoryTooLarge
             | Self::InventoryUnreadable
+            | Self::IronicFails
             | Self::NoUsablePort
             | Self::TemplateInvalid
             | Self::NoName
             | Self::HostRefused
             | Self::HostFailed => Sort::Failed,
-            Self::KnownTwice | Self::BmcOfAnotherHost | Self::NameConflict => Sort::Conflicting,
+            Self::KnownTwice
+            | Self::InterfaceOfAnotherHost
+            | Self::BmcOfAnotherHost
+            | Self::NameConflict => Sort::Conflicting,
             Self::Registered
             | Self::AwaitsInventory
             | Self::AwaitsPorts
@@ -147,6 +157,7 @@ impl Reason {
                 | Self::NoInventory
                 | Self::InventoryTooLarge
                 | Self::InventoryUnreadable
+                | Self::IronicFails
                 | Self::NoUsablePort
         )
     }
@@ -162,6 +173,10 @@ pub fn advice(word: &str) -> Option<&'static str> {
         (
             Reason::HostDeleted,
             "its host was deleted; name the node in the annotation ferrite.metal3.io/approve for another one, or set spec.rediscover",
+        ),
+        (
+            Reason::InterfaceOfAnotherHost,
+            "these hosts boot by other interfaces; if it is another machine, name the node in the annotation ferrite.metal3.io/approve",
         ),
         (
             Reason::BmcOfAnotherHost,

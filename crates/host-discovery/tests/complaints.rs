@@ -14,10 +14,11 @@ use host_discovery::config::Policy;
 use host_discovery::decide::{Observed, Reason, Sort, Verdict, decide};
 use host_discovery::index::Index;
 use host_discovery::machine::{Machine, Reading};
+use host_discovery::reason::advice;
 use host_discovery::resource::Resource;
 use k8s_openapi::jiff::{Timestamp, ToSpan};
 use serde_json::{Value, json};
-use world::{facts, host, mac, machine, resource};
+use world::{facts, host, mac, machine, node, resource};
 
 /// The verdict on a machine that is there for so long.
 fn after(minutes: i64, machine: &Machine, resources: &[Resource], hosts: &Index) -> Verdict {
@@ -153,4 +154,68 @@ fn two_discoveries_of_one_beginning_count_their_own_hosts() {
     assert_eq!((whole.made(&of_whole), longer.made(&of_whole)), (1, 0));
     let short = resource("racks", &json!({}));
     assert_eq!(short.made(&index(&[host("metal", "x", &labelled("racks"))])), 1);
+}
+
+#[test]
+fn a_management_controller_stands_in_the_way_by_each_of_its_addresses() {
+    let bmc =
+        json!({"spec": {"bmc": {"address": "redfish://[fd00::b]/x", "credentialsName": "s"}}});
+    let hosts = index(&[host("metal", "typed-by-hand", &bmc)]);
+    let bmc = ["192.0.2.1", "fd00::b"].map(|it| it.parse().unwrap()).to_vec();
+    let facts = world::Facts { bmc, ..facts(1) };
+    let behind = Machine { inventory: Reading::Facts(Box::new(facts)), ..machine(1) };
+    let racks = [resource("racks", &json!({}))];
+    assert_eq!(after(0, &behind, &racks, &hosts).reason, Reason::BmcOfAnotherHost);
+}
+
+/// A host of another machine that was inspected, boots by an address of its own and has an interface of machine 1.
+fn sharing(name: &str, number: u8) -> BareMetalHost {
+    let nics = [mac(number, 0), mac(1, 1)].map(|mac| json!({"mac": mac.to_string()}));
+    let made = json!({
+        "metadata": {"annotations": {"ferrite.metal3.io/node-id": node(number).to_string()}},
+        "spec": {"bootMACAddress": mac(number, 0).to_string()},
+        "status": {"hardware": {"nics": nics}},
+    });
+    host("metal", name, &made)
+}
+
+#[test]
+fn a_host_that_shares_an_interface_and_boots_by_another_stands_in_the_way_until_a_person_says_otherwise()
+ {
+    let hosts = [sharing("h7", 7), sharing("h8", 8)];
+    let racks = [resource("racks", &json!({}))];
+    let mut approving = racks.clone();
+    approving[0].approved.insert(node(1));
+    for hosts in [index(&hosts[..1]), index(&hosts)] {
+        // None of them is said to be wrong, and it is not written down that the machine had one of them.
+        let verdict = after(0, &machine(1), &racks, &hosts);
+        assert_eq!((verdict.reason, verdict.step), (Reason::InterfaceOfAnotherHost, None));
+        assert_eq!((verdict.reason.sort(), verdict.resource), (Sort::Conflicting, Some(0)));
+        assert_eq!(verdict.hosts.len(), hosts.len());
+        assert_eq!(after(0, &machine(1), &approving, &hosts).reason, Reason::Created);
+    }
+    let advice = advice(Reason::InterfaceOfAnotherHost.as_str()).unwrap();
+    assert!(advice.contains("approve") && !advice.contains("delete"), "{advice}");
+    // Beside the host that the machine is, they say nothing.
+    let own = host("a", "own", &json!({"spec": {"bootMACAddress": mac(1, 0).to_string()}}));
+    let [shared, _] = hosts;
+    let verdict = after(0, &machine(1), &racks, &index(&[shared.clone(), own]));
+    assert_eq!((verdict.reason, verdict.hosts.len()), (Reason::Known, 1));
+    // Of a machine of which only the ports are known nothing is settled by it.
+    let unread = Machine { inventory: Reading::None, ..machine(1) };
+    assert_eq!(after(0, &unread, &racks, &index(&[shared])).reason, Reason::AwaitsInventory);
+}
+
+#[test]
+fn a_machine_that_ironic_fails_for_again_and_again_is_told_in_its_words() {
+    let words = Some("GET /v1/nodes/x/inventory: 500: no such container".to_owned());
+    let failed = Machine { unanswered: words.clone(), ..silent() };
+    let racks = [resource("racks", &json!({}))];
+    let verdict = after(11, &failed, &racks, &Index::default());
+    assert_eq!((verdict.reason, verdict.resource), (Reason::IronicFails, Some(0)));
+    assert_eq!((verdict.reason.sort(), verdict.again), (Sort::Failed, None));
+    assert_eq!(verdict.note, words);
+    // What it said before about itself is enough for a host.
+    let read = Machine { unanswered: words, ..machine(1) };
+    assert_eq!(after(11, &read, &racks, &Index::default()).reason, Reason::Created);
 }

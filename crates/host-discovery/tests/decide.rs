@@ -382,8 +382,8 @@ fn a_host_with_the_same_management_controller_stands_in_the_way_until_a_person_s
         json!({"spec": {"bmc": {"address": "redfish://192.0.2.1/x", "credentialsName": "s"}}});
     let hosts = with(&[host("metal", "typed-by-hand", &bmc)]);
     let mut behind = machine(1);
-    let address = "192.0.2.1".parse().ok();
-    behind.inventory = Reading::Facts(Box::new(world::Facts { bmc: address, ..facts(1) }));
+    let bmc = vec!["192.0.2.1".parse().unwrap()];
+    behind.inventory = Reading::Facts(Box::new(world::Facts { bmc, ..facts(1) }));
     let verdict = one(behind.clone(), &json!({}), &hosts);
     assert_eq!((verdict.reason, verdict.step), (Reason::BmcOfAnotherHost, None));
     assert_eq!(verdict.hosts[0].name(), "typed-by-hand");

@@ -256,11 +256,13 @@ fn a_management_controller_is_found_in_every_form_of_its_url() {
         "redfish+https://192.0.2.7/redfish/v1/Systems/1",
         "idrac-virtualmedia://user@192.0.2.7:8443/x",
         "redfish://[::ffff:192.0.2.7]:8000/x",
+        "redfish:192.0.2.7/redfish/v1/Systems/1",
+        "ipmi:192.0.2.7:6233",
     ] {
         let bmc = json!({"spec": {"bmc": {"address": address, "credentialsName": "s"}}});
         let index = index(&[host("a", "x", &bmc)]);
         assert_eq!(
-            index.with_bmc(ip).map(ToString::to_string).as_deref(),
+            index.with_bmc(ip, |_| false).map(ToString::to_string).as_deref(),
             Some("a/x"),
             "{address}"
         );
@@ -269,10 +271,50 @@ fn a_management_controller_is_found_in_every_form_of_its_url() {
         ["", "redfish://bmc.example.org/192.0.2.7", "ipmi://", "redfish://[fd00::1]/x", "::1"]
     {
         let bmc = json!({"spec": {"bmc": {"address": address, "credentialsName": "s"}}});
-        assert_eq!(index(&[host("a", "x", &bmc)]).with_bmc(ip), None, "{address}");
+        assert_eq!(index(&[host("a", "x", &bmc)]).with_bmc(ip, |_| false), None, "{address}");
     }
     let bmc = json!({"spec": {"bmc": {"address": "fd00::1", "credentialsName": "s"}}});
-    assert!(index(&[host("a", "x", &bmc)]).with_bmc("fd00::1".parse().unwrap()).is_some());
+    let found = index(&[host("a", "x", &bmc)]);
+    assert!(found.with_bmc("fd00::1".parse().unwrap(), |_| false).is_some());
+}
+
+#[test]
+fn behind_a_management_controller_a_host_that_is_known_to_be_another_machine_is_not_told() {
+    let bmc = json!({"address": "ipmi://192.0.2.7", "credentialsName": "s"});
+    let nics = json!({"hardware": {"nics": [{"mac": numbered(1)}, {"mac": numbered(2)}]}});
+    let told = |body: &Value, own: u8| {
+        let own = Mac::parse(&numbered(own)).unwrap();
+        let index = index(&[host("a", "x", body)]);
+        index.with_bmc("192.0.2.7".parse().unwrap(), |mac| mac == own).is_some()
+    };
+    let inspected = json!({"spec": {"bmc": bmc, "bootMACAddress": numbered(1)}, "status": nics});
+    assert!(!told(&inspected, 9));
+    assert!(told(&inspected, 1) && told(&inspected, 2));
+    // One that nobody inspected, or of which nobody said what it boots by, may be the machine.
+    assert!(told(&json!({"spec": {"bmc": bmc, "bootMACAddress": numbered(1)}}), 9));
+    assert!(told(&json!({"spec": {"bmc": bmc}, "status": nics}), 9));
+}
+
+#[test]
+fn an_interface_that_is_shared_makes_two_machines_one_only_where_one_of_them_boots_by_it() {
+    let nics = json!({"hardware": {"nics": [{"mac": numbered(1)}, {"mac": numbered(7)}]}});
+    let boots = json!({"spec": {"bootMACAddress": numbered(1)}, "status": nics});
+    let mut index = index(&[host("a", "x", &json!({"status": nics}))]);
+    let ports = [port(&numbered(3)), port(&numbered(7))];
+    let booted = |mac: u8| Facts { boot_mac: Mac::parse(&numbered(mac)), ..Facts::default() };
+    let known = |index: &Index, facts: &Facts| {
+        index.known(NodeId::from(1), None, &ports, Some(facts)).len()
+    };
+    assert_eq!(known(&index, &booted(3)), 1, "nobody knows what the host boots by");
+    // When that is known, its machine is looked at once more.
+    let change = index.apply(&host("a", "x", &boots));
+    assert_eq!(change, Change::Less(HostKey::new("a", "x")));
+    assert_eq!(known(&index, &booted(3)), 0);
+    assert_eq!(known(&index, &booted(7)), 1);
+    let claimed = Facts { macs: vec![Mac::parse(&numbered(1)).unwrap()], ..booted(3) };
+    assert_eq!(known(&index, &claimed), 1);
+    assert_eq!(index.sharing(&ports), [HostKey::new("a", "x")]);
+    assert_eq!(index.sharing(&ports[..1]), []);
 }
 
 fn filled(hosts: u32) -> Index {

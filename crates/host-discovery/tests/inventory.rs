@@ -174,16 +174,18 @@ fn an_interface_that_the_machine_was_booted_by_and_that_has_no_port_is_told() {
 #[test]
 fn a_management_controller_that_is_not_there_has_no_address() {
     for (v4, v6, found) in [
-        (json!("0.0.0.0"), json!("::/0"), None),
-        (json!(null), json!(null), None),
-        (json!("0.0.0.0"), json!("fd00::b"), Some("fd00::b")),
-        (json!("192.0.2.9"), json!("::/0"), Some("192.0.2.9")),
-        (json!("169.254.0.17"), json!(null), None),
-        (json!(null), json!("2001:db8::5/64"), Some("2001:db8::5")),
+        (json!("0.0.0.0"), json!("::/0"), &[][..]),
+        (json!(null), json!(null), &[]),
+        (json!("0.0.0.0"), json!("fd00::b"), &["fd00::b"]),
+        (json!("192.0.2.9"), json!("::/0"), &["192.0.2.9"]),
+        (json!("169.254.0.17"), json!(null), &[]),
+        (json!(null), json!("2001:db8::5/64"), &["2001:db8::5"]),
+        (json!("192.0.2.9"), json!("fd00::b/64"), &["192.0.2.9", "fd00::b"]),
     ] {
         let inventory = read(json!({"inventory": {"bmc_address": v4, "bmc_v6address": v6}}));
         let facts = Facts::read(&inventory, &[]);
-        assert_eq!(facts.bmc.map(|ip| ip.to_string()).as_deref(), found);
+        let told: Vec<String> = facts.bmc.iter().map(ToString::to_string).collect();
+        assert_eq!(told, found);
     }
 }
 

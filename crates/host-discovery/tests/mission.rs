@@ -42,6 +42,30 @@ fn alike(number: u8, had_host: bool) -> Machine {
 }
 
 #[test]
+fn a_machine_in_the_place_of_a_broken_one_becomes_a_host_also_behind_the_same_address_of_the_bmc() {
+    let bmc = "192.0.2.1".parse().unwrap();
+    let nics = [mac(1, 0), mac(1, 1)].map(|mac| json!({"mac": mac.to_string()}));
+    let mut old = json!({
+        "spec": {
+            "bootMACAddress": mac(1, 0).to_string(),
+            "bmc": {"address": "ipmi://192.0.2.1", "credentialsName": "s"},
+        },
+        "status": {"hardware": {"nics": nics}},
+    });
+    let facts = world::Facts { bmc: vec![bmc], ..facts(2) };
+    let machine = Machine { inventory: Reading::Facts(Box::new(facts)), ..machine(2) };
+    let reason = |old: &serde_json::Value| {
+        let mut hosts = Index::default();
+        hosts.apply(&host("metal", "n1", old));
+        verdicts(std::slice::from_ref(&machine), &hosts).remove(0).reason
+    };
+    assert_eq!(reason(&old), Reason::Created);
+    // One that was not inspected may be this very machine, under an address that was typed wrong.
+    old["status"] = json!({});
+    assert_eq!(reason(&old), Reason::BmcOfAnotherHost);
+}
+
+#[test]
 fn a_machine_in_the_place_of_a_broken_one_becomes_a_host_beside_the_old_one() {
     let made = json!({
         "metadata": {"annotations": {"ferrite.metal3.io/node-id": node(1).to_string()}},

@@ -41,8 +41,10 @@ fn small_world() -> (Vec<Machine>, Vec<Resource>, Index) {
     ghost.inventory = Reading::None;
     ghost.last_error = Some("agent: no disk".to_owned());
     let mut twin = machine(3);
-    twin.inventory =
-        Reading::Facts(Box::new(world::Facts { bmc: "192.0.2.1".parse().ok(), ..world::facts(3) }));
+    twin.inventory = Reading::Facts(Box::new(world::Facts {
+        bmc: vec!["192.0.2.1".parse().unwrap()],
+        ..world::facts(3)
+    }));
     let mut hosts = Index::default();
     let bmc = json!({"spec": {"bmc": {"address": "192.0.2.1", "credentialsName": "s"}}});
     hosts.apply(&host("metal", "typed", &bmc));
