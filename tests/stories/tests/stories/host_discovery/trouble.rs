@@ -192,6 +192,22 @@ async fn nodes_that_ironic_fails_for_hold_up_no_machine_that_waited_like_them_an
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_machine_whose_inventory_ironic_fails_to_give_is_told_and_others_become_hosts() {
+    let site = Site::new("no-inventory").await;
+    site.discovery("racks", json!({})).await;
+    let node = site.boot(&site.agent(1)).await;
+    let proxy = Proxy::start(&site.ironic).await.unwrap();
+    let fails = Fault::Answer(StatusCode::INTERNAL_SERVER_ERROR, "no such container".to_owned());
+    let path = format!("/nodes/{node}/inventory");
+    proxy.fault(fails, usize::MAX, move |_: &Method, it: &str| it.contains(&path));
+    let _running = site.start_disturbed(&proxy.endpoint, quick(), Plan::none("host-discovery"));
+    site.boot(&site.agent(2)).await;
+    site.wait_names(&["m2"]).await;
+    let entry = site.listed("racks", "failures", &node, "IronicFails").await;
+    assert!(entry["reason"].as_str().unwrap().contains("500"), "{entry:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn machines_that_waited_become_hosts_before_ironic_has_answered_about_the_last_of_them() {
     let site = Site::new("slow-node").await;
     site.discovery("racks", json!({ "approval": "Manual" })).await;
