@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use api_types::capi::Machine;
 use api_types::metal3::BareMetalHost;
 use api_types::names;
 use api_types::names::capi::{
@@ -247,7 +248,7 @@ impl Pass {
         Ok(())
     }
 
-    fn machines(&self) -> Api<api_types::capi::Machine> {
+    fn machines(&self) -> Api<Machine> {
         let namespace = &self.request().namespace;
         Api::namespaced_with(self.client.clone(), namespace, &self.served.core)
     }
@@ -438,6 +439,22 @@ pub async fn release_orphan(
     let (name, params) = (host.name_any(), PatchParams::default());
     let written = api.patch_metadata(&name, &params, &patch);
     asked("release a BareMetalHost whose request is gone", written).await.map(drop)
+}
+
+/// Takes conditions of a Machine away, in both formats.
+pub async fn take_back(
+    client: &Client,
+    served: Served,
+    machine: &Machine,
+    conditions: &[&str],
+) -> Result<(), Error> {
+    let gone: Vec<_> = conditions.iter().map(|it| (*it, Change::Gone)).collect();
+    let patch = Patch::Merge(conditions::patch(machine, &gone, now()));
+    let namespace = machine.namespace().unwrap_or_default();
+    let api: Api<Machine> = Api::namespaced_with(client.clone(), &namespace, &served.core);
+    let (name, params) = (machine.name_any(), PatchParams::default());
+    let written = api.patch_status(&name, &params, &patch);
+    asked("take back what the Machine says", written).await.map(drop)
 }
 
 fn orphan_patch(host: &BareMetalHost, uid: &str, history: &History) -> Value {

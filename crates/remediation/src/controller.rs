@@ -1,18 +1,15 @@
 //! Watches, who is concerned by a change, and one pass over one request.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api_types::capi::{Cluster, Machine, is_watched};
 use api_types::capm3::{Metal3Machine, UpstreamRemediation};
-use api_types::metal3::{BareMetalHost, CachedHost};
-use api_types::names::metal3::REBOOT_FOR_REMEDIATION;
+use api_types::metal3::CachedHost;
 use api_types::remediation::Metal3Remediation;
-use api_types::time::whole;
-use controller_kit::backoff::{Failures, Retry};
 use controller_kit::wakes::{Wakes, woken};
-use controller_kit::watch::{self, Complaints, Undecodable, Watched};
+use controller_kit::watch::{self, Watched};
 use controller_kit::{Kit, backoff, run};
 use futures_util::future;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -24,25 +21,28 @@ use kube::runtime::watcher;
 use kube::{Resource as _, ResourceExt as _};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
-use crate::act::{Pass, release_orphan};
+use crate::act::Pass;
 use crate::clusters::Clusters;
 use crate::config::Policy;
 use crate::crowd::{self, Asking, Crowd};
-use crate::decide::{Act, Decision, Note, Reason, decide};
+use crate::decide::{Act, Decision, Note, Reason, decide, refused_at_first};
 use crate::error::Error;
-use crate::history::{Entry, History};
 use crate::interest::{Interest, Kind, Who};
-use crate::metrics::{Metrics, seconds, tally};
-use crate::observe::{Held, Live, Pauses, Sources};
+use crate::leftover::Leftovers;
+use crate::metrics::{Metrics, seconds};
+use crate::observe::{Held, Live, Sources};
+use crate::pauses::Pauses;
 use crate::request::{Group, Request};
-use crate::seen::{has_plain, is_paused};
+use crate::seen::is_paused;
 use crate::served;
 use crate::told::Told;
 
+mod tending;
+
+use tending::{release, tend};
+
 /// A pass is a few requests here and in the workload cluster; one that takes longer hangs.
 const DEADLINE: Duration = Duration::from_secs(90);
-/// How often gauges are set, and requests that are gone are looked for.
-const TICK: Duration = Duration::from_secs(2);
 /// Changes whose events wait to be sent, which is not done while a storm passes.
 const MOST_NEWS: usize = 10_000;
 /// How often a pass is begun anew at once because somebody else wrote first.
@@ -55,6 +55,7 @@ pub struct Context {
     metrics: Metrics,
     from: Sources,
     interest: Interest,
+    leftovers: Leftovers,
     crowd: Crowd,
     told: Told,
     wake: Wake,
@@ -131,6 +132,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         policy: policy.clone(),
         metrics,
         interest: Interest::default(),
+        leftovers: Leftovers::default(),
         crowd: Crowd::default(),
         told: Told::default(),
         wake: Wake { ours: wake_ours, upstream: wake_upstream },
@@ -140,7 +142,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
     let feeds = future::join4(
         watch::feed(hosts.changes, |it| context.host_changed(it)),
         watch::feed(metals.changes, |it| context.changed(Kind::Metal, it)),
-        watch::feed(machines.changes, |it| context.changed(Kind::Machine, it)),
+        watch::feed(machines.changes, |it| context.machine_changed(it)),
         watch::feed(clusters.changes, |it| context.cluster_changed(it)),
     );
     let loop_of_ours =
@@ -202,6 +204,13 @@ impl Context {
         self.changed(Kind::Host, host);
     }
 
+    fn machine_changed(&self, machine: &Machine) {
+        let (namespace, name) = (machine.namespace().unwrap_or_default(), machine.name_any());
+        let key = ObjectRef::new_with(&name, self.from.served.core).within(&namespace);
+        self.leftovers.update(&namespace, &name, self.from.machines.get(&key).as_deref());
+        self.changed(Kind::Machine, machine);
+    }
+
     fn cluster_changed(&self, cluster: &Cluster) {
         let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
         let key = ObjectRef::new_with(&name, self.from.served.core).within(&namespace);
@@ -215,6 +224,15 @@ impl Context {
     fn is_host_paused(&self, namespace: &str, name: &str) -> bool {
         let host = self.from.hosts.get(&ObjectRef::new(name).within(namespace));
         host.is_some_and(|it| is_paused(&it))
+    }
+
+    /// Whether a Machine or its Cluster is paused, as far as the caches know.
+    fn is_machine_paused(&self, namespace: &str, name: &str) -> bool {
+        let key = |name: &str| ObjectRef::new_with(name, self.from.served.core).within(namespace);
+        let Some(machine) = self.from.machines.get(&key(name)) else { return false };
+        let key = ObjectRef::new_with(&machine.spec.cluster_name, self.from.served.core);
+        let cluster = self.from.clusters.get(&key.within(namespace));
+        api_types::capi::is_paused(&machine.metadata) || cluster.is_some_and(|it| it.is_paused())
     }
 
     /// The uids of all requests.
@@ -294,6 +312,7 @@ async fn pass(request: Request, is_ours: bool, context: Arc<Context>) -> Result<
         return Ok(Action::requeue(context.crowd.later()));
     }
     let mut now = Timestamp::now();
+    context.from.pauses.begin(now);
     context.from.pauses.look(Instant::now(), now);
     let mut known = context.from.from_caches(&request);
     // What changed before it was noted that this request looks at it has woken nobody.
@@ -413,7 +432,13 @@ async fn work(
             }
             if error.is_refusal() {
                 let text = format!("This is refused, and tried again until it is allowed: {error}");
+                let first = refused_at_first(&pass.live().seen.request, text.clone());
                 context.warn(pass.live(), Reason::Refused, text);
+                if let Some(said) = first
+                    && let Err(error) = pass.act(&said).await
+                {
+                    tracing::debug!(object.namespace = request.namespace, object.name = request.name, %error, "Could not say so either");
+                }
             }
             return (request, Err(error));
         }
@@ -452,115 +477,4 @@ fn end(context: &Context, decision: &Decision) -> Action {
     decision.again.map_or_else(Action::await_change, |wait| {
         Action::requeue(wait.mul_f64(1.0 + backoff::random_unit() / 10.0))
     })
-}
-
-/// Sets gauges, tells the owners of objects that cannot be decoded, and releases hosts whose request was taken away by
-/// force.
-async fn tend(context: &Context, broken: &[Undecodable]) -> std::convert::Infallible {
-    let mut complaints = Complaints::default();
-    let failures = Failures::<String>::default();
-    let mut later = HashMap::<String, Instant>::new();
-    loop {
-        show(context);
-        complaints.tell(&context.kit, broken).await;
-        if context.kit.may_act() {
-            let held = context.from.held.places();
-            let known = if held.is_empty() { HashSet::new() } else { context.known() };
-            let orphans: Vec<_> =
-                held.into_iter().filter(|(uid, ..)| !known.contains(uid)).collect();
-            later.retain(|uid, _| orphans.iter().any(|(orphan, ..)| orphan == uid));
-            for (uid, namespace, name) in orphans {
-                let waits = later.get(&uid).is_some_and(|at| *at > Instant::now());
-                if waits || context.is_host_paused(&namespace, &name) {
-                    continue;
-                }
-                let Err(error) = release(context, &uid, &namespace, &name).await else {
-                    failures.forget(&uid);
-                    continue;
-                };
-                tracing::warn!(object.namespace = namespace, object.name = name, %error, "Could not release a host");
-                let retry = failures.failed(uid.clone(), error.class(), backoff::random_unit());
-                if let Retry::After(wait) = retry {
-                    later.insert(uid, Instant::now() + wait);
-                }
-            }
-        }
-        tokio::time::sleep(TICK).await;
-    }
-}
-
-/// Releases a host that is held by a request of ours which is gone. Whose key it is, the record on the host says: a key
-/// without one is not ours.
-async fn release(context: &Context, uid: &str, namespace: &str, name: &str) -> Result<(), Error> {
-    let Some(host) = context.from.host(namespace, Some(name)).await? else { return Ok(()) };
-    let history = History::of(&host);
-    let Some(entry) = left_open(&host, &history, uid) else { return Ok(()) };
-    // The stores may be behind.
-    let mut groups = vec![Group::Ours];
-    groups.extend(context.from.served.upstream.map(Group::Upstream));
-    for group in groups {
-        let there = context.from.request_named(group, namespace, &entry.machine).await?;
-        if there.is_some_and(|it| it.uid == uid) {
-            return Ok(());
-        }
-    }
-    let key = format!("{REBOOT_FOR_REMEDIATION}{uid}");
-    let is_held = host.annotation(&key).is_some() || has_plain(&host, uid);
-    let ended = history.ended(uid, Reason::Withdrawn, whole(Timestamp::now()));
-    release_orphan(&context.kit.client, &host, uid, &ended).await?;
-    if !is_held {
-        // It had let go of the host, and all that was missing is the end of its record.
-        return Ok(());
-    }
-    context.metrics.orphans.inc();
-    let text = "The request that held the host off is gone: it may be switched on";
-    let object = host.object_ref(&());
-    context.kit.events.warning(&object, Reason::Withdrawn.as_str(), "Release", text).await;
-    Ok(())
-}
-
-/// The try of a request on a host that may be ended there. To a host that somebody paused nothing is written: when the pause
-/// ends, the record is still open.
-fn left_open<'a>(host: &BareMetalHost, history: &'a History, uid: &str) -> Option<&'a Entry> {
-    history.open(uid).filter(|_| !is_paused(host))
-}
-
-fn show(context: &Context) {
-    let now = Timestamp::now();
-    context.from.pauses.look(Instant::now(), now);
-    let upstream = context.from.upstream.as_ref().map(Store::state).unwrap_or_default();
-    let filter = context.policy.watch_filter.as_deref();
-    let (phases, oldest) = tally(&context.from.ours.state(), &upstream, filter, now);
-    context.from.workloads.tidy(Instant::now());
-    let requests = context.from.ours.len() + context.from.upstream.as_ref().map_or(0, Store::len);
-    if context.interest.count() > requests {
-        context.interest.keep(|who| context.from.has(who));
-    }
-    if !(context.from.pauses.is_empty() && context.told.is_empty()) {
-        let known = context.known();
-        context.from.pauses.keep(&known);
-        context.told.keep(&known);
-    }
-    context.metrics.shown(&phases, oldest, context.from.workloads.counts());
-}
-
-#[cfg(test)]
-mod tests {
-    use api_types::names::ferrite::PAUSED_BY_BMO_REBOOT;
-    use api_types::names::metal3::PAUSED;
-
-    use super::*;
-
-    #[test]
-    fn what_a_request_that_is_gone_left_on_a_host_stays_there_while_somebody_pauses_the_host() {
-        let goes = |pause: Option<&str>| {
-            let mut host = BareMetalHost::default();
-            let pause = pause.map(|by| (PAUSED.to_owned(), by.to_owned()));
-            host.metadata.annotations = Some(pause.into_iter().collect());
-            let history = History(vec![Entry::begin("uid", "m", 0, Timestamp::UNIX_EPOCH)]);
-            left_open(&host, &history, "uid").is_some()
-        };
-        let pauses = [None, Some(""), Some("somebody"), Some(PAUSED_BY_BMO_REBOOT)];
-        assert_eq!(pauses.map(goes), [true, false, false, true]);
-    }
 }

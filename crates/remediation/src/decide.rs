@@ -225,6 +225,8 @@ pub(crate) fn refuse(case: &Case<'_>, refusal: Refusal) -> Decision {
     // The phase stays: it never goes back to none.
     let wanted = Standing { step: None, since: None, said: Some(said), ..case.standing.clone() };
     let mut decision = Decision::rest(reason);
+    // First, so that it is said there whatever becomes of the write to the Machine.
+    decision.acts.extend(case.say(wanted));
     // Where the health check has said that the remediation is waited for, it is said there for what. CAPM3's kind has no
     // other place for it. A Machine that the request is not for is not spoken to.
     if let Some(machine) = case.machine()
@@ -235,11 +237,22 @@ pub(crate) fn refuse(case: &Case<'_>, refusal: Refusal) -> Decision {
     {
         decision = decision.act(Act::Complain(reason, message.clone()));
     }
-    decision.acts.extend(case.say(wanted));
     if news && !decision.acts.is_empty() {
         decision = decision.note(true, reason, message);
     }
     decision
+}
+
+/// What is said of a request of which nothing is said yet, when somebody refuses what it begins with. CAPM3's kind has no
+/// condition, and what stands there tells whether CAPM3 had begun.
+pub fn refused_at_first(request: &Request, message: String) -> Option<Act> {
+    let standing = &request.standing;
+    let is_new = standing.phase.is_none() && standing.said.is_none();
+    if request.group != Group::Ours || !is_new || request.deleting.is_some() {
+        return None;
+    }
+    let said = Said { succeeded: None, reason: Reason::Refused, message };
+    Some(Act::Say(Standing { said: Some(said), ..standing.clone() }))
 }
 
 /// Why this request cannot be carried out as things are.

@@ -60,6 +60,9 @@ pub struct Entry {
     /// When a pause ended: times that were running begin anew then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumed: Option<Timestamp>,
+    /// The host of a control plane whose machine was given up is left on until that machine is being deleted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stays_on: bool,
     /// What may be left on the node, since nobody could look at it in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<String>,
@@ -94,6 +97,7 @@ impl Entry {
             adopted: false,
             filter: None,
             resumed: None,
+            stays_on: false,
             left: None,
             ended: None,
             result: None,
@@ -191,6 +195,12 @@ impl History {
     #[must_use]
     pub fn because(&self, remediation: &str, cause: &str) -> Self {
         self.with_last(remediation, |it| it.cause = Some(cause.to_owned()))
+    }
+
+    /// The same with whether the host is left on said in the last try of a request.
+    #[must_use]
+    pub fn staying_on(&self, remediation: &str, stays_on: bool) -> Self {
+        self.with_last(remediation, |it| it.stays_on = stays_on)
     }
 
     fn with_last(&self, remediation: &str, change: impl FnOnce(&mut Entry)) -> Self {

@@ -8,8 +8,9 @@
 //!   `<cluster>-kubeconfig`, only while something depends on it.
 //! * Writes: on a `Metal3Remediation` the finalizer, the status, the backup of a Node; on a `BareMetalHost` its own key
 //!   `reboot.metal3.io/metal3-remediation-<uid>`, the record of the last tries, and when all tries have failed the marks of
-//!   an unhealthy host and `online: false`; on a `Machine` the conditions `OwnerRemediated` and `ExternallyRemediated`,
-//!   and one without owner is deleted; on a Node the out-of-service taint, or its deletion and the labels of its successor.
+//!   an unhealthy host and `online: false`; on a `Machine` the conditions `OwnerRemediated`, `ExternallyRemediated` and, where
+//!   no health check says so, `HealthCheckSucceeded`, and one without owner is deleted; on a Node the out-of-service taint, or
+//!   its deletion and the labels of its successor.
 //! * Never: acts on a host that is not the machine's, but for taking its own key off it; removes anybody's mark of an
 //!   unhealthy host; takes a host for off that was not seen off after its request; writes anything while paused.
 //!
@@ -20,6 +21,7 @@
 
 pub mod act;
 pub mod clusters;
+pub mod complaint;
 pub mod conditions;
 pub mod config;
 pub mod controller;
@@ -29,9 +31,11 @@ pub mod decision;
 pub mod error;
 pub mod history;
 pub mod interest;
+pub mod leftover;
 pub mod metrics;
 pub mod node;
 pub mod observe;
+pub mod pauses;
 pub mod reason;
 pub mod request;
 pub mod seen;

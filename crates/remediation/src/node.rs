@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 
 use crate::clusters::{Clusters, PATIENCE};
 use crate::request::Backup;
-use crate::seen::{Node, NodeSeen, Taint, UNKNOWN};
+use crate::seen::{Node, NodeCondition, NodeSeen, Taint, UNKNOWN};
 
 /// Annotations that are a running kubelet's or controller's, not its administrator's.
 const NOT_BACKED_UP: &[&str] = &[LAST_APPLIED, OUT_OF_SERVICE_BY];
@@ -107,7 +107,14 @@ fn view(object: &Object, sought: &Sought<'_>) -> Node {
         (false, _) => Taint::None,
     };
     let text = |it: Option<Timestamp>| it.map(|it| it.to_string()).unwrap_or_default();
+    let others = status.conditions.iter().flatten().filter(|it| it.type_ != "Ready");
+    let conditions = others.map(|it| NodeCondition {
+        kind: it.type_.clone(),
+        status: it.status.clone(),
+        since: it.last_transition_time.as_ref().map(|it| it.0),
+    });
     Node {
+        conditions: conditions.collect(),
         kubelet: format!("{uid} {boot} {} {word} {}", text(beat), text(turned)),
         heard: beat.max(turned),
         uid,

@@ -1,17 +1,14 @@
 //! All reads. Caches say whether anything is to be done; before it is done, the objects concerned are read live.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use api_types::capi::{self, Cluster};
 use api_types::capm3::{Metal3Machine, UpstreamRemediation};
 use api_types::metal3::{BareMetalHost, CachedHost};
 use api_types::names;
 use api_types::remediation::Metal3Remediation;
-use api_types::time::whole;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use k8s_openapi::jiff::Timestamp;
 use kube::api::Api;
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::{Client, ResourceExt as _};
@@ -20,8 +17,8 @@ use crate::clusters::Clusters;
 use crate::error::{Error, by_name};
 use crate::history::{Entry, History};
 use crate::interest::Who;
-use crate::metrics::seconds;
 use crate::node;
+use crate::pauses::Pauses;
 use crate::request::{Group, Request};
 use crate::seen::{ClusterSeen, Host, Machine, Metal, NodeSeen, Observed};
 use crate::served::Served;
@@ -50,71 +47,6 @@ pub struct Sources {
     pub upstream: Option<Store<UpstreamRemediation>>,
     /// Which requests were paused.
     pub pauses: Pauses,
-}
-
-/// So much more time on the clock than really passed means that somebody has set it.
-const CLOCK_WAS_SET: f64 = 30.0;
-
-/// Times that do not count for anybody: pauses that this process saw, and what was left out when the clock was set forward.
-#[derive(Default)]
-pub struct Pauses(Mutex<Times>);
-
-#[derive(Default)]
-struct Times {
-    /// Requests that were paused, and since when they are not any more.
-    ended: HashMap<String, Option<Timestamp>>,
-    /// When the clock was last looked at, and what it said.
-    clock: Option<(Instant, Timestamp)>,
-    /// When it was set.
-    set: Option<Timestamp>,
-}
-
-impl Pauses {
-    fn all(&self) -> MutexGuard<'_, Times> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Looks at the clock. One that is set forward makes every deadline pass at once, for all machines of a night.
-    pub fn look(&self, beat: Instant, clock: Timestamp) {
-        let mut all = self.all();
-        let last = all.clock;
-        all.clock = Some((beat, clock));
-        let Some((beat_before, before)) = last else { return };
-        let passed = beat.saturating_duration_since(beat_before).as_secs_f64();
-        if seconds(before, clock) - passed > CLOCK_WAS_SET {
-            all.set = Some(whole(clock));
-        }
-        // Set back since: nothing would pass until then.
-        all.set = all.set.map(|it| it.min(whole(clock)));
-    }
-
-    /// Notes whether a request is paused. Gives the time when the pause ended, if that is news.
-    pub fn note(&self, uid: &str, paused: bool, now: Timestamp) -> Option<Timestamp> {
-        let mut all = self.all();
-        if paused {
-            all.ended.insert(uid.to_owned(), None);
-            return None;
-        }
-        let it = all.ended.get_mut(uid).filter(|it| it.is_none())?;
-        *it = Some(whole(now));
-        *it
-    }
-
-    /// Until when times did not count for a request.
-    pub fn ended(&self, uid: &str) -> Option<Timestamp> {
-        let all = self.all();
-        all.ended.get(uid).copied().flatten().max(all.set)
-    }
-
-    /// Whether there was no pause at all.
-    pub fn is_empty(&self) -> bool {
-        self.all().ended.is_empty()
-    }
-
-    /// Forgets requests that are gone.
-    pub fn keep(&self, known: &HashSet<String>) {
-        self.all().ended.retain(|uid, _| known.contains(uid));
-    }
 }
 
 /// Namespace and name of a host.
@@ -277,7 +209,7 @@ impl Sources {
         let cluster = cluster.as_deref();
         let mut live =
             Self::put_together(request.clone(), machine, cluster, metal.as_deref(), host, stray);
-        live.seen.resumed = self.pauses.ended(&request.uid);
+        self.pauses.mark(&mut live.seen);
         live
     }
 
@@ -323,6 +255,7 @@ impl Sources {
             node: NodeSeen::NotAsked,
             crowded: false,
             resumed: None,
+            started: None,
             request,
         };
         Live { seen, machine, host, stray, place: None }
@@ -379,7 +312,7 @@ impl Sources {
         }
         let cluster = cluster.as_ref();
         let mut live = Self::put_together(now, machine, cluster, metal.as_ref(), host, stray);
-        live.seen.resumed = self.pauses.ended(&request.uid);
+        self.pauses.mark(&mut live.seen);
         Ok(Some(live))
     }
 
@@ -415,11 +348,42 @@ impl Sources {
         upstream.is_some_and(|(all, version)| Self::cached(all, version, namespace, name).is_some())
     }
 
+    /// Whether there is a request for a Machine of this name, of whichever group.
+    pub fn asks_for(&self, namespace: &str, machine: &str) -> bool {
+        let named = |ours| self.has(&(ours, namespace.to_owned(), machine.to_owned()));
+        named(true) || named(false)
+    }
+
+    /// The same by reading them: the stores may be behind.
+    pub async fn really_asks_for(&self, namespace: &str, machine: &str) -> Result<bool, Error> {
+        let upstream = self.served.upstream.map(Group::Upstream);
+        for group in [Some(Group::Ours), upstream].into_iter().flatten() {
+            if self.request_named(group, namespace, machine).await?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Whether there is a request of this uid, of whichever group.
     pub fn is_there(&self, uid: &str) -> bool {
         let is = |meta: &ObjectMeta| meta.uid.as_deref() == Some(uid);
         self.ours.find(|it| is(&it.metadata)).is_some()
             || self.upstream.iter().any(|all| all.find(|it| is(&it.metadata)).is_some())
+    }
+
+    /// Reads a Machine, but for one that is paused or whose Cluster is.
+    pub async fn free_machine(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<capi::Machine>, Error> {
+        let api: Api<capi::Machine> =
+            Api::namespaced_with(self.client.clone(), namespace, &self.served.core);
+        let Some(machine) = by_name("read the Machine", &api, name).await? else { return Ok(None) };
+        let cluster = self.cluster(namespace, Some(&machine.spec.cluster_name)).await?;
+        let paused = cluster.is_some_and(|it| it.is_paused()) || capi::is_paused(&machine.metadata);
+        Ok((!paused).then_some(machine))
     }
 
     async fn cluster(&self, namespace: &str, name: Option<&str>) -> Result<Option<Cluster>, Error> {
@@ -468,29 +432,11 @@ fn cluster_of(machine: Option<&capi::Machine>, request: &Request) -> Option<Stri
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use api_types::remediation::Metal3RemediationSpec;
+    use k8s_openapi::jiff::Timestamp;
 
     use super::*;
     use crate::reason::Reason;
-
-    #[test]
-    fn a_clock_that_was_set_forward_takes_no_time_from_anybody() {
-        let at = |second| Timestamp::from_second(second).unwrap();
-        let (pauses, beat) = (Pauses::default(), Instant::now());
-        let after = |second| beat + Duration::from_secs(second);
-        pauses.look(beat, at(1000));
-        pauses.look(after(100), at(1110));
-        assert_eq!(pauses.ended("uid"), None, "adjusted, not set");
-        pauses.look(after(102), at(5000));
-        assert_eq!(pauses.ended("uid"), Some(at(5000)));
-        pauses.look(after(104), at(2000));
-        assert_eq!(pauses.ended("uid"), Some(at(2000)), "set back: no time is still to come");
-        pauses.note("uid", true, at(6000));
-        assert_eq!(pauses.note("uid", false, at(7000)), Some(at(7000)));
-        assert_eq!(pauses.ended("uid"), Some(at(7000)));
-    }
 
     #[test]
     fn the_tries_of_an_installation_with_another_watch_filter_are_left_to_it() {

@@ -1,5 +1,6 @@
 //! What decisions are made of, as plain data.
 
+use api_types::ContractVersion;
 use api_types::capi;
 use api_types::capm3::{Metal3Machine, is_of};
 use api_types::condition::{Condition, find};
@@ -12,6 +13,7 @@ use api_types::names::ferrite::{CONDITION_REBOOTING, PAUSED_BY_BMO_REBOOT};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
+use crate::complaint;
 use crate::history::{Entry, History};
 use crate::request::Request;
 
@@ -36,6 +38,8 @@ pub struct Observed {
     pub crowded: bool,
     /// When a pause ended, if this process saw one: nobody could do anything before.
     pub resumed: Option<Timestamp>,
+    /// When this process began to act.
+    pub started: Option<Timestamp>,
 }
 
 /// What is known of the Cluster.
@@ -68,6 +72,8 @@ pub struct Machine {
     pub skipped: bool,
     /// Whether a controller owns it, which can replace it.
     pub owned: bool,
+    /// Whether it is one of a control plane.
+    pub control_plane: bool,
     /// Name of its node, once there is one.
     pub node: Option<String>,
     /// Identity that its node must have.
@@ -80,8 +86,14 @@ pub struct Machine {
     pub external_since: Option<Timestamp>,
     /// What the health check says, where there is one.
     pub healthy: Option<bool>,
-    /// Whether it complains of something that a node that is ready may have, too.
+    /// Since when it says so.
+    pub healthy_since: Option<Timestamp>,
+    /// Whether it complains of something of the Machine itself, which is still so.
     pub ails: bool,
+    /// Of which conditions of the node it complains beside readiness, and of which status: the node says whether that is so.
+    pub complaints: Vec<(String, String)>,
+    /// Since when a part of the Machine is not well, whether anybody complains of it or not.
+    pub failing: Option<Timestamp>,
 }
 
 /// A `Metal3Machine`, as far as decisions depend on it.
@@ -164,6 +176,8 @@ pub struct Node {
     pub deleting: bool,
     /// Whether its kubelet says that it is ready.
     pub ready: bool,
+    /// Its other conditions.
+    pub conditions: Vec<NodeCondition>,
     /// What its kubelet last said, or was said of it, as a fingerprint that changes with each word of it.
     pub kubelet: String,
     /// When it last said that it is ready, by its own clock.
@@ -174,6 +188,17 @@ pub struct Node {
     pub busy: u32,
     /// Its labels and annotations.
     pub backup: crate::request::Backup,
+}
+
+/// A condition of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct NodeCondition {
+    /// Its type.
+    pub kind: String,
+    /// Its status.
+    pub status: String,
+    /// Since when it has that.
+    pub since: Option<Timestamp>,
 }
 
 /// So much runs on a node whose pods or volumes could not be listed.
@@ -228,10 +253,7 @@ impl Machine {
         let external = machine.condition(CONDITION_EXTERNALLY_REMEDIATED);
         let external = external.filter(|it| it.is_false());
         let health = machine.condition(CONDITION_HEALTH_CHECK_SUCCEEDED);
-        let ails = health.is_some_and(|it| {
-            let (reason, message) = (it.reason.as_deref(), it.message.as_deref());
-            it.is_false() && is_about_more(reason.unwrap_or_default(), message.unwrap_or_default())
-        });
+        let complaint = health.filter(|it| it.is_false());
         Self {
             name: machine.name_any(),
             uid: machine.uid().unwrap_or_default(),
@@ -245,13 +267,17 @@ impl Machine {
                 .iter()
                 .flatten()
                 .any(|it| it.controller == Some(true)),
+            control_plane: machine.is_control_plane(),
             node: machine.node_name().map(str::to_owned),
             provider_id: machine.spec.provider_id.clone().filter(|it| !it.is_empty()),
             told: is_false(CONDITION_OWNER_REMEDIATED),
             external: external.map(|it| it.reason.clone().unwrap_or_default()),
-            external_since: external.and_then(|it| it.last_transition_time.as_ref()).map(|it| it.0),
+            external_since: external.and_then(since),
             healthy: health.filter(|it| it.is_true() || it.is_false()).map(Condition::is_true),
-            ails,
+            healthy_since: health.and_then(since),
+            ails: complaint::is_of_machine(machine, complaint),
+            complaints: complaint::of_node(complaint),
+            failing: failing_since(machine),
         }
     }
 
@@ -263,18 +289,31 @@ impl Machine {
     }
 }
 
-/// Whether a health check complains of more than that the node is not ready. Its words are those of Cluster API: a reason
-/// for the Machine's own conditions and for an annotation, and a line for each condition of the node.
-fn is_about_more(reason: &str, message: &str) -> bool {
-    const MORE: [&str; 4] = [
-        "UnhealthyMachine",
-        "UnhealthyMachineCondition",
-        "HasRemediateAnnotation",
-        "HasRemediateMachineAnnotation",
-    ];
-    let mut conditions =
-        message.match_indices("Condition ").map(|(at, word)| &message[at + word.len()..]);
-    MORE.contains(&reason) || conditions.any(|it| !it.starts_with("Ready "))
+/// Since when a part of a Machine is not well, by the names that Cluster API gives to such conditions. Others that are `False`
+/// may mean nothing bad, and how the node is is seen there.
+fn failing_since(machine: &capi::Machine) -> Option<Timestamp> {
+    let status = machine.status.as_ref()?;
+    let all = match machine.contract() {
+        ContractVersion::V1Beta2 => &status.conditions,
+        ContractVersion::V1Beta1 => &status.v1beta2.as_ref()?.conditions,
+    };
+    let fails = |it: &&Condition| {
+        it.is_false() && it.r#type.ends_with("Healthy") && it.r#type != "NodeHealthy"
+    };
+    all.iter().filter(fails).filter_map(since).min()
+}
+
+/// Since when a condition has its status.
+fn since(condition: &Condition) -> Option<Timestamp> {
+    condition.last_transition_time.as_ref().map(|it| it.0)
+}
+
+impl NodeCondition {
+    /// Whether it says that something is wrong. Conditions of nodes are named after what is wrong, but for a few.
+    pub fn is_trouble(&self) -> bool {
+        const WELL: [&str; 3] = ["Ready", "Healthy", "EtcdIsVoter"];
+        self.status == "True" && !WELL.iter().any(|it| self.kind.ends_with(it))
+    }
 }
 
 impl Host {
@@ -441,12 +480,37 @@ mod tests {
     }
 
     #[test]
-    fn a_health_check_may_complain_of_more_than_readiness() {
-        let ready = "Health check failed:\n  * Condition Ready on Node is reporting status Unknown with reason X";
-        assert!(!is_about_more("UnhealthyNode", ready));
-        assert!(!is_about_more("NodeDeleted", "Node n has been deleted"));
-        let disk = format!("{ready}\n  * Condition DiskPressure on Node is reporting status True");
-        assert!(is_about_more("UnhealthyNode", &disk));
-        assert!(is_about_more("HasRemediateAnnotation", ""));
+    fn a_condition_of_a_node_is_trouble_unless_its_name_says_that_all_is_well() {
+        let trouble = |kind: &str, status: &str| {
+            let (kind, status) = (kind.to_owned(), status.to_owned());
+            NodeCondition { kind, status, since: None }.is_trouble()
+        };
+        assert!(trouble("ReadonlyFilesystem", "True") && trouble("DiskPressure", "True"));
+        assert!(!trouble("DiskPressure", "False") && !trouble("NetworkUnavailable", "Unknown"));
+        assert!(!trouble("StorageReady", "True") && !trouble("EtcdIsVoter", "True"));
+    }
+
+    #[test]
+    fn a_machine_fails_since_its_first_part_that_is_not_well() {
+        let failing = |conditions: &[(&str, &str, i64)]| {
+            let all = conditions.iter().map(|(kind, status, second)| {
+                let since = at(*second).to_string();
+                json!({"type": kind, "status": status, "lastTransitionTime": since})
+            });
+            let machine = json!({
+                "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
+                "metadata": {"name": "m", "labels": {names::capi::CONTROL_PLANE: ""}},
+                "spec": {"clusterName": "c", "bootstrap": {}, "infrastructureRef": {}},
+                "status": {"conditions": all.collect::<Vec<_>>()},
+            });
+            let machine = Machine::of(&serde_json::from_value(machine).unwrap());
+            assert!(machine.control_plane);
+            machine.failing
+        };
+        let etcd = ("EtcdMemberHealthy", "False", 7);
+        assert_eq!(failing(&[("EtcdPodHealthy", "False", 9), etcd]), Some(at(7)));
+        assert_eq!(failing(&[("EtcdMemberHealthy", "True", 7)]), None);
+        let of_node = ("NodeHealthy", "False", 7);
+        assert_eq!(failing(&[of_node, ("Deleting", "False", 1), ("UpToDate", "False", 1)]), None);
     }
 }

@@ -140,6 +140,7 @@ impl State {
             node,
             crowded: site.size.crowd,
             resumed: None,
+            started: None,
         }
     }
 

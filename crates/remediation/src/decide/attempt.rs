@@ -64,9 +64,23 @@ pub(super) fn resumed(case: &Case<'_>) -> Option<Decision> {
     if ended <= entry.asked || Some(ended) <= entry.resumed {
         return None;
     }
-    let history = host.history.changed(&case.request.uid, |it| it.resumed = Some(ended));
+    Some(begins_anew(case, host, ended))
+}
+
+/// The time ran out while nobody was at work, neither here nor, as far as anybody knows, on the host: what stopped this
+/// controller may have stopped whoever switches hosts. That counts as a pause, once in a try: processes that end again and
+/// again must not put off its end.
+fn missed(case: &Case<'_>, host: &Host, since: Timestamp, time: Duration) -> Option<Decision> {
+    let started = case.seen.started.filter(|it| *it <= case.now && *it > since)?;
+    let is_noted = case.entry()?.resumed.is_some();
+    (!is_noted && case.age(started) < time).then(|| begins_anew(case, host, started))
+}
+
+/// Times that were running begin anew at this moment.
+fn begins_anew(case: &Case<'_>, host: &Host, at: Timestamp) -> Decision {
+    let history = host.history.changed(&case.request.uid, |it| it.resumed = Some(at));
     let write = HostWrite { history: Some(history), ..HostWrite::default() };
-    Some(Decision::rest(Reason::PowerOff).act(Act::Host(write)).again(Duration::ZERO))
+    Decision::rest(Reason::PowerOff).act(Act::Host(write)).again(Duration::ZERO)
 }
 
 /// The host was back once: the node is awaited, whatever became of the record on the host.
@@ -304,7 +318,8 @@ pub(super) fn switch_off(case: &Case<'_>) -> Option<Decision> {
         return None;
     }
     let Some(left) = case.left(entry.asked, case.policy.power_off) else {
-        return Some(fail(case, host, Reason::PowerOffTimedOut));
+        let missed = missed(case, host, entry.asked, case.policy.power_off);
+        return Some(missed.unwrap_or_else(|| fail(case, host, Reason::PowerOffTimedOut)));
     };
     let mut decision = Decision::rest(Reason::PowerOff).again(left);
     let complaint = case.machine().and_then(|it| Reason::parse(it.external.as_deref()?));
@@ -461,7 +476,8 @@ pub(super) fn switch_on(case: &Case<'_>) -> Option<Decision> {
         return Some(decision);
     }
     let Some(left) = case.left(at, case.policy.power_on) else {
-        return Some(fail(case, host, Reason::PowerOnTimedOut));
+        let missed = missed(case, host, at, case.policy.power_on);
+        return Some(missed.unwrap_or_else(|| fail(case, host, Reason::PowerOnTimedOut)));
     };
     let mut decision = Decision::rest(Reason::PowerOn).again(left);
     if case.step() == Some(&Step::PowerOn) {

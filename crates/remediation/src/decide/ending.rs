@@ -10,10 +10,10 @@ use super::{Act, Case, Decision, HostWrite, Reason, node, refuse};
 use crate::config::Fencing;
 use crate::history::{Entry, History};
 use crate::request::{Refusal, Said, Standing};
-use crate::seen::{ClusterSeen, Host, Node, NodeSeen, Taint};
+use crate::seen::{ClusterSeen, Host, Machine, Node, NodeSeen, Taint};
 
 /// The health check takes a moment to see that a node is ready.
-const GRACE: Duration = Duration::from_secs(60);
+pub(super) const GRACE: Duration = Duration::from_secs(60);
 /// How soon the health check has written down what it withdrew a request for.
 const SOON: Duration = Duration::from_secs(5);
 /// How often it is looked whether a node can be given back what it had.
@@ -74,10 +74,38 @@ pub(super) fn over(case: &Case<'_>) -> Option<Decision> {
     if !case.standing.is_over() {
         return None;
     }
+    if let Some(decision) = switched_off_later(case) {
+        return Some(decision);
+    }
     if case.request.finalizer {
         return Some(undo(case, Reason::Exhausted));
     }
     Some(tell_again(case).unwrap_or_else(|| Decision::rest(Reason::AtRest)))
+}
+
+/// The host of a control plane was left on, and by now its Machine is being deleted.
+fn switched_off_later(case: &Case<'_>) -> Option<Decision> {
+    let (host, machine) = (case.own_host()?, case.machine()?);
+    let uid = &case.request.uid;
+    let stays_on = host.history.last(uid).is_some_and(|it| it.stays_on);
+    // Whoever took the mark away has repaired it.
+    let is_due = machine.deleting.is_some() && host.online && host.marked;
+    if !stays_on || !is_due || !case.policy.switch_off {
+        return None;
+    }
+    // Once: whoever clears the host may want it on for that.
+    let history = Some(host.history.staying_on(uid, false));
+    let write = HostWrite { offline: true, history, ..HostWrite::default() };
+    let text = "The Machine is being deleted, so its host is switched off";
+    let decision = Decision::rest(Reason::MachineGone).act(Act::Host(write));
+    Some(decision.note(false, Reason::MachineGone, text).again(Duration::ZERO))
+}
+
+/// Whether the host stays on for now. Others may depend on a member of a control plane that a health check calls unhealthy:
+/// whether it can be spared is for its owner to say, who says so by deleting the Machine.
+fn is_kept_on(case: &Case<'_>, machine: &Machine) -> bool {
+    let goes = machine.deleting.is_some() || (!machine.owned && case.policy.delete_unowned);
+    machine.control_plane && !goes
 }
 
 /// The owner does not know of a machine that was handed to it. CAPM3 told it in a way that owners since Cluster API 1.11 do
@@ -146,7 +174,8 @@ pub(super) fn succeeded(case: &Case<'_>) -> Option<Decision> {
     if !case.standing.has_succeeded() {
         return None;
     }
-    if case.request.finalizer || is_left(case) {
+    let fails_anew = fails_anew(case);
+    if is_left(case) || (case.request.finalizer && !fails_anew) {
         return Some(undo(case, Reason::Recovered));
     }
     let rest = Decision::rest(Reason::Recovered);
@@ -155,7 +184,7 @@ pub(super) fn succeeded(case: &Case<'_>) -> Option<Decision> {
     let fit = super::unfit(case).is_none();
     // The health check said once that the machine is well, and left the request there: that is what it does while too many of
     // its machines fail.
-    let agreed = case.step().is_none();
+    let agreed = case.step().is_none() || fails_anew;
     if machine.healthy == Some(true) {
         return Some(agree(case));
     }
@@ -175,13 +204,26 @@ pub(super) fn succeeded(case: &Case<'_>) -> Option<Decision> {
         NodeSeen::NotAsked if machine.node.is_some() => {
             Some(Decision::look_at_node(Reason::Recovered))
         }
-        NodeSeen::Here(node) if node.ready && node.foreign.is_none() && !machine.ails => {
+        NodeSeen::Here(node)
+            if node.ready && node.foreign.is_none() && !node::ails(case, machine, node) =>
+        {
             Some(rest.again(GRACE))
         }
         NodeSeen::NoAccess(_) if !agreed => Some(rest.again(POLL.1)),
         _ if agreed => Some(again(case, host, 0, Reason::StillUnhealthy)),
         _ => Some(fail(case, host, Reason::StillUnhealthy)),
     }
+}
+
+/// Whether the health check says since the success that the machine is unhealthy, and nobody can look at its node: it has
+/// changed its mind, so that this is another failure.
+fn fails_anew(case: &Case<'_>) -> bool {
+    let Some(machine) = case.machine().filter(|it| it.healthy == Some(false)) else { return false };
+    let later = case.standing.since.zip(machine.healthy_since);
+    matches!(case.seen.node, NodeSeen::NoAccess(_))
+        && later.is_some_and(|(since, said)| said > since)
+        && case.own_host().is_some()
+        && super::unfit(case).is_none()
 }
 
 /// The host says that the node was back, and the request does not any more: its Cluster was away, or somebody wiped its
@@ -240,8 +282,11 @@ pub(super) fn hand_over(case: &Case<'_>, host: &Host, why: Reason) -> Decision {
         Reason::Exhausted => host.history.last(uid).and_then(|it| it.cause.clone()),
         why => Some(failure(case, why)),
     };
+    let switches_off = case.policy.switch_off && host.online;
+    let stays_on = switches_off && case.machine().is_some_and(|it| is_kept_on(case, it));
     if !exhausted || host.held || !host.marked {
-        let history = (!exhausted).then(|| given_up(case, host, failed.as_deref()));
+        let given_up = || given_up(case, host, failed.as_deref()).staying_on(uid, stays_on);
+        let history = (!exhausted).then(given_up);
         let key = host.held.then_some(false);
         let write = HostWrite { mark: !host.marked, key, history, ..HostWrite::default() };
         decision = decision.act(Act::Host(write));
@@ -256,7 +301,7 @@ pub(super) fn hand_over(case: &Case<'_>, host: &Host, why: Reason) -> Decision {
     if machine.deleting.is_none() && !machine.told {
         decision = decision.act(Act::TellOwner(text.clone()));
     }
-    if case.policy.switch_off && host.online {
+    if switches_off && !stays_on {
         let write = HostWrite { offline: true, ..HostWrite::default() };
         decision = decision.act(Act::Host(write));
     }

@@ -5,9 +5,10 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::Case;
+use super::ending::GRACE;
 use crate::config::Fencing;
 use crate::history::{Entry, History};
-use crate::seen::{Host, Machine, Node, NodeSeen, Taint, UNKNOWN};
+use crate::seen::{Host, Machine, Node, NodeCondition, NodeSeen, Taint, UNKNOWN};
 
 /// The words by which a text is known to speak of a trouble already.
 const UNSEEN: &str = "the node cannot be seen";
@@ -23,10 +24,17 @@ pub(super) fn has_returned(case: &Case<'_>, machine: &Machine, since: Timestamp)
     match &case.seen.node {
         NodeSeen::NotAsked if machine.node.is_some() => None,
         NodeSeen::Here(node) => Some(is_ready(node) && is_new(case, node, since)),
-        // The health check sees what we cannot.
-        NodeSeen::NoAccess(_) => Some(machine.healthy == Some(true)),
+        NodeSeen::NoAccess(_) => Some(is_called_well(case, machine, since)),
         NodeSeen::NotAsked | NodeSeen::NoName | NodeSeen::Gone => Some(false),
     }
+}
+
+/// Whether the health check, which may see what we cannot, says that the node is back. Where it cannot look either, what it
+/// said last stays: only what is later than the release of the host is about what came after that.
+fn is_called_well(case: &Case<'_>, machine: &Machine, since: Timestamp) -> bool {
+    let last = case.seen.last().filter(|it| it.has_recovered());
+    let begun = case.entry().or(last).map_or(since, |it| it.released.unwrap_or(it.asked));
+    machine.healthy == Some(true) && machine.healthy_since.is_none_or(|it| it >= begun)
 }
 
 /// Who says that the node is back, in words.
@@ -41,7 +49,21 @@ pub(super) fn returned(case: &Case<'_>) -> &'static str {
 /// its lease. A health check that complains of more than readiness is believed.
 pub(super) fn is_ready_in_the_end(case: &Case<'_>, machine: &Machine, since: Timestamp) -> bool {
     let NodeSeen::Here(node) = &case.seen.node else { return false };
-    is_ready(node) && !machine.ails && case.age(since) >= LEASE
+    is_ready(node) && !ails(case, machine, node) && case.age(since) >= LEASE
+}
+
+/// Whether the health check complains of something that a node that is ready may have, too. While a request is there it does
+/// not write what it finds: what stands on the Machine may be over, and more may have come to it. So what it says counts
+/// only while it is so, and what has lasted for as long as a node may take counts although nothing is said of it.
+pub(super) fn ails(case: &Case<'_>, machine: &Machine, node: &Node) -> bool {
+    let patience = case.strategy().timeout.max(GRACE);
+    let lasts = |since: Option<Timestamp>| since.is_some_and(|it| case.age(it) >= patience);
+    let is_meant = |it: &NodeCondition| {
+        let said = |(kind, status): &(String, String)| *kind == it.kind && *status == it.status;
+        machine.complaints.iter().any(said) || (it.is_trouble() && lasts(it.since))
+    };
+    machine.healthy == Some(false)
+        && (machine.ails || lasts(machine.failing) || node.conditions.iter().any(is_meant))
 }
 
 /// One that is being deleted is not what stays: its successor is awaited, which has to get its labels.

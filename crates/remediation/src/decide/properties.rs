@@ -11,7 +11,7 @@ use super::{Act, Reason, decide};
 use crate::config::{Fencing, Policy};
 use crate::history::{Entry, History};
 use crate::request::{Backup, Said, Standing, Strategy};
-use crate::seen::{ClusterSeen, Node, NodeSeen, Observed, Taint, Unmanaged};
+use crate::seen::{ClusterSeen, Machine, Node, NodeSeen, Observed, Taint, Unmanaged};
 
 fn maybe_time() -> impl Any<Value = Option<i64>> {
     proptest::option::of(0_i64..2000)
@@ -62,6 +62,7 @@ fn histories() -> impl Any<Value = History> {
             entry.was_on = was_on;
             entry.node = was_on.then(|| "n".to_owned());
             entry.released = released.map(at);
+            entry.stays_on = exhausted && was_on;
             entry.ended = ended.map(at);
             let word = if exhausted { "Exhausted" } else { "NotRecovered" };
             entry.result = ended.map(|_| word.to_owned());
@@ -95,7 +96,7 @@ fn nodes() -> impl Any<Value = NodeSeen> {
 }
 
 fn worlds() -> impl Any<Value = Observed> {
-    let flags = proptest::collection::vec(prop::bool::weighted(0.25), 26);
+    let flags = proptest::collection::vec(prop::bool::weighted(0.25), 29);
     (flags, standings(), histories(), nodes(), maybe_time()).prop_map(
         |(flags, standing, history, node, deleting)| {
             let mut flags = flags.into_iter();
@@ -137,8 +138,10 @@ fn worlds() -> impl Any<Value = Observed> {
             let machine = seen.machine.as_mut().unwrap();
             machine.owned = !rarely();
             machine.told = rarely();
+            machine.control_plane = rarely();
             machine.deleting = rarely().then(|| at(5));
             machine.healthy = if rarely() { Some(true) } else { Some(false) };
+            machine.healthy_since = rarely().then(|| at(1500));
             if rarely() && rarely() {
                 seen.machine = None;
             }
@@ -149,6 +152,7 @@ fn worlds() -> impl Any<Value = Observed> {
             };
             seen.node = node;
             seen.crowded = rarely();
+            seen.started = rarely().then(|| at(1000));
             seen
         },
     )
@@ -326,6 +330,18 @@ proptest! {
                 _ => {}
             }
         }
+    }
+
+    /// The host of a control plane is switched off only when its Machine goes.
+    #[test]
+    fn a_host_of_a_control_plane_stays_on_until_its_machine_goes(
+        seen in worlds(), policy in policies(), now in 0_i64..5000,
+    ) {
+        let acts = decide(&seen, &policy, at(now)).acts;
+        let goes = |it: &Machine| it.deleting.is_some() || acts.contains(&Act::DeleteMachine);
+        let stays = seen.machine.as_ref().is_some_and(|it| it.control_plane && !goes(it));
+        let switched_off = acts.iter().any(|it| matches!(it, Act::Host(write) if write.offline));
+        prop_assert!(!stays || !switched_off);
     }
 
     /// I16: nothing is written while paused.

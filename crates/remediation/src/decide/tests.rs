@@ -9,10 +9,13 @@ use super::{Act, Decision, HostWrite, Reason, decide};
 use crate::config::{Fencing, Policy};
 use crate::history::{Entry, History};
 use crate::request::{Backup, Group, Owner, Request, Said, Standing, Strategy};
-use crate::seen::{ClusterSeen, Host, Machine, Metal, Node, NodeSeen, Observed, Taint, Unmanaged};
+use crate::seen::{
+    ClusterSeen, Host, Machine, Metal, Node, NodeCondition, NodeSeen, Observed, Taint, Unmanaged,
+};
 
 mod afterwards;
 mod beginning;
+mod control_plane;
 mod counting;
 mod leaving;
 mod refusing;
@@ -56,13 +59,17 @@ pub(super) fn machine() -> Machine {
         paused: false,
         skipped: false,
         owned: true,
+        control_plane: false,
         node: Some("n".to_owned()),
         provider_id: None,
         told: false,
         external: None,
         external_since: None,
         healthy: Some(false),
+        healthy_since: None,
         ails: false,
+        complaints: Vec::new(),
+        failing: None,
     }
 }
 
@@ -91,6 +98,7 @@ pub(super) fn node() -> Node {
         foreign: None,
         deleting: false,
         ready: false,
+        conditions: Vec::new(),
         kubelet: "before".to_owned(),
         heard: None,
         taint: Taint::None,
@@ -100,7 +108,7 @@ pub(super) fn node() -> Node {
 }
 
 /// A machine that is unhealthy and a request that has just come.
-pub(super) fn fresh() -> Observed {
+pub(crate) fn fresh() -> Observed {
     Observed {
         request: request(),
         machine: Some(machine()),
@@ -111,6 +119,7 @@ pub(super) fn fresh() -> Observed {
         node: NodeSeen::NotAsked,
         crowded: false,
         resumed: None,
+        started: None,
     }
 }
 
@@ -523,37 +532,6 @@ fn what_was_begun_is_undone_when_the_host_becomes_unfit() {
     ] {
         let decision = now(&edit(off(), spoil), 5);
         assert_eq!(writes(&decision)[0].key, Some(false), "{decision:?}");
-    }
-}
-
-#[test]
-fn a_request_that_cannot_be_carried_out_says_why_once() {
-    type Spoil = fn(&mut Observed);
-    let cases: [(Spoil, Reason); 11] = [
-        (|seen| seen.host.as_mut().unwrap().provisioned = false, Reason::HostNotProvisioned),
-        (|seen| seen.host.as_mut().unwrap().online = false, Reason::HostOffline),
-        (|seen| seen.host.as_mut().unwrap().power_off_disabled = true, Reason::PowerOffDisabled),
-        (|seen| seen.host.as_mut().unwrap().ours = false, Reason::HostNotClaimed),
-        (
-            |seen| seen.host.as_mut().unwrap().unmanaged = Some(Unmanaged::NoCredentials),
-            Reason::HostUnmanaged,
-        ),
-        (|seen| seen.host = None, Reason::HostMissing),
-        (|seen| seen.metal = None, Reason::HostUnknown),
-        (|seen| seen.machine = None, Reason::MachineMissing),
-        (|seen| seen.machine.as_mut().unwrap().cluster = "d".to_owned(), Reason::MachineMismatch),
-        (|seen| seen.machine.as_mut().unwrap().skipped = true, Reason::Skipped),
-        (|seen| seen.cluster = ClusterSeen::Missing, Reason::ClusterMissing),
-    ];
-    for (spoil, reason) in cases {
-        let seen = edit(fresh(), spoil);
-        let decision = now(&seen, 0);
-        assert_eq!(decision.reason, reason);
-        assert!(writes(&decision).is_empty() && decision.again.is_none(), "{decision:?}");
-        let standing = said(&decision);
-        assert_eq!(standing.said.as_ref().unwrap().reason, reason);
-        let again = edit(seen, |seen| seen.request.standing = standing);
-        assert!(now(&again, 1).acts.is_empty(), "said already");
     }
 }
 

@@ -42,13 +42,17 @@ pub(super) fn machine() -> Machine {
         paused: false,
         skipped: false,
         owned: true,
+        control_plane: false,
         node: Some("n".to_owned()),
         provider_id: None,
         told: false,
         external: None,
         external_since: None,
         healthy: None,
+        healthy_since: None,
         ails: false,
+        complaints: Vec::new(),
+        failing: None,
     }
 }
 
@@ -78,6 +82,7 @@ pub(super) fn node() -> Node {
         foreign: None,
         deleting: false,
         ready: false,
+        conditions: Vec::new(),
         kubelet: "0".to_owned(),
         heard: None,
         taint: Taint::None,

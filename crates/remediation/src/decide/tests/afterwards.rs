@@ -164,3 +164,66 @@ fn a_machine_that_the_health_check_still_calls_unhealthy_after_the_time_is_tried
     assert_eq!(decision.acts[0], Act::AddFinalizer);
     assert_eq!(said(&decision).retries, 1);
 }
+
+/// Succeeded at 30, and its node is ready, with a condition beside readiness.
+fn with_condition(kind: &str, status: &str, since: i64) -> Observed {
+    let (kind, status) = (kind.to_owned(), status.to_owned());
+    let condition = NodeCondition { kind, status, since: Some(at(since)) };
+    let node = Node { ready: true, conditions: vec![condition], ..node() };
+    edit(succeeded(), |seen| seen.node = NodeSeen::Here(node))
+}
+
+#[test]
+fn what_ails_a_node_that_is_ready_leads_to_another_try_although_the_health_check_cannot_say_so() {
+    // It wrote what it found when it asked, and has not written since.
+    let read_only = |since| with_condition("ReadonlyFilesystem", "True", since);
+    assert_eq!(now(&read_only(20), 400).reason, Reason::StillUnhealthy);
+    assert!(now(&read_only(200), 400).acts.is_empty(), "not for as long as a node may take");
+    let well = with_condition("ReadonlyFilesystem", "False", 20);
+    assert!(now(&well, 400).acts.is_empty());
+    let etcd = edit(well, |seen| seen.machine.as_mut().unwrap().failing = Some(at(20)));
+    assert_eq!(now(&etcd, 400).reason, Reason::StillUnhealthy, "a condition of the Machine");
+    let nobody = edit(read_only(20), |seen| seen.machine.as_mut().unwrap().healthy = None);
+    assert!(now(&nobody, 400).acts.is_empty(), "no health check complains");
+}
+
+#[test]
+fn what_a_health_check_said_of_a_node_counts_no_longer_than_it_is_so() {
+    let complained = |kind: &str, status: &str| {
+        edit(with_condition(kind, status, 390), |seen| {
+            let complaint = (kind.to_owned(), "True".to_owned());
+            seen.machine.as_mut().unwrap().complaints = vec![complaint];
+        })
+    };
+    assert_eq!(now(&complained("DiskPressure", "True"), 400).reason, Reason::StillUnhealthy);
+    assert_eq!(now(&complained("Ours", "True"), 400).reason, Reason::StillUnhealthy);
+    let over = now(&complained("DiskPressure", "False"), 400);
+    assert!(over.acts.is_empty() && over.again.is_some(), "the node is well: {over:?}");
+}
+
+#[test]
+fn a_time_that_ran_out_while_nobody_was_at_work_begins_anew_once_in_a_try() {
+    let late = 10_000;
+    for (begun, failed) in
+        [(asked(), Reason::PowerOffTimedOut), (released(), Reason::PowerOnTimedOut)]
+    {
+        let last = edit(begun, |seen| {
+            seen.request.strategy = Ok(Strategy { retries: 0, timeout: Duration::from_secs(300) });
+        });
+        assert_eq!(now(&last, late).reason, Reason::Exhausted);
+        let missed = edit(last, |seen| seen.started = Some(at(late - 1)));
+        let noted = now(&missed, late);
+        let [Act::Host(write)] = noted.acts.as_slice() else { panic!("{noted:?}") };
+        assert!(write.key.is_none() && !write.mark, "{write:?}");
+        let history = write.history.clone().unwrap();
+        assert_eq!(history.open("uid").unwrap().resumed, Some(at(late - 1)));
+        let next = edit(missed.clone(), |seen| seen.host.as_mut().unwrap().history = history);
+        let waits = now(&next, late + 1);
+        assert!(waits.again.is_some() && waits.reason != failed, "{waits:?}");
+        let again = edit(next, |seen| seen.started = Some(at(late + 900)));
+        assert_eq!(now(&again, late + 901).reason, Reason::Exhausted, "once");
+        // Who was there for all of the time has nothing to make up for.
+        let before = edit(missed, |seen| seen.started = Some(at(0)));
+        assert_eq!(now(&before, late).reason, Reason::Exhausted);
+    }
+}

@@ -112,7 +112,10 @@ fn a_backup_is_given_back_although_the_machine_is_gone_already() {
 
 #[test]
 fn a_request_that_succeeded_without_a_look_at_its_node_stays_until_that_was_given_back() {
-    let well = edit(away(recovering()), |seen| seen.machine.as_mut().unwrap().healthy = Some(true));
+    let well = edit(away(recovering()), |seen| {
+        let machine = seen.machine.as_mut().unwrap();
+        (machine.healthy, machine.healthy_since) = (Some(true), Some(at(20)));
+    });
     let decision = now(&well, 30);
     let message = said(&decision).said.unwrap().message;
     assert!(message.ends_with("the health check says that the node is well again"), "{message}");

@@ -1,5 +1,6 @@
 //! What is said of a request that cannot be carried out, and where.
 
+use super::super::refused_at_first;
 use super::*;
 
 fn unfit(external: Option<&str>) -> Observed {
@@ -53,4 +54,59 @@ fn a_phase_never_goes_back_to_none() {
     let standing = said(&now(&lost, 30));
     assert_eq!((standing.phase.clone(), standing.step.clone()), (Some(Phase::Waiting), None));
     assert!(!standing.is_under_way() && !standing.has_succeeded());
+}
+
+#[test]
+fn a_request_that_cannot_be_carried_out_says_why_once() {
+    type Spoil = fn(&mut Observed);
+    let cases: [(Spoil, Reason); 11] = [
+        (|seen| seen.host.as_mut().unwrap().provisioned = false, Reason::HostNotProvisioned),
+        (|seen| seen.host.as_mut().unwrap().online = false, Reason::HostOffline),
+        (|seen| seen.host.as_mut().unwrap().power_off_disabled = true, Reason::PowerOffDisabled),
+        (|seen| seen.host.as_mut().unwrap().ours = false, Reason::HostNotClaimed),
+        (
+            |seen| seen.host.as_mut().unwrap().unmanaged = Some(Unmanaged::NoCredentials),
+            Reason::HostUnmanaged,
+        ),
+        (|seen| seen.host = None, Reason::HostMissing),
+        (|seen| seen.metal = None, Reason::HostUnknown),
+        (|seen| seen.machine = None, Reason::MachineMissing),
+        (|seen| seen.machine.as_mut().unwrap().cluster = "d".to_owned(), Reason::MachineMismatch),
+        (|seen| seen.machine.as_mut().unwrap().skipped = true, Reason::Skipped),
+        (|seen| seen.cluster = ClusterSeen::Missing, Reason::ClusterMissing),
+    ];
+    for (spoil, reason) in cases {
+        let seen = edit(fresh(), spoil);
+        let decision = now(&seen, 0);
+        assert_eq!(decision.reason, reason);
+        assert!(writes(&decision).is_empty() && decision.again.is_none(), "{decision:?}");
+        let standing = said(&decision);
+        assert_eq!(standing.said.as_ref().unwrap().reason, reason);
+        let again = edit(seen, |seen| seen.request.standing = standing);
+        assert!(now(&again, 1).acts.is_empty(), "said already");
+    }
+}
+
+#[test]
+fn a_request_whose_first_write_is_refused_says_so_once() {
+    let told = |request: &Request| refused_at_first(request, "a webhook refuses it".to_owned());
+    let Some(Act::Say(standing)) = told(&fresh().request) else { panic!("it says nothing") };
+    let said = standing.said.clone().unwrap();
+    assert_eq!((said.succeeded, said.reason), (None, Reason::Refused));
+    assert_eq!((&standing.phase, &standing.step), (&None, &None), "no try has begun");
+    let refused = edit(fresh(), |seen| seen.request.standing = standing);
+    assert_eq!(told(&refused.request), None, "once");
+    let next = now(&refused, 5);
+    assert_eq!(super::said(&next).said.unwrap().reason, Reason::PowerOff, "{next:?}");
+    assert_eq!(told(&asked().request), None, "it has a deadline, and says how far it is");
+    let upstream = edit(fresh(), |seen| {
+        seen.request.group = Group::Upstream(api_types::ContractVersion::V1Beta2);
+    });
+    assert_eq!(told(&upstream.request), None, "it would be taken for begun");
+}
+
+#[test]
+fn a_request_says_why_it_is_refused_whatever_becomes_of_the_write_to_its_machine() {
+    let decision = now(&unfit(Some("WaitingForRemediation")), 0);
+    let [Act::Say(_), Act::Complain(..)] = decision.acts.as_slice() else { panic!("{decision:?}") };
 }

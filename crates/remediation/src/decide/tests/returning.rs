@@ -226,3 +226,46 @@ fn a_node_that_is_ready_when_its_time_is_over_is_not_rebooted_for_saying_nothing
     let next = now(&later, 620);
     assert_eq!((next.reason, said(&next).retries), (Reason::StillUnhealthy, 1));
 }
+
+fn called(healthy: bool, since: i64) -> Observed {
+    edit(away(recovering()), |seen| {
+        let machine = seen.machine.as_mut().unwrap();
+        machine.healthy = Some(healthy);
+        machine.healthy_since = Some(at(since));
+    })
+}
+
+#[test]
+fn an_old_word_of_a_health_check_is_no_return() {
+    // Released at 10.
+    assert_eq!(now(&called(true, 9), 30).reason, Reason::Recovering);
+    assert_eq!(now(&called(true, 9), 320).reason, Reason::NotRecovered, "and the time goes on");
+    assert_eq!(now(&called(true, 11), 30).reason, Reason::Recovered);
+    let withdrawn = |since| {
+        let seen = edit(called(true, since), |seen| seen.request.deleting = Some(at(25)));
+        writes(&now(&seen, 31))[0].history.clone().unwrap().0[0].result.clone().unwrap()
+    };
+    assert_eq!((withdrawn(9).as_str(), withdrawn(24).as_str()), ("Withdrawn", "Recovered"));
+}
+
+#[test]
+fn a_health_check_that_changes_its_mind_about_a_node_that_cannot_be_seen_leads_to_another_try() {
+    let well = now(&called(true, 20), 30);
+    let later = |healthy, since| {
+        edit(called(healthy, since), |seen| {
+            seen.request.standing = said(&well);
+            seen.host.as_mut().unwrap().history = writes(&well)[0].history.clone().unwrap();
+        })
+    };
+    let waits = now(&later(true, 20), 500);
+    assert!(waits.acts.is_empty() && waits.again.is_some(), "{waits:?}");
+    assert!(now(&later(false, 29), 500).acts.is_empty(), "that was before");
+    let fails = now(&later(false, 400), 500);
+    assert_eq!((fails.reason, said(&fails).retries), (Reason::StillUnhealthy, 0));
+    assert_eq!(writes(&fails)[0].key, Some(true), "with all its tries: it had agreed");
+    let unasked = edit(later(false, 400), |seen| seen.node = NodeSeen::NotAsked);
+    assert!(now(&unasked, 500).needs_node, "it may be seen by now");
+    let unfit = edit(later(false, 400), |seen| seen.host.as_mut().unwrap().online = false);
+    let waits = now(&unfit, 500);
+    assert!(waits.acts.is_empty() && waits.again.is_some(), "{waits:?}");
+}

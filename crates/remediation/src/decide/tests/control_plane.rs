@@ -1,0 +1,84 @@
+//! The host of a control plane whose tries are used up.
+
+use super::*;
+
+fn last_try_of_a_control_plane() -> Observed {
+    edit(last_try(), |seen| seen.machine.as_mut().unwrap().control_plane = true)
+}
+
+fn switches_off(decision: &Decision) -> bool {
+    writes(decision).iter().any(|it| it.offline)
+}
+
+/// Handed over, and still on.
+fn spared() -> Observed {
+    edit(last_try_of_a_control_plane(), |seen| {
+        let decision = now(seen, 320);
+        seen.request.standing = said(&decision);
+        seen.request.finalizer = false;
+        seen.machine.as_mut().unwrap().told = true;
+        let host = seen.host.as_mut().unwrap();
+        host.marked = true;
+        host.history = writes(&decision)[0].history.clone().unwrap();
+    })
+}
+
+fn deleted(seen: Observed) -> Observed {
+    edit(seen, |seen| seen.machine.as_mut().unwrap().deleting = Some(at(400)))
+}
+
+#[test]
+fn the_host_of_a_control_plane_is_switched_off_when_its_machine_is_being_deleted() {
+    let decision = now(&last_try_of_a_control_plane(), 320);
+    let [Act::Host(mark), Act::TellOwner(_), Act::Say(_)] = decision.acts.as_slice() else {
+        panic!("{decision:?}")
+    };
+    assert!(mark.mark && !mark.offline);
+    assert!(now(&spared(), 399).acts.is_empty(), "its owner may refuse");
+    for finalizer in [false, true] {
+        let going = edit(deleted(spared()), |seen| seen.request.finalizer = finalizer);
+        let decision = now(&going, 400);
+        let [Act::Host(write)] = decision.acts.as_slice() else { panic!("{decision:?}") };
+        assert!(write.offline && !write.mark && write.key.is_none());
+        let history = write.history.clone().unwrap();
+        let cleared = edit(going, |seen| seen.host.as_mut().unwrap().history = history);
+        assert!(!switches_off(&now(&cleared, 401)), "once: who clears the host may want it on");
+    }
+}
+
+#[test]
+fn a_hand_over_that_was_cut_off_switches_the_host_off_once_its_machine_is_being_deleted() {
+    let cut = edit(spared(), |seen| {
+        seen.request.standing = last_try().request.standing;
+        seen.request.finalizer = true;
+    });
+    assert!(!switches_off(&now(&cut, 321)));
+    assert!(switches_off(&now(&deleted(cut), 400)));
+}
+
+#[test]
+fn a_host_of_a_control_plane_stays_on_when_it_is_repaired_or_anothers_or_that_is_not_wanted() {
+    type Change = fn(&mut Observed);
+    let changes: [Change; 3] = [
+        |seen| seen.host.as_mut().unwrap().ours = false,
+        |seen| seen.host.as_mut().unwrap().marked = false,
+        |seen| seen.machine = None,
+    ];
+    for change in changes {
+        let decision = now(&edit(deleted(spared()), change), 400);
+        assert!(!switches_off(&decision), "{decision:?}");
+    }
+    let policy = Policy { switch_off: false, ..Policy::default() };
+    assert!(!switches_off(&decide(&deleted(spared()), &policy, at(400))));
+}
+
+#[test]
+fn a_machine_of_a_control_plane_that_nobody_owns_takes_its_host_off_with_it() {
+    let alone = edit(last_try_of_a_control_plane(), |seen| {
+        seen.machine.as_mut().unwrap().owned = false;
+    });
+    let decision = now(&alone, 320);
+    assert!(switches_off(&decision) && decision.acts.contains(&Act::DeleteMachine), "{decision:?}");
+    let policy = Policy { delete_unowned: false, ..Policy::default() };
+    assert!(!switches_off(&decide(&alone, &policy, at(320))), "a person is to decide");
+}

@@ -1,0 +1,121 @@
+//! What a Machine goes on saying when its request is gone, and that nobody else takes away: that its owner is to replace it
+//! although no health check says so, and why its remediation did not begin.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use api_types::capi::Machine;
+use api_types::condition::Condition;
+use api_types::names::capi::{
+    CONDITION_EXTERNALLY_REMEDIATED, CONDITION_HEALTH_CHECK_SUCCEEDED, CONDITION_OWNER_REMEDIATED,
+    REASON_WAITING_FOR_REMEDIATION,
+};
+
+use crate::reason::Reason;
+
+/// The conditions of a Machine that are our word and have to go with the request. A Machine that is being deleted keeps them.
+pub fn of(machine: &Machine) -> Vec<&'static str> {
+    let mut all = Vec::new();
+    if machine.metadata.deletion_timestamp.is_some() {
+        return all;
+    }
+    let falsely = |kind: &str| machine.condition(kind).filter(|it| it.is_false());
+    let reason = |it: &Condition| it.reason.clone().unwrap_or_default();
+    // The reasons of a health check are others.
+    let waits = |it: &Condition| reason(it) == REASON_WAITING_FOR_REMEDIATION;
+    if falsely(CONDITION_HEALTH_CHECK_SUCCEEDED).is_some_and(waits) {
+        all.push(CONDITION_HEALTH_CHECK_SUCCEEDED);
+        // Whatever its owner has made of it since: with the next failure it would replace the machine before anybody tries.
+        all.extend(falsely(CONDITION_OWNER_REMEDIATED).map(|_| CONDITION_OWNER_REMEDIATED));
+    }
+    let refused = |it: &Condition| Reason::parse(&reason(it)).is_some_and(Reason::is_refusal);
+    if falsely(CONDITION_EXTERNALLY_REMEDIATED).is_some_and(refused) {
+        all.push(CONDITION_EXTERNALLY_REMEDIATED);
+    }
+    all
+}
+
+/// Machines with such conditions, by namespace and name.
+#[derive(Default)]
+pub struct Leftovers(Mutex<BTreeSet<(String, String)>>);
+
+impl Leftovers {
+    fn all(&self) -> MutexGuard<'_, BTreeSet<(String, String)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes notice of a Machine that appeared, changed or went.
+    pub fn update(&self, namespace: &str, name: &str, machine: Option<&Machine>) {
+        let place = (namespace.to_owned(), name.to_owned());
+        if machine.is_some_and(|it| !of(it).is_empty()) {
+            self.all().insert(place);
+        } else {
+            self.all().remove(&place);
+        }
+    }
+
+    /// All of them.
+    pub fn places(&self) -> Vec<(String, String)> {
+        self.all().iter().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use k8s_openapi::jiff::Timestamp;
+    use serde_json::json;
+
+    use super::*;
+
+    fn machine(conditions: &[(&str, &str, &str)]) -> Machine {
+        let all = conditions.iter().map(|(kind, status, reason)| {
+            json!({"type": kind, "status": status, "reason": reason, "message": ""})
+        });
+        serde_json::from_value(json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": {"name": "m"},
+            "spec": {"clusterName": "c", "bootstrap": {}, "infrastructureRef": {}},
+            "status": {"conditions": all.collect::<Vec<_>>()},
+        }))
+        .unwrap()
+    }
+
+    const HEALTH: &str = CONDITION_HEALTH_CHECK_SUCCEEDED;
+    const OWNER: &str = CONDITION_OWNER_REMEDIATED;
+    const EXTERNAL: &str = CONDITION_EXTERNALLY_REMEDIATED;
+    const WAITS: &str = REASON_WAITING_FOR_REMEDIATION;
+
+    #[test]
+    fn an_owner_that_was_told_without_a_health_check_is_told_no_more_when_the_request_is_gone() {
+        let told = machine(&[(HEALTH, "False", WAITS), (OWNER, "False", WAITS)]);
+        assert_eq!(of(&told), [HEALTH, OWNER]);
+        let refused = machine(&[(HEALTH, "False", WAITS), (OWNER, "False", "CannotBeRemediated")]);
+        assert_eq!(of(&refused), [HEALTH, OWNER]);
+        assert_eq!(of(&machine(&[(HEALTH, "False", WAITS), (OWNER, "True", "")])), [HEALTH]);
+        let by_a_check = machine(&[(HEALTH, "False", "UnhealthyNode"), (OWNER, "False", WAITS)]);
+        assert!(of(&by_a_check).is_empty(), "the word of a health check");
+        let mut going = told;
+        going.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+        assert!(of(&going).is_empty());
+    }
+
+    #[test]
+    fn why_a_remediation_did_not_begin_is_said_no_longer_than_there_is_a_request() {
+        assert_eq!(of(&machine(&[(EXTERNAL, "False", "HostOffline")])), [EXTERNAL]);
+        for other in [WAITS, "RemediationTemplateNotFound", ""] {
+            assert!(of(&machine(&[(EXTERNAL, "False", other)])).is_empty(), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_machine_is_looked_after_while_it_says_something_of_ours() {
+        let (all, told) = (Leftovers::default(), machine(&[(HEALTH, "False", WAITS)]));
+        all.update("ns", "m", Some(&told));
+        assert_eq!(all.places(), [("ns".to_owned(), "m".to_owned())]);
+        all.update("ns", "m", Some(&machine(&[(HEALTH, "True", "")])));
+        assert!(all.places().is_empty());
+        all.update("ns", "m", Some(&told));
+        all.update("ns", "m", None);
+        assert!(all.places().is_empty());
+    }
+}
