@@ -161,6 +161,14 @@ async fn a_machine_whose_tries_are_used_up_is_handed_to_its_owner_in_both_format
         })
         .await;
     scene.is_clean("m", "h").await;
+    // Called off: nobody answers any more for what the Machine says.
+    scene.delete(REMEDIATION, "m").await;
+    let says_no_more = |it: Option<&Value>| {
+        let machine = it.unwrap();
+        let kinds = ["HealthCheckSucceeded", "OwnerRemediated"];
+        kinds.iter().all(|kind| condition(machine, kind).0.is_empty())
+    };
+    scene.until(MACHINE, "m", "no longer to be replaced", says_no_more).await;
 }
 
 /// What the health check says of a machine.

@@ -292,6 +292,7 @@ async fn a_machine_of_a_control_plane_is_power_cycled_and_in_the_end_left_to_the
     .unwrap();
     let after = stage.api(MACHINE).list(&kube::api::ListParams::default()).await.unwrap();
     assert!(after.iter().all(|it| it.metadata.deletion_timestamp.is_none()), "not ours to delete");
+    assert_eq!(stage.host(host).await["spec"]["online"], true, "nor to switch off before that");
     assert_eq!(after.items.len(), 3);
 }
 
