@@ -137,8 +137,8 @@ impl<'a> Plan<'a> {
     }
 
     /// What to note on a pool that is taken over from Hive's controller: its clusters are made from its spec as it is now,
-    /// the last one at least, where Hive's version of that cannot be computed. Once we have made clusters the spec may be
-    /// another one.
+    /// the last one at least, where Hive's version of that cannot be computed or is on none of them. Once we have made
+    /// clusters the spec may be another one.
     pub(crate) fn takeover(&self) -> Option<String> {
         let version = &self.seen.pool.version;
         let made = || {
@@ -149,10 +149,12 @@ impl<'a> Plan<'a> {
         if version.noted.is_some() || !made().all(|(_, value)| is_hives(value)) {
             return None;
         }
+        // One that no cluster carries is of another release of Hive than that which made them.
+        let computed = version.hive.as_deref().filter(|it| made().any(|(_, value)| value == *it));
         // With our finalizer on a cluster it was taken over before, and the note was lost since.
         let begun = self.seen.clusters.iter().any(|it| it.kept);
-        let (_, last) = made().max().filter(|_| version.hive.is_some() || !begun)?;
-        Some(version.note(version.hive.as_deref().unwrap_or(last)))
+        let (_, last) = made().max().filter(|_| computed.is_some() || !begun)?;
+        Some(version.note(computed.unwrap_or(last)))
     }
 
     /// How a cluster is stale: made from nobody knows what, from another spec, or from an entry

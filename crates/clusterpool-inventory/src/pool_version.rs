@@ -8,7 +8,8 @@
 //! Clusters that Hive's own controller made carry Hive's hash. It is accepted where it stands for
 //! the pool's present spec, so that taking a pool over replaces nothing. Hive hashes the fields of
 //! its Go structs in the order in which they are declared, so the platforms' fields stand here in
-//! that order; a field whose inside is not known here gives no such hash. What the clusters carry is
+//! that order, which is that of August 2026 (commit c02e51732); a field whose inside is not known here gives no such hash, and
+//! a release with other fields has others. What the clusters carry is
 //! noted on the pool then, beside our version of the spec: it stands for that spec and no other.
 
 use std::collections::BTreeMap;

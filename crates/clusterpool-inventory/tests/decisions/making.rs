@@ -58,6 +58,33 @@ fn what_clusters_of_hives_controller_were_made_from_is_noted_before_one_counts_a
 }
 
 #[test]
+fn a_hash_of_another_release_of_hive_makes_no_cluster_anew() {
+    let mut seen = full(2, &["a", "b"]);
+    for cluster in &mut seen.clusters {
+        cluster.pool_version = Some("00000000deadbeef".to_owned());
+        cluster.kept = false;
+    }
+    // No cluster carries what is computed.
+    seen.pool.version.hive = Some("0123456789abcdef".to_owned());
+    let work = decided(&seen).work;
+    assert!(
+        matches!(&work[0].steps[..],
+            [Step::NoteVersion { note, .. }] if note == "v/00000000deadbeef"),
+        "{work:?}"
+    );
+    seen.pool.version.noted = Some("v/00000000deadbeef".to_owned());
+    let is_current = |seen: &Observed| {
+        stored(seen).pool.status.conditions["AllClustersCurrent"].status == "True"
+    };
+    assert!(is_current(&seen) && deleted(&seen).is_empty());
+    // It was begun before, under a spec that may have been another one.
+    seen.pool.version.noted = None;
+    seen.clusters[0].kept = true;
+    assert!(!is_current(&seen));
+    assert!(!matches!(&decided(&seen).work[0].steps[..], [Step::NoteVersion { .. }]));
+}
+
+#[test]
 fn a_missing_cluster_is_made_from_the_first_entry_lease_first() {
     let mut seen = pool(1, &["a", "b"]);
     seen.customizations[0].kept = false;
