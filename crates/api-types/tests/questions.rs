@@ -125,7 +125,8 @@ fn a_cached_host_keeps_what_is_asked_and_drops_the_rest() {
     assert_eq!(
         left,
         json!({
-            "metadata": {"name": "h", "annotations": {"reboot.metal3.io/k": "v"}},
+            "metadata": {"name": "h", "annotations": {"reboot.metal3.io/k": "v",
+                                                      "baremetalhost.metal3.io/status": ""}},
             "spec": {"online": true, "bootMACAddress": "52:54:00:00:00:01", "image": {"url": "u"},
                      "consumerRef": {"name": "c"}},
             "status": {"poweredOn": false, "operationalStatus": "", "errorMessage": "",

@@ -118,8 +118,14 @@ impl From<BareMetalHost> for CachedHost {
         host.metadata.managed_fields = None;
         host.metadata.owner_references = None;
         host.metadata.finalizers = None;
-        for large in LARGE {
-            host.metadata.annotations.as_mut().and_then(|all| all.remove(large));
+        if let Some(annotations) = &mut host.metadata.annotations {
+            for large in LARGE {
+                annotations.remove(large);
+            }
+            // That a host brings its status is asked; what stands there is the operator's.
+            if let Some(status) = annotations.get_mut(STATUS) {
+                *status = String::new();
+            }
         }
         host.other = Unknown::new();
         trim_spec(&mut host.spec);
@@ -131,7 +137,7 @@ impl From<BareMetalHost> for CachedHost {
 }
 
 /// Annotations that hold most of the object once more.
-const LARGE: [&str; 3] = [STATUS, HARDWARE_DETAILS, LAST_APPLIED];
+const LARGE: [&str; 2] = [HARDWARE_DETAILS, LAST_APPLIED];
 
 // The patterns name every field: one that is added to a type has to be thought of here.
 
