@@ -9,7 +9,7 @@ use k8s_openapi::jiff::{Timestamp, ToSpan as _};
 use crate::config::Policy;
 use crate::decision::{Again, Decision};
 use crate::draft::Draft;
-use crate::observe::{Host, Node, NodeSeen, Pause, Target};
+use crate::observe::{Host, Node, NodeSeen, Pause, Registration, Target};
 use crate::record::{Managed, Reason, Record, Soft};
 use crate::requests::{Request, named};
 
@@ -84,6 +84,32 @@ impl<'a> Case<'a> {
     /// Whether the machine must never be switched off.
     pub(crate) fn must_stay_on(&self) -> bool {
         self.host.disable_power_off || self.node().is_some_and(|node| node.disable_power_off)
+    }
+
+    /// Whose word that is, for people.
+    pub(crate) fn stays_on_by(&self) -> &'static str {
+        if self.host.disable_power_off {
+            "spec.disablePowerOff"
+        } else {
+            "disable_power_off of its node in Ironic"
+        }
+    }
+
+    /// Whether it is that of the node alone. The host allows it, and nobody but the operator tells Ironic so.
+    pub(crate) fn only_node_stays_on(&self) -> bool {
+        !self.host.disable_power_off && self.node().is_some_and(|node| node.disable_power_off)
+    }
+
+    /// In which provision state the node is while the operator registers it. One that is manageable is being registered
+    /// where it was missing, or seen in the middle, before: elsewhere it may have been left so for good.
+    pub(crate) fn being_registered(&self) -> Option<&'static str> {
+        let known = self.host.managed().map(|managed| managed.reason);
+        let awaited = [Reason::NodeNotFound, Reason::NodeRegistering].map(Some).contains(&known);
+        match self.node()?.registration {
+            Registration::Begun(state) => Some(state),
+            Registration::Manageable if awaited => Some("manageable"),
+            Registration::Manageable | Registration::Done => None,
+        }
     }
 
     /// Whether the power was cut in what is under way, or is to be.
@@ -253,9 +279,13 @@ impl<'a> Case<'a> {
     /// Whether the operator is to have the host while we keep it from it.
     pub(crate) fn is_wanted_back(&self) -> bool {
         let host = self.host;
+        let begun =
+            self.node().is_some_and(|node| matches!(node.registration, Registration::Begun(_)));
         host.paused == Pause::ByUs
             && (!self.policy.takeover
                 || *self.seen == NodeSeen::Missing
+                || begun
+                || self.only_node_stays_on()
                 || host.deleting
                 || host.detached
                 || host.needs_operator
@@ -274,10 +304,15 @@ impl<'a> Case<'a> {
         };
         let calling =
             [Reason::SoftPowerOff, Reason::HardPowerOff, Reason::PoweringOn, Reason::Restarting];
+        // A host that is being deleted is not asked for off once more, so a doubt about that would never end. That it may
+        // have come on is told first.
+        let doubtful = self.off_may_have_failed(node) && !self.may_have_come_on(node);
+        let endless = self.host.deleting && self.seems_off() && doubtful;
         let changing = node.target.is_some()
             || (self.reason().is_some_and(|reason| calling.contains(&reason))
                 && node.power != Power::Unknown
-                && self.host.powered_on != self.is_on());
+                && self.host.powered_on != self.is_on()
+                && !endless);
         // A host that is being deleted, or is not to be on, is not switched on again, so its cycle does not end.
         let parked = !self.host.online && !self.host.powered_on && self.is_off();
         changing || (!self.host.deleting && !parked && self.in_cycle())

@@ -27,7 +27,7 @@ use crate::index::{Index, Name, NodeKey};
 use crate::limits::Ironic;
 use crate::memory::{Memory, lasts, off_since};
 use crate::metrics::Metrics;
-use crate::observe::{self, Host, Node, NodeSeen, Observed, Pause};
+use crate::observe::{self, Host, Node, NodeSeen, Observed, Pause, Registration};
 use crate::poll::{self, Digest};
 use crate::readings::Reading;
 use crate::record::Reason;
@@ -305,30 +305,33 @@ fn waits_for_room(context: &Context, name: &Name, host: &Host) -> bool {
 fn is_settled(context: &Context, name: &Name, host: &CachedHost) -> bool {
     let host = context.view(host);
     let power = if host.powered_on { ironic::Power::On } else { ironic::Power::Off };
-    let node = NodeSeen::Seen(Node {
+    let node = Node {
         power,
         target: None,
         engaged: None,
         last_error: None,
         disable_power_off: false,
+        registration: Registration::Done,
         changed: None,
         off_since: Some(Timestamp::UNIX_EPOCH),
-    });
+    };
+    // Ironic says the same as the host, if the operator has told it.
+    let told = Digest::of(&Node { disable_power_off: host.disable_power_off, ..node.clone() });
     let mut memory = context.memory();
     if memory.get(name).is_some_and(|known| known.asked || known.knows_better(&host, power)) {
         return false;
     }
-    let seen = Observed { host: Some(host), node, soft_free: true };
+    let seen = Observed { host: Some(host), node: NodeSeen::Seen(node), soft_free: true };
     let decision = decide(&seen, &context.policy, Timestamp::now());
     let Some(host) = seen.host else { return false };
-    let told = |note: &Note| {
+    let is_told = |note: &Note| {
         let known = memory.get(name).filter(|known| known.uid == host.uid);
         note.once.is_some_and(|number| {
             known.is_some_and(|known| known.told.contains(&(note.about.clone(), number)))
         })
     };
     let settled = decision.again == Again::OnChange
-        && decision.notes.iter().all(told)
+        && decision.notes.iter().all(is_told)
         && decision.call.is_none()
         && decision.annotations.is_empty()
         && decision.status.is_empty();
@@ -341,7 +344,7 @@ fn is_settled(context: &Context, name: &Name, host: &CachedHost) -> bool {
         let node = NodeKey::of(&host.node);
         let another = known.seen.is_none() || known.node != node;
         if host.needs_node(&context.policy) && another {
-            known.seen = Some(Digest::new(power, None, None));
+            known.seen = Some(told);
             known.node = node;
         }
     }
@@ -492,12 +495,11 @@ fn remember(
     if let NodeSeen::Seen(node) = node {
         let also = names.iter().copied().find(|it| Some(*it) != known.node);
         reading = Some(Reading::of(node, began, also));
-        let Node { power, target, last_error, .. } = node;
-        known.seen = Some(Digest::new(*power, *target, last_error.as_deref()));
-        let off = *power == ironic::Power::Off && target.is_none();
+        known.seen = Some(Digest::of(node));
+        let off = node.power == ironic::Power::Off && node.target.is_none();
         let softly = host.record().is_some_and(|record| record.reason == Reason::SoftPowerOff);
         let slice = context.policy.soft_slice;
-        context.ironic.soft.notice(&host.uid, (softly, *target), slice, moment);
+        context.ironic.soft.notice(&host.uid, (softly, node.target), slice, moment);
         node.off_since = off_since(&mut known.off_since, off, (began, moment, now));
     } else {
         known.off_since = None;

@@ -26,6 +26,8 @@ use crate::requests::{Request, all_named, named};
 pub const BUSY: Duration = Duration::from_secs(3);
 /// When to look again at a node whose power Ironic does not know, should nobody have told before.
 const BLIND: Duration = Duration::from_secs(20);
+/// When to look again how far the operator is with a node that it registers.
+const REGISTERING: Duration = Duration::from_secs(20);
 /// When to look again whether two hosts still name the same node.
 const SHARED: Duration = Duration::from_secs(60);
 /// A stamp that is bumped into the future by more than this is the clock's fault and not waited for.
@@ -69,18 +71,25 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
 
 // Whose is it?
 
-/// A host without a status cannot be given one: its required fields are the operator's.
+/// A host without a status cannot be given one: its required fields are the operator's. One that brings its status from
+/// another cluster gets it from the operator, unless that is paused. Without any it would be taken for a new one and
+/// installed, which our pause keeps it from.
 fn not_looked_at(case: &Case<'_>) -> Option<Decision> {
-    case.host.state.as_str().is_empty().then(|| Decision::rest(Reason::NotLookedAt))
+    case.host.state.as_str().is_empty().then(|| {
+        let waits = case.host.paused == Pause::ByUs && case.host.brings_status;
+        if waits { handed_back(case) } else { Decision::rest(Reason::NotLookedAt) }
+    })
 }
 
 fn hand_back(case: &Case<'_>) -> Option<Decision> {
-    (case.is_wanted_back() && !case.is_in_the_middle()).then(|| {
-        let mut draft = Draft::unseen(case);
-        draft.annotate(PAUSED, None);
-        draft.tell(Reason::HandedBack, "The operator may look after the host again");
-        draft.finish(Reason::HandedBack, Again::Now)
-    })
+    (case.is_wanted_back() && !case.is_in_the_middle()).then(|| handed_back(case))
+}
+
+fn handed_back(case: &Case<'_>) -> Decision {
+    let mut draft = Draft::unseen(case);
+    draft.annotate(PAUSED, None);
+    draft.tell(Reason::HandedBack, "The operator may look after the host again");
+    draft.finish(Reason::HandedBack, Again::Now)
 }
 
 fn not_selected(case: &Case<'_>) -> Option<Decision> {
@@ -204,17 +213,26 @@ fn ironic_silent(case: &Case<'_>) -> Option<Decision> {
 
 fn take_over(case: &Case<'_>) -> Option<Decision> {
     let host = case.host;
-    let operators = host.deleting || host.detached || host.needs_operator || !host.selected;
+    let operators = host.deleting
+        || host.detached
+        || host.needs_operator
+        || !host.selected
+        || case.only_node_stays_on();
     let provisioned = host.state.is_provisioned();
-    (case.policy.takeover && provisioned && host.paused == Pause::No && !operators).then(|| {
-        let mut draft = Draft::new(case);
-        draft.annotate(PAUSED, Some(PAUSED_BY_BMO_REBOOT));
-        draft.tell(
-            Reason::TakenOver,
-            "The operator leaves the host alone: its power has one writer",
-        );
-        draft.finish(Reason::TakenOver, Again::Now)
-    })
+    if !case.policy.takeover || !provisioned || host.paused != Pause::No || operators {
+        return None;
+    }
+    if let Some(state) = case.being_registered() {
+        // Paused in the middle of that, the operator would never come to its end.
+        let node = &host.node;
+        let message = format!("Ironic's node {node} is {state}: the operator is registering it");
+        let refused = case.refused(Reason::NodeRegistering, &message);
+        return Some(Decision { again: Again::After(REGISTERING), ..refused });
+    }
+    let mut draft = Draft::new(case);
+    draft.annotate(PAUSED, Some(PAUSED_BY_BMO_REBOOT));
+    draft.tell(Reason::TakenOver, "The operator leaves the host alone: its power has one writer");
+    Some(draft.finish(Reason::TakenOver, Again::Now))
 }
 
 // What is to be done?
@@ -319,7 +337,7 @@ fn switch_on(case: &Case<'_>) -> Option<Decision> {
         let count = draft.failed(false, problem);
         return Some(draft.finish(Reason::PowerFailed, Again::After(on_delay(count))));
     }
-    if let Some(wait) = still_waiting(case, on_delay(case.host.trouble.count)) {
+    if let Some(wait) = still_waiting(case, on_delay(case.host.trouble.failures())) {
         return Some(draft.finish(Reason::PowerFailed, Again::After(wait)));
     }
     if let Some(wait) = still_early(case) {
@@ -414,10 +432,13 @@ fn rest(case: &Case<'_>) -> Option<Decision> {
         return Some(draft.finish(Reason::Offline, Again::OnChange));
     }
     if case.must_stay_on() && !served.is_empty() {
-        draft.exact_record(false, Reason::HoldUnsupported, false, Record::served_message(&served));
+        let message = Record::served_message(case.stays_on_by(), &served);
+        draft.exact_record(false, Reason::HoldUnsupported, false, message);
     } else if case.must_stay_on() && !case.host.online {
-        let message = "spec.online is false, but the machine must not be switched off";
-        draft.record(false, Reason::HoldUnsupported, false, message);
+        let by = case.stays_on_by();
+        let message =
+            format!("spec.online is false, but the machine must not be switched off ({by})");
+        draft.record(false, Reason::HoldUnsupported, false, &message);
     } else if begun || (refused && case.holds().next().is_none()) {
         draft.record(false, Reason::Completed, false, "The host is on");
         if record.is_some_and(|record| record.rebooting) {

@@ -132,7 +132,8 @@ mod tests {
     /// What is decided on the reading of a machine that runs.
     fn decided(object: &CachedHost, policy: &Policy) -> Decision {
         let (began, power) = (Instant::now(), ironic::Power::On);
-        let reading = Reading { began, power, target: None, plain: true, also: None };
+        let (plain, manageable) = (true, false);
+        let reading = Reading { began, power, target: None, plain, manageable, also: None };
         let host = Some(Host::of(object, policy));
         let seen = Observed { host, node: NodeSeen::Seen(reading.node()), soft_free: true };
         decide(&seen, policy, Timestamp::now())

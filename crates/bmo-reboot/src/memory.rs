@@ -60,10 +60,13 @@ impl Memory {
         Self { uid: uid.to_owned(), readings: Readings::new(now), ..Self::default() }
     }
 
-    /// Whether the node of this very host was read, and did not rest at this power.
+    /// Whether the node of this very host was read, and did not rest at this power, or said that a host must stay on which
+    /// says so no more and which we keep from the operator.
     pub(crate) fn knows_better(&self, host: &Host, power: ironic::Power) -> bool {
         let same = self.uid == host.uid && self.node == NodeKey::of(&host.node);
-        same && self.seen.is_some_and(|seen| !seen.rests_at(power))
+        let kept = host.paused == Pause::ByUs && !host.disable_power_off;
+        let other = |seen: Digest| !seen.rests_at(power) || (kept && seen.stays_on());
+        same && self.seen.is_some_and(other)
     }
 
     /// Takes notice of what a list has shown. Gives whether the node is not as a pass last saw it: not so if the list read it
@@ -180,17 +183,19 @@ pub(crate) fn off_since(
 mod tests {
     use api_types::metal3::BareMetalHost;
     use ironic::Power;
+    use serde_json::json;
 
     use super::*;
     use crate::config::Policy;
     use crate::controller::spread;
     use crate::decide::BUSY;
+    use crate::observe::Node;
     use crate::record::Managed;
 
     /// A host in a cycle or not, with what its status says about power.
     fn host(in_cycle: bool, powered_on: bool) -> Host {
         let pending = in_cycle.then_some("2026-01-01T00:00:00Z");
-        let host = serde_json::json!({
+        let host = json!({
             "metadata": { "name": "h", "namespace": "n", "uid": "u", "resourceVersion": "7" },
             "spec": { "online": true },
             "status": {
@@ -219,7 +224,7 @@ mod tests {
         let mut known = Memory::default();
         assert!(!known.makes_way(&host(true, true), true, first), "it is on its way to off");
         assert!(known.makes_way(&host(true, false), true, first));
-        known.seen = Some(Digest::new(Power::On, None, None));
+        known.seen = Some(digest(json!({ "power_state": "power on" })));
         assert!(!known.makes_way(&host(true, false), true, first), "everybody takes it for off");
     }
 
@@ -245,6 +250,32 @@ mod tests {
         }
     }
 
+    /// What a node of these fields is recognised by.
+    fn digest(node: serde_json::Value) -> Digest {
+        Digest::of(&Node::of(&serde_json::from_value(node).unwrap()))
+    }
+
+    #[test]
+    fn that_a_node_alone_still_says_that_it_must_stay_on_is_noticed() {
+        let shown = |stays_on| {
+            let on = json!({ "uuid": "node", "power_state": "power on" });
+            let mut node = on.clone();
+            node["disable_power_off"] = json!(stays_on);
+            node
+        };
+        let (began, second) = (Instant::now(), Duration::from_secs(1));
+        let mut host = Host { paused: Pause::ByUs, ..host(false, true) };
+        let mut known = Memory { node: NodeKey::of("node"), ..Memory::new("u", began) };
+        known.seen = Some(digest(shown(true)));
+        assert!(known.knows_better(&host, Power::On), "its spec has just allowed it");
+        host.disable_power_off = true;
+        assert!(!known.knows_better(&host, Power::On));
+        (host.disable_power_off, host.paused) = (false, Pause::No);
+        assert!(!known.knows_better(&host, Power::On), "the operator tells Ironic");
+        assert!(!known.is_outdated(&list(began + second, &shown(true))));
+        assert!(known.is_outdated(&list(began + second, &shown(false))), "now it has");
+    }
+
     /// A list with one node, which began then.
     fn list(began: Instant, node: &serde_json::Value) -> Nodes {
         let mut nodes = Nodes::new(began, 1);
@@ -254,8 +285,8 @@ mod tests {
 
     #[test]
     fn after_a_call_a_failure_that_looks_like_the_one_before_is_noticed() {
-        let failed = Digest::new(Power::On, None, Some("it broke"));
-        let shown = serde_json::json!({ "uuid": "node", "power_state": "power on", "last_error": "it broke" });
+        let shown = json!({ "uuid": "node", "power_state": "power on", "last_error": "it broke" });
+        let failed = digest(shown.clone());
         let (began, second) = (Instant::now(), Duration::from_secs(1));
         let mut known = Memory::new("u", began);
         (known.node, known.seen) = (NodeKey::of("node"), Some(failed));
@@ -281,7 +312,7 @@ mod tests {
         let later = began + Duration::from_secs(1);
         assert!(!known.is_outdated(&Nodes::new(later, 0)));
         for back in ["uuid", "n~h"] {
-            let shown = serde_json::json!({ "uuid": back, "power_state": "power on" });
+            let shown = json!({ "uuid": back, "power_state": "power on" });
             assert!(known.is_outdated(&list(later, &shown)));
         }
     }

@@ -5,7 +5,7 @@ use api_types::metal3::{
     BareMetalHost, CachedHost, CustomDeploy, ErrorType, Image, OperationalStatus, ProvisioningState,
 };
 use api_types::names::ferrite::PAUSED_BY_BMO_REBOOT;
-use api_types::names::metal3::PAUSED;
+use api_types::names::metal3::{PAUSED, STATUS};
 use controller_kit::api_error::unless_gone;
 use controller_kit::events::shorten;
 use ironic::{Class, Detail, Power};
@@ -49,6 +49,8 @@ pub struct Host {
     pub selected: bool,
     /// Whether the operator is to leave it alone, and who said so.
     pub paused: Pause,
+    /// Whether it brings its status in an annotation, which the operator takes over once nobody pauses it.
+    pub brings_status: bool,
     /// Whether it is, or is to be, taken out of Ironic.
     pub detached: bool,
     /// Whether its deletion was asked for.
@@ -61,7 +63,8 @@ pub struct Host {
     pub online: bool,
     /// Whether it must never be switched off.
     pub disable_power_off: bool,
-    /// Whether something else is to be installed than is, which only the operator can do.
+    /// Whether something else is to be installed than is, or the operator changes its firmware: only the operator can do
+    /// that.
     pub needs_operator: bool,
     /// Name or identity of its node.
     pub node: String,
@@ -103,6 +106,13 @@ pub struct Trouble {
     pub message: String,
 }
 
+impl Trouble {
+    /// How often in a row a change of power has failed. What failed for others says nothing of that.
+    pub fn failures(&self) -> i64 {
+        if self.kind == Some(ErrorType::PowerManagement) { self.count } else { 1 }
+    }
+}
+
 /// So much of Ironic's last failure is read: it may repeat whatever a management controller answered. It is to fit into a
 /// condition together with all keys that a reset has answered.
 const LONGEST_ERROR: usize = 2_000;
@@ -138,11 +148,37 @@ pub struct Node {
     pub last_error: Option<String>,
     /// Whether Ironic refuses to switch it off.
     pub disable_power_off: bool,
+    /// How far the operator is with making it known to Ironic.
+    pub registration: Registration,
     /// When Ironic last wrote something about it; read only where power must not be switched off.
     pub changed: Option<String>,
     /// Since when every reading of this process has shown it off.
     pub off_since: Option<Timestamp>,
 }
+
+/// How far the operator is with a node that it makes known to Ironic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Registration {
+    /// It is done with it.
+    Done,
+    /// Ironic reaches the management controller. The operator goes on from here; where there is none, a node stays so.
+    Manageable,
+    /// In the middle, in this provision state.
+    Begun(&'static str),
+}
+
+impl Registration {
+    /// By the provision state of a node.
+    fn of(state: &str) -> Self {
+        match state {
+            "manageable" => Self::Manageable,
+            _ => BEGUN.into_iter().find(|it| *it == state).map_or(Self::Done, Self::Begun),
+        }
+    }
+}
+
+/// Provision states of a node that is not registered yet, also where that has failed: the operator tries again.
+const BEGUN: [&str; 4] = ["enroll", "verifying", "adopting", "adopt failed"];
 
 /// What a power is being changed to. Ironic shows a soft power-off as off, and a reset as on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -187,20 +223,22 @@ impl Host {
                 Some(PAUSED_BY_BMO_REBOOT) => Pause::ByUs,
                 Some(_) => Pause::ByOthers,
             },
+            brings_status: host.annotation(STATUS).is_some(),
             detached: host.is_detached(),
             deleting: host.metadata.deletion_timestamp.is_some(),
             state: provisioning.state.clone(),
             credentials: host.power_operations_supported(),
             online: host.spec.online,
             disable_power_off: host.spec.disable_power_off.unwrap_or(false),
-            needs_operator: match provisioning.state {
-                ProvisioningState::Provisioned => other_image,
-                // Who takes that back wants it looked at, and installed.
-                ProvisioningState::ExternallyProvisioned => {
-                    host.spec.externally_provisioned != Some(true)
-                }
-                _ => false,
-            },
+            needs_operator: status.operational_status == OperationalStatus::Servicing
+                || match provisioning.state {
+                    ProvisioningState::Provisioned => other_image,
+                    // Who takes that back wants it looked at, and installed.
+                    ProvisioningState::ExternallyProvisioned => {
+                        host.spec.externally_provisioned != Some(true)
+                    }
+                    _ => false,
+                },
             node,
             shared_with: None,
             requests: Requests::of(host.reboot_requests()),
@@ -317,6 +355,7 @@ impl Node {
             engaged,
             last_error: set(&node.last_error).map(|error| shorten(&error, LONGEST_ERROR)),
             disable_power_off: node.disable_power_off.unwrap_or(false),
+            registration: Registration::of(&state),
             changed: set(&node.updated_at),
             off_since: None,
         }
@@ -401,6 +440,36 @@ mod tests {
         let others = json!({ "state": "externally provisioned" });
         assert!(!needed(json!({ "externallyProvisioned": true }), others.clone()));
         assert!(needed(json!({}), others), "and now to be installed after all");
+    }
+
+    #[test]
+    fn the_operator_is_needed_while_it_changes_firmware() {
+        let needed = |word: &str| {
+            let host = json!({
+                "metadata": { "name": "h" }, "spec": {},
+                "status": { "operationalStatus": word, "provisioning": { "state": "provisioned", "ID": "" } },
+            });
+            let host: BareMetalHost = serde_json::from_value(host).unwrap();
+            Host::of(&host, &Policy::default()).needs_operator
+        };
+        assert!(needed("servicing"));
+        assert!(!needed("OK") && !needed("error"));
+    }
+
+    #[test]
+    fn how_far_a_node_is_registered_is_told_by_its_provision_state() {
+        let read = |state: Option<&str>| {
+            let node = json!({ "provision_state": state });
+            let node: ironic::Node = serde_json::from_value(node).unwrap();
+            Node::of(&node).registration
+        };
+        for state in ["enroll", "verifying", "adopting", "adopt failed"] {
+            assert_eq!(read(Some(state)), Registration::Begun(state));
+        }
+        assert_eq!(read(Some("manageable")), Registration::Manageable);
+        for state in [None, Some("active"), Some("available"), Some("cleaning"), Some("rescue")] {
+            assert_eq!(read(state), Registration::Done, "{state:?}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use ironic::{Error, MAX_PAGE, NodeQuery, Power};
 use crate::controller::Context;
 use crate::index::{NodeKey, number};
 use crate::observe::{FIELDS, Node, Target};
-use crate::readings::{Reading, is_plain};
+use crate::readings::{Reading, is_manageable, is_plain};
 
 const CONDITION: &str = "ironic";
 /// How soon an Ironic that did not answer is asked again.
@@ -44,6 +44,7 @@ pub struct Nodes {
 struct Shown {
     digest: Digest,
     plain: bool,
+    manageable: bool,
     /// When its page was asked for, in milliseconds since the list began.
     after: u32,
     also: Option<NodeKey>,
@@ -58,13 +59,14 @@ impl Nodes {
     /// Takes in a node that stands on a page which was asked for then.
     pub(crate) fn add(&mut self, node: &ironic::Node, asked: Instant) {
         let seen = Node::of(node);
-        let digest = Digest::new(seen.power, seen.target, seen.last_error.as_deref());
+        let digest = Digest::of(&seen);
+        let (plain, manageable) = (is_plain(&seen), is_manageable(&seen));
         let after = asked.duration_since(self.began).as_millis();
         let after = u32::try_from(after).unwrap_or(0);
         let keys = [Some(node.uuid.as_str()), node.name.as_deref()].map(|it| NodeKey::of(it?));
         for (key, also) in [(keys[0], keys[1]), (keys[1], keys[0])] {
             if let Some(key) = key {
-                let shown = Shown { digest, plain: is_plain(&seen), after, also };
+                let shown = Shown { digest, plain, manageable, after, also };
                 self.nodes.insert(key, shown);
             }
         }
@@ -78,12 +80,14 @@ impl Nodes {
     /// The node as a reading. One that was not there is to be looked at alone.
     pub(crate) fn reading(&self, node: NodeKey) -> Reading {
         let Some(it) = self.nodes.get(&node) else {
-            let (power, target, plain, also) = (Power::Unknown, None, false, None);
-            return Reading { began: self.began, power, target, plain, also };
+            let (began, power) = (self.began, Power::Unknown);
+            let (plain, manageable) = (false, false);
+            return Reading { began, power, target: None, plain, manageable, also: None };
         };
         let Digest { power, target, .. } = it.digest;
         let began = self.began + Duration::from_millis(it.after.into());
-        Reading { began, power, target, plain: it.plain, also: it.also }
+        let Shown { plain, manageable, also, .. } = *it;
+        Reading { began, power, target, plain, manageable, also }
     }
 }
 
@@ -92,18 +96,29 @@ impl Nodes {
 pub struct Digest {
     power: Power,
     target: Option<Target>,
+    stays_on: bool,
     error: u64,
 }
 
 impl Digest {
     /// Of a node as it was read.
-    pub fn new(power: Power, target: Option<Target>, error: Option<&str>) -> Self {
-        Self { power, target, error: number(error) }
+    pub fn of(node: &Node) -> Self {
+        Self {
+            power: node.power,
+            target: node.target,
+            stays_on: node.disable_power_off,
+            error: number(node.last_error.as_deref()),
+        }
     }
 
     /// Whether the power is like this, and is not being changed.
     pub fn rests_at(&self, power: Power) -> bool {
         self.power == power && self.target.is_none()
+    }
+
+    /// Whether Ironic refuses to switch the machine off.
+    pub fn stays_on(&self) -> bool {
+        self.stays_on
     }
 }
 
@@ -242,29 +257,34 @@ mod tests {
         let on = serde_json::json!({ "uuid": "u", "name": "rack-7", "power_state": "power on" });
         nodes.add(&node(on), began);
         let asked = began + Duration::from_millis(1500);
-        let failed = serde_json::json!({
+        let failed: ironic::Node = node(serde_json::json!({
             "uuid": "v", "power_state": "power off", "target_power_state": "power on", "last_error": "it broke",
-        });
-        nodes.add(&node(failed), asked);
+        }));
+        nodes.add(&failed, asked);
         let key = |name| NodeKey::of(name).unwrap();
         let reading = Reading {
             began,
             power: Power::On,
             target: None,
             plain: true,
+            manageable: false,
             also: NodeKey::of("rack-7"),
         };
         assert_eq!(nodes.reading(key("u")), reading);
         assert_eq!(nodes.reading(key("rack-7")), Reading { also: NodeKey::of("u"), ..reading });
         let (power, target) = (Power::Off, Some(Target::On));
-        let failed = Reading { began: asked, power, target, plain: false, also: None };
-        assert_eq!(nodes.reading(key("v")), failed);
+        let (plain, manageable) = (false, false);
+        let shown = Reading { began: asked, power, target, plain, manageable, also: None };
+        assert_eq!(nodes.reading(key("v")), shown);
         let gone = nodes.reading(key("gone"));
         assert_eq!(
             (gone.power, gone.plain, nodes.digest(key("gone"))),
             (Power::Unknown, false, None)
         );
-        assert_eq!(nodes.digest(key("v")), Some(Digest::new(power, target, Some("it broke"))));
+        assert_eq!(nodes.digest(key("v")), Some(Digest::of(&Node::of(&failed))));
+        let waits = serde_json::json!({ "uuid": "w", "power_state": "power on", "provision_state": "manageable" });
+        nodes.add(&node(waits), began);
+        assert!(nodes.reading(key("w")).manageable && nodes.reading(key("w")).plain);
     }
 
     #[test]

@@ -111,7 +111,8 @@ fn cut(case: &Case<'_>, mut draft: Draft<'_>, node: &Node, exhausted: bool) -> D
         return draft.finish(Reason::PowerFailed, Again::After(off_delay(delay)));
     }
     // What is waited for after a power-on that failed is the next one.
-    let wait = still_waiting(case, off_delay(case.host.trouble.count)).filter(|_| case.was_hard());
+    let wait =
+        still_waiting(case, off_delay(case.host.trouble.failures())).filter(|_| case.was_hard());
     if let Some(wait) = wait {
         return draft.finish(Reason::PowerFailed, Again::After(wait));
     }
@@ -163,7 +164,7 @@ pub(crate) fn reset(
         draft.waiting(Reason::NodeBusy, why);
         return draft.finish(Reason::NodeBusy, Again::After(BUSY));
     }
-    if let Some(wait) = still_waiting(case, off_delay(case.host.trouble.count)) {
+    if let Some(wait) = still_waiting(case, off_delay(case.host.trouble.failures())) {
         return draft.finish(Reason::PowerFailed, Again::After(wait));
     }
     // Its stamp is not to lie after the machine is on again.
@@ -194,7 +195,8 @@ pub(crate) fn was_reset(case: &Case<'_>, draft: &mut Draft<'_>) {
         draft.exact_record(true, Reason::Restarting, false, message);
         let keys = || holds.iter().copied();
         let text = format!(
-            "The machine must not be switched off, so it was reset and cannot be held off for {}",
+            "The machine must not be switched off ({}), so it was reset and cannot be held off for {}",
+            case.stays_on_by(),
             named(keys())
         );
         draft.note(true, Reason::HoldUnsupported, told_apart(keys()), &text);

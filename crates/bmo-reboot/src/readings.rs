@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use ironic::Power;
 
 use crate::index::{NodeKey, number};
-use crate::observe::{Node, Target};
+use crate::observe::{Node, Registration, Target};
 
 /// How old a list's reading may be for a pass. What others do to a machine is noticed by the poll, which is slower than that.
 const FRESH: Duration = Duration::from_secs(20);
@@ -27,6 +27,8 @@ pub(crate) struct Reading {
     pub(crate) target: Option<Target>,
     /// Whether there was nothing else to know.
     pub(crate) plain: bool,
+    /// Whether the node is one that the operator may still be registering.
+    pub(crate) manageable: bool,
     /// What the node is also called.
     pub(crate) also: Option<NodeKey>,
 }
@@ -34,17 +36,21 @@ pub(crate) struct Reading {
 impl Reading {
     /// What a look of our own found.
     pub(crate) fn of(node: &Node, began: Instant, also: Option<NodeKey>) -> Self {
-        Self { began, power: node.power, target: node.target, plain: is_plain(node), also }
+        let (power, target, plain) = (node.power, node.target, is_plain(node));
+        Self { began, power, target, plain, manageable: is_manageable(node), also }
     }
 
     /// As a look at the node alone would have shown it.
     pub(crate) fn node(self) -> Node {
+        let registration =
+            if self.manageable { Registration::Manageable } else { Registration::Done };
         Node {
             power: self.power,
             target: self.target,
             engaged: None,
             last_error: None,
             disable_power_off: false,
+            registration,
             changed: None,
             off_since: None,
         }
@@ -53,7 +59,14 @@ impl Reading {
 
 /// Whether a node shows nothing but its power.
 pub(crate) fn is_plain(node: &Node) -> bool {
-    node.last_error.is_none() && node.engaged.is_none() && !node.disable_power_off
+    let registering = matches!(node.registration, Registration::Begun(_));
+    let calm = node.last_error.is_none() && node.engaged.is_none();
+    calm && !node.disable_power_off && !registering
+}
+
+/// Whether a node is one that the operator may still be registering.
+pub(crate) fn is_manageable(node: &Node) -> bool {
+    node.registration == Registration::Manageable
 }
 
 /// The latest reading of a host's node, and what it has to be later than.
@@ -167,6 +180,7 @@ mod tests {
             power: Power::On,
             target: None,
             plain: true,
+            manageable: false,
             also: NodeKey::of("rack-7"),
         }
     }
@@ -248,10 +262,14 @@ mod tests {
             Node { last_error: Some("it broke".to_owned()), ..plain.clone() },
             Node { engaged: Some("it is cleaning".to_owned()), ..plain.clone() },
             Node { disable_power_off: true, ..plain.clone() },
+            Node { registration: Registration::Begun("verifying"), ..plain.clone() },
         ] {
             assert!(!Reading::of(&other, at(4), None).plain, "{other:?}");
         }
         assert_eq!(Reading::of(&plain, at(4), NodeKey::of("rack-7")), reading(4));
+        let manageable = Node { registration: Registration::Manageable, ..plain };
+        let reading = Reading::of(&manageable, at(4), None);
+        assert!(reading.plain && reading.node() == manageable);
     }
 
     #[test]

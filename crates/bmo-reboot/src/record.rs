@@ -32,6 +32,8 @@ pub enum Reason {
     NodeShared,
     /// Ironic has no such node.
     NodeNotFound,
+    /// The operator is making the node known to Ironic, which it could not end if it were paused.
+    NodeRegistering,
     /// Ironic does not answer, or not to us.
     IronicUnreachable,
     /// The operator was asked to leave the power of the host to us.
@@ -81,7 +83,7 @@ pub enum Reason {
 }
 
 /// Reasons and their words, which must never change: they are read back.
-const WORDS: [(Reason, &str); 33] = [
+const WORDS: [(Reason, &str); 34] = [
     (Reason::Gone, "Gone"),
     (Reason::NotLookedAt, "NotLookedAt"),
     (Reason::NotSelected, "NotSelected"),
@@ -93,6 +95,7 @@ const WORDS: [(Reason, &str); 33] = [
     (Reason::Deprovisioned, "Deprovisioned"),
     (Reason::NodeShared, "NodeShared"),
     (Reason::NodeNotFound, "NodeNotFound"),
+    (Reason::NodeRegistering, "NodeRegistering"),
     (Reason::IronicUnreachable, "IronicUnreachable"),
     (Reason::TakenOver, "TakenOver"),
     (Reason::HandedBack, "HandedBack"),
@@ -156,6 +159,7 @@ impl Reason {
                 | Self::NotProvisioned
                 | Self::NodeShared
                 | Self::NodeNotFound
+                | Self::NodeRegistering
         )
     }
 }
@@ -313,9 +317,11 @@ impl Record {
         self.reason == Reason::PowerFailed && self.message.contains(NOT_RESET_SOFTLY)
     }
 
-    /// A message that remembers which holds were answered by a reset.
-    pub fn served_message(holds: &[&str]) -> String {
-        let told = "The machine must not be switched off, so nobody can hold it off: it was reset";
+    /// A message that remembers which holds were answered by a reset. `by`: whose word it is that the machine stays on.
+    pub fn served_message(by: &str, holds: &[&str]) -> String {
+        let told = format!(
+            "The machine must not be switched off ({by}), so nobody can hold it off: it was reset"
+        );
         format!("{told}{}", asked_by(holds))
     }
 
@@ -533,7 +539,8 @@ mod tests {
     #[test]
     fn the_keys_of_a_refused_hold_are_remembered_exactly() {
         let since = Timestamp::UNIX_EPOCH;
-        let message = Record::served_message(&["reboot.metal3.io/ab", "reboot.metal3.io/c"]);
+        let holds = ["reboot.metal3.io/ab", "reboot.metal3.io/c"];
+        let message = Record::served_message("spec.disablePowerOff", &holds);
         let reason = Reason::HoldUnsupported;
         let record = Record { rebooting: false, reason, since, hard: false, message };
         assert!(

@@ -6,7 +6,7 @@ use k8s_openapi::jiff::ToSpan as _;
 
 use super::*;
 use crate::decision::{Answer, Change};
-use crate::observe::{Node, Trouble};
+use crate::observe::{Node, Registration, Trouble};
 use crate::record::Managed;
 use crate::requests::Requests;
 
@@ -48,6 +48,7 @@ fn host() -> Host {
         generation: 1,
         selected: true,
         paused: Pause::No,
+        brings_status: false,
         detached: false,
         deleting: false,
         state: ProvisioningState::Provisioned,
@@ -100,6 +101,7 @@ fn node(power: Power) -> NodeSeen {
         engaged: None,
         last_error: None,
         disable_power_off: false,
+        registration: Registration::Done,
         changed: None,
         off_since: (power == Power::Off).then(|| at(999_990)),
     })
@@ -268,6 +270,28 @@ fn a_hard_power_off_that_failed_is_tried_again_within_half_a_minute() {
         assert!(wait <= seconds(30));
         record(&mut host, Reason::PowerFailed, true, 30);
         assert_eq!(decided(&host, &failed(Power::On)).call, Some(Call::HardOff));
+    }
+}
+
+#[test]
+fn what_failed_for_others_says_nothing_of_when_to_try_again() {
+    let kind = Some(ErrorType::ProvisionedRegistration);
+    for count in [0, 1, 9] {
+        let trouble = Trouble { kind: kind.clone(), count, message: String::new() };
+        let (off, stays_on) = (Host { powered_on: false, ..host() }, with(&[(PLAIN, HARD)]));
+        let stays_on = Host { disable_power_off: true, pending: Some(at(999_000)), ..stays_on };
+        let on = cycling(&[(PLAIN, HARD)], Reason::PowerFailed, true, 4);
+        for (mut host, seen, call) in [
+            (off, node(Power::Off), Call::On),
+            (on, failed(Power::On), Call::HardOff),
+            (stays_on, node(Power::On), Call::Reset),
+        ] {
+            host.trouble = trouble.clone();
+            record(&mut host, Reason::PowerFailed, call != Call::On, 4);
+            assert_eq!(decided(&host, &seen).call, Some(call), "{count}");
+            record(&mut host, Reason::PowerFailed, call != Call::On, 1);
+            assert_eq!(decided(&host, &seen).call, None, "{call:?} {count}");
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a replica reads, and what it remembers of the node between two passes.
 
 use api_types::metal3::{ErrorType, ProvisioningState};
-use bmo_reboot::observe::{Host, Node, NodeSeen, Pause, Trouble};
+use bmo_reboot::observe::{Host, Node, NodeSeen, Pause, Registration, Trouble};
 use bmo_reboot::record::{Managed, Reason, Record};
 use bmo_reboot::requests::Requests;
 use ironic::Power;
@@ -79,6 +79,7 @@ pub(super) fn view(stored: &Stored) -> Host {
         generation: 1,
         selected: true,
         paused: Pause::No,
+        brings_status: false,
         detached: false,
         deleting: false,
         state: ProvisioningState::Provisioned,
@@ -109,6 +110,7 @@ pub(super) fn seen(machine: Machine, off_before: bool) -> NodeSeen {
         engaged: None,
         last_error: machine.error.then(|| "it broke".to_owned()),
         disable_power_off: false,
+        registration: Registration::Done,
         changed: None,
         off_since: off.then(|| at(if off_before { -100 } else { 0 })),
     })

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const REASONS: [Reason; 17] = [
+const REASONS: [Reason; 18] = [
     Reason::RequestAccepted,
     Reason::SoftPowerOff,
     Reason::HardPowerOff,
@@ -22,6 +22,7 @@ const REASONS: [Reason; 17] = [
     Reason::Deprovisioned,
     Reason::Paused,
     Reason::NodeShared,
+    Reason::NodeRegistering,
 ];
 
 fn any_host() -> impl Strategy<Value = Host> {
@@ -80,19 +81,29 @@ fn any_host() -> impl Strategy<Value = Host> {
 fn any_node() -> impl Strategy<Value = NodeSeen> {
     let powers = vec![Power::On, Power::On, Power::Off, Power::Off, Power::Unknown];
     let targets = vec![None, None, Some(Target::On), Some(Target::Off)];
-    let seen = (prop::sample::select(powers), prop::sample::select(targets), any::<[bool; 4]>())
-        .prop_map(|(power, target, [error, engaged, confirmed, disabled])| {
+    let registrations = vec![
+        Registration::Done,
+        Registration::Done,
+        Registration::Done,
+        Registration::Manageable,
+        Registration::Begun("verifying"),
+    ];
+    let state = (prop::sample::select(targets), prop::sample::select(registrations));
+    let seen = (prop::sample::select(powers), state, any::<[bool; 4]>()).prop_map(
+        |(power, (target, registration), [error, engaged, confirmed, disabled])| {
             NodeSeen::Seen(Node {
                 power,
                 target,
                 engaged: (engaged && confirmed && disabled).then(|| "it is cleaning".to_owned()),
                 last_error: error.then(|| "it broke".to_owned()),
                 disable_power_off: disabled && engaged,
+                registration,
                 changed: None,
                 off_since: (power == Power::Off && target.is_none())
                     .then(|| if confirmed { at(999_900) } else { now() }),
             })
-        });
+        },
+    );
     prop_oneof![
         9 => seen,
         1 => any::<bool>().prop_map(|lasting| NodeSeen::Unanswered { lasting, problem: "no".to_owned() }),
@@ -253,6 +264,15 @@ proptest! {
                 Again::Now | Again::Watch => true,
             };
             prop_assert!(soon, "{:?}", done.again);
+        }
+        // The operator is not paused in the middle of registering a node, and only then let alone with the power.
+        let begun = matches!(&seen, NodeSeen::Seen(it) if matches!(it.registration, Registration::Begun(_)));
+        if begun {
+            prop_assert!(done.annotations.get(PAUSED) != Some(&Some(PAUSED_BY_BMO_REBOOT.to_owned())));
+        }
+        if begun && ours && policy.takeover && host.paused == Pause::No && !host.needs_operator {
+            let keeps_on = may_stay_on(&host, &seen) && !host.disable_power_off;
+            prop_assert!(done.call.is_none() || keeps_on);
         }
         // Who is not looked after is not told to be held off.
         if status.managed.as_ref().is_some_and(|it| !it.managed) {

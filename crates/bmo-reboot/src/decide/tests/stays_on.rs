@@ -196,3 +196,22 @@ fn the_stamp_of_a_reset_neither_lies_in_the_future_nor_before_the_reset() {
     let done = decided_at(at(1_000_010), &host, &failed(Power::On));
     assert_eq!(done.call, Some(Call::Reset));
 }
+
+#[test]
+fn whose_word_it_is_that_a_machine_must_stay_on_is_told() {
+    let by_node = change(node(Power::On), |node| node.disable_power_off = true);
+    for (mut host, node, by) in [
+        (stays_on(&[(HOLD, HARD)]), node(Power::On), "spec.disablePowerOff"),
+        (with(&[(HOLD, HARD)]), by_node, "disable_power_off of its node in Ironic"),
+    ] {
+        let mut offline = Host { online: false, ..host.clone() };
+        offline.requests = Requests::default();
+        let told = decided(&offline, &node).status.record.unwrap();
+        assert!(told.message.contains(by), "{}", told.message);
+        let message = Record::served_message("of before", &[HOLD]);
+        let reason = Reason::HoldUnsupported;
+        put(&mut host, &Record { rebooting: false, reason, since: now(), hard: false, message });
+        let told = decided(&host, &node).status.record.unwrap();
+        assert!(told.message.contains(by) && told.has_served(HOLD), "{}", told.message);
+    }
+}

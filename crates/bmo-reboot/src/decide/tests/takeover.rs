@@ -14,6 +14,104 @@ fn is_given_back(done: &Decision) -> bool {
     done.annotations == [(PAUSED.to_owned(), None)].into()
 }
 
+/// A node that the operator has come so far with.
+fn registered(registration: Registration) -> NodeSeen {
+    change(node(Power::On), |node| node.registration = registration)
+}
+
+#[test]
+fn a_node_that_is_being_registered_is_not_taken_from_the_operator() {
+    let mut host = with(&[(PLAIN, HARD)]);
+    host = after(host.clone(), &decided_by(&policy(), &host, &NodeSeen::Missing));
+    assert_eq!(host.managed().unwrap().reason, Reason::NodeNotFound);
+    for (registration, state) in [
+        (Registration::Begun("enroll"), "enroll"),
+        (Registration::Begun("verifying"), "verifying"),
+        (Registration::Manageable, "manageable"),
+        (Registration::Begun("adopt failed"), "adopt failed"),
+        (Registration::Begun("adopting"), "adopting"),
+    ] {
+        let done = decided_by(&policy(), &host, &registered(registration));
+        assert_eq!((done.reason, done.annotations.len()), (Reason::NodeRegistering, 0), "{state}");
+        assert_eq!((done.call, done.again), (None, Again::After(seconds(20))), "{state}");
+        let told = done.status.managed.clone().unwrap();
+        assert!(!told.managed && told.message.contains(state), "{}", told.message);
+        host = after(host, &done);
+        let again = decided_by(&policy(), &host, &registered(registration));
+        assert!(again.status.is_empty() && again.notes.is_empty(), "written once: {state}");
+    }
+    let done = decided_by(&policy(), &host, &node(Power::On));
+    assert_eq!(done.reason, Reason::TakenOver);
+}
+
+#[test]
+fn a_node_that_nobody_was_seen_registering_is_taken_over_as_it_is() {
+    let asked = with(&[(PLAIN, HARD)]);
+    for host in [asked.clone(), Host { conditions: Vec::new(), ..asked.clone() }] {
+        let done = decided_by(&policy(), &host, &registered(Registration::Manageable));
+        assert_eq!(done.reason, Reason::TakenOver);
+    }
+    // And where nobody is paused, a node is what it is.
+    let missing = after(asked.clone(), &decided(&asked, &NodeSeen::Missing));
+    for registration in [Registration::Manageable, Registration::Begun("enroll")] {
+        let done = decided(&missing, &registered(registration));
+        assert_eq!(done.call, Some(Call::HardOff), "{registration:?}");
+    }
+}
+
+#[test]
+fn a_host_whose_node_is_in_the_middle_of_being_registered_is_given_back() {
+    for state in ["enroll", "verifying", "adopting", "adopt failed"] {
+        let done = decided_by(&policy(), &taken(host()), &registered(Registration::Begun(state)));
+        assert!(is_given_back(&done), "{state}: {done:?}");
+    }
+    let done = decided_by(&policy(), &taken(host()), &registered(Registration::Manageable));
+    assert_eq!(done.annotations.len(), 0, "it may be so for good");
+    let begun = change(heading(Power::On, Target::Off), |node| {
+        node.registration = Registration::Begun("enroll");
+    });
+    let cycling = taken(cycling(&[(PLAIN, HARD)], Reason::HardPowerOff, true, 2));
+    assert_eq!(decided_by(&policy(), &cycling, &begun).annotations.len(), 0, "in a cycle");
+}
+
+#[test]
+fn that_a_host_may_be_switched_off_after_all_the_operator_tells_ironic() {
+    let stays_on = |seen| change(seen, |node: &mut Node| node.disable_power_off = true);
+    let kept = taken(with(&[(HOLD, HARD)]));
+    let before = |host: &Host| Host { disable_power_off: true, ..host.clone() };
+    let seen = stays_on(node(Power::On));
+    assert_eq!(decided_by(&policy(), &before(&kept), &seen).annotations.len(), 0);
+    assert!(is_given_back(&decided_by(&policy(), &kept, &seen)));
+    let begun = taken(cycling(&[(HOLD, HARD)], Reason::Restarting, true, 2));
+    let resetting = stays_on(heading(Power::On, Target::On));
+    assert_eq!(decided_by(&policy(), &begun, &resetting).annotations.len(), 0, "in a cycle");
+    let free = Host { paused: Pause::No, ..kept };
+    let done = decided_by(&policy(), &free, &seen);
+    assert_eq!(done.annotations.len(), 0, "{done:?}");
+    assert_eq!(decided_by(&policy(), &before(&free), &seen).reason, Reason::TakenOver);
+    assert_eq!(decided_by(&policy(), &free, &node(Power::On)).reason, Reason::TakenOver);
+}
+
+#[test]
+fn a_host_that_brings_its_status_gets_it_from_the_operator_and_one_that_does_not_stays_paused() {
+    for policy in [policy(), Policy::default()] {
+        let mut moved = Host { state: ProvisioningState::None, ..taken(host()) };
+        moved.conditions.clear();
+        assert_eq!(
+            decided_by(&policy, &moved, &NodeSeen::Missing),
+            Decision::rest(Reason::NotLookedAt),
+            "the operator would install it"
+        );
+        moved.brings_status = true;
+        let done = decided_by(&policy, &moved, &NodeSeen::Missing);
+        assert!(is_given_back(&done) && done.status.is_empty(), "{done:?}");
+        for paused in [Pause::No, Pause::ByOthers] {
+            let done = decided_by(&policy, &Host { paused, ..moved.clone() }, &NodeSeen::Missing);
+            assert_eq!(done, Decision::rest(Reason::NotLookedAt));
+        }
+    }
+}
+
 #[test]
 fn a_host_whose_node_is_gone_goes_back_to_the_operator_who_has_to_register_it() {
     let wants: [Make; 5] = [
@@ -70,6 +168,15 @@ fn a_host_that_is_deleted_is_not_kept_by_a_management_controller_that_is_lost() 
     soft.deleting = true;
     let done = decided_by(&policy(), &soft, &first);
     assert_eq!((reason_written(&done), done.again), (None, Again::After(CONFIRM)));
+    // Off with a failure stays doubtful, and it is not asked for off once more.
+    for (reason, hard) in [(Reason::SoftPowerOff, false), (Reason::HardPowerOff, true)] {
+        let mut host = taken(cycling(&[(PLAIN, HARD)], reason, hard, 300));
+        host.deleting = true;
+        let done = decided_by(&policy(), &host, &failed(Power::Off));
+        assert!(is_given_back(&done), "{reason:?}: {done:?}");
+        host.deleting = false;
+        assert!(!is_given_back(&decided_by(&policy(), &host, &failed(Power::Off))));
+    }
 }
 
 #[test]

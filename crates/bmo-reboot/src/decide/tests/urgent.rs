@@ -12,7 +12,7 @@ fn a_hard_request_is_urgent_until_its_power_is_being_cut() {
     let hard = &[(PLAIN, HARD)][..];
     let served = |key: &str| {
         let (reason, since) = (Reason::HoldUnsupported, at(5));
-        let message = Record::served_message(&[key]);
+        let message = Record::served_message("spec.disablePowerOff", &[key]);
         let record = Record { rebooting: false, reason, since, hard: false, message };
         let mut host = with(&[(HOLD, HARD)]);
         host.conditions.push(record.condition(1));
