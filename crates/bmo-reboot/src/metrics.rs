@@ -1,6 +1,6 @@
 //! What this controller counts. Names of hosts and keys are never labels.
 
-use api_types::metal3::CachedHost;
+use api_types::metal3::{BareMetalHostStatus, CachedHost, ErrorType};
 use api_types::time::until;
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::reflector::Store;
@@ -11,7 +11,7 @@ use prometheus::{
 };
 
 use crate::decision::{Answer, Call};
-use crate::record::{Managed, Record};
+use crate::record::{Managed, Reason, Record};
 
 /// From a reset of an idle machine to a soft attempt that took its whole time.
 const SECONDS: &[f64] =
@@ -106,7 +106,7 @@ impl Metrics {
         registry.register(Box::new(metrics.escalations.clone()))?;
         registry.register(Box::new(metrics.ironic_errors.clone()))?;
         registry.register(Box::new(metrics.ironic_reachable.clone()))?;
-        registry.register(Box::new(Holds::new(hosts)?))?;
+        registry.register(Box::new(Shown::new(hosts)?))?;
         Ok(metrics)
     }
 
@@ -137,14 +137,15 @@ pub fn seconds(from: Timestamp, to: Timestamp) -> f64 {
     until(from, to).as_secs_f64()
 }
 
-/// Hosts that are held off, counted when somebody asks, so that deleted hosts vanish.
-struct Holds {
+/// What hosts of ours show, counted when somebody asks, so that deleted hosts vanish.
+struct Shown {
     hosts: Store<CachedHost>,
     held: IntGauge,
     oldest: Gauge,
+    failing: IntGauge,
 }
 
-impl Holds {
+impl Shown {
     fn new(hosts: Store<CachedHost>) -> Result<Self, prometheus::Error> {
         Ok(Self {
             hosts,
@@ -156,30 +157,92 @@ impl Holds {
                 "ferrite_bmo_reboot_oldest_hold_seconds",
                 "Age of the oldest hold, 0 without any",
             )?,
+            failing: IntGauge::new(
+                "ferrite_bmo_reboot_hosts_failing",
+                "Hosts whose power Ironic could not change, from the failure until a try succeeds",
+            )?,
         })
     }
 }
 
-impl Collector for Holds {
+/// Whether Ironic could not change the power of a host, and no try has succeeded since. While the next one is under way the
+/// record tells of that; the failure stands beside it, unless there is one of somebody else.
+fn is_failing(status: &BareMetalHostStatus, record: &Record) -> bool {
+    record.reason == Reason::PowerFailed || status.error_type == Some(ErrorType::PowerManagement)
+}
+
+impl Collector for Shown {
     fn desc(&self) -> Vec<&Desc> {
-        [self.held.desc(), self.oldest.desc()].concat()
+        [self.held.desc(), self.oldest.desc(), self.failing.desc()].concat()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let (mut held, mut oldest) = (0, 0.0_f64);
+        let (mut held, mut oldest, mut failing) = (0, 0.0_f64, 0);
         let now = Timestamp::now();
         for host in self.hosts.state() {
             let Some(status) = &host.status else { continue };
             let Some(record) = Record::of(&status.conditions) else { continue };
-            // What was held when a host ceased to be ours is history.
-            let ours = Managed::of(&status.conditions).is_some_and(|managed| managed.managed);
-            if let (Some(since), true) = (record.held_since(), ours) {
+            // What was so when a host ceased to be ours is history.
+            if !Managed::of(&status.conditions).is_some_and(|managed| managed.managed) {
+                continue;
+            }
+            if let Some(since) = record.held_since() {
                 held += 1;
                 oldest = oldest.max(seconds(since, now));
             }
+            failing += i64::from(is_failing(status, &record));
         }
         self.held.set(held);
         self.oldest.set(oldest);
-        [self.held.collect(), self.oldest.collect()].concat()
+        self.failing.set(failing);
+        [self.held.collect(), self.oldest.collect(), self.failing.collect()].concat()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::runtime::{reflector, watcher};
+    use serde_json::json;
+
+    use super::*;
+
+    /// A host with what its conditions and its status say.
+    fn host(name: &str, managed: bool, reason: Reason, error: Option<&str>) -> CachedHost {
+        let (now, message) = (Timestamp::UNIX_EPOCH, String::new());
+        let (why, hard) = (if managed { Reason::Managed } else { Reason::Paused }, true);
+        let managed = Managed { managed, reason: why, message: message.clone() };
+        let record = Record { rebooting: true, reason, since: now, hard, message };
+        let host = json!({
+            "metadata": { "name": name, "namespace": "n" }, "spec": {},
+            "status": {
+                "errorType": error, "provisioning": { "state": "provisioned" },
+                "conditions": [managed.condition(now, 1), record.condition(1)],
+            },
+        });
+        serde_json::from_value(host).unwrap()
+    }
+
+    #[test]
+    fn a_host_fails_until_a_try_succeeds_and_only_while_it_is_ours() {
+        let (store, mut writer) = reflector::store::<CachedHost>();
+        let registry = Registry::new();
+        Metrics::new(&registry, store).unwrap();
+        let failing = || {
+            let all = registry.gather();
+            let found = all.iter().find(|it| it.name() == "ferrite_bmo_reboot_hosts_failing");
+            found.unwrap().get_metric()[0].get_gauge().get_value()
+        };
+        let ours = Some("power management error");
+        for (host, count) in [
+            (host("well", true, Reason::HeldOff, None), 0.0),
+            (host("failed", true, Reason::PowerFailed, ours), 1.0),
+            (host("tries", true, Reason::HardPowerOff, ours), 2.0),
+            (host("others", true, Reason::HardPowerOff, Some("registration error")), 2.0),
+            (host("both", true, Reason::PowerFailed, Some("registration error")), 3.0),
+            (host("paused", false, Reason::PowerFailed, ours), 3.0),
+        ] {
+            writer.apply_watcher_event(&watcher::Event::Apply(host));
+            assert!((failing() - count).abs() < 0.1, "{}", failing());
+        }
     }
 }
