@@ -386,8 +386,15 @@ impl Host {
 
 /// Whether whoever switches a host says that it cannot see, or change, its power.
 fn is_blind(reason: &str) -> bool {
-    ["PowerUnknown", "IronicUnreachable", "NodeNotFound", "NodeBusy", "PowerFailed"]
-        .contains(&reason)
+    [
+        "PowerUnknown",
+        "IronicUnreachable",
+        "NodeNotFound",
+        "NodeRegistering",
+        "NodeBusy",
+        "PowerFailed",
+    ]
+    .contains(&reason)
 }
 
 /// Whether somebody asked everybody to leave a host alone. The pause of `bmo-reboot` is about power alone.
@@ -475,6 +482,10 @@ mod tests {
         assert!(looked_at(&rebooting("PoweredOff")));
         assert!(!looked_at(&rebooting("PowerUnknown")));
         assert!(!looked_at(&rebooting("IronicUnreachable")));
+        assert!(
+            !looked_at(&rebooting("NodeRegistering")),
+            "nobody looks while a node is registered"
+        );
         assert!(!looked_at(&json!({"operationalStatus": "error"})));
         assert!(!looked_at(&json!({"errorType": "power management error"})));
     }
