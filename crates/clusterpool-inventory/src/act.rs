@@ -119,11 +119,9 @@ impl Pass<'_> {
                 self.claim(claim, json!({ "namespace": null }), at, piece).await
             }
             Step::Tell { claim, pending, at } => self.tell(claim, pending, at, piece).await,
-            Step::Claim { cluster, claim, at } => {
-                let reference = json!({
-                    "claimName": claim,
-                    "claimedTimestamp": Time(whole(Timestamp::now())),
-                });
+            Step::Claim { cluster, claim, since, at } => {
+                let given = Time(given_at(Timestamp::now(), *since));
+                let reference = json!({ "claimName": claim, "claimedTimestamp": given });
                 let spec = json!({ "clusterPoolRef": reference, "powerState": "Running" });
                 self.cluster(cluster, json!({ "spec": spec }), at, piece).await
             }
@@ -154,10 +152,10 @@ impl Pass<'_> {
                 if found.leased_by() != cluster.as_deref() {
                     return Ok(Outcome::Superseded);
                 }
-                if let (true, Some(cluster)) = (prove_absent, cluster)
-                    && self.live_cluster(cluster).await?.is_some()
-                {
-                    return Ok(Outcome::Superseded);
+                for place in observe::named(&found).filter(|_| *prove_absent) {
+                    if self.live_cluster(&place).await?.is_some() {
+                        return Ok(Outcome::Superseded);
+                    }
                 }
                 self.lease(entry, None, names::hive::CONDITION_AVAILABLE, at, piece).await
             }
@@ -340,8 +338,8 @@ impl Pass<'_> {
         Ok(Outcome::Done)
     }
 
-    fn clusters(&self, name: &str) -> Api<ClusterDeployment> {
-        Api::namespaced(self.client.clone(), name)
+    fn clusters(&self, namespace: &str) -> Api<ClusterDeployment> {
+        Api::namespaced(self.client.clone(), namespace)
     }
 
     fn customizations(&self, namespace: &str) -> Api<ClusterDeploymentCustomization> {
@@ -351,14 +349,14 @@ impl Pass<'_> {
     /// Metadata of a cluster as the API server has it now; also of one that cannot be decoded.
     async fn live_cluster(
         &self,
-        name: &str,
+        (namespace, name): &Key,
     ) -> Result<Option<kube::core::PartialObjectMeta<ClusterDeployment>>, Error> {
-        let live = self.clusters(name).get_metadata(name).await;
+        let live = self.clusters(namespace).get_metadata(name).await;
         unless_gone(live).map_err(Error::api("get a cluster"))
     }
 
     async fn is_living(&self, name: &str) -> Result<bool, Error> {
-        let live = self.live_cluster(name).await?;
+        let live = self.live_cluster(&(name.to_owned(), name.to_owned())).await?;
         Ok(live.is_some_and(|it| it.metadata.deletion_timestamp.is_none()))
     }
 
@@ -446,6 +444,11 @@ fn decoded<K: DeserializeOwned>(object: &Value, what: &'static str) -> Result<K,
         .map_err(Error::api(what))
 }
 
+/// When a cluster is given to a claim that was created then. That is the API server's time, and our clock may be behind it.
+fn given_at(now: Timestamp, created: Timestamp) -> Timestamp {
+    whole(now).max(created)
+}
+
 fn is_terminating(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else { return false };
     let causes = status.details.iter().flat_map(|it| &it.causes);
@@ -474,5 +477,19 @@ fn unless_superseded<T>(
         Ok(written) => Ok(Some(written)),
         Err(kube::Error::Api(status)) if status.is_conflict() || is_gone(&status) => Ok(None),
         Err(error) => Err(Error::api(what)(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_is_given_to_no_claim_before_that_was_made() {
+        let at = |millisecond| Timestamp::from_millisecond(millisecond).unwrap();
+        assert_eq!(given_at(at(5_900), at(5_000)), at(5_000));
+        assert_eq!(given_at(at(7_100), at(5_000)), at(7_000));
+        // A clock that is behind.
+        assert_eq!(given_at(at(4_990), at(5_000)), at(5_000));
     }
 }

@@ -33,7 +33,9 @@ use crate::index::{Index, Key, all_in};
 use crate::inventory::Listed;
 use crate::materials::{Materials, materials};
 use crate::metrics::Metrics;
-use crate::observe::{Last, Live, Stores, cached, holders, is_one, live_pool, owner_of, pool_key};
+use crate::observe::{
+    Last, Live, Stores, cached, holders, is_one, live_pool, named, owner_of, pool_key,
+};
 use crate::pass::pass;
 use crate::seen::Refusal;
 
@@ -353,6 +355,10 @@ impl Context {
         if was_there != now.is_some() {
             concerned.extend(index.pools.of(&all_in(&key.0)).cloned());
         }
+        // What it listed may be nobody's now.
+        if was_there && now.is_none() {
+            concerned.insert(all_in(&key.0));
+        }
         concerned.insert(key);
         drop(index);
         self.wake(concerned);
@@ -366,6 +372,7 @@ impl Context {
         let pools = now.iter().flat_map(|it| holders(it));
         let pools = pools.map(|it| (key.0.clone(), it.to_owned()));
         let holders = index.leases.put(&key, pools);
+        index.named.put(&key, now.iter().flat_map(|it| named(it)));
         let mut concerned: BTreeSet<Key> = index.lists.of(&key).cloned().collect();
         concerned.extend(holders);
         let users = index.users.of(&key).filter_map(|it| cached(&self.stores.clusters, it));
@@ -394,6 +401,10 @@ impl Context {
         let mut concerned = index.clusters.keep(&key, own);
         for entry in index.users.put(&key, entry.into_iter().chain(of_namespace)) {
             concerned.extend(index.lists.of(&entry).cloned());
+        }
+        // A lease may name one that is no pool's.
+        for entry in index.named.of(&key) {
+            concerned.extend(index.lists.of(entry).cloned());
         }
         drop(index);
         self.wake(concerned);
@@ -444,15 +455,7 @@ impl Context {
         };
         self.policy.all_pools
             || pool.is_some_and(has_inventory)
-            || self.is_used(key, pool.is_some())
-    }
-
-    /// Whether something of a pool carries a mark of ours.
-    fn is_used(&self, key: &Key, is_there: bool) -> bool {
-        let index = self.index();
-        let ours = |it: &String| it == names::hive::INVENTORY_FINALIZER;
-        let made = || index.namespaces.has(key) || index.leases.has(key) || key.1.is_empty();
-        !is_there && made() || index.clusters.kept(key).any(|it| it.finalizers().iter().any(ours))
+            || self.index().has_of_ours(key, pool)
     }
 
     pub(crate) fn is_behind(&self, key: &Key) -> bool {

@@ -29,7 +29,7 @@ use crate::decision::{Decision, Reason, Step, Version, Work};
 use crate::inventory::{Listed, is_counted};
 use crate::lease::Held;
 use crate::plan::{BEGUN, Plan};
-use crate::seen::{Claim, Cluster, Observed, Part};
+use crate::seen::{Claim, Cluster, Customization, Observed, Part};
 use crate::status;
 
 /// The reason of a condition that Hive put there and knows nothing about yet.
@@ -196,7 +196,7 @@ impl Plan<'_> {
                         None if left
                             && held == Held::Torn
                             && entry.others.is_empty()
-                            && self.listed.contains(entry.name.as_str()) =>
+                            && self.frees(entry) =>
                         {
                             self.push(Reason::LeaseAbandoned, [release(None)]);
                         }
@@ -229,7 +229,7 @@ impl Plan<'_> {
                     self.push(Reason::LeaseAbandoned, [release(Some(cluster))]);
                 }
                 Held::Orphaned(cluster)
-                    if entry.others.is_empty() && self.listed.contains(entry.name.as_str()) =>
+                    if entry.others.is_empty() && self.frees_of_nobody(entry) =>
                 {
                     let steps = self.abandoning(entry, cluster);
                     self.push(Reason::LeaseAbandoned, steps);
@@ -252,6 +252,24 @@ impl Plan<'_> {
                 self.push(Reason::ClusterAdopted, [Step::Adopt { cluster, at }]);
             }
         }
+    }
+
+    /// Whether a lease of nothing on the entry is this pool's to end: the pool lists it, or none does, and a finalizer keeps
+    /// it.
+    fn frees(&self, entry: &Customization) -> bool {
+        let (pool, name) = (&self.seen.pool, entry.name.as_str());
+        let is_kept = entry.kept || self.seen.kept_by_hive.contains(name);
+        let is_unlisted = !entry.listed_elsewhere && (pool.deleting || !pool.listed.is_mistaken());
+        self.listed.contains(name) || is_kept && is_unlisted
+    }
+
+    /// The same of a lease for a cluster that nobody sees. It is not the pool's own, so that the pool's end does not wait
+    /// for it; who may still hear of the pool that it names is left to end it.
+    fn frees_of_nobody(&self, entry: &Customization) -> bool {
+        let (pool, name) = (&self.seen.pool, entry.name.as_str());
+        let names_none = entry.lease.as_ref().is_some_and(|it| it.pool.is_none());
+        let is_to_be = if names_none { self.frees(entry) } else { self.listed.contains(name) };
+        is_to_be && (pool.absent || !pool.deleting)
     }
 
     /// Whether a process that stalled before it created the cluster did so after the cluster of this name had failed, or
@@ -309,7 +327,7 @@ impl Plan<'_> {
                         && !self.gone.contains(name)
                         && self.given.insert(&it.name) =>
                 {
-                    self.push(Reason::Claimed, claim_steps(it, &claim.name));
+                    self.push(Reason::Claimed, claim_steps(it, claim));
                 }
                 Some(_) => {
                     let (claim, at) = (claim.name.clone(), claim.at.clone());
@@ -358,7 +376,7 @@ impl Plan<'_> {
             if let Some(cluster) = ready.pop() {
                 self.served += 1;
                 self.given.insert(&cluster.name);
-                let steps = claim_steps(cluster, &claim.name);
+                let steps = claim_steps(cluster, claim);
                 self.push(Reason::Claimed, std::iter::once(assign(cluster)).chain(steps));
             } else if claim.pending.as_deref() != Some(Reason::NoClusters.as_str()) {
                 self.tell(claim, Reason::NoClusters);
@@ -512,8 +530,9 @@ fn restoration(cluster: &Cluster, seen: &Observed) -> Vec<Step> {
         .collect()
 }
 
-fn claim_steps(cluster: &Cluster, claim: &str) -> [Step; 2] {
-    let (claim, at) = (claim.to_owned(), cluster.at.clone());
-    let confirm = Step::Confirm { claim: claim.clone(), cluster: cluster.name.clone(), at };
-    [Step::Claim { cluster: cluster.name.clone(), claim, at: cluster.at.clone() }, confirm]
+fn claim_steps(cluster: &Cluster, claim: &Claim) -> [Step; 2] {
+    let (name, since, at) = (claim.name.clone(), claim.created, cluster.at.clone());
+    let confirm = Step::Confirm { claim: name.clone(), cluster: cluster.name.clone(), at };
+    let at = cluster.at.clone();
+    [Step::Claim { cluster: cluster.name.clone(), claim: name, since, at }, confirm]
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
+
 use crate::seen::{Part, Status};
 
 /// What to do about a pool, and why.
@@ -107,6 +109,8 @@ pub enum Step {
         cluster: String,
         /// The claim.
         claim: String,
+        /// When that was created: nothing is given to it before, whatever our clock says.
+        since: Timestamp,
         /// Version of the cluster.
         at: String,
     },

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use api_types::hive::{ClusterDeployment, ClusterDeploymentCustomization};
+use api_types::hive::{ClusterDeployment, ClusterDeploymentCustomization, ClusterPool};
+use api_types::names;
+use kube::ResourceExt as _;
 
 /// Namespace and name.
 pub type Key = (String, String);
@@ -108,12 +110,31 @@ pub struct Index {
     pub lists: Links,
     /// Customizations by the pools that hold them: see [`crate::observe::holders`].
     pub leases: Links,
+    /// Customizations by the clusters that their leases name: see [`crate::observe::named`].
+    pub named: Links,
     /// Customizations by namespace, as a cache has them; the name is left empty.
     pub customizations: Links<Arc<ClusterDeploymentCustomization>>,
     /// Pools by namespace; the name is left empty.
     pub pools: Links,
     /// Bindings of the administrators' role by namespace; the name is left empty.
     pub admins: Links,
+}
+
+impl Index {
+    /// Whether something of a pool carries a mark of ours, and be it that the pool itself is to go: what was begun is ended
+    /// here.
+    pub fn has_of_ours(&self, key: &Key, pool: Option<&ClusterPool>) -> bool {
+        let ours = |it: &String| it == names::hive::INVENTORY_FINALIZER;
+        let left = || pool.is_none() && (self.leases.has(key) || key.1.is_empty());
+        let goes = |it: &ClusterPool| {
+            it.metadata.deletion_timestamp.is_some()
+                && it.finalizers().iter().any(|it| it == names::hive::POOL_FINALIZER)
+        };
+        self.namespaces.has(key)
+            || left()
+            || pool.is_some_and(goes)
+            || self.clusters.kept(key).any(|it| it.finalizers().iter().any(ours))
+    }
 }
 
 /// The group of all objects of a namespace.
@@ -123,6 +144,10 @@ pub fn all_in(namespace: &str) -> Key {
 
 #[cfg(test)]
 mod tests {
+    use api_types::hive::ClusterPoolSpec;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use k8s_openapi::jiff::Timestamp;
+
     use super::*;
 
     fn key(name: &str) -> Key {
@@ -156,5 +181,27 @@ mod tests {
         links.put(&key("c"), [key("a"), key("b")]);
         assert_eq!(links.put(&key("c"), []).len(), 2);
         assert!(links.members.is_empty() && links.groups.is_empty());
+    }
+
+    #[test]
+    fn a_pool_is_used_as_long_as_something_of_it_is_here_though_its_inventory_is_gone() {
+        let key = ("ns".to_owned(), "pool".to_owned());
+        let mut pool = ClusterPool::new("ns", "pool", ClusterPoolSpec::default());
+        pool.metadata.finalizers = Some(vec![names::hive::POOL_FINALIZER.to_owned()]);
+        let mut index = Index::default();
+        assert!(!index.has_of_ours(&key, Some(&pool)));
+        let made = (String::new(), "pool-x".to_owned());
+        index.namespaces.put(&made, [key.clone()]);
+        assert!(index.has_of_ours(&key, Some(&pool)));
+        index.namespaces.put(&made, []);
+        assert!(!index.has_of_ours(&key, Some(&pool)));
+        // Nobody else lets it go.
+        pool.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+        assert!(index.has_of_ours(&key, Some(&pool)));
+        pool.metadata.finalizers = None;
+        assert!(!index.has_of_ours(&key, Some(&pool)));
+        // Leases count where it is gone: who is there and lists nothing may have them of Hive.
+        index.leases.put(&("ns".to_owned(), "a".to_owned()), [key.clone()]);
+        assert!(index.has_of_ours(&key, None) && !index.has_of_ours(&key, Some(&pool)));
     }
 }

@@ -19,7 +19,7 @@ use crate::seen::{Cluster, Customization};
 pub enum Held<'a> {
     /// Nobody.
     Free,
-    /// A cluster of this pool that was made from it.
+    /// A cluster of this pool that was made from it, or may have been.
     Ours(&'a Cluster),
     /// This pool, for a cluster that is not there.
     Half(&'a str),
@@ -29,7 +29,7 @@ pub enum Held<'a> {
     Torn,
     /// A pool that is gone, for a cluster that is gone as well as can be seen.
     Orphaned(&'a str),
-    /// Another pool.
+    /// Another pool, or a cluster that is not this pool's.
     Others,
 }
 
@@ -49,15 +49,24 @@ pub(crate) fn held<'a>(
         Some(holder) => holder == pool,
         None => cluster.is_some(),
     };
+    // Whoever made it: it is there, and has the entry.
+    let is_anothers = || customization.others.iter().any(|it| it == name);
     match cluster {
         _ if !ours => {
-            let gone = !lease.pool_exists && !customization.others.iter().any(|it| it == name);
+            let gone = !lease.pool_exists && !is_anothers();
             if gone { Held::Orphaned(name) } else { Held::Others }
         }
+        None if is_anothers() => Held::Others,
         None => Held::Half(name),
-        Some(cluster) if cluster.entry.as_ref() == Some(&customization.name) => Held::Ours(cluster),
+        Some(cluster) if is_made_from(cluster, &customization.name) => Held::Ours(cluster),
         Some(_) => Held::Mistaken(name),
     }
+}
+
+/// Whether the cluster is in the entry, as far as can be told. Our finalizer is on none without an entry: where the
+/// reference to that is gone, an old CRD dropped it, and the lease alone knows.
+fn is_made_from(cluster: &Cluster, entry: &String) -> bool {
+    cluster.entry.as_ref().map_or(cluster.kept, |it| it == entry)
 }
 
 impl Customization {

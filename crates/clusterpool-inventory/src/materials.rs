@@ -128,6 +128,7 @@ pub async fn materials(
             let mut hasher = DefaultHasher::new();
             config.to_string().hash(&mut hasher);
             spec.base_domain.hash(&mut hasher);
+            platform.map(|it| it.name).hash(&mut hasher);
             found.config_hash = hasher.finish();
             found.config = Some(config);
         }
@@ -149,7 +150,9 @@ fn installable(config: Value, spec: &ClusterPoolSpec) -> Result<Value, String> {
         return Ok(config);
     }
     let longest = "n".repeat(naming::LONGEST);
-    let tried = patch::install_config(&config, &longest, &spec.base_domain, &[], Rules::default());
+    let platform = Platform::of(spec).and_then(|it| it.in_config());
+    let (domain, rules) = (&spec.base_domain, Rules::default());
+    let tried = patch::install_config(&config, &longest, domain, platform, &[], rules);
     let Err(why) = tried else { return Ok(config) };
     let config = match name_in(spec.install_config_secret_template_ref.as_ref()) {
         Some(name) => format!("install-config.yaml in secret {name}"),
@@ -232,6 +235,10 @@ mod tests {
             let listing: ClusterPoolSpec = serde_json::from_value(inventory).unwrap();
             assert_eq!(installable(config.clone(), &listing), Ok(config));
         }
+        spec.platform = [("vsphere".to_owned(), json!({}))].into();
+        let told = installable(config.clone(), &spec).unwrap_err();
+        assert!(told.contains("add platform.vsphere to the template"), "{told}");
+        spec.platform.clear();
         (spec.base_domain, spec.install_config_secret_template_ref) = (String::new(), None);
         let told = installable(config, &spec).unwrap_err();
         assert!(told.starts_with("What spec.platform says cannot be used"), "{told}");

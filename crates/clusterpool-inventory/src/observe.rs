@@ -1,12 +1,12 @@
 //! All reads: a snapshot of one pool from the caches, and what the API server is asked for itself.
 
+mod entries;
 mod views;
 
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-use api_types::condition;
 use api_types::hive::{
     ClusterClaim, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, pools_finalizer,
 };
@@ -21,13 +21,16 @@ use kube::api::Api;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, Resource, ResourceExt as _};
 
-use self::views::{claim, cluster, created, resume_timeout, view};
+use self::entries::lease;
+pub use self::entries::{holders, is_releasing, leasing_pool, named, version};
+use self::views::{claim, cluster, created, hives_words, resume_timeout, view};
 use crate::config::Policy;
 use crate::error::Error;
 use crate::index::{Index, Key, all_in};
 use crate::make::pool_of;
 use crate::materials::Materials;
 use crate::patch;
+use crate::platform::Platform;
 use crate::seen::{Cluster, Customization, Lease, Namespace, Observed, Pool, Refusal};
 use crate::trial::Trial;
 
@@ -183,14 +186,6 @@ fn is_at(object: &impl Resource, version: &str) -> bool {
     object.meta().resource_version.as_deref() == Some(version)
 }
 
-fn lease(it: &ClusterDeploymentCustomization) -> Option<Lease> {
-    let cluster = it.leased_by().map(str::to_owned);
-    let is_one = cluster.is_some() || it.is_marked_in_use();
-    let pool = leasing_pool(it).map(str::to_owned);
-    let whole = it.is_marked_in_use() && pool.is_some();
-    is_one.then(|| Lease { cluster, pool, pool_exists: false, releasing: is_releasing(it), whole })
-}
-
 /// A snapshot of a pool, which may be gone, and when it has to be looked at again although nothing changes.
 pub fn observe(
     stores: &Stores,
@@ -244,6 +239,12 @@ pub fn observe(
     let not_begun = |it: &&Cluster| it.is_installing() && !it.unverified && !it.begun;
     for it in seen.clusters.iter().filter(not_begun) {
         let left = patience(known, it);
+        // Told as long as it lasts, however often it is looked after.
+        if until(it.created, known.now) >= grace(known) {
+            let found = cached(&stores.clusters, &(it.name.clone(), it.name.clone()));
+            let words = found.map(|it| hives_words(&it)).unwrap_or_default();
+            seen.not_begun.insert(it.name.clone(), words);
+        }
         if left.is_zero() {
             seen.idle.insert(it.name.clone());
         } else {
@@ -276,7 +277,7 @@ pub fn observe(
     let is_here =
         |namespace: &String| index.namespaces.is_in(&(String::new(), namespace.clone()), key);
     seen.unread = broken.filter(is_here).collect();
-    let later = lived_in.first().map(|_| known.policy.namespace_grace.max(LEAST));
+    let later = lived_in.first().map(|_| grace(known));
     due = due.into_iter().chain(later).min();
     seen.namespaces = empty
         .into_iter()
@@ -306,6 +307,7 @@ pub fn observe(
         key,
         known,
         is_there: pool.is_some(),
+        own: &with_cluster,
         has_neighbours: index.pools.of(&everything).any(|it| it != key),
         has_strangers: index.users.count(&everything) > own,
     };
@@ -382,7 +384,17 @@ fn strangers(stores: &Stores, index: &Index, key: &Key) -> HashSet<String> {
 fn patience(known: &Known<'_>, cluster: &Cluster) -> Duration {
     let since = known.tended.get(&cluster.name).copied().unwrap_or(cluster.created);
     let passed = until(since, known.now);
-    known.policy.namespace_grace.max(LEAST).saturating_sub(passed)
+    grace(known).saturating_sub(passed)
+}
+
+fn grace(known: &Known<'_>) -> Duration {
+    known.policy.namespace_grace.max(LEAST)
+}
+
+/// Whether a cluster may occupy what its entry stands for.
+fn is_live(it: &ClusterDeployment) -> bool {
+    it.metadata.deletion_timestamp.is_none()
+        || it.finalizers().iter().any(|it| it != names::hive::INVENTORY_FINALIZER)
 }
 
 struct About<'a> {
@@ -391,6 +403,8 @@ struct About<'a> {
     key: &'a Key,
     known: &'a Known<'a>,
     is_there: bool,
+    /// Names of its clusters, where it is there.
+    own: &'a HashSet<&'a str>,
     /// Whether there are other pools in its namespace.
     has_neighbours: bool,
     /// Whether clusters that are not its own were made from entries of its namespace.
@@ -413,10 +427,7 @@ impl About<'_> {
         users
             .filter(|it| !self.index.clusters.is_in(it, self.key))
             .filter_map(|it| cached(&self.stores.clusters, it))
-            .filter(|it| {
-                it.metadata.deletion_timestamp.is_none()
-                    || it.finalizers().iter().any(|it| it != names::hive::INVENTORY_FINALIZER)
-            })
+            .filter(|it| is_live(it))
             .map(|it| it.name_any())
             .collect()
     }
@@ -445,8 +456,37 @@ impl About<'_> {
         if self.has_strangers {
             seen.others = self.others(&(self.key.0.clone(), seen.name.clone()));
         }
+        if let Some(stranger) = self.stranger(it)
+            && !seen.others.contains(&stranger)
+        {
+            seen.others.push(stranger);
+        }
         seen.listed_elsewhere = self.has_neighbours && self.is_listed_elsewhere(&seen.name);
         seen
+    }
+
+    /// The cluster that the lease names, where that is there and not this pool's, whoever made it and from what.
+    fn stranger(&self, it: &ClusterDeploymentCustomization) -> Option<String> {
+        let reference = it.status.as_ref()?.cluster_deployment_ref.as_ref()?;
+        let name = it.leased_by()?;
+        if self.own.contains(name) && reference.namespace.as_deref().is_none_or(|it| it == name) {
+            return None;
+        }
+        named(it).find(|place| self.is_strange(place)).map(|place| place.1)
+    }
+
+    fn is_strange(&self, place: &Key) -> bool {
+        if place.0 == place.1 && self.own.contains(place.1.as_str()) {
+            return false;
+        }
+        let Some(found) = cached(&self.stores.clusters, place) else {
+            // One that cannot be read, in a namespace of the pool, may be its own.
+            let is_here = self.index.namespaces.is_in(&(String::new(), place.0.clone()), self.key);
+            return !is_here && self.stores.broken_clusters.get(Some(&place.0), &place.1).is_some();
+        };
+        // One that is new may be in the cache, and not yet among the pool's.
+        let is_own = is_one(&found) && pool_key(&found).as_ref() == Some(self.key);
+        !is_own && is_live(&found)
     }
 
     fn is_listed_elsewhere(&self, entry: &str) -> bool {
@@ -477,46 +517,18 @@ impl About<'_> {
         if let Some(same) = before.filter(|it| it.is_of(version, materials.config_hash)) {
             return same.refused().cloned();
         }
-        let base_domain = cached(&self.stores.pools, self.key)
-            .map(|it| it.spec.base_domain.clone())
-            .unwrap_or_default();
+        let of = cached(&self.stores.pools, self.key);
+        let spec = of.as_ref().map(|it| &it.spec);
+        let domain = spec.map(|it| it.base_domain.as_str()).unwrap_or_default();
+        let platform = spec.and_then(Platform::of).and_then(|it| it.in_config());
         let patches = &it.spec.install_config_patches;
         let rules = self.known.policy.rules;
-        let tried = patch::install_config(config, &pool.name, &base_domain, patches, rules);
+        let tried = patch::install_config(config, &pool.name, domain, platform, patches, rules);
         let trial = Trial::new(version, materials.config_hash, tried, before);
         let refused = trial.refused().cloned();
         trials.insert(name.to_owned(), trial);
         refused
     }
-}
-
-/// Generation and uid: a status that is written does not change it, another object of the name does.
-pub fn version(it: &ClusterDeploymentCustomization) -> String {
-    let generation = it.metadata.generation.unwrap_or_default();
-    format!("{generation}-{}", it.metadata.uid.as_deref().unwrap_or_default())
-}
-
-/// The pool that leases a customization.
-pub fn leasing_pool(it: &ClusterDeploymentCustomization) -> Option<&str> {
-    let pool = it.status.as_ref()?.cluster_pool_ref.as_ref()?;
-    pool.name.as_deref().filter(|it| !it.is_empty())
-}
-
-/// The pools that hold a customization: the one that leases it, and those for which Hive's own controller put its finalizer
-/// there. One that is gone has nobody else to take that off.
-pub fn holders(it: &ClusterDeploymentCustomization) -> impl Iterator<Item = &str> {
-    let of_all = pools_finalizer("");
-    let theirs = it.finalizers().iter().filter(|it| *it != names::hive::LEASE_FINALIZER);
-    let kept_for = theirs.filter_map(move |it| it.strip_prefix(of_all.as_str()));
-    leasing_pool(it).into_iter().chain(kept_for.filter(|it| !it.is_empty()))
-}
-
-/// Whether somebody said that he is about to release it.
-pub fn is_releasing(it: &ClusterDeploymentCustomization) -> bool {
-    it.status
-        .as_ref()
-        .and_then(|it| condition::find(&it.conditions, names::hive::CONDITION_AVAILABLE))
-        .is_some_and(|it| it.reason.as_deref() == Some(names::hive::REASON_RELEASING))
 }
 
 /// The pool that a cluster is of.
@@ -558,37 +570,5 @@ mod tests {
         assert!(same.take(&of("c", "1")).is_some());
         assert_eq!(same.gone().collect::<Vec<_>>(), ["a", "d"]);
         assert!(is_at(&of("a", "1"), "1") && !is_at(&of("a", "2"), "1"));
-    }
-
-    #[test]
-    fn a_customization_is_held_by_who_leases_it_and_by_those_for_whom_hive_kept_it() {
-        let finalizers =
-            ["hive.openshift.io/gone", "hive.openshift.io/inventory-lease", "example.com/other"];
-        let it: ClusterDeploymentCustomization = serde_json::from_value(json!({
-            "metadata": { "name": "a", "finalizers": finalizers },
-            "spec": {},
-            "status": { "clusterPoolRef": { "name": "pool" } },
-        }))
-        .unwrap();
-        assert_eq!(holders(&it).collect::<Vec<_>>(), ["pool", "gone"]);
-    }
-
-    #[test]
-    fn a_lease_is_whole_where_it_says_in_use_and_names_its_pool() {
-        let is_whole = |available: &str, pool: Option<&str>| {
-            let it: ClusterDeploymentCustomization = serde_json::from_value(json!({
-                "metadata": { "name": "a" },
-                "spec": {},
-                "status": {
-                    "clusterDeploymentRef": { "name": "c" },
-                    "clusterPoolRef": pool.map(|it| json!({ "name": it })),
-                    "conditions": [{ "type": "Available", "status": available }],
-                },
-            }))
-            .unwrap();
-            lease(&it).unwrap().whole
-        };
-        assert!(is_whole("False", Some("pool")));
-        assert!(!is_whole("True", Some("pool")) && !is_whole("False", None));
     }
 }

@@ -132,6 +132,12 @@ pub enum Refusal {
     /// The platform's section was exchanged for another's.
     #[error("the patched install config is for another platform than the pool; keep platform.{0}")]
     OtherPlatform(String),
+    /// There is no section of the pool's platform, and there was none in the template.
+    #[error(
+        "the install config is not for the pool's platform, so that no cluster would be installed with it; add \
+         platform.{0} to the template, or correct spec.platform of the pool"
+    )]
+    NotForPool(String),
     /// It does not fit into a secret.
     #[error("the install config is larger than a secret holds; shorten it")]
     TooLarge,
@@ -185,17 +191,18 @@ pub enum Why {
 }
 
 /// Makes what a cluster is installed with: the template with the cluster's name and the pool's
-/// domain, then the patches, then a look at what came out.
+/// domain, then the patches, then a look at what came out, which has to be for this platform, if one is said.
 pub fn install_config(
     template: &Value,
     cluster: &str,
     base_domain: &str,
+    platform: Option<&str>,
     patches: &[InstallConfigPatch],
     rules: Rules,
 ) -> Result<InstallConfig, Refusal> {
     let named = named(template, cluster, base_domain);
     let (result, notes) = apply(&named, patches, rules)?;
-    let name = kept(&named, &result)?.to_owned();
+    let name = kept(&named, &result, platform)?.to_owned();
     let text = yaml::write(&result)?;
     if text.len() > MAX_TEXT {
         return Err(Refusal::TooLarge);
@@ -226,7 +233,7 @@ fn named(template: &Value, cluster: &str, base_domain: &str) -> Value {
 }
 
 /// The name of the cluster in what can be installed, or what is missing.
-fn kept<'a>(before: &Value, after: &'a Value) -> Result<&'a str, Refusal> {
+fn kept<'a>(before: &Value, after: &'a Value, own: Option<&str>) -> Result<&'a str, Refusal> {
     fn text<'a>(config: &'a Value, pointer: &str) -> Option<&'a str> {
         config.pointer(pointer)?.as_str().filter(|text| !text.is_empty())
     }
@@ -236,6 +243,14 @@ fn kept<'a>(before: &Value, after: &'a Value) -> Result<&'a str, Refusal> {
     let platform = |config: &'a Value| config.get("platform").and_then(Value::as_object);
     let now = platform(after).filter(|it| !it.is_empty()).ok_or(Refusal::Lacks("platform"))?;
     let wanted = before.get("platform").and_then(Value::as_object);
+    if let Some(own) = own {
+        let has = |it: &Map<String, Value>| it.get(own).is_some_and(|it| !it.is_null());
+        return match wanted.is_some_and(has) {
+            _ if has(now) => Ok(name),
+            true => Err(Refusal::OtherPlatform(own.to_owned())),
+            false => Err(Refusal::NotForPool(own.to_owned())),
+        };
+    }
     match wanted.into_iter().flat_map(Map::keys).find(|it| !now.contains_key(*it)) {
         Some(lost) => Err(Refusal::OtherPlatform(lost.clone())),
         None => Ok(name),

@@ -5,6 +5,8 @@ use serde_json::{Map, Value, json};
 
 /// Platforms on which a cluster can be switched off and on. On the others every cluster runs.
 const HIBERNATE: [&str; 4] = ["aws", "azure", "gcp", "ibmcloud"];
+/// Those with whose clusters Hive does not begin, unless the install config is for them.
+const CHECKED: [&str; 5] = ["aws", "azure", "gcp", "nutanix", "vsphere"];
 /// Workers of a new cluster.
 const WORKERS: u32 = 3;
 /// The field of vSphere that says all in the installer's own words, in place of Hive's older fields.
@@ -29,6 +31,11 @@ impl<'a> Platform<'a> {
     /// Whether its clusters can hibernate.
     pub fn hibernates(&self) -> bool {
         HIBERNATE.contains(&self.name)
+    }
+
+    /// The platform that the install config has to name. On the others Hive leaves that to the installer.
+    pub fn in_config(&self) -> Option<&'a str> {
+        Some(self.name).filter(|it| CHECKED.contains(it))
     }
 
     /// A field as text.
@@ -270,6 +277,17 @@ mod tests {
         assert_eq!(unnamed(vsphere), ["certificatesSecretRef"]);
         // A role may stand in for it, or the machine's own account.
         assert!(unnamed(json!({ "aws": { "region": "here" } })).is_empty());
+    }
+
+    #[test]
+    fn an_install_config_is_asked_for_the_platform_where_hive_asks_for_it() {
+        let of = |name: &str| {
+            let spec = spec(&json!({ name: {} }));
+            Platform::of(&spec).unwrap().in_config().map(str::to_owned)
+        };
+        assert_eq!(of("vsphere").as_deref(), Some("vsphere"));
+        // An agent's install config is for bare metal, or for none.
+        assert!(["agentBareMetal", "baremetal", "none"].into_iter().all(|it| of(it).is_none()));
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub struct Observed {
     pub turned_down: BTreeMap<String, Refusal>,
     /// Clusters that Hive did not begin to install for long: somebody may have deleted what they need.
     pub idle: BTreeSet<String>,
+    /// Clusters that Hive has not begun to install for as long since they were made, and what it says of each.
+    pub not_begun: BTreeMap<String, String>,
     /// What it refers to and is not there or not usable, in words for its condition.
     pub missing: Vec<String>,
     /// Clusters in namespaces of the pool that cannot be decoded: nobody knows whether they are its own.

@@ -70,7 +70,7 @@ pub(crate) fn news(plan: &Plan<'_>) -> Option<Status> {
 fn capacity(plan: &Plan<'_>) -> Said {
     let all = plan.seen.clusters.len() + plan.halves().count();
     let limit = limit(plan);
-    let more = spared(plan) + &unowned(plan.seen);
+    let more = spared(plan) + &unowned(plan.seen) + &not_begun(plan.seen);
     match plan.seen.pool.max_size {
         Some(most) if all >= most => {
             let limit = limit.map(|it| format!("; {it}")).unwrap_or_default();
@@ -258,6 +258,23 @@ fn unowned(seen: &Observed) -> String {
         "; annotate those that nobody uses with {}=true, since their claims are gone or have another cluster: {}",
         names::REMOVE_FROM_POOL,
         some(&unowned)
+    )
+}
+
+/// Clusters that Hive does not begin to install, in its own words. What was wrong in the template stays wrong in them.
+fn not_begun(seen: &Observed) -> String {
+    if seen.not_begun.is_empty() || seen.pool.deleting {
+        return String::new();
+    }
+    let told = |(place, (name, words)): (usize, (&String, &String))| {
+        let words = Some(words).filter(|it| place < MOST_TOLD && !it.is_empty());
+        words.map_or_else(|| name.clone(), |it| format!("{name} ({})", shorten(it, LONGEST / 10)))
+    };
+    let all: Vec<String> = seen.not_begun.iter().enumerate().map(told).collect();
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    format!(
+        "; Hive has not begun to install these, so put right what it says of them, and delete those that stay so: {}",
+        some(&all)
     )
 }
 

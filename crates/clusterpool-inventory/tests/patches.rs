@@ -320,13 +320,13 @@ fn copies_of_copies_end_before_memory_does() {
 }
 
 fn made(patches: &[InstallConfigPatch]) -> Result<String, Refusal> {
-    install_config(&config(), "pool-abcde", "example.org", patches, STRICT).map(|it| it.name)
+    install_config(&config(), "pool-abcde", "example.org", None, patches, STRICT).map(|it| it.name)
 }
 
 #[test]
 fn a_cluster_has_its_own_name_and_the_pools_domain_unless_they_are_patched() {
     let made = |patches: &[InstallConfigPatch]| {
-        install_config(&config(), "pool-abcde", "example.org", patches, STRICT).unwrap()
+        install_config(&config(), "pool-abcde", "example.org", None, patches, STRICT).unwrap()
     };
     let plain = made(&[]);
     let text: Value = serde_json::from_str(&plain.text).unwrap();
@@ -344,7 +344,7 @@ fn a_template_without_metadata_gets_some() {
         let mut template = template;
         template["apiVersion"] = json!("v1");
         template["platform"] = json!({"none": {}});
-        let made = install_config(&template, "c", "d", &[], STRICT).unwrap();
+        let made = install_config(&template, "c", "d", None, &[], STRICT).unwrap();
         assert_eq!(made.name, "c");
     }
 }
@@ -373,6 +373,27 @@ fn what_an_installation_needs_must_be_kept() {
 }
 
 #[test]
+fn an_install_config_is_for_the_pools_own_platform() {
+    let made = |platform: &str, patches: &[InstallConfigPatch]| {
+        install_config(&config(), "c", "d", Some(platform), patches, STRICT).map(|it| it.name)
+    };
+    assert_eq!(made("openstack", &[]).as_deref(), Ok("c"));
+    let wrong = made("vsphere", &[]).unwrap_err();
+    assert_eq!(wrong, Refusal::NotForPool("vsphere".to_owned()));
+    let told = wrong.to_string();
+    assert!(
+        told.ends_with("platform.vsphere to the template, or correct spec.platform of the pool")
+    );
+    // A patch may make it so, and may spoil it.
+    let vsphere = raw("replace", "/platform", r#"{"vsphere": {}}"#);
+    assert_eq!(made("vsphere", std::slice::from_ref(&vsphere)).as_deref(), Ok("c"));
+    let spoilt = made("openstack", &[vsphere]);
+    assert_eq!(spoilt, Err(Refusal::OtherPlatform("openstack".to_owned())));
+    let nothing = raw("add", "/platform/vsphere", "null");
+    assert!(made("vsphere", &[nothing]).is_err());
+}
+
+#[test]
 fn what_does_not_fit_into_a_secret_is_refused() {
     assert_eq!(made(&[value("add", "/x", &"x".repeat(1_000_000))]), Err(Refusal::TooLarge));
     let long = format!("/{}", "k".repeat(1001));
@@ -388,6 +409,7 @@ fn the_shapes_of_real_manifests_work() {
         value("replace", "/metadata/name", "ocp-07"),
         value("replace", "/compute/0/name", "large"),
     ];
-    let made = install_config(&config(), "pool-abcde", "example.org", &patches, STRICT).unwrap();
+    let made =
+        install_config(&config(), "pool-abcde", "example.org", None, &patches, STRICT).unwrap();
     assert_eq!((made.name.as_str(), made.notes.len()), ("ocp-07", 0));
 }

@@ -79,7 +79,7 @@ proptest! {
     fn what_can_be_installed_has_all_it_needs_and_reads_the_same_as_yaml(
         operations in prop::collection::vec(operation(), 0..4),
     ) {
-        let made = install_config(&template(), "name", "example.com", &operations, Rules::default());
+        let made = install_config(&template(), "name", "example.com", None, &operations, Rules::default());
         if let Ok(made) = made {
             let value = yaml::read(&made.text).unwrap();
             prop_assert_eq!(&value["metadata"]["name"], &json!(made.name));

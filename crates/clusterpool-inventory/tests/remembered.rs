@@ -291,3 +291,58 @@ fn a_cluster_is_idle_until_hive_has_begun_with_it() {
     caches.put_with("a", "pool", &begun, &json!({ "provisionRef": { "name": "p" } }));
     assert!(caches.look(None).idle.is_empty());
 }
+
+#[test]
+fn a_cluster_that_hive_does_not_begin_with_is_told_also_when_it_was_looked_after() {
+    let mut caches = Caches::new();
+    let old = json!({ "creationTimestamp": "1960-01-01T00:00:00Z" });
+    let unmet = json!({ "type": "RequirementsMet", "status": "False", "reason": "No" });
+    caches.put_with("a", "pool", &old, &json!({ "conditions": [unmet] }));
+    let told = BTreeMap::from([("a".to_owned(), "No".to_owned())]);
+    let materials = Materials::default();
+    let policy = Policy::default();
+    let tended = BTreeMap::from([("a".to_owned(), Timestamp::UNIX_EPOCH)]);
+    let at_first = Known::at_first(&policy, &materials, Timestamp::UNIX_EPOCH);
+    for (tended, idle) in [(at_first.tended, 1), (&tended, 0)] {
+        let known = Known { tended, ..Known::at_first(&policy, &materials, Timestamp::UNIX_EPOCH) };
+        let (seen, _) = observe(&caches.stores, &caches.index, &pool(), &known, &mut caches.last);
+        assert_eq!((&seen.not_begun, seen.idle.len()), (&told, idle));
+    }
+}
+
+#[test]
+fn a_cluster_that_a_lease_names_and_that_is_not_the_pools_is_among_the_others() {
+    let mut caches = Caches::new();
+    let others = |caches: &mut Caches, cluster: &str, namespace: &str| {
+        let reference = json!({ "name": cluster, "namespace": namespace });
+        let entry = Arc::new(
+            serde_json::from_value(json!({
+                "metadata": { "name": "e", "namespace": "pools", "uid": "u" },
+                "spec": {}, "status": { "clusterDeploymentRef": reference },
+            }))
+            .unwrap(),
+        );
+        let key = ("pools".to_owned(), "e".to_owned());
+        caches.index.customizations.keep(&key, [(all_in("pools"), entry)]);
+        caches.look(None).customizations.remove(0).others
+    };
+    let foo = |namespace: &str, metadata: Value| -> ClusterDeployment {
+        let mut it = json!({ "metadata": metadata, "spec": {} });
+        (it["metadata"]["name"], it["metadata"]["namespace"]) = (json!("foo"), json!(namespace));
+        serde_json::from_value(it).unwrap()
+    };
+    assert_eq!(others(&mut caches, "foo", "foo-namespace"), [""; 0]);
+    for namespace in ["foo-namespace", "foo"] {
+        let it = foo(namespace, json!({}));
+        caches.clusters.apply_watcher_event(&Event::Apply(it.clone()));
+        assert_eq!(others(&mut caches, "foo", "foo-namespace"), ["foo"]);
+        let gone = json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" });
+        caches.clusters.apply_watcher_event(&Event::Apply(foo(namespace, gone)));
+        assert_eq!(others(&mut caches, "foo", "foo-namespace"), [""; 0]);
+        caches.clusters.apply_watcher_event(&Event::Delete(it));
+    }
+    // The pool's own, also where it is new and not among the pool's yet.
+    assert_eq!(others(&mut caches, "a", "a"), [""; 0]);
+    caches.index.clusters.keep(&("a".to_owned(), "a".to_owned()), []);
+    assert_eq!(others(&mut caches, "a", "a"), [""; 0]);
+}

@@ -44,9 +44,10 @@ impl Pass<'_> {
     ) -> Option<patch::InstallConfig> {
         let config = self.materials.config.as_ref()?;
         let patches = entry.map(|it| it.spec.install_config_patches.as_slice()).unwrap_or_default();
+        let (spec, rules) = (&pool.spec, self.policy.rules);
+        let platform = Platform::of(spec).and_then(|it| it.in_config());
         // What is refused here was usable when it was decided on: look again.
-        patch::install_config(config, cluster, &pool.spec.base_domain, patches, self.policy.rules)
-            .ok()
+        patch::install_config(config, cluster, &spec.base_domain, platform, patches, rules).ok()
     }
 
     pub(super) async fn make(
@@ -198,7 +199,9 @@ impl Pass<'_> {
         if old == new {
             return Ok(Outcome::Done);
         }
-        if !make::is_newer(new, old) || self.live_cluster(cluster).await?.is_some() {
+        if !make::is_newer(new, old)
+            || self.live_cluster(&(cluster.to_owned(), cluster.to_owned())).await?.is_some()
+        {
             return Ok(Outcome::Superseded);
         }
         let found = serde_json::to_value(&found).map_err(kube::Error::SerdeError);

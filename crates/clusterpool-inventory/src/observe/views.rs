@@ -24,6 +24,11 @@ use crate::seen::{Claim, Cluster, Condition, Part, Pool, Status};
 const DEPROVISION_FAILED: &str = "DeprovisionFailed";
 /// Condition of a cluster: Hive cannot even begin to.
 const DEPROVISION_LAUNCH_ERROR: &str = "DeprovisionLaunchError";
+/// Condition of a cluster: whether Hive has all that it wants before it begins.
+const REQUIREMENTS_MET: &str = "RequirementsMet";
+/// Conditions of a cluster with which Hive does not begin either.
+const IN_THE_WAY: [&str; 4] =
+    ["InstallImagesNotResolved", "AuthenticationFailure", "DNSNotReady", "InstallLaunchError"];
 
 pub(super) fn created(object: &impl Resource) -> Timestamp {
     let born = object.meta().creation_timestamp.as_ref();
@@ -179,10 +184,8 @@ pub(super) fn cluster(
         begun: has_begun(it),
         installed,
         stopped: stopped.filter(|it| it.is_true()).map(|it| {
-            let words = [it.reason.as_deref(), it.message.as_deref()];
-            let words: Vec<&str> =
-                words.into_iter().flatten().filter(|it| !it.is_empty()).collect();
-            if words.is_empty() { "provisioning stopped".to_owned() } else { words.join(": ") }
+            let words = words(it);
+            if words.is_empty() { "provisioning stopped".to_owned() } else { words }
         }),
         stuck: left.is_some_and(|it| it.is_zero()),
         running: state == "Running" || installed && !pool.hibernates,
@@ -193,6 +196,22 @@ pub(super) fn cluster(
         },
     };
     (cluster, left.filter(|it| !it.is_zero()))
+}
+
+/// What a condition says.
+fn words(it: &ForeignCondition) -> String {
+    let words = [it.reason.as_deref(), it.message.as_deref()];
+    let words: Vec<&str> = words.into_iter().flatten().filter(|it| !it.is_empty()).collect();
+    words.join(": ")
+}
+
+/// Why Hive does not begin to install the cluster, as far as it says that.
+pub(super) fn hives_words(it: &ClusterDeployment) -> String {
+    let conditions = it.status.as_ref().map(|it| it.conditions.as_slice()).unwrap_or_default();
+    let unmet = condition::find(conditions, REQUIREMENTS_MET).filter(|it| it.is_false());
+    let others = IN_THE_WAY.iter().filter_map(|it| condition::find(conditions, it));
+    let mut all = unmet.into_iter().chain(others.filter(|it| it.is_true()));
+    all.next().map(words).unwrap_or_default()
 }
 
 /// Whether Hive has begun to install the cluster: it has all that it needs for that.
@@ -246,6 +265,25 @@ mod tests {
         assert!(of("DeprovisionLaunchError", "True", "AuthenticationFailed"));
         assert!(!of("Provisioned", "False", "Deprovisioning"));
         assert!(!of("DeprovisionLaunchError", "False", "Cleared"));
+    }
+
+    #[test]
+    fn hive_says_why_it_does_not_begin() {
+        let of = |all: &[(&str, &str, &str)]| {
+            let all: Vec<_> = all
+                .iter()
+                .map(|(kind, status, why)| {
+                    json!({ "type": kind, "status": status, "reason": why, "message": "no" })
+                })
+                .collect();
+            let it = json!({ "metadata": {}, "spec": {}, "status": { "conditions": all } });
+            hives_words(&serde_json::from_value(it).unwrap())
+        };
+        let unmet = ("RequirementsMet", "False", "InstallConfigValidationFailed");
+        let unresolved = ("InstallImagesNotResolved", "True", "JobFailed");
+        assert_eq!(of(&[unresolved, unmet]), "InstallConfigValidationFailed: no");
+        assert_eq!(of(&[("RequirementsMet", "True", "Met"), unresolved]), "JobFailed: no");
+        assert_eq!(of(&[("RequirementsMet", "Unknown", "Initialized")]), "");
     }
 
     #[test]

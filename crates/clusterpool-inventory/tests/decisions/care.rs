@@ -58,6 +58,24 @@ fn nothing_is_made_again_from_what_a_cluster_was_not_made_from() {
     }
 }
 
+#[test]
+fn a_cluster_that_hive_does_not_begin_with_is_told_in_its_words() {
+    let mut seen = idle();
+    let told =
+        |seen: &Observed| stored(seen).pool.status.conditions["CapacityAvailable"].message.clone();
+    assert!(!told(&seen).contains("Hive"));
+    let words = "InstallConfigValidationFailed: no platform".to_owned();
+    seen.not_begun = [("ca".to_owned(), words), ("cb".to_owned(), String::new())].into();
+    let end = "stay so: ca (InstallConfigValidationFailed: no platform), cb";
+    assert!(told(&seen).ends_with(end), "{}", told(&seen));
+    // Looked after, it is told all the same, and told once.
+    seen.idle.clear();
+    let seen = stored(&seen);
+    assert!(told(&seen).ends_with(end) && decided(&seen).status.is_none());
+    let long = Observed { not_begun: [("ca".to_owned(), "x".repeat(100_000))].into(), ..seen };
+    assert!(told(&long).len() < 2_000);
+}
+
 fn refusal(version: &str) -> Refusal {
     Refusal { version: version.to_owned(), why: "exceeded quota".to_owned() }
 }

@@ -3,6 +3,7 @@
 use clusterpool_inventory::Policy;
 use clusterpool_inventory::decide::instead;
 use clusterpool_inventory::decision::{Reason, Step};
+use clusterpool_inventory::inventory::Listed;
 use clusterpool_inventory::seen::{Cluster, Lease, Namespace, Observed};
 
 use crate::world::{
@@ -361,5 +362,82 @@ fn what_was_announced_is_released_although_a_cluster_is_wanted_again() {
     let mut seen = pool(1, &["a"]);
     seen.customizations[0].lease = lease("pool-x");
     seen.customizations[0].lease.as_mut().unwrap().releasing = true;
+    assert_eq!(reasons(&seen), [Reason::LeaseAbandoned]);
+}
+
+#[test]
+fn a_living_cluster_that_a_lease_names_keeps_the_entry_whoever_made_it() {
+    for of in [Some("pool"), Some("gone"), None] {
+        let mut seen = pool(1, &["a"]);
+        let it = Lease { pool: of.map(str::to_owned), ..lease("foo").unwrap() };
+        let pool_exists = of == Some("pool");
+        seen.customizations[0].lease = Some(Lease { pool_exists, ..it });
+        seen.customizations[0].others.push("foo".to_owned());
+        assert_eq!(reasons(&seen), [], "{of:?}");
+        assert_eq!(status_of(&seen, "a"), "Unavailable");
+        // The pool's end does not wait for it.
+        seen.pool.deleting = true;
+        assert_eq!(reasons(&seen), [Reason::PoolGone], "{of:?}");
+        let condition = &stored(&seen).pool.status.conditions["DeletionPossible"];
+        assert_eq!(condition.status, "True", "{condition:?}");
+    }
+}
+
+#[test]
+fn a_pool_that_goes_leaves_leases_that_are_not_its_own() {
+    let mut seen = pool(1, &["a"]);
+    let nobodys = Lease { pool: None, pool_exists: false, ..lease("foo").unwrap() };
+    seen.customizations[0].lease = Some(nobodys);
+    assert_eq!(reasons(&seen), [Reason::LeaseAbandoned]);
+    seen.pool.deleting = true;
+    assert_eq!(reasons(&seen), [Reason::PoolGone]);
+    // In the name of no pool it is ended after that.
+    (seen.pool.absent, seen.pool.kept, seen.pool.listed) = (true, false, Listed::Nothing);
+    assert_eq!(reasons(&seen), [Reason::LeaseAbandoned]);
+    gives_up(&seen);
+}
+
+#[test]
+fn a_lease_of_nothing_on_an_entry_that_nobody_lists_is_ended_where_a_finalizer_keeps_that() {
+    let nobodys = Lease { pool: None, pool_exists: false, ..lease("foo").unwrap() };
+    for held in [Lease::default(), nobodys] {
+        let mut seen = pool(0, &["a", "b"]);
+        seen.customizations[0].lease = Some(held);
+        seen.pool.listed = Listed::Entries(vec!["b".to_owned()]);
+        let ends = |seen: &Observed| reasons(seen) == [Reason::LeaseAbandoned];
+        assert!(ends(&seen), "{:?}", decided(&seen).work);
+        let changes: [fn(&mut Observed); 5] = [
+            |it| it.customizations[0].kept = false,
+            |it| it.customizations[0].listed_elsewhere = true,
+            |it| it.customizations[0].others.push("theirs".to_owned()),
+            // Nobody knows what it lists.
+            |it| it.pool.listed = Listed::Empty,
+            |it| it.pool.listed = Listed::Unreadable("no".to_owned()),
+        ];
+        for (number, change) in changes.into_iter().enumerate() {
+            let mut seen = seen.clone();
+            change(&mut seen);
+            assert_eq!(reasons(&seen), [], "{number}");
+        }
+        (seen.customizations[0].kept, seen.customizations[0].deleting) = (false, true);
+        seen.kept_by_hive.insert("a".to_owned());
+        assert!(ends(&seen));
+    }
+    // Of a pool that is gone: who hears of that ends it.
+    let mut seen = pool(0, &["a", "b"]);
+    let theirs = Lease { pool: Some("gone".to_owned()), ..lease("gone-1").unwrap() };
+    seen.customizations[0].lease = Some(Lease { pool_exists: false, ..theirs });
+    seen.pool.listed = Listed::Entries(vec!["b".to_owned()]);
+    assert_eq!(reasons(&seen), []);
+}
+
+#[test]
+fn a_cluster_whose_reference_was_dropped_keeps_its_lease() {
+    let mut seen = full(1, &["a"]);
+    seen.clusters[0].entry = None;
+    assert_eq!(reasons(&seen), []);
+    assert_eq!(status_of(&seen, "a"), "Reserved");
+    // One that never had an entry has none.
+    seen.clusters[0].kept = false;
     assert_eq!(reasons(&seen), [Reason::LeaseAbandoned]);
 }
