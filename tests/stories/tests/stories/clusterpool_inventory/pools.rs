@@ -175,6 +175,22 @@ async fn with_pools_inventory_a_pool_without_one_is_left_alone() {
 }
 
 #[tokio::test]
+async fn with_pools_inventory_a_pool_whose_inventory_is_taken_away_can_still_be_deleted() {
+    let (scene, _hive) = Scene::new("takenaway").await;
+    let policy = Policy { all_pools: false, ..Policy::default() };
+    let _running = start(plane().await, &[&scene.namespace], policy).await;
+    scene.one_runs().await;
+    scene.patch("ClusterPool", "pool", json!({ "spec": { "inventory": null } })).await;
+    scene
+        .wait("another cluster runs in place of the entry's", |it| {
+            it.ready("pool") == 1 && it.of("pool").len() == 1 && it.of_entry("a").is_empty()
+        })
+        .await;
+    scene.delete("ClusterPool", "pool").await;
+    scene.wait("it goes", |it| it.pools.is_empty()).await;
+}
+
+#[tokio::test]
 async fn a_pool_that_is_not_ours_any_more_is_not_counted_any_more() {
     let (scene, _hive) = Scene::new("uncounted").await;
     let (account, _) = account(plane().await, &scene.namespace).await;

@@ -4,7 +4,7 @@ use api_types::hive::ClusterPoolSpec;
 use clusterpool_inventory::config::Policy;
 use clusterpool_inventory::pool_version::pool_version;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::ground::{plane, start};
@@ -134,4 +134,30 @@ async fn hives_finalizer_for_a_pool_that_is_gone_keeps_no_entry_that_nobody_uses
     scene.delete("ClusterDeploymentCustomization", "listed").await;
     scene.patch("ClusterPool", "pool", json!({ "spec": { "size": 0 } })).await;
     scene.wait("it goes once it is free", |it| *it.entry("listed") == Value::Null).await;
+}
+
+#[tokio::test]
+async fn a_living_cluster_that_was_given_an_entry_by_hand_keeps_it() {
+    let (scene, _hive) = Scene::new("byhand").await;
+    let there = format!("{}-hand", scene.namespace);
+    space(&scene, &there).await;
+    let theirs: DynamicObject = serde_json::from_value(json!({
+        "apiVersion": "hive.openshift.io/v1",
+        "kind": "ClusterDeployment",
+        "metadata": { "name": "foo" },
+        "spec": { "clusterName": "foo", "baseDomain": "example.com", "platform": { "none": {} } },
+    }))
+    .unwrap();
+    let api = bench::hive::api(&scene.client, &there, "ClusterDeployment");
+    api.create(&PostParams::default(), &theirs).await.unwrap();
+    scene.entries(&["a"]).await;
+    lease(&scene, "a", json!({ "clusterDeploymentRef": { "name": "foo", "namespace": there } }))
+        .await;
+    scene.pool("pool", 1, &["a"], json!({})).await;
+    let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
+    let view = scene.wait("it is theirs", |it| it.word("pool", "a") == "Unavailable").await;
+    assert!(view.clusters.is_empty());
+    assert_eq!(view.holder("a"), "foo");
+    api.delete("foo", &DeleteParams::default()).await.unwrap();
+    scene.wait("it is used when that is gone", |it| it.ready("pool") == 1).await;
 }
