@@ -93,7 +93,7 @@ mod tests {
         assert!(of(READY).is_empty() && of("Node n has been deleted").is_empty());
         let disk = ("DiskPressure".to_owned(), "True".to_owned());
         let line = "Condition DiskPressure on Node is reporting status True with reason Y";
-        assert_eq!(of(&format!("{READY}\n  * {line}")), [disk.clone()]);
+        assert_eq!(of(&format!("{READY}\n  * {line}")), std::slice::from_ref(&disk));
         assert_eq!(of("Condition DiskPressure on node is reporting status True"), [disk]);
         assert!(of("Condition").is_empty() && of("Condition Disk").is_empty());
     }

@@ -14,6 +14,7 @@ pub const MOST: usize = 10;
 /// One try.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_excessive_bools, reason = "so many independent facts")]
 pub struct Entry {
     /// Uid of the request.
     pub remediation: String,
