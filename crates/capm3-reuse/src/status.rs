@@ -63,10 +63,11 @@ pub struct Report {
     pub withdrawn: bool,
 }
 
-/// A condition of ours as it was reported.
+/// A condition of ours as it was reported. Before 1.12 CAPM3's schema has no place for the newer list, and the API server
+/// drops it without a word: then the older one says it.
 pub fn reported<'a>(machine: &'a Metal3Machine, kind: &str) -> Option<&'a Condition> {
-    let status = machine.status.as_ref()?;
-    condition::find(standard(status, machine.contract())?, kind)
+    let (status, contract) = (machine.status.as_ref()?, machine.contract());
+    condition::find(standard(status, contract).or_else(|| deprecated(status, contract))?, kind)
 }
 
 fn standard(status: &Metal3MachineStatus, contract: ContractVersion) -> Option<&Vec<Condition>> {
@@ -106,12 +107,19 @@ pub fn patch(machine: &Metal3Machine, report: &Report, now: Timestamp) -> Option
     for (kind, said) in all.iter().filter_map(|(kind, said)| Some((*kind, said.as_ref()?))) {
         changed |= put(&mut conditions, kind, said, generation, now);
     }
-    // Paused is known to the newer contract only.
     let mut old = deprecated(before, contract).cloned().unwrap_or_default();
+    // The newer list may have no place here, so what it is needed for stands in the older one.
+    let alone = standard(before, contract).is_none();
     let mut old_changed = false;
-    for (kind, said) in all[..3].iter().filter_map(|(kind, said)| Some((*kind, said.as_ref()?))) {
-        old_changed |= put_old(&mut old, kind, said, now);
+    for (kind, said) in all.iter().filter_map(|(kind, said)| Some((*kind, said.as_ref()?))) {
+        // Paused is known to the newer contract only.
+        let is_known = kind != CONDITION_PAUSED
+            || (alone && said.holds)
+            || condition::find(&old, kind).is_some();
+        old_changed |= is_known && put_old(&mut old, kind, said, alone, now);
     }
+    // And what was told in the older one is not told again and again because the newer one was dropped.
+    changed &= !alone || old_changed;
     let (new, old) = (json!({ "conditions": conditions }), json!({ "conditions": old }));
     let mut put = |is_new: bool, field: &str, value: Value| {
         if is_new {
@@ -197,14 +205,22 @@ fn put(
     replace(conditions, new)
 }
 
-/// The same in the deprecated format: a severity, and no reason for what holds.
-fn put_old(conditions: &mut Vec<Condition>, kind: &str, said: &Said, now: Timestamp) -> bool {
+/// The same in the deprecated format: a severity, and no reason for what holds, unless somebody should look at it and no other
+/// list may say so.
+fn put_old(
+    conditions: &mut Vec<Condition>,
+    kind: &str,
+    said: &Said,
+    alone: bool,
+    now: Timestamp,
+) -> bool {
+    let has_reason = !said.holds || (alone && said.reason.is_warning());
     let severity = if said.reason.is_warning() { "Warning" } else { "Info" };
     let new = Condition {
         r#type: kind.to_owned(),
         status: if said.holds { "True" } else { "False" }.to_owned(),
-        reason: (!said.holds).then(|| said.reason.as_str().to_owned()),
-        message: (!said.holds && !said.message.is_empty()).then(|| shorten(&said.message, MESSAGE)),
+        reason: has_reason.then(|| said.reason.as_str().to_owned()),
+        message: (has_reason && !said.message.is_empty()).then(|| shorten(&said.message, MESSAGE)),
         last_transition_time: Some(Time(now)),
         severity: (!said.holds).then(|| severity.to_owned()),
         ..Condition::default()
@@ -291,6 +307,34 @@ mod tests {
             assert!(condition::find(old, CONDITION_PAUSED).is_none(), "{version}");
             assert_eq!(status.rendered_data.unwrap().name.as_deref(), Some("facts-0"));
         }
+    }
+
+    #[test]
+    fn what_a_schema_without_the_newer_list_drops_is_known_by_the_older_one() {
+        let written = |machine: Metal3Machine, report: &Report, second: i64| {
+            let mut done = written(machine, report, at(second));
+            done.status.as_mut().unwrap().v1beta2 = None;
+            done
+        };
+        let paused = |holds| Report {
+            paused: Some(Said { holds, reason: Reason::Paused, message: String::new() }),
+            ..Report::default()
+        };
+        let missing = Report {
+            ready: Some(Said::yes(Reason::NodeMissing, "label")),
+            ..report(Reason::Provisioned)
+        };
+        let mut now = machine("v1beta1");
+        let all = [report(Reason::Provisioning), report(Reason::Provisioned), missing];
+        for (report, second) in all.iter().chain([&paused(true), &paused(false)]).zip(1..) {
+            now = written(now, report, second);
+            assert_eq!(patch(&now, report, at(100)), None, "{report:?}");
+        }
+        let said = |kind: &str| reported(&now, kind).unwrap();
+        assert!(said(CONDITION_ASSOCIATED).is_true() && !said(CONDITION_PAUSED).is_true());
+        assert_eq!(said(CONDITION_READY).reason.as_deref(), Some("NodeMissing"));
+        // Since when it is up is known.
+        assert_eq!(said(CONDITION_READY).last_transition_time, Some(Time(at(3))));
     }
 
     #[test]
