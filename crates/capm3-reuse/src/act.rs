@@ -17,7 +17,7 @@ use crate::decide::{Naming, Step};
 use crate::error::{Error, is_of_admission};
 use crate::host;
 use crate::reservation;
-use crate::seen::{HostSeen, KeptSeen, MachineSeen, Parent};
+use crate::seen::{HostSeen, MachineSeen, Parent};
 use crate::served::Served;
 
 /// What became of a write.
@@ -77,9 +77,8 @@ impl Pass {
         }
     }
 
-    /// The writes that follow from what was seen of a kept host.
-    pub fn of_host(client: Client, served: Served, seen: &KeptSeen) -> Self {
-        let host = &seen.host;
+    /// The writes that follow from what was seen of a host.
+    pub fn of_host(client: Client, served: Served, host: &BareMetalHost) -> Self {
         Self {
             client,
             served,

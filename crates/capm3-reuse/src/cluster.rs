@@ -72,6 +72,12 @@ pub async fn look(
     Ok(live.map(outlines))
 }
 
+/// Whether any cluster of a namespace is paused, where nothing says which one it is about.
+pub fn is_any_paused(from: &Sources, namespace: &str) -> bool {
+    let here = |it: &Cluster| it.metadata.namespace.as_deref() == Some(namespace);
+    from.stores.clusters.state().iter().any(|it| here(it) && Cluster::is_paused(it))
+}
+
 /// Whether a cluster of which this was found is gone or being deleted. One that nobody named may be there.
 pub fn is_going(name: Option<&str>, found: Option<&Cluster>) -> bool {
     found.map_or(name.is_some_and(|name| !name.is_empty()), |it| {

@@ -8,7 +8,6 @@ use api_types::capi::{Cluster, KubeadmControlPlane, Machine, MachineDeployment, 
 use api_types::capm3::{Metal3Data, Metal3DataClaim, Metal3Machine, Metal3MachineTemplate};
 use api_types::metal3::CachedHost;
 use api_types::names;
-use controller_kit::api_error::unless_gone;
 use controller_kit::backoff;
 use controller_kit::events::shorten;
 use controller_kit::wakes::{Wakes, woken};
@@ -20,7 +19,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::runtime::controller::{Action, Controller};
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
-use kube::{Api, Resource as _, ResourceExt as _};
+use kube::{Resource as _, ResourceExt as _};
 use tokio::sync::Semaphore;
 
 use crate::act::{Outcome, Pass, name_node};
@@ -31,16 +30,19 @@ use crate::decide::{Decision, Reason, Step, decide, is_housed, refused};
 use crate::echo::{Echo, host_key, machine_key};
 use crate::error::Error;
 use crate::index::Index;
+use crate::left;
 use crate::metrics::Metrics;
 use crate::node::{self, Looks};
 use crate::observe::{self, Sources, Stores, created, observe_machine, wish};
-use crate::owner::{self, observe_kept};
+use crate::owner;
 use crate::races::Races;
 use crate::refusals::Refusals;
 use crate::reservation::{Kept, Owner};
 use crate::seen::{HostSeen, MachineSeen, Observed};
 use crate::served;
 use crate::settled::Settled;
+
+mod hosts;
 
 /// A pass is a few requests; one that takes longer hangs.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -207,7 +209,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
     let drive_machines =
         run::drive(&kit, about_machines, context.clone(), DEADLINE, pass_machine, Error::class);
     let drive_hosts =
-        run::drive(&kit, about_hosts, context.clone(), DEADLINE, pass_host, Error::class);
+        run::drive(&kit, about_hosts, context.clone(), DEADLINE, hosts::pass_host, Error::class);
     tokio::select! {
         _ = async { tokio::join!(drive_machines, drive_hosts) } => Ok(()),
         () = feed => Err("The watch on hosts ended".to_owned()),
@@ -244,16 +246,17 @@ impl Context {
         let now = self.from.cached(&self.from.stores.hosts, (), &namespace, &name);
         let is_there = now.is_some();
         let kept = now.as_ref().is_some_and(|it| Kept::of(it).is_some());
-        let concerned = self.from.index().update(&namespace, &name, now, Instant::now());
+        let concerned = self.from.index().update(&namespace, &name, now.clone(), Instant::now());
         self.machines.send(&namespace, concerned);
         if !is_there {
             self.echo.forget(&host_key(&namespace, &name));
         }
-        if kept {
-            self.hosts.send(&namespace, [name]);
-        } else {
+        if !kept {
             // Its next reservation has its own time.
-            self.settled.end(&(namespace, name));
+            self.settled.end(&(namespace.clone(), name.clone()));
+        }
+        if kept || now.is_some_and(|it| left::seems_left(&self.from, &it)) {
+            self.hosts.send(&namespace, [name]);
         }
     }
 
@@ -278,8 +281,11 @@ impl Context {
         }
         // Whether it has a host decides whether its owner needs one that is kept.
         let kept = if news { index.kept(&namespace, label.as_deref()) } else { Vec::new() };
+        // One that went without giving its host back left that to us.
+        let left = index.hosts_of(&namespace, &name);
         drop(index);
-        self.hosts.send(&namespace, kept);
+        let left = left.into_iter().filter(|it| left::seems_left(&self.from, it));
+        self.hosts.send(&namespace, kept.into_iter().chain(left.map(|it| it.name_any())));
     }
 
     /// Under which label hosts are kept for a machine's owner, if it has one that is known.
@@ -538,59 +544,4 @@ async fn carry_out(
         }
     }
     Ok(done)
-}
-
-/// One pass over a host: whether it is kept any longer.
-async fn pass_host(object: Arc<CachedHost>, context: Arc<Context>) -> Result<Action, Error> {
-    let result = work_on_host(&object, &context).await;
-    context.complain(&result, &object.object_ref(&())).await;
-    result
-}
-
-async fn work_on_host(object: &CachedHost, context: &Context) -> Result<Action, Error> {
-    let namespace = object.metadata.namespace.clone().unwrap_or_default();
-    let name = object.metadata.name.clone().unwrap_or_default();
-    let key = (namespace.clone(), name.clone());
-    let now = Timestamp::now();
-    let since = || context.settled.since(&key, now);
-    let Some(seen) = observe_kept(&context.from, object, since()).await? else {
-        return Ok(Action::await_change());
-    };
-    let mut decision = decide(&Observed::Kept(Box::new(seen)), &context.policy, now);
-    if decision.settled {
-        context.settled.begin(&key);
-    } else if decision.steps.is_empty() {
-        context.settled.end(&key);
-    }
-    if !decision.steps.is_empty() {
-        // Before somebody's reservation is taken away, a live look.
-        let hosts: Api<api_types::metal3::BareMetalHost> =
-            Api::namespaced(context.from.client.clone(), &namespace);
-        let live =
-            unless_gone(hosts.get(&name).await).map_err(Error::api("get a BareMetalHost"))?;
-        let Some(live) = live else { return Ok(Action::await_change()) };
-        let Some(seen) = observe_kept(&context.from, &live, since()).await? else {
-            return Ok(Action::await_change());
-        };
-        let mut pass = Pass::of_host(context.from.client.clone(), context.from.served, &seen);
-        let kept = seen.kept.clone();
-        decision = decide(&Observed::Kept(Box::new(seen)), &context.policy, now);
-        let ends = decision.steps.iter().any(|step| matches!(step, Step::Free { .. }));
-        if ends && !owner::confirms(&context.from, &namespace, &kept, decision.reason).await? {
-            return Ok(Action::requeue(DOUBT));
-        }
-        for step in &decision.steps {
-            if pass.act(step).await? == Outcome::Superseded {
-                return Ok(context.superseded(&host_key(&namespace, &name)));
-            }
-        }
-        if ends {
-            context.metrics.dropped(decision.reason);
-        }
-        if !decision.steps.is_empty() {
-            context.publish(&decision, &live.object_ref(&()), "Keep").await;
-        }
-    }
-    context.metrics.decided(decision.reason);
-    Ok(decision.again.map_or_else(Action::await_change, Action::requeue))
 }

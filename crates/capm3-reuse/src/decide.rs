@@ -2,10 +2,11 @@
 //!
 //! The refusals are here. `entry`: what must be there before anything is installed. `obtain`: how a machine comes to a host.
 //! `serve`: what is done with the host that it has. `node`: what is done about its Node. `release`: a machine that goes.
-//! `collect`: when a host is kept no longer.
+//! `left`: a host whose machine is gone. `collect`: when a host is kept no longer.
 
 mod collect;
 pub(crate) mod entry;
+mod left;
 pub(crate) mod node;
 pub(crate) mod obtain;
 mod release;
@@ -176,12 +177,13 @@ impl Decision {
     }
 }
 
-/// Decides about a machine or a kept host.
+/// Decides about a machine, a kept host, or one that its machine left.
 pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
     match seen {
         Observed::Nothing => Decision::rest(Reason::NotOurs),
         Observed::Machine(seen) => about_machine(seen, policy, now),
         Observed::Kept(seen) => collect::about_kept(seen, policy, now),
+        Observed::Left(seen) => left::about_left(seen),
     }
 }
 
@@ -212,7 +214,7 @@ fn about_machine(seen: &MachineSeen, policy: &Policy, now: Timestamp) -> Decisio
             return serve::about_host(seen, parent, cluster, host, now);
         }
         // A machine that was up once must not come up a second time on another host.
-        _ if machine.is_provisioned() => return serve::about_loss(seen, now),
+        _ if was_up(machine) => return serve::about_loss(seen, now),
         HostSeen::Here(_) | HostSeen::Gone(_) if was_associated(machine) => {
             return serve::about_loss(seen, now);
         }
@@ -251,8 +253,13 @@ pub(crate) fn was_associated(machine: &Metal3Machine) -> bool {
 /// Whether the machine needs no host but the one that it names: it was seen to have it, or was up and must not come up on
 /// another. One that only intends to take a host may be refused that for long.
 pub(crate) fn is_housed(machine: &Metal3Machine) -> bool {
-    let was_up = machine.is_provisioned() || machine.spec.provider_id.is_some();
-    machine.host_name().is_some() && (was_up || was_associated(machine))
+    machine.host_name().is_some() && (was_up(machine) || was_associated(machine))
+}
+
+/// Whether the machine was up once: it was reported, or it has its identity, which is written before that and which a move
+/// or a restore brings along without the status.
+pub(crate) fn was_up(machine: &Metal3Machine) -> bool {
+    machine.is_provisioned() || machine.spec.provider_id.as_ref().is_some_and(|id| !id.is_empty())
 }
 
 /// A machine that waits for something that is no host, and says so.
@@ -284,7 +291,9 @@ pub(crate) fn refused(seen: &MachineSeen, why: &str, now: Timestamp) -> Option<S
     let is_back = |before: &str| is_of_absence(before) && !is_of_absence(why);
     let is_told = said.is_some_and(|it| {
         it.reason.as_deref() == Some(Reason::Refused.as_str())
-            && it.observed_generation == machine.metadata.generation
+            // The older list of conditions does not say it.
+            && (it.observed_generation.is_none()
+                || it.observed_generation == machine.metadata.generation)
             && !is_back(it.message.as_deref().unwrap_or_default())
     });
     if is_told {

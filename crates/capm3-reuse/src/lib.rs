@@ -5,9 +5,9 @@
 //!
 //! * Watches: `Metal3Machine` and its template, `BareMetalHost`, `Machine`, `MachineSet`, `MachineDeployment`, `Cluster`;
 //!   `KubeadmControlPlane`, `Metal3DataClaim` and `Metal3Data` where the API server has them.
-//! * Reads live: a machine and its host before anything is taken from either; the owner and its present template when a
-//!   machine is deleted, of any kind of control plane, and before a reservation ends for want of them; a Cluster that the
-//!   cache does not have; rendered data before it is installed; whether the secrets that are to be installed are there; and
+//! * Reads live: a machine and its host before anything is taken from either; a host that seems left by its machine, and
+//!   whether that is gone; the owner and its present template when a machine is deleted, of any kind of control plane, and
+//!   before a reservation ends for want of them; a Cluster that the cache does not have; rendered data before it is installed; whether the secrets that are to be installed are there; and
 //!   for a machine that is up and has no Node, the kubeconfig of its workload cluster and what is there of its Node.
 //! * Writes: on a `Metal3Machine` the finalizer, the host that it takes, `providerID` and failure domain, and the status;
 //!   on a `BareMetalHost` `consumerRef`, what to install, the labels of cluster and reservation, and the verdict for whom it
@@ -24,7 +24,8 @@
 //! [`observe`].
 //!
 //! The way back: the image goes off the host in one write with the verdict for whom the host will be kept; while the host
-//! is being cleared its consumer becomes that owner; when nothing is on it any more the machine goes.
+//! is being cleared its consumer becomes that owner; when nothing is on it any more the machine goes. If somebody took the
+//! machine's finalizer away in between, the same is done without the machine.
 
 pub mod act;
 pub mod bag;
@@ -38,6 +39,7 @@ pub mod echo;
 pub mod error;
 pub mod host;
 pub mod index;
+pub mod left;
 pub mod metrics;
 pub mod node;
 pub mod notes;
@@ -52,3 +54,4 @@ pub mod selector;
 pub mod served;
 pub mod settled;
 pub mod status;
+pub mod word;

@@ -31,7 +31,7 @@ use crate::cluster;
 use crate::data;
 use crate::decide::entry::own_secrets;
 use crate::decide::obtain::host_name_bytes;
-use crate::decide::was_associated;
+use crate::decide::{was_associated, was_up};
 use crate::error::Error;
 use crate::host;
 use crate::index::{Index, Wish};
@@ -385,7 +385,7 @@ fn may_have_a_host(seen: &MachineSeen) -> bool {
     homeless
         && parent.metadata.deletion_timestamp.is_none()
         && parent.spec.bootstrap.data_secret_name.is_some()
-        && !seen.machine.is_provisioned()
+        && !was_up(&seen.machine)
         && seen
             .cluster
             .as_ref()

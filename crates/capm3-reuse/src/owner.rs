@@ -23,7 +23,6 @@ use crate::cluster;
 use crate::decide::is_housed;
 use crate::error::Error;
 use crate::observe::{Sources, version_of};
-use crate::reason::Reason;
 use crate::reservation::{Kept, Owner};
 use crate::seen::{KeptSeen, OwnerSeen, Parent, Verdict};
 use crate::served::Served;
@@ -137,22 +136,19 @@ pub async fn verdict(
     if live.metadata.deletion_timestamp.is_some() {
         return Ok(Verdict::Nobody("its owner is being deleted"));
     }
-    let mut templates: Vec<ObjectRef> = template_in(&live.data).into_iter().collect();
+    let named = template_in(&live.data);
+    let mut templates: Vec<ObjectRef> = named.iter().cloned().collect();
     if let Parent::Here(parent) = parent {
         templates.extend(template_of_set(from, namespace, parent));
     }
-    for template in templates {
-        if !template.is(TEMPLATE_GROUP, TEMPLATE_KIND, template.name.as_deref().unwrap_or_default())
-        {
-            continue;
-        }
+    for template in templates.iter().filter(|it| is_template(it)) {
         let name = template.name.as_deref().unwrap_or_default();
         if let Some(template) = live_template(from, namespace, name).await? {
             let uid = live.uid().unwrap_or_default();
             return Ok(by_template(Owner { uid, ..owner.clone() }, name, &template.data));
         }
     }
-    Ok(Verdict::Nobody("the template of its owner is gone"))
+    Ok(without_template(owner, named.as_ref()))
 }
 
 /// What the template says that an owner's next machine is made from.
@@ -198,19 +194,23 @@ fn reuse_in(name: &str, template: &Value) -> Result<bool, String> {
     }
 }
 
-enum Found {
+pub(crate) enum Found {
     Here(Box<DynamicObject>),
     Gone,
     Unreadable(String),
 }
 
 /// Whether this is the very owner, and not a later one of its name.
-fn is_it(live: &DynamicObject, owner: &Owner) -> bool {
+pub(crate) fn is_it(live: &DynamicObject, owner: &Owner) -> bool {
     owner.uid.is_empty() || live.uid().as_ref() == Some(&owner.uid)
 }
 
 /// The owner of that kind and name as it is now.
-async fn get_live(from: &Sources, namespace: &str, owner: &Owner) -> Result<Found, Error> {
+pub(crate) async fn get_live(
+    from: &Sources,
+    namespace: &str,
+    owner: &Owner,
+) -> Result<Found, Error> {
     let Some(name) = is_name(&owner.name).then_some(&owner.name) else { return Ok(Found::Gone) };
     let kind = match owner.kind.as_str() {
         "MachineDeployment" | "KubeadmControlPlane" => {
@@ -270,15 +270,43 @@ pub(crate) fn resource(group: &str, version: &str, kind: &str) -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
 }
 
-/// The template that an owner's next machine is made from, in either contract.
-fn template_in(owner: &Value) -> Option<ObjectRef> {
-    let places = [
-        "/spec/template/spec/infrastructureRef",
-        "/spec/machineTemplate/spec/infrastructureRef",
-        "/spec/machineTemplate/infrastructureRef",
-    ];
-    let found = places.iter().find_map(|place| owner.pointer(place))?;
+/// Where owners name the template that their next machine is made from: a deployment, control planes in either contract,
+/// and those of providers who have their own words for it.
+const PLACES: [&str; 5] = [
+    "/spec/template/spec/infrastructureRef",
+    "/spec/machineTemplate/spec/infrastructureRef",
+    "/spec/machineTemplate/infrastructureRef",
+    "/spec/machineTemplate/infrastructureTemplate",
+    "/spec/infrastructureTemplate",
+];
+
+/// The template that an owner's next machine is made from.
+pub(crate) fn template_in(owner: &Value) -> Option<ObjectRef> {
+    let found = PLACES.iter().filter_map(|place| owner.pointer(place)).find(|it| !it.is_null())?;
     serde_json::from_value(found.clone()).ok()
+}
+
+/// What is said where no template was found. An owner whose kind is known says it where it is looked for.
+fn without_template(owner: &Owner, named: Option<&ObjectRef>) -> Verdict {
+    let is_known = matches!(owner.kind.as_str(), "MachineDeployment" | "KubeadmControlPlane");
+    match named {
+        Some(named) if !is_template(named) => Verdict::Unreadable(format!(
+            "{owner} points to {} {}: only a {TEMPLATE_KIND} says whether hosts are kept",
+            named.kind.as_deref().unwrap_or_default(),
+            named.name.as_deref().unwrap_or_default()
+        )),
+        None if !is_known => {
+            // The first place is that of a deployment.
+            let places = PLACES[1..].iter().map(|it| it[1..].replace('/', "."));
+            let places = places.collect::<Vec<_>>().join(", ");
+            Verdict::Unreadable(format!("{owner} names no template in any of {places}"))
+        }
+        _ => Verdict::Nobody("the template of its owner is gone"),
+    }
+}
+
+fn is_template(reference: &ObjectRef) -> bool {
+    reference.is(TEMPLATE_GROUP, TEMPLATE_KIND, reference.name.as_deref().unwrap_or_default())
 }
 
 fn template_of_set(from: &Sources, namespace: &str, parent: &Machine) -> Option<ObjectRef> {
@@ -298,44 +326,6 @@ pub async fn observe_kept(
     let namespace = host.namespace().unwrap_or_default();
     let owner = owner_seen(from, &namespace, &kept).await?;
     Ok(Some(KeptSeen { host: host.clone(), kept, owner, settled_since }))
-}
-
-/// Whether a live look says so as well when the caches say that an owner is gone or wants no reuse any more: what is not
-/// kept any longer may be another's a moment later.
-pub async fn confirms(
-    from: &Sources,
-    namespace: &str,
-    kept: &Kept,
-    reason: Reason,
-) -> Result<bool, Error> {
-    let (Kept::For(owner), Reason::OwnerGone | Reason::ReuseOff) = (kept, reason) else {
-        return Ok(true);
-    };
-    Ok(match bears_out(&get_live(from, namespace, owner).await?, owner, reason) {
-        Word::Yes => true,
-        Word::No => false,
-        Word::Template(name) => live_reuse(from, namespace, &name).await? == Some(Ok(false)),
-    })
-}
-
-/// What an owner as it is now says about the end of a reservation.
-#[derive(Debug, PartialEq, Eq)]
-enum Word {
-    Yes,
-    No,
-    /// The template of this name has to say it.
-    Template(String),
-}
-
-fn bears_out(found: &Found, owner: &Owner, reason: Reason) -> Word {
-    match found {
-        Found::Unreadable(_) => Word::No,
-        Found::Here(live) if is_it(live, owner) => template_in(&live.data)
-            .and_then(|it| it.name)
-            .filter(|_| reason == Reason::ReuseOff)
-            .map_or(Word::No, Word::Template),
-        Found::Here(_) | Found::Gone => Word::Yes,
-    }
 }
 
 /// An owner's common parts, from whichever kind.
@@ -365,9 +355,7 @@ async fn owner_seen(
     };
     let Some(common) = common else {
         // While its cluster is moved here an owner may still be to come, and nothing is written while it is paused.
-        let here = |it: &Cluster| it.metadata.namespace.as_deref() == Some(namespace);
-        let paused =
-            from.stores.clusters.state().iter().any(|it| here(it) && Cluster::is_paused(it));
+        let paused = cluster::is_any_paused(from, namespace);
         return Ok(paused.then(|| OwnerSeen { paused, ..OwnerSeen::default() }));
     };
     let cluster = common.cluster.as_deref();
@@ -453,7 +441,7 @@ fn of_plane(from: &Sources, it: &KubeadmControlPlane) -> Common {
     }
 }
 
-fn named(group: &str, version: ContractVersion, kind: &str, meta: &ObjectMeta) -> Owner {
+pub(crate) fn named(group: &str, version: ContractVersion, kind: &str, meta: &ObjectMeta) -> Owner {
     Owner {
         api_version: format!("{group}/{}", version.as_str()),
         kind: kind.to_owned(),
@@ -470,6 +458,16 @@ fn cluster_of(metadata: &ObjectMeta) -> Option<String> {
     };
     let owner = metadata.owner_references.iter().flatten().find(is_cluster);
     label.or(owner.map(|it| &it.name)).cloned()
+}
+
+/// Whether the label on an owner says that its hosts are ours; nothing if there is none of its name.
+pub async fn is_watched(
+    from: &Sources,
+    namespace: &str,
+    owner: &Owner,
+) -> Result<Option<bool>, Error> {
+    let found = by_name(from, namespace, owner).await?;
+    Ok(found.map(|it| from.is_ours(&it.metadata)))
 }
 
 /// The owner of this kind and name, whatever its uid.

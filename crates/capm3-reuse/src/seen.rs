@@ -21,6 +21,8 @@ pub enum Observed {
     Machine(Box<MachineSeen>),
     /// A host that is kept for somebody.
     Kept(Box<KeptSeen>),
+    /// A host that was to be given back, and whose machine may be gone.
+    Left(Box<LeftSeen>),
 }
 
 /// A machine and what has to do with it.
@@ -203,6 +205,19 @@ pub struct KeptSeen {
     pub owner: Option<OwnerSeen>,
     /// Since when its owner needs no host more than it has.
     pub settled_since: Option<Timestamp>,
+}
+
+/// A host that was to be given back. Everything is as it was read live, the host first.
+#[derive(Clone, Debug)]
+pub struct LeftSeen {
+    /// The host.
+    pub host: BareMetalHost,
+    /// Whether no machine has it: the one that it names is gone.
+    pub is_gone: bool,
+    /// Whether another installation looks after it.
+    pub of_others: bool,
+    /// Whether its Cluster is paused.
+    pub paused: bool,
 }
 
 /// An owner of machines.

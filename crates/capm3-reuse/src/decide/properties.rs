@@ -8,12 +8,12 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::tests::{annotate, cached, consumer, host, kept_for, now, owner, seen, with};
-use super::{Step, decide};
+use super::{Step, decide, was_up};
 use crate::config::Policy;
 use crate::host as judge;
 use crate::reservation::{self, Kept, Owner};
 use crate::seen::{
-    Data, HostSeen, KeptSeen, MachineSeen, Observed, OwnerSeen, Parent, Reuse, Verdict,
+    Data, HostSeen, KeptSeen, LeftSeen, MachineSeen, Observed, OwnerSeen, Parent, Reuse, Verdict,
 };
 
 /// The states, among those below, in which nothing that a consumer installed is on a host that is off.
@@ -127,6 +127,9 @@ fn any_seen() -> impl Strategy<Value = (MachineSeen, Policy)> {
             seen.choice.kept = (is_kept && judge::is_ready(&kept)).then(|| cached(&kept));
             let is_free = free.spec.consumer_ref.is_none() && judge::is_ready(&free);
             seen.choice.free = is_free.then(|| cached(&free));
+            if flags[9] {
+                seen.machine.spec.provider_id = Some("metal3://ns/h/m".to_owned());
+            }
             let strict_reuse = flags[8];
             (seen, Policy { strict_reuse, ..Policy::default() })
         })
@@ -169,6 +172,16 @@ fn any_kept() -> impl Strategy<Value = (KeptSeen, Policy)> {
     )
 }
 
+/// A host that somebody may have left behind. Mostly its machine is gone and a verdict stands on it.
+fn any_left() -> impl Strategy<Value = LeftSeen> {
+    let flags = prop::collection::vec(prop::bool::weighted(0.15), 3);
+    (any_host("h"), flags, any::<bool>()).prop_map(|(host, flags, is_machines)| {
+        let patch = if is_machines { consumer("m", "m-uid") } else { json!({}) };
+        let host = with(&host, &patch);
+        LeftSeen { host, is_gone: !flags[0], of_others: flags[1], paused: flags[2] }
+    })
+}
+
 /// Whether an owner that stays has had no use for another host for as long as it takes.
 fn is_over(owner: &OwnerSeen, since: Option<Timestamp>, policy: &Policy) -> bool {
     let grace = policy.reservation_grace * if owner.rolls_out { 10 } else { 1 };
@@ -209,7 +222,7 @@ proptest! {
                     let intends = |it: &Step| matches!(it, Step::Intend { .. });
                     prop_assert!(keeps || decision.steps.iter().any(intends));
                     // A machine that was up once comes up on no other host.
-                    prop_assert!(own || !machine.is_provisioned());
+                    prop_assert!(own || !was_up(machine));
                     prop_assert!(own || judge::exclusion(host).is_none());
                     prop_assert!(own || judge::looks_claimable(host));
                     if let Some(kept) = Kept::of(host) {
@@ -232,7 +245,7 @@ proptest! {
                         prop_assert!(!judge::is_told_what_to_install(host));
                         let state = host.provisioning_state().as_str();
                         prop_assert!(!["provisioned", "provisioning"].contains(&state));
-                        prop_assert!(!(state.is_empty() && machine.is_provisioned()));
+                        prop_assert!(!(state.is_empty() && was_up(machine)));
                     }
                 }
                 Step::LetGo => prop_assert!(leaving && seen.live),
@@ -244,6 +257,26 @@ proptest! {
         if machine.annotation(names::capi::PAUSED).is_some() {
             prop_assert!(decision.steps.iter().all(|step| matches!(step, Step::Report(_))));
         }
+    }
+
+    #[test]
+    fn only_what_was_decided_is_done_in_place_of_a_machine_and_only_when_it_is_gone(
+        seen in any_left()
+    ) {
+        let decision = decide(&Observed::Left(Box::new(seen.clone())), &Policy::default(), now());
+        let host = &seen.host;
+        let may = seen.is_gone && !seen.of_others && !seen.paused && !host.is_paused();
+        let cleared = CLEARED.contains(&host.provisioning_state().as_str())
+            && host.metadata.deletion_timestamp.is_none();
+        let verdict = reservation::pending(host);
+        for step in &decision.steps {
+            let Step::Release { keep_for, .. } = step else { panic!("{step:?}") };
+            prop_assert!(may && cleared && Some(keep_for) == verdict.as_ref());
+            prop_assert!(!judge::is_told_what_to_install(host));
+        }
+        // And then always.
+        let due = may && cleared && verdict.is_some();
+        prop_assert_eq!(decision.steps.len(), usize::from(due));
     }
 
     #[test]

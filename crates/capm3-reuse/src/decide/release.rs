@@ -12,7 +12,9 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use super::obtain::{is_same, withdraw};
-use super::{BEHIND, Decision, Reason, Step, look_closer, not_paused, says, was_associated};
+use super::{
+    BEHIND, Decision, Reason, Step, look_closer, not_paused, says, was_associated, was_up,
+};
 use crate::host;
 use crate::reservation::{self, Owner};
 use crate::seen::{Data, HostSeen, MachineSeen, Verdict};
@@ -132,7 +134,7 @@ fn about_own(seen: &MachineSeen, host: &BareMetalHost, now: Timestamp) -> Decisi
     waits(seen, host, now)
 }
 
-fn kept_for(owner: Option<&Owner>) -> String {
+pub(super) fn kept_for(owner: Option<&Owner>) -> String {
     match owner {
         Some(owner) => format!("it is kept for {owner}"),
         None => "it is kept for nobody".to_owned(),
@@ -224,11 +226,10 @@ pub(super) fn unwiped(mode: Option<&str>) -> &'static str {
 /// Whether nothing is on the machine's own host any more. One that has lost its status, as after a restore, begins anew as if
 /// nothing had ever been on it: before its operator has looked at it, that counts only where nothing was.
 fn is_empty(seen: &MachineSeen, host: &BareMetalHost, was_told: bool) -> bool {
-    let machine = &seen.machine;
-    let was_up = machine.is_provisioned() || machine.spec.provider_id.is_some();
+    let was_up = || was_up(&seen.machine);
     match host.provisioning_state() {
-        ProvisioningState::None => !was_up && !was_told,
-        ProvisioningState::Registering | ProvisioningState::MatchProfile => !was_up,
+        ProvisioningState::None => !was_up() && !was_told,
+        ProvisioningState::Registering | ProvisioningState::MatchProfile => !was_up(),
         _ => is_cleared(host),
     }
 }
@@ -278,7 +279,7 @@ fn ours(seen: &MachineSeen, host: &BareMetalHost) -> Vec<&'static str> {
 }
 
 /// Annotations on the host that are the machine's, and that of a reservation where there is none.
-fn annotations(host: &BareMetalHost, is_kept: bool) -> Vec<String> {
+pub(super) fn annotations(host: &BareMetalHost, is_kept: bool) -> Vec<String> {
     let ours = [
         names::ferrite::PENDING_RESERVATION,
         names::ferrite::PASSED_OVER_BY,

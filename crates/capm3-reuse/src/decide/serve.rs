@@ -13,7 +13,7 @@ use serde_json::json;
 use super::obtain::{give_up, install, is_same, provider_id, secrets};
 use super::{
     CONDITION_ASSOCIATED, Decision, Install, Reason, Step, entry, look_closer, node, not_paused,
-    says, told, with_report,
+    says, told, was_up, with_report,
 };
 use crate::host;
 use crate::seen::{Data, HostSeen, MachineSeen};
@@ -239,8 +239,7 @@ pub(super) fn about_loss(seen: &MachineSeen, now: Timestamp) -> Decision {
             ),
         },
     };
-    let never_up = !machine.is_provisioned() && machine.spec.provider_id.is_none();
-    if let Some(name) = machine.host_name().filter(|_| never_up) {
+    if let Some(name) = machine.host_name().filter(|_| !was_up(machine)) {
         if !seen.live {
             return look_closer(Reason::HostLost);
         }

@@ -157,6 +157,7 @@ fn kinds(decision: &Decision) -> Vec<&'static str> {
 
 mod kept;
 mod leaving;
+mod left;
 mod nodes;
 mod waiting;
 

@@ -128,7 +128,8 @@ impl Namespace {
         } else if is_ready && matches!(entry.class, Class::Kept(_)) {
             Prospect::Ready
         } else if is_ready || host::is_on_its_way(host) {
-            // One that is ready and not kept yet has nothing on it any more; its machine is just about to give it back.
+            // One that is ready and not kept yet has nothing on it any more; its machine is just about to give it back, or that
+            // is done in its place where the machine is gone.
             Prospect::Coming
         } else {
             let why = host::exclusion(host).map_or("is not going to be ready", |it| it.as_str());

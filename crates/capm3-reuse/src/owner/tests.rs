@@ -48,30 +48,6 @@ fn a_deployment_is_paused_by_its_annotation_and_by_its_field() {
 }
 
 #[test]
-fn a_reservation_ends_for_want_of_its_owner_or_of_reuse_only_if_a_live_look_says_so_too() {
-    let found = |uid: &str, template: Option<&str>| {
-        let reference = json!({"kind": "Metal3MachineTemplate", "name": template});
-        let spec = json!({"template": {"spec": {"infrastructureRef": reference}}});
-        let it = json!({
-            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment",
-            "metadata": {"name": "md", "uid": uid}, "spec": spec,
-        });
-        Found::Here(Box::new(serde_json::from_value(it).unwrap()))
-    };
-    let asks = || Word::Template("t".to_owned());
-    for (found, gone, off) in [
-        (Found::Gone, Word::Yes, Word::Yes),
-        (found("later", Some("t")), Word::Yes, Word::Yes),
-        (found("md-uid", Some("t")), Word::No, asks()),
-        (found("md-uid", None), Word::No, Word::No),
-        (Found::Unreadable("why".to_owned()), Word::No, Word::No),
-    ] {
-        assert_eq!(bears_out(&found, &owner(), Reason::OwnerGone), gone);
-        assert_eq!(bears_out(&found, &owner(), Reason::ReuseOff), off);
-    }
-}
-
-#[test]
 fn a_right_that_the_chart_gives_and_that_is_away_is_no_word_about_an_owner() {
     let refused = |code: u16| -> kube::Result<Option<DynamicObject>> {
         let reason = if code == 403 { "Forbidden" } else { "InternalError" };
@@ -181,4 +157,38 @@ fn labels_name_an_owner_that_no_cache_has() {
     let plane = found(served, names::capi::CONTROL_PLANE_NAME).unwrap();
     assert_eq!(plane.api_version, "controlplane.cluster.x-k8s.io/v1beta1");
     assert_eq!(found(served, names::capi::SET_NAME), None);
+}
+
+#[test]
+fn a_template_is_found_wherever_a_provider_names_it_and_what_is_not_found_is_told() {
+    let reference = json!({
+        "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "Metal3MachineTemplate",
+        "name": "t",
+    });
+    for spec in [
+        json!({"machineTemplate": {"infrastructureRef": reference}}),
+        json!({"machineTemplate": {"spec": {"infrastructureRef": reference}}}),
+        json!({"machineTemplate": {"infrastructureTemplate": reference}}),
+        json!({"infrastructureTemplate": reference}),
+        json!({"machineTemplate": {"infrastructureRef": null}, "infrastructureTemplate": reference}),
+    ] {
+        let found = template_in(&json!({"spec": spec}));
+        assert!(found.as_ref().is_some_and(is_template), "{spec}");
+    }
+    assert_eq!(template_in(&json!({"spec": {"elsewhere": reference}})), None);
+    let template: ObjectRef = serde_json::from_value(reference).unwrap();
+    let other = ObjectRef { kind: Some("OtherTemplate".to_owned()), ..template.clone() };
+    let plane = Owner { kind: "TalosControlPlane".to_owned(), ..owner() };
+    let told = |owner: &Owner, named: Option<&ObjectRef>| match without_template(owner, named) {
+        Verdict::Unreadable(why) => why,
+        Verdict::Nobody(why) => format!("nobody: {why}"),
+        verdict => panic!("{verdict:?}"),
+    };
+    for owner in [&owner(), &plane] {
+        assert!(told(owner, Some(&template)).contains("nobody: the template of its owner is gone"));
+        assert!(told(owner, Some(&other)).contains("points to OtherTemplate t"));
+    }
+    assert!(told(&owner(), None).contains("nobody:"));
+    let why = told(&plane, None);
+    assert!(why.contains("TalosControlPlane md") && why.contains("spec.infrastructureTemplate"));
 }

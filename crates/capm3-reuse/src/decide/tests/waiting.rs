@@ -416,3 +416,32 @@ fn a_machine_that_has_its_host_still_has_it_when_its_machine_or_cluster_is_missi
         assert_eq!(told(&decision, "Ready").0, "False");
     }
 }
+
+#[test]
+fn a_machine_that_has_its_identity_gets_no_second_host_whatever_its_status_has_lost() {
+    let free = Some(cached(&host("free", "available")));
+    let told = |seen: &MachineSeen| (decided(seen).reason, kinds(&decided(seen)));
+    let mut stopped = having(&host("h", "provisioned"));
+    stopped.machine.spec.provider_id = Some("metal3://ns/h/m".to_owned());
+    stopped.host = HostSeen::Gone("h".to_owned());
+    stopped.choice.free = free.clone();
+    let lost = decided(&stopped);
+    assert_eq!((lost.reason, kinds(&lost)), (Reason::HostLost, vec!["report"]));
+    // What it says of that is all that it is known by from then on.
+    let Some(Step::Report(status)) = lost.steps.last() else { panic!("{lost:?}") };
+    stopped.machine.status = Some(serde_json::from_value(status.clone()).unwrap());
+    assert!(!was_associated(&stopped.machine));
+    assert_eq!(told(&stopped), (Reason::HostLost, vec![]));
+    // Brought here without its status, and the host is still to come.
+    for named in [HostSeen::Gone("h".to_owned()), HostSeen::None] {
+        let mut moved = having(&host("h", "provisioned"));
+        moved.machine.spec.provider_id = Some("metal3://ns/h/m".to_owned());
+        moved.machine.status = None;
+        moved.host = named;
+        moved.choice.free = free.clone();
+        assert_eq!(told(&moved), (Reason::HostLost, vec!["report"]));
+        // An empty one is none.
+        moved.machine.spec.provider_id = Some(String::new());
+        assert_ne!(decided(&moved).reason, Reason::HostLost);
+    }
+}

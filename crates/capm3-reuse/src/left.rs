@@ -1,0 +1,72 @@
+//! A host that was to be given back and whose machine went before that, as when somebody took its finalizer away.
+
+use api_types::capm3::Metal3Machine;
+use api_types::metal3::BareMetalHost;
+use api_types::name::is_name;
+use api_types::names;
+use controller_kit::api_error::unless_gone;
+use kube::ResourceExt as _;
+use kube::api::Api;
+
+use crate::cluster;
+use crate::error::Error;
+use crate::host;
+use crate::observe::Sources;
+use crate::owner;
+use crate::reservation;
+use crate::seen::LeftSeen;
+
+/// Whether it looks as if nobody would give this host back. The caches may be behind: [`observe`] looks closer.
+pub fn seems_left(from: &Sources, host: &BareMetalHost) -> bool {
+    let decided = reservation::pending(host).is_some();
+    let Some(machine) = host::consumer_machine(host).filter(|_| decided) else { return false };
+    let namespace = host.namespace().unwrap_or_default();
+    let version = from.served.infrastructure;
+    let machine = from.cached(&from.stores.machines, version, &namespace, machine);
+    !machine.is_some_and(|machine| host::is_of(host, &machine))
+}
+
+/// Reads what a decision about such a host needs: the host first, and then whether its machine is gone. A machine that is
+/// gone does not come back under its uid, so that stays true for the version of the host that was read.
+pub async fn observe(
+    from: &Sources,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<LeftSeen>, Error> {
+    let hosts: Api<BareMetalHost> = Api::namespaced(from.client.clone(), namespace);
+    let host = unless_gone(hosts.get(name).await).map_err(Error::api("get a BareMetalHost"))?;
+    let Some(host) = host else { return Ok(None) };
+    let Some(verdict) = reservation::pending(&host) else { return Ok(None) };
+    let Some(machine) = host::consumer_machine(&host) else { return Ok(None) };
+    let is_gone = is_gone(from, &host, machine).await?;
+    let cluster = host.label(names::capi::CLUSTER_NAME);
+    // While a cluster is moved here the machine may still be to come.
+    let found = cluster::look(from, namespace, cluster).await?;
+    let paused = found.map_or_else(|| cluster::is_any_paused(from, namespace), |it| it.is_paused());
+    let owner = match &verdict {
+        // Without a filter everything is ours.
+        Some(owner) if from.watch_filter.is_some() => {
+            owner::is_watched(from, namespace, owner).await?
+        }
+        _ => None,
+    };
+    let of_others = !owner.unwrap_or_else(|| from.is_ours(&host.metadata));
+    Ok(Some(LeftSeen { host, is_gone, of_others, paused }))
+}
+
+/// Whether no machine has this host that names one. Without its spec: one that cannot be decoded is there.
+async fn is_gone(from: &Sources, host: &BareMetalHost, machine: &str) -> Result<bool, Error> {
+    if !is_name(machine) {
+        return Ok(true);
+    }
+    let namespace = host.namespace().unwrap_or_default();
+    let version = &from.served.infrastructure;
+    let machines: Api<Metal3Machine> =
+        Api::namespaced_with(from.client.clone(), &namespace, version);
+    let found = unless_gone(machines.get_metadata(machine).await)
+        .map_err(Error::api("get a Metal3Machine"))?;
+    Ok(!found.is_some_and(|it| {
+        let machine = Metal3Machine { metadata: it.metadata, ..Metal3Machine::default() };
+        host::is_of(host, &machine)
+    }))
+}

@@ -1,0 +1,201 @@
+//! Whether a live look bears out that a reservation is over.
+
+use api_types::ContractVersion;
+use api_types::reference::ObjectRef;
+use kube::api::{Api, DynamicObject, ListParams};
+use serde_json::Value;
+
+use crate::error::Error;
+use crate::observe::Sources;
+use crate::owner::{Found, get_live, is_it, live_reuse, named, resource, template_in};
+use crate::reason::Reason;
+use crate::reservation::{Kept, Owner};
+
+const CLUSTER_API: &str = "cluster.x-k8s.io";
+const CONTROL_PLANES: &str = "controlplane.cluster.x-k8s.io";
+
+/// Whether a live look says so as well when the caches say that an owner is gone or wants no reuse any more: what is not
+/// kept any longer may be another's a moment later.
+pub async fn confirms(
+    from: &Sources,
+    namespace: &str,
+    kept: &Kept,
+    reason: Reason,
+) -> Result<bool, Error> {
+    if !matches!(reason, Reason::OwnerGone | Reason::ReuseOff) {
+        return Ok(true);
+    }
+    let witnesses = match kept {
+        Kept::For(owner) => vec![(owner.clone(), get_live(from, namespace, owner).await?)],
+        Kept::ByLabel(label) => match labelled_so(from, namespace, label).await? {
+            Some(witnesses) => witnesses,
+            None => return Ok(false),
+        },
+    };
+    for (owner, found) in &witnesses {
+        let says_so = match bears_out(found, owner, reason) {
+            Word::Yes => true,
+            Word::No => false,
+            Word::Template(name) => live_reuse(from, namespace, &name).await? == Some(Ok(false)),
+        };
+        if !says_so {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// All owners under whose label CAPM3 kept a host, as they are now; nothing if it cannot be said that these are all.
+async fn labelled_so(
+    from: &Sources,
+    namespace: &str,
+    label: &str,
+) -> Result<Option<Vec<(Owner, Found)>>, Error> {
+    let core = from.served.core;
+    if label.starts_with("md-") {
+        let all = list(from, namespace, CLUSTER_API, core, "MachineDeployment").await?;
+        return Ok(Some(having(label, CLUSTER_API, core, "MachineDeployment", all)));
+    }
+    let mut found = Vec::new();
+    if let Some(version) = from.served.control_plane {
+        let all = list(from, namespace, CONTROL_PLANES, version, "KubeadmControlPlane").await?;
+        found = having(label, CONTROL_PLANES, version, "KubeadmControlPlane", all);
+    }
+    for cluster in list(from, namespace, CLUSTER_API, core, "Cluster").await? {
+        let Ok(plane) = plane_of(&cluster.data) else { return Ok(None) };
+        let plane = plane.filter(|it| it.kind != "KubeadmControlPlane" && it.label() == label);
+        if let Some(plane) = plane {
+            let live = get_live(from, namespace, &plane).await?;
+            found.push((plane, live));
+        }
+    }
+    Ok(Some(found))
+}
+
+/// All of a kind, without their types: one that cannot be decoded is there.
+async fn list(
+    from: &Sources,
+    namespace: &str,
+    group: &str,
+    version: ContractVersion,
+    kind: &str,
+) -> Result<Vec<DynamicObject>, Error> {
+    let kind = resource(group, version.as_str(), kind);
+    let api: Api<DynamicObject> = Api::namespaced_with(from.client.clone(), namespace, &kind);
+    let all = api.list(&ListParams::default()).await;
+    Ok(all.map_err(Error::api("list the owners of machines"))?.items)
+}
+
+/// Those among all of a kind that hosts are kept for under this label.
+fn having(
+    label: &str,
+    group: &str,
+    version: ContractVersion,
+    kind: &str,
+    all: Vec<DynamicObject>,
+) -> Vec<(Owner, Found)> {
+    let owners = all.into_iter().map(|it| (named(group, version, kind, &it.metadata), it));
+    let its = owners.filter(|(owner, _)| owner.label() == label);
+    its.map(|(owner, it)| (owner, Found::Here(Box::new(it)))).collect()
+}
+
+/// The control plane that a Cluster names, whatever its uid; an error if that cannot be read.
+fn plane_of(cluster: &Value) -> Result<Option<Owner>, serde_json::Error> {
+    let reference = &cluster["spec"]["controlPlaneRef"];
+    if reference.is_null() {
+        return Ok(None);
+    }
+    let reference: ObjectRef = serde_json::from_value(reference.clone())?;
+    let owner = Owner::from_reference(&reference);
+    Ok(owner.map(|owner| Owner { uid: String::new(), ..owner }))
+}
+
+/// What an owner as it is now says about the end of a reservation.
+#[derive(Debug, PartialEq, Eq)]
+enum Word {
+    Yes,
+    No,
+    /// The template of this name has to say it.
+    Template(String),
+}
+
+fn bears_out(found: &Found, owner: &Owner, reason: Reason) -> Word {
+    match found {
+        Found::Unreadable(_) => Word::No,
+        Found::Here(live) if is_it(live, owner) => template_in(&live.data)
+            .and_then(|it| it.name)
+            .filter(|_| reason == Reason::ReuseOff)
+            .map_or(Word::No, Word::Template),
+        Found::Here(_) | Found::Gone => Word::Yes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::decide::tests::owner;
+
+    #[test]
+    fn a_reservation_ends_for_want_of_its_owner_or_of_reuse_only_if_a_live_look_says_so_too() {
+        let found = |uid: &str, template: Option<&str>| {
+            let reference = json!({"kind": "Metal3MachineTemplate", "name": template});
+            let spec = json!({"template": {"spec": {"infrastructureRef": reference}}});
+            let it = json!({
+                "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment",
+                "metadata": {"name": "md", "uid": uid}, "spec": spec,
+            });
+            Found::Here(Box::new(serde_json::from_value(it).unwrap()))
+        };
+        let asks = || Word::Template("t".to_owned());
+        for (found, gone, off) in [
+            (Found::Gone, Word::Yes, Word::Yes),
+            (found("later", Some("t")), Word::Yes, Word::Yes),
+            (found("md-uid", Some("t")), Word::No, asks()),
+            (found("md-uid", None), Word::No, Word::No),
+            (Found::Unreadable("why".to_owned()), Word::No, Word::No),
+        ] {
+            assert_eq!(bears_out(&found, &owner(), Reason::OwnerGone), gone);
+            assert_eq!(bears_out(&found, &owner(), Reason::ReuseOff), off);
+        }
+    }
+
+    #[test]
+    fn an_owner_that_no_cache_has_is_found_by_its_label_even_if_it_cannot_be_decoded() {
+        let of = |name: &str, spec: Value| -> DynamicObject {
+            let it = json!({
+                "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment",
+                "metadata": {"name": name, "uid": format!("{name}-uid")}, "spec": spec,
+            });
+            serde_json::from_value(it).unwrap()
+        };
+        let reference = json!({"kind": "Metal3MachineTemplate", "name": "t"});
+        let whole = json!({"template": {"spec": {"infrastructureRef": reference}}});
+        let version = ContractVersion::V1Beta2;
+        let having = |label: &str, spec: &Value| {
+            let all = vec![of("other", spec.clone()), of("md", spec.clone())];
+            having(label, CLUSTER_API, version, "MachineDeployment", all)
+        };
+        for (spec, off) in [(whole, Word::Template("t".to_owned())), (json!("odd"), Word::No)] {
+            let found = having("md-md", &spec);
+            let [(it, live)] = &found[..] else { panic!("{}", found.len()) };
+            assert_eq!(*it, owner());
+            assert_eq!(bears_out(live, it, Reason::OwnerGone), Word::No);
+            assert_eq!(bears_out(live, it, Reason::ReuseOff), off);
+            assert!(having("md-none", &spec).is_empty());
+        }
+    }
+
+    #[test]
+    fn a_control_plane_that_a_cluster_names_in_words_that_cannot_be_read_may_be_there() {
+        let reference = json!({
+            "apiVersion": "controlplane.cluster.x-k8s.io/v1beta1", "kind": "RKE2ControlPlane",
+            "name": "a", "uid": "u",
+        });
+        let plane = plane_of(&json!({"spec": {"controlPlaneRef": reference}})).unwrap().unwrap();
+        assert_eq!((plane.label().as_str(), plane.uid.as_str()), ("cp-a", ""));
+        assert!(matches!(plane_of(&json!({"spec": {}})), Ok(None)));
+        assert!(plane_of(&json!({"spec": {"controlPlaneRef": "odd"}})).is_err());
+    }
+}
