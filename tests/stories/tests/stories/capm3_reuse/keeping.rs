@@ -292,6 +292,22 @@ async fn who_waits_for_a_kept_host_that_is_deleted_takes_a_free_one_and_its_last
 }
 
 #[tokio::test]
+async fn who_waits_for_a_host_whose_machine_went_without_giving_it_back_gets_it() {
+    let (scene, _running, host) = leaving("left", &["h1", "h2"]).await;
+    scene
+        .host_is(&host, "told for whom", |it| {
+            it.annotations().contains_key("ferrite.metal3.io/pending-reservation")
+        })
+        .await;
+    scene.patch(METAL3_MACHINE, "m1", json!({"metadata": {"finalizers": null}})).await;
+    scene.gone(METAL3_MACHINE, "m1").await;
+    scene.machine("m2", "md", "t").await;
+    scene.says("m2", "WaitingForKeptHost").await;
+    scene.operator().go_on(&scene.namespace, &host).await.unwrap();
+    assert_eq!(scene.up("m2").await, host);
+}
+
+#[tokio::test]
 async fn a_host_is_free_in_the_end_if_its_deployment_goes_before_it_is_named_for_it() {
     let (scene, _running, _) = leaving("ownerless", &["h1"]).await;
     scene
