@@ -25,6 +25,9 @@
 {{- if and .Values.serviceMonitor.enabled (not .Values.metrics.enabled) -}}
 {{- fail "serviceMonitor.enabled needs metrics.enabled: without the Service there is nothing to scrape." -}}
 {{- end -}}
+{{- if and .Values.prometheusRule.enabled (not .Values.metrics.enabled) -}}
+{{- fail "prometheusRule.enabled needs metrics.enabled: the alerts look for the job that is named after the Service." -}}
+{{- end -}}
 {{- if and (not .Values.serviceAccount.create) .Values.rbac.create (not .Values.serviceAccount.name) -}}
 {{- fail "serviceAccount.create is false without serviceAccount.name: the namespace's default account would get the controller's permissions. Name the account to use, or set rbac.create to false." -}}
 {{- end -}}

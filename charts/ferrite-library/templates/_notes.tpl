@@ -12,10 +12,8 @@ What is it doing?
 {{- if .Values.leaderElection.enabled }}
   kubectl -n {{ $namespace }} get lease {{ include "ferrite.leaseName" . }}
 {{- end }}
-{{- if .Values.metrics.enabled }}
-  kubectl -n {{ $namespace }} port-forward service/{{ $name }} {{ int .Values.metrics.port }} &
-  curl http://127.0.0.1:{{ int .Values.metrics.port }}/readyz?verbose
-{{- end }}
+  kubectl -n {{ $namespace }} port-forward deployment/{{ $name }} {{ int .Values.metrics.port }} &
+  curl -s --retry 5 --retry-connrefused --retry-delay 1 'http://127.0.0.1:{{ int .Values.metrics.port }}/readyz?verbose'
 {{- if include "ferrite.guard" . | trim }}
 
 CAPM3 goes on beside it. What is decided here, its account {{ .Values.capm3.account }} may not write:
@@ -28,7 +26,13 @@ What is to be done now:
 {{- end }}
 {{- if not .Values.rbac.create }}
 
-rbac.create is false: the account {{ include "ferrite.serviceAccountName" . }} needs the rules of files/rules.json from you.
+rbac.create is false: the account {{ include "ferrite.serviceAccountName" . }} needs these rights from you, without which it is ready and does nothing:
+  - the rules of files/rules.json: `namespaced` where it works, `cluster` in the whole cluster
+  - create and patch on events.events.k8s.io where it works, and in {{ $namespace }}
+{{- if .Values.leaderElection.enabled }}
+  - in {{ $namespace }} create on leases.coordination.k8s.io, and get, list, watch and patch on the lease {{ include "ferrite.leaseName" . }}
+{{- end }}
+What is missing: helm test {{ .Release.Name }} -n {{ .Release.Namespace }} --logs
 {{- end }}
 {{- end -}}
 

@@ -23,7 +23,7 @@
 
 {{- define "ferrite.env" -}}
 - name: FERRITE_LISTEN
-  value: 0.0.0.0:{{ int .Values.metrics.port }}
+  value: {{ printf "%s:%d" .Values.metrics.address (int .Values.metrics.port) | quote }}
 - name: FERRITE_LEADER_ELECT
   value: {{ .Values.leaderElection.enabled | quote }}
 {{- with .Values.watchNamespaces }}
@@ -95,7 +95,10 @@ ironic-client-cert: {secret: {{ . }}, path: /opt/metal3/certs/client}
 {{- end }}
 {{- end -}}
 
-{{/* What the pods of the controller, of the hook and of the test have in common. */}}
+{{/*
+What the pods of the controller and of the test have in common; those of the hook too, but for the volumes: it asks the API
+server alone, and a secret that is not there yet is no reason to wait.
+*/}}
 {{- define "ferrite.podBasics" -}}
 enableServiceLinks: false
 {{- with .Values.imagePullSecrets }}
@@ -110,6 +113,9 @@ securityContext:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
+{{- end -}}
+
+{{- define "ferrite.podVolumes" -}}
 {{- with include "ferrite.volumes" . | trim }}
 volumes:
   {{- . | nindent 2 }}
@@ -125,6 +131,9 @@ resources:
   {{- toYaml .Values.resources | nindent 2 }}
 env:
   {{- include "ferrite.env" . | nindent 2 }}
+{{- end -}}
+
+{{- define "ferrite.containerVolumes" -}}
 {{- with include "ferrite.volumeMounts" . | trim }}
 volumeMounts:
   {{- . | nindent 2 }}
@@ -176,6 +185,9 @@ spec:
         {{- toYaml . | nindent 8 }}
       {{- end }}
       {{- include "ferrite.podBasics" . | nindent 6 }}
+      {{- with include "ferrite.podVolumes" . | trim }}
+      {{- . | nindent 6 }}
+      {{- end }}
       containers:
         - name: {{ include "ferrite.controller" . }}
           args:
@@ -198,6 +210,9 @@ spec:
             periodSeconds: 5
             timeoutSeconds: 5
           {{- include "ferrite.containerBasics" . | nindent 10 }}
+          {{- with include "ferrite.containerVolumes" . | trim }}
+          {{- . | nindent 10 }}
+          {{- end }}
 {{- end -}}
 
 {{- define "ferrite.podDisruptionBudget" -}}
@@ -281,6 +296,8 @@ metadata:
 spec:
   backoffLimit: 3
   activeDeadlineSeconds: 120
+  # Helm deletes it by itself. Applied without helm, it would be in the way of the next one.
+  ttlSecondsAfterFinished: 600
   template:
     metadata:
       labels:
@@ -324,10 +341,16 @@ spec:
   automountServiceAccountToken: true
   restartPolicy: Never
   {{- include "ferrite.podBasics" . | nindent 2 }}
+  {{- with include "ferrite.podVolumes" . | trim }}
+  {{- . | nindent 2 }}
+  {{- end }}
   containers:
     - name: check
       args:
         {{- include "ferrite.args" . | trim | nindent 8 }}
         - check
       {{- include "ferrite.containerBasics" . | nindent 6 }}
+      {{- with include "ferrite.containerVolumes" . | trim }}
+      {{- . | nindent 6 }}
+      {{- end }}
 {{- end -}}

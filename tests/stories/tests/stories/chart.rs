@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -227,6 +228,44 @@ fn two_writers_are_refused() {
         chart::find(&led, "Deployment").unwrap()["spec"]["strategy"]["rollingUpdate"]["maxSurge"],
         1
     );
+}
+
+#[test]
+fn the_hook_waits_for_no_volume_of_the_controller() {
+    let folder = RunDir::new("chart").unwrap();
+    let full = with_all_files(folder.path());
+    let objects = chart::render(&full, "test", "ns", &everything()).unwrap();
+    let mounts = |pod: &Value| {
+        let container = &pod["spec"]["containers"][0];
+        let mounts = [&pod["spec"]["volumes"], &container["volumeMounts"]];
+        let counts = mounts.map(|it| it.as_array().map_or(0, Vec::len));
+        (container["name"].as_str().unwrap().to_owned(), counts)
+    };
+    let all: BTreeMap<String, [usize; 2]> = pods(&objects).iter().map(mounts).collect();
+    let expected = [("check", [1, 1]), ("extend-crd", [0, 0]), ("sample", [1, 1])];
+    assert_eq!(all, expected.map(|(name, counts)| (name.to_owned(), counts)).into());
+}
+
+#[test]
+fn who_looks_for_the_metrics_needs_their_service() {
+    for who in ["serviceMonitor", "prometheusRule"] {
+        let values = json!({ who: {"enabled": true}, "metrics": {"enabled": false} });
+        let error = render(&values).expect_err(who).to_string();
+        assert!(error.contains(&format!("{who}.enabled needs metrics.enabled")), "{error}");
+    }
+}
+
+#[test]
+fn probes_and_metrics_are_served_where_the_values_say() {
+    let listens = |values: &Value| {
+        let objects = render(values).unwrap();
+        let deployment = chart::find(&objects, "Deployment").unwrap();
+        let all = deployment["spec"]["template"]["spec"]["containers"][0]["env"].clone();
+        let found = all.as_array().unwrap().iter().find(|it| it["name"] == "FERRITE_LISTEN");
+        found.unwrap()["value"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(listens(&json!({})), "0.0.0.0:8080");
+    assert_eq!(listens(&json!({"metrics": {"address": "[::]", "port": 9090}})), "[::]:9090");
 }
 
 #[tokio::test]
