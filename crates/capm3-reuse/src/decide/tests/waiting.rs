@@ -445,3 +445,14 @@ fn a_machine_that_has_its_identity_gets_no_second_host_whatever_its_status_has_l
         assert_ne!(decided(&moved).reason, Reason::HostLost);
     }
 }
+
+#[test]
+fn a_refusal_that_only_the_older_conditions_say_is_told_once() {
+    let mut seen = seen();
+    seen.machine.api_version = Some("infrastructure.cluster.x-k8s.io/v1beta1".to_owned());
+    seen.machine.metadata.generation = Some(1);
+    let Some(Step::Report(status)) = refused(&seen, "denied", now()) else { panic!() };
+    seen.machine.status = Some(serde_json::from_value(status).unwrap());
+    seen.machine.status.as_mut().unwrap().v1beta2 = None;
+    assert_eq!(refused(&seen, "denied at 12:01", now()), None);
+}
