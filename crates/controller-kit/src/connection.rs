@@ -57,7 +57,7 @@ pub fn builder(config: Config) -> kube::Result<ClientBuilder<Connections>> {
     Ok(ClientBuilder::new(BoxService::new(service), config.default_namespace))
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use std::time::Instant;
 
