@@ -22,12 +22,7 @@ const TROUBLE: [(&str, &str, &str, &str); 15] = [
         "1x200",
     ),
     ("FerriteBmoRebootHoldOld", "ferrite_bmo_reboot_oldest_hold_seconds{}", "4000x200", "60x200"),
-    (
-        "FerriteBmoRebootPowerFailing",
-        "ferrite_bmo_reboot_hosts_failing{}",
-        "2x200",
-        "0x169 1x30",
-    ),
+    ("FerriteBmoRebootPowerFailing", "ferrite_bmo_reboot_hosts_failing{}", "2x200", "0x169 1x30"),
     ("FerriteCapm3ReuseMachinesWait", "ferrite_capm3_reuse_waiters{}", "3x200", "0x200"),
     (
         "FerriteClusterpoolInventoryEntriesBroken",
