@@ -297,7 +297,8 @@ fn without_template(owner: &Owner, named: Option<&ObjectRef>) -> Verdict {
         )),
         None if !is_known => {
             // The first place is that of a deployment.
-            let places = PLACES[1..].iter().map(|it| it[1..].replace('/', "."));
+            let dotted = |it: &&str| it[1..].split('/').collect::<Vec<_>>().join(".");
+            let places = PLACES[1..].iter().map(dotted);
             let places = places.collect::<Vec<_>>().join(", ");
             Verdict::Unreadable(format!("{owner} names no template in any of {places}"))
         }
