@@ -9,7 +9,7 @@ use k8s_openapi::jiff::{Timestamp, ToSpan as _};
 use crate::config::Policy;
 use crate::decision::{Again, Decision};
 use crate::draft::Draft;
-use crate::observe::{Host, Node, NodeSeen, Pause, Registration, Target};
+use crate::observe::{Host, Node, NodeSeen, Pause, Target};
 use crate::record::{Managed, Reason, Record, Soft};
 use crate::requests::{Request, named};
 
@@ -100,16 +100,13 @@ impl<'a> Case<'a> {
         !self.host.disable_power_off && self.node().is_some_and(|node| node.disable_power_off)
     }
 
-    /// In which provision state the node is while the operator registers it. One that is manageable is being registered
-    /// where it was missing, or seen in the middle, before: elsewhere it may have been left so for good.
+    /// In which provision state the node is while the operator registers it. One that was made, or is manageable, is being
+    /// registered where it was missing, or seen in the middle, before: elsewhere it may have been left so for good.
     pub(crate) fn being_registered(&self) -> Option<&'static str> {
         let known = self.host.managed().map(|managed| managed.reason);
         let awaited = [Reason::NodeNotFound, Reason::NodeRegistering].map(Some).contains(&known);
-        match self.node()?.registration {
-            Registration::Begun(state) => Some(state),
-            Registration::Manageable if awaited => Some("manageable"),
-            Registration::Manageable | Registration::Done => None,
-        }
+        let registration = self.node()?.registration;
+        registration.state().filter(|_| awaited || registration.is_under_way())
     }
 
     /// Whether the power was cut in what is under way, or is to be.
@@ -279,8 +276,7 @@ impl<'a> Case<'a> {
     /// Whether the operator is to have the host while we keep it from it.
     pub(crate) fn is_wanted_back(&self) -> bool {
         let host = self.host;
-        let begun =
-            self.node().is_some_and(|node| matches!(node.registration, Registration::Begun(_)));
+        let begun = self.node().is_some_and(|node| node.registration.is_under_way());
         host.paused == Pause::ByUs
             && (!self.policy.takeover
                 || *self.seen == NodeSeen::Missing

@@ -107,6 +107,7 @@ mod tests {
 
     use super::*;
     use crate::config::Policy;
+    use crate::observe::Registration;
     use crate::readings::Reading;
 
     fn object(more: &[(&str, Value)]) -> CachedHost {
@@ -132,8 +133,8 @@ mod tests {
     /// What is decided on the reading of a machine that runs.
     fn decided(object: &CachedHost, policy: &Policy) -> Decision {
         let (began, power) = (Instant::now(), ironic::Power::On);
-        let (plain, manageable) = (true, false);
-        let reading = Reading { began, power, target: None, plain, manageable, also: None };
+        let (plain, registration) = (true, Registration::Done);
+        let reading = Reading { began, power, target: None, plain, registration, also: None };
         let host = Some(Host::of(object, policy));
         let seen = Observed { host, node: NodeSeen::Seen(reading.node()), soft_free: true };
         decide(&seen, policy, Timestamp::now())

@@ -161,24 +161,43 @@ pub struct Node {
 pub enum Registration {
     /// It is done with it.
     Done,
-    /// Ironic reaches the management controller. The operator goes on from here; where there is none, a node stays so.
+    /// The node was made. The operator goes on from here; where there is none, a node may stay so.
+    Enrolled,
+    /// Ironic is looking whether it reaches the management controller.
+    Verifying,
+    /// It does. As with one that was made, a node may stay so where there is no operator.
     Manageable,
-    /// In the middle, in this provision state.
-    Begun(&'static str),
+    /// Ironic is taking in what is installed.
+    Adopting,
+    /// It could not; the operator tries again.
+    AdoptFailed,
 }
+
+/// Provision states of a node that is not registered yet.
+const REGISTERING: [(Registration, &str); 5] = [
+    (Registration::Enrolled, "enroll"),
+    (Registration::Verifying, "verifying"),
+    (Registration::Manageable, "manageable"),
+    (Registration::Adopting, "adopting"),
+    (Registration::AdoptFailed, "adopt failed"),
+];
 
 impl Registration {
     /// By the provision state of a node.
     fn of(state: &str) -> Self {
-        match state {
-            "manageable" => Self::Manageable,
-            _ => BEGUN.into_iter().find(|it| *it == state).map_or(Self::Done, Self::Begun),
-        }
+        REGISTERING.iter().find(|(_, word)| *word == state).map_or(Self::Done, |(it, _)| *it)
+    }
+
+    /// The provision state; none where the operator is done.
+    pub fn state(self) -> Option<&'static str> {
+        REGISTERING.iter().find(|(it, _)| *it == self).map(|(_, word)| *word)
+    }
+
+    /// Whether somebody must be in the middle of it.
+    pub fn is_under_way(self) -> bool {
+        matches!(self, Self::Verifying | Self::Adopting | Self::AdoptFailed)
     }
 }
-
-/// Provision states of a node that is not registered yet, also where that has failed: the operator tries again.
-const BEGUN: [&str; 4] = ["enroll", "verifying", "adopting", "adopt failed"];
 
 /// What a power is being changed to. Ironic shows a soft power-off as off, and a reset as on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -463,10 +482,9 @@ mod tests {
             let node: ironic::Node = serde_json::from_value(node).unwrap();
             Node::of(&node).registration
         };
-        for state in ["enroll", "verifying", "adopting", "adopt failed"] {
-            assert_eq!(read(Some(state)), Registration::Begun(state));
+        for (registration, state) in REGISTERING {
+            assert_eq!((read(Some(state)), registration.state()), (registration, Some(state)));
         }
-        assert_eq!(read(Some("manageable")), Registration::Manageable);
         for state in [None, Some("active"), Some("available"), Some("cleaning"), Some("rescue")] {
             assert_eq!(read(state), Registration::Done, "{state:?}");
         }

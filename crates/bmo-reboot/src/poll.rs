@@ -9,8 +9,8 @@ use ironic::{Error, MAX_PAGE, NodeQuery, Power};
 
 use crate::controller::Context;
 use crate::index::{NodeKey, number};
-use crate::observe::{FIELDS, Node, Target};
-use crate::readings::{Reading, is_manageable, is_plain};
+use crate::observe::{FIELDS, Node, Registration, Target};
+use crate::readings::{Reading, is_plain};
 
 const CONDITION: &str = "ironic";
 /// How soon an Ironic that did not answer is asked again.
@@ -44,7 +44,7 @@ pub struct Nodes {
 struct Shown {
     digest: Digest,
     plain: bool,
-    manageable: bool,
+    registration: Registration,
     /// When its page was asked for, in milliseconds since the list began.
     after: u32,
     also: Option<NodeKey>,
@@ -60,13 +60,13 @@ impl Nodes {
     pub(crate) fn add(&mut self, node: &ironic::Node, asked: Instant) {
         let seen = Node::of(node);
         let digest = Digest::of(&seen);
-        let (plain, manageable) = (is_plain(&seen), is_manageable(&seen));
+        let (plain, registration) = (is_plain(&seen), seen.registration);
         let after = asked.duration_since(self.began).as_millis();
         let after = u32::try_from(after).unwrap_or(0);
         let keys = [Some(node.uuid.as_str()), node.name.as_deref()].map(|it| NodeKey::of(it?));
         for (key, also) in [(keys[0], keys[1]), (keys[1], keys[0])] {
             if let Some(key) = key {
-                let shown = Shown { digest, plain, manageable, after, also };
+                let shown = Shown { digest, plain, registration, after, also };
                 self.nodes.insert(key, shown);
             }
         }
@@ -81,13 +81,13 @@ impl Nodes {
     pub(crate) fn reading(&self, node: NodeKey) -> Reading {
         let Some(it) = self.nodes.get(&node) else {
             let (began, power) = (self.began, Power::Unknown);
-            let (plain, manageable) = (false, false);
-            return Reading { began, power, target: None, plain, manageable, also: None };
+            let (plain, registration) = (false, Registration::Done);
+            return Reading { began, power, target: None, plain, registration, also: None };
         };
         let Digest { power, target, .. } = it.digest;
         let began = self.began + Duration::from_millis(it.after.into());
-        let Shown { plain, manageable, also, .. } = *it;
-        Reading { began, power, target, plain, manageable, also }
+        let Shown { plain, registration, also, .. } = *it;
+        Reading { began, power, target, plain, registration, also }
     }
 }
 
@@ -267,14 +267,14 @@ mod tests {
             power: Power::On,
             target: None,
             plain: true,
-            manageable: false,
+            registration: Registration::Done,
             also: NodeKey::of("rack-7"),
         };
         assert_eq!(nodes.reading(key("u")), reading);
         assert_eq!(nodes.reading(key("rack-7")), Reading { also: NodeKey::of("u"), ..reading });
         let (power, target) = (Power::Off, Some(Target::On));
-        let (plain, manageable) = (false, false);
-        let shown = Reading { began: asked, power, target, plain, manageable, also: None };
+        let (plain, registration) = (false, Registration::Done);
+        let shown = Reading { began: asked, power, target, plain, registration, also: None };
         assert_eq!(nodes.reading(key("v")), shown);
         let gone = nodes.reading(key("gone"));
         assert_eq!(
@@ -282,9 +282,10 @@ mod tests {
             (Power::Unknown, false, None)
         );
         assert_eq!(nodes.digest(key("v")), Some(Digest::of(&Node::of(&failed))));
-        let waits = serde_json::json!({ "uuid": "w", "power_state": "power on", "provision_state": "manageable" });
+        let waits = serde_json::json!({ "uuid": "w", "power_state": "power on", "provision_state": "enroll" });
         nodes.add(&node(waits), began);
-        assert!(nodes.reading(key("w")).manageable && nodes.reading(key("w")).plain);
+        let waits = nodes.reading(key("w"));
+        assert!(waits.registration == Registration::Enrolled && waits.plain);
     }
 
     #[test]

@@ -27,8 +27,8 @@ pub(crate) struct Reading {
     pub(crate) target: Option<Target>,
     /// Whether there was nothing else to know.
     pub(crate) plain: bool,
-    /// Whether the node is one that the operator may still be registering.
-    pub(crate) manageable: bool,
+    /// How far the operator is with the node.
+    pub(crate) registration: Registration,
     /// What the node is also called.
     pub(crate) also: Option<NodeKey>,
 }
@@ -37,20 +37,18 @@ impl Reading {
     /// What a look of our own found.
     pub(crate) fn of(node: &Node, began: Instant, also: Option<NodeKey>) -> Self {
         let (power, target, plain) = (node.power, node.target, is_plain(node));
-        Self { began, power, target, plain, manageable: is_manageable(node), also }
+        Self { began, power, target, plain, registration: node.registration, also }
     }
 
     /// As a look at the node alone would have shown it.
     pub(crate) fn node(self) -> Node {
-        let registration =
-            if self.manageable { Registration::Manageable } else { Registration::Done };
         Node {
             power: self.power,
             target: self.target,
             engaged: None,
             last_error: None,
             disable_power_off: false,
-            registration,
+            registration: self.registration,
             changed: None,
             off_since: None,
         }
@@ -59,14 +57,8 @@ impl Reading {
 
 /// Whether a node shows nothing but its power.
 pub(crate) fn is_plain(node: &Node) -> bool {
-    let registering = matches!(node.registration, Registration::Begun(_));
     let calm = node.last_error.is_none() && node.engaged.is_none();
-    calm && !node.disable_power_off && !registering
-}
-
-/// Whether a node is one that the operator may still be registering.
-pub(crate) fn is_manageable(node: &Node) -> bool {
-    node.registration == Registration::Manageable
+    calm && !node.disable_power_off && !node.registration.is_under_way()
 }
 
 /// The latest reading of a host's node, and what it has to be later than.
@@ -180,7 +172,7 @@ mod tests {
             power: Power::On,
             target: None,
             plain: true,
-            manageable: false,
+            registration: Registration::Done,
             also: NodeKey::of("rack-7"),
         }
     }
@@ -262,14 +254,16 @@ mod tests {
             Node { last_error: Some("it broke".to_owned()), ..plain.clone() },
             Node { engaged: Some("it is cleaning".to_owned()), ..plain.clone() },
             Node { disable_power_off: true, ..plain.clone() },
-            Node { registration: Registration::Begun("verifying"), ..plain.clone() },
+            Node { registration: Registration::Verifying, ..plain.clone() },
         ] {
             assert!(!Reading::of(&other, at(4), None).plain, "{other:?}");
         }
         assert_eq!(Reading::of(&plain, at(4), NodeKey::of("rack-7")), reading(4));
-        let manageable = Node { registration: Registration::Manageable, ..plain };
-        let reading = Reading::of(&manageable, at(4), None);
-        assert!(reading.plain && reading.node() == manageable);
+        for registration in [Registration::Enrolled, Registration::Manageable] {
+            let node = Node { registration, ..plain.clone() };
+            let reading = Reading::of(&node, at(4), None);
+            assert!(reading.plain && reading.node() == node);
+        }
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 /// Annotation on a host: reboot it. Alone it is one power cycle and is removed by whoever carries
 /// it out; followed by `/` and a key it holds the host off until the client removes it. Written
-/// by clients, `remediation` among them; carried out by `bmo-reboot` or the operator; those with
-/// a key go with the release by `capm3-reuse`.
+/// by clients, `remediation` among them, whose keys go with the release by `capm3-reuse`; carried out by `bmo-reboot` or the
+/// operator.
 pub const REBOOT: &str = "reboot.metal3.io";
 
 /// Start of the reboot key of one remediation request; its uid follows. Written and removed by

@@ -86,7 +86,8 @@ fn any_node() -> impl Strategy<Value = NodeSeen> {
         Registration::Done,
         Registration::Done,
         Registration::Manageable,
-        Registration::Begun("verifying"),
+        Registration::Enrolled,
+        Registration::Verifying,
     ];
     let state = (prop::sample::select(targets), prop::sample::select(registrations));
     let seen = (prop::sample::select(powers), state, any::<[bool; 4]>()).prop_map(
@@ -266,7 +267,7 @@ proptest! {
             prop_assert!(soon, "{:?}", done.again);
         }
         // The operator is not paused in the middle of registering a node, and only then let alone with the power.
-        let begun = matches!(&seen, NodeSeen::Seen(it) if matches!(it.registration, Registration::Begun(_)));
+        let begun = matches!(&seen, NodeSeen::Seen(it) if it.registration.is_under_way());
         if begun {
             prop_assert!(done.annotations.get(PAUSED) != Some(&Some(PAUSED_BY_BMO_REBOOT.to_owned())));
         }

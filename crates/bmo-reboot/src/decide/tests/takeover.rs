@@ -24,13 +24,14 @@ fn a_node_that_is_being_registered_is_not_taken_from_the_operator() {
     let mut host = with(&[(PLAIN, HARD)]);
     host = after(host.clone(), &decided_by(&policy(), &host, &NodeSeen::Missing));
     assert_eq!(host.managed().unwrap().reason, Reason::NodeNotFound);
-    for (registration, state) in [
-        (Registration::Begun("enroll"), "enroll"),
-        (Registration::Begun("verifying"), "verifying"),
-        (Registration::Manageable, "manageable"),
-        (Registration::Begun("adopt failed"), "adopt failed"),
-        (Registration::Begun("adopting"), "adopting"),
+    for registration in [
+        Registration::Enrolled,
+        Registration::Verifying,
+        Registration::Manageable,
+        Registration::AdoptFailed,
+        Registration::Adopting,
     ] {
+        let state = registration.state().unwrap();
         let done = decided_by(&policy(), &host, &registered(registration));
         assert_eq!((done.reason, done.annotations.len()), (Reason::NodeRegistering, 0), "{state}");
         assert_eq!((done.call, done.again), (None, Again::After(seconds(20))), "{state}");
@@ -48,12 +49,14 @@ fn a_node_that_is_being_registered_is_not_taken_from_the_operator() {
 fn a_node_that_nobody_was_seen_registering_is_taken_over_as_it_is() {
     let asked = with(&[(PLAIN, HARD)]);
     for host in [asked.clone(), Host { conditions: Vec::new(), ..asked.clone() }] {
-        let done = decided_by(&policy(), &host, &registered(Registration::Manageable));
-        assert_eq!(done.reason, Reason::TakenOver);
+        for registration in [Registration::Enrolled, Registration::Manageable] {
+            let done = decided_by(&policy(), &host, &registered(registration));
+            assert_eq!(done.reason, Reason::TakenOver, "{registration:?}");
+        }
     }
     // And where nobody is paused, a node is what it is.
     let missing = after(asked.clone(), &decided(&asked, &NodeSeen::Missing));
-    for registration in [Registration::Manageable, Registration::Begun("enroll")] {
+    for registration in [Registration::Manageable, Registration::Verifying] {
         let done = decided(&missing, &registered(registration));
         assert_eq!(done.call, Some(Call::HardOff), "{registration:?}");
     }
@@ -61,14 +64,15 @@ fn a_node_that_nobody_was_seen_registering_is_taken_over_as_it_is() {
 
 #[test]
 fn a_host_whose_node_is_in_the_middle_of_being_registered_is_given_back() {
-    for state in ["enroll", "verifying", "adopting", "adopt failed"] {
-        let done = decided_by(&policy(), &taken(host()), &registered(Registration::Begun(state)));
-        assert!(is_given_back(&done), "{state}: {done:?}");
+    let done = |registration| decided_by(&policy(), &taken(host()), &registered(registration));
+    for it in [Registration::Verifying, Registration::Adopting, Registration::AdoptFailed] {
+        assert!(is_given_back(&done(it)), "{it:?}");
     }
-    let done = decided_by(&policy(), &taken(host()), &registered(Registration::Manageable));
-    assert_eq!(done.annotations.len(), 0, "it may be so for good");
+    for it in [Registration::Enrolled, Registration::Manageable] {
+        assert_eq!(done(it).annotations.len(), 0, "it may be so for good: {it:?}");
+    }
     let begun = change(heading(Power::On, Target::Off), |node| {
-        node.registration = Registration::Begun("enroll");
+        node.registration = Registration::Verifying;
     });
     let cycling = taken(cycling(&[(PLAIN, HARD)], Reason::HardPowerOff, true, 2));
     assert_eq!(decided_by(&policy(), &cycling, &begun).annotations.len(), 0, "in a cycle");
