@@ -43,7 +43,7 @@ pub(crate) async fn asked<T>(
 ) -> Result<T, Error> {
     let answer = tokio::time::timeout(PATIENCE, request).await;
     answer.map_err(|_| Error::Silent(what))?.map_err(|error| match error {
-        kube::Error::Api(status) if status.is_conflict() => Error::Superseded,
+        kube::Error::Api(status) if api_error::is_conflict(&status) => Error::Superseded,
         other => Error::Api { what, source: Box::new(other) },
     })
 }

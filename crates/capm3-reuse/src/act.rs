@@ -6,15 +6,14 @@ use api_types::capm3::{Metal3DataClaim, Metal3Machine};
 use api_types::metal3::BareMetalHost;
 use api_types::names;
 use api_types::names::ferrite::RESERVED_HOST_UID;
-use controller_kit::api_error::is_gone;
+use controller_kit::api_error::{is_conflict, is_gone};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use kube::core::Status;
 use kube::{Client, Resource as _, ResourceExt as _};
 use serde_json::{Map, Value, json};
 
 use crate::decide::{Naming, Step};
-use crate::error::{Error, is_of_admission};
+use crate::error::Error;
 use crate::host;
 use crate::reservation;
 use crate::seen::{HostSeen, MachineSeen, Parent};
@@ -289,11 +288,8 @@ impl Pass {
         .map_err(Error::api("make a Metal3DataClaim"))?;
         match self.claims().create(&PostParams::default(), &claim).await {
             Ok(_) => Ok(Outcome::Done),
-            Err(kube::Error::Api(status))
-                if status.is_already_exists() && !is_of_admission(&status.message) =>
-            {
-                Ok(Outcome::Done)
-            }
+            // No version is asked for, so it can only be the name.
+            Err(kube::Error::Api(status)) if is_conflict(&status) => Ok(Outcome::Done),
             Err(error) => Err(Error::api("make a Metal3DataClaim")(error)),
         }
     }
@@ -302,11 +298,7 @@ impl Pass {
         let name = self.machine.name_any();
         match self.claims().delete(&name, &DeleteParams::default()).await {
             Ok(_) => Ok(Outcome::Done),
-            Err(kube::Error::Api(status))
-                if is_gone(&status) && !is_of_admission(&status.message) =>
-            {
-                Ok(Outcome::Done)
-            }
+            Err(kube::Error::Api(status)) if is_gone(&status) => Ok(Outcome::Done),
             Err(error) => Err(Error::api("delete a Metal3DataClaim")(error)),
         }
     }
@@ -349,36 +341,14 @@ fn unless_superseded<T>(
 ) -> Result<Option<T>, Error> {
     match written {
         Ok(written) => Ok(Some(written)),
-        Err(kube::Error::Api(status)) if is_superseded(&status) => Ok(None),
+        Err(kube::Error::Api(status)) if is_conflict(&status) || is_gone(&status) => Ok(None),
         Err(error) => Err(Error::api(what)(error)),
     }
-}
-
-/// Whether somebody else wrote first, or the object is gone. A webhook may say in the same codes what it has against the
-/// write, and would say that again at once.
-fn is_superseded(status: &Status) -> bool {
-    (status.is_conflict() || is_gone(status)) && !is_of_admission(&status.message)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_webhook_that_refuses_in_the_words_of_a_conflict_is_no_conflict() {
-        let denied = "admission webhook \"a.b\" denied the request: look again";
-        let changed = "the object has been modified; apply your changes to the latest version";
-        for (code, reason, message, superseded) in [
-            (409, "Conflict", changed, true),
-            (404, "NotFound", "baremetalhosts \"h\" not found", true),
-            (409, "Conflict", denied, false),
-            (404, "NotFound", denied, false),
-            (500, "InternalError", changed, false),
-        ] {
-            let status = Status::failure(message, reason).with_code(code);
-            assert_eq!(is_superseded(&status), superseded, "{code} {message}");
-        }
-    }
 
     #[test]
     fn a_host_that_is_kept_no_longer_keeps_no_note_of_ours() {

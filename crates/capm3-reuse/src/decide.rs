@@ -18,11 +18,11 @@ use api_types::capi::{self, Cluster};
 use api_types::capm3::Metal3Machine;
 use api_types::names;
 use api_types::names::capm3::CONDITION_ASSOCIATED;
+use controller_kit::api_error::is_unasked;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 use crate::config::Policy;
-use crate::error::is_of_absence;
 use crate::index::Wants;
 pub use crate::reason::Reason;
 use crate::reservation::Owner;
@@ -288,7 +288,7 @@ pub(crate) fn refused(seen: &MachineSeen, why: &str, now: Timestamp) -> Option<S
     let machine = &seen.machine;
     let said = status::reported(machine, names::capi::CONDITION_READY);
     // A webhook that was away and is back may have something to say for itself.
-    let is_back = |before: &str| is_of_absence(before) && !is_of_absence(why);
+    let is_back = |before: &str| is_unasked(before) && !is_unasked(why);
     let is_told = said.is_some_and(|it| {
         it.reason.as_deref() == Some(Reason::Refused.as_str())
             // The older list of conditions does not say it.

@@ -4,11 +4,6 @@ use controller_kit::api_error;
 use controller_kit::backoff::Class;
 use thiserror::Error;
 
-/// Where a webhook should have been asked and was not to be had.
-const UNASKED: &str = "failed calling webhook";
-/// How the API server names who has something against a write, or should have been asked about it.
-const ADMISSION: [&str; 3] = [UNASKED, "admission webhook \"", "ValidatingAdmissionPolicy '"];
-
 /// Why a pass ended early. Somebody else's write is not among them: see [`crate::act::Outcome`].
 #[derive(Debug, Error)]
 pub enum Error {
@@ -38,19 +33,7 @@ impl Error {
     pub(crate) fn is_refusal(&self) -> bool {
         let Self::Api { source, .. } = self;
         api_error::is_refusal(source)
-            || matches!(&**source, kube::Error::Api(status) if is_of_admission(&status.message))
     }
-}
-
-/// Whether a webhook or a policy refused a write, or could not be asked about it. They answer with whatever code they like,
-/// and one that is not there is an internal error.
-pub(crate) fn is_of_admission(message: &str) -> bool {
-    ADMISSION.iter().any(|it| message.contains(it))
-}
-
-/// Whether a write was refused only because a webhook could not be asked.
-pub(crate) fn is_of_absence(message: &str) -> bool {
-    message.contains(UNASKED)
 }
 
 #[cfg(test)]
@@ -69,6 +52,7 @@ mod tests {
         for (code, reason, refused) in [
             (422, "Invalid", true),
             (400, "BadRequest", true),
+            (409, "admission webhook \"a.b\" denied the request: not this host", true),
             (403, "Forbidden", true),
             (500, "InternalError", false),
             (429, "TooManyRequests", false),
@@ -76,25 +60,6 @@ mod tests {
             let error = answered(code, reason, "why");
             assert_eq!(error.is_refusal(), refused, "{code}");
             assert_ne!(error.class(), Class::Invalid, "{code}");
-        }
-    }
-
-    #[test]
-    fn who_decides_about_writes_is_told_whatever_code_it_answers_with_and_when_it_is_not_there() {
-        let away = "Internal error occurred: failed calling webhook \"a.b\": connection refused";
-        let denied = "admission webhook \"a.b\" denied the request: not this host";
-        let policy = "baremetalhosts \"h\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no";
-        for (code, reason, message) in [
-            (500, "InternalError", away),
-            (500, "", denied),
-            (409, "Conflict", denied),
-            (404, "NotFound", denied),
-            (401, "Unauthorized", policy),
-        ] {
-            let error = answered(code, reason, message);
-            assert!(error.is_refusal(), "{code} {message}");
-            assert_eq!(error.class(), Class::Transient, "{code} {message}");
-            assert_eq!(is_of_absence(&error.to_string()), message == away);
         }
     }
 }

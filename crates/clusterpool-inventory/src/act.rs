@@ -11,7 +11,7 @@ use api_types::hive::{
 };
 use api_types::names;
 use api_types::time::whole;
-use controller_kit::api_error::{is_gone, unless_gone};
+use controller_kit::api_error::{is_conflict, is_gone, unless_gone};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -475,7 +475,7 @@ fn unless_superseded<T>(
 ) -> Result<Option<T>, Error> {
     match written {
         Ok(written) => Ok(Some(written)),
-        Err(kube::Error::Api(status)) if status.is_conflict() || is_gone(&status) => Ok(None),
+        Err(kube::Error::Api(status)) if is_conflict(&status) || is_gone(&status) => Ok(None),
         Err(error) => Err(Error::api(what)(error)),
     }
 }

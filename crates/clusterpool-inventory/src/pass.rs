@@ -537,9 +537,7 @@ fn rest_left(entries: usize, age: Duration) -> Option<Duration> {
 /// not answer.
 fn is_refused(error: &Error) -> bool {
     let Error::Api { source, .. } = error else { return true };
-    // A webhook that does not answer.
-    let internal = matches!(&**source, kube::Error::Api(status) if status.code == 500);
-    internal || api_error::is_refusal(source)
+    api_error::is_refusal(source)
 }
 
 /// A write to the pool moves its version, which the status insists on; the next pass stores it.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use controller_kit::backoff::Class;
-use controller_kit::config::{Command, Mistakes, Settings};
+use controller_kit::config::{Command, Mistakes, Settings, parse};
 use controller_kit::run::{self, Needs};
 use controller_kit::{Kit, watch};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -25,7 +25,7 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli: Cli = parse();
     let mut mistakes = Mistakes::default();
     let config = cli.settings.check("minimal", &mut mistakes);
     run::main(cli.command, config, mistakes, Needs::default(), work)

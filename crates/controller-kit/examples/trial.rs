@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use controller_kit::backoff::Class;
-use controller_kit::config::{Command, Mistakes, Settings};
+use controller_kit::config::{Command, Mistakes, Settings, parse};
 use controller_kit::crd::{Field, Needed};
 use controller_kit::run::{self, Needs};
 use controller_kit::{Kit, watch};
@@ -62,7 +62,7 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli: Cli = parse();
     let mut mistakes = Mistakes::default();
     let config = cli.settings.check("trial", &mut mistakes);
     let served = Field {

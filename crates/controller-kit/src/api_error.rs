@@ -6,14 +6,21 @@ use kube::runtime::watcher;
 
 use crate::backoff::Class;
 
+/// Where a webhook should have been asked and was not to be had.
+const UNASKED: &str = "failed calling webhook";
+/// How the API server names who has something against a write, or should have been asked about it.
+const ADMISSION: [&str; 3] = [UNASKED, "admission webhook \"", "ValidatingAdmissionPolicy '"];
+
 /// How a failed request is retried.
 pub fn class(error: &kube::Error) -> Class {
     match error {
+        kube::Error::Api(status) if is_unasked(&status.message) => Class::Transient,
+        kube::Error::Api(status) if is_of_admission(&status.message) => Class::Invalid,
         kube::Error::Api(status) => match status.code {
             404 | 410 => Class::NotFound,
             409 | 412 => Class::Conflict,
             429 => Class::Throttled,
-            // Refused by validation or by a webhook: the same request fails again.
+            // Refused by validation: the same request fails again.
             400 | 405 | 413 | 415 | 422 => Class::Invalid,
             _ => Class::Transient,
         },
@@ -25,16 +32,34 @@ pub fn class(error: &kube::Error) -> Class {
 }
 
 /// Whether the API server or a webhook does not want the request as it is, so that the same fails again until somebody
-/// changes something: the object, a rule, a right.
+/// changes something: the object, a rule, a right, a webhook that is not there.
 pub fn is_refusal(error: &kube::Error) -> bool {
-    let forbidden = matches!(error, kube::Error::Api(status) if status.code == 403);
-    forbidden || class(error) == Class::Invalid
+    let by_others = |status: &Status| status.code == 403 || is_of_admission(&status.message);
+    class(error) == Class::Invalid || matches!(error, kube::Error::Api(status) if by_others(status))
+}
+
+/// Whether a webhook or a policy refused a write, or could not be asked about it. They answer with whatever code they like,
+/// and one that is not there is an internal error.
+fn is_of_admission(message: &str) -> bool {
+    ADMISSION.iter().any(|it| message.contains(it))
+}
+
+/// Whether a write was refused only because a webhook could not be asked.
+pub fn is_unasked(message: &str) -> bool {
+    message.contains(UNASKED)
+}
+
+/// Whether somebody else wrote first, or has taken the name. A webhook may say in the same code what it has against the
+/// write, and would say that again at once.
+pub fn is_conflict(status: &Status) -> bool {
+    status.code == 409 && !is_of_admission(&status.message)
 }
 
 /// Whether the API server says that this very object is not there. A version that is not served, and whatever stands
-/// between, answers 404 as well and says nothing about any object: `Status::is_not_found` takes that for an answer.
+/// between, answers 404 as well and says nothing about any object: `Status::is_not_found` takes that for an answer. Nor is
+/// a webhook that refuses in these words.
 pub fn is_gone(status: &Status) -> bool {
-    status.reason == "NotFound"
+    status.reason == "NotFound" && !is_of_admission(&status.message)
 }
 
 /// What a request found; nothing if the object is gone. To be asked instead of `Api::get_opt`.
@@ -143,6 +168,36 @@ mod tests {
     fn what_nobody_wants_as_it_is_is_told_apart_from_what_may_do_the_next_time() {
         assert!([400, 403, 413, 422].into_iter().all(|code| is_refusal(&answered(code, ""))));
         assert!(![404, 409, 429, 500, 503].into_iter().any(|code| is_refusal(&answered(code, ""))));
+    }
+
+    #[test]
+    fn who_decides_about_writes_is_told_whatever_code_it_answers_with_and_when_it_is_not_there() {
+        let away = "Internal error occurred: failed calling webhook \"a.b\": connection refused";
+        let denied = "admission webhook \"a.b\" denied the request: not this host";
+        let policy = "baremetalhosts \"h\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no";
+        for (code, reason, message, expected) in [
+            (500, "InternalError", away, Class::Transient),
+            (500, "", denied, Class::Invalid),
+            (409, "Conflict", denied, Class::Invalid),
+            (404, "NotFound", denied, Class::Invalid),
+            (401, "Unauthorized", policy, Class::Invalid),
+        ] {
+            let status = Status::failure(message, reason).with_code(code);
+            assert!(!is_conflict(&status) && !is_gone(&status), "{code} {message}");
+            assert_eq!(is_unasked(message), message == away);
+            let error = kube::Error::Api(Box::new(status));
+            assert!(is_refusal(&error), "{code} {message}");
+            assert_eq!(class(&error), expected, "{code} {message}");
+        }
+    }
+
+    #[test]
+    fn a_write_that_came_too_late_is_told_from_one_that_is_refused() {
+        let changed = "the object has been modified; apply your changes to the latest version";
+        for (code, reason) in [(409, "Conflict"), (409, "AlreadyExists")] {
+            assert!(is_conflict(&Status::failure(changed, reason).with_code(code)), "{reason}");
+        }
+        assert!(!is_conflict(&Status::failure(changed, "InternalError").with_code(500)));
     }
 
     #[derive(Debug)]

@@ -131,7 +131,7 @@ where
     W: Future<Output = Result<(), String>>,
 {
     crd::require(&kit, needed);
-    kit.readiness.not_ready(STARTED, "it waits for what else is said here");
+    kit.readiness.not_ready(STARTED, "see the other conditions of this list");
     let ticks = async {
         loop {
             kit.liveness.beat("runtime", TURN);

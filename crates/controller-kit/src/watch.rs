@@ -90,7 +90,10 @@ impl Complaints {
     pub async fn tell(&mut self, kit: &Kit, broken: &[Undecodable]) -> Vec<Broken> {
         let news = if kit.may_act() { self.news(broken) } else { Vec::new() };
         for it in &news {
-            let note = format!("It is left out until this is corrected: {}", it.problem);
+            let note = format!(
+                "This object cannot be read and is ignored until it is corrected: {}",
+                it.problem
+            );
             kit.events.warning(&it.object, "Undecodable", "Decode", &note).await;
         }
         news

@@ -45,8 +45,7 @@ pub(crate) async fn asked<T>(
 ) -> Result<T, Error> {
     let answer = tokio::time::timeout(PATIENCE, request).await;
     answer.map_err(|_| Error::Silent(what))?.map_err(|error| match error {
-        // By its code: a name that is taken has another reason than a version that is not the newest.
-        kube::Error::Api(status) if status.code == 409 => Error::Superseded,
+        kube::Error::Api(status) if api_error::is_conflict(&status) => Error::Superseded,
         other => Error::Api { what, source: Box::new(other) },
     })
 }

@@ -352,7 +352,7 @@ fn taken<T>(
         Err(_) => Err(failed("no answer in time".to_owned(), false)),
         Ok(Ok(done)) => Ok(done),
         Ok(Err(kube::Error::Api(status)))
-            if status.is_conflict() || api_error::is_gone(&status) =>
+            if api_error::is_conflict(&status) || api_error::is_gone(&status) =>
         {
             Err(Error::Superseded)
         }

@@ -50,7 +50,9 @@ pub(crate) async fn asked<T>(
 ) -> Result<T, Error> {
     let answer = tokio::time::timeout(PATIENCE, request).await;
     answer.map_err(|_| Error::Silent(what))?.map_err(|error| match error {
-        kube::Error::Api(status) if status.is_conflict() || api_error::is_gone(&status) => {
+        kube::Error::Api(status)
+            if api_error::is_conflict(&status) || api_error::is_gone(&status) =>
+        {
             Error::Superseded
         }
         other => Error::Api { what, source: Box::new(other) },
@@ -97,11 +99,8 @@ impl Error {
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Api { source, .. } => match &**source {
-                kube::Error::Api(status) => {
-                    let refused = (400..500).contains(&status.code) && status.code != 429;
-                    refused || status.message.contains("failed calling webhook")
-                }
-                _ => false,
+                kube::Error::Api(status) if status.code == 404 => true,
+                error => api_error::is_refusal(error),
             },
             Self::Workload { refused, .. } => *refused,
             Self::Superseded | Self::Silent(_) => false,

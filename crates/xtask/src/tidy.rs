@@ -32,8 +32,17 @@ const IMPURE: &[&str] =
     &["kube::Client", "Api<", "tokio", "tracing", "::now(", "async fn", ".await", "Result<"];
 
 /// What writes to the API server or to Ironic.
-const WRITES: &[&str] =
-    &[".patch(", ".patch_status(", ".create(", ".delete(", ".replace(", ".replace_status("];
+const WRITES: &[&str] = &[
+    ".patch(",
+    ".patch_metadata(",
+    ".patch_status(",
+    ".create(",
+    ".delete(",
+    ".replace(",
+    ".replace_status(",
+    ".patch_node(",
+    ".set_power(",
+];
 
 /// Prefixes of labels and annotations: their names stand once, in api-types.
 const NAME_PREFIXES: &[&str] = &["metal3.io/", "cluster.x-k8s.io/", "hive.openshift.io/"];

@@ -77,7 +77,12 @@ async fn reconcile(object: Arc<ConfigMap>, context: Arc<Context>) -> Result<Acti
     let seen = observe(&api, &object).await?;
     let decision = decide(&seen, &context.policy, Timestamp::now());
     context.metrics.decided(decision.reason);
-    tracing::debug!(name = object.name_any(), reason = decision.reason.as_str(), "Decided");
+    tracing::debug!(
+        object.namespace = namespace,
+        object.name = object.name_any(),
+        reason = decision.reason.as_str(),
+        "Decided"
+    );
     for step in &decision.steps {
         if act(&api, step).await? == Outcome::Superseded {
             return Ok(Action::requeue(context.policy.retry));

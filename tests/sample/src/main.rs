@@ -2,14 +2,13 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use controller_kit::config::Mistakes;
+use controller_kit::config::{Mistakes, parse};
 use controller_kit::run::{self, Needs};
 use sample::config::{Cli, RULES};
 use sample::controller;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli: Cli = parse();
     let mut mistakes = Mistakes::default();
     let config = cli.common.check("sample", &mut mistakes);
     let policy = cli.own.check(&mut mistakes);

@@ -32,14 +32,6 @@ pub const REMEDIATE_MACHINE: &str = "cluster.x-k8s.io/remediate-machine";
 /// Annotation on a host: do not move it to another cluster just now. Written by others, read by
 /// clusterctl; what is left of it goes with the release by `capm3-reuse`.
 pub const BLOCK_MOVE: &str = "clusterctl.cluster.x-k8s.io/block-move";
-/// Label on a `ClusterRole`: its rules become Cluster API's. Written by the chart of `remediation`.
-pub const AGGREGATE_TO_MANAGER: &str = "cluster.x-k8s.io/aggregate-to-manager";
-/// Label on a CRD: its versions that keep the older contract. Written by our charts, read by
-/// Cluster API.
-pub const CONTRACT_V1BETA1: &str = "cluster.x-k8s.io/v1beta1";
-/// Label on a CRD: its versions that keep the newer contract. Written by our charts, read by
-/// Cluster API.
-pub const CONTRACT_V1BETA2: &str = "cluster.x-k8s.io/v1beta2";
 
 /// Condition: the object as a whole. Written by each object's controller.
 pub const CONDITION_READY: &str = "Ready";
@@ -54,9 +46,6 @@ pub const CONDITION_EXTERNALLY_REMEDIATED: &str = "ExternallyRemediated";
 /// Condition of a machine: the health check's verdict. Written by the health check, read by
 /// `remediation`.
 pub const CONDITION_HEALTH_CHECK_SUCCEEDED: &str = "HealthCheckSucceeded";
-/// Condition of a cluster or machine: its infrastructure is there. Written by Cluster API, read
-/// by `capm3-reuse`.
-pub const CONDITION_INFRASTRUCTURE_READY: &str = "InfrastructureReady";
 /// Reason of [`CONDITION_OWNER_REMEDIATED`] and [`CONDITION_EXTERNALLY_REMEDIATED`] while the
 /// addressed party has not acted yet.
 pub const REASON_WAITING_FOR_REMEDIATION: &str = "WaitingForRemediation";

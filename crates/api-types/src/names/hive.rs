@@ -9,11 +9,6 @@ pub const INVENTORY_FINALIZER: &str = "hive.openshift.io/clusterpool-inventory";
 /// Finalizer on a `ClusterDeploymentCustomization`: it is or may be leased. Written and removed by
 /// `clusterpool-inventory`.
 pub const LEASE_FINALIZER: &str = "hive.openshift.io/inventory-lease";
-/// Finalizer on a `ClusterDeployment`: the cluster still runs somewhere. Written and removed by
-/// Hive.
-pub const DEPROVISION_FINALIZER: &str = "hive.openshift.io/deprovision";
-/// Finalizer on a `ClusterClaim`, of Hive.
-pub const CLAIM_FINALIZER: &str = "hive.openshift.io/claim";
 
 /// Annotation on a `ClusterDeployment`: hash of the pool's spec that it was made from. Written and
 /// read by `clusterpool-inventory`.
@@ -26,8 +21,6 @@ pub const REMOVE_CLAIMED_FROM_POOL: &str = "hive.openshift.io/remove-claimed-clu
 /// Annotation on a `ClusterDeployment`: Hive leaves it alone. Written and removed by
 /// `clusterpool-inventory` around the check of its lease.
 pub const RECONCILE_PAUSE: &str = "hive.openshift.io/reconcile-pause";
-/// Annotation on a `ClusterDeployment`: Hive only pretends to install. Copied by users' pools.
-pub const FAKE_CLUSTER: &str = "hive.openshift.io/fake-cluster";
 /// Annotation on a `ClusterDeployment`: it must not be deleted. Set by people, respected by
 /// `clusterpool-inventory`.
 pub const PROTECTED_DELETE: &str = "hive.openshift.io/protected-delete";
@@ -50,9 +43,6 @@ pub const REASON_IN_USE: &str = "ClusterDeploymentCustomizationInUse";
 /// Reason of [`CONDITION_AVAILABLE`] while the cluster is missing and the lease is about to be released. Who is still
 /// creating that cluster sees it and stops.
 pub const REASON_RELEASING: &str = "LeaseReleasing";
-/// Condition of a customization: whether its patches could be applied. Written by Hive and
-/// `clusterpool-inventory`.
-pub const CONDITION_APPLY_SUCCEEDED: &str = "ApplySucceeded";
 /// Condition of a pool: whether its entries can be used and suffice. Written by
 /// `clusterpool-inventory`.
 pub const CONDITION_INVENTORY_VALID: &str = "InventoryValid";

@@ -30,9 +30,6 @@ pub const INSPECT: &str = "inspect.metal3.io";
 /// strictly. Written by `host-discovery`, taken over and removed by the operator.
 pub const HARDWARE_DETAILS: &str = "inspect.metal3.io/hardwaredetails";
 
-/// Finalizer on a host, of the operator.
-pub const FINALIZER: &str = "baremetalhost.metal3.io";
-
 /// Annotation on a `Metal3Machine`: `namespace/name` of its host. Written by `capm3-reuse`, read by
 /// `remediation` and by CAPM3's data controllers.
 pub const HOST: &str = "metal3.io/BareMetalHost";
