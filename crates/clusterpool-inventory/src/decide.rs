@@ -42,11 +42,14 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
     if pool.rival.is_some() {
         // Two that decide about one pool undo each other's work.
         return refused(seen);
-    } else if pool.deleting {
+    }
+    let note = plan.takeover().filter(|_| !pool.deleting);
+    let is_new = note.is_some();
+    if pool.deleting {
         plan.release();
         plan.put_leases_right();
         plan.leave();
-    } else if let Some(note) = plan.takeover().filter(|_| pool.kept) {
+    } else if let Some(note) = note.filter(|_| pool.kept) {
         plan.push(Reason::PoolAdopted, [Step::NoteVersion { note, at: pool.at.clone() }]);
     } else if pool.kept {
         plan.release();
@@ -61,8 +64,10 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
         plan.push(Reason::PoolAdopted, [Step::KeepPool { at: pool.at.clone() }]);
     }
     status::events(&mut plan);
+    // What to note is told by what Hive said last, which stays until it is noted.
+    let status = if is_new { None } else { status::news(&plan) };
     Decision {
-        status: status::news(&plan),
+        status,
         work: plan.work,
         events: plan.events,
         goes_on: plan.goes_on,

@@ -10,7 +10,8 @@
 //! its Go structs in the order in which they are declared, so the platforms' fields stand here in
 //! that order, which is that of August 2026 (commit c02e51732); a field whose inside is not known here gives no such hash, and
 //! a release with other fields has others. What the clusters carry is
-//! noted on the pool then, beside our version of the spec: it stands for that spec and no other.
+//! noted on the pool then, beside our version of the spec: it stands for that spec and no other. Nothing is noted beside it
+//! where all of them are made from another one for sure.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -40,10 +41,11 @@ impl PoolVersion {
     /// Whether a cluster with this value is made from the present spec.
     pub fn accepts(&self, value: &str) -> bool {
         let noted = || self.noted.as_deref()?.strip_prefix(&self.own)?.strip_prefix('/');
-        value == self.own || self.hive.as_deref() == Some(value) || noted() == Some(value)
+        !value.is_empty()
+            && (value == self.own || self.hive.as_deref() == Some(value) || noted() == Some(value))
     }
 
-    /// What is to be noted where this value of Hive's stands for the present spec.
+    /// What is to be noted where this value of Hive's stands for the present spec; an empty one where none does.
     pub fn note(&self, hive: &str) -> String {
         format!("{}/{hive}", self.own)
     }

@@ -92,6 +92,8 @@ fn what_was_noted_of_hive_stands_for_the_spec_that_it_was_noted_with() {
     other.noted.clone_from(&version.noted);
     assert!(version.accepts(hives) && !version.accepts("fedcba9876543210"));
     assert!(!other.accepts(hives) && other.accepts(&other.own));
+    version.noted = Some(version.note(""));
+    assert!(!version.accepts(hives) && !version.accepts("") && version.accepts(&version.own));
     for none in ["", "0123456789ABCDEF", "0123456789abcdef0", &version.own] {
         assert!(!is_hives(none), "{none}");
     }

@@ -1,8 +1,8 @@
 //! New clusters, and how entries are told.
 
 use clusterpool_inventory::decision::{Decision, Reason, Step};
-use clusterpool_inventory::inventory::Entry;
-use clusterpool_inventory::seen::{Lease, Observed, Part};
+use clusterpool_inventory::inventory::{Entry, Listed};
+use clusterpool_inventory::seen::{Cluster, Condition, Lease, Observed, Part};
 
 use crate::world::{
     cluster, customization, decided, deleted, full, lease, leased, pool, status_of, stored,
@@ -82,6 +82,100 @@ fn a_hash_of_another_release_of_hive_makes_no_cluster_anew() {
     seen.clusters[0].kept = true;
     assert!(!is_current(&seen));
     assert!(!matches!(&decided(&seen).work[0].steps[..], [Step::NoteVersion { .. }]));
+}
+
+/// The note on a pool that is taken over, and the pool when it is there.
+fn taken_over(seen: &Observed) -> (String, Observed) {
+    let decision = decided(seen);
+    assert!(decision.status.is_none(), "what Hive said last is still to be read");
+    let [Step::NoteVersion { note, .. }] = &decision.work[0].steps[..] else {
+        panic!("{:?}", decision.work)
+    };
+    let mut seen = seen.clone();
+    seen.pool.version.noted = Some(note.clone());
+    (note.clone(), stored(&seen))
+}
+
+fn of_hive(mut cluster: Cluster, value: &str) -> Cluster {
+    cluster.pool_version = Some(value.to_owned());
+    cluster.kept = false;
+    cluster
+}
+
+const OLD: &str = "00000000deadbeef";
+const NEW: &str = "0123456789abcdef";
+
+#[test]
+fn an_inventory_that_came_before_the_pool_was_ours_makes_hives_clusters_stale() {
+    // What they were made from may be computed or not: they have no entry, so it was without an inventory.
+    for computed in [Some("ffffffffffffffff".to_owned()), None] {
+        let mut seen = pool(2, &["a", "b"]);
+        seen.pool.version.hive.clone_from(&computed);
+        seen.clusters =
+            vec![of_hive(cluster("c1", None, 1), OLD), of_hive(cluster("c2", None, 2), OLD)];
+        let (note, later) = taken_over(&seen);
+        assert_eq!(note, format!("v/{}", computed.clone().unwrap_or_default()));
+        assert_eq!(later.pool.status.conditions["AllClustersCurrent"].status, "False");
+        assert_eq!(deleted(&later), ["c1"]);
+        // Hive had begun to replace them.
+        let theirs = of_hive(cluster("ca", Some("a"), 3), NEW);
+        seen.customizations[0].lease = lease("ca");
+        seen.clusters.push(theirs);
+        seen.pool.size = 3;
+        let (note, later) = taken_over(&seen);
+        assert_eq!(note, format!("v/{NEW}"));
+        assert_eq!(deleted(&later), ["c1"]);
+        // One that was taken away is as good as one that came.
+        seen.pool.listed = Listed::Nothing;
+        assert_eq!(taken_over(&seen).0, format!("v/{OLD}"));
+        seen.clusters.retain(|it| it.entry.is_some());
+        assert_eq!(taken_over(&seen).0, format!("v/{}", computed.unwrap_or_default()));
+    }
+}
+
+#[test]
+fn what_hive_itself_called_stale_is_not_taken_for_current() {
+    let mut seen = full(3, &["a", "b", "c", "d"]);
+    seen.customizations[3].lease = None;
+    seen.clusters.pop();
+    let values = [OLD, OLD, NEW];
+    for (cluster, value) in seen.clusters.iter_mut().zip(values) {
+        *cluster = of_hive(cluster.clone(), value);
+    }
+    let say = |seen: &mut Observed, status: &str, names: &str| {
+        let condition = Condition {
+            status: status.to_owned(),
+            reason: "SomeClusterDeploymentsStale".to_owned(),
+            message: format!("Some do not match the pool configuration: {names}"),
+        };
+        seen.pool.status.conditions.insert("AllClustersCurrent".to_owned(), condition);
+    };
+    // It had made one of the spec as it is now, and did not come to the others.
+    say(&mut seen, "False", "ca, cb");
+    assert_eq!(taken_over(&seen).0, format!("v/{NEW}"));
+    // It had made none.
+    say(&mut seen, "False", "ca, cc");
+    let (note, later) = taken_over(&seen);
+    assert_eq!(note, "v/");
+    assert_eq!(later.pool.status.conditions["AllClustersCurrent"].status, "False");
+    assert_eq!(deleted(&later), ["ca"]);
+    // What it said is overwritten by then, and what was noted stays.
+    assert!(!decided(&later).work.iter().any(|it| it.reason == Reason::PoolAdopted));
+    seen.clusters[2].pool_version = Some(OLD.to_owned());
+    say(&mut seen, "False", "ca, cb, cc");
+    assert_eq!(taken_over(&seen).0, "v/");
+    // What is computed is known better.
+    seen.pool.version.hive = Some(OLD.to_owned());
+    assert_eq!(taken_over(&seen).0, format!("v/{OLD}"));
+    seen.pool.version.hive = None;
+    // Names are whole, and what it says of others is something else.
+    say(&mut seen, "False", "ca-1, ccc");
+    assert_eq!(taken_over(&seen).0, format!("v/{OLD}"));
+    say(&mut seen, "Unknown", "ca, cb, cc");
+    assert_eq!(taken_over(&seen).0, format!("v/{OLD}"));
+    // Nor is it overwritten while there is no place for the note yet.
+    seen.pool.kept = false;
+    assert_eq!(decided(&seen).status, None);
 }
 
 #[test]
