@@ -135,7 +135,7 @@ impl<'a> Plan<'a> {
                 && attempts != Some(0)
         };
         let is_spare = names.iter().any(|it| self.is_usable(it));
-        stale.find(|it| is_spare || !several && it.entry.as_deref().is_some_and(is_left))
+        stale.find(|it| is_spare || !several && self.entry_of(it).is_some_and(is_left))
     }
 
     /// What to note on a pool that is taken over from Hive's controller: its clusters are made from its spec as it is now,
@@ -158,8 +158,9 @@ impl<'a> Plan<'a> {
         let begun = self.seen.clusters.iter().any(|it| it.kept);
         made().next().filter(|_| computed.is_some() || !begun)?;
         let stale = self.stale_for_hive();
-        let may_be_current =
-            |(it, value): &(&Cluster, &str)| self.is_made_as_wanted(it) && !stale.contains(value);
+        let may_be_current = |(it, value): &(&'a Cluster, &str)| {
+            self.is_made_as_wanted(it) && !stale.contains(value)
+        };
         let last = made().filter(may_be_current).map(|(it, value)| (it.created, value)).max();
         let last = last.map(|(_, value)| value);
         Some(version.note(computed.or(last).or(version.hive.as_deref()).unwrap_or_default()))
@@ -167,10 +168,10 @@ impl<'a> Plan<'a> {
 
     /// Whether the cluster has an entry if the pool has an inventory, and none if it has none. Whether there is one counts in
     /// every version of a spec.
-    fn is_made_as_wanted(&self, cluster: &Cluster) -> bool {
+    fn is_made_as_wanted(&self, cluster: &'a Cluster) -> bool {
         match self.seen.pool.listed {
-            Listed::Nothing => cluster.entry.is_none(),
-            Listed::Entries(_) | Listed::Unreadable(_) => cluster.entry.is_some(),
+            Listed::Nothing => self.entry_of(cluster).is_none(),
+            Listed::Entries(_) | Listed::Unreadable(_) => self.entry_of(cluster).is_some(),
             // For Hive it is an inventory, for us it is none.
             Listed::Empty => true,
         }
@@ -189,14 +190,14 @@ impl<'a> Plan<'a> {
 
     /// How a cluster is stale: made from nobody knows what, from another spec, or from an entry
     /// that has changed or been given up since.
-    pub(crate) fn staleness(&self, cluster: &Cluster) -> Option<u8> {
+    pub(crate) fn staleness(&self, cluster: &'a Cluster) -> Option<u8> {
         let Some(version) = cluster.pool_version.as_deref().filter(|it| !it.is_empty()) else {
             return Some(0);
         };
         if !self.seen.pool.version.accepts(version) {
             return Some(1);
         }
-        let entry = self.state(cluster.entry.as_deref()?)?;
+        let entry = self.state(self.entry_of(cluster)?)?;
         let is_user = entry.cluster.as_ref() == Some(&cluster.name);
         let word = entry.status.as_str();
         (is_user && (word == "To Be Updated" || word == "To Be Deleted")).then_some(2)

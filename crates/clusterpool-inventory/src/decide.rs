@@ -103,7 +103,7 @@ fn refused(seen: &Observed) -> Decision {
     }
 }
 
-impl Plan<'_> {
+impl<'a> Plan<'a> {
     /// A cluster that waits only for us: its lease first, our finalizer second. In the other order
     /// a crash between them would leave a lease of nothing.
     fn release(&mut self) {
@@ -112,12 +112,13 @@ impl Plan<'_> {
             if cluster.kept_by_others || !self.may_go(cluster) {
                 continue;
             }
+            let entry = self.entry_of(cluster);
             let let_go = Step::LetGo {
                 cluster: cluster.name.clone(),
-                entry: cluster.entry.clone(),
+                entry: entry.map(str::to_owned),
                 at: cluster.at.clone(),
             };
-            let entry = cluster.entry.as_deref().and_then(|name| self.entry(name));
+            let entry = entry.and_then(|name| self.entry(name));
             let steps = match entry {
                 Some((entry, Held::Ours(holder))) if holder.name == cluster.name => {
                     let release = Step::Release {
@@ -135,10 +136,10 @@ impl Plan<'_> {
     }
 
     /// Whether the cluster's failure is stored, if it costs its entry an attempt.
-    pub(crate) fn may_go(&mut self, cluster: &Cluster) -> bool {
+    pub(crate) fn may_go(&mut self, cluster: &'a Cluster) -> bool {
         let counts = cluster.has_failed()
             && !self.seen.pool.deleting
-            && cluster.entry.as_deref().is_some_and(|name| {
+            && self.entry_of(cluster).is_some_and(|name| {
                 let before = self.seen.pool.status.inventory.get(name);
                 is_counted(self.state(name), &cluster.name) && !is_counted(before, &cluster.name)
             });
@@ -150,8 +151,8 @@ impl Plan<'_> {
 
     /// Whether the entry's stored status says that the cluster goes, if its status is to say that. Where no status of the
     /// entry is stored there may be no room for one: that is not waited for.
-    pub(crate) fn is_told(&mut self, cluster: &Cluster) -> bool {
-        let is_untold = cluster.entry.as_deref().is_some_and(|name| {
+    pub(crate) fn is_told(&mut self, cluster: &'a Cluster) -> bool {
+        let is_untold = self.entry_of(cluster).is_some_and(|name| {
             let before = self.seen.pool.status.inventory.get(name);
             self.state(name).zip(before).is_some_and(|(now, before)| {
                 matches!(now.status, EntryStatus::ToBeDeleted | EntryStatus::ToBeUpdated)
@@ -245,7 +246,7 @@ impl Plan<'_> {
             }
         }
         for cluster in seen.clusters.iter().filter(|it| !it.deleting) {
-            let Some(entry) = &cluster.entry else { continue };
+            let Some(entry) = self.entry_of(cluster) else { continue };
             let lost = cluster.unverified && self.entry(entry).is_none();
             if lost && cluster.claim.is_none() && !cluster.protected {
                 // Its lease can never be verified, and nothing of it was installed.
@@ -279,8 +280,8 @@ impl Plan<'_> {
 
     /// Whether a process that stalled before it created the cluster did so after the cluster of this name had failed, or
     /// after the entry, as it was then, had no attempts left. Hive was not let at it, so there is nothing of it yet.
-    fn is_once_more(&self, cluster: &Cluster) -> bool {
-        let Some(name) = cluster.entry.as_deref() else { return false };
+    fn is_once_more(&self, cluster: &'a Cluster) -> bool {
+        let Some(name) = self.entry_of(cluster) else { return false };
         let before = self.seen.pool.status.inventory.get(name);
         let same = before.filter(|it| it.version == cluster.entry_version);
         cluster.unverified
@@ -396,9 +397,9 @@ impl Plan<'_> {
     }
 
     /// Whether the cluster's entry is one of the pool's, or does not have to be.
-    pub(crate) fn is_still_listed(&self, cluster: &Cluster) -> bool {
-        match (&self.seen.pool.listed, &cluster.entry) {
-            (Listed::Entries(_), Some(entry)) => self.listed.contains(entry.as_str()),
+    pub(crate) fn is_still_listed(&self, cluster: &'a Cluster) -> bool {
+        match (&self.seen.pool.listed, self.entry_of(cluster)) {
+            (Listed::Entries(_), Some(entry)) => self.listed.contains(entry),
             _ => true,
         }
     }
@@ -407,17 +408,18 @@ impl Plan<'_> {
     fn verify(&mut self) {
         let seen = self.seen;
         for cluster in seen.clusters.iter().filter(|it| it.unverified && !it.deleting) {
-            let found = cluster.entry.as_deref().and_then(|name| self.entry(name));
+            let entry = self.entry_of(cluster);
+            let found = entry.and_then(|name| self.entry(name));
             let holds = matches!(found, Some((entry, Held::Ours(holder)))
                 if holder.name == cluster.name && !entry.is_announced());
             let name = cluster.name.as_str();
-            if let (true, Some(entry)) = (holds, &cluster.entry)
+            if let (true, Some(entry)) = (holds, entry)
                 && !self.gone.contains(name)
                 && !self.going.contains(name)
             {
                 let step = Step::Verify {
                     cluster: cluster.name.clone(),
-                    entry: entry.clone(),
+                    entry: entry.to_owned(),
                     at: Some(cluster.at.clone()),
                 };
                 self.push(Reason::Verified, [step]);
@@ -436,14 +438,15 @@ impl Plan<'_> {
             let name = it.name.as_str();
             seen.idle.contains(name) && !self.gone.contains(name) && self.is_as_made(it)
         });
-        let pieces: Vec<Vec<Step>> = idle.take(BEGUN).map(|it| restoration(it, seen)).collect();
+        let pieces: Vec<Vec<Step>> =
+            idle.take(BEGUN).map(|it| restoration(it, self.entry_of(it), seen)).collect();
         for steps in pieces.into_iter().filter(|it| !it.is_empty()) {
             self.push(Reason::PartsChecked, steps);
         }
     }
 
     /// Whether what a cluster was made from can be had as it was then.
-    fn is_as_made(&self, cluster: &Cluster) -> bool {
+    fn is_as_made(&self, cluster: &'a Cluster) -> bool {
         let is_same = |name: &str| {
             self.entry(name).is_some_and(|(entry, held)| {
                 matches!(held, Held::Ours(holder) if holder.name == cluster.name)
@@ -451,7 +454,7 @@ impl Plan<'_> {
                     && entry.refused.is_none()
             })
         };
-        self.staleness(cluster).is_none() && cluster.entry.as_deref().is_none_or(is_same)
+        self.staleness(cluster).is_none() && self.entry_of(cluster).is_none_or(is_same)
     }
 
     /// Finalizers on customizations that nobody needs, and namespaces that no cluster came to.
@@ -522,9 +525,9 @@ impl Plan<'_> {
 }
 
 /// The steps that make anew what is gone of a cluster.
-fn restoration(cluster: &Cluster, seen: &Observed) -> Vec<Step> {
-    let entry = cluster.entry.clone().zip(cluster.entry_version.clone());
-    let entry = entry.map(|(name, version)| Version { name, version });
+fn restoration(cluster: &Cluster, entry: Option<&str>, seen: &Observed) -> Vec<Step> {
+    let entry = entry.zip(cluster.entry_version.clone());
+    let entry = entry.map(|(name, version)| Version { name: name.to_owned(), version });
     let needed = seen.pool.parts.iter().copied();
     needed
         .filter(|it| !matches!(it, Part::Namespace | Part::MachinePool))

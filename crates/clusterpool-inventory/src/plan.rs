@@ -33,6 +33,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) entries: Vec<(&'a Customization, Held<'a>)>,
     /// Where each of them stands.
     places: HashMap<&'a str, usize>,
+    /// Entries by their clusters, where only the lease knows of it.
+    unsaid: HashMap<&'a str, &'a str>,
     /// The clusters that are there and were made from an entry, by entry, oldest first.
     pub(crate) users: HashMap<&'a str, Vec<&'a Cluster>>,
     pub(crate) listed: HashSet<&'a str>,
@@ -68,17 +70,16 @@ impl<'a> Plan<'a> {
         let clusters: HashMap<&str, &Cluster> =
             seen.clusters.iter().map(|it| (it.name.as_str(), it)).collect();
         let all = seen.customizations.iter();
-        let entries = all.clone().map(|it| (it, held(it, &seen.pool.name, &clusters))).collect();
+        let entries: Vec<(&Customization, Held<'_>)> =
+            all.clone().map(|it| (it, held(it, &seen.pool.name, &clusters))).collect();
         let places = all.enumerate().map(|(place, it)| (it.name.as_str(), place)).collect();
-        let mut users: HashMap<&str, Vec<&Cluster>> = HashMap::new();
-        for cluster in &seen.clusters {
-            if let Some(entry) = &cluster.entry {
-                users.entry(entry).or_default().push(cluster);
+        let unsaid = entries.iter().filter_map(|(it, held)| match held {
+            Held::Ours(cluster) if cluster.entry.is_none() => {
+                Some((cluster.name.as_str(), it.name.as_str()))
             }
-        }
-        for users in users.values_mut() {
-            users.sort_by_key(|it| (it.unverified, it.created, it.name.as_str()));
-        }
+            _ => None,
+        });
+        let unsaid = unsaid.collect();
         let mut plan = Self {
             seen,
             policy,
@@ -86,7 +87,8 @@ impl<'a> Plan<'a> {
             clusters,
             entries,
             places,
-            users,
+            unsaid,
+            users: HashMap::new(),
             listed: seen.pool.listed.names().iter().map(String::as_str).collect(),
             inventory: Vec::new(),
             states: HashMap::new(),
@@ -103,6 +105,14 @@ impl<'a> Plan<'a> {
             goes_on: false,
             again: None,
         };
+        for cluster in &seen.clusters {
+            if let Some(entry) = plan.entry_of(cluster) {
+                plan.users.entry(entry).or_default().push(cluster);
+            }
+        }
+        for users in plan.users.values_mut() {
+            users.sort_by_key(|it| (it.unverified, it.created, it.name.as_str()));
+        }
         // One that Hive cannot take down is its own trouble, and may stay for ever. Several are the cloud's.
         let hangs = usize::from(seen.clusters.iter().any(|it| it.hangs));
         // A limit of none would keep a deleted pool for ever.
@@ -118,6 +128,13 @@ impl<'a> Plan<'a> {
     /// A customization, and who has it.
     pub(crate) fn entry(&self, name: &str) -> Option<(&'a Customization, Held<'a>)> {
         self.entries.get(*self.places.get(name)?).copied()
+    }
+
+    /// The entry that a cluster was made from: the one that it says, or the one whose lease says so where the reference to it
+    /// was dropped.
+    pub(crate) fn entry_of(&self, cluster: &'a Cluster) -> Option<&'a str> {
+        let said = cluster.entry.as_deref();
+        said.or_else(|| self.unsaid.get(cluster.name.as_str()).copied())
     }
 
     /// Leases of this pool whose clusters are not there, with their names.

@@ -485,7 +485,7 @@ pub(crate) fn events(plan: &mut Plan<'_>) {
     }
     let broken = plan.seen.clusters.iter().filter(|it| it.is_broken() && it.claim.is_none());
     for cluster in broken.filter(|_| !plan.seen.pool.deleting) {
-        let is_told = cluster.has_failed() && cluster.entry.is_some();
+        let is_told = cluster.has_failed() && plan.entry_of(cluster).is_some();
         let goes = cluster.deleting || plan.gone.contains(cluster.name.as_str());
         if goes && !is_told {
             let why = cluster.stopped.as_deref().unwrap_or("it does not resume in time");

@@ -4,7 +4,7 @@ use clusterpool_inventory::Policy;
 use clusterpool_inventory::decide::instead;
 use clusterpool_inventory::decision::{Reason, Step};
 use clusterpool_inventory::inventory::Listed;
-use clusterpool_inventory::seen::{Cluster, Lease, Namespace, Observed};
+use clusterpool_inventory::seen::{Cluster, Lease, Namespace, Observed, Part};
 
 use crate::world::{
     cluster, decided, deleted, failed, full, installing, lease, leased, namespace, now, pool,
@@ -440,4 +440,49 @@ fn a_cluster_whose_reference_was_dropped_keeps_its_lease() {
     // One that never had an entry has none.
     seen.clusters[0].kept = false;
     assert_eq!(reasons(&seen), [Reason::LeaseAbandoned]);
+}
+
+#[test]
+fn what_a_lease_alone_knows_of_a_cluster_counts_until_the_cluster_is_gone() {
+    let mut whole = full(1, &["a"]);
+    whole.clusters[0].entry = None;
+    // The lease goes before our finalizer does.
+    let mut seen = whole.clone();
+    seen.clusters[0].deleting = true;
+    seen.clusters[0].kept_by_others = false;
+    let work = decided(&seen).work;
+    assert!(
+        matches!(&work[0].steps[..], [
+            Step::Release { entry, cluster: Some(c), prove_absent: false, .. },
+            Step::LetGo { entry: Some(e), .. },
+        ] if entry == "a" && c == "ca" && e == "a"),
+        "{work:?}"
+    );
+    // A failure is counted first.
+    seen.clusters[0] =
+        Cluster { deleting: true, kept_by_others: false, kept: true, ..failed("ca", None) };
+    assert_eq!(reasons(&seen), []);
+    assert_eq!(reasons(&stored(&seen)), [Reason::Released]);
+    // It goes with its entry, once that says so.
+    let mut seen = stored(&whole);
+    seen.pool.listed = Listed::Entries(vec!["b".to_owned()]);
+    assert_eq!(deleted(&seen), [""; 0]);
+    assert_eq!(deleted(&stored(&seen)), ["ca"]);
+    // It is stale where the entry was edited.
+    let mut seen = whole.clone();
+    seen.customizations[0].version = "2-u".to_owned();
+    assert_eq!(deleted(&stored(&seen)), ["ca"]);
+    // Hive is let at it, and it gets its entry's parts again.
+    let mut seen = whole;
+    seen.clusters[0] =
+        Cluster { entry_version: Some("1-u".to_owned()), kept: true, ..installing("ca", None, 1) };
+    seen.idle.insert("ca".to_owned());
+    seen.pool.parts = vec![Part::InstallConfig];
+    let work = decided(&seen).work;
+    assert!(
+        matches!(&work[0].steps[..], [Step::Restore { entry: Some(of), .. }] if of.name == "a"),
+        "{work:?}"
+    );
+    seen.clusters[0].unverified = true;
+    assert_eq!(reasons(&seen)[0], Reason::Verified);
 }
