@@ -33,9 +33,7 @@ use crate::index::{Index, Key, all_in};
 use crate::inventory::Listed;
 use crate::materials::{Materials, materials};
 use crate::metrics::Metrics;
-use crate::observe::{
-    Last, Live, Stores, cached, holders, is_one, live_pool, named, owner_of, pool_key,
-};
+use crate::observe::{Last, Live, Stores, cached, holders, live_pool, named, owner_of, pool_key};
 use crate::pass::pass;
 use crate::seen::Refusal;
 
@@ -390,23 +388,7 @@ impl Context {
     fn cluster_changed(&self, changed: &ClusterDeployment) {
         let key = key_of(changed);
         let now = cached(&self.stores.clusters, &key);
-        let pool = now.as_ref().and_then(|it| pool_key(it));
-        let entry = now.as_ref().and_then(|it| {
-            let reference = it.spec.cluster_pool_ref.as_ref()?;
-            Some((reference.namespace.clone(), reference.customization_name()?.to_owned()))
-        });
-        let of_namespace = entry.as_ref().map(|it| all_in(&it.0));
-        let own = pool.zip(now.filter(|it| is_one(it)));
-        let mut index = self.index();
-        let mut concerned = index.clusters.keep(&key, own);
-        for entry in index.users.put(&key, entry.into_iter().chain(of_namespace)) {
-            concerned.extend(index.lists.of(&entry).cloned());
-        }
-        // A lease may name one that is no pool's.
-        for entry in index.named.of(&key) {
-            concerned.extend(index.lists.of(entry).cloned());
-        }
-        drop(index);
+        let concerned = self.index().put_cluster(&key, now);
         self.wake(concerned);
     }
 

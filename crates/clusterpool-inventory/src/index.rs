@@ -7,6 +7,8 @@ use api_types::hive::{ClusterDeployment, ClusterDeploymentCustomization, Cluster
 use api_types::names;
 use kube::ResourceExt as _;
 
+use crate::observe::{holders, is_one, pool_key};
+
 /// Namespace and name.
 pub type Key = (String, String);
 
@@ -74,6 +76,11 @@ impl<T> Links<T> {
         self.members.get(group).into_iter().flat_map(BTreeMap::values)
     }
 
+    /// What a group keeps of an object.
+    pub fn one<'a>(&'a self, group: &Key, object: &Key) -> Option<&'a T> {
+        self.members.get(group)?.get(object)
+    }
+
     /// How many objects a group has.
     pub fn count(&self, group: &Key) -> usize {
         self.members.get(group).map_or(0, BTreeMap::len)
@@ -121,6 +128,43 @@ pub struct Index {
 }
 
 impl Index {
+    /// Puts a cluster, as it is now, to its pool and its entry. Returns the pools that are concerned.
+    pub fn put_cluster(&mut self, key: &Key, now: Option<Arc<ClusterDeployment>>) -> BTreeSet<Key> {
+        let pool = now.as_ref().and_then(|it| pool_key(it));
+        let entry = now.as_ref().and_then(|it| {
+            let reference = it.spec.cluster_pool_ref.as_ref()?;
+            Some((reference.namespace.clone(), reference.customization_name()?.to_owned()))
+        });
+        let of_namespace = entry.as_ref().map(|it| all_in(&it.0));
+        let own = pool.zip(now.filter(|it| is_one(it)));
+        let is_nobodys = own.is_none();
+        let mut concerned = self.clusters.keep(key, own);
+        for entry in self.users.put(key, entry.into_iter().chain(of_namespace)) {
+            concerned.extend(self.lists.of(&entry).cloned());
+        }
+        // A lease may name one that is no pool's.
+        for entry in self.named.of(key) {
+            concerned.extend(self.lists.of(entry).cloned());
+            if is_nobodys {
+                concerned.extend(self.unlisted(entry));
+            }
+        }
+        concerned
+    }
+
+    /// Who ends a lease of nothing on an entry besides those that list it: the pools that hold it, also those that are gone,
+    /// and where there is neither, nobody's name, in which an entry is let go that has our finalizer.
+    fn unlisted(&self, entry: &Key) -> Vec<Key> {
+        let Some(found) = self.customizations.one(&all_in(&entry.0), entry) else {
+            return Vec::new();
+        };
+        let pools: Vec<Key> = holders(found).map(|it| (entry.0.clone(), it.to_owned())).collect();
+        let ours = |it: &String| it == names::hive::LEASE_FINALIZER;
+        let is_nobodys =
+            pools.is_empty() && !self.lists.has(entry) && found.finalizers().iter().any(ours);
+        if is_nobodys { vec![all_in(&entry.0)] } else { pools }
+    }
+
     /// Whether something of a pool carries a mark of ours, and be it that the pool itself is to go: what was begun is ended
     /// here.
     pub fn has_of_ours(&self, key: &Key, pool: Option<&ClusterPool>) -> bool {
@@ -147,8 +191,10 @@ mod tests {
     use api_types::hive::ClusterPoolSpec;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use k8s_openapi::jiff::Timestamp;
+    use serde_json::json;
 
     use super::*;
+    use crate::observe::named;
 
     fn key(name: &str) -> Key {
         ("n".to_owned(), name.to_owned())
@@ -181,6 +227,41 @@ mod tests {
         links.put(&key("c"), [key("a"), key("b")]);
         assert_eq!(links.put(&key("c"), []).len(), 2);
         assert!(links.members.is_empty() && links.groups.is_empty());
+    }
+
+    #[test]
+    fn a_strangers_cluster_that_goes_wakes_also_those_who_do_not_list_the_entry() {
+        let wakes = |lease: serde_json::Value, finalizers: &[&str], list: bool| {
+            let mut index = Index::default();
+            let (entry, foo) = (key("a"), ("theirs".to_owned(), "foo".to_owned()));
+            let metadata = json!({ "name": "a", "namespace": "n", "finalizers": finalizers });
+            let status = json!({
+                "clusterDeploymentRef": { "name": "foo", "namespace": "theirs" },
+                "clusterPoolRef": lease,
+            });
+            let it: ClusterDeploymentCustomization = serde_json::from_value(
+                json!({ "metadata": metadata, "spec": {}, "status": status }),
+            )
+            .unwrap();
+            index.named.put(&entry, named(&it));
+            index.customizations.keep(&entry, [(all_in("n"), Arc::new(it))]);
+            if list {
+                index.lists.put(&key("lists"), [entry]);
+            }
+            let metadata = json!({ "name": "foo", "namespace": "theirs" });
+            let cluster: ClusterDeployment =
+                serde_json::from_value(json!({ "metadata": metadata, "spec": {} })).unwrap();
+            index.put_cluster(&foo, Some(Arc::new(cluster)));
+            index.put_cluster(&foo, None).into_iter().map(|it| it.1).collect::<Vec<_>>()
+        };
+        let ours = names::hive::LEASE_FINALIZER;
+        assert_eq!(wakes(json!({ "name": "gone" }), &[ours], false), ["gone"]);
+        assert_eq!(wakes(json!(null), &[ours, "hive.openshift.io/gone"], false), ["gone"]);
+        // In nobody's name.
+        assert_eq!(wakes(json!(null), &[ours], false), [""]);
+        assert_eq!(wakes(json!(null), &[], false), [""; 0]);
+        assert_eq!(wakes(json!(null), &[ours], true), ["lists"]);
+        assert_eq!(wakes(json!({ "name": "gone" }), &[ours], true), ["gone", "lists"]);
     }
 
     #[test]
