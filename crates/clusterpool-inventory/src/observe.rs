@@ -1,6 +1,7 @@
 //! All reads: a snapshot of one pool from the caches, and what the API server is asked for itself.
 
 mod entries;
+mod unread;
 mod views;
 
 use std::cell::LazyCell;
@@ -23,6 +24,7 @@ use kube::{Client, Resource, ResourceExt as _};
 
 use self::entries::lease;
 pub use self::entries::{holders, is_releasing, leasing_pool, named, version};
+use self::unread::{broken_clusters, strangers, unread};
 use self::views::{claim, cluster, created, hives_words, resume_timeout, view};
 use crate::config::Policy;
 use crate::error::Error;
@@ -272,11 +274,8 @@ pub fn observe(
     let strangers = if empty.is_empty() { HashSet::new() } else { strangers(stores, index, key) };
     let (lived_in, empty): (Vec<&Key>, Vec<&Key>) =
         empty.into_iter().partition(|it| strangers.contains(&it.1));
+    seen.unread = unread(broken_clusters(stores), index, key);
     // Nothing of the pool changes when a stranger's cluster goes.
-    let broken = stores.broken_clusters.all().into_iter().filter_map(|it| it.object.namespace);
-    let is_here =
-        |namespace: &String| index.namespaces.is_in(&(String::new(), namespace.clone()), key);
-    seen.unread = broken.filter(is_here).collect();
     let later = lived_in.first().map(|_| grace(known));
     due = due.into_iter().chain(later).min();
     seen.namespaces = empty
@@ -367,17 +366,6 @@ pub fn observe(
         });
     }
     (seen, due)
-}
-
-/// Namespaces that a cluster which is not of the pool lives in, or one that cannot be decoded: whoever made them, they are
-/// in use.
-fn strangers(stores: &Stores, index: &Index, key: &Key) -> HashSet<String> {
-    let all = stores.clusters.state();
-    let names =
-        all.iter().filter_map(|it| it.metadata.namespace.clone().zip(it.metadata.name.clone()));
-    let strangers = names.filter(|it| !index.clusters.is_in(it, key)).map(|it| it.0);
-    let broken = stores.broken_clusters.all().into_iter().filter_map(|it| it.object.namespace);
-    strangers.chain(broken).collect()
 }
 
 /// For how long Hive may still take to begin with a cluster, or with one that was looked after.

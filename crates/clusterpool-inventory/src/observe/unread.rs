@@ -1,0 +1,79 @@
+//! Clusters that are not known as the pool's: those of others, and those that cannot be decoded.
+
+use std::collections::HashSet;
+
+use super::{Stores, leasing_pool};
+use crate::index::{Index, Key, all_in};
+
+/// Namespaces that a cluster which is not of the pool lives in, or one that cannot be decoded: whoever made them, they are
+/// in use.
+pub(super) fn strangers(stores: &Stores, index: &Index, key: &Key) -> HashSet<String> {
+    let all = stores.clusters.state();
+    let names =
+        all.iter().filter_map(|it| it.metadata.namespace.clone().zip(it.metadata.name.clone()));
+    let strangers = names.filter(|it| !index.clusters.is_in(it, key)).map(|it| it.0);
+    strangers.chain(broken_clusters(stores).map(|it| it.0)).collect()
+}
+
+/// Namespace and name of all clusters that cannot be decoded.
+pub(super) fn broken_clusters(stores: &Stores) -> impl Iterator<Item = Key> + use<> {
+    let all = stores.broken_clusters.all().into_iter();
+    all.filter_map(|it| it.object.namespace.zip(it.object.name))
+}
+
+/// Namespaces of those of them that may be the pool's: one that was made for it, or the one that a lease of the pool
+/// names. On a namespace that Hive's own controller made, nothing says whose it is.
+pub(super) fn unread(broken: impl Iterator<Item = Key>, index: &Index, key: &Key) -> Vec<String> {
+    let everything = all_in(&key.0);
+    let is_leased = |place: &Key| {
+        let mut named =
+            index.named.of(place).filter_map(|it| index.customizations.one(&everything, it));
+        named.any(|it| leasing_pool(it) == Some(key.1.as_str()))
+    };
+    let may_be = |place: &Key| {
+        index.namespaces.is_in(&(String::new(), place.0.clone()), key)
+            || place.0 == place.1 && is_leased(place)
+    };
+    broken.filter(may_be).map(|it| it.0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use api_types::hive::ClusterDeploymentCustomization;
+    use serde_json::json;
+
+    use super::*;
+    use crate::observe::named;
+
+    #[test]
+    fn what_cannot_be_read_may_be_of_the_pool_that_made_its_namespace_or_leases_an_entry_for_it() {
+        let key = |namespace: &str, name: &str| (namespace.to_owned(), name.to_owned());
+        let (pool, entry) = (key("pools", "pool"), key("pools", "e"));
+        let mut index = Index::default();
+        let unread = |index: &Index, pool: &Key| {
+            let broken = [key("c", "c"), key("other", "c"), key("made", "x")];
+            super::unread(broken.into_iter(), index, pool)
+        };
+        assert_eq!(unread(&index, &pool), [""; 0]);
+        index.namespaces.put(&key("", "made"), [pool.clone()]);
+        assert_eq!(unread(&index, &pool), ["made"]);
+        let it: ClusterDeploymentCustomization = serde_json::from_value(json!({
+            "metadata": { "name": "e", "namespace": "pools" },
+            "spec": {},
+            "status": {
+                "clusterDeploymentRef": { "name": "c", "namespace": "other" },
+                "clusterPoolRef": { "name": "pool" },
+            },
+        }))
+        .unwrap();
+        index.named.put(&entry, named(&it));
+        index.customizations.keep(&entry, [(all_in("pools"), Arc::new(it))]);
+        // A pool's clusters stand in the namespace of their name.
+        assert_eq!(unread(&index, &pool), ["c", "made"]);
+        for other in [key("pools", "other"), key("elsewhere", "pool")] {
+            assert_eq!(unread(&index, &other), [""; 0]);
+        }
+    }
+}
