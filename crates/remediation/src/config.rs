@@ -79,7 +79,8 @@ pub struct Settings {
     /// operator takes to look at a host's power
     #[arg(long, env = "FERRITE_STALE_POWER", global = true, default_value = "150s")]
     pub stale_power: String,
-    /// Switch a host off for good when all tries have failed, that of a control plane once its Machine is being deleted
+    /// Switch a host off for good when all tries have failed, that of a control plane once its Machine is being deleted and
+    /// no pre-terminate hook keeps it
     #[arg(
         long, env = "FERRITE_SWITCH_OFF_EXHAUSTED", global = true, default_value = "true",
         num_args = 0..=1, require_equals = true, default_missing_value = "true"

@@ -66,6 +66,8 @@ pub struct Machine {
     pub cluster: String,
     /// Since when it is being deleted.
     pub deleting: Option<Timestamp>,
+    /// Whether somebody keeps it for now, although it may be being deleted: its host is still needed.
+    pub kept: bool,
     /// Whether it is paused by its own annotation.
     pub paused: bool,
     /// Whether somebody forbade remediation.
@@ -254,11 +256,13 @@ impl Machine {
         let external = external.filter(|it| it.is_false());
         let health = machine.condition(CONDITION_HEALTH_CHECK_SUCCEEDED);
         let complaint = health.filter(|it| it.is_false());
+        let mut annotations = machine.annotations().keys();
         Self {
             name: machine.name_any(),
             uid: machine.uid().unwrap_or_default(),
             cluster: machine.spec.cluster_name.clone(),
             deleting: machine.metadata.deletion_timestamp.as_ref().map(|it| it.0),
+            kept: annotations.any(|it| it.starts_with(names::capi::PRE_TERMINATE_HOOK)),
             paused: capi::is_paused(&machine.metadata),
             skipped: machine.annotation(names::capi::SKIP_REMEDIATION).is_some(),
             owned: machine
@@ -499,6 +503,21 @@ mod tests {
         assert!(trouble("ReadonlyFilesystem", "True") && trouble("DiskPressure", "True"));
         assert!(!trouble("DiskPressure", "False") && !trouble("NetworkUnavailable", "Unknown"));
         assert!(!trouble("StorageReady", "True") && !trouble("EtcdIsVoter", "True"));
+    }
+
+    #[test]
+    fn a_machine_is_kept_while_somebody_has_something_to_do_before_its_host_goes() {
+        let kept = |annotation: &str| {
+            let machine = json!({
+                "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
+                "metadata": {"name": "m", "annotations": {"a": "", annotation: ""}},
+                "spec": {"clusterName": "c", "bootstrap": {}, "infrastructureRef": {}},
+            });
+            Machine::of(&serde_json::from_value(machine).unwrap()).kept
+        };
+        let hook = names::capi::PRE_TERMINATE_HOOK;
+        assert!(kept(&format!("{hook}/kcp-cleanup")) && kept(hook));
+        assert!(!kept("pre-drain.delete.hook.machine.cluster.x-k8s.io/a"));
     }
 
     #[test]

@@ -29,6 +29,9 @@ pub const CLONED_FROM_GROUP_KIND: &str = "cluster.x-k8s.io/cloned-from-groupkind
 pub const SKIP_REMEDIATION: &str = "cluster.x-k8s.io/skip-remediation";
 /// Annotation on a machine: remediate it now. Set by people, read by the health check.
 pub const REMEDIATE_MACHINE: &str = "cluster.x-k8s.io/remediate-machine";
+/// Beginning of annotations on a machine: while one is there, its host is not given back. Set by whoever has something to do
+/// before that, as a control plane that takes its member out of etcd; respected by `remediation`.
+pub const PRE_TERMINATE_HOOK: &str = "pre-terminate.delete.hook.machine.cluster.x-k8s.io";
 /// Annotation on a host: do not move it to another cluster just now. Written by others, read by
 /// clusterctl; what is left of it goes with the release by `capm3-reuse`.
 pub const BLOCK_MOVE: &str = "clusterctl.cluster.x-k8s.io/block-move";

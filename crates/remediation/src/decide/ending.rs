@@ -83,13 +83,13 @@ pub(super) fn over(case: &Case<'_>) -> Option<Decision> {
     Some(tell_again(case).unwrap_or_else(|| Decision::rest(Reason::AtRest)))
 }
 
-/// The host of a control plane was left on, and by now its Machine is being deleted.
+/// The host of a control plane was left on, and by now its Machine is being deleted and nobody keeps it any more.
 fn switched_off_later(case: &Case<'_>) -> Option<Decision> {
     let (host, machine) = (case.own_host()?, case.machine()?);
     let uid = &case.request.uid;
     let stays_on = host.history.last(uid).is_some_and(|it| it.stays_on);
     // Whoever took the mark away has repaired it.
-    let is_due = machine.deleting.is_some() && host.online && host.marked;
+    let is_due = machine.deleting.is_some() && !machine.kept && host.online && host.marked;
     if !stays_on || !is_due || !case.policy.switch_off {
         return None;
     }
@@ -102,10 +102,10 @@ fn switched_off_later(case: &Case<'_>) -> Option<Decision> {
 }
 
 /// Whether the host stays on for now. Others may depend on a member of a control plane that a health check calls unhealthy:
-/// whether it can be spared is for its owner to say, who says so by deleting the Machine.
+/// whether it can be spared is for its owner to say, who deletes the Machine, and keeps it until its member is out of etcd.
 fn is_kept_on(case: &Case<'_>, machine: &Machine) -> bool {
     let goes = machine.deleting.is_some() || (!machine.owned && case.policy.delete_unowned);
-    machine.control_plane && !goes
+    machine.control_plane && (machine.kept || !goes)
 }
 
 /// The owner does not know of a machine that was handed to it. CAPM3 told it in a way that owners since Cluster API 1.11 do
@@ -284,9 +284,11 @@ pub(super) fn hand_over(case: &Case<'_>, host: &Host, why: Reason) -> Decision {
     };
     let switches_off = case.policy.switch_off && host.online;
     let stays_on = switches_off && case.machine().is_some_and(|it| is_kept_on(case, it));
-    if !exhausted || host.held || !host.marked {
-        let given_up = || given_up(case, host, failed.as_deref()).staying_on(uid, stays_on);
-        let history = (!exhausted).then(given_up);
+    let history =
+        if exhausted { host.history.clone() } else { given_up(case, host, failed.as_deref()) };
+    // Also where it was cut off before, and the record says it otherwise or not at all.
+    let history = Some(history.staying_on(uid, stays_on)).filter(|it| *it != host.history);
+    if history.is_some() || host.held || !host.marked {
         let key = host.held.then_some(false);
         let write = HostWrite { mark: !host.marked, key, history, ..HostWrite::default() };
         decision = decision.act(Act::Host(write));

@@ -96,7 +96,7 @@ fn nodes() -> impl Any<Value = NodeSeen> {
 }
 
 fn worlds() -> impl Any<Value = Observed> {
-    let flags = proptest::collection::vec(prop::bool::weighted(0.25), 29);
+    let flags = proptest::collection::vec(prop::bool::weighted(0.25), 30);
     (flags, standings(), histories(), nodes(), maybe_time()).prop_map(
         |(flags, standing, history, node, deleting)| {
             let mut flags = flags.into_iter();
@@ -139,6 +139,7 @@ fn worlds() -> impl Any<Value = Observed> {
             machine.owned = !rarely();
             machine.told = rarely();
             machine.control_plane = rarely();
+            machine.kept = rarely();
             machine.deleting = rarely().then(|| at(5));
             machine.healthy = if rarely() { Some(true) } else { Some(false) };
             machine.healthy_since = rarely().then(|| at(1500));

@@ -27,6 +27,11 @@ fn deleted(seen: Observed) -> Observed {
     edit(seen, |seen| seen.machine.as_mut().unwrap().deleting = Some(at(400)))
 }
 
+/// Its owner has not taken its member out of etcd yet.
+fn kept(seen: Observed) -> Observed {
+    edit(seen, |seen| seen.machine.as_mut().unwrap().kept = true)
+}
+
 #[test]
 fn the_host_of_a_control_plane_is_switched_off_when_its_machine_is_being_deleted() {
     let decision = now(&last_try_of_a_control_plane(), 320);
@@ -47,11 +52,48 @@ fn the_host_of_a_control_plane_is_switched_off_when_its_machine_is_being_deleted
 }
 
 #[test]
-fn a_hand_over_that_was_cut_off_switches_the_host_off_once_its_machine_is_being_deleted() {
-    let cut = edit(spared(), |seen| {
+fn the_host_of_a_control_plane_stays_on_while_somebody_keeps_its_machine_that_is_being_deleted() {
+    for finalizer in [false, true] {
+        let going = edit(deleted(spared()), |seen| seen.request.finalizer = finalizer);
+        assert!(!switches_off(&now(&kept(going.clone()), 400)), "its member may be needed");
+        assert!(switches_off(&now(&going, 500)));
+    }
+    assert!(!switches_off(&now(&deleted(kept(cut_off(true))), 400)), "nor where it was cut off");
+    let alone = edit(kept(last_try_of_a_control_plane()), |seen| {
+        seen.machine.as_mut().unwrap().owned = false;
+    });
+    let decision = now(&alone, 320);
+    assert!(decision.acts.contains(&Act::DeleteMachine) && !switches_off(&decision));
+    assert!(writes(&decision)[0].history.as_ref().unwrap().last("uid").unwrap().stays_on);
+}
+
+/// A hand-over whose record was written, and nothing after it.
+fn cut_off(stays_on: bool) -> Observed {
+    edit(spared(), |seen| {
         seen.request.standing = last_try().request.standing;
         seen.request.finalizer = true;
-    });
+        let host = seen.host.as_mut().unwrap();
+        host.history = host.history.staying_on("uid", stays_on);
+    })
+}
+
+#[test]
+fn a_hand_over_that_was_cut_off_leaves_a_record_of_what_it_does_in_the_end() {
+    let recorded = |seen: &Observed, second| {
+        let decision = now(seen, second);
+        let history = writes(&decision).iter().find_map(|it| it.history.clone());
+        history.map(|it| it.last("uid").unwrap().stays_on)
+    };
+    assert_eq!(recorded(&cut_off(false), 321), Some(true), "the record knew nothing of it");
+    assert_eq!(recorded(&cut_off(true), 321), None);
+    let going = deleted(cut_off(true));
+    assert_eq!(recorded(&going, 400), Some(false), "once: who clears the host may want it on");
+    assert!(switches_off(&now(&going, 400)));
+}
+
+#[test]
+fn a_hand_over_that_was_cut_off_switches_the_host_off_once_its_machine_is_being_deleted() {
+    let cut = cut_off(true);
     assert!(!switches_off(&now(&cut, 321)));
     assert!(switches_off(&now(&deleted(cut), 400)));
 }
