@@ -266,6 +266,21 @@ impl Context {
         if notes.is_empty() {
             return;
         }
+    /// Tells what happened, also in the log.
+    fn announce(&self, live: &Live, notes: &[Note]) {
+        let request = &live.seen.request;
+        for note in notes {
+            tracing::info!(
+                object.namespace = request.namespace,
+                object.name = request.name,
+                reason = note.reason.as_str(),
+                "{}",
+                note.text
+            );
+        }
+        self.tell(live, notes);
+    }
+
         let request = &live.seen.request;
         let mut about = Vec::new();
         about.extend(live.machine.as_ref().map(|it| it.object_ref(&self.from.served.core)));
@@ -444,6 +459,7 @@ async fn work(
         }
         if matches!(act, Act::Host(_)) && asking.take().is_some() && context.crowd.is_here() {
             // The others' hosts come first; what is left is found again.
+            context.announce(pass.live(), decision.notes_despite(act));
             context.crowd.put_off(&request.uid, Instant::now());
             put_off = true;
             break;
@@ -456,16 +472,7 @@ async fn work(
         context.warn(pass.live(), Reason::Contested, text);
     }
     context.metrics.done(&pass.live().seen, &decision, now);
-    for note in &decision.notes {
-        tracing::info!(
-            object.namespace = request.namespace,
-            object.name = request.name,
-            reason = note.reason.as_str(),
-            "{}",
-            note.text
-        );
-    }
-    context.tell(pass.live(), &decision.notes);
+    context.announce(pass.live(), &decision.notes);
     let next = end(context, &decision);
     (request, Ok(if put_off { Action::requeue(context.crowd.later()) } else { next }))
 }

@@ -109,6 +109,12 @@ impl Decision {
         self
     }
 
+    /// What is to be told although this act failed: the request says by then why nothing is done, so that no later pass takes it
+    /// for news.
+    pub fn notes_despite(&self, failed: &Act) -> &[Note] {
+        if matches!(failed, Act::Complain(..)) { &self.notes } else { &[] }
+    }
+
     /// Whether a host is asked for the first time. Each of these writes is proven by the version that it insists on.
     pub fn is_beginning(&self) -> bool {
         let asks = |act: &Act| matches!(act, Act::Host(it) if it.key == Some(true));

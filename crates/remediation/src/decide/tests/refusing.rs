@@ -108,5 +108,10 @@ fn a_request_whose_first_write_is_refused_says_so_once() {
 #[test]
 fn a_request_says_why_it_is_refused_whatever_becomes_of_the_write_to_its_machine() {
     let decision = now(&unfit(Some("WaitingForRemediation")), 0);
-    let [Act::Say(_), Act::Complain(..)] = decision.acts.as_slice() else { panic!("{decision:?}") };
+    let [say, complain] = decision.acts.as_slice() else { panic!("{decision:?}") };
+    assert!(matches!((say, complain), (Act::Say(_), Act::Complain(..))), "{decision:?}");
+    // The next pass takes it for said.
+    assert_eq!(decision.notes_despite(complain), decision.notes.as_slice());
+    assert_eq!(decision.notes.len(), 1);
+    assert!(decision.notes_despite(say).is_empty(), "it is said to nobody yet");
 }
