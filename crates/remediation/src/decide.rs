@@ -228,8 +228,10 @@ pub(crate) fn refuse(case: &Case<'_>, refusal: Refusal) -> Decision {
     // First, so that it is said there whatever becomes of the write to the Machine.
     decision.acts.extend(case.say(wanted));
     // Where the health check has said that the remediation is waited for, it is said there for what. CAPM3's kind has no
-    // other place for it. A Machine that the request is not for is not spoken to.
+    // other place for it. A Machine that the request is not for is not spoken to: by its name nobody would find the request
+    // that the word belongs to.
     if let Some(machine) = case.machine()
+        && machine.name == case.request.name
         && machine.deleting.is_none()
         && reason != Reason::MachineMismatch
         && machine.external.as_deref() != Some(reason.as_str())

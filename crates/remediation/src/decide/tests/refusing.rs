@@ -27,12 +27,28 @@ fn a_machine_says_why_its_remediation_does_not_begin() {
 
 #[test]
 fn a_machine_that_a_request_is_not_for_hears_nothing_of_it() {
+    type Spoil = fn(&mut Observed);
     let other = edit(unfit(Some("WaitingForRemediation")), |seen| {
         seen.machine.as_mut().unwrap().cluster = "d".to_owned();
     });
     let decision = now(&other, 0);
     assert_eq!(decision.reason, Reason::MachineMismatch);
     assert!(!complains(&decision), "{decision:?}");
+    let spoilt: [Spoil; 2] = [
+        |seen| {
+            let missing = crate::request::Refusal::new(Reason::StrategyMissing, "missing");
+            seen.request.strategy = Err(missing);
+        },
+        |seen| seen.cluster = ClusterSeen::Missing,
+    ];
+    for spoil in spoilt {
+        let named_otherwise = edit(unfit(Some("WaitingForRemediation")), |seen| {
+            spoil(seen);
+            seen.request.name = "x".to_owned();
+        });
+        let decision = now(&named_otherwise, 0);
+        assert!(matches!(decision.acts.as_slice(), [Act::Say(_)]), "{decision:?}");
+    }
 }
 
 #[test]
