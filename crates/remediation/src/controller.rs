@@ -207,7 +207,9 @@ impl Context {
     fn machine_changed(&self, machine: &Machine) {
         let (namespace, name) = (machine.namespace().unwrap_or_default(), machine.name_any());
         let key = ObjectRef::new_with(&name, self.from.served.core).within(&namespace);
-        self.leftovers.update(&namespace, &name, self.from.machines.get(&key).as_deref());
+        let now = self.from.machines.get(&key);
+        let filter = self.policy.watch_filter.as_deref();
+        self.leftovers.update(&namespace, &name, now.as_deref(), filter);
         self.changed(Kind::Machine, machine);
     }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use api_types::capi::Machine;
+use api_types::capi::{Machine, is_watched};
 use api_types::condition::Condition;
 use api_types::names::capi::{
     CONDITION_EXTERNALLY_REMEDIATED, CONDITION_HEALTH_CHECK_SUCCEEDED, CONDITION_OWNER_REMEDIATED,
@@ -44,10 +44,16 @@ impl Leftovers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes notice of a Machine that appeared, changed or went.
-    pub fn update(&self, namespace: &str, name: &str, machine: Option<&Machine>) {
+    /// Takes notice of a Machine that appeared, changed or went. Those of an installation with another watch filter are its own.
+    pub fn update(
+        &self,
+        namespace: &str,
+        name: &str,
+        machine: Option<&Machine>,
+        filter: Option<&str>,
+    ) {
         let place = (namespace.to_owned(), name.to_owned());
-        if machine.is_some_and(|it| !of(it).is_empty()) {
+        if machine.is_some_and(|it| is_watched(&it.metadata, filter) && !of(it).is_empty()) {
             self.all().insert(place);
         } else {
             self.all().remove(&place);
@@ -62,6 +68,7 @@ impl Leftovers {
 
 #[cfg(test)]
 mod tests {
+    use api_types::names::capi::WATCH_FILTER;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use k8s_openapi::jiff::Timestamp;
     use serde_json::json;
@@ -110,12 +117,25 @@ mod tests {
     #[test]
     fn a_machine_is_looked_after_while_it_says_something_of_ours() {
         let (all, told) = (Leftovers::default(), machine(&[(HEALTH, "False", WAITS)]));
-        all.update("ns", "m", Some(&told));
+        all.update("ns", "m", Some(&told), None);
         assert_eq!(all.places(), [("ns".to_owned(), "m".to_owned())]);
-        all.update("ns", "m", Some(&machine(&[(HEALTH, "True", "")])));
+        all.update("ns", "m", Some(&machine(&[(HEALTH, "True", "")])), None);
         assert!(all.places().is_empty());
-        all.update("ns", "m", Some(&told));
-        all.update("ns", "m", None);
+        all.update("ns", "m", Some(&told), None);
+        all.update("ns", "m", None, None);
         assert!(all.places().is_empty());
+    }
+
+    #[test]
+    fn a_machine_of_another_watch_filter_is_left_to_that_installation() {
+        let looks_after = |label: Option<&str>, filter: Option<&str>| {
+            let (all, mut told) = (Leftovers::default(), machine(&[(HEALTH, "False", WAITS)]));
+            let label = label.map(|it| (WATCH_FILTER.to_owned(), it.to_owned()));
+            told.metadata.labels = Some(label.into_iter().collect());
+            all.update("ns", "m", Some(&told), filter);
+            !all.places().is_empty()
+        };
+        assert!(looks_after(Some("a"), Some("a")) && looks_after(Some("a"), None));
+        assert!(!looks_after(Some("b"), Some("a")) && !looks_after(None, Some("a")));
     }
 }
