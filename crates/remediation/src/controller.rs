@@ -59,6 +59,7 @@ pub struct Context {
     crowd: Crowd,
     told: Told,
     wake: Wake,
+    begun: Instant,
     /// Events to be published: when hundreds of machines fail at once, hosts come first.
     news: Sender<News>,
 }
@@ -136,6 +137,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         crowd: Crowd::default(),
         told: Told::default(),
         wake: Wake { ours: wake_ours, upstream: wake_upstream },
+        begun: Instant::now(),
         news,
     });
 
@@ -264,10 +266,6 @@ impl Context {
         }
     }
 
-    fn tell(&self, live: &Live, notes: &[Note]) {
-        if notes.is_empty() {
-            return;
-        }
     /// Tells what happened, also in the log.
     fn announce(&self, live: &Live, notes: &[Note]) {
         let request = &live.seen.request;
@@ -283,6 +281,10 @@ impl Context {
         self.tell(live, notes);
     }
 
+    fn tell(&self, live: &Live, notes: &[Note]) {
+        if notes.is_empty() {
+            return;
+        }
         let request = &live.seen.request;
         let mut about = Vec::new();
         about.extend(live.machine.as_ref().map(|it| it.object_ref(&self.from.served.core)));
@@ -457,11 +459,11 @@ async fn work(
                     tracing::debug!(object.namespace = request.namespace, object.name = request.name, %error, "Could not say so either");
                 }
             }
+            context.announce(pass.live(), decision.notes_despite(act));
             return (request, Err(error));
         }
         if matches!(act, Act::Host(_)) && asking.take().is_some() && context.crowd.is_here() {
             // The others' hosts come first; what is left is found again.
-            context.announce(pass.live(), decision.notes_despite(act));
             context.crowd.put_off(&request.uid, Instant::now());
             put_off = true;
             break;

@@ -30,6 +30,14 @@ pub struct Served {
     pub upstream: Option<ContractVersion>,
 }
 
+impl Served {
+    /// Whether all kinds of requests that are asked for are seen, `age` after it was found. A CRD that was just being replaced
+    /// then would have been found by the next look, which ends the process.
+    pub fn has_all(self, upstream: bool, age: Duration) -> bool {
+        !upstream || self.upstream.is_some() || age > 2 * AGAIN
+    }
+}
+
 /// Asks until everything that is needed is served.
 pub async fn wait(kit: &Kit, upstream: bool) -> Served {
     kit.readiness.require(CONDITION, "the API server was not asked yet what it serves");
@@ -124,5 +132,22 @@ async fn has(
             "the API server does not say what it serves of {version}: {}",
             api_error::explain(&error)
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_that_is_not_served_at_the_start_may_only_be_away_for_a_moment() {
+        let core = ContractVersion::V1Beta2;
+        let has_all = |upstream, served, age| {
+            let served = Served { core, infrastructure: core, upstream: served };
+            served.has_all(upstream, Duration::from_secs(age))
+        };
+        assert!(!has_all(true, None, 0) && !has_all(true, None, 90));
+        assert!(has_all(true, None, 121), "it is not there");
+        assert!(has_all(true, Some(core), 0) && has_all(false, None, 0));
     }
 }

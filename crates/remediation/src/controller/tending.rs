@@ -2,6 +2,7 @@
 //! hosts and Machines.
 
 use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use api_types::capi::is_watched;
@@ -39,6 +40,11 @@ impl Later {
         self.at.get(what).is_some_and(|at| *at > Instant::now())
     }
 
+    /// Forgets what does not have to be done any more.
+    fn keep(&mut self, wanted: &HashSet<String>) {
+        self.at.retain(|it, _| wanted.contains(it));
+    }
+
     fn done(&mut self, what: &str) {
         self.failures.forget(&what.to_owned());
         self.at.remove(what);
@@ -54,25 +60,55 @@ impl Later {
 
 /// Sets gauges, tells the owners of objects that cannot be decoded, releases hosts whose request was taken away by force, and
 /// takes back what Machines say of requests that are gone.
-pub(super) async fn tend(context: &Context, broken: &[Undecodable]) -> std::convert::Infallible {
+pub(super) async fn tend(context: &Context, broken: &[Undecodable]) -> Infallible {
+    // Each at its own pace: no host stays off because something of Cluster API is slow.
+    tokio::select! {
+        never = tell(context, broken) => never,
+        never = tend_hosts(context) => never,
+        never = tend_machines(context) => never,
+    }
+}
+
+async fn tell(context: &Context, broken: &[Undecodable]) -> Infallible {
     let mut complaints = Complaints::default();
-    let (mut hosts, mut machines) = (Later::default(), Later::default());
     loop {
         show(context);
         complaints.tell(&context.kit, broken).await;
-        if context.kit.may_act() {
-            release_all(context, &mut hosts).await;
-            take_back_all(context, &mut machines).await;
+        tokio::time::sleep(TICK).await;
+    }
+}
+
+async fn tend_hosts(context: &Context) -> Infallible {
+    let mut later = Later::default();
+    loop {
+        if may_tidy(context) {
+            release_all(context, &mut later).await;
         }
         tokio::time::sleep(TICK).await;
     }
+}
+
+async fn tend_machines(context: &Context) -> Infallible {
+    let mut later = Later::default();
+    loop {
+        if may_tidy(context) {
+            take_back_all(context, &mut later).await;
+        }
+        tokio::time::sleep(TICK).await;
+    }
+}
+
+/// Whether a request that is not seen is gone.
+fn may_tidy(context: &Context) -> bool {
+    let upstream = context.policy.upstream_group;
+    context.kit.may_act() && context.from.served.has_all(upstream, context.begun.elapsed())
 }
 
 async fn release_all(context: &Context, later: &mut Later) {
     let held = context.from.held.places();
     let known = if held.is_empty() { HashSet::new() } else { context.known() };
     let orphans: Vec<_> = held.into_iter().filter(|(uid, ..)| !known.contains(uid)).collect();
-    later.at.retain(|uid, _| orphans.iter().any(|(orphan, ..)| orphan == uid));
+    later.keep(&orphans.iter().map(|(uid, ..)| uid.clone()).collect());
     for (uid, namespace, name) in orphans {
         if later.waits(&uid) || context.is_host_paused(&namespace, &name) {
             continue;
@@ -90,11 +126,10 @@ async fn release_all(context: &Context, later: &mut Later) {
 async fn take_back_all(context: &Context, later: &mut Later) {
     let mut left = context.leftovers.places();
     left.retain(|(namespace, name)| !context.from.asks_for(namespace, name));
-    later
-        .at
-        .retain(|it, _| left.iter().any(|(namespace, name)| *it == format!("{namespace}/{name}")));
+    let place = |namespace: &str, name: &str| format!("{namespace}/{name}");
+    later.keep(&left.iter().map(|(namespace, name)| place(namespace, name)).collect());
     for (namespace, name) in left {
-        let what = format!("{namespace}/{name}");
+        let what = place(&namespace, &name);
         if later.waits(&what) || context.is_machine_paused(&namespace, &name) {
             continue;
         }
