@@ -72,11 +72,12 @@ pub struct Settings {
     /// How long a host may take to be on again; then the try has failed
     #[arg(long, env = "FERRITE_POWER_ON_TIMEOUT", global = true, default_value = "10m")]
     pub power_on_timeout: String,
-    /// How long the workload cluster is waited for, and what ran on the node to be gone; then it goes on without
+    /// How long to wait for the workload cluster to answer and for the node's pods and volumes to be gone; after that the
+    /// host is switched on again all the same
     #[arg(long, env = "FERRITE_FENCE_TIMEOUT", global = true, default_value = "2m")]
     pub fence_timeout: String,
-    /// A host that was off already counts as off when it has been so this long after the request: longer than the
-    /// operator takes to look at a host's power
+    /// A host that already showed off when the reboot was requested is believed to be off only after this long; set it
+    /// longer than the bare metal operator takes to read power again
     #[arg(long, env = "FERRITE_STALE_POWER", global = true, default_value = "150s")]
     pub stale_power: String,
     /// Switch a host off for good when all tries have failed, that of a control plane once its Machine is being deleted and

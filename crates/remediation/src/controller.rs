@@ -11,7 +11,6 @@ use api_types::remediation::Metal3Remediation;
 use controller_kit::wakes::{Wakes, woken};
 use controller_kit::watch::{self, Watched};
 use controller_kit::{Kit, backoff, run};
-use futures_util::future;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
@@ -141,12 +140,14 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         news,
     });
 
-    let feeds = future::join4(
-        watch::feed(hosts.changes, |it| context.host_changed(it)),
-        watch::feed(metals.changes, |it| context.changed(Kind::Metal, it)),
-        watch::feed(machines.changes, |it| context.machine_changed(it)),
-        watch::feed(clusters.changes, |it| context.cluster_changed(it)),
-    );
+    let feeds = async {
+        tokio::select! {
+            () = watch::feed(hosts.changes, |it| context.host_changed(it)) => "BareMetalHosts",
+            () = watch::feed(metals.changes, |it| context.changed(Kind::Metal, it)) => "Metal3Machines",
+            () = watch::feed(machines.changes, |it| context.machine_changed(it)) => "Machines",
+            () = watch::feed(clusters.changes, |it| context.cluster_changed(it)) => "Clusters",
+        }
+    };
     let loop_of_ours =
         Controller::for_stream(ours.changes, ours.store).reconcile_on(woken(woken_ours, ()));
     let drive_ours = run::drive(
@@ -180,9 +181,9 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
     };
     tokio::select! {
         _ = async { tokio::join!(drive_ours, drive_upstream) } => Ok(()),
-        _ = feeds => Err("A watch ended".to_owned()),
+        kind = feeds => Err(format!("The watch on {kind} ended")),
         never = tend(&context, &broken) => match never {},
-        () = publish(&context, told) => Err("Nobody has anything to tell any more".to_owned()),
+        () = publish(&context, told) => Err("The queue of events closed: this is a bug, please report it".to_owned()),
         changed = served::changes(&kit, policy.upstream_group, served) => Err(changed),
     }
 }
@@ -450,7 +451,9 @@ async fn work(
                 }
             }
             if error.is_refusal() {
-                let text = format!("This is refused, and tried again until it is allowed: {error}");
+                let text = format!(
+                    "A write that this remediation needs is refused; it is retried until it is allowed: {error}"
+                );
                 let first = refused_at_first(&pass.live().seen.request, text.clone());
                 context.warn(pass.live(), Reason::Refused, text);
                 if let Some(said) = first

@@ -212,7 +212,10 @@ fn strayed(case: &Case<'_>) -> Option<Decision> {
     let history = open.then(|| case.ended(stray, reason));
     let key = stray.held.then_some(false);
     let write = HostWrite { stray: true, key, history, ..HostWrite::default() };
-    let text = format!("{} is not the machine's host any more, and is let go", stray.name);
+    let text = format!(
+        "Host {} no longer belongs to the machine; its reboot request is removed",
+        stray.name
+    );
     let decision = Decision::rest(reason).act(Act::Host(write));
     Some(decision.note(false, reason, text).again(Duration::ZERO))
 }

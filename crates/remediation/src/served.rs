@@ -1,5 +1,6 @@
 //! Which versions of Cluster API's kinds the API server serves.
 
+use std::fmt;
 use std::time::Duration;
 
 use api_types::ContractVersion;
@@ -28,6 +29,17 @@ pub struct Served {
     pub infrastructure: ContractVersion,
     /// CAPM3's own `Metal3Remediations`, where they are to be served and are there. Our own do not wait for them.
     pub upstream: Option<ContractVersion>,
+}
+
+impl fmt::Display for Served {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (core, machines) = (self.core.as_str(), self.infrastructure.as_str());
+        write!(f, "{core} of Machines, {machines} of Metal3Machines")?;
+        match self.upstream {
+            Some(version) => write!(f, ", {} of CAPM3's Metal3Remediations", version.as_str()),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Served {
@@ -64,7 +76,7 @@ pub async fn changes(kit: &Kit, upstream: bool, served: Served) -> String {
             && now != served
         {
             return format!(
-                "The API server serves other versions now ({now:?} instead of {served:?}); the process ends to start on them"
+                "The API server serves other versions now ({now} instead of {served}); the process ends to start on them"
             );
         }
     }
@@ -138,6 +150,14 @@ async fn has(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_served_is_said_in_words() {
+        let (core, infrastructure) = (ContractVersion::V1Beta2, ContractVersion::V1Beta1);
+        let served = |upstream| Served { core, infrastructure, upstream }.to_string();
+        assert_eq!(served(None), "v1beta2 of Machines, v1beta1 of Metal3Machines");
+        assert!(served(Some(core)).ends_with(", v1beta2 of CAPM3's Metal3Remediations"));
+    }
 
     #[test]
     fn a_kind_that_is_not_served_at_the_start_may_only_be_away_for_a_moment() {

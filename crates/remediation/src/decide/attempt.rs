@@ -16,9 +16,9 @@ use crate::seen::{Host, NodeSeen, Taint};
 pub(super) const POLL: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(15));
 /// A host that is on again before this is over needs no word about its being switched on.
 const SOON: Duration = Duration::from_secs(5);
-/// What is said of a host that is on, and of one that is off without us: only that one has to be looked at anew.
+/// The first for a host that is on; the second for one that was off before we asked, whose power must be read again.
 const TO_BE_OFF: &str = "the host is asked to be switched off";
-const OFF_ALREADY: &str = "the host is off already: that its power is looked at once more is awaited (status.lastUpdated)";
+const OFF_ALREADY: &str = "the host already shows off; waiting until its power is read again (status.lastUpdated later than this request)";
 
 /// The key came first since others were asking, too; or somebody took the finalizer away by force. Without it nobody
 /// would undo what follows.
@@ -194,7 +194,7 @@ pub(super) fn failure(case: &Case<'_>, reason: Reason) -> String {
     let is_off = case.own_host().is_some_and(|it| !it.powered_on) && !case.is_plain();
     let text = match reason {
         Reason::PowerOffTimedOut if is_off => {
-            "the host is said to be off, but its power was not looked at in time: \
+            "the host shows off, but nobody read its power in time: \
              its status.lastUpdated is older than the try, or it reports an error"
         }
         Reason::PowerOffTimedOut => "the host was not off in time",

@@ -152,13 +152,13 @@ pub(super) fn part(case: &Case<'_>, tainting: bool) -> String {
         }
         (NodeSeen::Here(_), Fencing::Delete) => "the node is still there".to_owned(),
         (NodeSeen::Here(node), Fencing::Taint) if node.taint == Taint::None && !tainting => {
-            "the node was left alone: it did not take its taint in time".to_owned()
+            "the node was left alone: the taint could not be set in time".to_owned()
         }
         (NodeSeen::Here(node), Fencing::Taint) if node.busy == UNKNOWN => {
             "the node is out of service, and what runs on it could not be listed".to_owned()
         }
         (NodeSeen::Here(node), Fencing::Taint) if node.busy > 0 => {
-            format!("the node is out of service, {} things still on it", node.busy)
+            format!("the node is out of service, with {} pods or volumes still on it", node.busy)
         }
         (NodeSeen::Here(_), Fencing::Taint) => "the node is out of service".to_owned(),
     }

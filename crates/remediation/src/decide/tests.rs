@@ -280,7 +280,7 @@ fn the_host_is_held_until_nothing_runs_on_the_node_or_the_time_is_over() {
     let late = now(&waiting, 125);
     assert_eq!(writes(&late)[0].key, Some(false));
     let entry = writes(&late)[0].history.as_ref().unwrap().open("uid").unwrap().clone();
-    assert!(entry.fenced.unwrap().contains("3 things still on it"));
+    assert!(entry.fenced.unwrap().contains("3 pods or volumes still on it"));
 }
 
 #[test]

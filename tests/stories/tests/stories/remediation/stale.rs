@@ -52,6 +52,6 @@ async fn a_host_that_was_said_to_be_off_before_it_was_asked_is_not_taken_for_off
     assert_eq!((tries.len(), &tries[0]["wasOn"]), (1, &json!(false)), "{tries:?}");
     assert!(tries[0]["off"].is_null() && tries[0]["released"].is_null(), "{tries:?}");
     let why = tries[0]["cause"].as_str().unwrap_or_default();
-    assert!(why.contains("its power was not looked at in time"), "{tries:?}");
+    assert!(why.contains("nobody read its power in time"), "{tries:?}");
     assert_eq!(scene.node("m").await.unwrap().resource_version(), node, "nobody wrote to it");
 }
