@@ -28,13 +28,13 @@ use kube::core::GroupVersionKind;
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Map, Value, json};
 
-use crate::clusters::PATIENCE;
 use crate::conditions::{self, Change};
 use crate::decision::{Act, HostWrite};
 use crate::error::{Error, asked};
 use crate::history::History;
-use crate::node::{self, Place};
 use crate::observe::Live;
+use crate::observe::clusters::PATIENCE;
+use crate::observe::node::{self, Place};
 use crate::request::{Backup, Group, Request, Standing, writers};
 use crate::seen::has_plain;
 use crate::served::Served;

@@ -21,7 +21,6 @@ use kube::{Resource as _, ResourceExt as _};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
 use crate::act::Pass;
-use crate::clusters::Clusters;
 use crate::config::Policy;
 use crate::crowd::{self, Asking, Crowd};
 use crate::decide::{Act, Decision, Note, Reason, decide, refused_at_first};
@@ -29,6 +28,7 @@ use crate::error::Error;
 use crate::interest::{Interest, Kind, Who};
 use crate::leftover::Leftovers;
 use crate::metrics::{Metrics, seconds};
+use crate::observe::clusters::Clusters;
 use crate::observe::{Held, Live, Sources};
 use crate::pauses::Pauses;
 use crate::request::{Group, Request};

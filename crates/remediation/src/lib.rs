@@ -20,7 +20,6 @@
 //! given back before the finalizer goes.
 
 pub mod act;
-pub mod clusters;
 pub mod complaint;
 pub mod conditions;
 pub mod config;
@@ -33,7 +32,6 @@ pub mod history;
 pub mod interest;
 pub mod leftover;
 pub mod metrics;
-pub mod node;
 pub mod observe;
 pub mod pauses;
 pub mod reason;

@@ -13,15 +13,20 @@ use kube::api::Api;
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::{Client, ResourceExt as _};
 
-use crate::clusters::Clusters;
-use crate::error::{Error, by_name};
+use crate::error::Error;
 use crate::history::{Entry, History};
 use crate::interest::Who;
-use crate::node;
 use crate::pauses::Pauses;
 use crate::request::{Group, Request};
 use crate::seen::{ClusterSeen, Host, Machine, Metal, NodeSeen, Observed};
 use crate::served::Served;
+
+pub mod clusters;
+pub mod node;
+mod object;
+
+use clusters::Clusters;
+use object::by_name;
 
 /// Where to read from.
 pub struct Sources {

@@ -14,7 +14,7 @@ use kube::api::{ListParams, ObjectList};
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 
-use crate::clusters::{Clusters, PATIENCE};
+use super::clusters::{Clusters, PATIENCE};
 use crate::request::Backup;
 use crate::seen::{Node, NodeCondition, NodeSeen, Taint, UNKNOWN};
 
