@@ -18,7 +18,7 @@ use super::clusters::{Clusters, PATIENCE};
 use crate::request::Backup;
 use crate::seen::{Node, NodeCondition, NodeSeen, Taint, UNKNOWN};
 
-/// Annotations that are a running kubelet's or controller's, not its administrator's.
+/// Not given to a successor: kubectl's copy of what was applied, and our mark of the taint.
 const NOT_BACKED_UP: &[&str] = &[LAST_APPLIED, OUT_OF_SERVICE_BY];
 
 /// Objects of a workload cluster that are read at once.
