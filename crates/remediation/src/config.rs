@@ -6,6 +6,7 @@ use clap::{Args, Parser};
 use controller_kit::check::{Check, Row};
 use controller_kit::config::{Command, Mistakes, Settings as Common};
 use controller_kit::crd::Needed;
+use controller_kit::run::Needs;
 
 use crate::served;
 
@@ -14,7 +15,7 @@ pub const NAME: &str = "remediation";
 /// What the chart allows, which is what `check` asks for.
 pub const RULES: &str = include_str!("../../../charts/remediation/files/rules.json");
 /// What `crds` prints.
-pub const CRDS: &str = concat!(
+const CRDS: &str = concat!(
     include_str!(
         "../../../charts/remediation/files/crds/metal3remediations.remediation.metal3.io.yaml"
     ),
@@ -198,6 +199,11 @@ impl Settings {
     }
 }
 
+/// What has to be there before anything is done, and what `check` and `crds` know.
+pub fn needs(policy: &Policy) -> Needs {
+    Needs { crds: CRDS, fields: needed(), rules: RULES, checks: checks(policy) }
+}
+
 /// CRDs that must be installed before anything is done. CAPM3's own kind is not among them: it is asked for by a flag.
 pub fn needed() -> Vec<Needed> {
     let of = |crd, versions| Needed { crd, versions, field: None };
@@ -211,7 +217,7 @@ pub fn needed() -> Vec<Needed> {
 }
 
 /// What `check` looks at beside those: that kind, where it is asked for.
-pub fn checks(policy: &Policy) -> Vec<Check> {
+fn checks(policy: &Policy) -> Vec<Check> {
     let check: Check = Box::new(|client| {
         Box::pin(async move {
             let subject = "CAPM3's metal3remediations".to_owned();

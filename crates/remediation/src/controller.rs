@@ -43,7 +43,7 @@ use tending::{release, tend};
 /// A pass is a few requests here and in the workload cluster; one that takes longer hangs.
 const DEADLINE: Duration = Duration::from_secs(90);
 /// Changes whose events wait to be sent, which is not done while a storm passes.
-const MOST_NEWS: usize = 10_000;
+const MOST_EVENTS: usize = 10_000;
 /// How often a pass is begun anew at once because somebody else wrote first.
 const ANEW: u32 = 4;
 
@@ -57,14 +57,14 @@ pub struct Context {
     leftovers: Leftovers,
     crowd: Crowd,
     told: Told,
-    wake: Wake,
+    wakes: Wake,
     begun: Instant,
     /// Events to be published: when hundreds of machines fail at once, hosts come first.
-    news: Sender<News>,
+    events: Sender<Event>,
 }
 
 /// Notes about objects, and the action that they belong to.
-type News = (Vec<ObjectReference>, Vec<Note>, String);
+type Event = (Vec<ObjectReference>, Vec<Note>, String);
 
 /// Requests to look at.
 struct Wake {
@@ -113,7 +113,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
     broken.extend(upstream.as_ref().map(|it| it.undecodable.clone()));
     let (wake_ours, woken_ours) = Wakes::new();
     let (wake_upstream, woken_upstream) = Wakes::new();
-    let (news, told) = mpsc::channel(MOST_NEWS);
+    let (events, told) = mpsc::channel(MOST_EVENTS);
     let context = Arc::new(Context {
         from: Sources {
             client: kit.client.clone(),
@@ -135,9 +135,9 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         leftovers: Leftovers::default(),
         crowd: Crowd::default(),
         told: Told::default(),
-        wake: Wake { ours: wake_ours, upstream: wake_upstream },
+        wakes: Wake { ours: wake_ours, upstream: wake_upstream },
         begun: Instant::now(),
-        news,
+        events,
     });
 
     let feeds = async {
@@ -156,7 +156,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         context.clone(),
         DEADLINE,
         |it: Arc<Metal3Remediation>, context: Arc<Context>| {
-            pass(Request::of_ours(&it), context.is_ours(&it.metadata), context)
+            reconcile(Request::of_ours(&it), context.is_ours(&it.metadata), context)
         },
         Error::class,
     );
@@ -173,7 +173,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
             context.clone(),
             DEADLINE,
             |it: Arc<UpstreamRemediation>, context: Arc<Context>| {
-                pass(Request::of_upstream(&it), context.is_ours(&it.metadata), context)
+                reconcile(Request::of_upstream(&it), context.is_ours(&it.metadata), context)
             },
             Error::class,
         )
@@ -195,7 +195,7 @@ impl Context {
 
     fn changed(&self, kind: Kind, object: &impl kube::ResourceExt) {
         let namespace = object.namespace().unwrap_or_default();
-        self.wake.send(self.interest.concerned(kind, &namespace, &object.name_any()));
+        self.wakes.send(self.interest.concerned(kind, &namespace, &object.name_any()));
     }
 
     fn host_changed(&self, host: &CachedHost) {
@@ -301,12 +301,12 @@ impl Context {
         // What tells two events of one reason apart is the try.
         let action = format!("Remediate{}", request.standing.retries);
         // What has no room is not told: the conditions and the record on the host have it.
-        let _ = self.news.try_send((about, notes.to_vec(), action));
+        let _ = self.events.try_send((about, notes.to_vec(), action));
     }
 }
 
 /// Publishes events, one after the other.
-async fn publish(context: &Context, mut told: Receiver<News>) {
+async fn publish(context: &Context, mut told: Receiver<Event>) {
     let kit = &context.kit;
     while let Some((about, notes, action)) = told.recv().await {
         context.crowd.passed().await;
@@ -324,7 +324,11 @@ fn who(request: &Request) -> Who {
 }
 
 /// One pass over a request. Somebody who writes at the same time is no reason to let a machine wait.
-async fn pass(request: Request, is_ours: bool, context: Arc<Context>) -> Result<Action, Error> {
+async fn reconcile(
+    request: Request,
+    is_ours: bool,
+    context: Arc<Context>,
+) -> Result<Action, Error> {
     if !is_ours {
         return Ok(Action::await_change());
     }

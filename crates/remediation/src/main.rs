@@ -1,17 +1,17 @@
-//! Starts remediation. What it does is said in the library.
+//! Starts `remediation`; what it does is said in the library.
 
 use std::process::ExitCode;
 
 use controller_kit::config::{Mistakes, parse};
-use controller_kit::run::{self, Needs};
-use remediation::config::{CRDS, Cli, NAME, RULES, checks, needed};
+use controller_kit::run;
+use remediation::config::{self, Cli};
 use remediation::controller;
 
 fn main() -> ExitCode {
     let cli: Cli = parse();
     let mut mistakes = Mistakes::default();
-    let config = cli.common.check(NAME, &mut mistakes);
+    let config = cli.common.check(config::NAME, &mut mistakes);
     let policy = cli.own.check(&mut mistakes);
-    let needs = Needs { crds: CRDS, fields: needed(), rules: RULES, checks: checks(&policy) };
+    let needs = config::needs(&policy);
     run::main(cli.command, config, mistakes, needs, |kit| controller::run(kit, policy))
 }

@@ -39,8 +39,7 @@ pub struct Metrics {
     off: Histogram,
     on: Histogram,
     conflicts: IntCounter,
-    /// Hosts whose request was gone and that were released.
-    pub(crate) orphans: IntCounter,
+    orphans: IntCounter,
     requests: IntGaugeVec,
     oldest: Gauge,
     clusters: IntGauge,
@@ -204,6 +203,11 @@ impl Metrics {
                 }
             }
         }
+    }
+
+    /// A host whose request was gone was released.
+    pub(crate) fn released(&self) {
+        self.orphans.inc();
     }
 
     /// How many there are just now: requests by phase, the age of the oldest try, clients of workload clusters.

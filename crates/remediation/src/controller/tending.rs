@@ -190,7 +190,7 @@ pub(super) async fn release(
         // It had let go of the host, and all that was missing is the end of its record.
         return Ok(());
     }
-    context.metrics.orphans.inc();
+    context.metrics.released();
     let text = "The request that held the host off is gone: it may be switched on";
     let object = host.object_ref(&());
     context.kit.events.warning(&object, Reason::Withdrawn.as_str(), "Release", text).await;
