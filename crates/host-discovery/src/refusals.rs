@@ -1,7 +1,7 @@
 //! Hosts that could not be made, and machines that could not be looked at once more before: when each is tried again.
 //! No I/O.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,8 @@ use crate::node_id::NodeId;
 const REFUSED: Duration = Duration::from_secs(30);
 /// So many that it refuses in the same words are tried in that time: most often one thing has to change for all of them.
 const TOGETHER: u32 = 10;
-/// The longest time in which one of them is not tried: that thing may be another one for each.
-const LONGEST_REFUSED: Duration = Duration::from_secs(3600);
+/// The longest time in which one of them is not tried, an hour with the spread: that thing may be another one for each.
+const LONGEST_REFUSED: Duration = Duration::from_secs(2880);
 /// How soon one is tried again about which it could not answer: twice as late each time, and never later than the other.
 const FAILED: Duration = Duration::from_secs(1);
 /// Bytes that are kept of what the API server said.
@@ -32,7 +32,7 @@ pub enum Cause {
 }
 
 /// A host that could not be made.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
     /// Why.
     pub cause: Cause,
@@ -43,6 +43,8 @@ pub struct Refusal {
     /// In which namespace it was refused, and in which words.
     kind: u64,
     failures: u32,
+    /// How much longer than others of its kind it waits.
+    spread: f64,
     until: Instant,
 }
 
@@ -75,14 +77,9 @@ impl Refusals {
             }
             Cause::Unknown => backoff(failures),
         };
-        let refusal = Refusal {
-            cause,
-            text,
-            waits: true,
-            kind,
-            failures: failures + 1,
-            until: at + least.mul_f64(1.0 + unit.clamp(0.0, 1.0) / 4.0),
-        };
+        let spread = 1.0 + unit.clamp(0.0, 1.0) / 4.0;
+        let (failures, until) = (failures + 1, at + least.mul_f64(spread));
+        let refusal = Refusal { cause, text, waits: true, kind, failures, spread, until };
         self.all.insert(node, refusal);
         is_news
     }
@@ -121,10 +118,19 @@ impl Refusals {
         self.all.remove(&node);
     }
 
-    /// All as of now, of machines that are still there.
+    /// All as of now, of machines that are still there. Where some of those that were refused in the same words went, the
+    /// others wait no longer than if they were refused now.
     pub fn now(&mut self, at: Instant, is_there: impl Fn(NodeId) -> bool) {
         self.all.retain(|node, _| is_there(*node));
+        let mut alike: HashMap<u64, usize> = HashMap::new();
+        for it in self.all.values().filter(|it| it.cause == Cause::Refused) {
+            *alike.entry(it.kind).or_default() += 1;
+        }
         for refusal in self.all.values_mut() {
+            if refusal.cause == Cause::Refused {
+                let others = alike.get(&refusal.kind).map_or(0, |all| all - 1);
+                refusal.until = refusal.until.min(at + refused(others).mul_f64(refusal.spread));
+            }
             refusal.waits = refusal.until > at;
         }
     }
@@ -201,7 +207,31 @@ mod tests {
         assert_eq!(tries("a", 0), [0, 10, 20, 200, 1000]);
         // Those of another namespace are refused for something else.
         assert_eq!(tries("b", 1000), [0, 10, 20, 200, 1000]);
-        assert_eq!(refused(100_000), Duration::from_secs(3600));
+        assert_eq!(refused(100_000).mul_f64(1.25), Duration::from_secs(3600));
+    }
+
+    #[test]
+    fn when_others_that_were_refused_like_them_are_gone_the_rest_waits_no_longer_for_them() {
+        let (mut refusals, at) = (Refusals::default(), Instant::now());
+        for number in 0..905 {
+            let text = over_quota("a", number);
+            refusals.failed(NodeId::from(number), Cause::Refused, &text, at, 1.0);
+        }
+        let mut waiting = |seconds, left: u128| {
+            let later = at + Duration::from_secs(seconds);
+            refusals.now(later, |it| it < NodeId::from(left));
+            refusals.all().values().filter(|it| it.waits).count()
+        };
+        // Nothing changes as long as all are there, however often that is looked at.
+        assert_eq!([waiting(0, 905), waiting(37, 905), waiting(38, 905)], [905, 905, 895]);
+        assert_eq!(waiting(60, 905), 895);
+        // Those that were refused last, among hundreds.
+        let mut waiting = |seconds| {
+            let later = at + Duration::from_secs(seconds);
+            refusals.now(later, |it| it >= NodeId::from(900));
+            refusals.all().values().filter(|it| it.waits).count()
+        };
+        assert_eq!([waiting(60), waiting(97), waiting(98)], [5, 5, 0]);
     }
 
     #[test]
