@@ -255,19 +255,20 @@ impl<'a> Pass<'a> {
         }
         let refusal = self.seen.refused.get(&machine.node).filter(|_| !resource.dry_run);
         let is_full = resource.max_hosts.is_some_and(|most| self.made[at] >= most);
-        let comes_last = |it: &&Refusal| it.cause == Cause::Unknown && !is_full;
-        if let Some(refusal) =
-            refusal.filter(|it| it.waits || self.allowance == 0 || comes_last(it))
-        {
+        // The API server is not asked for more than the resource may have, so that it refused one says nothing any more. Only a
+        // host that may be there all the same waits.
+        if is_full && refusal.is_none_or(|it| it.cause != Cause::Unknown || !it.waits) {
+            return verdict.because(Reason::MaxHosts);
+        }
+        // One that may be there comes after all others.
+        let waits = |it: &&Refusal| it.waits || self.allowance == 0 || it.cause == Cause::Unknown;
+        if let Some(refusal) = refusal.filter(waits) {
             // One that may be there all the same keeps what it would have taken; any other must not be in others' way.
             if refusal.cause == Cause::Unknown {
                 self.take(at, name, boot_mac, facts);
             }
             verdict.fail(refusal);
             return verdict;
-        }
-        if is_full {
-            return verdict.because(Reason::MaxHosts);
         }
         if !resource.dry_run && self.allowance == 0 {
             verdict.again = Some(Duration::from_secs(1) / self.policy.create_rate.get());

@@ -457,6 +457,16 @@ fn a_host_that_was_refused_is_listed_and_in_nobodys_way() {
 }
 
 #[test]
+fn what_was_refused_is_not_told_of_a_resource_that_has_all_the_hosts_that_it_may() {
+    let full = json!({"maxHosts": 0});
+    for cause in [Cause::Refused, Cause::Failed(None)] {
+        assert_eq!(after_failure(cause, &full, 9).0, [Reason::MaxHosts; 3]);
+    }
+    let (reasons, _) = after_failure(Cause::Unknown, &full, 9);
+    assert_eq!(reasons, [Reason::HostFailed, Reason::AfterAnother, Reason::MaxHosts]);
+}
+
+#[test]
 fn a_host_that_may_be_there_keeps_its_name_and_its_place() {
     let (reasons, _) = after_failure(Cause::Unknown, &json!({}), 9);
     assert_eq!(reasons, [Reason::HostFailed, Reason::AfterAnother, Reason::Created]);
