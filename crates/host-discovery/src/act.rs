@@ -31,8 +31,8 @@ use crate::sighting::Sighting;
 /// What came of making a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Made {
-    /// It is there, and it is on its way to Ironic that its node had one.
-    Created,
+    /// This host is there, and it is on its way to Ironic that its node had one.
+    Created(HostKey),
     /// Somebody has the name: the host that has it is in the index now.
     Exists,
     /// It could not be made; what the API server said.
@@ -87,7 +87,7 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
             }
             Ok(_) => {}
             // Nothing was made by a question.
-            Err(error) => return failed(context, resource, other, &error, false),
+            Err(error) => return failed(context, order, other, &error, false),
         }
     }
     // What the watch told since the decision counts, too.
@@ -101,7 +101,7 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
     match asked("create a host", post(client, &resource.namespace, &host.object)).await {
         Ok(Sighting(made)) => {
             let key = HostKey::new(&resource.namespace, name);
-            context.send(Errand::Mark(Unmarked { node: machine.node, host: key }));
+            context.send(Errand::Mark(Unmarked { node: machine.node, host: key.clone() }));
             context.index().answer(&made);
             context.metrics.created.inc();
             tracing::info!(
@@ -113,7 +113,7 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
                 "Made a host"
             );
             tell_of(context, order, &made, host.cut);
-            Made::Created
+            Made::Created(key)
         }
         // The answer to a name that is taken, as to a lost race.
         Err(Error::Superseded) => {
@@ -123,11 +123,11 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
                     Made::Exists
                 }
                 // Gone again, or it was about something else, such as a quota that others change.
-                Ok(None) => failed(context, resource, name, &Error::Superseded, false),
-                Err(error) => failed(context, resource, name, &error, false),
+                Ok(None) => failed(context, order, name, &Error::Superseded, false),
+                Err(error) => failed(context, order, name, &error, false),
             }
         }
-        Err(error) => failed(context, resource, name, &error, true),
+        Err(error) => failed(context, order, name, &error, true),
     }
 }
 
@@ -150,15 +150,16 @@ async fn post(client: &Client, namespace: &str, host: &BareMetalHost) -> kube::R
     client.request(request).await
 }
 
-/// What is done about an error. `posted`: whether the host may be there in spite of it.
-fn failed(context: &Context, resource: &Resource, name: &str, error: &Error, posted: bool) -> Made {
-    let (cause, why) = judged(error, posted);
+/// What is done about an error, which is about this name. `posted`: whether the host may be there in spite of it.
+fn failed(context: &Context, order: Order<'_>, name: &str, error: &Error, posted: bool) -> Made {
+    let namespace = &order.resource.namespace;
+    let (cause, why) = judged(error, &HostKey::new(namespace, order.name), posted);
     context.metrics.refused.inc();
-    Made::Failed(cause, format!("{}/{name}: {why}", resource.namespace))
+    Made::Failed(cause, format!("{namespace}/{name}: {why}"))
 }
 
 /// What an error says of the host, for the next attempt and for a person.
-fn judged(error: &Error, posted: bool) -> (Cause, String) {
+fn judged(error: &Error, host: &HostKey, posted: bool) -> (Cause, String) {
     let unclear = if posted { Cause::Unknown } else { Cause::Failed(None) };
     match error {
         Error::Api { source, .. } => match &**source {
@@ -167,7 +168,7 @@ fn judged(error: &Error, posted: bool) -> (Cause, String) {
                 let after = after.filter(|it| *it > 0).map(|it| Duration::from_secs(it.into()));
                 let cause = match status.code {
                     429 => Cause::Failed(after),
-                    400..500 => Cause::Refused,
+                    400..500 => Cause::Refused(host.clone()),
                     _ => unclear,
                 };
                 (cause, status.message.clone())
@@ -282,17 +283,18 @@ mod tests {
             let source = kube::Error::Api(Status::failure("no", "").with_code(code).boxed());
             Error::Api { what: "create a host", source: Box::new(source) }
         };
+        let host = HostKey::new("metal", "n1");
         for (error, posted, cause) in [
-            (refused(403), true, Cause::Refused),
-            (refused(422), true, Cause::Refused),
+            (refused(403), true, Cause::Refused(host.clone())),
+            (refused(422), true, Cause::Refused(host.clone())),
             (refused(429), true, Cause::Failed(None)),
             (refused(500), true, Cause::Unknown),
             (refused(500), false, Cause::Failed(None)),
             (Error::Silent("create a host"), true, Cause::Unknown),
             (Error::Superseded, false, Cause::Failed(None)),
         ] {
-            assert_eq!(judged(&error, posted).0, cause, "{error:?}");
+            assert_eq!(judged(&error, &host, posted).0, cause, "{error:?}");
         }
-        assert!(judged(&Error::Superseded, false).1.contains("quota"));
+        assert!(judged(&Error::Superseded, &host, false).1.contains("quota"));
     }
 }

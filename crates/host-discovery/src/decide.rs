@@ -253,7 +253,8 @@ impl<'a> Pass<'a> {
         if resource.approval == Approval::Manual && !approved {
             return verdict.because(Reason::AwaitsApproval);
         }
-        let refusal = self.seen.refused.get(&machine.node).filter(|_| !resource.dry_run);
+        let refusal = self.seen.refused.get(&machine.node);
+        let refusal = refusal.filter(|it| !resource.dry_run && it.is_of(namespace, &name));
         let is_full = resource.max_hosts.is_some_and(|most| self.made[at] >= most);
         // The API server is not asked for more than the resource may have, so that it refused one says nothing any more. Only a
         // host that may be there all the same waits.
@@ -461,7 +462,7 @@ impl Verdict {
     /// Its host could not be made.
     pub fn fail(&mut self, refusal: &Refusal) {
         self.reason = match refusal.cause {
-            Cause::Refused => Reason::HostRefused,
+            Cause::Refused(_) => Reason::HostRefused,
             Cause::Failed(_) | Cause::Unknown => Reason::HostFailed,
         };
         self.note = Some(refusal.text.clone());

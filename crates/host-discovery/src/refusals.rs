@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::{Duration, Instant};
 
+use crate::index::HostKey;
 use crate::inventory::printable;
 use crate::node_id::NodeId;
 
@@ -22,8 +23,8 @@ const LONGEST_TEXT: usize = 512;
 /// Why a host could not be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The API server does not want it.
-    Refused,
+    /// The API server does not want this host.
+    Refused(HostKey),
     /// The API server failed before it made the host, and may say when to come again; or Ironic did not say that the
     /// machine is still there.
     Failed(Option<Duration>),
@@ -48,6 +49,20 @@ pub struct Refusal {
     until: Instant,
 }
 
+impl Refusal {
+    /// Whether it says something of this host: what is refused under one name, or in one namespace, may be wanted in another.
+    pub fn is_of(&self, namespace: &str, name: &str) -> bool {
+        match &self.cause {
+            Cause::Refused(host) => host.namespace() == namespace && host.name() == name,
+            Cause::Failed(_) | Cause::Unknown => true,
+        }
+    }
+
+    fn is_refused(&self) -> bool {
+        matches!(self.cause, Cause::Refused(_))
+    }
+}
+
 /// All of them, by their nodes.
 #[derive(Clone, Debug, Default)]
 pub struct Refusals {
@@ -70,8 +85,8 @@ impl Refusals {
         let is_news = known.is_none_or(|it| it.text != text);
         let failures = known.map_or(0, |it| it.failures);
         let kind = kind_of(&text);
-        let least = match cause {
-            Cause::Refused => refused(self.alike(kind).filter(|(it, _)| **it != node).count()),
+        let least = match &cause {
+            Cause::Refused(_) => refused(self.alike(kind).filter(|(it, _)| **it != node).count()),
             Cause::Failed(after) => {
                 backoff(failures).max(after.unwrap_or_default().min(10 * REFUSED))
             }
@@ -91,11 +106,12 @@ impl Refusals {
         self.failed(node, Cause::Failed(None), &text, at, unit);
     }
 
-    /// The API server took the host: some of those that it refused as it had refused this one are tried at once.
-    pub fn taken(&mut self, node: NodeId, at: Instant) {
-        let Some(it) = self.all.remove(&node).filter(|it| it.cause == Cause::Refused) else {
-            return;
-        };
+    /// The API server took the host: some of those that it refused as it had refused this one are tried at once. That it
+    /// takes the machine's host elsewhere says nothing of them.
+    pub fn taken(&mut self, node: NodeId, host: &HostKey, at: Instant) {
+        let known = self.all.remove(&node).filter(Refusal::is_refused);
+        let known = known.filter(|it| it.is_of(host.namespace(), host.name()));
+        let Some(it) = known else { return };
         let others: Vec<NodeId> = self.alike(it.kind).map(|(node, _)| *node).collect();
         let mut left = TOGETHER;
         for node in others {
@@ -110,7 +126,7 @@ impl Refusals {
 
     /// Those that were refused like this.
     fn alike(&self, kind: u64) -> impl Iterator<Item = (&NodeId, &Refusal)> {
-        self.all.iter().filter(move |(_, it)| it.cause == Cause::Refused && it.kind == kind)
+        self.all.iter().filter(move |(_, it)| it.is_refused() && it.kind == kind)
     }
 
     /// The host is there.
@@ -123,11 +139,11 @@ impl Refusals {
     pub fn now(&mut self, at: Instant, is_there: impl Fn(NodeId) -> bool) {
         self.all.retain(|node, _| is_there(*node));
         let mut alike: HashMap<u64, usize> = HashMap::new();
-        for it in self.all.values().filter(|it| it.cause == Cause::Refused) {
+        for it in self.all.values().filter(|it| it.is_refused()) {
             *alike.entry(it.kind).or_default() += 1;
         }
         for refusal in self.all.values_mut() {
-            if refusal.cause == Cause::Refused {
+            if refusal.is_refused() {
                 let others = alike.get(&refusal.kind).map_or(0, |all| all - 1);
                 refusal.until = refusal.until.min(at + refused(others).mul_f64(refusal.spread));
             }
@@ -178,9 +194,14 @@ mod tests {
     fn what_the_api_server_does_not_want_is_tried_every_half_minute() {
         let (mut refusals, at) = (Refusals::default(), Instant::now());
         for _ in 0..20 {
-            refusals.failed(NodeId::from(1), Cause::Refused, "quota", at, 0.0);
+            refusals.failed(NodeId::from(1), refused_in("a", 1), "quota", at, 0.0);
             assert_eq!(waits(&refusals, at), Duration::from_secs(30));
         }
+    }
+
+    /// The API server does not want the host of a machine.
+    fn refused_in(namespace: &str, number: u128) -> Cause {
+        Cause::Refused(HostKey::new(namespace, &format!("n{number}")))
     }
 
     /// What the API server says where a quota is used up.
@@ -196,7 +217,8 @@ mod tests {
         let mut tries = |namespace: &str, from: u128| {
             for number in from..from + 1000 {
                 let text = over_quota(namespace, number);
-                refusals.failed(NodeId::from(number), Cause::Refused, &text, at, 0.0);
+                let cause = refused_in(namespace, number);
+                refusals.failed(NodeId::from(number), cause, &text, at, 0.0);
             }
             let within = |seconds| {
                 refusals.now(at + Duration::from_secs(seconds), |it| it >= NodeId::from(from));
@@ -215,7 +237,7 @@ mod tests {
         let (mut refusals, at) = (Refusals::default(), Instant::now());
         for number in 0..905 {
             let text = over_quota("a", number);
-            refusals.failed(NodeId::from(number), Cause::Refused, &text, at, 1.0);
+            refusals.failed(NodeId::from(number), refused_in("a", number), &text, at, 1.0);
         }
         let mut waiting = |seconds, left: u128| {
             let later = at + Duration::from_secs(seconds);
@@ -239,27 +261,30 @@ mod tests {
         let (mut refusals, at) = (Refusals::default(), Instant::now());
         for number in 0..100 {
             let text = over_quota("a", number);
-            refusals.failed(NodeId::from(number), Cause::Refused, &text, at, 0.0);
+            refusals.failed(NodeId::from(number), refused_in("a", number), &text, at, 0.0);
         }
-        refusals.failed(NodeId::from(200), Cause::Refused, "a/x: a webhook", at, 0.0);
-        let mut tried = |number: u128| {
-            refusals.taken(NodeId::from(number), at);
+        refusals.failed(NodeId::from(200), refused_in("a", 200), "a/x: a webhook", at, 0.0);
+        let mut tried = |namespace: &str, number: u128| {
+            let host = HostKey::new(namespace, &format!("n{number}"));
+            refusals.taken(NodeId::from(number), &host, at);
             refusals.now(at, |_| true);
             refusals.all().values().filter(|it| !it.waits).count()
         };
-        assert_eq!([tried(200), tried(0), tried(99)], [0, 10, 20]);
+        assert_eq!([tried("a", 200), tried("a", 0), tried("a", 99)], [0, 10, 20]);
+        // That one is taken elsewhere says nothing of them.
+        assert_eq!(tried("b", 98), 20);
     }
 
     #[test]
     fn the_same_words_about_one_host_are_news_once() {
         let (mut refusals, at) = (Refusals::default(), Instant::now());
         let mut tell = |node: u128, text: &str| {
-            refusals.failed(NodeId::from(node), Cause::Refused, text, at, 0.0)
+            refusals.failed(NodeId::from(node), refused_in("a", node), text, at, 0.0)
         };
         let told = [tell(1, "quota"), tell(1, "quota"), tell(2, "quota"), tell(1, "a webhook")];
         assert_eq!(told, [true, false, true, true]);
         refusals.made(NodeId::from(1));
-        assert!(refusals.failed(NodeId::from(1), Cause::Refused, "a webhook", at, 0.0));
+        assert!(refusals.failed(NodeId::from(1), refused_in("a", 1), "a webhook", at, 0.0));
     }
 
     #[test]

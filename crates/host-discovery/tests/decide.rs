@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use api_types::metal3::HardwareDetail;
 use host_discovery::config::Policy;
 use host_discovery::decide::{Decision, Observed, Reason, Sort, Step, Verdict, decide};
-use host_discovery::index::Index;
+use host_discovery::index::{HostKey, Index};
 use host_discovery::machine::{Machine, Reading};
 use host_discovery::naming::Unusable;
 use host_discovery::refusals::{Cause, Refusals};
@@ -425,6 +425,11 @@ fn no_more_hosts_are_made_than_the_rate_allows_and_the_rest_follows() {
     assert_eq!(found.again, Some(Duration::from_millis(2)));
 }
 
+/// The API server does not want the host of a machine.
+fn refused(number: u8) -> Cause {
+    Cause::Refused(HostKey::new("metal", &format!("n{number}")))
+}
+
 /// Reasons for two machines of one name, the first of which could not be made a host, beside a third.
 fn after_failure(cause: Cause, spec: &Value, allowance: u32) -> (Vec<Reason>, Option<String>) {
     let [first, second] = twins();
@@ -446,20 +451,20 @@ fn after_failure(cause: Cause, spec: &Value, allowance: u32) -> (Vec<Reason>, Op
 
 #[test]
 fn a_host_that_was_refused_is_listed_and_in_nobodys_way() {
-    let (reasons, note) = after_failure(Cause::Refused, &json!({"maxHosts": 1}), 1);
+    let (reasons, note) = after_failure(refused(1), &json!({"maxHosts": 1}), 1);
     assert_eq!(reasons, [Reason::HostRefused, Reason::Created, Reason::MaxHosts]);
     assert_eq!(note.as_deref(), Some("metal/n1: no"));
     assert_eq!(Reason::HostRefused.sort(), Sort::Failed);
     let (reasons, _) = after_failure(Cause::Failed(None), &json!({}), 9);
     assert_eq!(reasons, [Reason::HostFailed, Reason::Created, Reason::Created]);
     assert_eq!(Reason::HostFailed.sort(), Sort::Failed);
-    assert_eq!(after_failure(Cause::Refused, &json!({"dryRun": true}), 9).0[0], Reason::DryRun);
+    assert_eq!(after_failure(refused(1), &json!({"dryRun": true}), 9).0[0], Reason::DryRun);
 }
 
 #[test]
 fn what_was_refused_is_not_told_of_a_resource_that_has_all_the_hosts_that_it_may() {
     let full = json!({"maxHosts": 0});
-    for cause in [Cause::Refused, Cause::Failed(None)] {
+    for cause in [refused(1), Cause::Failed(None)] {
         assert_eq!(after_failure(cause, &full, 9).0, [Reason::MaxHosts; 3]);
     }
     let (reasons, _) = after_failure(Cause::Unknown, &full, 9);
@@ -475,11 +480,11 @@ fn a_host_that_may_be_there_keeps_its_name_and_its_place() {
 }
 
 /// Reasons for three machines, the first two of which could not be made hosts long ago.
-fn after_old_failures(cause: &Cause, allowance: u32) -> Vec<Reason> {
+fn after_old_failures(cause: fn(u8) -> Cause, allowance: u32) -> Vec<Reason> {
     let machines = [machine(1), machine(2), machine(3)];
     let (mut refusals, at) = (Refusals::default(), Instant::now());
     for number in [1, 2] {
-        refusals.failed(node(number), cause.clone(), "metal: no", at, 0.0);
+        refusals.failed(node(number), cause(number), "metal: no", at, 0.0);
     }
     refusals.now(at + Duration::from_secs(60), |_| true);
     let seen = Observed {
@@ -498,17 +503,39 @@ fn after_old_failures(cause: &Cause, allowance: u32) -> Vec<Reason> {
 
 #[test]
 fn what_could_not_be_made_is_tried_again_after_all_others() {
-    for (cause, told) in [
-        (Cause::Refused, Reason::HostRefused),
-        (Cause::Failed(None), Reason::HostFailed),
-        (Cause::Unknown, Reason::HostFailed),
-    ] {
-        let reasons = after_old_failures(&cause, 1);
-        assert_eq!(reasons, [told, told, Reason::Created], "{cause:?}");
-        let reasons = after_old_failures(&cause, 2);
-        assert_eq!(reasons, [Reason::Created, told, Reason::Created], "{cause:?}");
-        assert_eq!(after_old_failures(&cause, 3), [Reason::Created; 3], "{cause:?}");
+    let causes: [(fn(u8) -> Cause, _); 3] = [
+        (refused, Reason::HostRefused),
+        (|_| Cause::Failed(None), Reason::HostFailed),
+        (|_| Cause::Unknown, Reason::HostFailed),
+    ];
+    for (cause, told) in causes {
+        let reasons = after_old_failures(cause, 1);
+        assert_eq!(reasons, [told, told, Reason::Created]);
+        let reasons = after_old_failures(cause, 2);
+        assert_eq!(reasons, [Reason::Created, told, Reason::Created]);
+        assert_eq!(after_old_failures(cause, 3), [Reason::Created; 3]);
     }
+}
+
+#[test]
+fn what_was_refused_under_another_name_or_in_another_namespace_is_tried_at_once() {
+    let after = |namespace, name| {
+        let cause = Cause::Refused(HostKey::new(namespace, name));
+        let mut refusals = Refusals::default();
+        refusals.failed(node(1), cause, "no", Instant::now(), 0.0);
+        let seen = Observed {
+            machines: &[machine(1)],
+            resources: &[resource("racks", &json!({}))],
+            hosts: &Index::default(),
+            refused: refusals.all(),
+            allowance: 9,
+            complete: true,
+        };
+        decide(&seen, &Policy::default(), start()).verdicts.remove(0).reason
+    };
+    assert_eq!(after("metal", "n1"), Reason::HostRefused);
+    assert_eq!(after("a", "n1"), Reason::Created);
+    assert_eq!(after("metal", "old-n1"), Reason::Created);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use api_types::metal3::{BareMetalHostDiscoveryStatus, DiscoveryCounts, ListedHost};
 use host_discovery::config::Policy;
 use host_discovery::decide::{Observed, Reason, decide};
-use host_discovery::index::Index;
+use host_discovery::index::{HostKey, Index};
 use host_discovery::refusals::{Cause, Refusals};
 use host_discovery::status::{Reach, Strays, Troubles, conditions, news};
 use ironic::Class;
@@ -53,8 +53,9 @@ fn a_resource_is_told_of_its_own_hosts_that_could_not_be_made() {
     let (machines, hosts) = ([machine(1), machine(2), machine(3)], Index::default());
     let mut refusals = Refusals::default();
     let (at, quota) = (Instant::now(), "metal/n: exceeded quota");
-    refusals.failed(node(1), Cause::Refused, quota, at, 0.0);
-    refusals.failed(node(2), Cause::Refused, quota, at, 0.0);
+    let refused = |name| Cause::Refused(HostKey::new("metal", name));
+    refusals.failed(node(1), refused("n1"), quota, at, 0.0);
+    refusals.failed(node(2), refused("n2"), quota, at, 0.0);
     refusals.failed(node(3), Cause::Unknown, "metal/n3: timed out", at, 0.0);
     let seen = Observed {
         machines: &machines,

@@ -17,7 +17,7 @@ use crate::controller::Context;
 use crate::decide::{Decision, Reason, Step};
 use crate::node_id::NodeId;
 use crate::observe::{self, Looked};
-use crate::refusals::Cause;
+use crate::refusals::{Cause, Refusal};
 use crate::resource::Resource;
 
 /// How long it begins to make more hosts, so that a pass ends long before its deadline and what was decided is still so. To
@@ -121,7 +121,12 @@ impl State {
             self.made(node, made);
         }
         for verdict in decision.verdicts.iter_mut().filter(|it| it.reason == Reason::Created) {
-            if let Some(refusal) = self.refusals.all().get(&verdict.node) {
+            let resource = verdict.resource.and_then(|at| resources.get(at));
+            let host = resource.zip(verdict.name.as_deref());
+            let is_of_it = |it: &&Refusal| {
+                host.is_some_and(|(resource, name)| it.is_of(&resource.namespace, name))
+            };
+            if let Some(refusal) = self.refusals.all().get(&verdict.node).filter(is_of_it) {
                 verdict.fail(refusal);
             }
         }
@@ -133,9 +138,9 @@ impl State {
     fn made(&mut self, node: NodeId, made: Made) {
         match made {
             // Also if a person deletes it before the next pass.
-            Made::Created => {
+            Made::Created(host) => {
                 self.nodes.marked(node);
-                self.refusals.taken(node, Instant::now());
+                self.refusals.taken(node, &host, Instant::now());
             }
             Made::Exists => self.refusals.made(node),
             Made::Failed(cause, text) => {
