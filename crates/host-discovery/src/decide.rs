@@ -229,10 +229,14 @@ impl<'a> Pass<'a> {
 
         // Safety: what would make a host that a person does not want, or two of one machine.
         let approved = resource.approved.contains(&machine.node);
-        if machine.had_host && !resource.rediscover && !approved {
+        let alike = self.alike(machine, facts).filter(|_| !approved);
+        let shares =
+            alike.as_ref().is_some_and(|(reason, _)| *reason == Reason::InterfaceOfAnotherHost);
+        // The mark may be about a host that is there and only shares an interface: nobody deleted that one.
+        if machine.had_host && !resource.rediscover && !approved && !shares {
             return verdict.because(Reason::HostDeleted);
         }
-        if let Some((reason, others)) = self.alike(machine, facts).filter(|_| !approved) {
+        if let Some((reason, others)) = alike {
             verdict.hosts = others;
             return verdict.because(reason);
         }

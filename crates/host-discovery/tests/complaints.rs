@@ -194,6 +194,11 @@ fn a_host_that_shares_an_interface_and_boots_by_another_stands_in_the_way_until_
         assert_eq!(verdict.hosts.len(), hosts.len());
         assert_eq!(after(0, &machine(1), &approving, &hosts).reason, Reason::Created);
     }
+    // Also where a mark says that the machine had a host: it may be about one of these, which are there.
+    let marked = Machine { had_host: true, ..machine(1) };
+    let reason_of = |hosts: &Index| after(0, &marked, &racks, hosts).reason;
+    assert_eq!(reason_of(&index(&hosts)), Reason::InterfaceOfAnotherHost);
+    assert_eq!(reason_of(&Index::default()), Reason::HostDeleted);
     let advice = advice(Reason::InterfaceOfAnotherHost.as_str()).unwrap();
     assert!(advice.contains("approve") && !advice.contains("delete"), "{advice}");
     // Beside the host that the machine is, they say nothing.
