@@ -236,7 +236,7 @@ pub async fn settle_approvals(
     asked("settle approvals", api.patch(&name, &params, &Patch::Merge(patch))).await?;
     for entry in &approvals.unknown {
         let text = format!(
-            "The approval of {entry} was taken away: it names no machine that this resource could make a host of: it may be unknown to Ironic, somebody's already, or another discovery's"
+            "The approval of {entry} was removed: it names no machine that this discovery could make a host of (unknown to Ironic, already a host, or taken by another discovery)"
         );
         context.tell(object.object_ref(&()), true, "ApprovalUnknown", entry, text);
     }

@@ -233,7 +233,7 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
         never = tell_undecodable(&context) => match never {},
         () = following => Err("The watch on hosts ended".to_owned()),
         () = resources => Err("The watch on discoveries ended".to_owned()),
-        () = awake => Err("Nobody says any more whether to act".to_owned()),
+        () = awake => Err("The readiness signal ended: this is a bug, please report it".to_owned()),
     }
 }
 
@@ -349,7 +349,7 @@ async fn tell_undecodable(context: &Context) -> Infallible {
         }
         for it in complaints.news(std::slice::from_ref(&context.undecodable)) {
             let text = format!(
-                "No machine becomes a host by it or by a younger one until this is corrected: {}",
+                "Until this is corrected, neither this discovery nor any younger one makes hosts: {}",
                 it.problem
             );
             context.tell(it.object, true, "Undecodable", "Decode", text);

@@ -43,6 +43,10 @@ const FIELDS: Detail = Detail::Fields(&["uuid", "driver", "provision_state"]);
 /// States in which nothing runs on a node, so that another driver disturbs nobody.
 const AT_REST: [&str; 5] = ["enroll", "manageable", "available", "inspect failed", "clean failed"];
 
+/// What the driver that a node keeps means for its host.
+const SIMULATED: &str =
+    "this driver may only simulate power, so the host's power state cannot be trusted";
+
 /// The node, and whether it is about its driver.
 type Key = (NodeId, bool);
 
@@ -125,7 +129,7 @@ fn complaint(
         }
         Errand::Adopt { node, host, .. } => {
             let text = format!(
-                "The node {node} cannot be given the driver of this host's BMC, so the power of the host may be pretended: {error}"
+                "The node {node} keeps its driver; {SIMULATED}. Ironic refuses the driver of this host's BMC: {error}"
             );
             ((**host).clone(), "DriverRefused", text)
         }
@@ -295,9 +299,8 @@ async fn adopt(
         if waiting.told || waiting.tries < SOON {
             return Ok(Outcome::Later);
         }
-        let text = format!(
-            "The node {id} keeps the driver {driver} while it is {state}. With {driver} the power of the host may be pretended"
-        );
+        let text =
+            format!("The node {id} keeps the driver {driver} while it is {state}; {SIMULATED}");
         events.warning(host, "DriverAdoptionWaits", "Adopt", &text).await;
         return Ok(Outcome::Told);
     }
@@ -309,7 +312,7 @@ async fn adopt(
             return Ok(Outcome::Later);
         }
         let text = format!(
-            "The node {id} keeps the driver {driver}: no driver for this BMC address is enabled in Ironic ({}). With {driver} the power of the host may be pretended",
+            "The node {id} keeps the driver {driver}; {SIMULATED}. No driver for this BMC address is enabled in Ironic ({})",
             if wanted.is_empty() {
                 "unknown kind of address".to_owned()
             } else {

@@ -185,7 +185,8 @@ fn ready(
     }
     let is_full = |most: &u32| i64::from(counts.created) >= i64::from(*most);
     let (reason, text) = if resource.dry_run {
-        ("DryRun", "spec.dryRun is true: hosts are only told, in status.pending".to_owned())
+        ("DryRun", "spec.dryRun is true: no host is made; those that would be are listed in status.pending"
+.to_owned())
     } else if let Some(most) = resource.max_hosts.filter(is_full) {
         let text =
             format!("as many hosts are made as spec.maxHosts allows, {most}: raise it for more");
@@ -212,22 +213,28 @@ fn ready(
 /// What is to be said of machines that do not become hosts.
 fn others(counts: &DiscoveryCounts, strays: Strays) -> impl Iterator<Item = String> {
     let number = |it: i32| u32::try_from(it).unwrap_or_default();
+    let (are, cannot) = (["is", "are"], ["cannot become a host", "cannot become hosts"]);
     let all = [
-        (number(counts.conflicting), "held back because of other hosts, see status.conflicts"),
-        (number(counts.failed), "of no use, see status.failures"),
-        (number(counts.pending), "waiting, see status.pending"),
-        (strays.unselected, "selected by no discovery"),
+        (
+            number(counts.conflicting),
+            are,
+            " held back because of other hosts, see status.conflicts",
+        ),
+        (number(counts.failed), cannot, ", see status.failures"),
+        (number(counts.pending), are, " waiting, see status.pending"),
+        (strays.unselected, are, " selected by no discovery"),
         (
             strays.undiscovered,
-            "left alone, without a name and not known to be discovered by Ironic",
+            are,
+            " left alone, without a name and not known to be discovered by Ironic",
         ),
     ];
-    let told = all.into_iter().filter(|(count, _)| *count > 0);
-    told.map(|(count, what)| {
+    let told = all.into_iter().filter(|(count, ..)| *count > 0);
+    told.map(|(count, [one, many], what)| {
         if count == 1 {
-            format!("1 machine is {what}")
+            format!("1 machine {one}{what}")
         } else {
-            format!("{count} machines are {what}")
+            format!("{count} machines {many}{what}")
         }
     })
 }

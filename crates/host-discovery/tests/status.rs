@@ -108,7 +108,7 @@ fn ready_tells_of_machines_that_are_held_back_or_nobodys_and_how_to_approve() {
     for part in [
         "the annotation ferrite.metal3.io/approve names their nodeID",
         "2 machines are held back because of other hosts, see status.conflicts",
-        "1 machine is of no use, see status.failures",
+        "1 machine cannot become a host, see status.failures",
         "3 machines are selected by no discovery",
     ] {
         assert!(text.contains(part), "{part}: {text}");
