@@ -1,4 +1,4 @@
-//! All writes to the API server: new hosts, approvals that are settled, and the status.
+//! All writes: new hosts, approvals that are settled, and the status; in Ironic a node's mark and its driver.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery, HardwareDetail};
 use api_types::names::ferrite;
 use controller_kit::api_error::unless_gone;
-use ironic::Class;
+use ironic::{Class, PatchOp};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::Request;
 use kube::{Api, Client, Resource as _};
@@ -22,7 +22,7 @@ use crate::index::{Change, HostKey};
 use crate::mac::Mac;
 use crate::machine::{Machine, Reading};
 use crate::node_id::NodeId;
-use crate::nodes::Unmarked;
+use crate::nodes::{HAD_HOST, Unmarked};
 use crate::observe;
 use crate::refusals::Cause;
 use crate::resource::Resource;
@@ -241,6 +241,25 @@ pub async fn settle_approvals(
         context.tell(object.object_ref(&()), true, "ApprovalUnknown", entry, text);
     }
     Ok(())
+}
+
+/// Writes down on a node that it had a host. Whatever the node is by now, that stays true, and it is written on no other: one
+/// that came back has another identifier.
+pub async fn mark(context: &Context, unmarked: &Unmarked) -> Result<(), ironic::Error> {
+    let value = json!(unmarked.host.to_string());
+    let mark = PatchOp::Add { path: format!("/extra/{HAD_HOST}"), value };
+    context.ironic.patch_node(&unmarked.node.to_string(), &[mark], false).await.map(drop)
+}
+
+/// Gives a node another driver. To be done only right after its host was read, which asks for it, and the node, on which
+/// nothing runs: Ironic has no versions, but refuses it while it works with the node itself.
+pub async fn set_driver(
+    context: &Context,
+    node: NodeId,
+    driver: &str,
+) -> Result<(), ironic::Error> {
+    let patch = [PatchOp::Replace { path: "/driver".to_owned(), value: json!(driver) }];
+    context.ironic.patch_node(&node.to_string(), &patch, true).await.map(drop)
 }
 
 /// Writes the status on the version that was decided upon; gives the object as it is then.

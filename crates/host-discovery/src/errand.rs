@@ -1,4 +1,5 @@
-//! The writes to Ironic: the mark of a node that had a host, and the driver of one whose host got a BMC.
+//! When what is to be written to Ironic is written: the mark of a node that had a host, and the driver of one whose host got
+//! a BMC.
 //!
 //! Nobody waits for them, so they are done beside the passes, and again where Ironic was busy. What a process leaves
 //! undone, the next one finds in its first list of all nodes.
@@ -11,21 +12,18 @@ use api_types::metal3::BareMetalHost;
 use api_types::names::{ferrite, metal3};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use ironic::{Class, Detail, Error, PatchOp};
+use ironic::{Class, Error};
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::api::ListParams;
+use kube::Resource as _;
 use kube::runtime::reflector::ObjectRef;
-use kube::{Api, Resource as _};
-use serde_json::json;
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use crate::act;
 use crate::controller::Context;
 use crate::driver::drivers_of;
-use crate::error::{self, asked};
 use crate::node_id::NodeId;
-use crate::nodes::{HAD_HOST, Unmarked};
+use crate::nodes::Unmarked;
 use crate::observe;
-use crate::sighting::Sighting;
 
 /// How soon something that did not work is tried again.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -39,7 +37,6 @@ const AT_ONCE: usize = 4;
 const HELD: Duration = Duration::from_secs(30);
 /// How soon it is looked whether hosts are still being made.
 const GLANCE: Duration = Duration::from_millis(200);
-const FIELDS: Detail = Detail::Fields(&["uuid", "driver", "provision_state"]);
 /// States in which nothing runs on a node, so that another driver disturbs nobody.
 const AT_REST: [&str; 5] = ["enroll", "manageable", "available", "inspect failed", "clean failed"];
 
@@ -269,12 +266,7 @@ fn wait_after(tries: u32) -> Duration {
 /// Does one errand.
 async fn attempt(context: &Context, it: &Waiting) -> Result<Outcome, Error> {
     match &it.errand {
-        Errand::Mark(Unmarked { node, host }) => {
-            let mark =
-                PatchOp::Add { path: format!("/extra/{HAD_HOST}"), value: json!(host.to_string()) };
-            context.ironic.patch_node(&node.to_string(), &[mark], false).await?;
-            Ok(Outcome::Done)
-        }
+        Errand::Mark(unmarked) => act::mark(context, unmarked).await.map(|()| Outcome::Done),
         Errand::Adopt { node, address, host } => adopt(context, *node, address, host, it).await,
     }
 }
@@ -286,7 +278,7 @@ async fn adopt(
     host: &ObjectReference,
     waiting: &Waiting,
 ) -> Result<Outcome, Error> {
-    let node = context.ironic.node(&id.to_string(), FIELDS).await?;
+    let node = observe::node_at_work(context, id).await?;
     let wanted = drivers_of(address);
     let driver = node.driver.unwrap_or_default();
     if wanted.contains(&driver.as_str()) {
@@ -304,8 +296,8 @@ async fn adopt(
         events.warning(host, "DriverAdoptionWaits", "Adopt", &text).await;
         return Ok(Outcome::Told);
     }
-    let offered = context.ironic.drivers().await?;
-    let chosen = wanted.iter().find(|name| offered.iter().any(|it| it.name == **name));
+    let offered = observe::drivers(context).await?;
+    let chosen = wanted.iter().find(|name| offered.iter().any(|it| it == **name));
     let Some(chosen) = chosen else {
         // Somebody may enable it.
         if waiting.told {
@@ -323,7 +315,7 @@ async fn adopt(
         return Ok(Outcome::Told);
     };
     // The watch told of it some time ago, and what was paused since is left alone.
-    match host_now(context, host).await {
+    match observe::host(context, host).await {
         Ok(now) if waiting.errand.is_asked_by(now.as_ref()) => {}
         Ok(_) => return Ok(Outcome::Dropped),
         Err(error) => {
@@ -331,8 +323,7 @@ async fn adopt(
             return Ok(Outcome::Later);
         }
     }
-    let patch = [PatchOp::Replace { path: "/driver".to_owned(), value: json!(chosen) }];
-    context.ironic.patch_node(&id.to_string(), &patch, true).await?;
+    act::set_driver(context, id, chosen).await?;
     context.metrics.adopted.inc();
     tracing::info!(
         node.id = %id,
@@ -344,19 +335,6 @@ async fn adopt(
     let text = format!("The node {id} has the driver {chosen} now, instead of {driver}");
     events.normal(host, "DriverAdopted", "Adopt", &text).await;
     Ok(Outcome::Done)
-}
-
-/// A host as it is now; none if it is gone. By a list, which the controller may ask for in every namespace.
-async fn host_now(
-    context: &Context,
-    host: &ObjectReference,
-) -> Result<Option<BareMetalHost>, error::Error> {
-    let namespace = host.namespace.as_deref().unwrap_or_default();
-    let name = host.name.as_deref().unwrap_or_default();
-    let api: Api<Sighting> = Api::namespaced(context.kit.client.clone(), namespace);
-    let it = ListParams::default().fields(&format!("metadata.name={name}"));
-    let found = asked("read a host", api.list(&it)).await?;
-    Ok(found.items.into_iter().next().map(|Sighting(host)| host))
 }
 
 #[cfg(test)]

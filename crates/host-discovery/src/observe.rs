@@ -1,4 +1,5 @@
-//! All questions to Ironic, and those to the API server that come before a host.
+//! All reads but those that prove a write in `act`: the questions to Ironic, and those to the API server that come before a
+//! host, or before the driver of its node is changed.
 
 mod confirm;
 
@@ -26,6 +27,7 @@ use crate::inventory::{Port, Told};
 use crate::machine::Reading;
 use crate::node_id::NodeId;
 use crate::nodes::{Look, Nodes, Unmarked};
+use crate::sighting::Sighting;
 
 pub use confirm::{Looked, confirm};
 
@@ -54,6 +56,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Lists are without errors: part of an error is what a machine posted, and some of them would fill every answer.
 const LISTED: Detail = Detail::Fields(&["uuid", "name", "provision_state", "extra"]);
 const FIELDS: Detail = Detail::Fields(&["uuid", "name", "provision_state", "last_error", "extra"]);
+/// What a change of the driver depends on.
+const WORK_FIELDS: Detail = Detail::Fields(&["uuid", "driver", "provision_state"]);
 const PORT_FIELDS: Detail = Detail::Fields(&["uuid", "address", "node_uuid", "pxe_enabled"]);
 
 /// Where lists of Ironic's go on.
@@ -451,6 +455,29 @@ pub async fn details(context: &Context, id: NodeId) -> Result<Encoded, Error> {
 
 fn encoded(inventory: &Inventory, late: LateFields) -> Encoded {
     HardwareDetails::read(inventory).for_operator(late).encoded()
+}
+
+/// A node with its driver and its state; that it is gone is an error.
+pub async fn node_at_work(context: &Context, id: NodeId) -> Result<ironic::Node, Error> {
+    context.ironic.node(&id.to_string(), WORK_FIELDS).await
+}
+
+/// The drivers that are enabled in Ironic.
+pub async fn drivers(context: &Context) -> Result<Vec<String>, Error> {
+    Ok(context.ironic.drivers().await?.into_iter().map(|it| it.name).collect())
+}
+
+/// A host as it is now; none if it is gone. By a list, which the controller may ask for in every namespace.
+pub async fn host(
+    context: &Context,
+    host: &ObjectReference,
+) -> Result<Option<BareMetalHost>, error::Error> {
+    let namespace = host.namespace.as_deref().unwrap_or_default();
+    let name = host.name.as_deref().unwrap_or_default();
+    let api: Api<Sighting> = Api::namespaced(context.kit.client.clone(), namespace);
+    let it = ListParams::default().fields(&format!("metadata.name={name}"));
+    let found = asked("read a host", api.list(&it)).await?;
+    Ok(found.items.into_iter().next().map(|Sighting(host)| host))
 }
 
 /// The metadata of a discovery; none if it is gone. By a list, which the controller may ask for.
