@@ -103,7 +103,7 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
             let key = HostKey::new(&resource.namespace, name);
             context.send(Errand::Mark(Unmarked { node: machine.node, host: key.clone() }));
             context.index().answer(&made);
-            context.metrics.created.inc();
+            context.metrics.created();
             tracing::info!(
                 object.namespace = resource.namespace,
                 object.name = name,
@@ -154,7 +154,7 @@ async fn post(client: &Client, namespace: &str, host: &BareMetalHost) -> kube::R
 fn failed(context: &Context, order: Order<'_>, name: &str, error: &Error, posted: bool) -> Made {
     let namespace = &order.resource.namespace;
     let (cause, why) = judged(error, &HostKey::new(namespace, order.name), posted);
-    context.metrics.refused.inc();
+    context.metrics.refused();
     Made::Failed(cause, format!("{namespace}/{name}: {why}"))
 }
 

@@ -1,4 +1,4 @@
-//! The controller's own settings, read into a [`Policy`].
+//! What can be set, and what has to be installed.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -60,7 +60,7 @@ pub struct Settings {
     pub conductor_group: String,
 }
 
-/// How decisions are made.
+/// How to decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Policy {
     /// Time between two questions for new nodes.

@@ -55,7 +55,7 @@ const TICK: Duration = Duration::from_secs(10);
 pub struct Context {
     /// Handles of the process.
     pub kit: Kit,
-    /// How decisions are made.
+    /// How to decide.
     pub policy: Policy,
     /// Ironic.
     pub ironic: ironic::Client,
@@ -195,7 +195,7 @@ impl Context {
     }
 }
 
-/// Runs the controller until the process ends.
+/// Works until the process is to end. The kit is the process' own, or one that a test made in its place.
 pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result<(), String> {
     let client = ironic::Client::new(settings).map_err(|error| error.to_string())?;
     let metrics = Metrics::new(&kit.metrics.registry)

@@ -324,7 +324,7 @@ async fn adopt(
         }
     }
     act::set_driver(context, id, chosen).await?;
-    context.metrics.adopted.inc();
+    context.metrics.adopted();
     tracing::info!(
         node.id = %id,
         object.namespace = host.namespace,

@@ -5,15 +5,14 @@
 //!
 //! * Watches: `BareMetalHostDiscovery`s where `--namespaces` says; the `BareMetalHost`s of all namespaces, of which only
 //!   what identifies a machine is kept. Ironic's list of nodes, polled.
-//! * Reads: of nodes that nobody registered, the ports and the inventory, each once. Before hosts are made, how many there
-//!   are, and once the CRD of the hosts. Before a node's driver is changed, its host once more.
+//! * Reads live: of nodes that nobody registered, the ports and the inventory, each once. Before hosts are made, how many
+//!   there are, and once the CRD of the hosts; before one is made, the host of its machine's other name. Before a node's
+//!   driver is changed, its host once more. Of discoveries that cannot be decoded, the metadata.
 //! * Writes: new `BareMetalHost`s in the namespace of their resource; the resource's status and its annotation of
 //!   approvals. In Ironic a mark on each node that had a host, and with `--adopt-driver` a node's driver. Events.
 //! * Never: changes or deletes a host, makes a second host of a machine, or makes one of a machine that somebody
 //!   registered.
 //! * Trusts nothing that comes out of an inventory: anybody on the provisioning network can post one.
-//!
-//! The rights for this are in the chart's `files/rules.json`.
 
 pub mod act;
 pub mod allowance;

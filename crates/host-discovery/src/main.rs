@@ -1,4 +1,4 @@
-//! Start-up of `host-discovery`.
+//! Starts `host-discovery`; what it does is said in the library.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! What this controller counts. Names of hosts and nodes are never labels.
+//! The controller's own metrics; the kit counts reconciles, requests and the rest. Names of objects are never labels.
 
 use api_types::metal3::DiscoveryCounts;
 use k8s_openapi::jiff::Timestamp;
@@ -16,31 +16,31 @@ const SORTS: [&str; 6] =
     ["known", "pending", "failed", "conflicting", "unselected", "undiscovered"];
 const KINDS: [&str; 2] = ["new", "all"];
 
-/// Domain metrics; clones share them.
+/// Counters and gauges of this controller; clones share them.
 #[derive(Clone)]
 pub struct Metrics {
     /// Hosts that were made.
-    pub created: IntCounter,
+    created: IntCounter,
     /// Attempts that made no host.
-    pub refused: IntCounter,
+    refused: IntCounter,
     /// Machines by what became of them.
     machines: IntGaugeVec,
-    /// Nodes that found no place.
-    pub left_out: IntGauge,
+    /// Machines that are not looked at because too many wait before them.
+    left_out: IntGauge,
     /// How long questions for nodes took, by what was asked for.
-    pub polls: Vec<Histogram>,
+    polls: Vec<Histogram>,
     /// Failures of Ironic by class.
-    pub ironic_errors: IntCounterVec,
+    ironic_errors: IntCounterVec,
     /// Whether Ironic answers.
-    pub ironic_reachable: IntGauge,
+    ironic_reachable: IntGauge,
     /// When Ironic was last asked for new nodes and answered.
     last_poll: Gauge,
     /// Nodes whose driver was set.
-    pub adopted: IntCounter,
+    adopted: IntCounter,
 }
 
 impl Metrics {
-    /// Registers all metrics.
+    /// Registers them, with every series from the start: a rate over one that appears late misses its first step.
     pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let counter = |name: &str, help: &str| {
             let metric = IntCounter::new(name, help)?;
@@ -115,6 +115,36 @@ impl Metrics {
                 "Nodes that were given the driver of their host's BMC",
             )?,
         })
+    }
+
+    /// A host was made.
+    pub fn created(&self) {
+        self.created.inc();
+    }
+
+    /// The API server refused a host, or could not answer.
+    pub fn refused(&self) {
+        self.refused.inc();
+    }
+
+    /// A node was given the driver of its host's BMC.
+    pub fn adopted(&self) {
+        self.adopted.inc();
+    }
+
+    /// So many machines are not looked at.
+    pub fn left_out(&self, machines: usize) {
+        self.left_out.set(i64::try_from(machines).unwrap_or(i64::MAX));
+    }
+
+    /// Ironic did not answer a question.
+    pub fn ironic_failed(&self, class: ironic::Class) {
+        self.ironic_errors.with_label_values(&[class.as_str()]).inc();
+    }
+
+    /// Ironic answers, or does not.
+    pub fn ironic_answers(&self, answers: bool) {
+        self.ironic_reachable.set(i64::from(answers));
     }
 
     /// Shows what is counted of all resources together.

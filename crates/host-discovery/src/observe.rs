@@ -302,7 +302,7 @@ fn failed(error: &Error) -> Look {
 
 /// Counts a failure of Ironic's.
 pub(crate) fn count(context: &Context, error: &Error) {
-    context.metrics.ironic_errors.with_label_values(&[error.class().as_str()]).inc();
+    context.metrics.ironic_failed(error.class());
 }
 
 /// The ports of these nodes, from one list of all that are new. What was listed before an error stays listed.

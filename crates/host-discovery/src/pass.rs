@@ -178,7 +178,7 @@ impl State {
             }
             Err(error) => Err(error),
         };
-        context.metrics.left_out.set(i64::try_from(self.nodes.left_out()).unwrap_or(i64::MAX));
+        context.metrics.left_out(self.nodes.left_out());
         for it in unmarked {
             context.send(Errand::Mark(it));
         }
@@ -219,13 +219,12 @@ impl State {
         match result {
             Ok(()) => {
                 readiness.ready(CONDITION);
-                context.metrics.ironic_reachable.set(1);
+                context.metrics.ironic_answers(true);
                 self.reach = Reach::Answers;
                 self.misses = 0;
             }
             Err(error) => {
-                let class = error.class().as_str();
-                context.metrics.ironic_errors.with_label_values(&[class]).inc();
+                context.metrics.ironic_failed(error.class());
                 let text = error.to_string();
                 self.misses += 1;
                 let soon = spread(MISSED.min(context.policy.poll_interval));
@@ -236,7 +235,7 @@ impl State {
                     self.next_poll = Instant::now() + soon;
                     return;
                 }
-                context.metrics.ironic_reachable.set(0);
+                context.metrics.ironic_answers(false);
                 readiness.not_ready(CONDITION, &text);
                 if was {
                     tracing::warn!(error = text, "Ironic does not answer");

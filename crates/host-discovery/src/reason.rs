@@ -1,6 +1,6 @@
-//! The reasons of verdicts: one word each, in conditions, events, metrics and the status.
+//! The reasons of verdicts: one word each, in conditions, events and the status.
 
-/// Why a verdict was reached; closed, so that it can label a metric.
+/// Why a verdict was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
     /// It is a host already.
@@ -79,7 +79,7 @@ pub enum Sort {
 }
 
 impl Reason {
-    /// The word in conditions, events, metrics and the status.
+    /// The word in conditions, events and the status.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Known => "Known",
