@@ -107,7 +107,8 @@ fn large_host() -> Value {
                  "consumerRef": {"name": "c", "fieldPath": "p"}},
         "status": {"provisioning": {"state": "provisioned", "ID": "i", "raid": {},
                                     "image": {"url": "u", "x": 1}},
-                   "operationHistory": {},
+                   "operationHistory": {"register": {"start": "2026-01-01T00:00:00Z",
+                                                     "end": "2026-01-01T00:01:00Z"}},
                    "conditions": [{"type": "Ready", "status": "True", "x": 1}],
                    "hardware": {"hostname": "h", "cpu": {"count": 4}, "nics": [
                        {"mac": "52:54:00:00:00:02", "ip": "192.0.2.1", "model": "m"},

@@ -101,12 +101,21 @@ impl<'a> Case<'a> {
     }
 
     /// In which provision state the node is while the operator registers it. One that was made, or is manageable, is being
-    /// registered where it was missing, or seen in the middle, before: elsewhere it may have been left so for good.
+    /// registered where the operator says so, or it was missing, or seen in the middle, before: elsewhere it may have been
+    /// left so for good.
     pub(crate) fn being_registered(&self) -> Option<&'static str> {
         let known = self.host.managed().map(|managed| managed.reason);
         let awaited = [Reason::NodeNotFound, Reason::NodeRegistering].map(Some).contains(&known);
-        let registration = self.node()?.registration;
-        registration.state().filter(|_| awaited || registration.is_under_way())
+        let state = self.node()?.registration.state();
+        state.filter(|_| awaited || self.registration_is_under_way())
+    }
+
+    /// Whether the operator is in the middle of registering the node, by the node or by its own record.
+    fn registration_is_under_way(&self) -> bool {
+        self.node().is_some_and(|node| {
+            let begun = self.host.registering && node.registration.state().is_some();
+            begun || node.registration.is_under_way()
+        })
     }
 
     /// Whether the power was cut in what is under way, or is to be.
@@ -276,11 +285,10 @@ impl<'a> Case<'a> {
     /// Whether the operator is to have the host while we keep it from it.
     pub(crate) fn is_wanted_back(&self) -> bool {
         let host = self.host;
-        let begun = self.node().is_some_and(|node| node.registration.is_under_way());
         host.paused == Pause::ByUs
             && (!self.policy.takeover
                 || *self.seen == NodeSeen::Missing
-                || begun
+                || self.registration_is_under_way()
                 || self.only_node_stays_on()
                 || host.deleting
                 || host.detached

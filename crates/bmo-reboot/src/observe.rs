@@ -66,6 +66,8 @@ pub struct Host {
     /// Whether something else is to be installed than is, or the operator changes its firmware: only the operator can do
     /// that.
     pub needs_operator: bool,
+    /// Whether the operator has written down that it began to register the node, and not that it came to the end.
+    pub registering: bool,
     /// Name or identity of its node.
     pub node: String,
     /// Another host that names the same node.
@@ -258,6 +260,7 @@ impl Host {
                     }
                     _ => false,
                 },
+            registering: status.operation_history.is_some_and(|it| it.is_registering()),
             node,
             shared_with: None,
             requests: Requests::of(host.reboot_requests()),

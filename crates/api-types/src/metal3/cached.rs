@@ -10,7 +10,8 @@ use kube::Resource;
 use serde::Deserialize;
 
 use super::host::{
-    BareMetalHost, BareMetalHostSpec, BareMetalHostStatus, Bmc, CustomDeploy, Image, Provisioning,
+    BareMetalHost, BareMetalHostSpec, BareMetalHostStatus, Bmc, CustomDeploy, Image,
+    OperationHistory, Provisioning,
 };
 use super::state::{ErrorType, OperationalStatus};
 use crate::condition::Condition;
@@ -60,6 +61,7 @@ struct ReadStatus {
     provisioning: Provisioning,
     conditions: Vec<Condition>,
     last_updated: Option<Time>,
+    operation_history: Option<Box<OperationHistory>>,
 }
 
 impl From<Read> for CachedHost {
@@ -98,6 +100,7 @@ impl From<ReadStatus> for BareMetalHostStatus {
             provisioning: read.provisioning,
             conditions: read.conditions,
             last_updated: read.last_updated,
+            operation_history: read.operation_history,
             hardware: None,
             other: Unknown::new(),
         }
@@ -188,9 +191,15 @@ fn trim_status(status: &mut BareMetalHostStatus) {
         hardware,
         conditions,
         last_updated: _,
+        operation_history,
         other,
     } = status;
     other.clear();
+    // What came to its end is the same to everybody as what never was.
+    *operation_history = operation_history.take().filter(|it| it.is_registering());
+    if let Some(history) = operation_history {
+        history.other.clear();
+    }
     let Provisioning {
         state: _,
         id: _,

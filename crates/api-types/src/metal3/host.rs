@@ -159,9 +159,44 @@ pub struct BareMetalHostStatus {
     /// When the status was last written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_updated: Option<Time>,
+    /// When the operator did what.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operation_history: Option<Box<OperationHistory>>,
     /// Fields that no controller here reads.
     #[serde(flatten)]
     pub other: Unknown,
+}
+
+/// When the operator did what with a host.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OperationHistory {
+    /// Made it known to Ironic, last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub register: Option<Operation>,
+    /// Fields that no controller here reads.
+    #[serde(flatten)]
+    pub other: Unknown,
+}
+
+/// Something that the operator did, or is doing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Operation {
+    /// When it began; absent where it never did. The operator writes `null` for that.
+    pub start: Option<Time>,
+    /// When it came to its end; absent where it did not.
+    pub end: Option<Time>,
+    /// Fields that no controller here reads.
+    #[serde(flatten)]
+    pub other: Unknown,
+}
+
+impl OperationHistory {
+    /// Whether the operator has begun to make the host known to Ironic, and is not through with it.
+    pub fn is_registering(&self) -> bool {
+        self.register.as_ref().is_some_and(|it| it.start.is_some() && it.end.is_none())
+    }
 }
 
 /// How far installing a host has come, and when it was last rebooted.

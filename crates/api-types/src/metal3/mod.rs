@@ -13,6 +13,6 @@ pub use discovery::{
 };
 pub use host::{
     BareMetalHost, BareMetalHostKind, BareMetalHostSpec, BareMetalHostStatus, Bmc, CustomDeploy,
-    Hardware, Image, Nic, Provisioning,
+    Hardware, Image, Nic, Operation, OperationHistory, Provisioning,
 };
 pub use state::{ErrorType, OperationalStatus, ProvisioningState};

@@ -87,6 +87,7 @@ pub(super) fn view(stored: &Stored) -> Host {
         online: true,
         disable_power_off: false,
         needs_operator: false,
+        registering: false,
         node: "node".to_owned(),
         shared_with: None,
         requests: Requests::of(asks.map(|(key, ask)| (*key, value(ask)))),

@@ -45,10 +45,10 @@ fn any_host() -> impl Strategy<Value = Host> {
     let who = vec![Pause::No, Pause::No, Pause::ByUs, Pause::ByOthers];
     let trouble = prop::option::of((any::<bool>(), 0_i64..9));
     let rest =
-        (prop::sample::select(states), prop::sample::select(who), any::<[bool; 8]>(), trouble);
+        (prop::sample::select(states), prop::sample::select(who), any::<[bool; 9]>(), trouble);
     (stamp(), stamp(), keys, record, rest).prop_map(|(pending, last, keys, told, rest)| {
         let (state, paused, flags, trouble) = rest;
-        let [online, powered_on, disable, rarely, a, b, c, d] = flags;
+        let [online, powered_on, disable, rarely, a, b, c, d, registering] = flags;
         let mut host = Host {
             pending,
             last,
@@ -62,6 +62,7 @@ fn any_host() -> impl Strategy<Value = Host> {
             detached: rarely && b && !a,
             deleting: rarely && c && !b,
             needs_operator: rarely && d,
+            registering,
             trouble: trouble.map_or(Trouble::default(), |(ours, count)| Trouble {
                 kind: Some(if ours { ErrorType::PowerManagement } else { ErrorType::Provisioning }),
                 count,
@@ -267,7 +268,8 @@ proptest! {
             prop_assert!(soon, "{:?}", done.again);
         }
         // The operator is not paused in the middle of registering a node, and only then let alone with the power.
-        let begun = matches!(&seen, NodeSeen::Seen(it) if it.registration.is_under_way());
+        let begun = matches!(&seen, NodeSeen::Seen(it) if it.registration.is_under_way()
+            || (host.registering && it.registration != Registration::Done));
         if begun {
             prop_assert!(done.annotations.get(PAUSED) != Some(&Some(PAUSED_BY_BMO_REBOOT.to_owned())));
         }

@@ -34,7 +34,7 @@ fn a_node_that_is_being_registered_is_not_taken_from_the_operator() {
         let state = registration.state().unwrap();
         let done = decided_by(&policy(), &host, &registered(registration));
         assert_eq!((done.reason, done.annotations.len()), (Reason::NodeRegistering, 0), "{state}");
-        assert_eq!((done.call, done.again), (None, Again::After(seconds(20))), "{state}");
+        assert_eq!((done.call, done.again), (None, Again::After(seconds(60))), "{state}");
         let told = done.status.managed.clone().unwrap();
         assert!(!told.managed && told.message.contains(state), "{}", told.message);
         host = after(host, &done);
@@ -59,6 +59,26 @@ fn a_node_that_nobody_was_seen_registering_is_taken_over_as_it_is() {
     for registration in [Registration::Manageable, Registration::Verifying] {
         let done = decided(&missing, &registered(registration));
         assert_eq!(done.call, Some(Call::HardOff), "{registration:?}");
+    }
+}
+
+#[test]
+fn a_node_that_the_operator_says_it_is_registering_is_not_taken_from_it() {
+    let asked = Host { registering: true, ..with(&[(PLAIN, HARD)]) };
+    for host in [asked.clone(), Host { conditions: Vec::new(), ..asked.clone() }] {
+        for registration in [Registration::Enrolled, Registration::Manageable] {
+            let done = decided_by(&policy(), &host, &registered(registration));
+            let told = (done.reason, done.annotations.len(), done.call);
+            assert_eq!(told, (Reason::NodeRegistering, 0, None), "{registration:?}");
+            // One that was taken from it in the middle goes back.
+            let done = decided_by(&policy(), &taken(host.clone()), &registered(registration));
+            assert!(is_given_back(&done), "{registration:?}: {done:?}");
+        }
+        // Of a node that is registered the record is an old one.
+        let done = decided_by(&policy(), &host, &node(Power::On));
+        assert_eq!(done.reason, Reason::TakenOver);
+        let kept = decided_by(&policy(), &taken(host), &node(Power::On));
+        assert_eq!(kept.annotations.len(), 0, "{kept:?}");
     }
 }
 
