@@ -139,6 +139,42 @@ fn a_cached_host_keeps_what_is_asked_and_drops_the_rest() {
 }
 
 #[test]
+fn of_a_status_that_a_host_brings_only_its_state_is_kept_and_nothing_of_one_that_says_none() {
+    let brought = |status: &str| {
+        let mut host = large_host();
+        host["metadata"]["annotations"]["baremetalhost.metal3.io/status"] = json!(status);
+        let (whole, cached) = (read::<BareMetalHost>(host.clone()), read::<CachedHost>(host));
+        let again = CachedHost::from((*cached).clone());
+        assert!(cached == again, "{status}");
+        assert_eq!(whole.brought_state(), cached.brought_state(), "{status}");
+        cached.brought_state()
+    };
+    let moved = r#"{"poweredOn": true, "provisioning": {"ID": "i", "state": "provisioned"}}"#;
+    assert_eq!(brought(moved), Some(ProvisioningState::Provisioned));
+    for useless in
+        ["", "null", "{}", r#"{"operationalStatus": "OK"}"#, r#"{"provisioning": {}}"#, "{"]
+    {
+        assert_eq!(brought(useless), None, "{useless}");
+    }
+    assert_eq!(read::<CachedHost>(json!({})).brought_state(), None);
+}
+
+#[test]
+fn a_cached_host_says_whether_it_is_being_registered() {
+    let registering = |register: Value| {
+        let history = json!({"inspect": {"start": null, "end": null}, "register": register});
+        let host = json!({"status": {"operationHistory": history}});
+        let history = read::<CachedHost>(host).status.clone().and_then(|it| it.operation_history);
+        history.is_some_and(|it| it.is_registering())
+    };
+    let (start, end) = ("2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z");
+    assert!(registering(json!({"start": start, "end": null})));
+    assert!(registering(json!({"start": start})));
+    assert!(!registering(json!({"start": start, "end": end})));
+    assert!(!registering(json!({"start": null, "end": null})) && !registering(json!(null)));
+}
+
+#[test]
 fn a_cached_host_names_the_path_of_a_mistake() {
     let mut host = large_host();
     host["spec"]["online"] = json!("yes");

@@ -1,6 +1,6 @@
 //! Watches, triggers, and one pass over one host.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -482,9 +482,7 @@ fn remember(
     if known.uid != host.uid {
         **known = Memory::new(&host.uid, moment);
     }
-    let odd: BTreeSet<(String, u64)> =
-        host.requests.odd().map(|(key, value)| (key.to_owned(), value)).collect();
-    known.told.retain(|told| odd.contains(told));
+    known.forgets_told(host);
     known.rests = None;
     let was_asked = !matches!(node, NodeSeen::NotAsked);
     known.node = NodeKey::of(&host.node).filter(|_| was_asked);

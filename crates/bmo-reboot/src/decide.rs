@@ -15,7 +15,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::case::{CONFIRM, Case, second_after};
 use crate::config::Policy;
-use crate::decision::{Again, Call, Decision};
+use crate::decision::{Again, Call, Decision, Note};
 use crate::draft::Draft;
 use crate::observe::{Host, NodeSeen, Observed, Pause, Target};
 use crate::power_off::{go_off, reset};
@@ -73,13 +73,24 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
 
 /// A host without a status cannot be given one: its required fields are the operator's. One that brings its status from
 /// another cluster gets it from the operator, unless that is paused. Without any it would be taken for a new one and
-/// installed, which our pause keeps it from.
+/// installed, which our pause keeps it from. Nobody looks after it then, and only an event can say so.
 fn not_looked_at(case: &Case<'_>) -> Option<Decision> {
-    case.host.state.as_str().is_empty().then(|| {
-        let waits = case.host.paused == Pause::ByUs && case.host.brings_status;
-        if waits { handed_back(case) } else { Decision::rest(Reason::NotLookedAt) }
+    let host = case.host;
+    host.state.as_str().is_empty().then(|| match host.paused {
+        Pause::ByUs if host.brings_status => handed_back(case),
+        Pause::ByUs if !host.deleting => {
+            let reason = Reason::NotLookedAt;
+            let (about, text) = (String::new(), WITHOUT_STATUS.to_owned());
+            let note = Note { warning: true, reason, about, text, once: Some(0) };
+            Decision { notes: vec![note], ..Decision::rest(reason) }
+        }
+        _ => Decision::rest(Reason::NotLookedAt),
     })
 }
+
+const WITHOUT_STATUS: &str = "The host has the pause of bmo-reboot and no status, nor one in its annotation \
+    baremetalhost.metal3.io/status that says it is installed: write there the status of the host in its source or in a \
+    backup before anybody takes the pause off, or the bare metal operator installs it anew";
 
 fn hand_back(case: &Case<'_>) -> Option<Decision> {
     (case.is_wanted_back() && !case.is_in_the_middle()).then(|| handed_back(case))

@@ -30,6 +30,7 @@ pub(crate) struct Memory {
     pub(crate) rests: Option<(String, Option<Instant>)>,
     pub(crate) off_since: Option<Instant>,
     pub(crate) silent_since: Option<Instant>,
+    /// The keys whose value is not understood, and that value; without a key what was told of the host itself.
     pub(crate) told: BTreeSet<(String, u64)>,
     /// Somebody wants it looked at, whatever the cache says.
     pub(crate) asked: bool,
@@ -117,6 +118,12 @@ impl Memory {
         same && lately && !self.asked && !self.watching && self.off_since.is_none()
     }
 
+    /// A request that is gone, or says something else now, is told of anew should it come back.
+    pub(crate) fn forgets_told(&mut self, host: &Host) {
+        let odd: BTreeSet<(&str, u64)> = host.requests.odd().collect();
+        self.told.retain(|(key, value)| key.is_empty() || odd.contains(&(key.as_str(), *value)));
+    }
+
     /// Ironic is about to be asked: what was read before says nothing any more, and a failure that looks like it is news.
     pub(crate) fn calls(&mut self) {
         (self.seen, self.off_since) = (None, None);
@@ -191,6 +198,7 @@ mod tests {
     use crate::decide::BUSY;
     use crate::observe::Node;
     use crate::record::Managed;
+    use crate::requests::Requests;
 
     /// A host in a cycle or not, with what its status says about power.
     fn host(in_cycle: bool, powered_on: bool) -> Host {
@@ -370,6 +378,19 @@ mod tests {
         assert!(!lasting(silent(), 0) && !lasting(silent(), 9) && lasting(silent(), 10));
         assert!(lasting(silent(), 60));
         assert!(!lasting(NodeSeen::Missing, 61) && !lasting(silent(), 62), "an answer counts anew");
+    }
+
+    #[test]
+    fn what_was_told_of_a_host_itself_is_not_forgotten_with_its_requests() {
+        let mut asked = host(false, true);
+        asked.requests = Requests::of([("reboot.metal3.io/a", "nonsense")].into_iter());
+        let odd = asked.requests.odd().next().map(|(key, value)| (key.to_owned(), value)).unwrap();
+        let told = [odd.clone(), (odd.0.clone(), 1), (String::new(), 0)].into();
+        let mut known = Memory { told, ..Memory::default() };
+        known.forgets_told(&asked);
+        assert_eq!(known.told, [odd, (String::new(), 0)].into());
+        known.forgets_told(&host(false, true));
+        assert_eq!(known.told, [(String::new(), 0)].into());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use api_types::metal3::{
     BareMetalHost, CachedHost, CustomDeploy, ErrorType, Image, OperationalStatus, ProvisioningState,
 };
 use api_types::names::ferrite::PAUSED_BY_BMO_REBOOT;
-use api_types::names::metal3::{PAUSED, STATUS};
+use api_types::names::metal3::PAUSED;
 use controller_kit::api_error::unless_gone;
 use controller_kit::events::shorten;
 use ironic::{Class, Detail, Power};
@@ -49,7 +49,8 @@ pub struct Host {
     pub selected: bool,
     /// Whether the operator is to leave it alone, and who said so.
     pub paused: Pause,
-    /// Whether it brings its status in an annotation, which the operator takes over once nobody pauses it.
+    /// Whether it brings a status in an annotation that says it is installed, which the operator takes over once nobody
+    /// pauses it. One that does not say so is none: the operator would install the host anew.
     pub brings_status: bool,
     /// Whether it is, or is to be, taken out of Ironic.
     pub detached: bool,
@@ -244,7 +245,7 @@ impl Host {
                 Some(PAUSED_BY_BMO_REBOOT) => Pause::ByUs,
                 Some(_) => Pause::ByOthers,
             },
-            brings_status: host.annotation(STATUS).is_some(),
+            brings_status: host.brought_state().is_some_and(|state| state.is_provisioned()),
             detached: host.is_detached(),
             deleting: host.metadata.deletion_timestamp.is_some(),
             state: provisioning.state.clone(),

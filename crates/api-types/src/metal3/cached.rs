@@ -8,12 +8,13 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
 use serde::Deserialize;
+use serde_json::json;
 
 use super::host::{
     BareMetalHost, BareMetalHostSpec, BareMetalHostStatus, Bmc, CustomDeploy, Image,
     OperationHistory, Provisioning,
 };
-use super::state::{ErrorType, OperationalStatus};
+use super::state::{ErrorType, OperationalStatus, ProvisioningState};
 use crate::condition::Condition;
 use crate::foreign::Unknown;
 use crate::names::LAST_APPLIED;
@@ -117,6 +118,7 @@ impl Deref for CachedHost {
 
 impl From<BareMetalHost> for CachedHost {
     fn from(mut host: BareMetalHost) -> Self {
+        let brought = host.brought_state();
         (host.api_version, host.kind) = (None, None);
         host.metadata.managed_fields = None;
         host.metadata.owner_references = None;
@@ -125,9 +127,12 @@ impl From<BareMetalHost> for CachedHost {
             for large in LARGE {
                 annotations.remove(large);
             }
-            // That a host brings its status is asked; what stands there is the operator's.
+            // Of a status that the host brings only how far it has come is asked; the rest is the operator's.
             if let Some(status) = annotations.get_mut(STATUS) {
-                *status = String::new();
+                let kept = |state: ProvisioningState| {
+                    json!({ "provisioning": { "state": state } }).to_string()
+                };
+                *status = brought.map_or_else(String::new, kept);
             }
         }
         host.other = Unknown::new();

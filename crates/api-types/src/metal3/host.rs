@@ -2,6 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::state::{ErrorType, OperationalStatus, ProvisioningState};
 use crate::condition::Condition;
@@ -265,6 +266,12 @@ impl BareMetalHost {
     /// Without them nobody maintains power or honours a reboot.
     pub fn power_operations_supported(&self) -> bool {
         self.spec.bmc.as_ref().is_some_and(|bmc| !bmc.credentials_name.is_empty())
+    }
+
+    /// The provisioning state in the status that the host brings in an annotation; nothing where none can be read there.
+    pub fn brought_state(&self) -> Option<ProvisioningState> {
+        let status: Value = serde_json::from_str(self.annotation(names::metal3::STATUS)?).ok()?;
+        Some(status.pointer("/provisioning/state")?.as_str()?.to_owned().into())
     }
 
     /// The provisioning state; the empty one until the operator has seen the host.

@@ -121,11 +121,14 @@ fn a_host_that_brings_its_status_gets_it_from_the_operator_and_one_that_does_not
     for policy in [policy(), Policy::default()] {
         let mut moved = Host { state: ProvisioningState::None, ..taken(host()) };
         moved.conditions.clear();
-        assert_eq!(
-            decided_by(&policy, &moved, &NodeSeen::Missing),
-            Decision::rest(Reason::NotLookedAt),
-            "the operator would install it"
-        );
+        let done = decided_by(&policy, &moved, &NodeSeen::Missing);
+        let [note] = done.notes.as_slice() else { panic!("{done:?}") };
+        assert!(note.warning && note.once.is_some() && note.text.contains("no status"), "{note:?}");
+        let rest = Decision { notes: Vec::new(), ..done };
+        assert_eq!(rest, Decision::rest(Reason::NotLookedAt), "the operator would install it");
+        let deleted = Host { deleting: true, ..moved.clone() };
+        let done = decided_by(&policy, &deleted, &NodeSeen::Missing);
+        assert_eq!(done, Decision::rest(Reason::NotLookedAt), "nobody needs it any more");
         moved.brings_status = true;
         let done = decided_by(&policy, &moved, &NodeSeen::Missing);
         assert!(is_given_back(&done) && done.status.is_empty(), "{done:?}");
