@@ -252,7 +252,9 @@ impl Host {
             credentials: host.power_operations_supported(),
             online: host.spec.online,
             disable_power_off: host.spec.disable_power_off.unwrap_or(false),
+            // Where firmware failed, too: the operator tries again, or gives up where its spec is taken back.
             needs_operator: status.operational_status == OperationalStatus::Servicing
+                || status.error_type == Some(ErrorType::Servicing)
                 || match provisioning.state {
                     ProvisioningState::Provisioned => other_image,
                     // Who takes that back wants it looked at, and installed.
@@ -467,16 +469,55 @@ mod tests {
 
     #[test]
     fn the_operator_is_needed_while_it_changes_firmware() {
-        let needed = |word: &str| {
+        let needed = |word: &str, error: Option<&str>| {
             let host = json!({
                 "metadata": { "name": "h" }, "spec": {},
-                "status": { "operationalStatus": word, "provisioning": { "state": "provisioned", "ID": "" } },
+                "status": {
+                    "operationalStatus": word, "errorType": error,
+                    "provisioning": { "state": "provisioned", "ID": "" },
+                },
             });
             let host: BareMetalHost = serde_json::from_value(host).unwrap();
             Host::of(&host, &Policy::default()).needs_operator
         };
-        assert!(needed("servicing"));
-        assert!(!needed("OK") && !needed("error"));
+        assert!(needed("servicing", None));
+        assert!(needed("error", Some("servicing error")), "it tries again, or gives up");
+        assert!(!needed("OK", None) && !needed("error", None));
+        assert!(!needed("error", Some("power management error")));
+    }
+
+    #[test]
+    fn that_the_operator_registers_the_node_is_told_by_its_own_record() {
+        let registering = |register: serde_json::Value| {
+            let history = json!({ "register": register });
+            let host =
+                json!({ "metadata": { "name": "h" }, "status": { "operationHistory": history } });
+            let host: CachedHost = serde_json::from_value(host).unwrap();
+            Host::of(&host, &Policy::default()).registering
+        };
+        let (start, end) = ("2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z");
+        assert!(registering(json!({ "start": start, "end": null })));
+        assert!(!registering(json!({ "start": start, "end": end })) && !registering(json!({})));
+    }
+
+    #[test]
+    fn only_a_status_that_says_that_the_host_is_installed_is_one_that_it_brings() {
+        let brings = |status: Option<&str>| {
+            let annotations = status.map(|it| json!({ "baremetalhost.metal3.io/status": it }));
+            let host =
+                json!({ "metadata": { "name": "h", "annotations": annotations }, "spec": {} });
+            let host: CachedHost = serde_json::from_value(host).unwrap();
+            Host::of(&host, &Policy::default()).brings_status
+        };
+        for state in ["provisioned", "externally provisioned"] {
+            let status =
+                json!({ "poweredOn": true, "provisioning": { "ID": "i", "state": state } });
+            assert!(brings(Some(&status.to_string())), "{state}");
+        }
+        let others = ["", "null", "{}", "{", r#"{"provisioning":{"state":"available"}}"#];
+        for status in others.map(Some).into_iter().chain([None]) {
+            assert!(!brings(status), "{status:?}");
+        }
     }
 
     #[test]
