@@ -338,7 +338,7 @@ fn is_settled(context: &Context, name: &Name, host: &CachedHost) -> bool {
     if settled {
         let known = memory.entry(name.clone()).or_default();
         if known.uid != host.uid {
-            **known = Memory::new(&host.uid, Instant::now());
+            **known = Memory::of(&host, Instant::now());
         }
         known.watching = false;
         let node = NodeKey::of(&host.node);

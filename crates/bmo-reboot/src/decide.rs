@@ -26,8 +26,8 @@ use crate::requests::{Request, all_named, named};
 pub const BUSY: Duration = Duration::from_secs(3);
 /// When to look again at a node whose power Ironic does not know, should nobody have told before.
 const BLIND: Duration = Duration::from_secs(20);
-/// When to look again how far the operator is with a node that it registers.
-const REGISTERING: Duration = Duration::from_secs(20);
+/// When to look again how far the operator is with a node that it registers, should the list of all nodes not tell before.
+const REGISTERING: Duration = Duration::from_secs(60);
 /// When to look again whether two hosts still name the same node.
 const SHARED: Duration = Duration::from_secs(60);
 /// A stamp that is bumped into the future by more than this is the clock's fault and not waited for.

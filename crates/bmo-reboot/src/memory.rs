@@ -61,6 +61,14 @@ impl Memory {
         Self { uid: uid.to_owned(), readings: Readings::new(now), ..Self::default() }
     }
 
+    /// The same of a version of the host that is known now. So the first list stands for the look at a node that is not quite
+    /// as its host says.
+    pub(crate) fn of(host: &Host, now: Instant) -> Self {
+        let mut known = Self::new(&host.uid, now);
+        known.readings.host_seen(&host.version, now);
+        known
+    }
+
     /// Whether the node of this very host was read, and did not rest at this power, or said that a host must stay on which
     /// says so no more and which we keep from the operator.
     pub(crate) fn knows_better(&self, host: &Host, power: ironic::Power) -> bool {
@@ -196,7 +204,7 @@ mod tests {
     use crate::config::Policy;
     use crate::controller::spread;
     use crate::decide::BUSY;
-    use crate::observe::Node;
+    use crate::observe::{Node, Registration};
     use crate::record::Managed;
     use crate::requests::Requests;
 
@@ -310,6 +318,33 @@ mod tests {
         );
         let after = list(began + second * 4, &shown);
         assert!(known.is_outdated(&after) && known.off_since.is_none());
+    }
+
+    #[test]
+    fn how_far_a_node_is_registered_is_noticed_by_the_list() {
+        let (began, second) = (Instant::now(), Duration::from_secs(1));
+        let shown =
+            |state| json!({ "uuid": "node", "power_state": "power on", "provision_state": state });
+        let states = ["enroll", "verifying", "manageable", "adopting", "active"];
+        for (before, now) in states.iter().zip(&states[1..]) {
+            let mut known = Memory { node: NodeKey::of("node"), ..Memory::new("u", began) };
+            known.seen = Some(digest(shown(before)));
+            assert!(!known.is_outdated(&list(began + second, &shown(before))), "{before}");
+            assert!(known.is_outdated(&list(began + second, &shown(now))), "{before} {now}");
+        }
+    }
+
+    #[test]
+    fn the_first_list_stands_for_the_look_at_a_node_that_is_not_as_its_host_says() {
+        let (began, second) = (Instant::now(), Duration::from_secs(1));
+        let host = host(false, true);
+        let mut known = Memory { node: NodeKey::of("node"), ..Memory::of(&host, began) };
+        known.seen = Some(digest(json!({ "power_state": "power on" })));
+        let made =
+            json!({ "uuid": "node", "power_state": "power on", "provision_state": "enroll" });
+        assert!(known.is_outdated(&list(began + second, &made)));
+        let reading = known.begins(&host, began + second * 2).expect("nobody has to be asked");
+        assert_eq!(reading.registration, Registration::Enrolled);
     }
 
     #[test]

@@ -44,7 +44,6 @@ pub struct Nodes {
 struct Shown {
     digest: Digest,
     plain: bool,
-    registration: Registration,
     /// When its page was asked for, in milliseconds since the list began.
     after: u32,
     also: Option<NodeKey>,
@@ -60,13 +59,13 @@ impl Nodes {
     pub(crate) fn add(&mut self, node: &ironic::Node, asked: Instant) {
         let seen = Node::of(node);
         let digest = Digest::of(&seen);
-        let (plain, registration) = (is_plain(&seen), seen.registration);
+        let plain = is_plain(&seen);
         let after = asked.duration_since(self.began).as_millis();
         let after = u32::try_from(after).unwrap_or(0);
         let keys = [Some(node.uuid.as_str()), node.name.as_deref()].map(|it| NodeKey::of(it?));
         for (key, also) in [(keys[0], keys[1]), (keys[1], keys[0])] {
             if let Some(key) = key {
-                let shown = Shown { digest, plain, registration, after, also };
+                let shown = Shown { digest, plain, after, also };
                 self.nodes.insert(key, shown);
             }
         }
@@ -84,9 +83,9 @@ impl Nodes {
             let (plain, registration) = (false, Registration::Done);
             return Reading { began, power, target: None, plain, registration, also: None };
         };
-        let Digest { power, target, .. } = it.digest;
+        let Digest { power, target, registration, .. } = it.digest;
         let began = self.began + Duration::from_millis(it.after.into());
-        let Shown { plain, registration, also, .. } = *it;
+        let Shown { plain, also, .. } = *it;
         Reading { began, power, target, plain, registration, also }
     }
 }
@@ -97,6 +96,7 @@ pub struct Digest {
     power: Power,
     target: Option<Target>,
     stays_on: bool,
+    registration: Registration,
     error: u64,
 }
 
@@ -107,6 +107,7 @@ impl Digest {
             power: node.power,
             target: node.target,
             stays_on: node.disable_power_off,
+            registration: node.registration,
             error: number(node.last_error.as_deref()),
         }
     }
