@@ -17,7 +17,7 @@ use crate::case::{CONFIRM, Case, second_after};
 use crate::config::Policy;
 use crate::decision::{Again, Call, Decision, Note};
 use crate::draft::Draft;
-use crate::observe::{Host, NodeSeen, Observed, Pause, Target};
+use crate::observe::{Host, NodeSeen, Observed, Pause, Target, Trouble};
 use crate::power_off::{go_off, reset};
 use crate::record::{Reason, Record};
 use crate::requests::{Request, all_named, named};
@@ -346,9 +346,11 @@ fn switch_on(case: &Case<'_>) -> Option<Decision> {
     }
     if let Some(problem) = case.failed_power_on(node) {
         let count = draft.failed(false, problem);
-        return Some(draft.finish(Reason::PowerFailed, Again::After(on_delay(count))));
+        let wait = on_delay(&case.host.trouble, count);
+        return Some(draft.finish(Reason::PowerFailed, Again::After(wait)));
     }
-    if let Some(wait) = still_waiting(case, on_delay(case.host.trouble.failures())) {
+    let trouble = &case.host.trouble;
+    if let Some(wait) = still_waiting(case, on_delay(trouble, trouble.failures())) {
         return Some(draft.finish(Reason::PowerFailed, Again::After(wait)));
     }
     if let Some(wait) = still_early(case) {
@@ -481,7 +483,9 @@ pub(crate) fn off_delay(count: i64) -> Duration {
     })
 }
 
-pub(crate) fn on_delay(count: i64) -> Duration {
+/// Twice as long each time. Beside the failure of somebody else nobody knows how often it was: a while, always.
+pub(crate) fn on_delay(before: &Trouble, count: i64) -> Duration {
+    let count = if before.is_anothers() { 5 } else { count };
     let doublings = u32::try_from(count.clamp(1, 8) - 1).unwrap_or(0);
     Duration::from_secs((3 << doublings).min(300))
 }

@@ -231,7 +231,7 @@ impl<'a> Draft<'a> {
     /// Ironic could not change the power. Gives how often in a row that was.
     pub(crate) fn failed(&mut self, off: bool, problem: &str) -> i64 {
         let known = &self.host.trouble;
-        let ours = known.kind.as_ref().is_none_or(|kind| *kind == ErrorType::PowerManagement);
+        let ours = !known.is_anothers();
         // Whoever writes statuses may have written any number.
         let next = known.count.max(0).saturating_add(1);
         let count = if known.kind.is_some() && ours { next } else { 1 };

@@ -114,6 +114,11 @@ impl Trouble {
     pub fn failures(&self) -> i64 {
         if self.kind == Some(ErrorType::PowerManagement) { self.count } else { 1 }
     }
+
+    /// Whether it is the failure of somebody else, beside which ours are not counted.
+    pub fn is_anothers(&self) -> bool {
+        self.kind.as_ref().is_some_and(|kind| *kind != ErrorType::PowerManagement)
+    }
 }
 
 /// So much of Ironic's last failure is read: it may repeat whatever a management controller answered. It is to fit into a

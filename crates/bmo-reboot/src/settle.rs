@@ -61,8 +61,8 @@ pub fn settle(
             draft.phase(Reason::RequestAccepted, true, "is next: the driver knows no soft one");
             draft.finish(Reason::SoftPowerOffFailed, Again::Now)
         }
-        Answer::Unsupported => refused(draft, call, "the driver does not support it"),
-        Answer::Refused(why) => refused(draft, call, why),
+        Answer::Unsupported => refused(host, draft, call, "the driver does not support it"),
+        Answer::Refused(why) => refused(host, draft, call, why),
         Answer::Unknown => {
             // It may be on its way. Where it was waited for before, nothing was written down ahead of the call.
             if call == Call::On {
@@ -79,8 +79,8 @@ fn switching_on(case: &Case<'_>, draft: &mut Draft<'_>, hard: bool, earlier: boo
     draft.record(rebooting, Reason::PoweringOn, hard, &Record::on_message(earlier));
 }
 
-fn refused(mut draft: Draft<'_>, call: Call, why: &str) -> Decision {
+fn refused(host: &Host, mut draft: Draft<'_>, call: Call, why: &str) -> Decision {
     let count = draft.failed(call != Call::On, why);
-    let delay = if call == Call::On { on_delay(count) } else { off_delay(count) };
+    let delay = if call == Call::On { on_delay(&host.trouble, count) } else { off_delay(count) };
     draft.finish(Reason::PowerFailed, Again::After(delay))
 }

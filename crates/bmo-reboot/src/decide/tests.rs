@@ -9,6 +9,7 @@ use crate::decision::{Answer, Change};
 use crate::observe::{Node, Registration, Trouble};
 use crate::record::Managed;
 use crate::requests::Requests;
+use crate::settle::settle;
 
 mod let_go;
 mod memory;
@@ -282,17 +283,25 @@ fn what_failed_for_others_says_nothing_of_when_to_try_again() {
         let (off, stays_on) = (Host { powered_on: false, ..host() }, with(&[(PLAIN, HARD)]));
         let stays_on = Host { disable_power_off: true, pending: Some(at(999_000)), ..stays_on };
         let on = cycling(&[(PLAIN, HARD)], Reason::PowerFailed, true, 4);
-        for (mut host, seen, call) in [
-            (off, node(Power::Off), Call::On),
-            (on, failed(Power::On), Call::HardOff),
-            (stays_on, node(Power::On), Call::Reset),
+        for (mut host, seen, call, wait) in [
+            // Nobody counts how often: neither every few seconds nor after minutes.
+            (off, node(Power::Off), Call::On, 48),
+            (on, failed(Power::On), Call::HardOff, 3),
+            (stays_on, node(Power::On), Call::Reset, 3),
         ] {
             host.trouble = trouble.clone();
-            record(&mut host, Reason::PowerFailed, call != Call::On, 4);
+            record(&mut host, Reason::PowerFailed, call != Call::On, wait + 1);
             assert_eq!(decided(&host, &seen).call, Some(call), "{count}");
-            record(&mut host, Reason::PowerFailed, call != Call::On, 1);
+            record(&mut host, Reason::PowerFailed, call != Call::On, wait - 2);
             assert_eq!(decided(&host, &seen).call, None, "{call:?} {count}");
         }
+        let mut refused = Host { powered_on: false, trouble, ..host() };
+        record(&mut refused, Reason::PoweringOn, false, 1);
+        let (seen, now) = (node(Power::Off), now());
+        let answer = Answer::Refused("no".to_owned());
+        let done = settle(&refused, &seen, (Call::On, &answer), &Policy::default(), now);
+        assert_eq!(done.again, Again::After(seconds(48)), "{count}");
+        assert_eq!(decided(&refused, &failed(Power::Off)).again, done.again, "{count}");
     }
 }
 
@@ -475,7 +484,7 @@ fn a_hold_of_a_machine_that_must_stay_on_is_refused_and_not_repeated() {
     let host = after(host.clone(), &decided(&host, &node(Power::On)));
     let host = after(host.clone(), &decided_at(at(1_000_002), &host, &node(Power::On)));
     let (call, policy) = ((Call::Reset, &Answer::Accepted), Policy::default());
-    let done = crate::settle::settle(&host, &node(Power::On), call, &policy, at(1_000_002));
+    let done = settle(&host, &node(Power::On), call, &policy, at(1_000_002));
     assert_eq!(reason_written(&done), Some(Reason::Restarting));
     let mut host = after(host, &done);
     let record = decided(&host, &node(Power::On)).status.record.unwrap();
@@ -545,7 +554,7 @@ fn what_ironic_is_too_busy_for_is_nobodys_failure() {
         (Answer::Unknown, None),
     ] {
         let call = (Call::HardOff, &answer);
-        let done = crate::settle::settle(&host, &node(Power::On), call, &Policy::default(), now());
+        let done = settle(&host, &node(Power::On), call, &Policy::default(), now());
         assert_eq!(reason_written(&done), reason);
         assert_eq!((done.status.trouble, done.annotations.len()), (None, 0));
         assert!(done.status.record.is_none_or(|record| record.hard), "hard is remembered");
@@ -556,7 +565,7 @@ fn what_ironic_is_too_busy_for_is_nobodys_failure() {
 fn a_driver_without_soft_power_off_is_cut_at_once() {
     let host = cycling(&[(PLAIN, "")], Reason::SoftPowerOff, false, 0);
     let call = (Call::SoftOff(seconds(60)), &Answer::Unsupported);
-    let done = crate::settle::settle(&host, &node(Power::On), call, &Policy::default(), now());
+    let done = settle(&host, &node(Power::On), call, &Policy::default(), now());
     assert_eq!(done.again, Again::Now);
     let record = done.status.record.unwrap();
     assert!(record.hard);
