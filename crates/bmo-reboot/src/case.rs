@@ -338,8 +338,8 @@ impl<'a> Case<'a> {
     pub(crate) fn refused(&self, reason: Reason, message: &str) -> Decision {
         let mut draft = Draft::new(self);
         if self.claims_off() || self.reason().is_some_and(Reason::is_refusal) {
-            let told = "The host was off when its power was looked after last, and may be on by \
-                        now: PowerManaged says why nobody does";
+            let told = "The host was off when bmo-reboot last managed its power and may be on by \
+                        now; the condition PowerManaged says why it is not managed";
             let told = self.seen_off_message(told);
             draft.record(false, reason, self.in_cycle() && self.was_hard(), &told);
         }

@@ -17,8 +17,8 @@ use serde_json::json;
 /// Name of the binary.
 pub const NAME: &str = "bmo-reboot";
 const SELECTOR_VARIABLE: &str = "FERRITE_HOST_SELECTOR";
-const SELECTOR_HELP: &str = "Labels of the hosts whose power is ours; given as empty (--host-selector=): all hosts. \
-    Instances with different selectors need namespaces or watch filters of their own \
+const SELECTOR_HELP: &str = "Label selector of the hosts that bmo-reboot switches; --host-selector= (empty) means all hosts. \
+    Instances with different selectors also need different namespaces or watch filters \
     [env: FERRITE_HOST_SELECTOR, where empty counts as not given] [default: ferrite.metal3.io/power=managed]";
 
 /// Switches hosts off and on: spec.online and reboot requests of many clients, through Ironic
@@ -42,10 +42,10 @@ pub struct Cli {
 #[group(id = "bmo-reboot")]
 #[command(next_help_heading = "Options of bmo-reboot")]
 pub struct Settings {
-    /// Labels of the hosts whose power is ours
+    /// Label selector of the hosts that bmo-reboot switches
     #[arg(long, global = true, help = SELECTOR_HELP)]
     pub host_selector: Option<String>,
-    /// Ask the bare metal operator to leave provisioned hosts of ours alone, so that power has one writer
+    /// Pause the bare metal operator on provisioned hosts that bmo-reboot switches, so that only one of them changes power
     #[arg(
         long, env = "FERRITE_TAKEOVER", global = true, default_value = "false",
         num_args = 0..=1, require_equals = true, default_missing_value = "true"
@@ -60,7 +60,7 @@ pub struct Settings {
     /// How long one soft attempt lasts, never longer than --soft-timeout: a hard request waits at most this long for it
     #[arg(long, env = "FERRITE_SOFT_SLICE", global = true, default_value = "60s")]
     pub soft_slice: String,
-    /// After this long a machine that does not shut down is cut off
+    /// How long a machine may take to shut down before its power is cut
     #[arg(long, env = "FERRITE_SOFT_TIMEOUT", global = true, default_value = "180s")]
     pub soft_timeout: String,
     /// Most calls to Ironic that change power at the same time

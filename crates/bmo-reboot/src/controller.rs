@@ -299,9 +299,8 @@ fn waits_for_room(context: &Context, name: &Name, host: &Host) -> bool {
         && context.memory().get(name).is_some_and(|it| it.may_be_overlooked(&host.version, now))
 }
 
-/// Whether nothing would be to do if the node were as the status says. Then nothing is read: whether it is so, the poll
-/// finds out for all hosts by one list. It tells only what differs from the last reading, so a reading that differed from
-/// the status already is not forgotten here: a pass that wanted a second look would never get it.
+/// Whether a decision on the status alone would do nothing. Then no pass is made: the poll compares all nodes in one list.
+/// A node whose last reading differed from the status is excepted, since the poll only reports changes since that reading.
 fn is_settled(context: &Context, name: &Name, host: &CachedHost) -> bool {
     let host = context.view(host);
     let power = if host.powered_on { ironic::Power::On } else { ironic::Power::Off };

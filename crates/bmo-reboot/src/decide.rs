@@ -99,7 +99,8 @@ fn hand_back(case: &Case<'_>) -> Option<Decision> {
 fn handed_back(case: &Case<'_>) -> Decision {
     let mut draft = Draft::unseen(case);
     draft.annotate(PAUSED, None);
-    draft.tell(Reason::HandedBack, "The operator may look after the host again");
+    let text = "The pause of the bare metal operator was lifted: it manages this host again";
+    draft.tell(Reason::HandedBack, text);
     draft.finish(Reason::HandedBack, Again::Now)
 }
 
@@ -242,7 +243,9 @@ fn take_over(case: &Case<'_>) -> Option<Decision> {
     }
     let mut draft = Draft::new(case);
     draft.annotate(PAUSED, Some(PAUSED_BY_BMO_REBOOT));
-    draft.tell(Reason::TakenOver, "The operator leaves the host alone: its power has one writer");
+    let text =
+        "The bare metal operator is paused on this host: from now on only bmo-reboot switches it";
+    draft.tell(Reason::TakenOver, text);
     Some(draft.finish(Reason::TakenOver, Again::Now))
 }
 
@@ -253,7 +256,8 @@ fn withdraw_off(case: &Case<'_>) -> Option<Decision> {
     (case.may_be_coming_on() && !case.host.powered_on).then(|| {
         let mut draft = Draft::new(case);
         draft.withdraw_off();
-        let text = "The host may be coming on, so it is not shown off until that is certain again";
+        let text =
+            "The host may be powering on: status.poweredOn is true until it is certainly off";
         draft.tell_about(Reason::PoweredOn, case.holds(), text);
         draft.finish(Reason::PoweringOn, Again::Now)
     })
@@ -306,7 +310,8 @@ fn switch_off(case: &Case<'_>) -> Option<Decision> {
     (wanted && !turning_on && !case.host.deleting).then(|| go_off(case, draft, node))
 }
 
-const ANSWERED: &str = "The host is off already, so reboot.metal3.io is answered without a cycle";
+const ANSWERED: &str =
+    "The host is already off: the annotation reboot.metal3.io is removed without a power cycle";
 
 /// Off, and somebody wants it to stay so.
 fn hold(case: &Case<'_>) -> Option<Decision> {
@@ -408,7 +413,9 @@ fn rest(case: &Case<'_>) -> Option<Decision> {
         };
         // All others are asked for off. Of these nobody knows more until Ironic finds them on, or the hold goes.
         let why = if case.must_stay_on() { "it must stay on" } else { "its host is being deleted" };
-        let told = format!("{problem}; the machine may be on, and is not asked for off: {why}");
+        let told = format!(
+            "{problem}; the machine may be on, and bmo-reboot does not switch it off because {why}"
+        );
         if case.failed_power_on(node).is_some() {
             draft.failed(false, &told);
         } else {

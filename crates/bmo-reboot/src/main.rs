@@ -16,6 +16,6 @@ fn main() -> ExitCode {
     let needs = config::needs(ironic.clone());
     run::main(cli.command, config, mistakes, needs, async move |kit| match ironic {
         Some(ironic) => controller::run(kit, policy, ironic).await,
-        None => Err("Ironic is not configured".to_owned()),
+        None => Err("Ironic is not configured: set IRONIC_ENDPOINT".to_owned()),
     })
 }

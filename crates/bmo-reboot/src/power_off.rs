@@ -13,6 +13,9 @@ use crate::observe::Node;
 use crate::record::{Reason, Record, Soft};
 use crate::requests::{Request, named, told_apart};
 
+/// What is waited for where as many soft attempts are under way as may be.
+pub(crate) const NO_ROOM: &str = "--soft-attempts soft power-offs are already under way";
+
 /// One step closer to off: wait, ask the operating system, or cut the power.
 pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Decision {
     let record = case.record.as_ref();
@@ -44,7 +47,7 @@ pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Deci
         return cut(case, draft, node, exhausted);
     }
     if !case.soft_free {
-        draft.waiting(Reason::RequestAccepted, "as many soft attempts as may be are under way");
+        draft.waiting(Reason::RequestAccepted, NO_ROOM);
         return draft.finish(Reason::RequestAccepted, Again::After(BUSY));
     }
     let used = begun.map_or(Duration::ZERO, |soft| case.age(soft.since));
@@ -54,7 +57,10 @@ pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Deci
         let message = case.soft_message(begun.map_or(case.now, |soft| soft.since));
         draft.phase(Reason::SoftPowerOff, false, &message);
     } else if !case.reason().is_some_and(Reason::is_phase) {
-        let message = format!("for {} is next, by its operating system", case.wanted_by());
+        let message = format!(
+            "for {} comes next: its operating system will be asked to shut down",
+            case.wanted_by()
+        );
         draft.phase(Reason::RequestAccepted, false, &message);
     }
     draft.call(Call::SoftOff(left.min(case.policy.soft_slice).max(Duration::from_secs(1))));
@@ -122,7 +128,7 @@ fn cut(case: &Case<'_>, mut draft: Draft<'_>, node: &Node, exhausted: bool) -> D
     if node.last_error.is_none() {
         draft.phase(Reason::HardPowerOff, true, &hard_message(case));
     } else if !record.is_some_and(|record| record.hard && record.reason.is_phase()) {
-        let message = format!("for {} is next", case.wanted_by());
+        let message = format!("for {} comes next", case.wanted_by());
         draft.phase(Reason::RequestAccepted, true, &message);
     }
     draft.call(Call::HardOff);

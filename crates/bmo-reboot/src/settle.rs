@@ -8,7 +8,7 @@ use crate::decide::{BUSY, off_delay, on_delay};
 use crate::decision::{Again, Answer, Call, Decision};
 use crate::draft::Draft;
 use crate::observe::{Host, NodeSeen};
-use crate::power_off::{hard_message, is_first_slice, was_reset};
+use crate::power_off::{NO_ROOM, hard_message, is_first_slice, was_reset};
 use crate::record::{Reason, Record, Soft};
 
 /// What to write down about Ironic's answer to a call. `host` is the host as our own write before the call left it.
@@ -48,17 +48,13 @@ pub fn settle(
             draft.finish(Reason::IronicUnreachable, Again::After(BUSY))
         }
         Answer::NoRoom => {
-            draft.not_taken(
-                call,
-                clean,
-                Reason::RequestAccepted,
-                "as many soft attempts as may be are under way",
-            );
+            draft.not_taken(call, clean, Reason::RequestAccepted, NO_ROOM);
             draft.finish(Reason::RequestAccepted, Again::After(BUSY))
         }
         Answer::Unsupported if !hard && call != Call::On => {
             draft.escalated(Some("its driver cannot ask the operating system"));
-            draft.phase(Reason::RequestAccepted, true, "is next: the driver knows no soft one");
+            let message = "comes next: the driver has no soft power-off";
+            draft.phase(Reason::RequestAccepted, true, message);
             draft.finish(Reason::SoftPowerOffFailed, Again::Now)
         }
         Answer::Unsupported => refused(host, draft, call, "the driver does not support it"),
