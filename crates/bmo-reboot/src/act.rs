@@ -1,11 +1,13 @@
 //! All writes, each on the version that was decided upon, and the one call that may follow them.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use api_types::condition::{find, put};
 use api_types::metal3::{CachedHost, ErrorType};
 use api_types::names::ferrite::CONDITION_POWER_MANAGED;
 use api_types::time::{until, whole};
+use ironic::{Class, PowerTarget};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
@@ -17,6 +19,7 @@ use crate::case::second_after;
 use crate::controller::Context;
 use crate::decision::{Again, Answer, Call, Change, Decision, Note};
 use crate::error::{Error, asked};
+use crate::limits::Ironic;
 use crate::metrics::seconds;
 use crate::observe::{Host, NodeSeen};
 use crate::record::Reason;
@@ -61,7 +64,7 @@ pub async fn act(
         if withdrawn || !context.kit.may_act() {
             return Err(Error::Superseded);
         }
-        let answer = context.ironic.change(&host.uid, &host.node, call).await;
+        let answer = ask(&context.ironic, host, call).await;
         drop(turn);
         context.metrics.called(call, &answer);
         if matches!(call, Call::Reset | Call::SoftReset(_))
@@ -198,6 +201,52 @@ fn status_patch(host: &Host, change: &Change, now: Timestamp) -> Value {
         }
     }
     json!({ "metadata": { "resourceVersion": host.version }, "status": status })
+}
+
+/// Asks Ironic for a change of power, once. What proves that it is still wanted has just been written or read.
+async fn ask(ironic: &Ironic, host: &Host, call: Call) -> Answer {
+    if let Call::SoftOff(time) | Call::SoftReset(time) = call
+        && !ironic.soft.take(&host.uid, time, Instant::now())
+    {
+        return Answer::NoRoom;
+    }
+    let target = match call {
+        Call::HardOff => PowerTarget::Off,
+        Call::SoftOff(time) => PowerTarget::SoftOff(time),
+        Call::On => PowerTarget::On,
+        Call::Reset => PowerTarget::Reboot,
+        Call::SoftReset(time) => PowerTarget::SoftReboot(time),
+    };
+    let result = ironic.client.set_power(&host.node, target).await;
+    ironic.breaker.note(Some(&host.node), result.as_ref().err());
+    let answer = result.map_or_else(|error| meaning(&error), |()| Answer::Accepted);
+    if !matches!(answer, Answer::Accepted | Answer::Unknown) {
+        ironic.soft.free(&host.uid);
+    }
+    answer
+}
+
+/// What an error of Ironic says about the host. Only a refusal is the host's own.
+fn meaning(error: &ironic::Error) -> Answer {
+    if error.maybe_done() {
+        return Answer::Unknown;
+    }
+    // Whatever its words: a conflict is one with the moment, and the next pass reads what it is about.
+    if error.status() == Some(409) {
+        return Answer::Busy(error.text().to_owned());
+    }
+    by_class(error.class(), error.text(), error.to_string())
+}
+
+/// What a class of errors says. Ironic also knows no such node when no conductor is left for it; that it is really gone
+/// is for the next pass to read.
+fn by_class(class: Class, said: &str, told: String) -> Answer {
+    match class {
+        Class::Locked | Class::WrongState => Answer::Busy(said.to_owned()),
+        Class::Unsupported => Answer::Unsupported,
+        Class::Refused => Answer::Refused(said.to_owned()),
+        _ => Answer::Unreachable(told),
+    }
 }
 
 fn measure(context: &Context, host: &Host, decision: &Decision) {

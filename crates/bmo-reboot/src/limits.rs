@@ -5,11 +5,11 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ironic::{Class, Client, Error, PowerTarget};
+use ironic::{Class, Client, Error};
 use tokio::sync::oneshot;
 
 use crate::config::Policy;
-use crate::decision::{Answer, Call};
+use crate::decision::Call;
 use crate::index::Name;
 use crate::observe::Target;
 
@@ -39,52 +39,6 @@ impl Ironic {
             soft: SoftRoom::new(policy.soft_attempts),
             urgent: Urgent::default(),
         }
-    }
-
-    /// Asks for a change of power, once.
-    pub async fn change(&self, uid: &str, node: &str, call: Call) -> Answer {
-        if let Call::SoftOff(time) | Call::SoftReset(time) = call
-            && !self.soft.take(uid, time, Instant::now())
-        {
-            return Answer::NoRoom;
-        }
-        let target = match call {
-            Call::HardOff => PowerTarget::Off,
-            Call::SoftOff(time) => PowerTarget::SoftOff(time),
-            Call::On => PowerTarget::On,
-            Call::Reset => PowerTarget::Reboot,
-            Call::SoftReset(time) => PowerTarget::SoftReboot(time),
-        };
-        let result = self.client.set_power(node, target).await;
-        self.breaker.note(Some(node), result.as_ref().err());
-        let answer = result.map_or_else(|error| meaning(&error), |()| Answer::Accepted);
-        if !matches!(answer, Answer::Accepted | Answer::Unknown) {
-            self.soft.free(uid);
-        }
-        answer
-    }
-}
-
-/// What an error of Ironic says about the host. Only a refusal is the host's own.
-fn meaning(error: &Error) -> Answer {
-    if error.maybe_done() {
-        return Answer::Unknown;
-    }
-    // Whatever its words: a conflict is one with the moment, and the next pass reads what it is about.
-    if error.status() == Some(409) {
-        return Answer::Busy(error.text().to_owned());
-    }
-    by_class(error.class(), error.text(), error.to_string())
-}
-
-/// What a class of errors says. Ironic also knows no such node when no conductor is left for it; that it is really gone
-/// is for the next pass to read.
-fn by_class(class: Class, said: &str, told: String) -> Answer {
-    match class {
-        Class::Locked | Class::WrongState => Answer::Busy(said.to_owned()),
-        Class::Unsupported => Answer::Unsupported,
-        Class::Refused => Answer::Refused(said.to_owned()),
-        _ => Answer::Unreachable(told),
     }
 }
 
@@ -309,7 +263,8 @@ impl SoftRoom {
         taken.len() < self.most || taken.contains_key(uid)
     }
 
-    fn take(&self, uid: &str, time: Duration, now: Instant) -> bool {
+    /// Takes a place for a host that begins, or goes on, where there is one.
+    pub fn take(&self, uid: &str, time: Duration, now: Instant) -> bool {
         let room = self.has_room(uid, now);
         if room {
             lock(&self.taken).insert(uid.to_owned(), now + time);
@@ -393,14 +348,6 @@ mod tests {
         let single = ironic(&Policy { power_calls: 1, ..Policy::default() }).turns;
         let turn = tokio::time::timeout(Duration::from_millis(20), single.take(Call::On)).await;
         assert!(turn.is_ok(), "one turn is for everybody");
-    }
-
-    #[test]
-    fn a_node_that_is_not_found_when_its_power_is_asked_for_is_not_asked_about_in_silence() {
-        let of = |class| by_class(class, "said", "told".to_owned());
-        assert_eq!(of(Class::NotFound), Answer::Unreachable("told".to_owned()));
-        assert_eq!(of(Class::Refused), Answer::Refused("said".to_owned()));
-        assert!(Class::ALL.into_iter().all(|class| of(class) != Answer::Unknown));
     }
 
     #[test]

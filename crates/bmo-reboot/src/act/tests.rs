@@ -76,3 +76,11 @@ fn a_failure_is_shown_as_the_operator_shows_it_and_cleared_by_null() {
     let status = &status_patch(&host(), &change, at(0))["status"];
     assert_eq!((&status["errorType"], &status["operationalStatus"]), (&Value::Null, &json!("OK")));
 }
+
+#[test]
+fn a_node_that_is_not_found_when_its_power_is_asked_for_is_not_asked_about_in_silence() {
+    let of = |class| by_class(class, "said", "told".to_owned());
+    assert_eq!(of(Class::NotFound), Answer::Unreachable("told".to_owned()));
+    assert_eq!(of(Class::Refused), Answer::Refused("said".to_owned()));
+    assert!(Class::ALL.into_iter().all(|class| of(class) != Answer::Unknown));
+}
