@@ -1,4 +1,4 @@
-//! The controller's own settings, read into a [`Policy`].
+//! What can be set, and what has to be installed.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ pub struct Settings {
     pub conductor_group: String,
 }
 
-/// How decisions are made.
+/// How to decide.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     /// Labels of the hosts that were handed to us; empty: all.

@@ -1,4 +1,4 @@
-//! Watches, triggers, and one pass over one host.
+//! Watches, wakes, and one pass over one host.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -56,7 +56,7 @@ pub struct Context {
     hosts: Store<CachedHost>,
     /// Boxed: a table of them has room for many that are not there.
     memory: Mutex<HashMap<Name, Box<Memory>>>,
-    triggers: Wakes,
+    wakes: Wakes,
     /// Has all nodes listed now.
     pub(crate) list_wanted: Notify,
 }
@@ -101,7 +101,7 @@ impl Context {
         known.rests = None;
         known.asked = true;
         drop(memory);
-        self.triggers.send(&host.0, [host.1.clone()]);
+        self.wakes.send(&host.0, [host.1.clone()]);
     }
 
     /// Hosts whose next step is Ironic's.
@@ -133,21 +133,21 @@ impl Context {
     }
 }
 
-/// Runs the controller until the process ends.
+/// Works until the process is to end.
 pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result<(), String> {
     let client = ironic::Client::new(settings).map_err(|error| error.to_string())?;
     // All hosts, also those that are nobody's: a host that is taken away from us has to be given back.
     let watched = watch::namespaced::<CachedHost>(&kit, &watcher::Config::default());
     let metrics = Metrics::new(&kit.metrics.registry, watched.store.clone())
         .map_err(|error| format!("Cannot set up metrics: {error}"))?;
-    let (triggers, triggered) = Wakes::new();
+    let (wakes, woke) = Wakes::new();
     let context = Arc::new(Context {
         ironic: Ironic::new(client, &policy),
         metrics,
         index: Index::default(),
         hosts: watched.store.clone(),
         memory: Mutex::default(),
-        triggers,
+        wakes,
         list_wanted: Notify::new(),
         policy,
         kit: kit.clone(),
@@ -159,8 +159,7 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
         }
     });
     let broken = [watched.undecodable];
-    let controller =
-        Controller::for_stream(changes, watched.store).reconcile_on(woken(triggered, ()));
+    let controller = Controller::for_stream(changes, watched.store).reconcile_on(woken(woke, ()));
     let driving = controller_kit::run::drive(
         &kit,
         controller,
@@ -172,13 +171,13 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
     tokio::select! {
         () = driving => {}
         never = poll::poll(&context) => match never {},
-        never = tell(&context, &broken) => match never {},
+        never = tell_undecodable(&context, &broken) => match never {},
     }
     Ok(())
 }
 
 /// Tells the owners of hosts that cannot be decoded: nobody looks after their power.
-async fn tell(context: &Context, broken: &[Undecodable]) -> Infallible {
+async fn tell_undecodable(context: &Context, broken: &[Undecodable]) -> Infallible {
     let mut complaints = Complaints::default();
     loop {
         complaints.tell(&context.kit, broken).await;

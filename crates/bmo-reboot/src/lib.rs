@@ -6,17 +6,15 @@
 //!
 //! * Watches: `BareMetalHost`s, all of them; acts on those that `--host-selector` selects. The CRD of hosts, for
 //!   the fields that its `extend-crd` adds. Ironic's list of nodes, polled.
-//! * Reads: the host and its node, live, in every pass, with two exceptions: the first step for a hard request rests on the
+//! * Reads live: the host and its node, in every pass, with two exceptions: the first step for a hard request rests on the
 //!   last reading of the node, and of a crowd the nodes are read by lists. The host is then the one in the cache, and is
 //!   written on that version or not at all.
 //! * Writes: of a host's status `poweredOn`, the stamps `pendingRebootSince` and `lastPoweredOn`, the conditions
 //!   `Rebooting` and `PowerManaged`, a power management error, and `lastUpdated`; of its annotations it removes the
 //!   plain request when it was carried out, all requests when the host was deprovisioned, and with `--takeover` it sets
 //!   and lifts the operator's pause with a value of its own. Events. The power state in Ironic.
-//! * Never: removes somebody's hold from a provisioned host, changes any other field, acts on what a cache says without a write that proves it,
-//!   switches a host on without a write that proves that nobody holds it, or takes silence for off.
-//!
-//! The rights for this are in the chart's `files/rules.json`.
+//! * Never: removes somebody's hold from a provisioned host, changes any other field, acts on what a cache says without a
+//!   write that proves it, switches a host on without a write that proves that nobody holds it, or takes silence for off.
 
 pub mod act;
 mod case;

@@ -1,4 +1,4 @@
-//! Start-up of `bmo-reboot`.
+//! Starts `bmo-reboot`; what it does is said in the library.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! What this controller counts. Names of hosts and keys are never labels.
+//! The controller's own metrics; the kit counts reconciles, requests and the rest. Names of objects are never labels.
 
 use api_types::metal3::{BareMetalHostStatus, CachedHost, ErrorType};
 use api_types::time::until;
@@ -21,7 +21,7 @@ const CALLS: [&str; 5] = ["on", "hard_off", "soft_off", "reset", "soft_reset"];
 const ANSWERS: [&str; 7] =
     ["accepted", "busy", "unreachable", "unsupported", "refused", "unknown", "no_room"];
 
-/// Domain metrics; clones share them.
+/// Counters and gauges of this controller; clones share them.
 #[derive(Clone)]
 pub struct Metrics {
     /// Accepted requests by mode.
@@ -34,14 +34,14 @@ pub struct Metrics {
     pub to_on: Histogram,
     /// Soft attempts that were followed by a hard one.
     pub escalations: IntCounter,
-    /// Failures of Ironic by class.
+    /// Polls of Ironic that failed, by class.
     pub ironic_errors: IntCounterVec,
     /// Whether Ironic answers.
     pub ironic_reachable: IntGauge,
 }
 
 impl Metrics {
-    /// Registers all metrics; what hosts show is read from the store whenever somebody asks.
+    /// Registers them, with every series from the start; what hosts show is read from the store whenever somebody asks.
     pub fn new(registry: &Registry, hosts: Store<CachedHost>) -> Result<Self, prometheus::Error> {
         let metrics = Self {
             accepted: IntCounterVec::new(

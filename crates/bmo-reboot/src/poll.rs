@@ -162,8 +162,8 @@ struct Listed {
     nodes: usize,
 }
 
-/// How many nodes to ask for at once. At rest one page is to be all (one that is just full is followed by an empty one); a list of many pages is under way for so
-/// long that hard requests will meet it.
+/// How many nodes to ask for at once. At rest one page is to be all (one that is just full is followed by an empty one); a
+/// list of many pages is under way for so long that hard requests will meet it.
 fn page(watching: usize, nodes: usize) -> u32 {
     let one_is_enough = usize::try_from(MAX_PAGE).is_ok_and(|full| nodes <= full);
     if watching == 0 && one_is_enough { MAX_PAGE } else { SMALL_PAGE }

@@ -7,7 +7,7 @@ use api_types::names::ferrite::{CONDITION_POWER_MANAGED, CONDITION_REBOOTING};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-/// Why: the one list of words that conditions, events, logs and metrics share.
+/// Why: the one list of words that conditions, events and logs share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
     /// The host does not exist (any more).
