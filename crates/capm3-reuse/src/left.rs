@@ -1,10 +1,12 @@
 //! A host that was to be given back and whose machine went before that, as when somebody took its finalizer away.
 
+use api_types::capi::is_watched;
 use api_types::capm3::Metal3Machine;
 use api_types::metal3::BareMetalHost;
 use api_types::name::is_name;
 use api_types::names;
 use controller_kit::api_error::unless_gone;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
 use kube::api::Api;
 
@@ -46,12 +48,25 @@ pub async fn observe(
     let owner = match &verdict {
         // Without a filter everything is ours.
         Some(owner) if from.watch_filter.is_some() => {
-            owner::is_watched(from, namespace, owner).await?
+            owner::metadata(from, namespace, owner).await?
         }
         _ => None,
     };
-    let of_others = !owner.unwrap_or_else(|| from.is_ours(&host.metadata));
+    let of_others = is_of_others(owner.as_ref(), &host, from.watch_filter.as_deref());
     Ok(Some(LeftSeen { host, is_gone, of_others, paused }))
+}
+
+/// Whether another installation looks after a host, by the label of the owner that it is to be kept for. Where that is not
+/// known the host's own label says it; one without is anybody's, or nobody would give it back. If two do it, both write what
+/// stands on the host, under its version.
+fn is_of_others(owner: Option<&ObjectMeta>, host: &BareMetalHost, filter: Option<&str>) -> bool {
+    // One that cannot be read has no labels to go by.
+    match owner.filter(|it| it.name.is_some()) {
+        Some(owner) => !is_watched(owner, filter),
+        None => {
+            host.label(names::capi::WATCH_FILTER).is_some() && !is_watched(&host.metadata, filter)
+        }
+    }
 }
 
 /// Whether no machine has this host that names one. Without its spec: one that cannot be decoded is there.
@@ -69,4 +84,37 @@ async fn is_gone(from: &Sources, host: &BareMetalHost, machine: &str) -> Result<
         let machine = Metal3Machine { metadata: it.metadata, ..Metal3Machine::default() };
         host::is_of(host, &machine)
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::decide::tests::{host, with};
+
+    #[test]
+    fn a_left_host_that_no_label_makes_anothers_is_given_back_whatever_the_filter() {
+        let labelled = |value: Option<&str>| {
+            let labels = json!({"metadata": {"labels": {names::capi::WATCH_FILTER: value}}});
+            value.map_or_else(|| host("h", "available"), |_| with(&host("h", "available"), &labels))
+        };
+        for (owner, on_host, filter, of_others) in [
+            (None, None, None, false),
+            (None, Some("b"), None, false),
+            (None, None, Some("a"), false),
+            (None, Some("a"), Some("a"), false),
+            (None, Some("b"), Some("a"), true),
+            (Some(Some("a")), None, Some("a"), false),
+            (Some(Some("a")), Some("b"), Some("a"), false),
+            (Some(Some("b")), None, Some("a"), true),
+            (Some(None), Some("a"), Some("a"), true),
+        ] {
+            let owner = owner.map(|label| labelled(label).metadata);
+            let found = is_of_others(owner.as_ref(), &labelled(on_host), filter);
+            assert_eq!(found, of_others, "{owner:?} {on_host:?} {filter:?}");
+        }
+        let unread = ObjectMeta::default();
+        assert!(!is_of_others(Some(&unread), &labelled(None), Some("a")));
+    }
 }

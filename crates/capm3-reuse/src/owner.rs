@@ -461,14 +461,14 @@ fn cluster_of(metadata: &ObjectMeta) -> Option<String> {
     label.or(owner.map(|it| &it.name)).cloned()
 }
 
-/// Whether the label on an owner says that its hosts are ours; nothing if there is none of its name.
-pub async fn is_watched(
+/// The metadata of the owner of this kind and name, which is empty if it cannot be read; nothing if there is none.
+pub async fn metadata(
     from: &Sources,
     namespace: &str,
     owner: &Owner,
-) -> Result<Option<bool>, Error> {
+) -> Result<Option<ObjectMeta>, Error> {
     let found = by_name(from, namespace, owner).await?;
-    Ok(found.map(|it| from.is_ours(&it.metadata)))
+    Ok(found.map(|it| it.metadata))
 }
 
 /// The owner of this kind and name, whatever its uid.
