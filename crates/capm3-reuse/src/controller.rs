@@ -511,9 +511,14 @@ async fn carry_out(
             } else {
                 refused(seen, &shorten(&error.to_string(), MESSAGE), now)
             };
-            if let Some(report) = report {
+            let is_told = match report {
                 // What it was refused first is what is told and tried again.
-                let _ = pass.act(&report).await;
+                Some(report) => matches!(pass.act(&report).await, Ok(Outcome::Done)),
+                None => true,
+            };
+            if is_told {
+                let generation = seen.machine.metadata.generation;
+                context.from.refusals.tell(machine.clone(), generation);
             }
         }
         let object = machine_key(&namespace, &seen.machine.name_any());

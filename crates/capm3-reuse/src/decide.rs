@@ -291,9 +291,8 @@ pub(crate) fn refused(seen: &MachineSeen, why: &str, now: Timestamp) -> Option<S
     let is_back = |before: &str| is_unasked(before) && !is_unasked(why);
     let is_told = said.is_some_and(|it| {
         it.reason.as_deref() == Some(Reason::Refused.as_str())
-            // The older list of conditions does not say it.
-            && (it.observed_generation.is_none()
-                || it.observed_generation == machine.metadata.generation)
+            // The older list of conditions does not say for which spec.
+            && it.observed_generation.or(seen.told) == machine.metadata.generation
             && !is_back(it.message.as_deref().unwrap_or_default())
     });
     if is_told {

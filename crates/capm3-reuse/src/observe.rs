@@ -143,6 +143,7 @@ pub async fn observe_machine(
     }
     let key = (namespace.clone(), machine.name_any());
     seen.refused = from.refusals.of(&key, Instant::now());
+    seen.told = from.refusals.told(&key);
     seen.claimed = from.claims.of(&key);
     let template = template(from, &namespace, &seen.machine);
     set_cleaning_mode(&mut seen, template.as_deref());

@@ -48,6 +48,8 @@ pub struct MachineSeen {
     pub choice: Choice,
     /// A host whose claim the API server refused to it for so long that another is better.
     pub refused: Option<String>,
+    /// The generation of it for which this process told last what the API server refused to it.
+    pub told: Option<i64>,
     /// The claim of its host, if that could not be reported yet.
     pub claimed: Option<Claimed>,
     /// Whether the secret with its first-boot configuration is there; not looked for where nothing hangs on it.

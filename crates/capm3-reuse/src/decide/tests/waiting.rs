@@ -447,12 +447,19 @@ fn a_machine_that_has_its_identity_gets_no_second_host_whatever_its_status_has_l
 }
 
 #[test]
-fn a_refusal_that_only_the_older_conditions_say_is_told_once() {
+fn a_refusal_that_only_the_older_conditions_say_is_told_once_for_each_spec() {
     let mut seen = seen();
     seen.machine.api_version = Some("infrastructure.cluster.x-k8s.io/v1beta1".to_owned());
     seen.machine.metadata.generation = Some(1);
     let Some(Step::Report(status)) = refused(&seen, "denied", now()) else { panic!() };
     seen.machine.status = Some(serde_json::from_value(status).unwrap());
     seen.machine.status.as_mut().unwrap().v1beta2 = None;
+    // Nobody knows any more for which spec it was told.
+    assert!(refused(&seen, "denied at 12:01", now()).is_some());
+    assert_eq!(refused(&seen, "denied", now()), None);
+    seen.told = Some(1);
     assert_eq!(refused(&seen, "denied at 12:01", now()), None);
+    // What was corrected may be refused for something else.
+    seen.machine.metadata.generation = Some(2);
+    assert!(refused(&seen, "denied for another reason", now()).is_some());
 }
