@@ -2,6 +2,7 @@
 
 use api_types::ContractVersion;
 use api_types::reference::ObjectRef;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::Value;
 
@@ -27,10 +28,15 @@ pub async fn confirms(
     }
     let witnesses = match kept {
         Kept::For(owner) => vec![(owner.clone(), get_live(from, namespace, owner).await?)],
-        Kept::ByLabel(label) => match labelled_so(from, namespace, label).await? {
-            Some(witnesses) => witnesses,
-            None => return Ok(false),
-        },
+        Kept::ByLabel(label) => {
+            let Some(owners) = labelled_so(from, namespace, label).await? else { return Ok(false) };
+            let mut witnesses = Vec::new();
+            for owner in owners {
+                let found = get_live(from, namespace, &owner).await?;
+                witnesses.push((owner, found));
+            }
+            witnesses
+        }
     };
     for (owner, found) in &witnesses {
         let says_so = match bears_out(found, owner, reason) {
@@ -45,58 +51,71 @@ pub async fn confirms(
     Ok(true)
 }
 
-/// All owners under whose label CAPM3 kept a host, as they are now; nothing if it cannot be said that these are all.
+/// All owners under whose label CAPM3 kept a host, whatever their uids; nothing if it cannot be said that these are all.
 async fn labelled_so(
     from: &Sources,
     namespace: &str,
     label: &str,
-) -> Result<Option<Vec<(Owner, Found)>>, Error> {
+) -> Result<Option<Vec<Owner>>, Error> {
     let core = from.served.core;
     if label.starts_with("md-") {
-        let all = list(from, namespace, CLUSTER_API, core, "MachineDeployment").await?;
-        return Ok(Some(having(label, CLUSTER_API, core, "MachineDeployment", all)));
+        return named_so(from, namespace, label, CLUSTER_API, core, "MachineDeployment")
+            .await
+            .map(Some);
     }
     let mut found = Vec::new();
     if let Some(version) = from.served.control_plane {
-        let all = list(from, namespace, CONTROL_PLANES, version, "KubeadmControlPlane").await?;
-        found = having(label, CONTROL_PLANES, version, "KubeadmControlPlane", all);
+        found = named_so(from, namespace, label, CONTROL_PLANES, version, "KubeadmControlPlane")
+            .await?;
     }
-    for cluster in list(from, namespace, CLUSTER_API, core, "Cluster").await? {
+    let clusters = all(from, namespace, CLUSTER_API, core, "Cluster");
+    let clusters = clusters.list(&ListParams::default()).await;
+    for cluster in clusters.map_err(Error::api("list the owners of machines"))?.items {
         let Ok(plane) = plane_of(&cluster.data) else { return Ok(None) };
-        let plane = plane.filter(|it| it.kind != "KubeadmControlPlane" && it.label() == label);
-        if let Some(plane) = plane {
-            let live = get_live(from, namespace, &plane).await?;
-            found.push((plane, live));
-        }
+        found.extend(plane.filter(|it| it.kind != "KubeadmControlPlane" && it.label() == label));
     }
     Ok(Some(found))
 }
 
 /// All of a kind, without their types: one that cannot be decoded is there.
-async fn list(
+fn all(
     from: &Sources,
     namespace: &str,
     group: &str,
     version: ContractVersion,
     kind: &str,
-) -> Result<Vec<DynamicObject>, Error> {
+) -> Api<DynamicObject> {
     let kind = resource(group, version.as_str(), kind);
-    let api: Api<DynamicObject> = Api::namespaced_with(from.client.clone(), namespace, &kind);
-    let all = api.list(&ListParams::default()).await;
-    Ok(all.map_err(Error::api("list the owners of machines"))?.items)
+    Api::namespaced_with(from.client.clone(), namespace, &kind)
 }
 
-/// Those among all of a kind that hosts are kept for under this label.
+/// Those of a kind that hosts are kept for under this label. There may be very many of the kind, and as many hosts that ask:
+/// their names say it.
+async fn named_so(
+    from: &Sources,
+    namespace: &str,
+    label: &str,
+    group: &str,
+    version: ContractVersion,
+    kind: &str,
+) -> Result<Vec<Owner>, Error> {
+    let found = all(from, namespace, group, version, kind);
+    let found = found.list_metadata(&ListParams::default()).await;
+    let found = found.map_err(Error::api("list the owners of machines"))?.items;
+    Ok(having(label, group, version, kind, found.into_iter().map(|it| it.metadata)))
+}
+
+/// Those among all of a kind that hosts are kept for under this label, whatever their uids.
 fn having(
     label: &str,
     group: &str,
     version: ContractVersion,
     kind: &str,
-    all: Vec<DynamicObject>,
-) -> Vec<(Owner, Found)> {
-    let owners = all.into_iter().map(|it| (named(group, version, kind, &it.metadata), it));
-    let its = owners.filter(|(owner, _)| owner.label() == label);
-    its.map(|(owner, it)| (owner, Found::Here(Box::new(it)))).collect()
+    all: impl Iterator<Item = ObjectMeta>,
+) -> Vec<Owner> {
+    let owners = all.map(|it| ObjectMeta { uid: None, ..it });
+    let owners = owners.map(|it| named(group, version, kind, &it));
+    owners.filter(|owner| owner.label() == label).collect()
 }
 
 /// The control plane that a Cluster names, whatever its uid; an error if that cannot be read.
@@ -174,15 +193,18 @@ mod tests {
         let whole = json!({"template": {"spec": {"infrastructureRef": reference}}});
         let version = ContractVersion::V1Beta2;
         let having = |label: &str, spec: &Value| {
-            let all = vec![of("other", spec.clone()), of("md", spec.clone())];
+            let all = [of("other", spec.clone()), of("md", spec.clone())];
+            let all = all.into_iter().map(|it| it.metadata);
             having(label, CLUSTER_API, version, "MachineDeployment", all)
         };
         for (spec, off) in [(whole, Word::Template("t".to_owned())), (json!("odd"), Word::No)] {
             let found = having("md-md", &spec);
-            let [(it, live)] = &found[..] else { panic!("{}", found.len()) };
-            assert_eq!(*it, owner());
-            assert_eq!(bears_out(live, it, Reason::OwnerGone), Word::No);
-            assert_eq!(bears_out(live, it, Reason::ReuseOff), off);
+            let [it] = &found[..] else { panic!("{found:?}") };
+            // One that was made anew under the name since then has the label, too.
+            assert_eq!(*it, Owner { uid: String::new(), ..owner() });
+            let live = Found::Here(Box::new(of("md", spec.clone())));
+            assert_eq!(bears_out(&live, it, Reason::OwnerGone), Word::No);
+            assert_eq!(bears_out(&live, it, Reason::ReuseOff), off);
             assert!(having("md-none", &spec).is_empty());
         }
     }
