@@ -11,11 +11,12 @@ use api_types::capi::Cluster;
 use api_types::names::metal3::NODE_UUID;
 use controller_kit::{api_error, backoff, kubeconfig};
 use k8s_openapi::api::core::v1::{Node as Object, Secret};
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::Value;
 
-use crate::decide::node::{Sought, sought};
+use crate::decide::node::{Sought, pace, sought};
 use crate::observe::Sources;
 use crate::owner;
 use crate::seen::{MachineSeen, Node, NodeSeen};
@@ -28,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const DEADLINE: Duration = Duration::from_secs(10);
 /// How long a cluster that did not answer is left alone.
 const RESTS: Duration = Duration::from_secs(30);
-/// How soon to try again where others are looking, more or less.
+/// How soon to try again where other clusters are looked at, more or less.
 const TURN: Duration = Duration::from_secs(2);
 
 type Name = (String, String);
@@ -45,15 +46,17 @@ impl Looks {
         Self { places, taken: Mutex::default() }
     }
 
-    /// Takes a place; or says how soon there may be one.
-    fn begin(&self, cluster: &Name, now: Instant) -> Result<Look<'_>, Duration> {
+    /// Takes a place; or says how soon to come again.
+    fn begin(&self, cluster: &Name, pace: Duration, now: Instant) -> Result<Look<'_>, Duration> {
         let mut taken = self.taken();
         taken.retain(|_, until| until.is_none_or(|until| until > now));
-        if let Some(Some(until)) = taken.get(cluster) {
-            return Err(until.saturating_duration_since(now) + TURN);
+        match taken.get(cluster) {
+            Some(Some(until)) => return Err(until.saturating_duration_since(now) + TURN),
+            // With thousands of machines in it somebody always looks, and to come for one's turn would be most of the work.
+            Some(None) => return Err(pace),
+            None => {}
         }
-        let looking = taken.values().filter(|until| until.is_none()).count();
-        if looking >= self.places || taken.contains_key(cluster) {
+        if taken.values().filter(|until| until.is_none()).count() >= self.places {
             return Err(TURN);
         }
         taken.insert(cluster.clone(), None);
@@ -94,7 +97,8 @@ pub async fn look<'a>(from: &'a Sources, seen: &MachineSeen) -> (NodeSeen, Optio
     let Some(sought) = sought(seen) else { return (NodeSeen::Unasked, None) };
     let namespace = seen.machine.namespace().unwrap_or_default();
     let cluster = (namespace, sought.cluster.name_any());
-    let mut look = match from.looks.begin(&cluster, Instant::now()) {
+    let pace = pace(&seen.machine, Timestamp::now());
+    let mut look = match from.looks.begin(&cluster, pace, Instant::now()) {
         Ok(look) => look,
         // Spread, or those who met once meet again.
         Err(pause) => {
@@ -193,21 +197,22 @@ mod tests {
 
     #[test]
     fn a_cluster_is_asked_by_one_at_a_time_and_left_alone_when_it_does_not_answer() {
-        let (looks, now) = (Looks::new(LOOKS), Instant::now());
-        let mut first = looks.begin(&cluster(0), now).ok().unwrap();
-        assert_eq!(looks.begin(&cluster(0), now).err(), Some(TURN), "one is looking");
+        let (looks, now, pace) = (Looks::new(LOOKS), Instant::now(), Duration::from_secs(40));
+        let begin = |number: usize, now: Instant| looks.begin(&cluster(number), pace, now);
+        let mut first = begin(0, now).ok().unwrap();
+        assert_eq!(begin(0, now).err(), Some(pace), "one is looking");
         first.answered = true;
         drop(first);
-        drop(looks.begin(&cluster(0), now).ok().unwrap());
-        let rests = looks.begin(&cluster(0), now).err().unwrap();
+        drop(begin(0, now).ok().unwrap());
+        let rests = begin(0, now).err().unwrap();
         assert!(rests > TURN && rests <= RESTS + TURN * 2, "{rests:?}");
         // What it rests takes nobody's place, and is over some time.
         let mut others: Vec<Look<'_>> =
-            (1..=LOOKS).map(|number| looks.begin(&cluster(number), now).ok().unwrap()).collect();
-        assert_eq!(looks.begin(&cluster(LOOKS + 1), now).err(), Some(TURN), "all places are taken");
+            (1..=LOOKS).map(|number| begin(number, now).ok().unwrap()).collect();
+        assert_eq!(begin(LOOKS + 1, now).err(), Some(TURN), "all places are taken");
         others.pop();
-        assert!(looks.begin(&cluster(LOOKS + 1), now).is_ok());
-        assert!(looks.begin(&cluster(0), now + RESTS * 2).is_ok());
+        assert!(begin(LOOKS + 1, now).is_ok());
+        assert!(begin(0, now + RESTS * 2).is_ok());
     }
 
     #[test]

@@ -9,6 +9,7 @@
 use std::time::Duration;
 
 use api_types::capi::{self, Cluster};
+use api_types::capm3::Metal3Machine;
 use api_types::names::capi::CONDITION_READY;
 use api_types::names::metal3::NODE_UUID;
 use api_types::time::until;
@@ -65,13 +66,24 @@ pub(crate) fn sought(seen: &MachineSeen) -> Option<Sought<'_>> {
     Some(Sought { cluster, host_uid: host_uid?, provider_id: provider_id? })
 }
 
+/// How long a machine has been up, as far as is known.
+fn up(machine: &Metal3Machine, now: Timestamp) -> Duration {
+    let ready = status::reported(machine, CONDITION_READY).filter(|it| it.is_true());
+    let since = ready.and_then(|it| it.last_transition_time.as_ref());
+    // By a clock that is behind it is up since just now.
+    since.map(|it| until(it.0, now)).unwrap_or_default()
+}
+
+/// How soon to look for its Node again: less often the longer it has been up.
+pub(crate) fn pace(machine: &Metal3Machine, now: Timestamp) -> Duration {
+    up(machine, now).clamp(SOON, LATE)
+}
+
 /// What is done about what was found. What was said stays until a look shows something else.
 pub(super) fn about_node(seen: &MachineSeen, now: Timestamp) -> Found {
     let Some(sought) = sought(seen) else { return Found::default() };
     let ready = status::reported(&seen.machine, CONDITION_READY).filter(|it| it.is_true());
-    let since = ready.and_then(|it| it.last_transition_time.as_ref());
-    // By a clock that is behind it is up since just now.
-    let up = since.map(|it| until(it.0, now)).unwrap_or_default();
+    let up = up(&seen.machine, now);
     let told = [Reason::NodeForeign, Reason::NodeAmbiguous, Reason::NodeMissing];
     let told = told.into_iter().find_map(|reason| {
         let ready = ready.filter(|it| it.reason.as_deref() == Some(reason.as_str()))?;
@@ -119,7 +131,7 @@ pub(super) fn about_node(seen: &MachineSeen, now: Timestamp) -> Found {
     };
     let again = match &seen.node {
         NodeSeen::Later(pause) => *pause,
-        _ => up.clamp(SOON, LATE),
+        _ => pace(&seen.machine, now),
     };
     Found { naming, said, again: Some(again) }
 }
