@@ -17,6 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How often it is looked whether something else is served now.
 const AGAIN: Duration = Duration::from_secs(60);
 
+/// What a version of a group has, or why that is not known.
+type Answer = Result<Vec<String>, String>;
+
 /// What the API server serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Served {
@@ -66,61 +69,109 @@ pub async fn changes(kit: &Kit, served: Served) -> String {
 pub async fn find(client: &Client) -> Result<Served, String> {
     let late =
         |_| format!("the API server does not say within {} s what it serves", PATIENCE.as_secs());
-    tokio::time::timeout(PATIENCE, look(client)).await.map_err(late)?
+    let look = look(|version| resources(client, version));
+    tokio::time::timeout(PATIENCE, look).await.map_err(late)?
 }
 
-async fn look(client: &Client) -> Result<Served, String> {
+/// By what each version of a group has. None is asked about twice.
+async fn look<F: Future<Output = Answer>>(ask: impl Fn(String) -> F) -> Result<Served, String> {
     let core = ["clusters", "machines", "machinesets", "machinedeployments"];
-    let core = required(client, CORE, &core, "Cluster API").await?;
+    let (core, _) = required(&ask, CORE, &core, "Cluster API").await?;
     let machines = ["metal3machines", "metal3machinetemplates"];
-    let infrastructure = required(client, INFRASTRUCTURE, &machines, "CAPM3's CRDs").await?;
-    let mut control_plane = None;
-    for version in BEST_FIRST {
-        if control_plane.is_none()
-            && has(client, CONTROL_PLANE, version, &["kubeadmcontrolplanes"]).await?
-        {
-            control_plane = Some(version);
-        }
-    }
-    let data = ["metal3dataclaims", "metal3datas"];
-    let data = has(client, INFRASTRUCTURE, infrastructure, &data).await?;
-    Ok(Served { core, infrastructure, control_plane, data })
+    let (infrastructure, beside) =
+        required(&ask, INFRASTRUCTURE, &machines, "CAPM3's CRDs").await?;
+    let control_plane = best(&ask, CONTROL_PLANE, &["kubeadmcontrolplanes"]).await?;
+    Ok(Served {
+        core,
+        infrastructure,
+        control_plane: control_plane.map(|(version, _)| version),
+        data: has(&beside, &["metal3dataclaims", "metal3datas"]),
+    })
 }
 
-async fn required(
-    client: &Client,
+async fn required<F: Future<Output = Answer>>(
+    ask: impl Fn(String) -> F,
     group: &str,
     resources: &[&str],
     what: &str,
-) -> Result<ContractVersion, String> {
-    for version in BEST_FIRST {
-        if has(client, group, version, resources).await? {
-            return Ok(version);
-        }
-    }
-    Err(format!(
-        "no version of {group} has all of {}: install {what} with v1beta2 or v1beta1",
-        resources.join(", ")
-    ))
+) -> Result<(ContractVersion, Vec<String>), String> {
+    best(ask, group, resources).await?.ok_or_else(|| {
+        format!(
+            "no version of {group} has all of {}: install {what} with v1beta2 or v1beta1",
+            resources.join(", ")
+        )
+    })
 }
 
-/// Whether a version of a group is served with all of these resources.
-async fn has(
-    client: &Client,
+/// The best version that is served with all of these resources, and all that it has.
+async fn best<F: Future<Output = Answer>>(
+    ask: impl Fn(String) -> F,
     group: &str,
-    version: ContractVersion,
     resources: &[&str],
-) -> Result<bool, String> {
-    let version = format!("{group}/{}", version.as_str());
-    match client.list_api_group_resources(&version).await {
-        Ok(list) => {
-            Ok(resources.iter().all(|wanted| list.resources.iter().any(|it| it.name == *wanted)))
+) -> Result<Option<(ContractVersion, Vec<String>)>, String> {
+    for version in BEST_FIRST {
+        let all = ask(format!("{group}/{}", version.as_str())).await?;
+        if has(&all, resources) {
+            return Ok(Some((version, all)));
         }
+    }
+    Ok(None)
+}
+
+fn has(all: &[String], wanted: &[&str]) -> bool {
+    wanted.iter().all(|wanted| all.iter().any(|it| it == wanted))
+}
+
+/// The resources that a version of a group is served with; none if it is not.
+async fn resources(client: &Client, version: String) -> Answer {
+    match client.list_api_group_resources(&version).await {
+        Ok(list) => Ok(list.resources.into_iter().map(|it| it.name).collect()),
         // A version that is not served is answered in plain text, which has no reason.
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
         Err(error) => Err(format!(
             "the API server does not say what it serves of {version}: {}",
             api_error::explain(&error)
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn each_version_is_asked_about_once_and_the_best_is_taken() {
+        let core = "clusters machines machinesets machinedeployments";
+        let machines = "metal3machines metal3machinetemplates";
+        let data = "metal3machines metal3machinetemplates metal3dataclaims metal3datas";
+        let (v1, v2) = (ContractVersion::V1Beta1, ContractVersion::V1Beta2);
+        for (infrastructure, planes, wanted, asked) in [
+            ([data, machines], ["kubeadmcontrolplanes", ""], (v2, Some(v2), true), 3),
+            ([machines, data], ["", ""], (v2, None, false), 4),
+            (["metal3dataclaims", data], ["", "kubeadmcontrolplanes"], (v1, Some(v1), true), 5),
+        ] {
+            let all = RefCell::new(Vec::new());
+            let served = look(|version: String| {
+                let list = match version.split_once('/').unwrap() {
+                    (CORE, "v1beta2") => core,
+                    (INFRASTRUCTURE, "v1beta2") => infrastructure[0],
+                    (INFRASTRUCTURE, _) => infrastructure[1],
+                    (CONTROL_PLANE, "v1beta2") => planes[0],
+                    (CONTROL_PLANE, _) => planes[1],
+                    _ => "",
+                };
+                all.borrow_mut().push(version);
+                std::future::ready(Ok(list.split_whitespace().map(str::to_owned).collect()))
+            });
+            let served = served.await.unwrap();
+            assert_eq!((served.infrastructure, served.control_plane, served.data), wanted);
+            assert_eq!(all.borrow().len(), asked, "{all:?}");
+        }
+        let nothing = look(|_| std::future::ready(Ok(Vec::new()))).await;
+        assert!(
+            nothing.unwrap_err().contains("no version of cluster.x-k8s.io has all of clusters")
+        );
     }
 }
