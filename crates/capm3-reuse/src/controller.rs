@@ -77,7 +77,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         served = served::wait(&kit) => served,
         () = kit.shutdown.requested() => return Ok(()),
     };
-    tracing::info!(?served, "Found what the API server serves");
+    tracing::info!(%served, "Found what the API server serves");
     let (core, infrastructure) = (served.core, served.infrastructure);
     let config = watcher::Config::default();
     let hosts: Watched<CachedHost> = watch::namespaced(&kit, &config);

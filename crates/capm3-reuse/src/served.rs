@@ -1,5 +1,6 @@
 //! Which versions of Cluster API's kinds the API server serves.
 
+use std::fmt;
 use std::time::Duration;
 
 use api_types::ContractVersion;
@@ -33,6 +34,18 @@ pub struct Served {
     pub data: bool,
 }
 
+impl fmt::Display for Served {
+    fn fmt(&self, into: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (core, infrastructure) = (self.core.as_str(), self.infrastructure.as_str());
+        let data = if self.data { "with" } else { "without" };
+        write!(into, "{CORE}/{core}, {INFRASTRUCTURE}/{infrastructure} {data} data, ")?;
+        match self.control_plane {
+            Some(version) => write!(into, "{CONTROL_PLANE}/{}", version.as_str()),
+            None => write!(into, "no {CONTROL_PLANE}"),
+        }
+    }
+}
+
 /// Asks until everything that is needed is served.
 pub async fn wait(kit: &Kit) -> Served {
     kit.readiness.require(CONDITION, "the API server was not asked yet what it serves");
@@ -59,7 +72,7 @@ pub async fn changes(kit: &Kit, served: Served) -> String {
             && now != served
         {
             return format!(
-                "The API server serves other versions now ({now:?} instead of {served:?}); the process ends to start on them"
+                "The API server serves other versions now ({now} instead of {served}); the process ends to start on them"
             );
         }
     }
@@ -140,6 +153,26 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
+
+    #[test]
+    fn what_is_served_is_said_in_words() {
+        let (core, infrastructure) = (ContractVersion::V1Beta2, ContractVersion::V1Beta1);
+        let served = |control_plane, data| Served { core, infrastructure, control_plane, data };
+        for (served, wanted) in [
+            (
+                served(Some(core), true),
+                "cluster.x-k8s.io/v1beta2, infrastructure.cluster.x-k8s.io/v1beta1 with data, \
+                 controlplane.cluster.x-k8s.io/v1beta2",
+            ),
+            (
+                served(None, false),
+                "cluster.x-k8s.io/v1beta2, infrastructure.cluster.x-k8s.io/v1beta1 without data, \
+                 no controlplane.cluster.x-k8s.io",
+            ),
+        ] {
+            assert_eq!(served.to_string(), wanted);
+        }
+    }
 
     #[tokio::test]
     async fn each_version_is_asked_about_once_and_the_best_is_taken() {

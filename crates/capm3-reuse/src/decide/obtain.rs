@@ -132,7 +132,7 @@ fn choose(
     };
     let labelled = choice.labelled.as_ref().map_or_else(String::new, |host| {
         format!(
-            "; host {host} would do, but its label {} keeps it: take that away if nobody is to come for it, or set --collect-capm3-reservations",
+            "; host {host} would fit but is reserved by its label {}: remove the label if nobody needs the reservation, or set --collect-capm3-reservations",
             names::capm3::NODE_REUSE
         )
     });

@@ -152,7 +152,7 @@ fn waits(seen: &MachineSeen, host: &BareMetalHost, now: Timestamp) -> Decision {
         | ProvisioningState::Registering
         | ProvisioningState::MatchProfile => {
             format!(
-                "Host {name} was not looked at by its operator yet (so what is on it is not known)"
+                "Host {name} has not been looked at by the bare metal operator yet (so what is installed on it is unknown)"
             )
         }
         _ => format!("Host {name} is being cleared"),

@@ -119,7 +119,7 @@ fn a_host_that_does_not_say_in_what_state_it_is_is_given_back_only_if_nothing_wa
         let decision = decided(&seen);
         assert_eq!(kinds(&decision), steps, "{state:?} {was_up} {more}");
         if steps == ["report"] {
-            assert!(decision.message.contains("not looked at"), "{}", decision.message);
+            assert!(decision.message.contains("is unknown"), "{}", decision.message);
         }
     }
 }

@@ -224,7 +224,7 @@ fn who_finds_no_host_says_which_labels_it_wants_and_which_label_is_in_its_way() 
     seen.choice.labelled = Some("h".to_owned());
     let message = decided(&seen).message;
     assert!(message.contains("hostSelector (rack=a, size In (s, m))"), "{message}");
-    assert!(message.contains("host h would do, but its label"), "{message}");
+    assert!(message.contains("host h would fit but is reserved by its label"), "{message}");
     assert!(message.contains(names::capm3::NODE_REUSE), "{message}");
 }
 
