@@ -26,22 +26,26 @@ use kube::api::Api;
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use tokio::sync::Semaphore;
 
+use self::node::Looks;
 use crate::claims::Claims;
-use crate::cluster;
-use crate::data;
 use crate::decide::entry::own_secrets;
 use crate::decide::obtain::host_name_bytes;
 use crate::decide::{was_associated, was_up};
 use crate::error::Error;
 use crate::host;
 use crate::index::{Index, Wish};
-use crate::node::Looks;
-use crate::owner;
 use crate::refusals::Refusals;
 use crate::reservation;
 use crate::seen::{Data, HostSeen, MachineSeen, Observed, Parent, Reuse, Verdict};
 use crate::selector::Selector;
 use crate::served::Served;
+
+pub mod cluster;
+pub mod data;
+pub mod left;
+pub mod node;
+pub mod owner;
+pub mod word;
 
 const TEMPLATE: &str = "Metal3MachineTemplate.infrastructure.cluster.x-k8s.io";
 /// How long an answer about a machine's owner may take: longer than a webhook that converts it may.
@@ -277,12 +281,11 @@ fn needs_live(seen: &MachineSeen) -> bool {
 /// Reads the host and then the machine, and where the machine says that it had the host, the host once more. False if
 /// the machine is gone.
 async fn read_live(from: &Sources, namespace: &str, seen: &mut MachineSeen) -> Result<bool, Error> {
-    let hosts: Api<BareMetalHost> = Api::namespaced(from.client.clone(), namespace);
     let version = &from.served.infrastructure;
     let machines: Api<Metal3Machine> =
         Api::namespaced_with(from.client.clone(), namespace, version);
     let name = seen.host.name();
-    let mut host = live_host(&hosts, name.as_deref()).await?;
+    let mut host = live_named(&from.client, namespace, name.as_deref()).await?;
     let machine = unless_gone(machines.get(&seen.machine.name_any()).await)
         .map_err(Error::api("get a Metal3Machine"))?;
     let Some(machine) = machine.filter(|it| it.uid() == seen.machine.uid()) else {
@@ -291,7 +294,7 @@ async fn read_live(from: &Sources, namespace: &str, seen: &mut MachineSeen) -> R
     // Whoever says that a machine has lost its host, or goes without one, must have looked at the host last: what was
     // read before the machine may be from before its claim.
     if machine.metadata.deletion_timestamp.is_some() || was_associated(&machine) {
-        host = live_host(&hosts, name.as_deref()).await?;
+        host = live_named(&from.client, namespace, name.as_deref()).await?;
     }
     // It names another host by now: the cache will show that in a moment. What it names does not matter where it has one.
     let has = matches!(&host, HostSeen::Here(host) if host::is_of(host, &machine));
@@ -301,12 +304,26 @@ async fn read_live(from: &Sources, namespace: &str, seen: &mut MachineSeen) -> R
     Ok(true)
 }
 
-async fn live_host(hosts: &Api<BareMetalHost>, name: Option<&str>) -> Result<HostSeen, Error> {
+/// A host as it is now; nothing if it is gone.
+pub async fn live_host(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<BareMetalHost>, Error> {
+    let hosts: Api<BareMetalHost> = Api::namespaced(client.clone(), namespace);
+    unless_gone(hosts.get(name).await).map_err(Error::api("get a BareMetalHost"))
+}
+
+async fn live_named(
+    client: &Client,
+    namespace: &str,
+    name: Option<&str>,
+) -> Result<HostSeen, Error> {
     let Some(name) = name else { return Ok(HostSeen::None) };
     if !is_name(name) {
         return Ok(HostSeen::Gone(name.to_owned()));
     }
-    let host = unless_gone(hosts.get(name).await).map_err(Error::api("get a BareMetalHost"))?;
+    let host = live_host(client, namespace, name).await?;
     Ok(host.map_or_else(|| HostSeen::Gone(name.to_owned()), |it| HostSeen::Here(Box::new(it))))
 }
 

@@ -2,21 +2,20 @@
 
 use std::sync::Arc;
 
-use api_types::metal3::{BareMetalHost, CachedHost};
-use controller_kit::api_error::unless_gone;
+use api_types::metal3::CachedHost;
 use k8s_openapi::jiff::Timestamp;
+use kube::Resource as _;
 use kube::runtime::controller::Action;
-use kube::{Api, Resource as _};
 
 use super::{Context, DOUBT};
 use crate::act::{Outcome, Pass};
 use crate::decide::{Step, decide};
 use crate::echo::host_key;
 use crate::error::Error;
-use crate::left;
-use crate::owner::observe_kept;
+use crate::observe::owner::observe_kept;
+use crate::observe::word::confirms;
+use crate::observe::{left, live_host};
 use crate::seen::Observed;
-use crate::word::confirms;
 
 /// One pass.
 pub(super) async fn pass_host(
@@ -53,10 +52,9 @@ async fn work_on_host(object: &CachedHost, context: &Context) -> Result<Action, 
     }
     if !decision.steps.is_empty() {
         // Before somebody's reservation is taken away, a live look.
-        let hosts: Api<BareMetalHost> = Api::namespaced(context.from.client.clone(), &namespace);
-        let live =
-            unless_gone(hosts.get(&name).await).map_err(Error::api("get a BareMetalHost"))?;
-        let Some(live) = live else { return Ok(Action::await_change()) };
+        let Some(live) = live_host(&context.from.client, &namespace, &name).await? else {
+            return Ok(Action::await_change());
+        };
         let Some(seen) = observe_kept(&context.from, &live, since()).await? else {
             return Ok(Action::await_change());
         };

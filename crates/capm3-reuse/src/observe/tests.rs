@@ -52,9 +52,9 @@ async fn what_no_object_can_be_called_is_not_there_and_nobody_is_asked() {
     // Nobody would answer.
     let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
     let client = Client::try_from(config).unwrap();
-    let (hosts, secrets) = (Api::namespaced(client.clone(), "ns"), Api::namespaced(client, "ns"));
+    let secrets = Api::namespaced(client.clone(), "ns");
     for name in ["", "a b", "../h", "h?watch=true"] {
-        let seen = live_host(&hosts, Some(name)).await;
+        let seen = live_named(&client, "ns", Some(name)).await;
         assert!(matches!(seen, Ok(HostSeen::Gone(it)) if it == name), "{name}");
         assert!(matches!(is_there(&secrets, name).await, Ok(Some(false))), "{name}");
     }

@@ -6,9 +6,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::Value;
 
+use super::Sources;
+use super::owner::{Found, get_live, is_it, live_reuse, named, resource, template_in};
 use crate::error::Error;
-use crate::observe::Sources;
-use crate::owner::{Found, get_live, is_it, live_reuse, named, resource, template_in};
 use crate::reason::Reason;
 use crate::reservation::{Kept, Owner};
 

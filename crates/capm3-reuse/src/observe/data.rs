@@ -4,8 +4,8 @@ use api_types::capm3::{Metal3Data, Metal3DataClaim, Metal3Machine};
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
 
+use super::Sources;
 use crate::error::Error;
-use crate::observe::Sources;
 use crate::seen::Data;
 
 /// As they were last seen.

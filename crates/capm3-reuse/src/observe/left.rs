@@ -10,11 +10,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
 use kube::api::Api;
 
-use crate::cluster;
+use super::{Sources, cluster, live_host, owner};
 use crate::error::Error;
 use crate::host;
-use crate::observe::Sources;
-use crate::owner;
 use crate::reservation;
 use crate::seen::LeftSeen;
 
@@ -35,9 +33,7 @@ pub async fn observe(
     namespace: &str,
     name: &str,
 ) -> Result<Option<LeftSeen>, Error> {
-    let hosts: Api<BareMetalHost> = Api::namespaced(from.client.clone(), namespace);
-    let host = unless_gone(hosts.get(name).await).map_err(Error::api("get a BareMetalHost"))?;
-    let Some(host) = host else { return Ok(None) };
+    let Some(host) = live_host(&from.client, namespace, name).await? else { return Ok(None) };
     let Some(verdict) = reservation::pending(&host) else { return Ok(None) };
     let Some(machine) = host::consumer_machine(&host) else { return Ok(None) };
     let is_gone = is_gone(from, &host, machine).await?;

@@ -16,9 +16,8 @@ use kube::api::{Api, DynamicObject, ListParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::Value;
 
+use super::{Sources, owner};
 use crate::decide::node::{Sought, pace, sought};
-use crate::observe::Sources;
-use crate::owner;
 use crate::seen::{MachineSeen, Node, NodeSeen};
 
 /// Looks at a time.

@@ -19,10 +19,9 @@ use kube::core::GroupVersionKind;
 use kube::runtime::reflector::Store;
 use serde_json::Value;
 
-use crate::cluster;
+use super::{Sources, cluster, version_of};
 use crate::decide::is_housed;
 use crate::error::Error;
-use crate::observe::{Sources, version_of};
 use crate::reservation::{Kept, Owner};
 use crate::seen::{KeptSeen, OwnerSeen, Parent, Verdict};
 use crate::served::Served;
