@@ -7,6 +7,9 @@ use controller_kit::config::{Command, Mistakes, Settings as Common};
 use controller_kit::crd::{Field, Needed};
 use serde_json::json;
 
+/// Name of the binary.
+pub const NAME: &str = "capm3-reuse";
+
 /// What the chart allows, which is what `check` asks for.
 pub const RULES: &str = include_str!("../../../charts/capm3-reuse/files/rules.json");
 
@@ -18,7 +21,7 @@ const CONTRACTS: &[&str] = &["v1beta2", "v1beta1"];
 
 /// Gives every `Metal3Machine` its host, and the hosts of an owner back to its next machines
 #[derive(Debug, Parser)]
-#[command(name = "capm3-reuse", version)]
+#[command(name = NAME, version)]
 pub struct Cli {
     /// What all controllers share.
     #[command(flatten)]
@@ -134,7 +137,7 @@ mod tests {
 
     #[test]
     fn the_defaults_of_the_flags_are_those_of_the_policy() {
-        let cli = Cli::parse_from(["capm3-reuse"]);
+        let cli = Cli::parse_from([NAME]);
         let mut mistakes = Mistakes::default();
         assert_eq!(cli.own.check(&mut mistakes), Policy::default());
         assert!(mistakes.lines().is_empty(), "{mistakes:?}");
@@ -142,14 +145,14 @@ mod tests {
 
     #[test]
     fn a_switch_needs_no_value() {
-        let cli = Cli::parse_from(["capm3-reuse", "--strict-reuse", "run"]);
+        let cli = Cli::parse_from([NAME, "--strict-reuse", "run"]);
         assert!(cli.own.check(&mut Mistakes::default()).strict_reuse);
     }
 
     #[test]
     fn every_wrong_value_is_told_with_its_flag_and_its_variable() {
         let cli = Cli::parse_from([
-            "capm3-reuse",
+            NAME,
             "--strict-reuse=maybe",
             "--reservation-grace=soon",
             "--collect-capm3-reservations=2",

@@ -204,20 +204,32 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         Controller::for_stream(stream::pending(), hosts.store).reconcile_on(woken(woken_hosts, ()));
 
     let feed = watch::feed(hosts.changes, |host| context.host_changed(host));
-    let drive_machines =
-        run::drive(&kit, about_machines, context.clone(), DEADLINE, pass_machine, Error::class);
-    let drive_hosts =
-        run::drive(&kit, about_hosts, context.clone(), DEADLINE, hosts::pass_host, Error::class);
+    let drive_machines = run::drive(
+        &kit,
+        about_machines,
+        context.clone(),
+        DEADLINE,
+        reconcile_machine,
+        Error::class,
+    );
+    let drive_hosts = run::drive(
+        &kit,
+        about_hosts,
+        context.clone(),
+        DEADLINE,
+        hosts::reconcile_host,
+        Error::class,
+    );
     tokio::select! {
         _ = async { tokio::join!(drive_machines, drive_hosts) } => Ok(()),
         () = feed => Err("The watch on hosts ended".to_owned()),
-        never = tell(&context, &broken) => match never {},
+        never = tend(&context, &broken) => match never {},
         changed = served::changes(&kit, served) => Err(changed),
     }
 }
 
 /// Sets gauges, ends offers that nobody came for, and tells the owners of objects that cannot be decoded.
-async fn tell(context: &Context, broken: &[Undecodable]) -> std::convert::Infallible {
+async fn tend(context: &Context, broken: &[Undecodable]) -> std::convert::Infallible {
     let mut complaints = Complaints::default();
     loop {
         let (late, counts, waiters) = {
@@ -412,7 +424,10 @@ fn metal3_machine(machine: &Machine) -> Option<&str> {
 }
 
 /// One pass over a machine. Whatever comes of it, hosts that were held back for it and not taken go to others.
-async fn pass_machine(object: Arc<Metal3Machine>, context: Arc<Context>) -> Result<Action, Error> {
+async fn reconcile_machine(
+    object: Arc<Metal3Machine>,
+    context: Arc<Context>,
+) -> Result<Action, Error> {
     let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
     let key = machine_key(&namespace, &name);
     if context.echo.is_behind(&key, object.metadata.resource_version.as_deref()) {
@@ -452,7 +467,10 @@ async fn work_on_machine(
     let now = Timestamp::now();
     let decision = decide(&seen, &context.policy, now);
     context.metrics.decided(decision.reason);
-    tracing::debug!(reason = decision.reason.as_str(), steps = ?decision.steps, "Decided");
+    tracing::debug!(
+        object.namespace = namespace, object.name = object.name_any(),
+        reason = decision.reason.as_str(), steps = ?decision.steps, "Decided"
+    );
     let Observed::Machine(seen) = &seen else { return Ok(Action::await_change()) };
     let done = carry_out(context, seen, &decision, taken, now).await;
     // A claim that was made is told whatever became of the report that follows it.
@@ -468,8 +486,13 @@ async fn work_on_machine(
         if name_node(&place.nodes, naming).await? == Outcome::Superseded {
             return Ok(context.superseded(&key));
         }
-        let (node, id) = (naming.node.as_str(), naming.provider_id.as_str());
-        tracing::info!(node, id, "A Node got its provider ID");
+        tracing::info!(
+            object.namespace = namespace,
+            object.name = object.name_any(),
+            node.name = naming.node,
+            provider_id = naming.provider_id,
+            "A Node got its provider ID"
+        );
     }
     if let (Some(wants), Some(wish)) = (decision.wants, wish) {
         let found = context.from.index().wait(wish, wants, Instant::now());

@@ -7,16 +7,18 @@
 //!   `KubeadmControlPlane`, `Metal3DataClaim` and `Metal3Data` where the API server has them.
 //! * Reads live: a machine and its host before anything is taken from either; a host that seems left by its machine, and
 //!   whether that is gone; the owner and its present template when a machine is deleted, of any kind of control plane, and
-//!   before a reservation ends for want of them; a Cluster that the cache does not have; rendered data before it is installed; whether the secrets that are to be installed are there; and
-//!   for a machine that is up and has no Node, the kubeconfig of its workload cluster and what is there of its Node.
+//!   before a reservation ends for want of them; a Cluster that the cache does not have; rendered data before it is
+//!   installed; whether the secrets that are to be installed are there; and for a machine that is up and has no Node, the
+//!   kubeconfig of its workload cluster and what is there of its Node.
 //! * Writes: on a `Metal3Machine` the finalizer, the host that it takes, `providerID` and failure domain, and the status;
-//!   on a `BareMetalHost` `consumerRef`, what to install, the labels of cluster and reservation, and the verdict for whom it
-//!   will be kept; a `Metal3DataClaim` where a data template is named; on the Node of a machine that is up `providerID`, if
-//!   it says none; events. Every write insists on the version of the object that it was decided on.
+//!   on a `BareMetalHost` `consumerRef`, what to install, `online`, whether disks are wiped, the labels of cluster and
+//!   reservation, and the verdict for whom it will be kept, and it takes away CAPM3's pause and what remediation and a move
+//!   noted for the machine; a `Metal3DataClaim` where a data template is named; on the Node of a machine that is up
+//!   `providerID`, if it says none; events. Every write insists on the version of the object that it was decided on.
 //! * Never: takes a host that somebody else has or that is kept for another owner; writes an image on a host that is not
 //!   the machine's; frees a host before the machine's image is off it; claims a host that is unhealthy, failed, paused,
-//!   detached or being deleted; touches power, the host's status, anything else of a Node, or anything of a paused cluster
-//!   but the condition that says so.
+//!   detached or being deleted; switches a machine by any way but `online`; touches the host's status, anything else of a
+//!   Node, or anything of a paused cluster but the condition that says so.
 //!
 //! The way to a host: the choice is written on the machine, then the host is claimed with what to install in one write.
 //! A crash between the two leaves a machine that names a host, and the next pass goes on with that host. A machine changes

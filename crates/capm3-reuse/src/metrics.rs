@@ -1,4 +1,4 @@
-//! The controller's own metrics; the kit counts reconciles, requests and the rest.
+//! The controller's own metrics; the kit counts reconciles, requests and the rest. Names of objects are never labels.
 
 use prometheus::{
     Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,

@@ -18,7 +18,7 @@ use crate::observe::{left, live_host};
 use crate::seen::Observed;
 
 /// One pass.
-pub(super) async fn pass_host(
+pub(super) async fn reconcile_host(
     object: Arc<CachedHost>,
     context: Arc<Context>,
 ) -> Result<Action, Error> {
