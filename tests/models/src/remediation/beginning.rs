@@ -39,6 +39,7 @@ pub(super) fn machine() -> Machine {
         uid: "machine".to_owned(),
         cluster: "c".to_owned(),
         deleting: None,
+        kept: false,
         paused: false,
         skipped: false,
         owned: true,
