@@ -158,7 +158,7 @@ fn a_host_that_was_off_already_is_not_said_to_have_stayed_on() {
     let begun = edit(fresh(), |seen| seen.host.as_mut().unwrap().powered_on = false);
     let first = now(&begun, 0);
     let message = said(&first).said.unwrap().message;
-    assert!(message.contains("off already") && message.contains("lastUpdated"), "{message}");
+    assert!(message.contains("already shows off") && message.contains("lastUpdated"), "{message}");
     let waiting = edit(begun, |seen| {
         let host = seen.host.as_mut().unwrap();
         (host.held, host.history) = (true, writes(&first)[0].history.clone().unwrap());
@@ -167,8 +167,8 @@ fn a_host_that_was_off_already_is_not_said_to_have_stayed_on() {
     });
     let late = now(&waiting, 600);
     assert_eq!(late.reason, Reason::PowerOffTimedOut);
-    assert!(late.notes[0].text.contains("not looked at in time"), "{late:?}");
-    assert!(said(&late).said.unwrap().message.contains("off already"), "{late:?}");
+    assert!(late.notes[0].text.contains("nobody read its power in time"), "{late:?}");
+    assert!(said(&late).said.unwrap().message.contains("already shows off"), "{late:?}");
     let on = now(&asked(), 600);
     assert!(on.notes[0].text.ends_with("the host was not off in time"), "{on:?}");
 }
