@@ -158,7 +158,7 @@ impl<'a> Plan<'a> {
         let begun = self.seen.clusters.iter().any(|it| it.kept);
         made().next().filter(|_| computed.is_some() || !begun)?;
         let stale = self.stale_for_hive();
-        let may_be_current = |(it, value): &(&'a Cluster, &str)| {
+        let may_be_current = |(it, value): &(&'a Cluster, &'a str)| {
             self.is_made_as_wanted(it) && !stale.contains(value)
         };
         let last = made().filter(may_be_current).map(|(it, value)| (it.created, value)).max();

@@ -185,8 +185,8 @@ fn ready(
     }
     let is_full = |most: &u32| i64::from(counts.created) >= i64::from(*most);
     let (reason, text) = if resource.dry_run {
-        ("DryRun", "spec.dryRun is true: no host is made; those that would be are listed in status.pending"
-.to_owned())
+        let text = "spec.dryRun is true: no host is made; those that would be are listed in status.pending";
+        ("DryRun", text.to_owned())
     } else if let Some(most) = resource.max_hosts.filter(is_full) {
         let text =
             format!("as many hosts are made as spec.maxHosts allows, {most}: raise it for more");
