@@ -563,12 +563,13 @@ mod tests {
 
     #[test]
     fn what_only_a_person_can_help_with_is_told_also_a_quota_and_a_webhook_that_does_not_answer() {
-        let of = |code: u16| {
-            let status = kube::core::Status { code, ..Default::default() };
+        let of = |code: u16, message: &str| {
+            let status = kube::core::Status::failure(message, "").with_code(code);
             is_refused(&Error::api("make a namespace")(kube::Error::Api(Box::new(status))))
         };
-        assert!([400, 403, 422, 500].into_iter().all(of));
-        assert!(![404, 409, 429, 503, 504].into_iter().any(of));
+        assert!([400, 403, 422].into_iter().all(|code| of(code, "no")));
+        assert!(of(500, "Internal error occurred: failed calling webhook \"a.b\": refused"));
+        assert!(![404, 409, 429, 500, 503, 504].into_iter().any(|code| of(code, "busy")));
         assert!(is_refused(&Error::Taken("a".to_owned())));
     }
 
