@@ -85,3 +85,10 @@ pub(crate) fn host(namespace: &str, name: &str, body: &Value) -> BareMetalHost {
     });
     serde_json::from_value(merged(object, body, None)).unwrap()
 }
+
+/// Two machines that say that they are called `n1`.
+pub(crate) fn twins() -> [Machine; 2] {
+    let mut twin = machine(2);
+    twin.inventory = Reading::Facts(Box::new(Facts { hostname: Some("n1".into()), ..facts(2) }));
+    [machine(1), twin]
+}
