@@ -49,10 +49,11 @@ mod tests {
 
     #[test]
     fn what_is_refused_is_told_and_tried_again_later() {
+        let denied = answered(409, "Conflict", "admission webhook \"a.b\" denied the request: no");
+        assert_eq!((denied.is_refusal(), denied.class()), (true, Class::Transient));
         for (code, reason, refused) in [
             (422, "Invalid", true),
             (400, "BadRequest", true),
-            (409, "admission webhook \"a.b\" denied the request: not this host", true),
             (403, "Forbidden", true),
             (500, "InternalError", false),
             (429, "TooManyRequests", false),

@@ -14,7 +14,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 
 use super::{Ground, Program};
 
-const PATIENCE: Duration = Duration::from_secs(300);
+/// Ten instances of one controller that read a hundred thousand hosts each take minutes.
+const PATIENCE: Duration = Duration::from_secs(1800);
 
 /// As whom a program runs.
 pub(super) struct Account {
