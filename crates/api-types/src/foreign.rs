@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::hash::Hash;
 
 use k8s_openapi::NamespaceResourceScope;
@@ -68,6 +68,12 @@ pub enum ContractVersion {
 }
 
 impl ContractVersion {
+    /// The newer shape is read where both are served.
+    pub const BEST_FIRST: [Self; 2] = [Self::V1Beta2, Self::V1Beta1];
+    /// The names of both, in that order.
+    pub const NAMES: &'static [&'static str] =
+        &[Self::BEST_FIRST[0].as_str(), Self::BEST_FIRST[1].as_str()];
+
     /// The name in `apiVersion` and URLs.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -83,6 +89,12 @@ impl ContractVersion {
             "v1beta2" => Some(Self::V1Beta2),
             _ => None,
         }
+    }
+}
+
+impl fmt::Display for ContractVersion {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.as_str())
     }
 }
 

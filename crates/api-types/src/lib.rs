@@ -12,7 +12,6 @@ pub mod capi;
 pub mod capm3;
 pub mod condition;
 mod crds;
-mod decode;
 mod extension;
 pub mod foreign;
 pub mod hive;
@@ -24,6 +23,5 @@ pub mod remediation;
 pub mod time;
 
 pub use crds::own_crds;
-pub use decode::{DecodeError, decode};
 pub use extension::{CrdExtension, extensions};
 pub use foreign::{ContractVersion, Unknown};

@@ -4,8 +4,9 @@
 
 use api_types::metal3::BareMetalHostDiscovery;
 use api_types::remediation::{Metal3Remediation, Metal3RemediationTemplate, Phase, StrategyType};
-use api_types::{decode, extensions, own_crds};
+use api_types::{extensions, own_crds};
 use serde_json::{Value, json};
+use serde_path_to_error::deserialize as decode;
 
 /// Mistakes against "structural" that can be seen without an API server.
 fn mistakes(schema: &Value, path: &str, found: &mut Vec<String>) {
@@ -156,12 +157,12 @@ fn the_smallest_discovery_falls_back_to_the_boot_mac() {
 
 #[test]
 fn a_discovery_without_details_is_refused_by_path() {
-    let error = decode::<BareMetalHostDiscovery>(json!({
+    let error = decode::<_, BareMetalHostDiscovery>(json!({
         "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHostDiscovery", "metadata": {},
         "spec": {"resourceNameTemplate": {"hardwareDetails": "colour"}},
     }))
     .expect_err("there is no such detail");
-    assert_eq!(error.path, "spec.resourceNameTemplate.hardwareDetails");
+    assert_eq!(error.path().to_string(), "spec.resourceNameTemplate.hardwareDetails");
 }
 
 #[test]

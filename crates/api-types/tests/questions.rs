@@ -10,11 +10,12 @@ use api_types::condition::{Condition, put};
 use api_types::hive::{ClusterDeployment, ClusterPool};
 use api_types::metal3::{BareMetalHost, CachedHost, ProvisioningState};
 use api_types::time::{until, whole};
-use api_types::{ContractVersion, decode, names};
+use api_types::{ContractVersion, names};
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use serde_path_to_error::deserialize as decode;
 
 fn read<K: DeserializeOwned>(value: Value) -> K {
     decode(value).expect("it decodes")
@@ -178,8 +179,8 @@ fn a_cached_host_says_whether_it_is_being_registered() {
 fn a_cached_host_names_the_path_of_a_mistake() {
     let mut host = large_host();
     host["spec"]["online"] = json!("yes");
-    let error = decode::<CachedHost>(host).expect_err("it is malformed");
-    assert_eq!(error.path, "spec.online");
+    let error = decode::<_, CachedHost>(host).expect_err("it is malformed");
+    assert_eq!(error.path().to_string(), "spec.online");
 }
 
 #[test]

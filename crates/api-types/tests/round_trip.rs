@@ -5,10 +5,9 @@
 
 use api_types::capi::{Cluster, KubeadmControlPlane, Machine, MachineDeployment, MachineSet};
 use api_types::capm3::{
-    Metal3Cluster, Metal3Data, Metal3DataClaim, Metal3Machine, Metal3MachineTemplate,
+    Metal3Data, Metal3DataClaim, Metal3Machine, Metal3MachineTemplate,
     UpstreamRemediation,
 };
-use api_types::decode;
 use api_types::hive::{
     ClusterClaim, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool,
 };
@@ -17,12 +16,13 @@ use proptest::prelude::*;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
+use serde_path_to_error::deserialize as decode;
 
 type Reread = fn(Value) -> Value;
 type ErrorOf = fn(Value) -> String;
 
 fn reread<K: DeserializeOwned + Serialize>(value: Value) -> Value {
-    serde_json::to_value(decode::<K>(value).expect("the sample decodes")).expect("it encodes")
+    serde_json::to_value(decode::<_, K>(value).expect("the sample decodes")).expect("it encodes")
 }
 
 fn reference() -> Value {
@@ -149,12 +149,6 @@ fn samples() -> Vec<(&'static str, Reread, Value)> {
             "Metal3MachineTemplate",
             reread::<Metal3MachineTemplate>,
             json!({"spec": {"nodeReuse": true, "template": {"spec": metal3_machine_spec()}}}),
-        ),
-        (
-            "Metal3Cluster",
-            reread::<Metal3Cluster>,
-            json!({"spec": {"controlPlaneEndpoint": {"host": "h", "port": 6443}},
-                   "status": {"ready": true, "initialization": {"provisioned": true}}}),
         ),
         (
             "Metal3DataClaim",
@@ -347,7 +341,7 @@ fn a_malformed_field_is_named_by_its_path() {
 }
 
 fn error_of<K: DeserializeOwned + std::fmt::Debug>(value: Value) -> String {
-    decode::<K>(value).expect_err("it is malformed").to_string()
+    decode::<_, K>(value).expect_err("it is malformed").to_string()
 }
 
 #[test]

@@ -1,11 +1,15 @@
 //! What an error of the API server means for a retry, and in one sentence for a person.
 
+use std::time::Duration;
+
 use http_body_util::LengthLimitError;
 use kube::core::Status;
 use kube::runtime::watcher;
 
 use crate::backoff::Class;
 
+/// How long one request is waited for where somebody waits for what it does; the client has no limit of its own.
+pub const PATIENCE: Duration = Duration::from_secs(10);
 /// Where a webhook should have been asked and was not to be had.
 const UNASKED: &str = "failed calling webhook";
 /// How the API server names who has something against a write, or should have been asked about it.
@@ -70,6 +74,17 @@ pub fn unless_gone<T>(found: kube::Result<T>) -> kube::Result<Option<T>> {
     match found {
         Err(kube::Error::Api(status)) if is_gone(&status) => Ok(None),
         found => found.map(Some),
+    }
+}
+
+/// What a write left; nothing if somebody else wrote first or the object is gone: look again.
+///
+/// # Errors
+/// When the API server says anything else, or nothing.
+pub fn unless_superseded<T>(written: kube::Result<T>) -> kube::Result<Option<T>> {
+    match written {
+        Err(kube::Error::Api(status)) if is_conflict(&status) || is_gone(&status) => Ok(None),
+        written => written.map(Some),
     }
 }
 
@@ -162,6 +177,18 @@ mod tests {
         for (code, reason) in [(404, "Failed to parse error data"), (404, ""), (503, "")] {
             assert!(unless_gone::<()>(Err(answered(code, reason))).is_err(), "{code} {reason}");
         }
+    }
+
+    #[test]
+    fn a_write_is_superseded_by_who_wrote_first_and_by_a_deletion_and_by_no_refusal() {
+        assert!(matches!(unless_superseded(Ok(1)), Ok(Some(1))));
+        for (code, reason) in [(409, "Conflict"), (409, "AlreadyExists"), (404, "NotFound")] {
+            assert!(matches!(unless_superseded::<()>(Err(answered(code, reason))), Ok(None)));
+        }
+        let denied = "admission webhook \"a.b\" denied the request: no";
+        let denied = Status::failure(denied, "Conflict").with_code(409);
+        assert!(unless_superseded::<()>(Err(kube::Error::Api(Box::new(denied)))).is_err());
+        assert!(unless_superseded::<()>(Err(answered(404, ""))).is_err());
     }
 
     #[test]

@@ -40,6 +40,16 @@ const LONGEST: Duration = Duration::from_secs(300);
 const LONGEST_URGENT: Duration = Duration::from_secs(30);
 
 impl Class {
+    /// The same error where somebody waits: tried again soon whatever it was, since what refuses a write (a webhook, a
+    /// schema, a right) is corrected elsewhere than on the object.
+    #[must_use]
+    pub fn urgent(self) -> Self {
+        match self {
+            Self::Transient | Self::Throttled | Self::Invalid => Self::Urgent,
+            class => class,
+        }
+    }
+
     /// Conflicts and absences are the normal course of things and make no object look bad.
     pub fn is_counted(self) -> bool {
         matches!(self, Self::Throttled | Self::Transient | Self::Urgent | Self::Timeout)

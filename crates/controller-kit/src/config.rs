@@ -167,6 +167,26 @@ impl Mistakes {
         })
     }
 
+    /// Reads `true` or `false`.
+    pub fn switch(&mut self, flag: &str, value: &str, default: bool) -> bool {
+        self.parse(flag, value, "true or false", default)
+    }
+
+    /// Reads a number of which there must be one at least.
+    pub fn above_zero<T: FromStr + Default + PartialEq>(
+        &mut self,
+        flag: &str,
+        value: &str,
+        expected: &str,
+        default: T,
+    ) -> T {
+        let read = self.parse(flag, value, expected, default);
+        if read == T::default() {
+            self.add(flag, value, expected);
+        }
+        read
+    }
+
     /// Reads a duration above zero as Go writes it (`90s`, `1m30s`).
     pub fn duration(&mut self, flag: &str, value: &str, default: Duration) -> Duration {
         let Some(text) = given(value) else { return default };
@@ -236,13 +256,11 @@ impl Settings {
             let expected = "a value that a label can have: at most 63 letters, digits, '-', '_' and '.', a letter or digit at both ends";
             mistakes.add("--watch-filter", &self.watch_filter, expected);
         }
-        let elect = mistakes.parse("--leader-elect", &self.leader_elect, "true or false", true);
+        let elect = mistakes.switch("--leader-elect", &self.leader_elect, true);
         let lease = self.lease(controller, mistakes);
+        let expected = "a number from 1 to 65535";
         let concurrency =
-            mistakes.parse("--concurrency", &self.concurrency, "a number from 1 to 65535", 32);
-        if concurrency == 0 {
-            mistakes.add("--concurrency", &self.concurrency, "a number from 1 to 65535");
-        }
+            mistakes.above_zero("--concurrency", &self.concurrency, expected, 32);
         let log_format = match self.log_format.trim() {
             "" if std::io::stdout().is_terminal() => LogFormat::Text,
             "" | "json" => LogFormat::Json,

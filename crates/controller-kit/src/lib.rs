@@ -35,6 +35,7 @@ pub mod lease;
 pub mod metrics;
 pub mod readiness;
 pub mod run;
+pub mod served;
 pub mod shutdown;
 pub mod telemetry;
 pub mod wakes;

@@ -54,10 +54,11 @@ impl Client {
     }
 
     /// Asks for a power state. `Ok` means accepted: the node shows the target at once, and the
-    /// state only once it is reached.
+    /// state only once it is reached. A hard one waits for nothing else that is under way.
     pub async fn set_power(&self, id: &str, target: PowerTarget) -> Result<()> {
         let path = node_path(id, "/states/power")?;
-        self.send(Call::new(Method::PUT, path).body(target.body())).await
+        let call = Call::new(Method::PUT, path).body(target.body());
+        self.send(Call { urgent: target.is_hard(), ..call }).await
     }
 
     /// Asks for a step in the node's life, such as `manage`, `provide` or `abort`.

@@ -23,6 +23,9 @@ pub const CONNECTIONS: usize = 8;
 pub const AT_ONCE: usize = 6;
 /// How many of them may be reading, so that a power request always finds room soon.
 const READING: usize = 4;
+/// How many of them may be anything but a hard change of power, for which somebody may wait with lost data: one place is
+/// always left for those.
+const LESSER: usize = AT_ONCE - 1;
 /// Largest answer that is read: a full page of detailed nodes has less than a fifth of it.
 pub(crate) const MAX_ANSWER: usize = 16 << 20;
 /// Largest error that is read. What is longer is no message for people.
@@ -42,6 +45,7 @@ pub struct Client {
 struct Inner {
     settings: Settings,
     all: Semaphore,
+    lesser: Semaphore,
     reading: Semaphore,
     connected: Mutex<Connected>,
     spoken: Mutex<Option<Spoken>>,
@@ -74,6 +78,8 @@ pub(crate) struct Call {
     pub(crate) fields: &'static [&'static str],
     pub(crate) body: Option<Value>,
     pub(crate) max_answer: usize,
+    /// Whether it goes past all that can wait.
+    pub(crate) urgent: bool,
 }
 
 impl Call {
@@ -85,6 +91,7 @@ impl Call {
             fields: &[],
             body: None,
             max_answer: MAX_ANSWER,
+            urgent: false,
         }
     }
 
@@ -156,6 +163,15 @@ fn secrets_in(value: &Value, secret: bool, found: &mut Vec<String>) {
     }
 }
 
+impl Inner {
+    /// Waits for a place among the requests that are under way, until it is dropped.
+    async fn place(&self, call: &Call) -> Result<[Option<SemaphorePermit<'_>>; 3]> {
+        let reading = if call.reads() { Some(permit(&self.reading).await?) } else { None };
+        let lesser = if call.urgent { None } else { Some(permit(&self.lesser).await?) };
+        Ok([reading, lesser, Some(permit(&self.all).await?)])
+    }
+}
+
 struct Answer {
     body: Vec<u8>,
     offered: Option<Version>,
@@ -170,6 +186,7 @@ impl Client {
             inner: Arc::new(Inner {
                 settings,
                 all: Semaphore::new(AT_ONCE),
+                lesser: Semaphore::new(LESSER),
                 reading: Semaphore::new(READING),
                 connected: Mutex::new(Connected {
                     http,
@@ -312,8 +329,7 @@ impl Client {
 
     async fn exchange(&self, call: &Call, version: Option<Version>) -> Result<Answer> {
         let inner = &*self.inner;
-        let _reading = if call.reads() { Some(permit(&inner.reading).await?) } else { None };
-        let _connection = permit(&inner.all).await?;
+        let _place = inner.place(call).await?;
 
         self.look_at_files(false);
         let url = call.url(&inner.settings.endpoint, version.unwrap_or(Version::OLDEST));
@@ -489,6 +505,36 @@ mod tests {
             call.fields = fields;
             assert_eq!(call.url(&root, Version(81)).query(), query);
         }
+    }
+
+    #[tokio::test]
+    async fn a_hard_change_of_power_finds_a_place_beside_all_else_and_no_more_are_under_way() {
+        let lookup =
+            |name: &str| (name == "METAL3_AUTH_ROOT_DIR").then(|| "/nonexistent".to_owned());
+        let settings = Settings::from_lookup(Some("http://localhost:1/"), lookup).unwrap();
+        let client = Client::new(settings).unwrap();
+        let soon = async |call: &Call| {
+            let place = client.inner.place(call);
+            tokio::time::timeout(Duration::from_millis(20), place).await.ok()
+        };
+        let (read, other) = (Call::get("nodes"), Call::new(Method::PUT, "x"));
+        let hard = Call { urgent: true, ..Call::new(Method::PUT, "x") };
+        let mut taken = Vec::new();
+        for call in [&read, &other] {
+            while let Some(place) = soon(call).await {
+                taken.push(place);
+            }
+        }
+        assert_eq!(taken.len(), LESSER);
+        let first = soon(&hard).await;
+        assert!(first.is_some() && soon(&hard).await.is_none(), "one place is left for them");
+        drop((first, taken.pop()));
+        assert!(soon(&other).await.is_some(), "and the others go on");
+        taken.clear();
+        while let Some(place) = soon(&hard).await {
+            taken.push(place);
+        }
+        assert_eq!(taken.len(), AT_ONCE);
     }
 
     #[test]

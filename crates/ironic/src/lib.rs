@@ -30,5 +30,16 @@ pub use paging::{Detail, MAX_PAGE, NodeQuery, Pager, PortQuery};
 pub use settings::Settings;
 pub use version::{Feature, Version};
 
+/// One look for a person: at which Ironic, and what was found or what is wrong.
+pub async fn look_at(settings: Settings) -> (String, std::result::Result<String, String>) {
+    let subject = format!("Ironic at {}", settings.endpoint);
+    let version = match Client::new(settings) {
+        Ok(client) => client.check().await,
+        Err(error) => Err(error),
+    };
+    let found = version.map(|version| format!("API {version}, and it takes our credentials"));
+    (subject, found.map_err(|error| error.to_string()))
+}
+
 /// What every operation returns.
 pub type Result<T> = std::result::Result<T, Error>;

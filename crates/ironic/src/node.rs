@@ -130,6 +130,11 @@ impl PowerTarget {
         }
     }
 
+    /// Whether the machine is cut off at once.
+    pub(crate) fn is_hard(self) -> bool {
+        matches!(self, Self::Off | Self::Reboot)
+    }
+
     pub(crate) fn body(self) -> Value {
         let mut body = serde_json::json!({ "target": self.as_str() });
         if let Self::SoftOff(timeout) | Self::SoftReboot(timeout) = self {

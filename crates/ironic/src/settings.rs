@@ -58,9 +58,7 @@ impl Settings {
             Some(text) => parse_endpoint("--ironic-endpoint", text),
             None => match var("IRONIC_ENDPOINT") {
                 Some(text) => parse_endpoint("IRONIC_ENDPOINT", &text),
-                None => Err("IRONIC_ENDPOINT (or --ironic-endpoint) is missing: set it to the \
-                     URL of the Ironic API, for example https://ironic.example.org:6385/"
-                    .to_owned()),
+                None => Err(no_endpoint(var("IRONIC_NAME"))),
             },
         };
         let endpoint = endpoint.map_err(|mistake| mistakes.push(mistake)).ok();
@@ -159,6 +157,19 @@ impl Settings {
             (Ok(settings), None) => Ok(Self { conductor_group: group, ..settings }),
             (read, wrong) => Err(read.err().into_iter().flatten().chain(wrong).collect()),
         }
+    }
+}
+
+/// What to set where nothing says where Ironic is. The operator can be given the name of an object instead, which it looks up.
+fn no_endpoint(named: Option<String>) -> String {
+    match named {
+        Some(name) => format!(
+            "IRONIC_NAME names the Ironic {name:?}, which is not looked up: set IRONIC_ENDPOINT (or --ironic-endpoint) to \
+             the URL of its service, such as https://<name>.<namespace>.svc, and mount its credentials and its CA as files"
+        ),
+        None => "IRONIC_ENDPOINT (or --ironic-endpoint) is missing: set it to the URL of the Ironic API, for example \
+                 https://ironic.example.org:6385/"
+            .to_owned(),
     }
 }
 

@@ -8,8 +8,9 @@ use bench::model::{Progress, explore};
 use k8s_openapi::jiff::Timestamp;
 use sample::FINALIZER;
 use sample::config::{Flaw, Policy};
-use sample::decide::{Step, decide};
-use sample::observe::{Guest, Observed, Seat};
+use sample::decide::decide;
+use sample::decision::Step;
+use sample::seen::{Guest, Observed, Seat};
 use stateright::{Model, Property};
 
 use crate::World;

@@ -1,12 +1,12 @@
 //! All writes, each with its precondition.
 
-use controller_kit::api_error::is_gone;
+use controller_kit::api_error::unless_superseded;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::decide::Step;
+use crate::decision::Step;
 use crate::error::Error;
 use crate::{GIVES_UP, HOLDER, INTENT, PASSED, RESULT, SINCE};
 
@@ -63,11 +63,7 @@ pub async fn act(api: &Api<ConfigMap>, step: &Step) -> Result<Outcome, Error> {
         }
     };
     let patch = Patch::Merge(json!({"metadata": metadata}));
-    match api.patch(name, &PatchParams::default(), &patch).await {
-        Ok(_) => Ok(Outcome::Done),
-        Err(kube::Error::Api(status)) if status.is_conflict() || is_gone(&status) => {
-            Ok(Outcome::Superseded)
-        }
-        Err(error) => Err(Error::api("patch a ConfigMap")(error)),
-    }
+    let written = api.patch(name, &PatchParams::default(), &patch).await;
+    let written = unless_superseded(written).map_err(Error::api("patch a ConfigMap"))?;
+    Ok(written.map_or(Outcome::Superseded, |_| Outcome::Done))
 }

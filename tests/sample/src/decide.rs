@@ -1,167 +1,21 @@
 //! The rules, in the order in which they apply. Pure: no client, no clock.
 
-use std::time::Duration;
-
 use k8s_openapi::jiff::Timestamp;
 
 use crate::FINALIZER;
 use crate::config::{Flaw, Policy};
-use crate::observe::{Guest, Observed, Seat};
-
-/// What to do, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Decision {
-    /// In this order; the first that is superseded ends the pass.
-    pub steps: Vec<Step>,
-    /// Why.
-    pub reason: Reason,
-    /// When to look again without being told.
-    pub again: Option<Duration>,
-}
-
-/// One write. `at` is the resourceVersion that it insists on.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Step {
-    /// Writes on the guest which seat it is going to take, and keeps the guest until that is undone.
-    Intend {
-        /// The guest.
-        guest: String,
-        /// The seat.
-        seat: String,
-        /// All finalizers that it has from now on.
-        finalizers: Vec<String>,
-        /// The guest's version.
-        at: String,
-    },
-    /// Writes the guest's uid on the seat.
-    Claim {
-        /// The seat.
-        seat: String,
-        /// The guest's uid.
-        uid: String,
-        /// The seat's version; none is the flaw.
-        at: Option<String>,
-    },
-    /// Writes on the guest that it has its seat.
-    Record {
-        /// The guest.
-        guest: String,
-        /// The seat.
-        seat: String,
-        /// Since when.
-        since: Timestamp,
-        /// The guest's version.
-        at: String,
-    },
-    /// Writes on the guest that it will not have the seat that it intended.
-    GiveUp {
-        /// The guest.
-        guest: String,
-        /// The seat.
-        seat: String,
-        /// The guest's version.
-        at: String,
-    },
-    /// Moves the version of a seat that was given up, so that no claim of it is left on its way.
-    PassOver {
-        /// The seat.
-        seat: String,
-        /// The guest's uid and version: different for every time that it gives up.
-        by: String,
-        /// The seat's version.
-        at: String,
-    },
-    /// Frees the seat.
-    Release {
-        /// The seat.
-        seat: String,
-        /// The seat's version.
-        at: String,
-    },
-    /// Lets the guest go.
-    LetGo {
-        /// The guest.
-        guest: String,
-        /// The finalizers that others have on it.
-        finalizers: Vec<String>,
-        /// The guest's version.
-        at: String,
-    },
-}
-
-/// Why a decision was taken; closed, so that it can label a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reason {
-    /// Nothing of ours.
-    NotOurs,
-    /// A deleted guest still has a seat.
-    Leaving,
-    /// A deleted guest has no seat any more.
-    Left,
-    /// Seated, nothing to do.
-    Seated,
-    /// The guest's seat was given away or deleted by somebody.
-    SeatLost,
-    /// The seat is the guest's and the guest does not know it yet.
-    Taken,
-    /// The seat that the guest is going to take is free.
-    Taking,
-    /// A free seat was found.
-    Found,
-    /// Somebody else got the seat that the guest was going to take.
-    Beaten,
-    /// All seats are taken.
-    Waiting,
-    /// A seat is held by a guest that is no more.
-    Abandoned,
-    /// A seat is free or held by a guest that is there.
-    InOrder,
-}
-
-impl Reason {
-    /// All of them, so that each is a series from the start.
-    pub const ALL: [Self; 12] = [
-        Self::NotOurs,
-        Self::Leaving,
-        Self::Left,
-        Self::Seated,
-        Self::SeatLost,
-        Self::Taken,
-        Self::Taking,
-        Self::Found,
-        Self::Beaten,
-        Self::Waiting,
-        Self::Abandoned,
-        Self::InOrder,
-    ];
-
-    /// As a label.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NotOurs => "NotOurs",
-            Self::Leaving => "Leaving",
-            Self::Left => "Left",
-            Self::Seated => "Seated",
-            Self::SeatLost => "SeatLost",
-            Self::Taken => "Taken",
-            Self::Taking => "Taking",
-            Self::Found => "Found",
-            Self::Beaten => "Beaten",
-            Self::Waiting => "Waiting",
-            Self::Abandoned => "Abandoned",
-            Self::InOrder => "InOrder",
-        }
-    }
-}
+use crate::decision::{Decision, Step};
+use crate::reason::Reason;
+use crate::seen::{Guest, Observed, Seat};
 
 /// Decides about a guest or a seat.
 pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
     match seen {
-        Observed::Nothing => rest(Reason::NotOurs),
+        Observed::Nothing => Decision::rest(Reason::NotOurs),
         Observed::Guest { guest, seats } => about_guest(guest, seats, policy, now),
         Observed::Seat { seat, guests } => match &seat.holder {
-            Some(uid) if !guests.contains(uid) => step(release(seat), Reason::Abandoned),
-            _ => rest(Reason::InOrder),
+            Some(uid) if !guests.contains(uid) => Decision::step(release(seat), Reason::Abandoned),
+            _ => Decision::rest(Reason::InOrder),
         },
     }
 }
@@ -171,15 +25,15 @@ fn about_guest(guest: &Guest, seats: &[Seat], policy: &Policy, now: Timestamp) -
     let mine = seats.iter().find(is_mine);
     if guest.deleting {
         return match mine {
-            Some(seat) => step(release(seat), Reason::Leaving),
-            None if guest.is_kept() => step(let_go(guest), Reason::Left),
-            None => rest(Reason::Left),
+            Some(seat) => Decision::step(release(seat), Reason::Leaving),
+            None if guest.is_kept() => Decision::step(let_go(guest), Reason::Left),
+            None => Decision::rest(Reason::Left),
         };
     }
     let named = |name: &Option<String>| seats.iter().find(|it| Some(&it.name) == name.as_ref());
     if guest.result.is_some() {
         let still = named(&guest.result).as_ref().is_some_and(is_mine);
-        return rest(if still { Reason::Seated } else { Reason::SeatLost });
+        return Decision::rest(if still { Reason::Seated } else { Reason::SeatLost });
     }
     let free = seats.iter().find(|seat| seat.holder.is_none());
     if policy.flaw == Flaw::ForgetsAfterCrash {
@@ -189,19 +43,19 @@ fn about_guest(guest: &Guest, seats: &[Seat], policy: &Policy, now: Timestamp) -
                 reason: Reason::Taking,
                 again: None,
             },
-            None => rest(Reason::Waiting),
+            None => Decision::rest(Reason::Waiting),
         };
     }
     if let Some(seat) = mine {
-        return step(record(guest, seat, now), Reason::Taken);
+        return Decision::step(record(guest, seat, now), Reason::Taken);
     }
     match (&guest.intent, named(&guest.intent), free) {
         (_, Some(seat), _) if seat.holder.is_none() => {
-            step(claim(guest, seat, policy), Reason::Taking)
+            Decision::step(claim(guest, seat, policy), Reason::Taking)
         }
-        (_, _, None) => rest(Reason::Waiting),
+        (_, _, None) => Decision::rest(Reason::Waiting),
         // Another intent would be no safer than the claim that may still be on its way to this seat.
-        (Some(seat), _, _) => step(give_up(guest, seat), Reason::Beaten),
+        (Some(seat), _, _) => Decision::step(give_up(guest, seat), Reason::Beaten),
         (None, _, Some(seat)) => {
             let given_up = named(&guest.gives_up);
             let passed = given_up.map(|seat| pass_over(guest, seat));
@@ -212,14 +66,6 @@ fn about_guest(guest: &Guest, seats: &[Seat], policy: &Policy, now: Timestamp) -
             }
         }
     }
-}
-
-fn rest(reason: Reason) -> Decision {
-    Decision { steps: Vec::new(), reason, again: None }
-}
-
-fn step(step: Step, reason: Reason) -> Decision {
-    Decision { steps: vec![step], reason, again: None }
 }
 
 fn intend(guest: &Guest, seat: &Seat) -> Step {

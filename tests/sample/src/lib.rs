@@ -17,9 +17,12 @@ pub mod act;
 pub mod config;
 pub mod controller;
 pub mod decide;
+pub mod decision;
 pub mod error;
 pub mod metrics;
 pub mod observe;
+pub mod reason;
+pub mod seen;
 
 /// Tells guests from seats; what bears no such label is not ours.
 pub const ROLE: &str = "sample.ferrite.metal3.io/role";

@@ -2,7 +2,7 @@
 
 use prometheus::{IntCounterVec, Opts, Registry};
 
-use crate::decide::Reason;
+use crate::reason::Reason;
 
 /// Counters of this controller; clones share them.
 #[derive(Clone)]

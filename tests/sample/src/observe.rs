@@ -1,67 +1,13 @@
 //! All reads. The contested object is read first, see the crate's documentation.
 
-use std::collections::BTreeSet;
-
 use controller_kit::api_error::unless_gone;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 
 use crate::error::Error;
-use crate::{FINALIZER, GIVES_UP, GUEST, HOLDER, INTENT, RESULT, ROLE, SEAT};
-
-/// A guest as it was read.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Guest {
-    /// Its name.
-    pub name: String,
-    /// Its uid, which no later guest of that name shares.
-    pub uid: String,
-    /// Its resourceVersion.
-    pub version: String,
-    /// Whether its deletion was asked for.
-    pub deleting: bool,
-    /// All its finalizers.
-    pub finalizers: Vec<String>,
-    /// The seat that it is going to take.
-    pub intent: Option<String>,
-    /// The seat that it intended and somebody else got.
-    pub gives_up: Option<String>,
-    /// The seat that it has.
-    pub result: Option<String>,
-}
-
-/// A seat as it was read.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Seat {
-    /// Its name.
-    pub name: String,
-    /// Its resourceVersion.
-    pub version: String,
-    /// The uid of its guest.
-    pub holder: Option<String>,
-}
-
-/// What one reconcile knows.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Observed {
-    /// It is gone, or was never ours.
-    Nothing,
-    /// A guest, and before it all seats.
-    Guest {
-        /// The guest.
-        guest: Guest,
-        /// All seats by name.
-        seats: Vec<Seat>,
-    },
-    /// A seat, and after it the uids of all guests.
-    Seat {
-        /// The seat.
-        seat: Seat,
-        /// Who is there.
-        guests: BTreeSet<String>,
-    },
-}
+use crate::seen::{Guest, Observed, Seat};
+use crate::{GIVES_UP, GUEST, HOLDER, INTENT, RESULT, ROLE, SEAT};
 
 /// Reads what a decision about this object needs.
 pub async fn observe(api: &Api<ConfigMap>, hint: &ConfigMap) -> Result<Observed, Error> {
@@ -119,12 +65,5 @@ fn seat(object: &ConfigMap) -> Seat {
         name: object.name_any(),
         version: object.resource_version().unwrap_or_default(),
         holder: object.annotations().get(HOLDER).cloned(),
-    }
-}
-
-impl Guest {
-    /// Whether it waits for us to free its seat.
-    pub fn is_kept(&self) -> bool {
-        self.finalizers.iter().any(|it| it == FINALIZER)
     }
 }

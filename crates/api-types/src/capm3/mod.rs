@@ -1,11 +1,9 @@
 //! Kinds of Metal3's Cluster API provider, in both contract versions.
 
-mod cluster;
 mod data;
 mod machine;
 mod remediation;
 
-pub use cluster::{Metal3Cluster, Metal3ClusterKind, Metal3ClusterSpec, Metal3ClusterStatus};
 pub use data::{
     Metal3Data, Metal3DataClaim, Metal3DataClaimKind, Metal3DataClaimSpec, Metal3DataClaimStatus,
     Metal3DataKind, Metal3DataSpec, Metal3DataStatus,

@@ -1,5 +1,10 @@
 //! Names of Cluster API.
 
+/// API group of clusters, machines, their sets and deployments.
+pub const GROUP: &str = "cluster.x-k8s.io";
+/// API group of control planes, whoever provides them.
+pub const CONTROL_PLANE_GROUP: &str = "controlplane.cluster.x-k8s.io";
+
 /// Label on every object of a cluster: the cluster's name. Written by Cluster API; on hosts by
 /// `capm3-reuse`.
 pub const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
@@ -17,8 +22,6 @@ pub const CONTROL_PLANE_NAME: &str = "cluster.x-k8s.io/control-plane-name";
 /// Label on a machine: name of its machine deployment. Written by machine deployments, read by
 /// `capm3-reuse`.
 pub const DEPLOYMENT_NAME: &str = "cluster.x-k8s.io/deployment-name";
-/// Label on a machine: name of its machine set. Written by machine sets.
-pub const SET_NAME: &str = "cluster.x-k8s.io/set-name";
 /// Annotation on a cloned object: name of the template. Written by Cluster API, read by
 /// `capm3-reuse`.
 pub const CLONED_FROM_NAME: &str = "cluster.x-k8s.io/cloned-from-name";

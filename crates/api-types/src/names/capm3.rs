@@ -1,5 +1,8 @@
 //! Names of Metal3's Cluster API provider.
 
+/// API group of its kinds, as of every infrastructure provider's.
+pub const GROUP: &str = "infrastructure.cluster.x-k8s.io";
+
 /// Annotation on a host: do not use it for a machine. Set by people or by `remediation`, respected
 /// by `capm3-reuse`; each removes only its own. Presence counts.
 pub const UNHEALTHY: &str = "capm3.metal3.io/unhealthy";

@@ -59,7 +59,7 @@ pub const INSTALLED_NAME: &str = "ferrite.metal3.io/installed-name";
 /// Annotation on a cluster's namespace and on what is made in it: namespace, name and uid of the pool. Written and read
 /// by `clusterpool-inventory`: what does not have it is somebody else's.
 pub const POOL_OWNER: &str = "ferrite.metal3.io/pool";
-/// Annotation on a cluster's install config: generations of pool and customization that it was made from, so that a
+/// Annotation on what is made for a cluster: generations of pool and customization that it was made from, so that a
 /// process that is late does not write an older one over it. Written and read by `clusterpool-inventory`.
 pub const MADE_FROM: &str = "ferrite.metal3.io/made-from";
 
@@ -90,8 +90,25 @@ pub const PASSED_OVER_BY: &str = "ferrite.metal3.io/passed-over-by";
 pub const REMEDIATION_FINALIZER: &str = "ferrite.metal3.io/remediation";
 
 /// Condition of a host: a reboot is under way, and how far. Written and read by `bmo-reboot` as
-/// its record of progress.
+/// its record of progress; `remediation` reads the reasons that follow.
 pub const CONDITION_REBOOTING: &str = "Rebooting";
+/// Reason of [`CONDITION_REBOOTING`]: keys hold the host off, which the message names. Written by `bmo-reboot`, read by
+/// `remediation`.
+pub const REASON_HELD_OFF: &str = "HeldOff";
+/// Reason of [`CONDITION_REBOOTING`]: Ironic does not know whether the machine is on. Written by `bmo-reboot`, read by
+/// `remediation`.
+pub const REASON_POWER_UNKNOWN: &str = "PowerUnknown";
+/// Reason of [`CONDITION_REBOOTING`]: Ironic does not answer. Written by `bmo-reboot`, read by `remediation`.
+pub const REASON_IRONIC_UNREACHABLE: &str = "IronicUnreachable";
+/// Reason of [`CONDITION_REBOOTING`]: Ironic has no node of the host. Written by `bmo-reboot`, read by `remediation`.
+pub const REASON_NODE_NOT_FOUND: &str = "NodeNotFound";
+/// Reason of [`CONDITION_REBOOTING`]: the node is being made known to Ironic. Written by `bmo-reboot`, read by
+/// `remediation`.
+pub const REASON_NODE_REGISTERING: &str = "NodeRegistering";
+/// Reason of [`CONDITION_REBOOTING`]: Ironic is busy with the node. Written by `bmo-reboot`, read by `remediation`.
+pub const REASON_NODE_BUSY: &str = "NodeBusy";
+/// Reason of [`CONDITION_REBOOTING`]: Ironic could not change the power. Written by `bmo-reboot`, read by `remediation`.
+pub const REASON_POWER_FAILED: &str = "PowerFailed";
 /// Condition of a host: whether `bmo-reboot` maintains its power. Written by `bmo-reboot`.
 pub const CONDITION_POWER_MANAGED: &str = "PowerManaged";
 /// Condition of a `BareMetalHostDiscovery`: Ironic answers, in a version that is new enough.

@@ -24,6 +24,9 @@ pub const RECONCILE_PAUSE: &str = "hive.openshift.io/reconcile-pause";
 /// Annotation on a `ClusterDeployment`: it must not be deleted. Set by people, respected by
 /// `clusterpool-inventory`.
 pub const PROTECTED_DELETE: &str = "hive.openshift.io/protected-delete";
+/// Annotation on a `ClusterDeployment`: Hive gives it up when it fails to install it once. Set by people, looked at by
+/// `clusterpool-inventory`.
+pub const TRY_INSTALL_ONCE: &str = "hive.openshift.io/try-install-once";
 
 /// Label on a `ClusterDeployment` and its namespace: name of its pool. Written by
 /// `clusterpool-inventory`, read by Hive's namespace clean-up. Not unique over namespaces.

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use api_types::capm3::{
-    Metal3Cluster, Metal3Data, Metal3DataClaim, Metal3Machine, Metal3MachineTemplate,
+    Metal3Data, Metal3DataClaim, Metal3Machine, Metal3MachineTemplate,
     UpstreamRemediation,
 };
 use api_types::hive::{
@@ -98,7 +98,7 @@ fn read<K: DeserializeOwned + Debug>(crd: &str, fields: &mut Fields) {
         object["kind"] = found["spec"]["names"]["kind"].clone();
         object["metadata"] = json!({"name": "a", "namespace": "b"});
         let object: K =
-            api_types::decode(object).unwrap_or_else(|error| panic!("{crd} {name}: {error}"));
+            serde_json::from_value(object).unwrap_or_else(|error| panic!("{crd} {name}: {error}"));
         look(&format!("{object:#?}"), fields);
     }
 }
@@ -108,7 +108,6 @@ fn every_field_that_our_types_name_is_in_the_foreign_crd() {
     let mut seen = Fields::default();
     let fields = &mut seen;
     read::<BareMetalHost>("baremetalhosts.metal3.io", fields);
-    read::<Metal3Cluster>("metal3clusters.infrastructure.cluster.x-k8s.io", fields);
     read::<Metal3Data>("metal3datas.infrastructure.cluster.x-k8s.io", fields);
     read::<Metal3DataClaim>("metal3dataclaims.infrastructure.cluster.x-k8s.io", fields);
     read::<Metal3Machine>("metal3machines.infrastructure.cluster.x-k8s.io", fields);
