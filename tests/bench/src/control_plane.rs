@@ -1,5 +1,7 @@
 //! A real kube-apiserver on a real etcd, on loopback, with RBAC and an audit log.
 
+mod crowd;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -100,6 +102,8 @@ pub struct ControlPlane {
     server: Mutex<Service>,
     /// By how many percent its memory grows before it tidies up.
     growth: u32,
+    /// Under which it keeps everything in etcd.
+    prefix: String,
     dir: RunDir,
 }
 
@@ -229,6 +233,7 @@ impl ControlPlane {
             managers: Mutex::new(Vec::new()),
             server: Mutex::new(service),
             growth,
+            prefix,
             dir,
         };
         plane.wait_ready().await?;

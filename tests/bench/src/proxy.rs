@@ -25,6 +25,8 @@ use crate::ironic::Ironic;
 pub enum Fault {
     /// It is forwarded this much later.
     Delay(Duration),
+    /// This is done to it, so much later.
+    Later(Duration, Box<Fault>),
     /// It is neither forwarded nor answered.
     Hang,
     /// The connection breaks before Ironic sees it.
@@ -412,6 +414,10 @@ async fn obey(
         Verdict::Fault(Fault::Delay(delay)) => {
             tokio::time::sleep(delay).await;
             forward(request).await
+        }
+        Verdict::Fault(Fault::Later(delay, fault)) => {
+            tokio::time::sleep(delay).await;
+            Box::pin(obey(shared, number, path, Verdict::Fault(*fault), request)).await
         }
         Verdict::Fault(Fault::Hang) => std::future::pending().await,
         Verdict::Fault(Fault::CutBefore) => bail!("cut before"),
