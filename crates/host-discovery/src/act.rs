@@ -13,7 +13,7 @@ use kube::{Api, Client, Resource as _};
 use serde_json::{Value, json};
 
 use crate::controller::Context;
-use crate::decide::{Approvals, Verdict};
+use crate::decision::{Approvals, Verdict};
 use crate::errand::Errand;
 use crate::error::{Error, asked};
 use crate::hardware::Encoded;
@@ -24,6 +24,7 @@ use crate::machine::{Machine, Reading};
 use crate::node_id::NodeId;
 use crate::nodes::{HAD_HOST, Unmarked};
 use crate::observe;
+use crate::reason::Told;
 use crate::refusals::Cause;
 use crate::resource::Resource;
 use crate::sighting::Sighting;
@@ -68,10 +69,12 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
     let details = match order.details {
         Some(details) => details,
         None => match observe::details(context, machine.node).await {
-            Ok(details) => {
+            Ok(Some(details)) => {
                 read = details;
                 &read
             }
+            // What that says of the machine is read as that of any other.
+            Ok(None) => return Made::Stale,
             Err(error) => return undescribed(machine.node, &error),
         },
     };
@@ -216,9 +219,9 @@ fn tell_of(context: &Context, order: Order<'_>, made: &BareMetalHost, cut: bool)
     {
         text = format!("{text}; it says that it was booted by {mac}, of which Ironic has no port");
     }
-    let reason = if fell_back.is_empty() { "HostCreated" } else { "HostNamedByFallback" };
+    let reason = if fell_back.is_empty() { Told::HostCreated } else { Told::HostNamedByFallback };
     let by = format!("{text}, for the discovery {}/{}", resource.namespace, resource.name);
-    context.tell(made.object_ref(&()), false, reason, "Discover", by);
+    context.tell(made.object_ref(&()), false, reason.as_str(), "Discover", by);
 }
 
 /// Takes settled approvals off a resource.
@@ -238,7 +241,8 @@ pub async fn settle_approvals(
         let text = format!(
             "The approval of {entry} was removed: it names no machine that this discovery could make a host of (unknown to Ironic, already a host, or taken by another discovery)"
         );
-        context.tell(object.object_ref(&()), true, "ApprovalUnknown", entry, text);
+        let reason = Told::ApprovalUnknown.as_str();
+        context.tell(object.object_ref(&()), true, reason, entry, text);
     }
     Ok(())
 }

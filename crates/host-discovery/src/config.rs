@@ -3,7 +3,6 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::naming::quotable;
 use clap::{Args, Parser};
 use controller_kit::check::{Check, Row};
 use controller_kit::config::{Command, Mistakes, Settings as Common, given};
@@ -12,6 +11,8 @@ use controller_kit::run::Needs;
 
 /// Name of the binary.
 pub const NAME: &str = "host-discovery";
+/// What the chart allows, which is what `check` asks for.
+pub const RULES: &str = include_str!("../../../charts/host-discovery/files/rules.json");
 
 /// The CRD of the hosts.
 pub const HOSTS: &str = "baremetalhosts.metal3.io";
@@ -124,11 +125,10 @@ impl Settings {
             poll_interval,
             full_sync_interval,
             create_rate,
-            adopt_driver: mistakes.parse(
+            adopt_driver: mistakes.switch(
                 "--adopt-driver",
                 &self.adopt_driver,
-                "true or false",
-                false,
+                default.adopt_driver,
             ),
             ..default
         }
@@ -143,16 +143,7 @@ impl Settings {
         if matches!(command, Some(Command::Crds | Command::ExtendCrd { .. })) {
             return None;
         }
-        let mut endpoint = given(&self.ironic_endpoint);
-        let named = std::env::var("IRONIC_NAME").ok().filter(|name| !name.trim().is_empty());
-        if let Some(name) = named.filter(|_| endpoint.is_none()) {
-            mistakes.note(format!(
-                "IRONIC_NAME names the Ironic {}, which is not looked up: set IRONIC_ENDPOINT (or --ironic-endpoint) to the URL of its service, such as https://<name>.<namespace>.svc, and mount its credentials and its CA as files",
-                quotable(&name)
-            ));
-            // What else is wrong is told as well.
-            endpoint = Some("http://localhost/".to_owned());
-        }
+        let endpoint = given(&self.ironic_endpoint);
         ironic::Settings::from_env_in_group(endpoint.as_deref(), given(&self.conductor_group))
             .map_err(|lines| lines.into_iter().for_each(|line| mistakes.note(line)))
             .ok()
@@ -168,27 +159,22 @@ pub fn needs(settings: Option<ironic::Settings>) -> Needs {
         crds: include_str!(
             "../../../charts/host-discovery/files/crds/baremetalhostdiscoveries.metal3.io.yaml"
         ),
-        // Nothing is added to them, they only have to be there.
-        fields: [HOSTS, "baremetalhostdiscoveries.metal3.io"]
-            .map(|crd| Needed { crd, versions: &["v1alpha1"], field: None })
-            .into(),
-        rules: include_str!("../../../charts/host-discovery/files/rules.json"),
+        fields: needed(),
+        rules: RULES,
         checks: checks.collect(),
     }
 }
 
+/// CRDs that must be installed before anything is done. Nothing is added to them.
+pub fn needed() -> Vec<Needed> {
+    [HOSTS, "baremetalhostdiscoveries.metal3.io"]
+        .map(|crd| Needed { crd, versions: &["v1alpha1"], field: None })
+        .into()
+}
+
 async fn check_ironic(settings: ironic::Settings) -> Row {
-    let subject = format!("Ironic at {}", settings.endpoint);
-    let result = match ironic::Client::new(settings) {
-        Ok(client) => client.check().await,
-        Err(error) => Err(error),
-    };
-    Row {
-        subject,
-        result: result
-            .map(|version| format!("API {version}, and it takes our credentials"))
-            .map_err(|error| error.to_string()),
-    }
+    let (subject, result) = ironic::look_at(settings).await;
+    Row { subject, result }
 }
 
 #[cfg(test)]
@@ -225,7 +211,7 @@ mod tests {
 
     #[test]
     fn both_kinds_have_to_be_there() {
-        let crds: Vec<&str> = needs(None).fields.iter().map(|it| it.crd).collect();
+        let crds: Vec<&str> = needed().iter().map(|it| it.crd).collect();
         assert_eq!(crds, ["baremetalhosts.metal3.io", "baremetalhostdiscoveries.metal3.io"]);
     }
 

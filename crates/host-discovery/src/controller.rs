@@ -33,6 +33,7 @@ use crate::node_id::NodeId;
 use crate::nodes::Unmarked;
 use crate::observe;
 use crate::pass::State;
+use crate::reason;
 use crate::sighting::Sighting;
 
 /// A pass begins to read machines for ten seconds at most, ends what it has begun, and writes for some more.
@@ -352,7 +353,7 @@ async fn tell_undecodable(context: &Context) -> Infallible {
                 "Until this is corrected, neither this discovery nor any younger one makes hosts: {}",
                 it.problem
             );
-            context.tell(it.object, true, "Undecodable", "Decode", text);
+            context.tell(it.object, true, reason::Told::Undecodable.as_str(), "Decode", text);
         }
     }
 }

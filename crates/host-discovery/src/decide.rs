@@ -10,15 +10,16 @@ use api_types::metal3::Approval;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::config::Policy;
-use crate::index::{HostKey, Index, Known};
+use crate::decision::{Approvals, Decision, Step, Verdict};
+use crate::index::{HostKey, Known};
 use crate::inventory::{Facts, abridged};
 use crate::mac::Mac;
 use crate::machine::{Machine, Reading};
 use crate::naming::Named;
-use crate::node_id::NodeId;
-pub use crate::reason::{Reason, Sort};
+use crate::reason::{Reason, Sort};
 use crate::refusals::{Cause, Refusal};
 use crate::resource::Resource;
+use crate::seen::Observed;
 
 /// The first look at a machine that is not complete, unless new ones are asked for more often, and the longest time
 /// between two.
@@ -28,103 +29,18 @@ const LONGEST_LOOK: Duration = Duration::from_secs(60);
 /// Bytes of an error of Ironic's that are passed on: part of it is the machine's own text.
 const LONGEST_NOTE: usize = 256;
 
-/// All that is looked at in one pass.
-#[derive(Clone, Copy, Debug)]
-pub struct Observed<'a> {
-    /// Machines that are not settled, oldest first.
-    pub machines: &'a [Machine],
-    /// Every discovery.
-    pub resources: &'a [Resource],
-    /// Every host.
-    pub hosts: &'a Index,
-    /// Machines whose host could not be made.
-    pub refused: &'a BTreeMap<NodeId, Refusal>,
-    /// How many hosts may be made now.
-    pub allowance: u32,
-    /// Whether every node of Ironic that is not a host is among the machines: only then is it known
-    /// that one is not there.
-    pub complete: bool,
-}
-
-/// What to do in one pass.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Decision {
-    /// One for each machine, in their order.
-    pub verdicts: Vec<Verdict>,
-    /// Resources whose list of approvals changes.
-    pub approvals: Vec<Approvals>,
-    /// When to look again without being told.
-    pub again: Option<Duration>,
-}
-
-/// What becomes of one machine.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Verdict {
-    /// The machine.
-    pub node: NodeId,
-    /// The resource whose machine it is, by its place in the list.
-    pub resource: Option<usize>,
-    /// Why.
-    pub reason: Reason,
-    /// The name that its host gets or would get, and how it came to it.
-    pub named: Option<Named>,
-    /// The name that was taken of the two: the second where another machine has the first.
-    pub name: Option<String>,
-    /// Hosts that it is already, or that stand in its way.
-    pub hosts: Vec<HostKey>,
-    /// What went wrong: as Ironic or the API server says it, or why nothing can name the machine.
-    pub note: Option<String>,
-    /// The one write.
-    pub step: Option<Step>,
-    /// When to look at it again without being told.
-    pub again: Option<Duration>,
-}
-
-/// One write.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Step {
-    /// Makes the host, in the namespace of the verdict's resource. That the name is there already
-    /// is an answer, not an error: the host that has it goes into the index, and the machine is
-    /// decided about again.
-    Create {
-        /// Name of the host.
-        name: String,
-        /// The interface that the machine boots from.
-        boot_mac: Mac,
-    },
-    /// Writes down, where it lasts as long as the node, that the node had a host: so that a person
-    /// can delete the host.
-    Remember {
-        /// The host.
-        host: HostKey,
-    },
-}
-
-/// Approvals of one resource of which some are settled.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Approvals {
-    /// The resource, by its place in the list.
-    pub resource: usize,
-    /// Those that remain.
-    pub keep: BTreeSet<NodeId>,
-    /// Those whose machine is a host now.
-    pub done: BTreeSet<NodeId>,
-    /// Those that name no machine of this resource, as they can be shown.
-    pub unknown: Vec<String>,
-}
-
 /// Decides about every machine.
 pub fn decide(seen: &Observed<'_>, policy: &Policy, now: Timestamp) -> Decision {
-    let mut pass = Pass::new(seen, policy, now);
+    let mut taken = Taken::new(seen, policy, now);
     // What failed before takes its turn after all else: hosts that cannot be made must not take the place of others.
     let (last, first): (Vec<usize>, Vec<usize>) =
-        (0..seen.machines.len()).partition(|at| pass.gives_way(&seen.machines[*at]));
+        (0..seen.machines.len()).partition(|at| taken.gives_way(&seen.machines[*at]));
     let mut judged: Vec<(usize, Verdict)> = Vec::with_capacity(seen.machines.len());
-    judged.extend(first.into_iter().map(|at| (at, pass.judge(&seen.machines[at]))));
+    judged.extend(first.into_iter().map(|at| (at, taken.judge(&seen.machines[at]))));
     for (at, verdict) in &mut judged {
-        pass.try_again(&seen.machines[*at], verdict);
+        taken.try_again(&seen.machines[*at], verdict);
     }
-    judged.extend(last.into_iter().map(|at| (at, pass.judge(&seen.machines[at]))));
+    judged.extend(last.into_iter().map(|at| (at, taken.judge(&seen.machines[at]))));
     judged.sort_unstable_by_key(|(at, _)| *at);
     let verdicts: Vec<Verdict> = judged.into_iter().map(|(_, verdict)| verdict).collect();
     let approvals = approvals(seen, &verdicts);
@@ -133,7 +49,7 @@ pub fn decide(seen: &Observed<'_>, policy: &Policy, now: Timestamp) -> Decision 
 }
 
 /// What the machines so far have taken.
-struct Pass<'a> {
+struct Taken<'a> {
     seen: &'a Observed<'a>,
     policy: &'a Policy,
     now: Timestamp,
@@ -148,7 +64,7 @@ struct Pass<'a> {
     macs: BTreeSet<Mac>,
 }
 
-impl<'a> Pass<'a> {
+impl<'a> Taken<'a> {
     fn new(seen: &'a Observed<'a>, policy: &'a Policy, now: Timestamp) -> Self {
         let resources = seen.resources;
         let mut oldest_first: Vec<_> =
@@ -276,6 +192,8 @@ impl<'a> Pass<'a> {
             return verdict;
         }
         if !resource.dry_run && self.allowance == 0 {
+            let away = "no hosts are made while Ironic does not answer";
+            verdict.note = (!self.seen.answers).then(|| away.to_owned());
             verdict.again = Some(Duration::from_secs(1) / self.policy.create_rate.get());
             return verdict.because(Reason::RateLimited);
         }
@@ -442,36 +360,6 @@ fn settled(machine: &Machine, known: &[Known]) -> Option<Verdict> {
     let ours = ours.min_by_key(|it| it.made_for != Some(machine.node));
     verdict.step = ours.map(|it| Step::Remember { host: it.host.clone() });
     Some(verdict)
-}
-
-impl Verdict {
-    fn new(machine: &Machine, reason: Reason) -> Self {
-        Self {
-            node: machine.node,
-            resource: None,
-            reason,
-            named: None,
-            name: None,
-            hosts: Vec::new(),
-            note: None,
-            step: None,
-            again: None,
-        }
-    }
-
-    fn because(self, reason: Reason) -> Self {
-        Self { reason, ..self }
-    }
-
-    /// Its host could not be made.
-    pub fn fail(&mut self, refusal: &Refusal) {
-        self.reason = match refusal.cause {
-            Cause::Refused(_) => Reason::HostRefused,
-            Cause::Failed(_) | Cause::Unknown => Reason::HostFailed,
-        };
-        self.note = Some(refusal.text.clone());
-        self.step = None;
-    }
 }
 
 /// Which approvals are settled. One that names a machine that cannot be this resource's would stay

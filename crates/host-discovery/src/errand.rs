@@ -24,6 +24,7 @@ use crate::driver::drivers_of;
 use crate::node_id::NodeId;
 use crate::nodes::Unmarked;
 use crate::observe;
+use crate::reason::Told;
 
 /// How soon something that did not work is tried again.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -108,12 +109,12 @@ fn reference(namespace: &str, name: &str) -> ObjectReference {
 }
 
 /// What the owner of the host is told where Ironic does not do what it was asked, and will not unless somebody changes
-/// something: the object, one word, and a sentence.
+/// something: the object, why, and a sentence.
 fn complaint(
     errand: &Errand,
     class: Class,
     error: &str,
-) -> Option<(ObjectReference, &'static str, String)> {
+) -> Option<(ObjectReference, Told, String)> {
     if class.is_transient() || class == Class::NotFound {
         return None;
     }
@@ -122,13 +123,13 @@ fn complaint(
             let text = format!(
                 "It cannot be written down in Ironic that the node {node} had this host, so the host comes back if you delete it: {error}"
             );
-            (reference(host.namespace(), host.name()), "MarkRefused", text)
+            (reference(host.namespace(), host.name()), Told::MarkRefused, text)
         }
         Errand::Adopt { node, host, .. } => {
             let text = format!(
                 "The node {node} keeps its driver; {SIMULATED}. Ironic refuses the driver of this host's BMC: {error}"
             );
-            ((**host).clone(), "DriverRefused", text)
+            ((**host).clone(), Told::DriverRefused, text)
         }
     })
 }
@@ -233,7 +234,7 @@ pub async fn run(context: &Context, mut errands: UnboundedReceiver<Errand>) -> I
                                 host.uid = context.index().uid(&unmarked.host).map(str::to_owned);
                             }
                             tracing::warn!(node.id = %key.0, error = text, "Ironic refuses a write to a node");
-                            context.tell(host, true, reason, "Write", about);
+                            context.tell(host, true, reason.as_str(), "Write", about);
                             true
                         } else {
                             it.told
@@ -258,7 +259,7 @@ fn at_once(making: Option<Instant>, now: Instant) -> usize {
     }
 }
 
-/// Twice as long each time.
+/// How long to wait after `tries` tries: twice as long each time.
 fn wait_after(tries: u32) -> Duration {
     (AGAIN * 2_u32.pow(tries.min(10))).min(LONGEST)
 }
@@ -293,7 +294,8 @@ async fn adopt(
         }
         let text =
             format!("The node {id} keeps the driver {driver} while it is {state}; {SIMULATED}");
-        events.warning(host, "DriverAdoptionWaits", "Adopt", &text).await;
+        let reason = Told::DriverAdoptionWaits.as_str();
+        events.warning(host, reason, "Adopt", &text).await;
         return Ok(Outcome::Told);
     }
     let offered = observe::drivers(context).await?;
@@ -311,7 +313,7 @@ async fn adopt(
                 wanted.join(" or ")
             },
         );
-        events.warning(host, "DriverNotEnabled", "Adopt", &text).await;
+        events.warning(host, Told::DriverNotEnabled.as_str(), "Adopt", &text).await;
         return Ok(Outcome::Told);
     };
     // The watch told of it some time ago, and what was paused since is left alone.
@@ -333,7 +335,7 @@ async fn adopt(
         "Gave a node the driver of its host's BMC"
     );
     let text = format!("The node {id} has the driver {chosen} now, instead of {driver}");
-    events.normal(host, "DriverAdopted", "Adopt", &text).await;
+    events.normal(host, Told::DriverAdopted.as_str(), "Adopt", &text).await;
     Ok(Outcome::Done)
 }
 
@@ -353,7 +355,7 @@ mod tests {
 
     #[test]
     fn what_ironic_refuses_is_told_of_the_host_and_what_it_may_do_later_is_not() {
-        for (errand, word) in errands().iter().zip(["MarkRefused", "DriverRefused"]) {
+        for (errand, word) in errands().iter().zip([Told::MarkRefused, Told::DriverRefused]) {
             for class in Class::ALL {
                 let told = complaint(errand, class, "not now");
                 let quiet = class.is_transient() || class == Class::NotFound;

@@ -4,18 +4,23 @@
 //! somebody registered, takes some bytes; one of which something may be made takes about a kilobyte, and only so many of
 //! those have a place, since anybody on the provisioning network can make them.
 
+mod track;
+
 use std::collections::{HashMap, HashSet};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ironic::Class;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::decide::{Decision, Reason, Step};
+use crate::decision::{Decision, Step};
 use crate::hardware::Encoded;
 use crate::index::{HostKey, Index};
 use crate::inventory::{Port, abridged};
 use crate::machine::{Machine, Reading};
 use crate::node_id::NodeId;
+use crate::reason::Reason;
+
+use track::{AGAIN, Settled, Track, again_after, rest_after};
 
 /// The state in which Ironic keeps what it discovered.
 const ENROLL: &str = "enroll";
@@ -26,15 +31,8 @@ pub const HAD_HOST: &str = "ferrite_had_host";
 const MOST_DETAILS: usize = 32 << 20;
 /// Bytes of an error of Ironic's that are kept: part of it is the machine's own text, of many megabytes if it likes.
 const LONGEST_ERROR: usize = 256;
-/// How long a reading that failed for no reason of the machine's waits.
-const AGAIN: Duration = Duration::from_secs(5);
 /// After so many failures in a row Ironic's words are told, and no status waits for the reading any more.
 const FAILURES: u32 = 3;
-/// The longest time between two attempts after failures.
-const LONGEST_AGAIN: Duration = Duration::from_secs(300);
-/// The longest time in which a node that said nothing of use is left alone, though it is listed: it may be one of thousands
-/// that stay as they are.
-const LONGEST_REST: Duration = Duration::from_secs(3600);
 
 /// Every node that Ironic showed.
 #[derive(Debug)]
@@ -53,58 +51,6 @@ pub struct Nodes {
     left_out: usize,
     /// The same of the list before, until this one is complete.
     left_out_before: usize,
-}
-
-#[derive(Debug)]
-struct Track {
-    order: u64,
-    round: u32,
-    /// When Ironic last showed it; none if nothing of it is known any more.
-    seen: Option<Instant>,
-    look: Option<Instant>,
-    /// Whether that look is only one more at what said nothing: new machines go before it.
-    is_relook: bool,
-    /// How often in a row it said nothing of use, and the same.
-    useless: u32,
-    /// Until when it is left alone after that.
-    rest: Option<Instant>,
-    /// How often in a row Ironic failed when it was asked about it, and how, as it is told.
-    failures: u32,
-    told: Option<Class>,
-    details: Option<Encoded>,
-}
-
-impl Track {
-    fn new(order: u64, round: u32, seen: Option<Instant>, look: Option<Instant>) -> Self {
-        Self {
-            order,
-            round,
-            seen,
-            look,
-            is_relook: false,
-            useless: 0,
-            rest: None,
-            failures: 0,
-            told: None,
-            details: None,
-        }
-    }
-
-    /// It is to be read, in its turn.
-    fn look_at(&mut self, look: Option<Instant>) {
-        (self.look, self.is_relook) = (look, false);
-    }
-}
-
-#[derive(Debug)]
-struct Settled {
-    order: u64,
-    round: u32,
-    /// The host that it is; none if somebody registered it.
-    host: Option<HostKey>,
-    /// Whether the node is to be marked as one that had it.
-    ours: bool,
-    had_host: bool,
 }
 
 /// What was read of one machine.
@@ -127,7 +73,7 @@ pub enum Look {
     },
     /// Ironic could not say: the kind of its failure, and its words.
     Failed(Class, String),
-    /// Ironic said nothing at all, to us.
+    /// Ironic does not say it to us, whichever machine it is.
     Silent,
 }
 
@@ -233,7 +179,7 @@ impl Nodes {
             let (machine, track) = (&mut self.machines[place], &mut self.tracks[place]);
             let changed = machine.is_changed(node);
             let unread = machine.is_unread() && track.rest.is_none_or(|rest| rest <= at);
-            machine.take(node);
+            machine.take(node, track);
             (track.round, track.seen) = (self.round, Some(at));
             if changed {
                 (track.useless, track.rest, track.is_relook) = (0, None, false);
@@ -251,6 +197,10 @@ impl Nodes {
         let had_host = marked || left.is_some() || earlier.as_ref().is_some_and(|it| it.had_host);
         let known = hosts.known(id, node.name.as_deref(), &[], None);
         let registered = node.name.is_some() || !enrolled;
+        // Another host may be this machine by an address, and which it has is not known before it is read.
+        let before = earlier.as_ref().and_then(|it| it.host.as_ref());
+        let contested = matches!(&known[..], [one]
+            if before != Some(&one.host) && !hosts.rivals(&one.host).is_empty());
         // A host that was found by addresses is not found again without them.
         let earlier = earlier.and_then(|it| Some((it.host?, it.ours)));
         let still = earlier.filter(|(host, _)| known.is_empty() && hosts.has(host));
@@ -260,22 +210,25 @@ impl Nodes {
             ([], None) if registered => Some((None, false)),
             _ => None,
         };
-        if let Some((host, ours)) = settled {
-            let unmarked = host.clone().filter(|_| ours && !had_host);
+        let unmarked = settled.as_ref().filter(|(_, ours)| *ours && !had_host);
+        let unmarked = unmarked.and_then(|(host, _)| host.clone());
+        let unmarked = left.or(unmarked.map(|host| Unmarked { node: id, host }));
+        if let Some((host, ours)) = settled.filter(|_| !contested) {
             let round = self.round;
             self.settled.insert(id, Settled { order, round, host, ours, had_host });
-            return left.or(unmarked.map(|host| Unmarked { node: id, host }));
+            return unmarked;
         }
         if self.machines.len() >= self.most {
             self.left_out += 1;
-            return left;
+            return unmarked;
         }
         let machine =
             Machine { name: node.name.clone(), enrolled, had_host, ..Machine::unread(id, now) };
         // What somebody registered is not read: only a new machine becomes a host.
-        let look = (!registered).then_some(at);
-        self.insert(machine, Track::new(order, self.round, Some(at), look));
-        left
+        let look = (!registered || contested).then_some(at);
+        let track = Track::new(order, self.round, Some(at), look);
+        self.insert(machine, Track { marked, contested, ..track });
+        unmarked
     }
 
     /// Machines that are to be read, so many at most, in the order in which their turn came; those that said nothing before
@@ -322,13 +275,14 @@ impl Nodes {
                 let (machine, track) = (&mut self.machines[place], &mut self.tracks[place]);
                 let error = machine.last_error.clone();
                 if let Some(node) = node {
-                    machine.take(&node);
+                    machine.take(&node, track);
                     machine.last_error =
                         node.last_error.as_deref().map(|it| abridged(it, LONGEST_ERROR));
                     track.seen = Some(at);
                 }
                 machine.unanswered = None;
                 (track.failures, track.told) = (0, None);
+                track.contested = false;
                 machine.inventory = inventory;
                 machine.ports = ports;
                 machine.strange_ports = strange_ports;
@@ -419,6 +373,8 @@ impl Nodes {
             let Some(&place) = self.places.get(&verdict.node) else { continue };
             let track = &mut self.tracks[place];
             match verdict.reason {
+                // What is settled is never read.
+                Reason::Known if track.contested => {}
                 Reason::Known | Reason::Registered => {
                     let had_host = self.machines[place].had_host;
                     let remember = match &verdict.step {
@@ -461,7 +417,8 @@ impl Nodes {
             // The mark may not have reached Ironic yet.
             let had_host = settled.had_host || settled.ours;
             let machine = Machine { had_host, ..Machine::unread(node, now) };
-            self.insert(machine, Track::new(settled.order, settled.round, None, Some(at)));
+            let track = Track::new(settled.order, settled.round, None, Some(at));
+            self.insert(machine, Track { contested: true, ..track });
         }
     }
 
@@ -543,8 +500,11 @@ impl Machine {
     }
 
     /// Takes over what a list or the node itself shows.
-    fn take(&mut self, node: &ironic::Node) {
-        self.had_host |= is_marked(node);
+    fn take(&mut self, node: &ironic::Node, track: &mut Track) {
+        let marked = is_marked(node);
+        // An answer that leaves the place of the mark out does not say that it is off.
+        let lost = node.extra.is_some() && track.lost_its_mark(marked);
+        self.had_host = marked || (self.had_host && !lost);
         self.enrolled = is_enrolled(node);
         self.name.clone_from(&node.name);
     }
@@ -564,15 +524,6 @@ impl Machine {
         let is_strange = self.strange_ports > 0 || self.inventory == Reading::Unreadable;
         self.is_unread() && (self.last_error.is_some() || is_strange)
     }
-}
-
-fn again_after(failures: u32) -> Duration {
-    rest_after(failures).min(LONGEST_AGAIN)
-}
-
-/// Four times as long each time.
-fn rest_after(useless: u32) -> Duration {
-    (AGAIN * 4_u32.pow(useless.saturating_sub(1).min(5))).min(LONGEST_REST)
 }
 
 fn is_marked(node: &ironic::Node) -> bool {

@@ -277,7 +277,7 @@ pub async fn read(context: &Context, nodes: &mut Nodes, places: &mut Places, mos
                 nodes.read(node, look, at);
             }
             Ok(Err(error)) => {
-                nodes.read(node, failed(&error), at);
+                nodes.read(node, failed(error.class(), error.to_string()), at);
                 if is_silence(&error) {
                     stop.store(true, Ordering::Relaxed);
                     read.silence = Some(error);
@@ -291,12 +291,12 @@ pub async fn read(context: &Context, nodes: &mut Nodes, places: &mut Places, mos
     read
 }
 
-/// What is known of a machine after an error. One that takes the whole time may do so for this machine alone; without a
-/// connection, or with credentials that are not taken, it would be the same for any other.
-fn failed(error: &Error) -> Look {
-    match error.class() {
-        Class::Unreachable | Class::Unauthorized => Look::Silent,
-        class => Look::Failed(class, error.to_string()),
+/// What is known of a machine after an error. An answer that takes the whole time, or breaks off, may do so for this machine
+/// alone; with credentials that are not taken it would be the same for any other.
+fn failed(class: Class, words: String) -> Look {
+    match class {
+        Class::Unauthorized => Look::Silent,
+        class => Look::Failed(class, words),
     }
 }
 
@@ -364,11 +364,7 @@ async fn look(
     let text = id.to_string();
     // Only what decides is kept until the ports are there: some kilobytes of perhaps a megabyte.
     let mut told = match patiently(|| ironic.inventory(&text, MOST_INVENTORY)).await {
-        Ok(inventory) => match Told::read(&inventory) {
-            // It may be a host by an address that was left out.
-            told if told.is_cut() => Err(Reading::TooLarge),
-            told => Ok(Some((told, encoded(&inventory, late)))),
-        },
+        Ok(inventory) => told_by(&inventory, late).map(Some),
         Err(error) => match error.class() {
             Class::NotFound => Ok(None),
             Class::TooLarge => Err(Reading::TooLarge),
@@ -447,14 +443,24 @@ async fn node(ironic: &Client, id: NodeId) -> Result<Option<ironic::Node>, Error
     }
 }
 
-/// The hardware of a machine whose details had no room.
-pub async fn details(context: &Context, id: NodeId) -> Result<Encoded, Error> {
+/// The hardware of a machine whose details had no room; none where its inventory is no longer one of which a host is made.
+pub async fn details(context: &Context, id: NodeId) -> Result<Option<Encoded>, Error> {
     let inventory = context.ironic.inventory(&id.to_string(), MOST_INVENTORY).await?;
-    Ok(encoded(&inventory, context.late_fields()))
+    Ok(told_by(&inventory, context.late_fields()).ok().map(|(_, details)| details))
 }
 
-fn encoded(inventory: &Inventory, late: LateFields) -> Encoded {
-    HardwareDetails::read(inventory).for_operator(late).encoded()
+/// What an inventory says, and how it stands on a host.
+fn told_by(inventory: &Inventory, late: LateFields) -> Result<(Told, Encoded), Reading> {
+    // Ironic takes none without interfaces, so this is an answer of somebody in between.
+    if inventory.machine.interfaces.is_empty() {
+        return Err(Reading::Unreadable);
+    }
+    let told = Told::read(inventory);
+    // It may be a host by an address that was left out.
+    if told.is_cut() {
+        return Err(Reading::TooLarge);
+    }
+    Ok((told, HardwareDetails::read(inventory).for_operator(late).encoded()))
 }
 
 /// A node with its driver and its state; that it is gone is an error.
@@ -467,7 +473,7 @@ pub async fn drivers(context: &Context) -> Result<Vec<String>, Error> {
     Ok(context.ironic.drivers().await?.into_iter().map(|it| it.name).collect())
 }
 
-/// A host as it is now; none if it is gone. By a list, which the controller may ask for in every namespace.
+/// A host as it is now; none if it is gone. Read by a list, since a list is what the role allows.
 pub async fn host(
     context: &Context,
     host: &ObjectReference,
@@ -480,7 +486,7 @@ pub async fn host(
     Ok(found.items.into_iter().next().map(|Sighting(host)| host))
 }
 
-/// The metadata of a discovery; none if it is gone. By a list, which the controller may ask for.
+/// The metadata of a discovery; none if it is gone. Read by a list, since a list is what the role allows.
 pub async fn metadata(
     context: &Context,
     object: &ObjectReference,
@@ -545,7 +551,33 @@ pub async fn late_fields(context: &Context) -> Result<LateFields, error::Error> 
 mod tests {
     use std::cell::Cell;
 
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn what_ironic_does_not_say_of_one_machine_says_something_of_it_unless_it_does_not_know_us() {
+        for class in Class::ALL {
+            let silent = matches!(failed(class, String::new()), Look::Silent);
+            assert_eq!(silent, class == Class::Unauthorized, "{class:?}");
+        }
+    }
+
+    #[test]
+    fn an_inventory_without_interfaces_is_none_of_a_machine() {
+        let read = |interfaces: &Value| {
+            let answer = json!({ "inventory": { "hostname": "n1", "interfaces": interfaces } });
+            let inventory = serde_json::from_value(answer).unwrap();
+            told_by(&inventory, LateFields::default())
+        };
+        assert_eq!(read(&json!([])).err(), Some(Reading::Unreadable));
+        let empty = told_by(&Inventory::default(), LateFields::default());
+        assert_eq!(empty.err(), Some(Reading::Unreadable));
+        let nic = |number: usize| json!({ "name": format!("e{number}"), "mac_address": format!("52:54:00:00:{:02x}:{:02x}", number / 256, number % 256) });
+        assert!(read(&json!([nic(0)])).is_ok());
+        let many: Vec<Value> = (0..2000).map(nic).collect();
+        assert_eq!(read(&json!(many)).err(), Some(Reading::TooLarge));
+    }
 
     #[tokio::test]
     async fn a_host_that_is_deleted_while_all_are_counted_is_not_waited_for() {

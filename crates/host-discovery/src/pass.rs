@@ -16,15 +16,18 @@ use kube::Resource as _;
 use crate::act;
 use crate::allowance::Allowance;
 use crate::controller::{Context, News, spread};
-use crate::decide::{Decision, Observed, Reason, Step, Verdict, decide};
+use crate::decide::decide;
+use crate::decision::{Decision, Step, Verdict};
 use crate::errand::Errand;
 use crate::error::Error;
 use crate::node_id::NodeId;
 use crate::nodes::Nodes;
 use crate::observe::{self, Places};
+use crate::reason::Reason;
 use crate::refusals::Refusals;
 use crate::report::report;
 use crate::resource::Resource;
+use crate::seen::Observed;
 use crate::status::{self, Reach, Strays, Troubles};
 
 const CONDITION: &str = "ironic";
@@ -51,6 +54,8 @@ pub struct State {
     /// Failures in a row of an Ironic that answered before.
     misses: u32,
     allowance: Allowance,
+    /// When it is looked at, while nothing may be done, whether Ironic answers.
+    next_check: Instant,
     next_poll: Instant,
     next_full: Instant,
     /// No machine is read before: Ironic was silent just now.
@@ -90,6 +95,7 @@ impl State {
             reach: Reach::Unknown,
             misses: 0,
             allowance: Allowance::new(context.policy.create_rate, Timestamp::now()),
+            next_check: now,
             next_poll: now,
             next_full: now,
             next_read: now,
@@ -108,14 +114,14 @@ impl State {
     /// A process that may not act only looks whether it could, and remembers which nodes had a host.
     pub async fn stand_by(&mut self, context: &Context) {
         self.take_notice(context);
-        if Instant::now() >= self.next_poll {
+        if Instant::now() >= self.next_check {
             let result = context.ironic.check().await.map(drop);
             self.heard(context, result);
-            self.next_poll = Instant::now() + context.policy.poll_interval;
-            // What was learned is old by the time that it could be used.
-            self.next_full = Instant::now();
-            self.places = Places::default();
+            self.next_check = Instant::now() + context.policy.poll_interval;
         }
+        // What was learned is old by the time that it could be used.
+        (self.next_poll, self.next_full) = (Instant::now(), Instant::now());
+        self.places = Places::default();
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 
@@ -270,11 +276,12 @@ impl State {
         // What was made changes what is to be said of the others.
         let mut again =
             if made { Some(Duration::ZERO) } else { decision.again.filter(|_| answers) };
-        let now = Timestamp::now();
-        let statuses = self.statuses(context, &objects, &resources, &decision, now);
         for unmarked in self.nodes.settle(&decision, Instant::now()) {
             context.send(Errand::Mark(unmarked));
         }
+        // What was settled just now counts.
+        let now = Timestamp::now();
+        let statuses = self.statuses(context, &objects, &resources, &decision, now);
         if answers {
             for approvals in &decision.approvals {
                 let settled =
@@ -346,6 +353,7 @@ impl State {
             resources,
             hosts: &index,
             refused: self.refusals.all(),
+            answers,
             allowance,
             complete,
         };
@@ -451,9 +459,9 @@ impl State {
         }
         let patch = status::patch(object, status);
         let after = act::write_status(context, object, patch).await?;
-        for news in status::news(&before, status, |node| self.nodes.name(node)) {
+        for note in status::notes(&before, status, |node| self.nodes.name(node)) {
             let object = object.object_ref(&());
-            context.tell(object, news.warning, &news.reason, &news.about, news.text);
+            context.tell(object, note.warning, &note.reason, &note.about, note.text);
         }
         let written = Written {
             on: object.metadata.resource_version.clone(),

@@ -163,6 +163,51 @@ impl Reason {
     }
 }
 
+/// What is told in an event that is about no machine of the status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// A host was made.
+    HostCreated,
+    /// A host was made, and named by another value than its discovery asks for.
+    HostNamedByFallback,
+    /// An approval names no machine that could become a host.
+    ApprovalUnknown,
+    /// Ironic does not take the mark of a node that had a host.
+    MarkRefused,
+    /// Ironic does not take the driver of a host's BMC.
+    DriverRefused,
+    /// The driver waits for the node to be at rest.
+    DriverAdoptionWaits,
+    /// Ironic has no driver for a host's BMC.
+    DriverNotEnabled,
+    /// A node has the driver of its host's BMC.
+    DriverAdopted,
+    /// A discovery cannot be decoded.
+    Undecodable,
+}
+
+impl Told {
+    /// The word in the event.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::HostCreated => "HostCreated",
+            Self::HostNamedByFallback => "HostNamedByFallback",
+            Self::ApprovalUnknown => "ApprovalUnknown",
+            Self::MarkRefused => "MarkRefused",
+            Self::DriverRefused => "DriverRefused",
+            Self::DriverAdoptionWaits => "DriverAdoptionWaits",
+            Self::DriverNotEnabled => "DriverNotEnabled",
+            Self::DriverAdopted => "DriverAdopted",
+            Self::Undecodable => "Undecodable",
+        }
+    }
+}
+
+/// The word of what a list says of a machine: a text may follow it.
+pub(crate) fn word(told: &str) -> &str {
+    told.split(':').next().unwrap_or_default()
+}
+
 /// What to do about a machine that waits for this reason, where the reason itself does not say it.
 pub fn advice(word: &str) -> Option<&'static str> {
     let all = [

@@ -4,9 +4,10 @@ use api_types::metal3::{BareMetalHostDiscoveryStatus, DiscoveryCounts, ListedHos
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::decide::{Decision, Sort, Verdict};
+use crate::decision::{Decision, Verdict};
 use crate::inventory::Facts;
 use crate::machine::{Machine, Reading};
+use crate::reason::{Sort, word};
 
 /// Machines that one list holds; the counts say how many there are.
 pub const LONGEST_LIST: usize = 100;
@@ -38,13 +39,10 @@ pub fn report(
         DiscoveryCounts { known: count(known), created: count(made), ..DiscoveryCounts::default() };
     // Both are in one order. Since the decision some of the machines may have gone, and others come between.
     let mut machines = machines.iter();
-    for verdict in &decision.verdicts {
+    for verdict in decision.verdicts.iter().filter(|it| it.resource == Some(at)) {
         let mut rest = machines.clone();
         let Some(machine) = rest.find(|it| it.node == verdict.node) else { continue };
         machines = rest;
-        if verdict.resource != Some(at) {
-            continue;
-        }
         let (number, list, listed) = match verdict.reason.sort() {
             Sort::Pending => (&mut counts.pending, &mut status.pending, &before.pending),
             Sort::Failed => (&mut counts.failed, &mut status.failures, &before.failures),
@@ -100,10 +98,6 @@ fn entry(
         since: since.or(Some(Time(now))),
         node_id,
     }
-}
-
-fn word(reason: &str) -> &str {
-    reason.split(':').next().unwrap_or_default()
 }
 
 /// What stands behind the reason: Ironic's own words, or the hosts in the way.

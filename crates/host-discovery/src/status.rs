@@ -13,12 +13,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::decide::{Decision, Reason};
-use crate::reason::advice;
+use crate::decision::Decision;
+use crate::reason::{self, Reason, advice};
 use crate::resource::Resource;
 
 /// Characters of a condition's message.
 const LONGEST_MESSAGE: usize = 1024;
+/// Reasons for which a resource is not ready by what was counted.
+const COUNTED: [&str; 3] = [HOSTS_REFUSED, HOSTS_FAILED, TOO_MANY_MACHINES];
+const HOSTS_REFUSED: &str = "HostsRefused";
+const HOSTS_FAILED: &str = "HostsFailed";
+const TOO_MANY_MACHINES: &str = "TooManyMachines";
 /// How long what is said of a silent Ironic is put in the same words.
 const SAME_WORDS: Duration = Duration::from_secs(60);
 
@@ -35,7 +40,7 @@ pub enum Reach {
         class: &'static str,
         /// Why, and what to do about it.
         text: String,
-        /// Since when it is put like this.
+        /// Since when these words are used.
         since: Instant,
     },
 }
@@ -73,7 +78,7 @@ pub struct Strays {
 }
 
 impl Strays {
-    /// Counts them.
+    /// Counts the strays of a decision.
     pub fn of(decision: &Decision) -> Self {
         let with = |reason| {
             let count = decision.verdicts.iter().filter(|it| it.reason == reason).count();
@@ -163,25 +168,25 @@ fn ready(
         return say("False", "OlderUndecodable", text);
     }
     if resource.suspend {
-        return say("False", "Suspended", "spec.suspend is true: no hosts are made");
+        return say("False", Reason::Suspended.as_str(), "spec.suspend is true: no hosts are made");
     }
     if let Some((count, text)) = &troubles.refused {
         let text = format!("the API server refuses {}, the first: {text}", hosts(*count));
-        return say("False", "HostsRefused", &text);
+        return say("False", HOSTS_REFUSED, &text);
     }
     if let Some((count, text)) = &troubles.failed {
         let text = format!(
             "{} could not be made, which is tried again; of one it is said: {text}",
             hosts(*count)
         );
-        return say("False", "HostsFailed", &text);
+        return say("False", HOSTS_FAILED, &text);
     }
     if troubles.left_out > 0 {
         let text = format!(
             "{} machines in Ironic are not looked at, because too many wait before them: approve or select them, raise maxHosts, or delete their nodes in Ironic",
             rounded(troubles.left_out)
         );
-        return say("False", "TooManyMachines", &text);
+        return say("False", TOO_MANY_MACHINES, &text);
     }
     let is_full = |most: &u32| i64::from(counts.created) >= i64::from(*most);
     let (reason, text) = if resource.dry_run {
@@ -201,9 +206,13 @@ fn ready(
         ("Discovering", text.to_owned())
     };
     let Some(strays) = troubles.strays else {
-        // Nobody counted yet: what was said before stays.
-        let is = |it: &&Condition| it.type_ == CONDITION_READY && it.reason == reason;
-        let known = status.conditions.iter().find(is).map(|it| it.message.as_str());
+        // Nobody counted yet: what was said before stays. That what stood in the way is over only a count says.
+        let known = status.conditions.iter().find(|it| it.type_ == CONDITION_READY);
+        let told = |it: &&Condition| COUNTED.contains(&it.reason.as_str());
+        if let Some(known) = known.filter(told) {
+            return say("False", &known.reason, &known.message);
+        }
+        let known = known.filter(|it| it.reason == reason).map(|it| it.message.as_str());
         return say("True", reason, known.unwrap_or(&text));
     };
     let rest = others(&counts, strays);
@@ -305,7 +314,7 @@ pub fn patch(object: &BareMetalHostDiscovery, status: &BareMetalHostDiscoverySta
 
 /// Something to tell in an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct News {
+pub struct Note {
     /// Whether a person should look at it.
     pub warning: bool,
     /// Why, as one word.
@@ -318,11 +327,11 @@ pub struct News {
 
 /// What a new status tells that the old one did not: machines that were listed for another reason or not at all, and
 /// conditions that changed. `node_name` says what Ironic calls a node: one that somebody registered gets no name here.
-pub fn news<'a>(
+pub fn notes<'a>(
     before: &BareMetalHostDiscoveryStatus,
     after: &BareMetalHostDiscoveryStatus,
     node_name: impl Fn(&str) -> Option<&'a str>,
-) -> Vec<News> {
+) -> Vec<Note> {
     let mut all = Vec::new();
     for condition in &after.conditions {
         let known = before.conditions.iter().find(|it| it.type_ == condition.type_);
@@ -332,8 +341,8 @@ pub fn news<'a>(
         if was == Some((&condition.status, &condition.reason)) || first {
             continue;
         }
-        all.push(News {
-            warning: !fine && condition.reason != "Suspended",
+        all.push(Note {
+            warning: !fine && condition.reason != Reason::Suspended.as_str(),
             reason: condition.reason.clone(),
             about: condition.type_.clone(),
             text: condition.message.clone(),
@@ -348,7 +357,7 @@ pub fn news<'a>(
         for entry in new {
             let same = |it: &&ListedHost| it.node_id == entry.node_id && word(it) == word(entry);
             // What waits for its turn does not wait for a person.
-            if old.iter().any(|it| same(&it)) || word(entry) == "RateLimited" {
+            if old.iter().any(|it| same(&it)) || word(entry) == Reason::RateLimited.as_str() {
                 continue;
             }
             let own = || node_name(&entry.node_id).map(|name| format!("{name} in Ironic"));
@@ -358,7 +367,7 @@ pub fn news<'a>(
             let who = if macs.is_empty() { name } else { format!("{name}; {macs}") };
             let reason = entry.reason.as_deref().unwrap_or_default();
             let to_do = advice(word(entry)).map_or_else(String::new, |it| format!(": {it}"));
-            all.push(News {
+            all.push(Note {
                 warning,
                 reason: word(entry).to_owned(),
                 about: entry.node_id.clone(),
@@ -370,5 +379,5 @@ pub fn news<'a>(
 }
 
 fn word(entry: &ListedHost) -> &str {
-    entry.reason.as_deref().unwrap_or_default().split(':').next().unwrap_or_default()
+    reason::word(entry.reason.as_deref().unwrap_or_default())
 }

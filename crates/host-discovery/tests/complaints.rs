@@ -11,11 +11,13 @@ use std::collections::BTreeMap;
 
 use api_types::metal3::BareMetalHost;
 use host_discovery::config::Policy;
-use host_discovery::decide::{Observed, Reason, Sort, Verdict, decide};
+use host_discovery::decide::decide;
+use host_discovery::decision::Verdict;
 use host_discovery::index::Index;
 use host_discovery::machine::{Machine, Reading};
-use host_discovery::reason::advice;
+use host_discovery::reason::{Reason, Sort, advice};
 use host_discovery::resource::Resource;
+use host_discovery::seen::Observed;
 use k8s_openapi::jiff::{Timestamp, ToSpan};
 use serde_json::{Value, json};
 use world::{facts, host, mac, machine, node, resource};
@@ -27,6 +29,7 @@ fn after(minutes: i64, machine: &Machine, resources: &[Resource], hosts: &Index)
         resources,
         hosts,
         refused: &BTreeMap::new(),
+        answers: true,
         allowance: 9,
         complete: true,
     };

@@ -12,11 +12,14 @@ use std::time::Duration;
 
 use api_types::metal3::HardwareDetail;
 use host_discovery::config::Policy;
-use host_discovery::decide::{Decision, Observed, Reason, Sort, Step, Verdict, decide};
+use host_discovery::decide::decide;
+use host_discovery::decision::{Decision, Step, Verdict};
 use host_discovery::index::Index;
 use host_discovery::machine::{Machine, Reading};
 use host_discovery::naming::Unusable;
+use host_discovery::reason::{Reason, Sort};
 use host_discovery::resource::Resource;
+use host_discovery::seen::Observed;
 use k8s_openapi::jiff::{Timestamp, ToSpan};
 use serde_json::{Value, json};
 use world::{facts, host, mac, machine, node, port, resource, twins};
@@ -31,6 +34,7 @@ fn pass(machines: &[Machine], resources: &[Resource], hosts: &Index, allowance: 
         resources,
         hosts,
         refused: &BTreeMap::new(),
+        answers: true,
         allowance,
         complete: true,
     };
@@ -160,6 +164,7 @@ fn a_machine_without_inventory_or_ports_is_waited_for_and_then_reported() {
         resources: &resources,
         hosts: &hosts,
         refused: &BTreeMap::new(),
+        answers: true,
         allowance: 9,
         complete: true,
     };
@@ -414,6 +419,23 @@ fn no_more_hosts_are_made_than_the_rate_allows_and_the_rest_follows() {
     let reasons: Vec<_> = found.verdicts.iter().map(|it| it.reason).collect();
     assert_eq!(reasons, [Reason::Created, Reason::Created, Reason::RateLimited]);
     assert_eq!(found.again, Some(Duration::from_millis(2)));
+    assert_eq!(found.verdicts[2].note, None);
+}
+
+#[test]
+fn a_machine_that_waits_for_ironic_is_not_said_to_wait_for_the_rate() {
+    let seen = Observed {
+        machines: &[machine(1)],
+        resources: &[resource("racks", &json!({}))],
+        hosts: &Index::default(),
+        refused: &BTreeMap::new(),
+        answers: false,
+        allowance: 0,
+        complete: false,
+    };
+    let verdict = decide(&seen, &Policy::default(), start()).verdicts.remove(0);
+    assert_eq!((verdict.reason, verdict.step), (Reason::RateLimited, None));
+    assert!(verdict.note.unwrap().contains("Ironic does not answer"));
 }
 
 #[test]
@@ -425,6 +447,7 @@ fn where_new_machines_are_asked_for_often_incomplete_ones_are_looked_at_as_often
         resources: &[],
         hosts: &Index::default(),
         refused: &BTreeMap::new(),
+        answers: true,
         allowance: 9,
         complete: true,
     };
@@ -465,6 +488,7 @@ fn approvals_are_taken_away_when_done_or_when_they_name_nobody() {
         resources: &[racks],
         hosts: &hosts,
         refused: &BTreeMap::new(),
+        answers: true,
         allowance: 0,
         complete: false,
     };

@@ -13,11 +13,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use api_types::metal3::BareMetalHost;
 use api_types::names::ferrite::{DISCOVERED_BY, NODE_ID};
 use host_discovery::config::Policy;
-use host_discovery::decide::{Observed, Reason, Sort, Step, decide};
+use host_discovery::decide::decide;
+use host_discovery::decision::Step;
 use host_discovery::index::{HostKey, Index};
 use host_discovery::machine::{Machine, Reading};
 use host_discovery::naming::is_label;
+use host_discovery::reason::{Reason, Sort};
 use host_discovery::resource::Resource;
+use host_discovery::seen::Observed;
 use host_discovery::{Mac, NodeId};
 use k8s_openapi::jiff::{Timestamp, ToSpan};
 use proptest::prelude::*;
@@ -102,6 +105,7 @@ impl World {
             resources: std::slice::from_ref(&self.resource),
             hosts: &self.replicas[replica],
             refused: &BTreeMap::new(),
+            answers: true,
             allowance: 9,
             complete: true,
         };
@@ -214,6 +218,7 @@ proptest! {
             resources: std::slice::from_ref(&world.resource),
             hosts: &world.replicas[0],
             refused: &BTreeMap::new(),
+            answers: true,
             allowance: 9,
             complete: true,
         };
@@ -240,7 +245,7 @@ proptest! {
         let mut hosts = Index::default();
         hosts.apply(&host("metal", "n1", &json!({})));
         hosts.apply(&host("metal", "x", &json!({"spec": {"bootMACAddress": mac(2, 0).to_string()}})));
-        let seen = Observed { machines: &machines, resources: &resources, hosts: &hosts, refused: &BTreeMap::new(), allowance, complete };
+        let seen = Observed { machines: &machines, resources: &resources, hosts: &hosts, refused: &BTreeMap::new(), answers: true, allowance, complete };
         let now = Timestamp::UNIX_EPOCH + after.seconds();
         let found = decide(&seen, &Policy::default(), now);
         prop_assert_eq!(&found, &decide(&seen, &Policy::default(), now));

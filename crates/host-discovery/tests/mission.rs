@@ -10,9 +10,12 @@ mod world;
 use std::collections::BTreeMap;
 
 use host_discovery::config::Policy;
-use host_discovery::decide::{Observed, Reason, Step, Verdict, decide};
+use host_discovery::decide::decide;
+use host_discovery::decision::{Step, Verdict};
 use host_discovery::index::Index;
 use host_discovery::machine::{Machine, Reading};
+use host_discovery::reason::Reason;
+use host_discovery::seen::Observed;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 use world::{facts, host, mac, machine, node, resource};
@@ -23,6 +26,7 @@ fn verdicts(machines: &[Machine], hosts: &Index) -> Vec<Verdict> {
         resources: &[resource("racks", &json!({}))],
         hosts,
         refused: &BTreeMap::new(),
+        answers: true,
         allowance: 9,
         complete: true,
     };

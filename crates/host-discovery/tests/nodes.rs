@@ -7,16 +7,21 @@
 
 mod world;
 
+use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
-use host_discovery::NodeId;
+use host_discovery::config::Policy;
+use host_discovery::decide::decide;
 use host_discovery::index::{HostKey, Index};
 use host_discovery::machine::Reading;
 use host_discovery::nodes::{Look, Nodes, Unmarked};
+use host_discovery::reason::Reason;
+use host_discovery::seen::Observed;
+use host_discovery::{Mac, NodeId};
 use ironic::Class;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
-use world::{facts, node, port};
+use world::{facts, host, mac, node, port};
 
 fn shown(number: u8, more: &Value) -> ironic::Node {
     let mut node = json!({"uuid": node(number).to_string(), "provision_state": "enroll"});
@@ -66,6 +71,40 @@ impl Known {
 
     fn due(&self) -> Vec<NodeId> {
         self.nodes.due(self.at, 9)
+    }
+
+    /// Decides about the only machine and settles what is to be settled. None where there is no machine.
+    fn judge(&mut self) -> Option<Reason> {
+        let refused = BTreeMap::new();
+        let seen = Observed {
+            machines: self.nodes.machines(),
+            resources: &[],
+            hosts: &self.hosts,
+            refused: &refused,
+            answers: true,
+            allowance: 9,
+            complete: true,
+        };
+        let decision = decide(&seen, &Policy::default(), Timestamp::UNIX_EPOCH);
+        self.nodes.settle(&decision, self.at);
+        decision.verdicts.first().map(|it| it.reason)
+    }
+
+    /// A host that boots by this address; a discovery made it if there is a node.
+    fn host(&mut self, name: &str, boots: Mac, node: Option<NodeId>) {
+        let annotations: Value = match node {
+            Some(node) => json!({ "ferrite.metal3.io/node-id": node.to_string() }),
+            None => json!({}),
+        };
+        let body = json!({
+            "metadata": { "annotations": annotations },
+            "spec": { "bootMACAddress": boots.to_string() },
+        });
+        self.hosts.apply(&host("metal", name, &body));
+    }
+
+    fn host_goes(&mut self, name: &str) {
+        self.hosts.remove(&host("metal", name, &json!({})).metadata);
     }
 }
 
@@ -288,4 +327,120 @@ fn a_list_that_breaks_off_does_not_forget_how_many_found_no_place() {
     }
     known.nodes.end();
     assert_eq!(known.nodes.left_out(), 2);
+}
+
+#[test]
+fn a_machine_that_another_host_claims_by_an_address_is_read_before_it_is_settled() {
+    let mut known = Known::new();
+    known.host("n1", mac(1, 0), Some(node(1)));
+    known.host("mine", mac(1, 0), None);
+    // Only one of them is known to be the machine by what a list shows.
+    assert_eq!(known.list(1), Some(had(1)), "the mark waits for nothing");
+    assert_eq!(known.due(), [node(1)]);
+    for look in [Look::Silent, Look::Failed(Class::Busy, String::new())] {
+        assert_eq!(known.judge(), Some(Reason::Known));
+        known.nodes.read(node(1), look, known.at);
+    }
+    assert_eq!(known.judge(), Some(Reason::Known));
+    known.read(1, Reading::Facts(Box::new(facts(1))), None);
+    for _ in 0..2 {
+        assert_eq!(known.judge(), Some(Reason::KnownTwice));
+        known.list(1);
+        assert_eq!(known.due(), []);
+    }
+    known.host_goes("mine");
+    assert_eq!(known.judge(), Some(Reason::Known));
+    assert_eq!(known.judge(), None, "it is settled");
+}
+
+#[test]
+fn a_machine_that_another_host_might_have_claimed_is_read_once() {
+    let mut known = Known::new();
+    // Both boot by an address that the machine does not have.
+    known.host("n1", mac(7, 0), Some(node(1)));
+    known.host("mine", mac(7, 0), None);
+    // Also where somebody gave it a name.
+    let named = shown(1, &json!({ "name": "metal~n1", "provision_state": "manageable" }));
+    let list = |known: &mut Known| {
+        known.at += Duration::from_secs(1);
+        known.nodes.note(&named, &known.hosts, Timestamp::UNIX_EPOCH, known.at)
+    };
+    list(&mut known);
+    assert_eq!(known.due(), [node(1)]);
+    known.read(1, Reading::Facts(Box::new(facts(1))), None);
+    assert_eq!(known.judge(), Some(Reason::Known));
+    for _ in 0..2 {
+        list(&mut known);
+        assert_eq!((known.due(), known.judge(), known.nodes.known()), (vec![], None, 1));
+    }
+    // One whose host nobody disputes is not read at all.
+    known.host("n2", mac(2, 0), Some(node(2)));
+    known.list(2);
+    assert_eq!((known.due(), known.judge(), known.nodes.known()), (vec![], None, 2));
+    // Another host of the same machine is another matter.
+    known.host_goes("n1");
+    known.host("n3", mac(7, 0), Some(node(1)));
+    list(&mut known);
+    assert_eq!(known.due(), [node(1)]);
+}
+
+#[test]
+fn a_machine_whose_host_is_no_longer_the_only_one_is_not_settled_before_it_is_read() {
+    let mut known = Known::new();
+    known.host("n1", mac(1, 0), Some(node(1)));
+    known.list(1);
+    assert_eq!(known.judge(), None, "it is settled");
+    known.host("mine", mac(1, 0), None);
+    let disputed = HashSet::from([HostKey::new("metal", "n1")]);
+    known.nodes.unsettle(&disputed, Timestamp::UNIX_EPOCH, known.at);
+    // Ironic may be away just then.
+    for _ in 0..2 {
+        assert_eq!(known.judge(), Some(Reason::Known));
+    }
+    known.read(1, Reading::Facts(Box::new(facts(1))), None);
+    assert_eq!(known.judge(), Some(Reason::KnownTwice));
+}
+
+/// What a node with the mark shows, and one without it.
+fn marks() -> [Value; 2] {
+    [json!({ "extra": { "ferrite_had_host": "metal/n1" } }), json!({ "extra": {} })]
+}
+
+#[test]
+fn a_mark_that_a_person_took_off_is_off_and_one_that_is_on_its_way_is_not() {
+    let [marked, unmarked] = marks();
+    let mut known = Known::new();
+    known.list(1);
+    let list = |known: &mut Known, more: &Value| {
+        known.nodes.note(&shown(1, more), &known.hosts, Timestamp::UNIX_EPOCH, known.at);
+        known.nodes.machines()[0].had_host
+    };
+    known.nodes.left(had(1));
+    assert!(list(&mut known, &unmarked), "Ironic does not show it yet");
+    assert!(list(&mut known, &marked));
+    assert!(list(&mut known, &json!({})), "the answer does not say what stands there");
+    assert!(!list(&mut known, &unmarked), "somebody took it off");
+    // Also where the node itself is asked.
+    list(&mut known, &marked);
+    known.read(1, Reading::None, Some(shown(1, &unmarked)));
+    assert!(!known.nodes.machines()[0].had_host);
+    known.read(1, Reading::None, Some(shown(1, &marked)));
+    assert!(known.nodes.machines()[0].had_host);
+    assert!(!list(&mut known, &unmarked));
+}
+
+#[test]
+fn who_deletes_a_host_whose_mark_was_lost_meanwhile_does_not_get_it_back() {
+    let [marked, unmarked] = marks();
+    let mut known = Known::new();
+    known.host("n1", mac(1, 0), Some(node(1)));
+    let list = |known: &mut Known, more: &Value| {
+        known.nodes.note(&shown(1, more), &known.hosts, Timestamp::UNIX_EPOCH, known.at);
+    };
+    list(&mut known, &marked);
+    known.host_goes("n1");
+    let gone = HashSet::from([HostKey::new("metal", "n1")]);
+    known.nodes.unsettle(&gone, Timestamp::UNIX_EPOCH, known.at);
+    list(&mut known, &unmarked);
+    assert!(known.nodes.machines()[0].had_host);
 }

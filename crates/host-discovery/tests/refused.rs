@@ -10,9 +10,11 @@ mod world;
 use std::time::{Duration, Instant};
 
 use host_discovery::config::Policy;
-use host_discovery::decide::{Observed, Reason, Sort, decide};
+use host_discovery::decide::decide;
 use host_discovery::index::{HostKey, Index};
+use host_discovery::reason::{Reason, Sort};
 use host_discovery::refusals::{Cause, Refusals};
+use host_discovery::seen::Observed;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use world::{machine, node, resource, twins};
@@ -40,6 +42,7 @@ fn after_failure(cause: Cause, spec: &Value, allowance: u32) -> (Vec<Reason>, Op
         resources: &resources,
         hosts: &Index::default(),
         refused: refusals.all(),
+        answers: true,
         allowance,
         complete: true,
     };
@@ -91,6 +94,7 @@ fn after_old_failures(cause: Why, allowance: u32) -> Vec<Reason> {
         resources: &[resource("racks", &json!({}))],
         hosts: &Index::default(),
         refused: refusals.all(),
+        answers: true,
         allowance,
         complete: true,
     };
@@ -127,6 +131,7 @@ fn what_was_refused_under_another_name_or_in_another_namespace_is_tried_at_once(
             resources: &[resource("racks", &json!({}))],
             hosts: &Index::default(),
             refused: refusals.all(),
+            answers: true,
             allowance: 9,
             complete: true,
         };
@@ -149,6 +154,7 @@ fn a_machine_that_ironic_cannot_say_is_there_leaves_its_place_to_others() {
             resources: &[resource("racks", &json!({"maxHosts": 1}))],
             hosts: &Index::default(),
             refused: refusals.all(),
+            answers: true,
             allowance: 9,
             complete: true,
         };

@@ -11,10 +11,12 @@ use std::time::{Duration, Instant};
 
 use api_types::metal3::{BareMetalHostDiscoveryStatus, DiscoveryCounts, ListedHost};
 use host_discovery::config::Policy;
-use host_discovery::decide::{Observed, Reason, decide};
+use host_discovery::decide::decide;
 use host_discovery::index::{HostKey, Index};
+use host_discovery::reason::Reason;
 use host_discovery::refusals::{Cause, Refusals};
-use host_discovery::status::{Reach, Strays, Troubles, conditions, news};
+use host_discovery::seen::Observed;
+use host_discovery::status::{Reach, Strays, Troubles, conditions, notes};
 use ironic::Class;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
@@ -62,6 +64,7 @@ fn a_resource_is_told_of_its_own_hosts_that_could_not_be_made() {
         resources: &resources,
         hosts: &hosts,
         refused: refusals.all(),
+        answers: true,
         allowance: 9,
         complete: true,
     };
@@ -117,6 +120,21 @@ fn ready_tells_of_machines_that_are_held_back_or_nobodys_and_how_to_approve() {
     // A process that has not counted yet says no less than the one before.
     let later = ready(&manual, DiscoveryCounts::default(), None, first.clone());
     assert_eq!(later[0].message, first[0].message);
+    // Nor does it say that what stood in the way is over.
+    for reason in ["HostsRefused", "HostsFailed", "TooManyMachines"] {
+        let before = Condition {
+            status: "False".to_owned(),
+            reason: reason.to_owned(),
+            message: "too many".to_owned(),
+            last_transition_time: Time(Timestamp::MIN),
+            ..first[0].clone()
+        };
+        let counts = DiscoveryCounts::default;
+        let uncounted = ready(&json!({}), counts(), None, vec![before.clone()]);
+        assert_eq!(uncounted, std::slice::from_ref(&before));
+        let counted = ready(&json!({}), counts(), Some(Strays::default()), vec![before]);
+        assert_eq!(counted[0].status, "True", "{reason}");
+    }
     let none = Some(Strays::default());
     let fine = ready(&json!({}), DiscoveryCounts::default(), none, Vec::new());
     assert_eq!(fine[0].message, "machines that Ironic discovers become hosts");
@@ -136,12 +154,12 @@ fn the_event_of_a_machine_that_waits_says_what_to_do() {
         failures: vec![listed("NoInventory", &[])],
         ..BareMetalHostDiscoveryStatus::default()
     };
-    let told = news(&before, &after, |_| None);
+    let told = notes(&before, &after, |_| None);
     assert_eq!(told[0].reason, "AwaitsApproval");
     assert!(told[0].text.contains("ferrite.metal3.io/approve"), "{}", told[0].text);
     assert_eq!(told[1].text, "Node 0f92160d (no name yet): NoInventory");
     // One that somebody registered has a name of its own.
-    let told = news(&before, &after, |_| Some("metal~x"));
+    let told = notes(&before, &after, |_| Some("metal~x"));
     assert_eq!(told[1].text, "Node 0f92160d (metal~x in Ironic): NoInventory");
 }
 
@@ -172,6 +190,7 @@ fn a_resource_makes_no_hosts_before_an_older_one_that_nobody_can_read_is_correct
         resources: &[racks],
         hosts: &Index::default(),
         refused: refused.all(),
+        answers: true,
         allowance: 9,
         complete: true,
     };

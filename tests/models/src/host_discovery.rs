@@ -9,11 +9,13 @@ use std::collections::BTreeMap;
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
 use bench::model::{Progress, explore};
 use host_discovery::config::Policy;
-use host_discovery::decide::{Observed, Step, decide};
+use host_discovery::decide::decide;
+use host_discovery::decision::Step;
 use host_discovery::index::Index;
 use host_discovery::inventory::{Facts, Port};
 use host_discovery::machine::{Machine, Reading};
 use host_discovery::resource::Resource;
+use host_discovery::seen::Observed;
 use host_discovery::{Mac, NodeId};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
@@ -156,6 +158,7 @@ impl Racks {
             resources: &self.resources,
             hosts: &index,
             refused: &BTreeMap::new(),
+            answers: true,
             allowance: 9,
             complete: true,
         };

@@ -14,9 +14,10 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 use super::{FRESH, State};
 use crate::act::{self, Made, Order};
 use crate::controller::Context;
-use crate::decide::{Decision, Reason, Step};
+use crate::decision::{Decision, Step};
 use crate::node_id::NodeId;
 use crate::observe::{self, Looked};
+use crate::reason::Reason;
 use crate::refusals::{Cause, Refusal};
 use crate::resource::Resource;
 

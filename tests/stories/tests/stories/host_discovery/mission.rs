@@ -135,4 +135,16 @@ async fn a_host_that_a_person_deleted_stays_away_across_restarts_until_it_is_ask
         it["metadata"]["annotations"][super::APPROVE].is_null()
     })
     .await;
+    // Asked for as well is one whose node bears the mark no longer.
+    let is_marked = |it: &Value| it["extra"]["ferrite_had_host"].is_string();
+    site.ironic.wait(&node, "marked", is_marked).await.unwrap();
+    site.settle().await;
+    site.delete("m1").await;
+    site.listed("racks", "pending", &node, "HostDeleted").await;
+    let unset = json!([{ "op": "remove", "path": "/extra/ferrite_had_host" }]);
+    let path = format!("/v1/nodes/{node}");
+    let (status, body) =
+        site.ironic.call(reqwest::Method::PATCH, &path, Some(&unset)).await.unwrap();
+    assert!(status.is_success(), "{status} {body}");
+    site.wait_names(&["m1"]).await;
 }

@@ -208,6 +208,85 @@ async fn a_machine_whose_inventory_ironic_fails_to_give_is_told_and_others_becom
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_machine_at_whose_inventory_the_connection_breaks_is_told_and_asked_about_later_each_time()
+ {
+    let site = Site::new("broken-inventory").await;
+    site.discovery("racks", json!({})).await;
+    let node = site.boot(&site.agent(1)).await;
+    let proxy = Proxy::start(&site.ironic).await.unwrap();
+    let path = format!("/nodes/{node}/inventory");
+    let breaks = path.clone();
+    proxy.fault(Fault::CutBefore, usize::MAX, move |_: &Method, it: &str| it.contains(&breaks));
+    let _running = site.start_disturbed(&proxy.endpoint, quick(), Plan::none("host-discovery"));
+    site.boot(&site.agent(2)).await;
+    site.wait_names(&["m2"]).await;
+    site.listed("racks", "failures", &node, "IronicFails").await;
+    // By then it waits for more than a minute, and Ironic is not said to be away.
+    let asked = || proxy.count(|it| it.path.contains(&path));
+    let before = asked();
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    assert_eq!(asked(), before);
+    let seen = site.get("racks").await;
+    assert_eq!(condition(&seen, "IronicReachable").0, "True", "{seen:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_is_no_inventory_is_none_and_the_next_one_counts() {
+    let site = Site::new("junk").await;
+    site.discovery("racks", json!({ "includeAllNodes": true })).await;
+    let node = site.boot(&site.agent(1)).await;
+    let proxy = Proxy::start(&site.ironic).await.unwrap();
+    let path = format!("/nodes/{node}/inventory");
+    let junk = Fault::Answer(StatusCode::OK, "no inventory".to_owned());
+    proxy.fault(junk, 1, move |_: &Method, it: &str| it.contains(&path));
+    let _running = site.start_disturbed(&proxy.endpoint, quick(), Plan::none("host-discovery"));
+    site.wait_names(&["m1"]).await;
+    let hosts = site.hosts().await;
+    let details = &hosts[0]["metadata"]["annotations"]["inspect.metal3.io/hardwaredetails"];
+    assert!(details.as_str().unwrap().contains(&site.agent(1).mac(0)), "{details}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_process_does_not_say_that_what_is_refused_is_over() {
+    let site = Site::new("still-refused").await;
+    site.discovery("racks", json!({})).await;
+    let fails = ApiFault::Fail(StatusCode::UNPROCESSABLE_ENTITY);
+    let refuses = || {
+        (2..=99).fold(Plan::one("host-discovery", At::Creation(1), fails), |plan, number| {
+            plan.and(At::Creation(number), fails)
+        })
+    };
+    let running = site.start_disturbed(&site.ironic.endpoint, quick(), refuses());
+    let node = site.boot(&site.agent(1)).await;
+    site.listed("racks", "failures", &node, "HostRefused").await;
+    let seen =
+        site.wait("racks", "not ready", |it| condition(it, "Ready").1 == "HostsRefused").await;
+    let since = |seen: &serde_json::Value| {
+        let all = seen["status"]["conditions"].as_array().unwrap();
+        let ready = all.iter().find(|it| it["type"] == "Ready").unwrap();
+        (ready["status"].clone(), ready["lastTransitionTime"].clone())
+    };
+    drop(running);
+    let _running = site.start_disturbed(&site.ironic.endpoint, quick(), refuses());
+    let until = Instant::now() + Duration::from_secs(4);
+    while Instant::now() < until {
+        assert_eq!(since(&site.get("racks").await), since(&seen));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_process_lists_the_nodes_at_once() {
+    let site = Site::new("at-once").await;
+    site.discovery("racks", json!({})).await;
+    site.boot(&site.agent(1)).await;
+    let hour = Duration::from_secs(3600);
+    let policy = Policy { poll_interval: hour, full_sync_interval: hour, ..quick() };
+    let _running = site.start(policy);
+    site.wait_names(&["m1"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn machines_that_waited_become_hosts_before_ironic_has_answered_about_the_last_of_them() {
     let site = Site::new("slow-node").await;
     site.discovery("racks", json!({ "approval": "Manual" })).await;
@@ -268,7 +347,7 @@ async fn a_second_host_that_a_person_makes_of_a_known_machine_is_told() {
     let site = Site::new("second").await;
     site.discovery("racks", json!({})).await;
     let policy = Policy { full_sync_interval: Duration::from_secs(3600), ..quick() };
-    let _running = site.start(policy);
+    let running = site.start(policy);
     let agent = site.agent(1);
     let node = site.boot(&agent).await;
     site.wait("racks", "counted", |it| it["status"]["counts"]["known"] == 1).await;
@@ -277,6 +356,11 @@ async fn a_second_host_that_a_person_makes_of_a_known_machine_is_told() {
     let entry = site.listed("racks", "conflicts", &node, "KnownTwice").await;
     let told = entry["reason"].as_str().unwrap();
     assert!(told.contains("/m1") && told.contains("/mine"), "{entry:#}");
+    // A new process finds it, too, though the machine is known by its node.
+    drop(running);
+    let _running = site.start(policy);
+    site.settle().await;
+    assert_eq!(site.listed("racks", "conflicts", &node, "KnownTwice").await, entry);
     site.delete("mine").await;
     site.wait("racks", "settled", |it| {
         it["status"]["counts"]["known"] == 1 && it["status"]["counts"]["conflicting"] == 0

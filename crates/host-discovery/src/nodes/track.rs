@@ -1,0 +1,95 @@
+//! What is remembered of a node beside what decides.
+
+use std::time::{Duration, Instant};
+
+use ironic::Class;
+
+use crate::hardware::Encoded;
+use crate::index::HostKey;
+
+/// How long a reading that failed for no reason of the machine's waits.
+pub(super) const AGAIN: Duration = Duration::from_secs(5);
+/// The longest time between two attempts after failures.
+const LONGEST_AGAIN: Duration = Duration::from_secs(300);
+/// The longest time in which a node that said nothing of use is left alone, though it is listed: it may be one of thousands
+/// that stay as they are.
+const LONGEST_REST: Duration = Duration::from_secs(3600);
+
+/// Of a machine that may become a host.
+#[derive(Debug)]
+pub(super) struct Track {
+    pub(super) order: u64,
+    pub(super) round: u32,
+    /// When Ironic last showed it; none if nothing of it is known any more.
+    pub(super) seen: Option<Instant>,
+    /// Whether it bore the mark then.
+    pub(super) marked: bool,
+    pub(super) look: Option<Instant>,
+    /// Whether that look is only one more at what said nothing: new machines go before it.
+    pub(super) is_relook: bool,
+    /// Whether other hosts may be it than the one that it is known to be: until it is read it is not settled.
+    pub(super) contested: bool,
+    /// How often in a row it said nothing of use, and the same.
+    pub(super) useless: u32,
+    /// Until when it is left alone after that.
+    pub(super) rest: Option<Instant>,
+    /// How often in a row Ironic failed when it was asked about it, and how, as it is told.
+    pub(super) failures: u32,
+    pub(super) told: Option<Class>,
+    pub(super) details: Option<Encoded>,
+}
+
+impl Track {
+    pub(super) fn new(
+        order: u64,
+        round: u32,
+        seen: Option<Instant>,
+        look: Option<Instant>,
+    ) -> Self {
+        Self {
+            order,
+            round,
+            seen,
+            marked: false,
+            look,
+            is_relook: false,
+            contested: false,
+            useless: 0,
+            rest: None,
+            failures: 0,
+            told: None,
+            details: None,
+        }
+    }
+
+    /// It is to be read, in its turn.
+    pub(super) fn look_at(&mut self, look: Option<Instant>) {
+        (self.look, self.is_relook) = (look, false);
+    }
+
+    /// Whether a mark that Ironic showed before is off: somebody took it off. One that it never showed may be on its way.
+    pub(super) fn lost_its_mark(&mut self, marked: bool) -> bool {
+        std::mem::replace(&mut self.marked, marked) && !marked
+    }
+}
+
+/// Of a node that is a host, or that somebody registered.
+#[derive(Debug)]
+pub(super) struct Settled {
+    pub(super) order: u64,
+    pub(super) round: u32,
+    /// The host that it is; none if somebody registered it.
+    pub(super) host: Option<HostKey>,
+    /// Whether the node is to be marked as one that had it.
+    pub(super) ours: bool,
+    pub(super) had_host: bool,
+}
+
+pub(super) fn again_after(failures: u32) -> Duration {
+    rest_after(failures).min(LONGEST_AGAIN)
+}
+
+/// Four times as long each time.
+pub(super) fn rest_after(useless: u32) -> Duration {
+    (AGAIN * 4_u32.pow(useless.saturating_sub(1).min(5))).min(LONGEST_REST)
+}
