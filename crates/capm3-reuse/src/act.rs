@@ -1,18 +1,19 @@
 //! All writes. Each insists on the version of the object that was observed, or that our last step left.
 
 use std::collections::HashMap;
+use std::time::Instant;
 
 use api_types::capm3::{Metal3DataClaim, Metal3Machine};
 use api_types::metal3::BareMetalHost;
 use api_types::names;
 use api_types::names::ferrite::RESERVED_HOST_UID;
-use controller_kit::api_error::{is_conflict, is_gone};
+use controller_kit::api_error::{is_conflict, is_gone, unless_superseded};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Client, Resource as _, ResourceExt as _};
 use serde_json::{Map, Value, json};
 
-use crate::decide::{Naming, Step};
+use crate::decision::{Naming, Step};
 use crate::error::Error;
 use crate::host;
 use crate::reservation;
@@ -35,6 +36,8 @@ pub struct Pass {
     namespace: String,
     machine: Metal3Machine,
     cluster: String,
+    /// When it has to be over.
+    until: Instant,
     /// The machine's version, as observed or as our last step left it.
     pub(crate) machine_version: Option<String>,
     /// Whether a step of ours left it.
@@ -47,7 +50,7 @@ pub struct Pass {
 
 impl Pass {
     /// The writes that follow from what was seen of a machine.
-    pub fn of_machine(client: Client, served: Served, seen: &MachineSeen) -> Self {
+    pub fn of_machine(client: Client, served: Served, seen: &MachineSeen, until: Instant) -> Self {
         let mut host_versions = HashMap::new();
         let mut know = |host: &BareMetalHost| {
             host_versions.insert(host.name_any(), host.resource_version());
@@ -69,6 +72,7 @@ impl Pass {
             namespace: seen.machine.namespace().unwrap_or_default(),
             machine: seen.machine.clone(),
             cluster,
+            until,
             machine_version: seen.machine.resource_version(),
             machine_written: false,
             host_versions,
@@ -77,13 +81,14 @@ impl Pass {
     }
 
     /// The writes that follow from what was seen of a host.
-    pub fn of_host(client: Client, served: Served, host: &BareMetalHost) -> Self {
+    pub fn of_host(client: Client, served: Served, host: &BareMetalHost, until: Instant) -> Self {
         Self {
             client,
             served,
             namespace: host.namespace().unwrap_or_default(),
             machine: Metal3Machine::default(),
             cluster: String::new(),
+            until,
             machine_version: None,
             machine_written: false,
             host_versions: [(host.name_any(), host.resource_version())].into(),
@@ -93,6 +98,10 @@ impl Pass {
 
     /// Carries out one step.
     pub async fn act(&mut self, step: &Step) -> Result<Outcome, Error> {
+        // Who stood still for so long, as while a process is stopped, goes by what it read before that.
+        if Instant::now() >= self.until {
+            return Ok(Outcome::Superseded);
+        }
         match step {
             Step::Intend { host, uid } => {
                 let annotations = json!({
@@ -160,7 +169,7 @@ impl Pass {
                 let metadata = json!({ "annotations": { names::metal3::PAUSED: null } });
                 self.write_host(host, metadata, json!({})).await
             }
-            Step::PassOver { host } => {
+            Step::PassOver { host, .. } => {
                 // Different each time, or the version would not move.
                 let by = format!(
                     "{}/{}",
@@ -218,7 +227,9 @@ impl Pass {
         patch["metadata"]["resourceVersion"] = json!(self.machine_version);
         let (name, params) = (self.machine.name_any(), PatchParams::default());
         let written = self.machines().patch_metadata(&name, &params, &Patch::Merge(patch)).await;
-        let Some(written) = unless_superseded(written, "patch a Metal3Machine")? else {
+        let Some(written) =
+            unless_superseded(written).map_err(Error::api("patch a Metal3Machine"))?
+        else {
             return Ok(Outcome::Superseded);
         };
         self.machine_version = written.metadata.resource_version;
@@ -234,7 +245,7 @@ impl Pass {
         let (name, params) = (self.machine.name_any(), PatchParams::default());
         let written = self.machines().patch_status(&name, &params, &Patch::Merge(patch)).await;
         let what = "patch the status of a Metal3Machine";
-        let Some(written) = unless_superseded(written, what)? else {
+        let Some(written) = unless_superseded(written).map_err(Error::api(what))? else {
             return Ok(Outcome::Superseded);
         };
         self.machine_version = written.metadata.resource_version;
@@ -256,7 +267,9 @@ impl Pass {
         let patch = Patch::Merge(json!({ "metadata": metadata, "spec": spec }));
         let hosts: Api<BareMetalHost> = Api::namespaced(self.client.clone(), &self.namespace);
         let written = hosts.patch_metadata(name, &PatchParams::default(), &patch).await;
-        let Some(written) = unless_superseded(written, "patch a BareMetalHost")? else {
+        let Some(written) =
+            unless_superseded(written).map_err(Error::api("patch a BareMetalHost"))?
+        else {
             return Ok(Outcome::Superseded);
         };
         self.host_versions.insert(name.to_owned(), written.metadata.resource_version);
@@ -330,25 +343,35 @@ pub async fn name_node(nodes: &Api<Node>, naming: &Naming) -> Result<Outcome, Er
         "spec": { "providerID": naming.provider_id },
     }));
     let written = nodes.patch_metadata(&naming.node, &PatchParams::default(), &patch).await;
-    let written = unless_superseded(written, "patch a Node of the workload cluster")?;
+    let written =
+        unless_superseded(written).map_err(Error::api("patch a Node of the workload cluster"))?;
     Ok(written.map_or(Outcome::Superseded, |_| Outcome::Done))
-}
-
-/// Nothing if somebody else wrote first, or the object is gone.
-fn unless_superseded<T>(
-    written: Result<T, kube::Error>,
-    what: &'static str,
-) -> Result<Option<T>, Error> {
-    match written {
-        Ok(written) => Ok(Some(written)),
-        Err(kube::Error::Api(status)) if is_conflict(&status) || is_gone(&status) => Ok(None),
-        Err(error) => Err(Error::api(what)(error)),
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use api_types::ContractVersion;
+
     use super::*;
+    use crate::decide::tests::host;
+
+    #[tokio::test]
+    async fn a_pass_that_stood_still_for_longer_than_it_may_take_writes_nothing() {
+        // Nobody would answer.
+        let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let client = Client::try_from(config).unwrap();
+        let version = ContractVersion::V1Beta2;
+        let served =
+            Served { core: version, infrastructure: version, control_plane: None, data: false };
+        for (left, asks) in [(Duration::ZERO, false), (Duration::from_secs(60), true)] {
+            let until = Instant::now() + left;
+            let mut pass = Pass::of_host(client.clone(), served, &host("h", "available"), until);
+            let outcome = pass.act(&Step::Free { host: "h".to_owned() }).await;
+            assert_eq!(matches!(outcome, Ok(Outcome::Superseded)), !asks, "{outcome:?}");
+        }
+    }
 
     #[test]
     fn a_host_that_is_kept_no_longer_keeps_no_note_of_ours() {

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use api_types::ContractVersion;
 use clap::{Args, Parser};
 use controller_kit::config::{Command, Mistakes, Settings as Common};
 use controller_kit::crd::{Field, Needed};
+use controller_kit::run::Needs;
 use serde_json::json;
 
 /// Name of the binary.
@@ -16,8 +18,7 @@ pub const RULES: &str = include_str!("../../../charts/capm3-reuse/files/rules.js
 const HOSTS: &str = "baremetalhosts.metal3.io";
 const MACHINES: &str = "metal3machines.infrastructure.cluster.x-k8s.io";
 const TEMPLATES: &str = "metal3machinetemplates.infrastructure.cluster.x-k8s.io";
-/// Versions of Cluster API's contract, best first.
-const CONTRACTS: &[&str] = &["v1beta2", "v1beta1"];
+const CONTRACTS: &[&str] = ContractVersion::NAMES;
 
 /// Gives every `Metal3Machine` its host, and the hosts of an owner back to its next machines
 #[derive(Debug, Parser)]
@@ -83,8 +84,7 @@ impl Settings {
     /// Reads all values; what is wrong goes to `mistakes`.
     pub fn check(&self, mistakes: &mut Mistakes) -> Policy {
         let default = Policy::default();
-        let mut switch =
-            |flag, value, default| mistakes.parse(flag, value, "true or false", default);
+        let mut switch = |flag, value, default| mistakes.switch(flag, value, default);
         let strict_reuse = switch("--strict-reuse", &self.strict_reuse, default.strict_reuse);
         let collect_capm3 = switch(
             "--collect-capm3-reservations",
@@ -96,6 +96,11 @@ impl Settings {
             mistakes.duration("--reservation-grace", grace, default.reservation_grace);
         Policy { strict_reuse, reservation_grace, collect_capm3 }
     }
+}
+
+/// What the controller needs from outside.
+pub fn needs() -> Needs {
+    Needs { fields: needed(), rules: RULES, ..Needs::default() }
 }
 
 /// CRDs and fields that must be installed before anything is done. Kinds that are needed by some machines only, as the

@@ -25,15 +25,21 @@ use tokio::sync::Semaphore;
 use crate::act::{Outcome, Pass, name_node};
 use crate::claims::{Claimed, Claims};
 use crate::config::Policy;
-use crate::decide::{Decision, Reason, Step, decide, is_housed, refused};
+use crate::decide::{decide, refused};
+use crate::decision::{Decision, Step};
 use crate::echo::{Echo, host_key, machine_key};
 use crate::error::Error;
 use crate::index::Index;
+use crate::machine::is_housed;
 use crate::matter::Matter;
 use crate::metrics::Metrics;
+use crate::notes::Key;
 use crate::observe::node::Looks;
-use crate::observe::{self, Sources, Stores, created, left, node, observe_machine, owner, wish};
+use crate::observe::{
+    self, Sources, Stores, created, last_seen, left, node, observe_machine, owner, wish,
+};
 use crate::races::Races;
+use crate::reason::Reason;
 use crate::refusals::Refusals;
 use crate::reservation::{Kept, Owner};
 use crate::seen::{HostSeen, MachineSeen, Observed};
@@ -165,7 +171,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
                 move |it| {
                     by_deployment.owner_changed(
                         &it.metadata,
-                        "cluster.x-k8s.io",
+                        names::capi::GROUP,
                         "MachineDeployment",
                     );
                     none()
@@ -177,7 +183,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
             let of_plane = move |it: KubeadmControlPlane| {
                 by_plane.owner_changed(
                     &it.metadata,
-                    "controlplane.cluster.x-k8s.io",
+                    names::capi::CONTROL_PLANE_GROUP,
                     "KubeadmControlPlane",
                 );
                 none()
@@ -253,7 +259,7 @@ impl Context {
     fn host_changed(&self, host: &CachedHost) {
         let namespace = host.metadata.namespace.clone().unwrap_or_default();
         let name = host.metadata.name.clone().unwrap_or_default();
-        let now = self.from.cached(&self.from.stores.hosts, (), &namespace, &name);
+        let now = last_seen(&self.from.stores.hosts, (), &namespace, &name);
         let is_there = now.is_some();
         let kept = now.as_ref().is_some_and(|it| Kept::of(it).is_some());
         let concerned = self.from.index().update(&namespace, &name, now.clone(), Instant::now());
@@ -274,7 +280,7 @@ impl Context {
         let namespace = machine.namespace().unwrap_or_default();
         let name = machine.name_any();
         let version = self.from.served.infrastructure;
-        let now = self.from.cached(&self.from.stores.machines, version, &namespace, &name);
+        let now = last_seen(&self.from.stores.machines, version, &namespace, &name);
         let host = now.as_ref().and_then(|it| Some((it.host_name()?, is_housed(it))));
         let label = self.owner_label(&namespace, now.as_deref().unwrap_or(machine));
         let mut index = self.from.index();
@@ -310,10 +316,10 @@ impl Context {
         let labels = machine.labels();
         let label = labels
             .get(names::capi::DEPLOYMENT_NAME)
-            .map(|name| ("cluster.x-k8s.io", "MachineDeployment", name))
+            .map(|name| (names::capi::GROUP, "MachineDeployment", name))
             .or_else(|| {
                 let name = labels.get(names::capi::CONTROL_PLANE_NAME)?;
-                Some(("controlplane.cluster.x-k8s.io", "KubeadmControlPlane", name))
+                Some((names::capi::CONTROL_PLANE_GROUP, "KubeadmControlPlane", name))
             });
         if let Some((group, kind, name)) = label {
             self.hosts_of_owner(&namespace, group, kind, name);
@@ -323,8 +329,7 @@ impl Context {
 
     fn cluster_changed(&self, cluster: &Cluster) -> Vec<ObjectRef<Metal3Machine>> {
         let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
-        let now =
-            self.from.cached(&self.from.stores.clusters, self.from.served.core, &namespace, &name);
+        let now = last_seen(&self.from.stores.clusters, self.from.served.core, &namespace, &name);
         if !self.clusters.is_news((namespace.clone(), name.clone()), now.as_deref()) {
             return Vec::new();
         }
@@ -397,7 +402,7 @@ impl Context {
         Action::requeue(pause.mul_f64(0.3 + 0.7 * backoff::random_unit()))
     }
 
-    /// What the API server refused is an event, whatever else says so.
+    /// Publishes an event for what the API server refused, even where a condition says it.
     async fn complain(&self, result: &Result<Action, Error>, object: &ObjectReference) {
         if let Err(error) = result
             && error.is_refusal()
@@ -449,7 +454,7 @@ async fn work_on_machine(
     taken: &mut Option<String>,
 ) -> Result<Action, Error> {
     let namespace = object.namespace().unwrap_or_default();
-    let chance = backoff::random();
+    let (chance, until) = (backoff::random(), Instant::now() + DEADLINE);
     let Observed::Machine(mut seen) = observe_machine(&context.from, object, chance).await? else {
         return Ok(Action::await_change());
     };
@@ -472,7 +477,7 @@ async fn work_on_machine(
         reason = decision.reason.as_str(), steps = ?decision.steps, "Decided"
     );
     let Observed::Machine(seen) = &seen else { return Ok(Action::await_change()) };
-    let done = carry_out(context, seen, &decision, taken, now).await;
+    let done = carry_out(context, seen, &decision, taken, now, until).await;
     // A claim that was made is told whatever became of the report that follows it.
     if taken.is_some() || matches!(done, Ok(true)) {
         let reference = seen.machine.object_ref(&context.from.served.infrastructure);
@@ -503,6 +508,22 @@ async fn work_on_machine(
     Ok(decision.again.map_or_else(Action::await_change, Action::requeue))
 }
 
+/// Carries out one step, and takes note of a host that is refused.
+async fn try_step(
+    pass: &mut Pass,
+    step: &Step,
+    refusals: &Refusals,
+    machine: &Key,
+) -> Result<Outcome, Error> {
+    let (Step::Claim { host, .. } | Step::PassOver { host, .. }) = step else {
+        return pass.act(step).await;
+    };
+    let before = refusals.try_again(machine, host);
+    let outcome = pass.act(step).await;
+    refusals.tried(machine, host, before, &outcome, Instant::now());
+    outcome
+}
+
 /// Carries out all steps; false if one of them was superseded.
 async fn carry_out(
     context: &Context,
@@ -510,21 +531,22 @@ async fn carry_out(
     decision: &Decision,
     taken: &mut Option<String>,
     now: Timestamp,
+    until: Instant,
 ) -> Result<bool, Error> {
     let namespace = seen.machine.namespace().unwrap_or_default();
-    let mut pass = Pass::of_machine(context.from.client.clone(), context.from.served, seen);
+    let mut pass = Pass::of_machine(context.from.client.clone(), context.from.served, seen, until);
     let machine = (namespace.clone(), seen.machine.name_any());
     let mut done = true;
     for step in &decision.steps {
-        let outcome = pass.act(step).await;
+        let outcome = try_step(&mut pass, step, &context.from.refusals, &machine).await;
         if let Err(error) = &outcome
             && error.is_refusal()
             && !matches!(step, Step::Report(_))
         {
-            context.metrics.decided(Reason::Refused);
-            if let Step::Claim { host, .. } = step {
-                context.from.refusals.note(machine.clone(), host, Instant::now());
+            if matches!(step, Step::PassOver { insists: false, .. }) {
+                continue;
             }
+            context.metrics.decided(Reason::Refused);
             // A host that is lost matters more than what it was refused.
             let is_report = |step: &&Step| matches!(step, Step::Report(_));
             let report = if decision.reason == Reason::HostLost {

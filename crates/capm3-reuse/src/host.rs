@@ -9,8 +9,6 @@ use crate::reservation::Kept;
 
 pub use api_types::capm3::{consumer_machine, is_elsewhere, is_of};
 
-const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
-
 /// Why a host is not newly claimed, whatever its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exclusion {
@@ -124,7 +122,7 @@ pub fn is_cleared(host: &BareMetalHost) -> bool {
 /// The reference that makes a host this machine's.
 pub fn consumer(machine: &Metal3Machine, version: &str) -> ObjectRef {
     ObjectRef {
-        api_version: Some(format!("{INFRASTRUCTURE}/{version}")),
+        api_version: Some(format!("{}/{version}", names::capm3::GROUP)),
         kind: Some("Metal3Machine".to_owned()),
         name: machine.metadata.name.clone(),
         namespace: machine.metadata.namespace.clone(),

@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 use api_types::metal3::{BareMetalHost, CachedHost};
 use k8s_openapi::jiff::Timestamp;
 
-use crate::bag::Bag;
+use self::bag::Bag;
 use crate::host;
 use crate::reservation::{self, Kept, Owner};
 use crate::selector::{Labels, Selector};
 
+mod bag;
 mod kept;
 
 /// How long a host is held back for the machine that it was offered to. Its own claim ends this earlier.

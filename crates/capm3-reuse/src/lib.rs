@@ -8,8 +8,8 @@
 //! * Reads live: a machine and its host before anything is taken from either; a host that seems left by its machine, and
 //!   whether that is gone; the owner and its present template when a machine is deleted, of any kind of control plane, and
 //!   before a reservation ends for want of them; a Cluster that the cache does not have; rendered data before it is
-//!   installed; whether the secrets that are to be installed are there; and for a machine that is up and has no Node, the
-//!   kubeconfig of its workload cluster and what is there of its Node.
+//!   installed; whether the data template is there before a host is taken for it, and the secrets that are to be installed;
+//!   and for a machine that is up and has no Node, the kubeconfig of its workload cluster and what is there of its Node.
 //! * Writes: on a `Metal3Machine` the finalizer, the host that it takes, `providerID` and failure domain, and the status;
 //!   on a `BareMetalHost` `consumerRef`, what to install, `online`, whether disks are wiped, the labels of cluster and
 //!   reservation, and the verdict for whom it will be kept, and it takes away CAPM3's pause and what remediation and a move
@@ -30,15 +30,16 @@
 //! machine's finalizer away in between, the same is done without the machine.
 
 pub mod act;
-pub mod bag;
 pub mod claims;
 pub mod config;
 pub mod controller;
 pub mod decide;
+pub mod decision;
 pub mod echo;
 pub mod error;
 pub mod host;
 pub mod index;
+pub mod machine;
 pub mod matter;
 pub mod metrics;
 pub mod notes;

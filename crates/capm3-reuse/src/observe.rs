@@ -22,18 +22,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use kube::ResourceExt as _;
-use kube::api::Api;
+use kube::api::{Api, DynamicObject};
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use tokio::sync::Semaphore;
 
 use self::node::Looks;
 use crate::claims::Claims;
-use crate::decide::entry::own_secrets;
-use crate::decide::obtain::host_name_bytes;
-use crate::decide::{was_associated, was_up};
 use crate::error::Error;
 use crate::host;
 use crate::index::{Index, Wish};
+use crate::machine::{host_name_bytes, was_associated, was_up};
 use crate::refusals::Refusals;
 use crate::reservation;
 use crate::seen::{Data, HostSeen, MachineSeen, Observed, Parent, Reuse, Verdict};
@@ -52,7 +50,7 @@ const TEMPLATE: &str = "Metal3MachineTemplate.infrastructure.cluster.x-k8s.io";
 const PATIENCE: Duration = Duration::from_secs(40);
 /// How long it takes where nothing hangs.
 const PROMPT: Duration = Duration::from_secs(5);
-/// One of so many passes at a time may wait longer than that.
+/// One pass in so many may wait longer than `PROMPT`.
 pub(crate) const WAITING: usize = 8;
 
 /// Where to read from.
@@ -113,21 +111,20 @@ impl Sources {
     pub fn is_ours(&self, metadata: &ObjectMeta) -> bool {
         is_watched(metadata, self.watch_filter.as_deref())
     }
+}
 
-    /// An object as it was last seen.
-    pub fn cached<K>(
-        &self,
-        store: &Store<K>,
-        version: K::DynamicType,
-        namespace: &str,
-        name: &str,
-    ) -> Option<Arc<K>>
-    where
-        K: reflector::Lookup + Clone + 'static,
-        K::DynamicType: Eq + std::hash::Hash + Clone,
-    {
-        store.get(&ObjectRef::new_with(name, version).within(namespace))
-    }
+/// An object as it was last seen.
+pub(crate) fn last_seen<K>(
+    store: &Store<K>,
+    version: K::DynamicType,
+    namespace: &str,
+    name: &str,
+) -> Option<Arc<K>>
+where
+    K: reflector::Lookup + Clone + 'static,
+    K::DynamicType: Eq + std::hash::Hash + Clone,
+{
+    store.get(&ObjectRef::new_with(name, version).within(namespace))
 }
 
 /// Reads what a decision about a machine needs. `chance` says where to begin among free hosts.
@@ -159,7 +156,7 @@ pub async fn observe_machine(
         cluster::look(from, &namespace, cluster.as_deref()).await?
     } else {
         let (clusters, core) = (&from.stores.clusters, from.served.core);
-        let found = cluster.and_then(|name| from.cached(clusters, core, &namespace, &name));
+        let found = cluster.and_then(|name| last_seen(clusters, core, &namespace, &name));
         found.map(|it| (*it).clone())
     };
     seen.owner = owner::of_machine(from, &namespace, &machine, &seen.parent);
@@ -187,10 +184,15 @@ pub async fn observe_machine(
         seen.reuse = reuse(from, &namespace, &machine).await?;
         look_for_host(from, &namespace, &mut seen, chance).await?;
     } else if is_to_be_installed(&seen) {
-        if seen.data != Data::NotWanted {
-            seen.data = data::live(from, &namespace, &machine).await?;
+        match seen.data {
+            Data::NotWanted => look_for_secret(from, &namespace, &mut seen).await?,
+            Data::NotAskedFor => look_for_template(from, &namespace, &mut seen).await?,
+            Data::Rendered { .. } => {
+                seen.data = data::live(from, &namespace, &machine).await?;
+                look_for_secret(from, &namespace, &mut seen).await?;
+            }
+            Data::Awaited | Data::Failed(_) | Data::Unserved => {}
         }
-        look_for_secret(from, &namespace, &mut seen).await?;
     }
     Ok(Observed::Machine(Box::new(seen)))
 }
@@ -220,8 +222,8 @@ fn cluster_name(seen: &MachineSeen) -> Option<String> {
 /// The host that the machine has, or else the one that it names or gives up.
 fn named_host(from: &Sources, machine: &Metal3Machine) -> HostSeen {
     let namespace = machine.namespace().unwrap_or_default();
-    let named = host_name(machine)
-        .map(|name| (from.cached(&from.stores.hosts, (), &namespace, &name), name));
+    let named =
+        host_name(machine).map(|name| (last_seen(&from.stores.hosts, (), &namespace, &name), name));
     let own = from.index().hosts_of(&namespace, &machine.name_any());
     own_or_named(machine, named, own)
 }
@@ -331,11 +333,11 @@ async fn live_named(
 pub fn parent(from: &Sources, namespace: &str, machine: &Metal3Machine) -> Parent {
     let owners = machine.metadata.owner_references.iter().flatten();
     let is_machine = |kind: &str, api_version: &str| {
-        kind == "Machine" && api_version.split('/').next() == Some("cluster.x-k8s.io")
+        kind == "Machine" && api_version.split('/').next() == Some(names::capi::GROUP)
     };
     let mut machines = owners.filter(|it| is_machine(&it.kind, &it.api_version));
     let Some(reference) = machines.next() else { return Parent::None };
-    match from.cached(&from.stores.parents, from.served.core, namespace, &reference.name) {
+    match last_seen(&from.stores.parents, from.served.core, namespace, &reference.name) {
         Some(parent) => Parent::Here(Box::new((*parent).clone())),
         None => Parent::Missing(reference.name.clone()),
     }
@@ -357,7 +359,7 @@ async fn reuse(from: &Sources, namespace: &str, machine: &Metal3Machine) -> Resu
         return Ok(Reuse::Unreadable(why));
     }
     let version = from.served.infrastructure;
-    if let Some(template) = from.cached(&from.stores.templates, version, namespace, name) {
+    if let Some(template) = last_seen(&from.stores.templates, version, namespace, name) {
         let wanted = template.spec.node_reuse.unwrap_or(false);
         return Ok(if wanted { Reuse::On } else { Reuse::Off });
     }
@@ -376,7 +378,7 @@ fn template(
     machine: &Metal3Machine,
 ) -> Option<Arc<Metal3MachineTemplate>> {
     let version = from.served.infrastructure;
-    from.cached(&from.stores.templates, version, namespace, template_name(machine)?)
+    last_seen(&from.stores.templates, version, namespace, template_name(machine)?)
 }
 
 /// Whether disks are wiped, by the template that a machine was cloned from. As with CAPM3 the template has the last word
@@ -455,14 +457,32 @@ async fn look_for_host(
     if !intends && seen.choice.kept.is_none() && seen.choice.free.is_none() {
         return Ok(());
     }
+    look_for_template(from, namespace, seen).await?;
     look_for_secret(from, namespace, seen).await
 }
 
-/// Whether the machine has a host that is just to be told what to install.
+/// Whether the data template is there that a machine names. Who renders secrets never says that it is not, and by then the
+/// machine would have its host.
+async fn look_for_template(
+    from: &Sources,
+    namespace: &str,
+    seen: &mut MachineSeen,
+) -> Result<(), Error> {
+    let Some(name) = seen.data_template().map(str::to_owned) else { return Ok(()) };
+    let version = from.served.infrastructure.as_str();
+    let kind = owner::resource(names::capm3::GROUP, version, "Metal3DataTemplate");
+    let templates: Api<DynamicObject> = Api::namespaced_with(from.client.clone(), namespace, &kind);
+    let asked = templates.get_metadata(&name);
+    if is_there(&name, asked, "look for a Metal3DataTemplate").await? == Some(false) {
+        seen.missing_template = Some(name);
+    }
+    Ok(())
+}
+
+/// Whether the machine has a host that is not told yet what to install.
 fn is_to_be_installed(seen: &MachineSeen) -> bool {
     matches!(&seen.host, HostSeen::Here(host) if host::is_of(host, &seen.machine)
         && !host::is_told_what_to_install(host))
-        && matches!(seen.data, Data::NotWanted | Data::Rendered { .. })
         && !seen.machine.is_provisioned()
 }
 
@@ -474,9 +494,11 @@ async fn look_for_secret(
     let Parent::Here(parent) = &seen.parent else { return Ok(()) };
     let Some(name) = &parent.spec.bootstrap.data_secret_name else { return Ok(()) };
     let secrets: Api<Secret> = Api::namespaced(from.client.clone(), namespace);
-    seen.bootstrap_secret = is_there(&secrets, name).await?;
-    for (field, name) in own_secrets(seen) {
-        if is_there(&secrets, &name).await? == Some(false) {
+    let look =
+        async |name: &str| is_there(name, secrets.get_metadata(name), "look for a secret").await;
+    seen.bootstrap_secret = look(name).await?;
+    for (field, name) in seen.own_secrets() {
+        if look(&name).await? == Some(false) {
             seen.missing_secret = Some((field, name));
             break;
         }
@@ -484,15 +506,20 @@ async fn look_for_secret(
     Ok(())
 }
 
-async fn is_there(secrets: &Api<Secret>, name: &str) -> Result<Option<bool>, Error> {
+/// Whether there is an object of this name, as far as that may be asked.
+async fn is_there<T>(
+    name: &str,
+    asked: impl Future<Output = kube::Result<T>>,
+    what: &'static str,
+) -> Result<Option<bool>, Error> {
     if !is_name(name) {
         return Ok(Some(false));
     }
-    match unless_gone(secrets.get_metadata(name).await) {
+    match unless_gone(asked.await) {
         Ok(found) => Ok(Some(found.is_some())),
-        // Without that right the operator is the first who notices.
+        // Without that right the operator is the first who notices, or nobody.
         Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(None),
-        Err(error) => Err(Error::api("look for a secret")(error)),
+        Err(error) => Err(Error::api(what)(error)),
     }
 }
 
@@ -511,8 +538,8 @@ async fn verdict(from: &Sources, namespace: &str, seen: &MachineSeen) -> Result<
 /// The version of a kind's objects here.
 pub fn version_of(from: &Sources, group: &str) -> ContractVersion {
     match group {
-        "infrastructure.cluster.x-k8s.io" => from.served.infrastructure,
-        "controlplane.cluster.x-k8s.io" => from.served.control_plane.unwrap_or_default(),
+        names::capm3::GROUP => from.served.infrastructure,
+        names::capi::CONTROL_PLANE_GROUP => from.served.control_plane.unwrap_or_default(),
         _ => from.served.core,
     }
 }

@@ -26,6 +26,8 @@ pub enum Reason {
     BootstrapSecretMissing,
     /// A secret that the machine itself names is not there.
     SecretMissing,
+    /// The data template that the machine names is not there.
+    DataTemplateMissing,
     // What somebody has to correct.
     /// The API server does not take what is to be written.
     Refused,
@@ -107,7 +109,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 47] = [
+    pub const ALL: [Self; 48] = [
         Self::NotOurs,
         Self::Paused,
         Self::NotPaused,
@@ -119,6 +121,7 @@ impl Reason {
         Self::WaitingForBootstrapData,
         Self::BootstrapSecretMissing,
         Self::SecretMissing,
+        Self::DataTemplateMissing,
         Self::Refused,
         Self::SelectorInvalid,
         Self::ImageInvalid,
@@ -171,6 +174,7 @@ impl Reason {
             Self::WaitingForBootstrapData => "WaitingForBootstrapData",
             Self::BootstrapSecretMissing => "BootstrapSecretMissing",
             Self::SecretMissing => "SecretMissing",
+            Self::DataTemplateMissing => "DataTemplateMissing",
             Self::Refused => "Refused",
             Self::SelectorInvalid => "SelectorInvalid",
             Self::ImageInvalid => "ImageInvalid",
@@ -218,6 +222,7 @@ impl Reason {
                 | Self::ClusterMissing
                 | Self::BootstrapSecretMissing
                 | Self::SecretMissing
+                | Self::DataTemplateMissing
                 | Self::Refused
                 | Self::SelectorInvalid
                 | Self::ImageInvalid

@@ -1,12 +1,14 @@
-//! What the API server refused to a machine: the claim of a host, as a webhook may have something against that one only, and
-//! for which spec that was told, where conditions do not say it.
+//! What the API server refused to a machine: a host, as a webhook may have something against that one only, and for which
+//! spec that was told, where conditions do not say it.
 
 use std::time::{Duration, Instant};
 
+use crate::act::Outcome;
+use crate::error::Error;
 use crate::notes::{Key, Notes};
 
-/// How long one and the same claim is tried before another host is better: so long that who refuses everything makes
-/// few writes.
+/// How long one and the same host is tried before another is better: so long that who refuses everything makes few writes,
+/// and several times as long as any claim is on its way that an earlier pass sent.
 const LONG: Duration = Duration::from_secs(300);
 
 /// By namespace and machine.
@@ -24,15 +26,35 @@ struct Refused {
 }
 
 impl Refusals {
-    /// The claim of this host was refused, for the first time or again.
-    pub fn note(&self, machine: Key, host: &str, now: Instant) {
+    /// A write of this host goes out; since when it was refused before. That counts no more until there is an answer: a write
+    /// without one may still be carried out.
+    pub fn try_again(&self, machine: &Key, host: &str) -> Option<Instant> {
         let mut all = self.hosts.lock();
-        if all.get(&machine).is_none_or(|before| before.host != host) {
-            all.insert(machine, Refused { host: host.to_owned(), since: now });
+        all.get(machine).filter(|before| before.host == host)?;
+        all.remove(machine).map(|before| before.since)
+    }
+
+    /// What came of it.
+    pub fn tried(
+        &self,
+        machine: &Key,
+        host: &str,
+        before: Option<Instant>,
+        outcome: &Result<Outcome, Error>,
+        now: Instant,
+    ) {
+        let since = match outcome {
+            Err(error) if error.is_refusal() => Some(before.unwrap_or(now)),
+            Err(_) => None,
+            Ok(_) => before,
+        };
+        if let Some(since) = since {
+            let refused = Refused { host: host.to_owned(), since };
+            self.hosts.lock().insert(machine.clone(), refused);
         }
     }
 
-    /// The host whose claim is refused for long.
+    /// The host that is refused for long.
     pub fn of(&self, machine: &Key, now: Instant) -> Option<String> {
         let all = self.hosts.lock();
         let last = all.get(machine)?;
@@ -58,21 +80,64 @@ impl Refusals {
 
 #[cfg(test)]
 mod tests {
+    use kube::core::Status;
+
     use super::*;
+
+    fn answered(code: u16) -> Result<Outcome, Error> {
+        let status = Status::failure("why", "").with_code(code);
+        Err(Error::api("patch a BareMetalHost")(kube::Error::Api(Box::new(status))))
+    }
+
+    fn answer(
+        all: &Refusals,
+        machine: &Key,
+        host: &str,
+        outcome: &Result<Outcome, Error>,
+        now: Instant,
+    ) {
+        let before = all.try_again(machine, host);
+        all.tried(machine, host, before, outcome, now);
+    }
 
     #[test]
     fn a_host_is_refused_for_long_by_the_time_since_its_own_first_refusal() {
         let (all, start) = (Refusals::default(), Instant::now());
-        let machine = || ("ns".to_owned(), "m".to_owned());
-        all.note(machine(), "a", start);
-        all.note(machine(), "a", start + LONG / 2);
-        assert_eq!(all.of(&machine(), start + LONG / 2), None);
-        assert_eq!(all.of(&machine(), start + LONG).as_deref(), Some("a"));
-        all.note(machine(), "b", start + LONG);
-        assert_eq!(all.of(&machine(), start + LONG), None);
-        assert_eq!(all.of(&machine(), start + LONG * 2).as_deref(), Some("b"));
-        all.forget(&machine());
-        assert_eq!(all.of(&machine(), start + LONG * 2), None);
+        let machine = ("ns".to_owned(), "m".to_owned());
+        let refuse = |host: &str, now: Instant| answer(&all, &machine, host, &answered(403), now);
+        refuse("a", start);
+        refuse("a", start + LONG / 2);
+        assert_eq!(all.of(&machine, start + LONG / 2), None);
+        assert_eq!(all.of(&machine, start + LONG).as_deref(), Some("a"));
+        refuse("b", start + LONG);
+        assert_eq!(all.of(&machine, start + LONG), None);
+        assert_eq!(all.of(&machine, start + LONG * 2).as_deref(), Some("b"));
+        all.forget(&machine);
+        assert_eq!(all.of(&machine, start + LONG * 2), None);
+    }
+
+    #[test]
+    fn a_host_is_refused_for_long_only_if_every_write_of_it_was_answered_meanwhile() {
+        let machine = ("ns".to_owned(), "m".to_owned());
+        for (host, outcome, is_known) in [
+            ("a", answered(403), true),
+            ("a", Ok(Outcome::Superseded), true),
+            ("a", Ok(Outcome::Done), true),
+            ("a", answered(504), false),
+            ("b", answered(504), true),
+        ] {
+            let (all, start) = (Refusals::default(), Instant::now());
+            let known = || all.of(&machine, start + LONG).is_some();
+            answer(&all, &machine, "a", &answered(403), start);
+            let before = all.try_again(&machine, host);
+            // Nobody knows what became of it if the pass ends here.
+            assert_eq!(known(), host == "b");
+            all.tried(&machine, host, before, &outcome, start + LONG / 2);
+            assert_eq!(known(), is_known, "{host} {outcome:?}");
+            // From then on it is refused anew.
+            answer(&all, &machine, "a", &answered(403), start + LONG / 2);
+            assert_eq!(known(), is_known, "{host} {outcome:?}");
+        }
     }
 
     #[test]

@@ -5,12 +5,11 @@
 
 use api_types::metal3::BareMetalHost;
 use api_types::names;
+use api_types::names::capi::{CONTROL_PLANE_GROUP, GROUP};
 use api_types::reference::ObjectRef;
 
 use crate::host;
 
-const CLUSTER_API: &str = "cluster.x-k8s.io";
-const CONTROL_PLANES: &str = "controlplane.cluster.x-k8s.io";
 /// What a label's value may have.
 const LABEL_BYTES: usize = 63;
 /// In the pending annotation: it was decided that the host is kept for nobody.
@@ -34,7 +33,7 @@ impl Owner {
     pub fn from_reference(reference: &ObjectRef) -> Option<Self> {
         let (group, kind) = (group_of(reference), reference.kind.as_deref()?);
         let name = reference.name.clone().filter(|name| !name.is_empty())?;
-        let owns = group == CONTROL_PLANES || (group == CLUSTER_API && kind == "MachineDeployment");
+        let owns = group == CONTROL_PLANE_GROUP || (group == GROUP && kind == "MachineDeployment");
         owns.then(|| Self {
             api_version: reference
                 .api_version
@@ -62,7 +61,7 @@ impl Owner {
 
     /// Whether it is a control plane, of whatever provider.
     pub fn is_control_plane(&self) -> bool {
-        self.group() == CONTROL_PLANES
+        self.group() == CONTROL_PLANE_GROUP
     }
 
     /// Its API group.
@@ -99,8 +98,8 @@ fn group_of(reference: &ObjectRef) -> &str {
     let said = [&reference.api_version, &reference.api_group];
     let names_none = said.into_iter().flatten().all(String::is_empty);
     match reference.kind.as_deref() {
-        Some("Cluster" | "MachineDeployment") if names_none => CLUSTER_API,
-        Some("KubeadmControlPlane") if names_none => CONTROL_PLANES,
+        Some("Cluster" | "MachineDeployment") if names_none => GROUP,
+        Some("KubeadmControlPlane") if names_none => CONTROL_PLANE_GROUP,
         _ => reference.group(),
     }
 }
@@ -132,7 +131,7 @@ impl Kept {
         if host::is_elsewhere(consumer, host) {
             return None;
         }
-        if group_of(consumer) == CLUSTER_API && consumer.kind.as_deref() == Some("Cluster") {
+        if group_of(consumer) == GROUP && consumer.kind.as_deref() == Some("Cluster") {
             return label();
         }
         Owner::from_reference(consumer).map(Self::For)
@@ -223,7 +222,7 @@ mod tests {
     #[test]
     fn an_owner_is_read_from_references_of_either_contract() {
         let reference = ObjectRef {
-            api_group: Some(CONTROL_PLANES.to_owned()),
+            api_group: Some(CONTROL_PLANE_GROUP.to_owned()),
             kind: Some("RKE2ControlPlane".to_owned()),
             name: Some("a".to_owned()),
             ..ObjectRef::default()
@@ -247,7 +246,7 @@ mod tests {
             assert!(!kept.unwrap().is_for(&owner("b")));
             let plane = reference(none, "KubeadmControlPlane", Some("a"));
             let plane = Owner::from_reference(&plane).unwrap();
-            assert_eq!((plane.group(), plane.label().as_str()), (CONTROL_PLANES, "cp-a"));
+            assert_eq!((plane.group(), plane.label().as_str()), (CONTROL_PLANE_GROUP, "cp-a"));
             let cluster = reference(none, "Cluster", Some("c"));
             let kept = kept_for(Some(cluster.clone()), Some("md-a"));
             assert_eq!(kept, Some(Kept::ByLabel("md-a".to_owned())));

@@ -3,14 +3,20 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use api_types::capi::{Cluster, Machine};
+use api_types::capi::{self, Cluster, Machine};
 use api_types::capm3::Metal3Machine;
 use api_types::metal3::BareMetalHost;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::claims::Claimed;
+use crate::host;
 use crate::index::Choice;
+use crate::machine::{is_same, up};
 use crate::reservation::{Kept, Owner};
+
+/// How soon to look for a Node again, at first and at last.
+const SOON: Duration = Duration::from_secs(20);
+const LATE: Duration = Duration::from_secs(60);
 
 /// What one pass knows.
 #[derive(Clone, Debug)]
@@ -56,6 +62,8 @@ pub struct MachineSeen {
     pub bootstrap_secret: Option<bool>,
     /// A secret of its own that is not there: the field of its spec, and the name.
     pub missing_secret: Option<(&'static str, String)>,
+    /// The data template that it names, if that is not there; not looked for once somebody was asked for rendered secrets.
+    pub missing_template: Option<String>,
     /// Its rendered secrets.
     pub data: Data,
     /// Whether disks are wiped, as the template says that it was cloned from, or itself where that says nothing. Nothing if
@@ -71,6 +79,52 @@ impl MachineSeen {
     /// The owner whose hosts this machine may have.
     pub fn keeps_for(&self) -> Option<&Owner> {
         self.owner.as_ref().filter(|_| matches!(self.reuse, Reuse::On | Reuse::Unknown))
+    }
+
+    /// Secrets that the machine itself names and that nothing rendered takes the place of. As long as something may still be
+    /// rendered that is not known.
+    pub fn own_secrets(&self) -> Vec<(&'static str, String)> {
+        let rendered = match &self.data {
+            Data::NotWanted => [false; 2],
+            Data::Rendered { meta_data, network_data, .. } => {
+                [meta_data.is_some(), network_data.is_some()]
+            }
+            Data::NotAskedFor | Data::Awaited | Data::Failed(_) | Data::Unserved => [true; 2],
+        };
+        let spec = &self.machine.spec;
+        let named = [("metaData", &spec.meta_data), ("networkData", &spec.network_data)];
+        let own = named.into_iter().zip(rendered).filter(|(_, rendered)| !rendered);
+        own.filter_map(|((field, it), _)| Some((field, it.as_ref()?.name.clone()?)))
+            .filter(|(_, name)| !name.is_empty())
+            .collect()
+    }
+
+    /// The data template that has to be there before anybody is asked for rendered secrets.
+    pub fn data_template(&self) -> Option<&str> {
+        let template = self.machine.spec.data_template.as_ref()?;
+        (self.data == Data::NotAskedFor).then(|| template.name.as_deref().unwrap_or_default())
+    }
+
+    /// Whose Node is to be looked for: that of a machine that is up and for which Cluster API has not found one.
+    pub fn sought(&self) -> Option<Sought<'_>> {
+        let machine = &self.machine;
+        let (Parent::Here(parent), Some(cluster)) = (&self.parent, &self.cluster) else {
+            return None;
+        };
+        let HostSeen::Here(host) = &self.host else { return None };
+        let goes = [&machine.metadata, &parent.metadata, &cluster.metadata]
+            .iter()
+            .any(|it| it.deletion_timestamp.is_some());
+        let is_paused = capi::is_paused(&machine.metadata) || cluster.is_paused();
+        let has_host = host::is_of(host, machine) && is_same(machine, host);
+        let is_found = parent.node_name().is_some();
+        if goes || is_paused || !has_host || !machine.is_provisioned() || is_found {
+            return None;
+        }
+        // Another form of ID is a cloud provider's.
+        let id = machine.spec.provider_id.as_deref().filter(|it| it.starts_with("metal3://"));
+        let host_uid = host.metadata.uid.as_deref().filter(|it| !it.is_empty());
+        Some(Sought { cluster, host_uid: host_uid?, provider_id: id? })
     }
 }
 
@@ -144,8 +198,24 @@ pub enum Data {
         /// Secret with the machine's network configuration.
         network_data: Option<String>,
     },
-    /// The API server has no such kind.
+    /// The API server has no such kinds.
     Unserved,
+}
+
+/// Whose Node is looked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Sought<'a> {
+    /// Where it is.
+    pub cluster: &'a Cluster,
+    /// Uid of the host that it runs on.
+    pub host_uid: &'a str,
+    /// What it has to say.
+    pub provider_id: &'a str,
+}
+
+/// How soon to look for the Node of a machine again: less often the longer it has been up.
+pub fn pace(machine: &Metal3Machine, now: Timestamp) -> Duration {
+    up(machine, now).clamp(SOON, LATE)
 }
 
 /// The Node of a machine, as far as anybody looked.

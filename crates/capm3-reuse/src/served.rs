@@ -1,25 +1,15 @@
 //! Which versions of Cluster API's kinds the API server serves.
 
 use std::fmt;
-use std::time::Duration;
 
 use api_types::ContractVersion;
-use controller_kit::{Kit, api_error};
+use api_types::names::capi::{CONTROL_PLANE_GROUP, GROUP as CORE_GROUP};
+use api_types::names::capm3::GROUP as INFRASTRUCTURE_GROUP;
+use controller_kit::Kit;
+use controller_kit::served::{self, Answer, best, has, required};
 use kube::Client;
 
-const CORE: &str = "cluster.x-k8s.io";
-const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
-const CONTROL_PLANE: &str = "controlplane.cluster.x-k8s.io";
-/// The newer shape is read where both are served.
-const BEST_FIRST: [ContractVersion; 2] = [ContractVersion::V1Beta2, ContractVersion::V1Beta1];
-const CONDITION: &str = "api";
-/// All questions together.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How often it is looked whether something else is served now.
-const AGAIN: Duration = Duration::from_secs(60);
-
-/// What a version of a group has, or why that is not known.
-type Answer = Result<Vec<String>, String>;
+const BEST_FIRST: &[ContractVersion] = &ContractVersion::BEST_FIRST;
 
 /// What the API server serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +20,7 @@ pub struct Served {
     pub infrastructure: ContractVersion,
     /// Kubeadm control planes; not everybody has them.
     pub control_plane: Option<ContractVersion>,
-    /// Whether there are `Metal3DataClaims` and `Metal3Datas` in the version of the `Metal3Machines`.
+    /// Whether there are `Metal3DataClaims`, `Metal3Datas` and their templates in the version of the `Metal3Machines`.
     pub data: bool,
 }
 
@@ -38,114 +28,48 @@ impl fmt::Display for Served {
     fn fmt(&self, into: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (core, infrastructure) = (self.core.as_str(), self.infrastructure.as_str());
         let data = if self.data { "with" } else { "without" };
-        write!(into, "{CORE}/{core}, {INFRASTRUCTURE}/{infrastructure} {data} data, ")?;
+        write!(into, "{CORE_GROUP}/{core}, {INFRASTRUCTURE_GROUP}/{infrastructure} {data} data, ")?;
         match self.control_plane {
-            Some(version) => write!(into, "{CONTROL_PLANE}/{}", version.as_str()),
-            None => write!(into, "no {CONTROL_PLANE}"),
+            Some(version) => write!(into, "{CONTROL_PLANE_GROUP}/{}", version.as_str()),
+            None => write!(into, "no {CONTROL_PLANE_GROUP}"),
         }
     }
 }
 
 /// Asks until everything that is needed is served.
 pub async fn wait(kit: &Kit) -> Served {
-    kit.readiness.require(CONDITION, "the API server was not asked yet what it serves");
-    let mut pause = Duration::from_millis(250);
-    loop {
-        match find(&kit.client).await {
-            Ok(served) => {
-                kit.readiness.ready(CONDITION);
-                return served;
-            }
-            Err(lacking) => kit.readiness.not_ready(CONDITION, &lacking),
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_secs(10));
-    }
+    served::wait(kit, || look_at(&kit.client)).await
 }
 
-/// Ends when something else is served: watches are for one version, so the process has to start anew.
-pub async fn changes(kit: &Kit, served: Served) -> String {
-    loop {
-        tokio::time::sleep(AGAIN).await;
-        // While the API server does not answer, or a CRD is just being replaced, nothing is known.
-        if let Ok(now) = find(&kit.client).await
-            && now != served
-        {
-            return format!(
-                "The API server serves other versions now ({now} instead of {served}); the process ends to start on them"
-            );
-        }
-    }
+/// Ends when something else is served.
+pub async fn changes(kit: &Kit, before: Served) -> String {
+    served::changes(before, || look_at(&kit.client)).await
 }
 
 /// What is served now; the error says what is missing.
 pub async fn find(client: &Client) -> Result<Served, String> {
-    let late =
-        |_| format!("the API server does not say within {} s what it serves", PATIENCE.as_secs());
-    let look = look(|version| resources(client, version));
-    tokio::time::timeout(PATIENCE, look).await.map_err(late)?
+    served::within_patience(look_at(client)).await
+}
+
+async fn look_at(client: &Client) -> Result<Served, String> {
+    look(|version| served::resources(client, version)).await
 }
 
 /// By what each version of a group has. None is asked about twice.
 async fn look<F: Future<Output = Answer>>(ask: impl Fn(String) -> F) -> Result<Served, String> {
     let core = ["clusters", "machines", "machinesets", "machinedeployments"];
-    let (core, _) = required(&ask, CORE, &core, "Cluster API").await?;
+    let (core, _) = required(&ask, CORE_GROUP, BEST_FIRST, &core, "Cluster API").await?;
     let machines = ["metal3machines", "metal3machinetemplates"];
     let (infrastructure, beside) =
-        required(&ask, INFRASTRUCTURE, &machines, "CAPM3's CRDs").await?;
-    let control_plane = best(&ask, CONTROL_PLANE, &["kubeadmcontrolplanes"]).await?;
+        required(&ask, INFRASTRUCTURE_GROUP, BEST_FIRST, &machines, "CAPM3's CRDs").await?;
+    let control_plane =
+        best(&ask, CONTROL_PLANE_GROUP, BEST_FIRST, &["kubeadmcontrolplanes"]).await?;
     Ok(Served {
         core,
         infrastructure,
         control_plane: control_plane.map(|(version, _)| version),
-        data: has(&beside, &["metal3dataclaims", "metal3datas"]),
+        data: has(&beside, &["metal3dataclaims", "metal3datas", "metal3datatemplates"]),
     })
-}
-
-async fn required<F: Future<Output = Answer>>(
-    ask: impl Fn(String) -> F,
-    group: &str,
-    resources: &[&str],
-    what: &str,
-) -> Result<(ContractVersion, Vec<String>), String> {
-    best(ask, group, resources).await?.ok_or_else(|| {
-        format!(
-            "no version of {group} has all of {}: install {what} with v1beta2 or v1beta1",
-            resources.join(", ")
-        )
-    })
-}
-
-/// The best version that is served with all of these resources, and all that it has.
-async fn best<F: Future<Output = Answer>>(
-    ask: impl Fn(String) -> F,
-    group: &str,
-    resources: &[&str],
-) -> Result<Option<(ContractVersion, Vec<String>)>, String> {
-    for version in BEST_FIRST {
-        let all = ask(format!("{group}/{}", version.as_str())).await?;
-        if has(&all, resources) {
-            return Ok(Some((version, all)));
-        }
-    }
-    Ok(None)
-}
-
-fn has(all: &[String], wanted: &[&str]) -> bool {
-    wanted.iter().all(|wanted| all.iter().any(|it| it == wanted))
-}
-
-/// The resources that a version of a group is served with; none if it is not.
-async fn resources(client: &Client, version: String) -> Answer {
-    match client.list_api_group_resources(&version).await {
-        Ok(list) => Ok(list.resources.into_iter().map(|it| it.name).collect()),
-        // A version that is not served is answered in plain text, which has no reason.
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
-        Err(error) => Err(format!(
-            "the API server does not say what it serves of {version}: {}",
-            api_error::explain(&error)
-        )),
-    }
 }
 
 #[cfg(test)]
@@ -178,21 +102,23 @@ mod tests {
     async fn each_version_is_asked_about_once_and_the_best_is_taken() {
         let core = "clusters machines machinesets machinedeployments";
         let machines = "metal3machines metal3machinetemplates";
-        let data = "metal3machines metal3machinetemplates metal3dataclaims metal3datas";
+        let data = &format!("{machines} metal3dataclaims metal3datas metal3datatemplates");
+        let half = &format!("{machines} metal3dataclaims metal3datas");
         let (v1, v2) = (ContractVersion::V1Beta1, ContractVersion::V1Beta2);
         for (infrastructure, planes, wanted, asked) in [
             ([data, machines], ["kubeadmcontrolplanes", ""], (v2, Some(v2), true), 3),
             ([machines, data], ["", ""], (v2, None, false), 4),
+            ([half, machines], ["", ""], (v2, None, false), 4),
             (["metal3dataclaims", data], ["", "kubeadmcontrolplanes"], (v1, Some(v1), true), 5),
         ] {
             let all = RefCell::new(Vec::new());
             let served = look(|version: String| {
                 let list = match version.split_once('/').unwrap() {
-                    (CORE, "v1beta2") => core,
-                    (INFRASTRUCTURE, "v1beta2") => infrastructure[0],
-                    (INFRASTRUCTURE, _) => infrastructure[1],
-                    (CONTROL_PLANE, "v1beta2") => planes[0],
-                    (CONTROL_PLANE, _) => planes[1],
+                    (CORE_GROUP, "v1beta2") => core,
+                    (INFRASTRUCTURE_GROUP, "v1beta2") => infrastructure[0],
+                    (INFRASTRUCTURE_GROUP, _) => infrastructure[1],
+                    (CONTROL_PLANE_GROUP, "v1beta2") => planes[0],
+                    (CONTROL_PLANE_GROUP, _) => planes[1],
                     _ => "",
                 };
                 all.borrow_mut().push(version);

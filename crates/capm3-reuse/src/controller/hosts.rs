@@ -1,15 +1,17 @@
 //! One pass over a host: whether it is kept any longer, or is given back in place of a machine that is gone.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use api_types::metal3::CachedHost;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource as _;
 use kube::runtime::controller::Action;
 
-use super::{Context, DOUBT};
+use super::{Context, DEADLINE, DOUBT};
 use crate::act::{Outcome, Pass};
-use crate::decide::{Step, decide};
+use crate::decide::decide;
+use crate::decision::Step;
 use crate::echo::host_key;
 use crate::error::Error;
 use crate::observe::owner::observe_kept;
@@ -37,7 +39,7 @@ fn names_of(object: &CachedHost) -> (String, String) {
 }
 
 async fn work_on_host(object: &CachedHost, context: &Context) -> Result<Action, Error> {
-    let key = names_of(object);
+    let (key, until) = (names_of(object), Instant::now() + DEADLINE);
     let (namespace, name) = key.clone();
     let now = Timestamp::now();
     let since = || context.settled.since(&key, now);
@@ -58,7 +60,8 @@ async fn work_on_host(object: &CachedHost, context: &Context) -> Result<Action, 
         let Some(seen) = observe_kept(&context.from, &live, since()).await? else {
             return Ok(Action::await_change());
         };
-        let mut pass = Pass::of_host(context.from.client.clone(), context.from.served, &seen.host);
+        let mut pass =
+            Pass::of_host(context.from.client.clone(), context.from.served, &seen.host, until);
         let kept = seen.kept.clone();
         decision = decide(&Observed::Kept(Box::new(seen)), &context.policy, now);
         let ends = decision.steps.iter().any(|step| matches!(step, Step::Free { .. }));
@@ -84,10 +87,12 @@ async fn work_on_host(object: &CachedHost, context: &Context) -> Result<Action, 
 /// What stands on the host is done in place of its machine.
 async fn give_back(object: &CachedHost, context: &Context) -> Result<Action, Error> {
     let (namespace, name) = names_of(object);
+    let until = Instant::now() + DEADLINE;
     let Some(seen) = left::observe(&context.from, &namespace, &name).await? else {
         return Ok(Action::await_change());
     };
-    let mut pass = Pass::of_host(context.from.client.clone(), context.from.served, &seen.host);
+    let mut pass =
+        Pass::of_host(context.from.client.clone(), context.from.served, &seen.host, until);
     let reference = seen.host.object_ref(&());
     let decision = decide(&Observed::Left(Box::new(seen)), &context.policy, Timestamp::now());
     for step in &decision.steps {

@@ -9,8 +9,9 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use super::release::{is_cleared, unwiped};
-use super::{Decision, Reason, Step};
 use crate::config::Policy;
+use crate::decision::{Decision, Step};
+use crate::reason::Reason;
 use crate::reservation::{Kept, Owner};
 use crate::seen::{KeptSeen, OwnerSeen};
 
@@ -23,7 +24,7 @@ const LOOK: Duration = Duration::from_secs(300);
 
 /// A host that is kept.
 pub(super) fn about_kept(seen: &KeptSeen, policy: &Policy, now: Timestamp) -> Decision {
-    if matches!(seen.kept, Kept::ByLabel(_)) && !policy.collect_capm3 {
+    if matches!(seen.kept, Kept::ByLabel(_)) && !policy.collect_capm3 && !is_ours(&seen.host) {
         return Decision::rest(Reason::KeptByCapm3);
     }
     let Some(owner) = &seen.owner else {
@@ -60,7 +61,8 @@ fn about_owner(seen: &KeptSeen, owner: &OwnerSeen, policy: &Policy, now: Timesta
     if owner.reuse == Some(false) {
         return free(seen, Reason::ReuseOff, "the template of its owner has nodeReuse no longer");
     }
-    if !is_settled(owner) {
+    // The machine that is to come for it may be made only when the one before has given it back: until then no time counts.
+    if !is_settled(owner) || !is_cleared(&seen.host) {
         return Decision::rest(Reason::Kept);
     }
     let since = seen.settled_since.unwrap_or(now);
@@ -73,6 +75,12 @@ fn about_owner(seen: &KeptSeen, owner: &OwnerSeen, policy: &Policy, now: Timesta
         Decision { again: Some(grace.saturating_sub(settled)), ..Decision::rest(Reason::Kept) }
     };
     Decision { settled: true, ..decision }
+}
+
+/// Whether a reservation of which only the label is left was written here: somebody took the reference beside it away. CAPM3
+/// writes no note of the host.
+fn is_ours(host: &BareMetalHost) -> bool {
+    host.spec.consumer_ref.is_none() && host.annotation(names::ferrite::RESERVED_HOST_UID).is_some()
 }
 
 /// Whether no machine of the owner waits for a host or is missing.

@@ -6,11 +6,11 @@ use std::time::Duration;
 use api_types::capi::{Cluster, Machine};
 use api_types::capm3::Metal3Machine;
 
-use super::Reason;
+use crate::reason::Reason;
 use crate::seen::{Data, MachineSeen};
 
-/// How soon to look for a secret again: secrets are not watched.
-const SECRET: Duration = Duration::from_secs(10);
+/// How soon to look again for what is not watched: secrets and data templates.
+const UNWATCHED: Duration = Duration::from_secs(10);
 
 /// What is not there or not right.
 pub(super) struct Lack {
@@ -43,14 +43,14 @@ pub(super) fn lack(seen: &MachineSeen, parent: &Machine, cluster: &Cluster) -> O
         return lack(Reason::ForeignNamespace, why);
     }
     if seen.data == Data::Unserved {
-        let text = "spec.dataTemplate is set and the API server serves no Metal3DataClaim: install CAPM3's CRDs and its data controllers";
+        let text = "spec.dataTemplate is set and the API server serves no Metal3DataClaim, Metal3Data or Metal3DataTemplate: install CAPM3's CRDs and its data controllers";
         return lack(Reason::DataFailed, text.to_owned());
     }
     if seen.bootstrap_secret == Some(false) {
         return Some(Lack {
             reason: Reason::BootstrapSecretMissing,
             text: format!("Secret {boot} with the bootstrap data is not there"),
-            again: Some(SECRET),
+            again: Some(UNWATCHED),
         });
     }
     if let Some((field, name)) = &seen.missing_secret {
@@ -59,28 +59,19 @@ pub(super) fn lack(seen: &MachineSeen, parent: &Machine, cluster: &Cluster) -> O
             text: format!(
                 "Secret {name}, which spec.{field} names, is not there: make it, or correct the name"
             ),
-            again: Some(SECRET),
+            again: Some(UNWATCHED),
+        });
+    }
+    if let Some(name) = &seen.missing_template {
+        return Some(Lack {
+            reason: Reason::DataTemplateMissing,
+            text: format!(
+                "Metal3DataTemplate {name}, which spec.dataTemplate names, is not there: make it, or correct the name"
+            ),
+            again: Some(UNWATCHED),
         });
     }
     None
-}
-
-/// Secrets that the machine itself names and that nothing rendered takes the place of. As long as something may still be
-/// rendered that is not known.
-pub(crate) fn own_secrets(seen: &MachineSeen) -> Vec<(&'static str, String)> {
-    let rendered = match &seen.data {
-        Data::NotWanted => [false; 2],
-        Data::Rendered { meta_data, network_data, .. } => {
-            [meta_data.is_some(), network_data.is_some()]
-        }
-        Data::NotAskedFor | Data::Awaited | Data::Failed(_) | Data::Unserved => [true; 2],
-    };
-    let spec = &seen.machine.spec;
-    let named = [("metaData", &spec.meta_data), ("networkData", &spec.network_data)];
-    let own = named.into_iter().zip(rendered).filter(|(_, rendered)| !rendered);
-    own.filter_map(|((field, it), _)| Some((field, it.as_ref()?.name.clone()?)))
-        .filter(|(_, name)| !name.is_empty())
-        .collect()
 }
 
 /// What is wrong with the image, if it is not somebody else's method that installs.

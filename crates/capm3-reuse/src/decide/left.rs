@@ -7,8 +7,9 @@ use api_types::metal3::{BareMetalHost, ProvisioningState};
 use kube::ResourceExt as _;
 
 use super::release::{annotations, is_cleared, kept_for, unwiped};
-use super::{Decision, Reason, Step};
+use crate::decision::{Decision, Step};
 use crate::host;
+use crate::reason::Reason;
 use crate::reservation;
 use crate::seen::LeftSeen;
 

@@ -1,4 +1,4 @@
-//! The Node of a machine that is up: whether it is looked for, and what is done about what was found.
+//! The Node of a machine that is up: what is done about what was found.
 //!
 //! Cluster API knows a Node by its provider ID, and a kubelet that was not told one says none. Whoever writes it says for
 //! good whose Node that is: the API server lets nobody change it, and a wrong one would have a machine drained or switched
@@ -8,35 +8,19 @@
 
 use std::time::Duration;
 
-use api_types::capi::{self, Cluster};
-use api_types::capm3::Metal3Machine;
 use api_types::names::capi::CONDITION_READY;
 use api_types::names::metal3::NODE_UUID;
-use api_types::time::until;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
-use super::obtain::is_same;
-use super::{Naming, Reason};
-use crate::host;
-use crate::seen::{HostSeen, MachineSeen, Node, NodeSeen, Parent};
+use crate::decision::Naming;
+use crate::machine::up;
+use crate::reason::Reason;
+use crate::seen::{MachineSeen, Node, NodeSeen, pace};
 use crate::status::{self, Said};
 
-/// How soon to look again, at first and at last.
-const SOON: Duration = Duration::from_secs(20);
-const LATE: Duration = Duration::from_secs(60);
 /// How long a machine that is up may have no Node before that is told: a server takes its time to start.
 const LONG: Duration = Duration::from_secs(1200);
-
-/// Whose Node is looked for.
-pub(crate) struct Sought<'a> {
-    /// Where it is.
-    pub(crate) cluster: &'a Cluster,
-    /// Uid of the host that it runs on.
-    pub(crate) host_uid: &'a str,
-    /// What it has to say.
-    pub(crate) provider_id: &'a str,
-}
 
 /// What follows for a machine.
 #[derive(Default)]
@@ -47,41 +31,9 @@ pub(super) struct Found {
     pub(super) again: Option<Duration>,
 }
 
-/// Whose Node is to be looked for: that of a machine that is up and for which Cluster API has not found one.
-pub(crate) fn sought(seen: &MachineSeen) -> Option<Sought<'_>> {
-    let machine = &seen.machine;
-    let (Parent::Here(parent), Some(cluster)) = (&seen.parent, &seen.cluster) else { return None };
-    let HostSeen::Here(host) = &seen.host else { return None };
-    let goes = [&machine.metadata, &parent.metadata, &cluster.metadata]
-        .iter()
-        .any(|it| it.deletion_timestamp.is_some());
-    let is_paused = capi::is_paused(&machine.metadata) || cluster.is_paused();
-    let has_host = host::is_of(host, machine) && is_same(machine, host);
-    if goes || is_paused || !has_host || !machine.is_provisioned() || parent.node_name().is_some() {
-        return None;
-    }
-    // Another form of ID is a cloud provider's.
-    let provider_id = machine.spec.provider_id.as_deref().filter(|it| it.starts_with("metal3://"));
-    let host_uid = host.metadata.uid.as_deref().filter(|it| !it.is_empty());
-    Some(Sought { cluster, host_uid: host_uid?, provider_id: provider_id? })
-}
-
-/// How long a machine has been up, as far as is known.
-fn up(machine: &Metal3Machine, now: Timestamp) -> Duration {
-    let ready = status::reported(machine, CONDITION_READY).filter(|it| it.is_true());
-    let since = ready.and_then(|it| it.last_transition_time.as_ref());
-    // By a clock that is behind it is up since just now.
-    since.map(|it| until(it.0, now)).unwrap_or_default()
-}
-
-/// How soon to look for its Node again: less often the longer it has been up.
-pub(crate) fn pace(machine: &Metal3Machine, now: Timestamp) -> Duration {
-    up(machine, now).clamp(SOON, LATE)
-}
-
 /// What is done about what was found. What was said stays until a look shows something else.
 pub(super) fn about_node(seen: &MachineSeen, now: Timestamp) -> Found {
-    let Some(sought) = sought(seen) else { return Found::default() };
+    let Some(sought) = seen.sought() else { return Found::default() };
     let ready = status::reported(&seen.machine, CONDITION_READY).filter(|it| it.is_true());
     let up = up(&seen.machine, now);
     let told = [Reason::NodeForeign, Reason::NodeAmbiguous, Reason::NodeMissing];

@@ -12,12 +12,13 @@ use kube::ResourceExt as _;
 use serde_json::{Map, json};
 
 use super::entry::{self, Lack};
-use super::{
-    Decision, Install, Reason, Step, look_closer, not_paused, reported, told, with_report,
-};
+use super::{look_closer, not_paused, reported, told, with_report};
 use crate::config::Policy;
+use crate::decision::{Decision, Install, Step};
 use crate::host;
 use crate::index::Wants;
+use crate::machine::{PROVIDER_ID, is_same, provider_id, was_associated};
+use crate::reason::Reason;
 use crate::reservation::{Kept, Owner};
 use crate::seen::{Data, HostSeen, MachineSeen, Reuse};
 use crate::selector::Selector;
@@ -25,8 +26,6 @@ use crate::status::{Report, Said};
 
 /// Waiters are woken; this is for what nobody thought of.
 const RESYNC: Duration = Duration::from_secs(300);
-/// What the CRD accepts.
-const PROVIDER_ID: usize = 512;
 
 /// A machine that may have a host and has none.
 pub(super) fn about_homeless(
@@ -78,7 +77,7 @@ pub(super) fn about_homeless(
         }
         // A claim of it may still be on its way, and would succeed.
         if host::looks_claimable(host) {
-            first.push(Step::PassOver { host: host.name_any() });
+            first.push(pass_over(seen, host));
         }
     }
     choose(seen, parent, policy, now, first)
@@ -205,12 +204,6 @@ fn waits(
     Decision { wants: Some(wants), again: Some(RESYNC), ..decision }
 }
 
-/// Whether the host is the one that the machine named: one of the same name made later is another.
-pub(super) fn is_same(machine: &Metal3Machine, host: &BareMetalHost) -> bool {
-    let uid = machine.annotation(names::ferrite::HOST_UID);
-    uid.is_none() || uid == host.metadata.uid.as_deref()
-}
-
 /// Whether this machine may claim this host now.
 fn fits(seen: &MachineSeen, selector: &Selector, policy: &Policy, host: &BareMetalHost) -> bool {
     let may_have = match Kept::of(host) {
@@ -228,12 +221,18 @@ fn fits(seen: &MachineSeen, selector: &Selector, policy: &Policy, host: &BareMet
 fn is_better_left(seen: &MachineSeen, host: &BareMetalHost) -> bool {
     let choice = &seen.choice;
     let is_other = choice.kept.is_some() || (choice.free.is_some() && Kept::of(host).is_none());
-    is_other && seen.refused.as_ref().is_some_and(|refused| *refused == host.name_any())
+    is_other && is_refused(seen, host)
 }
 
-/// How long the name of a machine's host may be.
-pub(crate) fn host_name_bytes(machine: &Metal3Machine) -> usize {
-    PROVIDER_ID.saturating_sub(provider_id(machine, "").len())
+/// Whether the API server has refused this host to the machine for long.
+fn is_refused(seen: &MachineSeen, host: &BareMetalHost) -> bool {
+    seen.refused.as_ref().is_some_and(|refused| *refused == host.name_any())
+}
+
+/// No claim of this host is to succeed any more. Who refuses even that, and has refused this host for longer than any claim
+/// is on its way, would refuse the claim as well: a machine neither waits for such a host nor stays for it.
+pub(super) fn pass_over(seen: &MachineSeen, host: &BareMetalHost) -> Step {
+    Step::PassOver { host: host.name_any(), insists: !is_refused(seen, host) }
 }
 
 /// Whether the machine names its host as we write it, with the finalizer and the host's uid.
@@ -290,7 +289,7 @@ pub(super) fn give_up(seen: &MachineSeen, host: &str, now: Timestamp) -> Decisio
     steps.push(Step::GiveUp { host: host.to_owned() });
     let associated = Said::no(Reason::HostGivenUp, &text);
     // An undisturbed second try needs no word of this.
-    let associated = super::was_associated(&seen.machine).then_some(associated);
+    let associated = was_associated(&seen.machine).then_some(associated);
     let report = Report { associated, withdrawn: true, ..Report::default() };
     let decision = with_report(seen, now, steps, Reason::HostGivenUp, &text, &report);
     Decision { again: Some(Duration::ZERO), ..decision }
@@ -301,17 +300,10 @@ pub(super) fn give_up(seen: &MachineSeen, host: &str, now: Timestamp) -> Decisio
 pub(super) fn withdraw(seen: &MachineSeen) -> Option<Step> {
     let asked = match seen.data {
         Data::NotWanted | Data::Unserved => false,
-        Data::NotAskedFor => super::was_associated(&seen.machine),
+        Data::NotAskedFor => was_associated(&seen.machine),
         Data::Awaited | Data::Failed(_) | Data::Rendered { .. } => true,
     };
     asked.then_some(Step::WithdrawData)
-}
-
-/// The machine's identity, in CAPM3's form.
-pub(super) fn provider_id(machine: &Metal3Machine, host: &str) -> String {
-    let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
-    let name = machine.metadata.name.as_deref().unwrap_or_default();
-    format!("metal3://{namespace}/{host}/{name}")
 }
 
 /// What the host is told to install. What the user left out is left out.

@@ -7,10 +7,12 @@ use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::decide;
 use super::tests::{annotate, cached, consumer, host, kept_for, now, owner, seen, with};
-use super::{Step, decide, was_up};
 use crate::config::Policy;
+use crate::decision::Step;
 use crate::host as judge;
+use crate::machine::was_up;
 use crate::reservation::{self, Kept, Owner};
 use crate::seen::{
     Data, HostSeen, KeptSeen, LeftSeen, MachineSeen, Observed, OwnerSeen, Parent, Reuse, Verdict,
@@ -137,7 +139,7 @@ fn any_seen() -> impl Strategy<Value = (MachineSeen, Policy)> {
 
 /// A host that is kept, and what its owner is like. Most owners are there and nothing is the matter with them.
 fn any_kept() -> impl Strategy<Value = (KeptSeen, Policy)> {
-    let flags = prop::collection::vec(prop::bool::weighted(0.15), 11);
+    let flags = prop::collection::vec(prop::bool::weighted(0.15), 13);
     let reuse = prop::sample::select(vec![None, Some(true), Some(true), Some(false)]);
     // Around the grace period, and around that of a rollout.
     let seconds = [None, Some(0), Some(119), Some(120), Some(1_199), Some(1_200)];
@@ -148,7 +150,18 @@ fn any_kept() -> impl Strategy<Value = (KeptSeen, Policy)> {
             if flags[0] {
                 host.metadata.creation_timestamp = Some(Time(now()));
             }
-            let kept = if flags[1] { Kept::ByLabel(owner().label()) } else { Kept::For(owner()) };
+            if flags[11] {
+                host.spec.consumer_ref = None;
+            }
+            if flags[12] {
+                let noted = json!({names::ferrite::RESERVED_HOST_UID: "h-uid"});
+                host = with(&host, &json!({"metadata": {"annotations": noted}}));
+            }
+            let kept = if flags[1] || flags[11] {
+                Kept::ByLabel(owner().label())
+            } else {
+                Kept::For(owner())
+            };
             let later = Owner { uid: "later".to_owned(), ..owner() };
             let owner = OwnerSeen {
                 of_others: flags[2],
@@ -285,8 +298,12 @@ proptest! {
     ) {
         let decision = decide(&Observed::Kept(Box::new(seen.clone())), &policy, now());
         let cleared = CLEARED.contains(&seen.host.provisioning_state().as_str());
-        let is_capm3s = matches!(seen.kept, Kept::ByLabel(_)) && !policy.collect_capm3;
+        let is_ours = seen.host.spec.consumer_ref.is_none()
+            && seen.host.annotation(names::ferrite::RESERVED_HOST_UID).is_some();
+        let is_capm3s =
+            matches!(seen.kept, Kept::ByLabel(_)) && !policy.collect_capm3 && !is_ours;
         prop_assert!(decision.steps.len() <= 1);
+        prop_assert!(cleared || !decision.settled);
         for step in &decision.steps {
             prop_assert!(!is_capm3s);
             let owner = seen.owner.as_ref();

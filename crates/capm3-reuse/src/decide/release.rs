@@ -11,11 +11,12 @@ use api_types::reference::NamedRef;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
-use super::obtain::{is_same, withdraw};
-use super::{
-    BEHIND, Decision, Reason, Step, look_closer, not_paused, says, was_associated, was_up,
-};
+use super::obtain::{pass_over, withdraw};
+use super::{BEHIND, look_closer, not_paused, says};
+use crate::decision::{Decision, Step};
 use crate::host;
+use crate::machine::{is_same, was_associated, was_up};
+use crate::reason::Reason;
 use crate::reservation::{self, Owner};
 use crate::seen::{Data, HostSeen, MachineSeen, Verdict};
 use crate::status::{self, Report, Said};
@@ -52,8 +53,7 @@ pub(super) fn about_leaving(seen: &MachineSeen, now: Timestamp) -> Decision {
         };
     }
     // It was never seen to have the host: a claim may still be on its way, and would succeed.
-    let claimable = host::looks_claimable(host);
-    let first = claimable.then(|| Step::PassOver { host: host.name_any() });
+    let first = host::looks_claimable(host).then(|| pass_over(seen, host));
     let_go(seen, first.into_iter().collect())
 }
 
@@ -234,11 +234,13 @@ fn is_empty(seen: &MachineSeen, host: &BareMetalHost, was_told: bool) -> bool {
     }
 }
 
-/// Whether nothing is on the host any more. A host that somebody else installed is never cleared, only switched off.
+/// Whether nothing is on the host any more. A host that somebody else installed is never cleared, only switched off, unless
+/// that is forbidden.
 pub(super) fn is_cleared(host: &BareMetalHost) -> bool {
     let external = *host.provisioning_state() == ProvisioningState::ExternallyProvisioned;
+    let stays_on = host.spec.disable_power_off == Some(true);
     let off = !host.status.as_ref().is_some_and(|status| status.powered_on);
-    host::is_cleared(host) || (external && off)
+    host::is_cleared(host) || (external && (off || stays_on))
 }
 
 /// Fields of the host's spec that were written for the machine. Facts and a network configuration that somebody gave the

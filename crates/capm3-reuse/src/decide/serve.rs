@@ -10,12 +10,12 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use super::obtain::{give_up, install, is_same, provider_id, secrets};
-use super::{
-    CONDITION_ASSOCIATED, Decision, Install, Reason, Step, entry, look_closer, node, not_paused,
-    says, told, was_up, with_report,
-};
+use super::obtain::{give_up, install, secrets};
+use super::{CONDITION_ASSOCIATED, entry, look_closer, node, not_paused, says, told, with_report};
+use crate::decision::{Decision, Install, Step};
 use crate::host;
+use crate::machine::{is_same, provider_id, was_up};
+use crate::reason::Reason;
 use crate::seen::{Data, HostSeen, MachineSeen};
 use crate::status::{self, Report, Said};
 
@@ -59,6 +59,8 @@ pub(super) fn about_host(
     let mut again = None;
     let mut in_use = <[Option<String>; 3]>::default();
     let is_told = host::is_told_what_to_install(host);
+    let up = host.provisioning_state().is_provisioned() && is_told;
+    let has_no_id = machine.spec.provider_id.as_deref().unwrap_or_default().is_empty();
     if is_told || machine.is_provisioned() {
         if seen.data != Data::NotWanted {
             data_ready = Some(rendered());
@@ -67,7 +69,9 @@ pub(super) fn about_host(
             in_use = untold_secrets(seen, parent);
         }
         let wanted = &seen.cleaning;
-        if wanted.is_some() && *wanted != host.spec.automated_cleaning_mode {
+        // Where that is refused nothing else is written: that the machine is up comes first, and wakes it for this.
+        let comes_up = up && (has_no_id || !machine.is_provisioned());
+        if !comes_up && wanted.is_some() && *wanted != host.spec.automated_cleaning_mode {
             let fields =
                 [("automatedCleaningMode".to_owned(), json!(wanted))].into_iter().collect();
             steps.push(Step::Install { host: name.clone(), install: Install { fields } });
@@ -96,7 +100,6 @@ pub(super) fn about_host(
             _ => ready.clone(),
         };
     }
-    let up = host.provisioning_state().is_provisioned() && is_told;
     let ready = ready.unwrap_or_else(|| readiness(machine, host, up));
     let mut report = Report {
         associated: Some(associated(seen, &name)),
@@ -116,7 +119,7 @@ pub(super) fn about_host(
         report.provisioned = true;
         report.addresses = addresses(host);
     }
-    if up && machine.spec.provider_id.as_deref().unwrap_or_default().is_empty() {
+    if up && has_no_id {
         steps.push(Step::Identify {
             provider_id: provider_id(machine, &name),
             failure_domain: host::failure_domain(host)
@@ -158,7 +161,13 @@ fn readiness(machine: &Metal3Machine, host: &BareMetalHost, up: bool) -> Said {
     match host::error(host) {
         _ if up => Said::yes(Reason::Provisioned, "The host is installed"),
         Some(why) => Said::no(Reason::HostFailed, &format!("Host {name}: {why}")),
-        None => Said::no(Reason::Provisioning, "The host is being installed"),
+        None => match host::held_up(host) {
+            Some(why) => {
+                let text = format!("Host {name} is to be installed and {}", why.as_str());
+                Said::no(Reason::Provisioning, &text)
+            }
+            None => Said::no(Reason::Provisioning, "The host is being installed"),
+        },
     }
 }
 

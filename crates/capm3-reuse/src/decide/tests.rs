@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::config::Policy;
+use crate::index::Wants;
+use crate::reservation::Owner;
 use crate::seen::{Data, Reuse};
 
 pub(crate) fn now() -> Timestamp {
@@ -164,7 +166,7 @@ mod waiting;
 type Change = fn(&mut MachineSeen);
 
 /// What an installation needs and is not there, whoever has the host.
-const MISSING: [(Change, Reason); 6] = [
+const MISSING: [(Change, Reason); 7] = [
     (|it| it.cluster.as_mut().unwrap().status = None, Reason::WaitingForInfrastructure),
     (
         |it| {
@@ -184,6 +186,7 @@ const MISSING: [(Change, Reason); 6] = [
     ),
     (|it| it.bootstrap_secret = Some(false), Reason::BootstrapSecretMissing),
     (|it| it.missing_secret = Some(("metaData", "facts".to_owned())), Reason::SecretMissing),
+    (|it| it.missing_template = Some("facts".to_owned()), Reason::DataTemplateMissing),
     (|it| it.machine.spec.image = None, Reason::ImageInvalid),
 ];
 
@@ -304,7 +307,7 @@ fn secrets_of_another_namespace_are_refused() {
 fn secrets_that_a_machine_names_itself_are_looked_for_unless_others_are_rendered_in_their_place() {
     let named = |name: &str| Some(NamedRef { name: Some(name.to_owned()), ..NamedRef::default() });
     let mut seen = seen();
-    assert!(entry::own_secrets(&seen).is_empty());
+    assert!(seen.own_secrets().is_empty());
     seen.machine.spec.meta_data = named("facts");
     seen.machine.spec.network_data = named("network");
     let (facts, network) =
@@ -321,7 +324,7 @@ fn secrets_that_a_machine_names_itself_are_looked_for_unless_others_are_rendered
         (rendered, vec![network]),
     ] {
         seen.data = data;
-        assert_eq!(entry::own_secrets(&seen), looked_for, "{:?}", seen.data);
+        assert_eq!(seen.own_secrets(), looked_for, "{:?}", seen.data);
     }
     seen.missing_secret = Some(("networkData", "network".to_owned()));
     let decision = decided(&seen);
@@ -443,7 +446,7 @@ fn a_host_that_was_given_up_is_taken_after_all_or_passed_over_before_another_is_
     let kept = with(&free, &kept_for(&owner()));
     let decision = decided(&given_up(&kept));
     assert_eq!(kinds(&decision), ["pass over", "intend", "claim", "report"]);
-    assert!(matches!(&decision.steps[0], Step::PassOver { host } if host == "h"));
+    assert_eq!(decision.steps[0], Step::PassOver { host: "h".to_owned(), insists: true });
     let taken = with(&free, &consumer("other", "x"));
     assert_eq!(kinds(&decided(&given_up(&taken))), ["intend", "claim", "report"]);
     // With no other to take it is forgotten, or it would be passed over again and again.

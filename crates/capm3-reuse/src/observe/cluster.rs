@@ -2,11 +2,12 @@
 
 use api_types::capi::{Cluster, ClusterSpec};
 use api_types::name::is_name;
+use api_types::names;
 use controller_kit::api_error::unless_gone;
 use kube::api::{Api, DynamicObject};
 use serde_json::Value;
 
-use super::{Sources, owner};
+use super::{Sources, last_seen, owner};
 use crate::error::Error;
 
 /// The cluster of this name; nothing if it is gone, or nobody says which it is. One that the cache does not have is read
@@ -18,10 +19,10 @@ pub async fn look(
 ) -> Result<Option<Cluster>, Error> {
     let Some(name) = name.filter(|name| is_name(name)) else { return Ok(None) };
     let core = from.served.core;
-    if let Some(cluster) = from.cached(&from.stores.clusters, core, namespace, name) {
+    if let Some(cluster) = last_seen(&from.stores.clusters, core, namespace, name) {
         return Ok(Some((*cluster).clone()));
     }
-    let kind = owner::resource("cluster.x-k8s.io", core.as_str(), "Cluster");
+    let kind = owner::resource(names::capi::GROUP, core.as_str(), "Cluster");
     let clusters: Api<DynamicObject> = Api::namespaced_with(from.client.clone(), namespace, &kind);
     let live = unless_gone(clusters.get(name).await).map_err(Error::api("get a Cluster"))?;
     Ok(live.map(outlines))
@@ -49,7 +50,6 @@ fn outlines(live: DynamicObject) -> Cluster {
 
 #[cfg(test)]
 mod tests {
-    use api_types::names;
     use serde_json::json;
 
     use super::*;

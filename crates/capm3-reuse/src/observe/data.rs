@@ -4,7 +4,7 @@ use api_types::capm3::{Metal3Data, Metal3DataClaim, Metal3Machine};
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
 
-use super::Sources;
+use super::{Sources, last_seen};
 use crate::error::Error;
 use crate::seen::Data;
 
@@ -17,9 +17,9 @@ pub fn cached(from: &Sources, namespace: &str, machine: &Metal3Machine) -> Data 
         return Data::Unserved;
     };
     let version = from.served.infrastructure;
-    let claim = from.cached(claims, version, namespace, &machine.name_any());
+    let claim = last_seen(claims, version, namespace, &machine.name_any());
     match answer(machine, claim.as_deref()) {
-        Ok(name) => rendered(from.cached(datas, version, namespace, &name).as_deref(), name),
+        Ok(name) => rendered(last_seen(datas, version, namespace, &name).as_deref(), name),
         Err(lacking) => lacking,
     }
 }

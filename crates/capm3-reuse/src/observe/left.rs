@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
 use kube::api::Api;
 
-use super::{Sources, cluster, live_host, owner};
+use super::{Sources, cluster, last_seen, live_host, owner};
 use crate::error::Error;
 use crate::host;
 use crate::reservation;
@@ -22,7 +22,7 @@ pub fn seems_left(from: &Sources, host: &BareMetalHost) -> bool {
     let Some(machine) = host::consumer_machine(host).filter(|_| decided) else { return false };
     let namespace = host.namespace().unwrap_or_default();
     let version = from.served.infrastructure;
-    let machine = from.cached(&from.stores.machines, version, &namespace, machine);
+    let machine = last_seen(&from.stores.machines, version, &namespace, machine);
     !machine.is_some_and(|machine| host::is_of(host, &machine))
 }
 

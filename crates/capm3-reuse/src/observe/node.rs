@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use api_types::capi::Cluster;
+use api_types::names;
 use api_types::names::metal3::NODE_UUID;
 use controller_kit::{api_error, backoff, kubeconfig};
 use k8s_openapi::api::core::v1::{Node as Object, Secret};
@@ -17,8 +18,7 @@ use kube::{Client, ResourceExt as _};
 use serde_json::Value;
 
 use super::{Sources, owner};
-use crate::decide::node::{Sought, pace, sought};
-use crate::seen::{MachineSeen, Node, NodeSeen};
+use crate::seen::{MachineSeen, Node, NodeSeen, Sought, pace};
 
 /// Looks at a time.
 pub(crate) const LOOKS: usize = 4;
@@ -93,7 +93,7 @@ pub struct Place<'a> {
 
 /// Looks for the Node of a machine, if that is to be done and it is its turn.
 pub async fn look<'a>(from: &'a Sources, seen: &MachineSeen) -> (NodeSeen, Option<Place<'a>>) {
-    let Some(sought) = sought(seen) else { return (NodeSeen::Unasked, None) };
+    let Some(sought) = seen.sought() else { return (NodeSeen::Unasked, None) };
     let namespace = seen.machine.namespace().unwrap_or_default();
     let cluster = (namespace, sought.cluster.name_any());
     let pace = pace(&seen.machine, Timestamp::now());
@@ -158,7 +158,7 @@ async fn has_cloud_provider(
     let reference = reference.filter(|it| it.kind.as_deref() == Some("Metal3Cluster"));
     let Some(name) = reference.and_then(|it| it.name.as_deref()) else { return Ok(false) };
     let version = from.served.infrastructure.as_str();
-    let kind = owner::resource("infrastructure.cluster.x-k8s.io", version, "Metal3Cluster");
+    let kind = owner::resource(names::capm3::GROUP, version, "Metal3Cluster");
     let clusters: Api<DynamicObject> = Api::namespaced_with(from.client.clone(), namespace, &kind);
     let found = clusters.get(name).await.map_err(|error| {
         format!("Metal3Cluster {name} cannot be read: {}", api_error::explain(&error))

@@ -9,6 +9,7 @@ use api_types::capi::{
 use api_types::capm3::Metal3Machine;
 use api_types::name::is_name;
 use api_types::names;
+use api_types::names::capi::{CONTROL_PLANE_GROUP, GROUP};
 use api_types::reference::ObjectRef;
 use controller_kit::api_error::unless_gone;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -19,16 +20,14 @@ use kube::core::GroupVersionKind;
 use kube::runtime::reflector::Store;
 use serde_json::Value;
 
-use super::{Sources, cluster, version_of};
-use crate::decide::is_housed;
+use super::{Sources, cluster, last_seen, version_of};
 use crate::error::Error;
+use crate::machine::is_housed;
 use crate::reservation::{Kept, Owner};
 use crate::seen::{KeptSeen, OwnerSeen, Parent, Verdict};
 use crate::served::Served;
 
-const CONTROL_PLANES: &str = "controlplane.cluster.x-k8s.io";
 const TEMPLATE_KIND: &str = "Metal3MachineTemplate";
-const TEMPLATE_GROUP: &str = "infrastructure.cluster.x-k8s.io";
 /// What the API server fills in where a deployment or control plane names no number.
 const REPLICAS: i32 = 1;
 
@@ -48,7 +47,7 @@ pub fn of_machine(
     }
     let set = owners.clone().find(|it| it.kind == "MachineSet")?;
     let core = from.served.core;
-    if let Some(set) = from.cached(&from.stores.sets, core, namespace, &set.name) {
+    if let Some(set) = last_seen(&from.stores.sets, core, namespace, &set.name) {
         return set.metadata.owner_references.iter().flatten().find_map(owner_in);
     }
     by_labels(from, namespace, parent.metadata.labels.as_ref()?)
@@ -70,7 +69,7 @@ pub async fn live_of_machine(
     };
     let owners = metadata.owner_references.iter().flatten();
     if let Some(set) = owners.clone().find(|it| it.kind == "MachineSet" && is_name(&it.name)) {
-        let kind = resource("cluster.x-k8s.io", from.served.core.as_str(), "MachineSet");
+        let kind = resource(GROUP, from.served.core.as_str(), "MachineSet");
         let api: Api<DynamicObject> = Api::namespaced_with(from.client.clone(), namespace, &kind);
         let found =
             unless_gone(api.get(&set.name).await).map_err(Error::api("get a MachineSet"))?;
@@ -88,10 +87,10 @@ fn named_by_labels(
 ) -> Option<Owner> {
     let meta = |name: &String| ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() };
     if let Some(name) = labels.get(names::capi::DEPLOYMENT_NAME) {
-        return Some(named("cluster.x-k8s.io", served.core, "MachineDeployment", &meta(name)));
+        return Some(named(GROUP, served.core, "MachineDeployment", &meta(name)));
     }
     let (name, version) = (labels.get(names::capi::CONTROL_PLANE_NAME)?, served.control_plane?);
-    Some(named(CONTROL_PLANES, version, "KubeadmControlPlane", &meta(name)))
+    Some(named(CONTROL_PLANE_GROUP, version, "KubeadmControlPlane", &meta(name)))
 }
 
 fn owner_in(reference: &OwnerReference) -> Option<Owner> {
@@ -111,13 +110,13 @@ fn by_labels(
 ) -> Option<Owner> {
     let served = &from.served;
     if let Some(name) = labels.get(names::capi::DEPLOYMENT_NAME) {
-        let found = from.cached(&from.stores.deployments, served.core, namespace, name)?;
-        return Some(named("cluster.x-k8s.io", served.core, "MachineDeployment", &found.metadata));
+        let found = last_seen(&from.stores.deployments, served.core, namespace, name)?;
+        return Some(named(GROUP, served.core, "MachineDeployment", &found.metadata));
     }
     let name = labels.get(names::capi::CONTROL_PLANE_NAME)?;
     let (store, version) = (from.stores.control_planes.as_ref()?, served.control_plane?);
-    let found = from.cached(store, version, namespace, name)?;
-    Some(named(CONTROL_PLANES, version, "KubeadmControlPlane", &found.metadata))
+    let found = last_seen(store, version, namespace, name)?;
+    Some(named(CONTROL_PLANE_GROUP, version, "KubeadmControlPlane", &found.metadata))
 }
 
 /// For whom a host is to be kept, by a live look at the owner and at the template that it points to now.
@@ -178,7 +177,7 @@ async fn live_template(
     name: &str,
 ) -> Result<Option<DynamicObject>, Error> {
     let Some(name) = is_name(name).then_some(name) else { return Ok(None) };
-    let kind = resource(TEMPLATE_GROUP, from.served.infrastructure.as_str(), TEMPLATE_KIND);
+    let kind = resource(names::capm3::GROUP, from.served.infrastructure.as_str(), TEMPLATE_KIND);
     let api: Api<DynamicObject> = Api::namespaced_with(from.client.clone(), namespace, &kind);
     unless_gone(api.get(name).await).map_err(Error::api("get a Metal3MachineTemplate"))
 }
@@ -306,13 +305,13 @@ fn without_template(owner: &Owner, named: Option<&ObjectRef>) -> Verdict {
 }
 
 fn is_template(reference: &ObjectRef) -> bool {
-    reference.is(TEMPLATE_GROUP, TEMPLATE_KIND, reference.name.as_deref().unwrap_or_default())
+    reference.is(names::capm3::GROUP, TEMPLATE_KIND, reference.name.as_deref().unwrap_or_default())
 }
 
 fn template_of_set(from: &Sources, namespace: &str, parent: &Machine) -> Option<ObjectRef> {
     let mut owners = parent.metadata.owner_references.iter().flatten();
     let set = owners.find(|it| it.kind == "MachineSet")?;
-    let set = from.cached(&from.stores.sets, from.served.core, namespace, &set.name)?;
+    let set = last_seen(&from.stores.sets, from.served.core, namespace, &set.name)?;
     Some(set.spec.infrastructure_ref().clone())
 }
 
@@ -408,13 +407,13 @@ fn is_paused(deployment: &MachineDeployment) -> bool {
 fn reuse(from: &Sources, namespace: &str, template: &ObjectRef) -> Option<bool> {
     let name = template.name.as_deref()?;
     let version = from.served.infrastructure;
-    let found = from.cached(&from.stores.templates, version, namespace, name)?;
+    let found = last_seen(&from.stores.templates, version, namespace, name)?;
     Some(found.spec.node_reuse.unwrap_or(false))
 }
 
 fn of_deployment(from: &Sources, it: &MachineDeployment) -> Common {
     Common {
-        owner: named("cluster.x-k8s.io", from.served.core, "MachineDeployment", &it.metadata),
+        owner: named(GROUP, from.served.core, "MachineDeployment", &it.metadata),
         metadata: it.metadata.clone(),
         replicas: it.spec.replicas,
         status: it.status.clone().unwrap_or_default(),
@@ -429,7 +428,7 @@ fn of_deployment(from: &Sources, it: &MachineDeployment) -> Common {
 fn of_plane(from: &Sources, it: &KubeadmControlPlane) -> Common {
     let version = from.served.control_plane.unwrap_or_default();
     Common {
-        owner: named(CONTROL_PLANES, version, "KubeadmControlPlane", &it.metadata),
+        owner: named(CONTROL_PLANE_GROUP, version, "KubeadmControlPlane", &it.metadata),
         metadata: it.metadata.clone(),
         replicas: it.spec.replicas,
         status: it.status.clone().unwrap_or_default(),
@@ -454,7 +453,7 @@ pub(crate) fn named(group: &str, version: ContractVersion, kind: &str, meta: &Ob
 fn cluster_of(metadata: &ObjectMeta) -> Option<String> {
     let label = metadata.labels.as_ref().and_then(|all| all.get(names::capi::CLUSTER_NAME));
     let is_cluster = |it: &&OwnerReference| {
-        it.kind == "Cluster" && it.api_version.split('/').next() == Some("cluster.x-k8s.io")
+        it.kind == "Cluster" && it.api_version.split('/').next() == Some(GROUP)
     };
     let owner = metadata.owner_references.iter().flatten().find(is_cluster);
     label.or(owner.map(|it| &it.name)).cloned()
@@ -475,13 +474,13 @@ async fn by_name(from: &Sources, namespace: &str, owner: &Owner) -> Result<Optio
     let name = &owner.name;
     Ok(match owner.kind.as_str() {
         "MachineDeployment" => {
-            let found = from.cached(&from.stores.deployments, from.served.core, namespace, name);
+            let found = last_seen(&from.stores.deployments, from.served.core, namespace, name);
             found.map(|it| of_deployment(from, &it))
         }
         "KubeadmControlPlane" => {
             let planes = from.stores.control_planes.as_ref().zip(from.served.control_plane);
             let found =
-                planes.and_then(|(store, version)| from.cached(store, version, namespace, name));
+                planes.and_then(|(store, version)| last_seen(store, version, namespace, name));
             found.map(|it| of_plane(from, &it))
         }
         _ => of_other_kind(from, namespace, owner).await?,
@@ -571,7 +570,7 @@ fn machines_of(from: &Sources, namespace: &str, owner: &Owner) -> (usize, BTreeS
     let has_host = |it: &Machine| {
         let name = it.spec.infrastructure_ref.name.as_deref().unwrap_or_default();
         let version = from.served.infrastructure;
-        from.cached(&from.stores.machines, version, namespace, name)
+        last_seen(&from.stores.machines, version, namespace, name)
             .is_some_and(|it| is_housed(&it) && it.metadata.deletion_timestamp.is_none())
     };
     let without = machines.iter().filter(|it| !has_host(it)).map(|it| it.name_any()).collect();

@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::decide::tests::{annotate, cached, consumer, host, seen, with};
@@ -52,11 +52,34 @@ async fn what_no_object_can_be_called_is_not_there_and_nobody_is_asked() {
     // Nobody would answer.
     let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
     let client = Client::try_from(config).unwrap();
-    let secrets = Api::namespaced(client.clone(), "ns");
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), "ns");
     for name in ["", "a b", "../h", "h?watch=true"] {
         let seen = live_named(&client, "ns", Some(name)).await;
         assert!(matches!(seen, Ok(HostSeen::Gone(it)) if it == name), "{name}");
-        assert!(matches!(is_there(&secrets, name).await, Ok(Some(false))), "{name}");
+        let found = is_there(name, secrets.get_metadata(name), "look for a secret").await;
+        assert!(matches!(found, Ok(Some(false))), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn what_may_not_be_asked_for_is_not_missing_and_no_answer_is_an_error() {
+    let status = |code: u16, reason: &str, details: Value| {
+        let text = json!({"code": code, "reason": reason, "message": "why", "details": details});
+        let status: kube::core::Status = serde_json::from_value(text).unwrap();
+        Err(kube::Error::Api(Box::new(status)))
+    };
+    let named = json!({"name": "facts", "kind": "metal3datatemplates"});
+    for (answer, wanted) in [
+        (Ok(()), Some(Some(true))),
+        (status(404, "NotFound", named.clone()), Some(Some(false))),
+        // It says nothing of that object.
+        (status(404, "", json!({})), None),
+        (status(403, "Forbidden", named.clone()), Some(None)),
+        (status(500, "InternalError", named), None),
+    ] {
+        let told = format!("{answer:?}");
+        let found = is_there("facts", std::future::ready(answer), "look for it").await;
+        assert_eq!(found.ok(), wanted, "{told}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! Whether a live look bears out that a reservation is over.
 
 use api_types::ContractVersion;
+use api_types::names::capi::{CONTROL_PLANE_GROUP, GROUP};
 use api_types::reference::ObjectRef;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, DynamicObject, ListParams};
@@ -11,9 +12,6 @@ use super::owner::{Found, get_live, is_it, live_reuse, named, resource, template
 use crate::error::Error;
 use crate::reason::Reason;
 use crate::reservation::{Kept, Owner};
-
-const CLUSTER_API: &str = "cluster.x-k8s.io";
-const CONTROL_PLANES: &str = "controlplane.cluster.x-k8s.io";
 
 /// Whether a live look says so as well when the caches say that an owner is gone or wants no reuse any more: what is not
 /// kept any longer may be another's a moment later.
@@ -59,16 +57,15 @@ async fn labelled_so(
 ) -> Result<Option<Vec<Owner>>, Error> {
     let core = from.served.core;
     if label.starts_with("md-") {
-        return named_so(from, namespace, label, CLUSTER_API, core, "MachineDeployment")
-            .await
-            .map(Some);
+        return named_so(from, namespace, label, GROUP, core, "MachineDeployment").await.map(Some);
     }
     let mut found = Vec::new();
     if let Some(version) = from.served.control_plane {
-        found = named_so(from, namespace, label, CONTROL_PLANES, version, "KubeadmControlPlane")
-            .await?;
+        found =
+            named_so(from, namespace, label, CONTROL_PLANE_GROUP, version, "KubeadmControlPlane")
+                .await?;
     }
-    let clusters = all(from, namespace, CLUSTER_API, core, "Cluster");
+    let clusters = all(from, namespace, GROUP, core, "Cluster");
     let clusters = clusters.list(&ListParams::default()).await;
     for cluster in clusters.map_err(Error::api("list the owners of machines"))?.items {
         let Ok(plane) = plane_of(&cluster.data) else { return Ok(None) };
@@ -195,7 +192,7 @@ mod tests {
         let having = |label: &str, spec: &Value| {
             let all = [of("other", spec.clone()), of("md", spec.clone())];
             let all = all.into_iter().map(|it| it.metadata);
-            having(label, CLUSTER_API, version, "MachineDeployment", all)
+            having(label, GROUP, version, "MachineDeployment", all)
         };
         for (spec, off) in [(whole, Word::Template("t".to_owned())), (json!("odd"), Word::No)] {
             let found = having("md-md", &spec);

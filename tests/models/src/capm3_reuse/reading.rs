@@ -10,7 +10,8 @@ use api_types::metal3::{
 };
 use api_types::names;
 use capm3_reuse::config::Policy;
-use capm3_reuse::decide::{Step, decide};
+use capm3_reuse::decide::decide;
+use capm3_reuse::decision::Step;
 use capm3_reuse::host as judge;
 use capm3_reuse::index::{Index, Wish};
 use capm3_reuse::reservation::{self, Kept, Owner};
@@ -296,7 +297,7 @@ fn as_move(step: &Step, person: Person) -> Option<Move> {
         Step::Intend { host, .. } => Move::Intend(number(host)),
         Step::Claim { host, .. } => Move::Claim(number(host)),
         Step::GiveUp { host } => Move::GiveUp(number(host)),
-        Step::PassOver { host } => Move::PassOver(number(host)),
+        Step::PassOver { host, .. } => Move::PassOver(number(host)),
         Step::Forget => Move::Forget,
         Step::Identify { .. } => Move::Identify,
         Step::Report(status) => {

@@ -57,6 +57,30 @@ fn what_capm3_keeps_is_left_alone_unless_asked() {
 }
 
 #[test]
+fn a_reservation_of_ours_that_lost_its_reference_ends_like_any_other_and_one_of_capm3_does_not() {
+    let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "c"});
+    let noted = json!({names::ferrite::RESERVED_HOST_UID: "h-uid"});
+    for (reference, notes, reason) in [
+        (json!(null), noted.clone(), Reason::OwnerGone),
+        (json!(null), json!({}), Reason::KeptByCapm3),
+        // CAPM3 took it over and leaves our note where it is.
+        (cluster, noted, Reason::KeptByCapm3),
+    ] {
+        let labels = json!({names::capm3::NODE_REUSE: "md-md"});
+        let left = json!({
+            "metadata": {"labels": labels, "annotations": notes},
+            "spec": {"consumerRef": reference},
+        });
+        let host = with(&host("h", "available"), &left);
+        let kept = crate::reservation::Kept::of(&host).unwrap();
+        let seen = KeptSeen { host, kept, ..kept_seen(None, None) };
+        let decision = decide(&Observed::Kept(Box::new(seen)), &Policy::default(), now());
+        assert_eq!(decision.reason, reason, "{left}");
+        assert_eq!(decision.steps.is_empty(), reason == Reason::KeptByCapm3, "{left}");
+    }
+}
+
+#[test]
 fn a_reservation_that_ends_with_the_disks_as_they_were_says_so_whyever_it_ends() {
     let settled = OwnerSeen { reuse: Some(true), ..OwnerSeen::default() };
     for owner in [
@@ -205,8 +229,8 @@ fn a_kept_host_is_freed_only_when_nothing_is_on_it() {
             seen.host = with(&seen.host, &json!({"status": {"provisioning": {"state": state}}}));
             let decision = decide(&Observed::Kept(Box::new(seen)), &Policy::default(), now());
             assert_eq!(!decision.steps.is_empty(), freed, "{state}");
-            // Its time goes on.
-            assert_eq!(decision.settled, ago.is_some());
+            // Whoever is to come for it has no less time for that, however long it is cleared.
+            assert_eq!(decision.settled, ago.is_some() && freed, "{state}");
         }
     }
 }

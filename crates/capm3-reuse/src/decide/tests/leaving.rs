@@ -213,7 +213,13 @@ fn a_machine_that_was_never_seen_to_have_its_host_stops_a_claim_that_may_be_on_i
  {
     let mut seen = leaving(having(&host("h", "available")));
     seen.machine.status = None;
-    assert_eq!(kinds(&decided(&seen)), ["pass over", "let go"]);
+    // One that has been refused for long is not on its way any more, and who refuses this as well does not hold it.
+    for (refused, insists) in [(None, true), (Some("other"), true), (Some("h"), false)] {
+        seen.refused = refused.map(str::to_owned);
+        let decision = decided(&seen);
+        assert_eq!(kinds(&decision), ["pass over", "let go"]);
+        assert_eq!(decision.steps[0], Step::PassOver { host: "h".to_owned(), insists });
+    }
 }
 
 /// The machine with what a decision reports.
@@ -277,6 +283,10 @@ fn a_host_that_is_only_switched_off_or_only_unhealthy_is_not_told_to_be_held_up(
     assert_eq!((decision.message.as_str(), decision.news), ("Host h is being cleared", false));
     let decision = waiting("externally provisioned", json!({"status": {"poweredOn": true}}));
     assert!(decision.message.ends_with("switched off first"), "{}", decision.message);
+    // Or never: then nobody would ever come to switch it off.
+    let stays_on = json!({"spec": {"disablePowerOff": true}, "status": {"poweredOn": true}});
+    let decision = waiting("externally provisioned", stays_on);
+    assert_eq!(kinds(&decision), ["release", "let go"]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The Node of a machine that is up: when it is looked for, which one it is, and what is told of it.
 
 use super::*;
-use crate::decide::node::sought;
+use crate::decision::Naming;
 use crate::seen::{Node, NodeSeen};
 
 const ID: &str = "metal3://ns/h/m";
@@ -63,7 +63,7 @@ fn found(seen: &mut MachineSeen) {
 #[test]
 fn a_node_is_looked_for_while_its_machine_is_up_and_has_none() {
     let seen = up(0);
-    let it = sought(&seen).unwrap();
+    let it = seen.sought().unwrap();
     assert_eq!((it.host_uid, it.provider_id), ("h-uid", ID));
     let changes: [Change; 11] = [
         found,
@@ -83,7 +83,7 @@ fn a_node_is_looked_for_while_its_machine_is_up_and_has_none() {
         let mut seen = looked(&up(0), &[node("n", "", true)]);
         assert!(decided(&seen).naming.is_some());
         change(&mut seen);
-        assert!(sought(&seen).is_none(), "{number}");
+        assert!(seen.sought().is_none(), "{number}");
         assert_eq!(decided(&seen).naming, None, "{number}");
     }
 }

@@ -3,6 +3,7 @@
 use super::leaving::reporting;
 use super::*;
 use crate::claims::Claimed;
+use crate::machine::{host_name_bytes, is_housed};
 
 fn told(decision: &Decision, kind: &str) -> (String, String) {
     let report = decision.steps.iter().find_map(|step| match step {
@@ -90,6 +91,30 @@ fn nothing_is_claimed_for_a_data_template_that_nobody_can_render() {
     seen.data = Data::Unserved;
     let decision = decided(&seen);
     assert_eq!((decision.reason, kinds(&decision)), (Reason::DataFailed, vec!["report"]));
+}
+
+#[test]
+fn a_data_template_is_looked_for_only_before_anybody_is_asked_for_what_it_renders() {
+    let mut seen = seen();
+    seen.data = Data::NotAskedFor;
+    assert_eq!(seen.data_template(), None);
+    for (name, wanted) in [(Some("facts".to_owned()), "facts"), (None, "")] {
+        seen.machine.spec.data_template = Some(ObjectRef { name, ..ObjectRef::default() });
+        for (data, is_looked_for) in [
+            (Data::NotAskedFor, true),
+            (Data::Awaited, false),
+            (Data::Failed("why".to_owned()), false),
+            (Data::Unserved, false),
+        ] {
+            seen.data = data;
+            assert_eq!(seen.data_template(), is_looked_for.then_some(wanted), "{:?}", seen.data);
+        }
+    }
+    seen.missing_template = Some("facts".to_owned());
+    let decision = decided(&MachineSeen { data: Data::NotAskedFor, ..seen });
+    assert_eq!(decision.reason, Reason::DataTemplateMissing);
+    assert!(decision.message.contains("Metal3DataTemplate facts, which spec.dataTemplate names"));
+    assert!(decision.again.is_some());
 }
 
 #[test]
@@ -315,7 +340,59 @@ fn a_host_whose_claim_is_refused_for_long_is_left_for_another_and_a_kept_one_onl
     seen.refused = Some("h".to_owned());
     assert_eq!(kinds(&decided(&seen)), ["intend", "claim", "report"]);
     seen.choice.free = Some(cached(&other));
-    assert_eq!(kinds(&decided(&seen)), ["pass over", "intend", "claim", "report"]);
+    let decision = decided(&seen);
+    assert_eq!(kinds(&decision), ["pass over", "intend", "claim", "report"]);
+    // Who refuses its claim for long may refuse every other write of it as well.
+    assert_eq!(decision.steps[0], Step::PassOver { host: "h".to_owned(), insists: false });
+}
+
+#[test]
+fn what_holds_up_a_host_that_is_to_be_installed_is_said() {
+    let image = json!({"spec": {"image": {"url": "http://a/b"}, "online": true}});
+    let noted = |name: &str| json!({"metadata": {"annotations": {name: ""}}});
+    for (trouble, reason, text) in [
+        (json!({}), Reason::Provisioning, "The host is being installed"),
+        (
+            noted(names::metal3::PAUSED),
+            Reason::Provisioning,
+            "Host h is to be installed and is paused",
+        ),
+        (
+            noted(names::metal3::DETACHED),
+            Reason::Provisioning,
+            "Host h is to be installed and is detached",
+        ),
+        (
+            json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+            Reason::Provisioning,
+            "Host h is to be installed and is being deleted",
+        ),
+        // That holds up nothing.
+        (noted(names::capm3::UNHEALTHY), Reason::Provisioning, "The host is being installed"),
+        (json!({"status": {"errorMessage": "no power"}}), Reason::HostFailed, "Host h: no power"),
+    ] {
+        let ours = with(&with(&host("h", "provisioning"), &consumer("m", "m-uid")), &image);
+        let decision = decided(&having(&with(&ours, &trouble)));
+        assert_eq!((decision.reason, decision.message.as_str()), (reason, text), "{trouble}");
+    }
+}
+
+#[test]
+fn that_a_machine_is_up_is_written_before_whether_its_disks_are_wiped_which_may_be_refused() {
+    let spec = json!({"spec": {
+        "image": {"url": "http://a/b"}, "online": true, "automatedCleaningMode": "disabled",
+    }});
+    let ours = with(&with(&host("h", "provisioned"), &consumer("m", "m-uid")), &spec);
+    let mut seen = having(&ours);
+    seen.cleaning = Some("metadata".to_owned());
+    let decision = decided(&seen);
+    assert_eq!(kinds(&decision), ["identify", "report"]);
+    let mut up = reporting(seen, &decision);
+    // Somebody took its identity away, or it has it.
+    for (id, steps) in [("", vec!["identify"]), ("metal3://ns/h/m", vec!["install"])] {
+        up.machine.spec.provider_id = Some(id.to_owned());
+        assert_eq!(kinds(&decided(&up)), steps, "{id:?}");
+    }
 }
 
 #[test]
@@ -395,7 +472,7 @@ fn a_name_that_is_too_long_is_told_only_where_no_other_host_does_and_others_are_
     intends.machine.metadata.name = Some("m".repeat(253));
     intends.machine.status = None;
     assert_eq!(kinds(&decided(&intends)), ["give up"]);
-    assert_eq!(obtain::host_name_bytes(&intends.machine), 512 - "metal3://ns//".len() - 253);
+    assert_eq!(host_name_bytes(&intends.machine), 512 - "metal3://ns//".len() - 253);
 }
 
 #[test]

@@ -156,7 +156,7 @@ fn labels_name_an_owner_that_no_cache_has() {
     let served = Served { control_plane: Some(ContractVersion::V1Beta1), ..served };
     let plane = found(served, names::capi::CONTROL_PLANE_NAME).unwrap();
     assert_eq!(plane.api_version, "controlplane.cluster.x-k8s.io/v1beta1");
-    assert_eq!(found(served, names::capi::SET_NAME), None);
+    assert_eq!(found(served, "cluster.x-k8s.io/set-name"), None);
 }
 
 #[test]

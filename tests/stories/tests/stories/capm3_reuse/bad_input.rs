@@ -38,6 +38,12 @@ async fn each_mistake_has_a_condition_that_says_what_to_change_and_a_neighbour_c
             "ForeignNamespace",
             "spec.networkData.namespace",
         ),
+        (
+            "data",
+            json!({"dataTemplate": {"name": "misspelt"}}),
+            "DataTemplateMissing",
+            "Metal3DataTemplate misspelt, which spec.dataTemplate names",
+        ),
     ];
     for (name, more, _, _) in &wrong {
         scene.machine_with(name, "md", "t", more.clone()).await;

@@ -22,10 +22,10 @@ use serde_json::json;
 
 use super::guard::{CAPM3, Guard};
 use super::rollouts::Stage;
+use super::scene::DATA_TEMPLATE;
 
 /// Its checkout, in which `manager` was built.
 const CHECKOUT: &str = "FERRITE_CAPM3";
-const DATA_TEMPLATE: Kind = Kind { kind: "Metal3DataTemplate", ..METAL3_MACHINE };
 
 /// Starts it for one namespace, as its release would: with the rights that it ships, and its CRDs.
 async fn capm3(plane: &ControlPlane, namespace: &str) -> Service {

@@ -201,6 +201,54 @@ async fn a_reservation_ends_when_reuse_is_switched_off_and_when_nobody_will_come
 }
 
 #[tokio::test]
+async fn who_is_to_come_for_a_kept_host_has_as_long_for_that_however_long_the_host_was_cleared() {
+    let scene = Scene::with_deployment(plane().await, "surge", &["h1"], true).await;
+    let grace = Duration::from_secs(5);
+    let quick = Policy { reservation_grace: grace, ..Policy::default() };
+    let (_running, _) = start(plane().await, &scene.namespace, quick).await;
+    scene.machine("m1", "md", "t").await;
+    assert_eq!(scene.up("m1").await, "h1");
+    // In a rollout with surge the next machine is up on another host before this one goes.
+    scene.hosts(&["h2"]).await;
+    scene.machine("m2", "md", "t").await;
+    assert_eq!(scene.up("m2").await, "h2");
+    scene.operator().keep(&scene.namespace, "h1");
+    for kind in [METAL3_MACHINE, MACHINE] {
+        scene.delete(kind, "m1").await;
+    }
+    deprovision(&scene, "h1").await;
+    scene.host_is("h1", "kept", |it| consumer(it) == "MachineDeployment/md").await;
+    tokio::time::sleep(grace + Duration::from_secs(1)).await;
+    scene.operator().go_on(&scene.namespace, "h1").await.unwrap();
+    // Cluster API makes the next but one when this one is gone.
+    scene.gone(METAL3_MACHINE, "m1").await;
+    scene.machine("m3", "md", "t").await;
+    assert_eq!(scene.up("m3").await, "h1");
+    let machine = METAL3_MACHINE.api(&scene.client, &scene.namespace).get("m3").await.unwrap();
+    assert_eq!(condition(&machine, "AssociateBareMetalHost").unwrap()["reason"], "HostReused");
+}
+
+#[tokio::test]
+async fn a_reservation_of_which_only_the_label_is_left_ends_with_its_owner() {
+    let scene = Scene::with_deployment(plane().await, "label", &["h1"], true).await;
+    let (_running, _) = start(plane().await, &scene.namespace, patient()).await;
+    scene.machine("m1", "md", "t").await;
+    scene.up("m1").await;
+    scene.remove("m1").await;
+    assert_eq!(scene.consumer("h1").await, "MachineDeployment/md");
+    // Somebody wants it free and takes half of that away.
+    scene.patch_host("h1", json!({"spec": {"consumerRef": null}})).await;
+    scene.deployment("other", "t", 1).await;
+    scene.machine("o1", "other", "t").await;
+    scene.says("o1", "NoHostAvailable").await;
+    scene.delete(MACHINE_SET, "md").await;
+    scene.delete(MACHINE_DEPLOYMENT, "md").await;
+    assert_eq!(scene.up("o1").await, "h1");
+    let labels = scene.get_host("h1").await.labels().clone();
+    assert!(!labels.contains_key("infrastructure.cluster.x-k8s.io/node-reuse"));
+}
+
+#[tokio::test]
 async fn a_machine_whose_template_is_gone_takes_the_host_that_is_kept_for_its_owner() {
     let scene = Scene::new(plane().await, "orphan").await;
     scene.hosts(&["h1"]).await;

@@ -73,6 +73,7 @@ async fn what_was_rendered_for_a_host_that_vanished_is_not_installed_on_the_next
     scene.operator().keep(&scene.namespace, "h1");
     scene.template("t", false).await;
     scene.deployment("md", "t", 1).await;
+    scene.data_template("facts").await;
     let (_running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
     scene.machine_with("m1", "md", "t", json!({"dataTemplate": {"name": "facts"}})).await;
     scene.says("m1", "WaitingForData").await;
@@ -225,6 +226,10 @@ async fn rendered_secrets_are_asked_for_awaited_installed_and_withdrawn() {
     let scene = Scene::with_deployment(plane().await, "rendered", &["h1"], false).await;
     let (_running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
     scene.machine_with("m1", "md", "t", json!({"dataTemplate": {"name": "facts"}})).await;
+    // No host is taken for what nobody will render.
+    scene.says("m1", "DataTemplateMissing").await;
+    assert_eq!(scene.consumer("h1").await, "");
+    scene.data_template("facts").await;
     scene.says("m1", "WaitingForData").await;
     let host = scene.host_is("h1", "claimed", |it| consumer(it) == "Metal3Machine/m1").await;
     assert!(

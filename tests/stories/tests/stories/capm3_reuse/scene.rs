@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 pub(super) const NAME: &str = "metal";
 /// The secret with the bootstrap data of every Machine.
 pub(super) const BOOT: &str = "boot";
+pub(super) const DATA_TEMPLATE: Kind = Kind { kind: "Metal3DataTemplate", ..METAL3_MACHINE };
 
 /// One namespace with one cluster.
 pub(super) struct Scene {
@@ -137,6 +138,12 @@ impl Scene {
         let mut template = bench::cluster_api::objects::metal3_machine_template(name);
         template["spec"]["nodeReuse"] = json!(reuse);
         self.create(METAL3_MACHINE_TEMPLATE, template).await;
+    }
+
+    /// A template of data.
+    pub(super) async fn data_template(&self, name: &str) {
+        let spec = json!({"clusterName": NAME});
+        self.create(DATA_TEMPLATE, DATA_TEMPLATE.object(name, &spec)).await;
     }
 
     /// A deployment of machines with one machine set of the same name.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Names in no order, each with what it stands for: who takes one need not look that up.
-pub struct Bag<T> {
+pub(super) struct Bag<T> {
     items: Vec<(Arc<str>, T)>,
     places: HashMap<Arc<str>, usize>,
 }
@@ -17,14 +17,14 @@ impl<T> Default for Bag<T> {
 
 impl<T> Bag<T> {
     /// Adds a name; one that is there already stands for this from now on.
-    pub fn insert(&mut self, name: Arc<str>, it: T) {
+    pub(super) fn insert(&mut self, name: Arc<str>, it: T) {
         self.remove(&name);
         self.places.insert(name.clone(), self.items.len());
         self.items.push((name, it));
     }
 
     /// Takes a name out.
-    pub fn remove(&mut self, name: &str) {
+    pub(super) fn remove(&mut self, name: &str) {
         let Some(place) = self.places.remove(name) else { return };
         self.items.swap_remove(place);
         if let Some((moved, _)) = self.items.get(place) {
@@ -33,17 +33,17 @@ impl<T> Bag<T> {
     }
 
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.items.len()
     }
 
     /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
     /// All of them once, from a place that `chance` says.
-    pub fn from(&self, chance: u64) -> impl Iterator<Item = &(Arc<str>, T)> {
+    pub(super) fn from(&self, chance: u64) -> impl Iterator<Item = &(Arc<str>, T)> {
         let length = u64::try_from(self.items.len()).unwrap_or(u64::MAX).max(1);
         let start = usize::try_from(chance % length).unwrap_or(0);
         let (before, after) = self.items.split_at(start.min(self.items.len()));
