@@ -7,7 +7,7 @@ use api_types::condition::{find, put};
 use api_types::metal3::{CachedHost, ErrorType};
 use api_types::names::ferrite::CONDITION_POWER_MANAGED;
 use api_types::time::{until, whole};
-use ironic::{Class, PowerTarget};
+use ironic::{Class, Power, PowerTarget};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
@@ -21,9 +21,9 @@ use crate::decision::{Again, Answer, Call, Change, Decision, Note};
 use crate::error::{Error, asked};
 use crate::limits::Ironic;
 use crate::metrics::seconds;
-use crate::observe::{Host, NodeSeen};
-use crate::record::Reason;
+use crate::reason::Reason;
 use crate::requests::Request;
+use crate::seen::{Host, NodeSeen};
 use crate::settle::settle;
 
 /// What became of a decision.
@@ -57,7 +57,7 @@ pub async fn act(
             return Err(Error::Superseded);
         }
     }
-    measure(context, host, &decision);
+    measure(context, host, node, &decision);
     let mut notes = decision.notes;
     if let Some(call) = decision.call {
         let withdrawn = call == Call::On && !now.requests.is_empty() && !host.state.is_available();
@@ -67,6 +67,9 @@ pub async fn act(
         let answer = ask(&context.ironic, host, call).await;
         drop(turn);
         context.metrics.called(call, &answer);
+        if answer == Answer::Accepted && matches!(call, Call::HardOff | Call::SoftOff(_)) {
+            context.off_was_taken(host, &now.requests);
+        }
         if matches!(call, Call::Reset | Call::SoftReset(_))
             && matches!(answer, Answer::Accepted | Answer::Unknown)
         {
@@ -249,25 +252,24 @@ fn by_class(class: Class, said: &str, told: String) -> Answer {
     }
 }
 
-fn measure(context: &Context, host: &Host, decision: &Decision) {
-    let now = Timestamp::now();
+fn measure(context: &Context, host: &Host, node: &NodeSeen, decision: &Decision) {
+    let (metrics, now) = (&context.metrics, Timestamp::now());
     let change = &decision.status;
     if change.pending.is_some() {
-        let hard = host.requests.iter().any(Request::is_hard);
-        context.metrics.accepted.with_label_values(&[if hard { "hard" } else { "soft" }]).inc();
+        metrics.accepted(host.requests.iter().any(Request::is_hard));
     }
     if let (Some(false), true, Some(pending)) = (change.powered_on, host.in_cycle(), host.pending) {
-        context.metrics.to_off.observe(seconds(pending, now));
+        metrics.off_after(seconds(pending, now));
     }
-    // Where that is the decision's own reason the machine was not seen on, only not certainly off any more.
-    if let (Some(true), Some(record)) = (change.powered_on, host.record())
+    // One that is only not certainly off any more was not seen on.
+    let seen_on = matches!(node, NodeSeen::Seen(node) if node.power == Power::On);
+    if let (Some(true), true, Some(record)) = (change.powered_on, seen_on, host.record())
         && record.reason == Reason::PoweringOn
-        && decision.reason != Reason::PoweringOn
     {
-        context.metrics.to_on.observe(seconds(record.since, now));
+        metrics.on_after(seconds(record.since, now));
     }
     if decision.notes.iter().any(|note| note.reason == Reason::SoftPowerOffFailed) {
-        context.metrics.escalations.inc();
+        metrics.escalated();
     }
 }
 

@@ -9,9 +9,10 @@ use k8s_openapi::jiff::{Timestamp, ToSpan as _};
 use crate::config::Policy;
 use crate::decision::{Again, Decision};
 use crate::draft::Draft;
-use crate::observe::{Host, Node, NodeSeen, Pause, Target};
-use crate::record::{Managed, Reason, Record, Soft};
+use crate::reason::Reason;
+use crate::record::{Managed, Record, Soft};
 use crate::requests::{Request, named};
+use crate::seen::{Host, Node, NodeSeen, Pause, Target};
 
 /// After a soft power-off a second reading must agree, this much later.
 pub(crate) const CONFIRM: Duration = Duration::from_secs(3);
@@ -129,6 +130,46 @@ impl<'a> Case<'a> {
         self.record.as_ref().and_then(Record::held_since)
     }
 
+    /// Whether somebody holds a machine that Ironic shows off and has not looked at for all who do. While its node is in
+    /// maintenance Ironic shows what it knew before, and anybody may have started the machine by its button: off counts only
+    /// after Ironic has taken an off for those who hold it. When the maintenance is over it shows the same for a while, so what
+    /// was to be asked for in it still is.
+    pub(crate) fn is_out_of_sight(&self) -> bool {
+        let Some(node) = self.node().filter(|_| self.is_held() && self.seems_off()) else {
+            return false;
+        };
+        let lost = || self.record.as_ref().is_some_and(Record::is_out_of_sight);
+        let unseen = node.maintenance || (!self.must_stay_on() && lost());
+        unseen && !node.off_taken && !self.is_told(Record::was_asked_for)
+    }
+
+    /// The same as far as it is to be remembered: where Ironic does not answer, it has looked at nothing.
+    pub(crate) fn is_not_seen(&self) -> bool {
+        match self.node() {
+            Some(_) => self.is_out_of_sight(),
+            None => self.record.as_ref().is_some_and(Record::is_out_of_sight),
+        }
+    }
+
+    /// Whether the machine was off for all who hold it when somebody last saw it.
+    pub(crate) fn is_held_as_before(&self) -> bool {
+        self.is_told(Record::was_held_for)
+    }
+
+    /// What the record tells of those who hold the host.
+    fn is_told(&self, told: fn(&Record, &[&str]) -> bool) -> bool {
+        let holds: Vec<&str> = self.holds().collect();
+        self.record.as_ref().is_some_and(|record| told(record, &holds))
+    }
+
+    /// Whether Ironic is to be asked for off because the machine is out of sight. Where nobody new holds it, not before the
+    /// end of the maintenance: somebody may be at work on it.
+    pub(crate) fn is_to_be_asked(&self) -> bool {
+        let over = self.node().is_some_and(|node| !node.maintenance);
+        let may = !self.must_stay_on() && !self.host.deleting;
+        may && (over || !self.is_held_as_before()) && self.is_out_of_sight()
+    }
+
     /// Who wants the machine off, for people.
     pub(crate) fn wanted_by(&self) -> String {
         if self.requests().next().is_some() {
@@ -158,9 +199,10 @@ impl<'a> Case<'a> {
         ahead.soft().is_none().then_some(Soft { since: ahead.since, last: ahead.since })
     }
 
-    /// Whether a call of ours towards off may have failed since. What was waited for in between does not matter, and
-    /// the failure of a power-on is one of these only for those who hold the machine. A machine that must stay on is not
-    /// asked for off; in a cycle its reset ends the doubt, and without one nothing would.
+    /// Whether a call of ours towards off may have failed since, or is still to be made for those who hold a machine that is
+    /// out of sight. What was waited for in between does not matter, and the failure of a power-on is one of these only for
+    /// those who hold the machine. A machine that must stay on is not asked for off; in a cycle its reset ends the doubt, and
+    /// without one nothing would.
     pub(crate) fn off_may_have_failed(&self, node: &Node) -> bool {
         use Reason::{
             HardPowerOff, IronicUnreachable, NodeBusy, PowerFailed, PowerUnknown, RequestAccepted,
@@ -179,7 +221,10 @@ impl<'a> Case<'a> {
         // What was held was seen off, so no call of ours is open.
         let asked = asked && self.held_since().is_none();
         let doubted = !self.must_stay_on() || self.in_cycle();
-        (asked && doubted && node.last_error.is_some()) || self.may_have_come_on(node)
+        let failed = asked && doubted && node.last_error.is_some();
+        // A power-on that may still be on its way would undo an off.
+        let unseen = self.is_out_of_sight() && !self.may_be_coming_on();
+        failed || self.may_have_come_on(node) || unseen
     }
 
     /// Whether the power-on of a machine that somebody holds has failed, as far as Ironic knows: it gave up, or its conductor
@@ -318,7 +363,8 @@ impl<'a> Case<'a> {
                 && self.host.powered_on != self.is_on()
                 && !endless);
         // A host that is being deleted, or is not to be on, is not switched on again, so its cycle does not end.
-        let parked = !self.host.online && !self.host.powered_on && self.is_off();
+        let off = self.is_off() || (self.is_out_of_sight() && !self.is_to_be_asked());
+        let parked = !self.host.online && !self.host.powered_on && off;
         changing || (!self.host.deleting && !parked && self.in_cycle())
     }
 

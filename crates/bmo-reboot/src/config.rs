@@ -16,6 +16,8 @@ use serde_json::json;
 
 /// Name of the binary.
 pub const NAME: &str = "bmo-reboot";
+/// What the chart allows, which is what `check` asks for.
+pub const RULES: &str = include_str!("../../../charts/bmo-reboot/files/rules.json");
 const SELECTOR_VARIABLE: &str = "FERRITE_HOST_SELECTOR";
 const SELECTOR_HELP: &str = "Label selector of the hosts that bmo-reboot switches; --host-selector= (empty) means all hosts. \
     Instances with different selectors also need different namespaces or watch filters \
@@ -63,7 +65,7 @@ pub struct Settings {
     /// How long a machine may take to shut down before its power is cut
     #[arg(long, env = "FERRITE_SOFT_TIMEOUT", global = true, default_value = "180s")]
     pub soft_timeout: String,
-    /// Most calls to Ironic that change power at the same time
+    /// Most calls to Ironic that change power at the same time; at most 8 reach Ironic whatever is set
     #[arg(long, env = "FERRITE_POWER_CALLS", global = true, default_value = "32")]
     pub power_calls: String,
     /// Most soft attempts under way; each takes one of Ironic's workers for as long as it lasts
@@ -156,13 +158,8 @@ impl Settings {
                 Selector::default()
             })
         });
-        let yes_or_no = "true or false";
         let mut number = |flag: &str, text: &str, default: usize| {
-            let read = mistakes.parse(flag, text, "a number above zero", default);
-            if read == 0 {
-                mistakes.add(flag, text, "a number above zero");
-            }
-            read
+            mistakes.above_zero(flag, text, "a number above zero", default)
         };
         let power_calls = number("--power-calls", &self.power_calls, default.power_calls);
         let soft_attempts = number("--soft-attempts", &self.soft_attempts, default.soft_attempts);
@@ -182,12 +179,11 @@ impl Settings {
         Policy {
             selector,
             watch_filter: config.watch_filter.clone(),
-            takeover: mistakes.parse("--takeover", &self.takeover, yes_or_no, false),
-            manage_available: mistakes.parse(
+            takeover: mistakes.switch("--takeover", &self.takeover, default.takeover),
+            manage_available: mistakes.switch(
                 "--manage-available",
                 &self.manage_available,
-                yes_or_no,
-                false,
+                default.manage_available,
             ),
             soft_slice: soft_slice.min(soft_timeout),
             soft_timeout,
@@ -275,16 +271,11 @@ pub fn needs(settings: Option<ironic::Settings>) -> Needs {
     let checks = settings.into_iter().map(|settings| -> Check {
         Box::new(|_| Box::pin(async { vec![check_ironic(settings).await] }))
     });
-    Needs {
-        crds: "",
-        fields: fields(),
-        rules: include_str!("../../../charts/bmo-reboot/files/rules.json"),
-        checks: checks.collect(),
-    }
+    Needs { crds: "", fields: needed(), rules: RULES, checks: checks.collect() }
 }
 
 /// The fields without which nothing is switched: they are the memory of what was promised.
-pub fn fields() -> Vec<Needed> {
+pub fn needed() -> Vec<Needed> {
     let ours = extensions().into_iter().filter(|extension| extension.controller == NAME);
     let ours = ours.map(|extension| Needed {
         crd: extension.crd,
@@ -328,17 +319,8 @@ fn conditions() -> Needed {
 }
 
 async fn check_ironic(settings: ironic::Settings) -> Row {
-    let subject = format!("Ironic at {}", settings.endpoint);
-    let result = match ironic::Client::new(settings) {
-        Ok(client) => client.check().await,
-        Err(error) => Err(error),
-    };
-    Row {
-        subject,
-        result: result
-            .map(|version| format!("API {version}, and it takes our credentials"))
-            .map_err(|error| error.to_string()),
-    }
+    let (subject, result) = ironic::look_at(settings).await;
+    Row { subject, result }
 }
 
 #[cfg(test)]
@@ -412,9 +394,9 @@ mod tests {
 
     #[test]
     fn both_stamps_are_needed_and_the_conditions_that_say_what_they_are_about() {
-        let fields = fields();
+        let needed = needed();
         let names: Vec<_> =
-            fields.iter().filter_map(|it| Some(it.field.as_ref()?.property)).collect();
+            needed.iter().filter_map(|it| Some(it.field.as_ref()?.property)).collect();
         assert_eq!(names, ["lastPoweredOn", "pendingRebootSince", "conditions"]);
     }
 }

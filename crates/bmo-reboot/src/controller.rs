@@ -27,10 +27,12 @@ use crate::index::{Index, Name, NodeKey};
 use crate::limits::Ironic;
 use crate::memory::{Memory, lasts, off_since};
 use crate::metrics::Metrics;
-use crate::observe::{self, Host, Node, NodeSeen, Observed, Pause, Registration};
+use crate::observe;
 use crate::poll::{self, Digest};
 use crate::readings::Reading;
-use crate::record::Reason;
+use crate::reason::Reason;
+use crate::requests::Requests;
+use crate::seen::{Host, Node, NodeSeen, Observed, Pause, Registration};
 
 /// For all passes of one reconcile together: one that takes longer is tried again as soon as any that failed.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -92,6 +94,15 @@ impl Context {
         let known = memory.get_mut(&(host.namespace.clone(), host.name.clone()));
         let known = known.filter(|known| known.uid == host.uid);
         known.is_none_or(|known| known.told.insert((about.to_owned(), number)))
+    }
+
+    /// Takes notice that Ironic has taken an off for those who hold this host by these requests.
+    pub fn off_was_taken(&self, host: &Host, requests: &Requests) {
+        let mut memory = self.memory();
+        let known = memory.get_mut(&(host.namespace.clone(), host.name.clone()));
+        if let Some(known) = known.filter(|known| known.uid == host.uid) {
+            known.off_taken = Some(requests.holders_of(&host.node));
+        }
     }
 
     /// Has a host looked at, whatever is remembered of it.
@@ -282,7 +293,7 @@ fn is_left_to_others(context: &Context, name: &Name, host: &Host) -> bool {
 
 /// Whether the host lets a crowd of hard requests pass first.
 fn makes_way(context: &Context, name: &Name, host: &Host) -> bool {
-    let is_crowd = !context.ironic.urgent.let_pass(name, host.is_only_asked_softly());
+    let is_crowd = !context.ironic.urgent.let_pass(name, host.is_patient());
     let mut memory = context.memory();
     // With its identity, or the first pass would take it for another host's and forget how long it has waited.
     let new = || Box::new(Memory::new(&host.uid, Instant::now()));
@@ -311,7 +322,9 @@ fn is_settled(context: &Context, name: &Name, host: &CachedHost) -> bool {
         disable_power_off: false,
         registration: Registration::Done,
         changed: None,
+        maintenance: false,
         off_since: Some(Timestamp::UNIX_EPOCH),
+        off_taken: false,
     };
     // Ironic says the same as the host, if the operator has told it.
     let told = Digest::of(&Node { disable_power_off: host.disable_power_off, ..node.clone() });
@@ -451,6 +464,8 @@ async fn carry_out(
     };
     if let Some(known) = context.memory().get_mut(name) {
         known.lets_go(host, reason);
+        // Its status says so from now on.
+        known.off_taken = known.off_taken.filter(|_| reason != Reason::HeldOff);
         // What was written may be what another rule waited for, so its echo is looked at; a rest that was decided on
         // after a look that changed nothing is one.
         let wrote = done.version != host.version;
@@ -497,8 +512,9 @@ fn remember(
         let slice = context.policy.soft_slice;
         context.ironic.soft.notice(&host.uid, (softly, node.target), slice, moment);
         node.off_since = off_since(&mut known.off_since, off, (began, moment, now));
+        node.off_taken = known.still_taken(host, node);
     } else {
-        known.off_since = None;
+        (known.off_since, known.off_taken) = (None, None);
     }
     known.readings.looked(reading, moment);
 }

@@ -17,10 +17,11 @@ use crate::case::{CONFIRM, Case, second_after};
 use crate::config::Policy;
 use crate::decision::{Again, Call, Decision, Note};
 use crate::draft::Draft;
-use crate::observe::{Host, NodeSeen, Observed, Pause, Target, Trouble};
 use crate::power_off::{go_off, reset};
-use crate::record::{Reason, Record};
-use crate::requests::{Request, all_named, named};
+use crate::reason::Reason;
+use crate::record::Record;
+use crate::requests::{Request, named};
+use crate::seen::{Host, NodeSeen, Observed, Pause, Target, Trouble};
 
 /// When to try again what Ironic was too busy for.
 pub const BUSY: Duration = Duration::from_secs(3);
@@ -37,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
     let Some(host) = &seen.host else { return Decision::rest(Reason::Gone) };
     let case = Case::of(host, &seen.node, seen.soft_free, policy, now);
-    let rules: [fn(&Case<'_>) -> Option<Decision>; 18] = [
+    let rules: [fn(&Case<'_>) -> Option<Decision>; 19] = [
         // Whose is it?
         not_looked_at,
         // Before those that leave a host alone, which wait for the end of what was begun.
@@ -58,6 +59,7 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
         // What is to be done?
         // Before a hold: nobody may take a machine for fenced that may be coming on.
         withdraw_off,
+        lose_sight,
         // The stamp is written before the call that it stands for.
         accept,
         switch_off,
@@ -251,16 +253,40 @@ fn take_over(case: &Case<'_>) -> Option<Decision> {
 
 // What is to be done?
 
-/// A hold that comes while the machine is being switched on finds it shown off. Its client would take that for a fence.
+/// A hold that comes while the machine is being switched on, or while Ironic does not look at it, finds it shown off. Its
+/// client would take that for a fence.
 fn withdraw_off(case: &Case<'_>) -> Option<Decision> {
-    (case.may_be_coming_on() && !case.host.powered_on).then(|| {
+    let coming = case.may_be_coming_on();
+    let unseen = case.is_out_of_sight() && !case.is_held_as_before();
+    ((coming || unseen) && !case.host.powered_on).then(|| {
         let mut draft = Draft::new(case);
         draft.withdraw_off();
-        let text =
-            "The host may be powering on: status.poweredOn is true until it is certainly off";
+        let (reason, text) = if coming {
+            let text =
+                "The host may be powering on: status.poweredOn is true until it is certainly off";
+            (Reason::PoweringOn, text)
+        } else {
+            let text = "Ironic has not looked at the machine since the maintenance of its node began: \
+                        status.poweredOn is true until it is certainly off";
+            (Reason::PowerUnknown, text)
+        };
         draft.tell_about(Reason::PoweredOn, case.holds(), text);
-        draft.finish(Reason::PoweringOn, Again::Now)
+        draft.finish(reason, Again::Now)
     })
+}
+
+const IN_MAINTENANCE: &str = "Ironic does not look at a machine whose node is in maintenance: end that, or nobody knows \
+    whether the machine is off";
+
+/// Nobody new holds a machine of which Ironic shows what it knew before the maintenance of its node. It was off for those
+/// who hold it, and they are told that nobody sees whether it still is. The same of one that is not asked for off.
+fn lose_sight(case: &Case<'_>) -> Option<Decision> {
+    if !case.is_out_of_sight() || case.is_to_be_asked() {
+        return None;
+    }
+    let holds: Vec<&str> = case.holds().collect();
+    let lost = Record::out_of_sight(&holds);
+    Some(nobody_sees(case, IN_MAINTENANCE, &lost).finish(Reason::PowerUnknown, Again::OnChange))
 }
 
 /// A request of a running machine is stamped, unless the cycle that is under way answers it too.
@@ -321,7 +347,9 @@ fn hold(case: &Case<'_>) -> Option<Decision> {
     let mut draft = Draft::new(case);
     draft.no_trouble();
     let hard = case.in_cycle() && case.was_hard();
-    draft.record(true, Reason::HeldOff, hard, &format!("Held off by {}", all_named(case.holds())));
+    let holds: Vec<&str> = case.holds().collect();
+    let asked = case.node().is_some_and(|node| node.maintenance);
+    draft.record(true, Reason::HeldOff, hard, &Record::held_message(&holds, asked));
     // The plain request is answered by the machine being off. It goes only after everybody could see that.
     let shown = draft.shows_off();
     if shown && case.host.online && case.host.requests.has_plain() {
@@ -371,7 +399,7 @@ fn switch_on(case: &Case<'_>) -> Option<Decision> {
         draft.stamp_on(last_stamp(case));
     }
     // Ahead, or a hold would not know of a call whose answer is lost; and not again for every try.
-    let retried = [Reason::NodeBusy, Reason::IronicUnreachable].map(Some).contains(&case.reason());
+    let retried = case.record.as_ref().is_some_and(Record::waits_for_ironic);
     if !retried && !case.is(Reason::PowerFailed) && !case.is(Reason::PoweringOn) {
         draft.tell(Reason::PoweringOn, &Record::on_message(false));
     }
@@ -393,19 +421,8 @@ fn rest(case: &Case<'_>) -> Option<Decision> {
     if node.power == Power::Unknown {
         let problem = "Ironic does not know whether the machine is on: check its management \
                        controller";
-        // Nobody is to rely on a machine being off that nobody sees.
-        if let (Some(since), true) = (case.held_since(), case.is_held()) {
-            if case.is(Reason::HeldOff) {
-                draft.warn(Reason::PowerUnknown, problem);
-            }
-            let hard = case.in_cycle() && case.was_hard();
-            let message = Record::lost_message(hard, problem, since);
-            draft.exact_record(case.in_cycle(), Reason::PowerUnknown, hard, message);
-        } else if case.waits() && !case.tells() && draft.waiting(Reason::PowerUnknown, problem) {
-            draft.warn(Reason::PowerUnknown, problem);
-        }
         let again = if case.waits() { Again::After(BLIND) } else { Again::OnChange };
-        return Some(draft.finish(Reason::PowerUnknown, again));
+        return Some(nobody_sees(case, problem, problem).finish(Reason::PowerUnknown, again));
     }
     if case.seems_off() && !case.is_off() {
         let Some(problem) = node.last_error.as_ref().filter(|_| case.may_have_come_on(node)) else {
@@ -468,6 +485,22 @@ fn rest(case: &Case<'_>) -> Option<Decision> {
     Some(draft.finish(Reason::AtRest, Again::OnChange))
 }
 
+/// Nobody is to rely on a machine being off that nobody sees. `lost` tells those who hold it, `problem` everybody else.
+fn nobody_sees<'a>(case: &Case<'a>, problem: &str, lost: &str) -> Draft<'a> {
+    let mut draft = Draft::new(case);
+    if let (Some(since), true) = (case.held_since(), case.is_held()) {
+        if case.is(Reason::HeldOff) {
+            draft.warn(Reason::PowerUnknown, problem);
+        }
+        let hard = case.in_cycle() && case.was_hard();
+        let message = Record::lost_message(hard, lost, since);
+        draft.exact_record(case.in_cycle(), Reason::PowerUnknown, hard, message);
+    } else if case.waits() && !case.tells() && draft.waiting(Reason::PowerUnknown, problem) {
+        draft.warn(Reason::PowerUnknown, problem);
+    }
+    draft
+}
+
 /// How long a failure is still to be waited for. One of the future was written by a clock that is ahead of ours: nobody
 /// knows how old it is, and waiting until then could take for ever.
 pub(crate) fn still_waiting(case: &Case<'_>, delay: Duration) -> Option<Duration> {
@@ -478,7 +511,7 @@ pub(crate) fn still_waiting(case: &Case<'_>, delay: Duration) -> Option<Duration
     delay.checked_sub(case.age(failed.since)).filter(|left| !left.is_zero())
 }
 
-/// Somebody waits for the machine to be off, perhaps to save data: never more than half a minute.
+/// How long to wait after `count` failures to switch off: never more than half a minute, since somebody waits.
 pub(crate) fn off_delay(count: i64) -> Duration {
     Duration::from_secs(match count {
         ..=1 => 3,
@@ -490,7 +523,8 @@ pub(crate) fn off_delay(count: i64) -> Duration {
     })
 }
 
-/// Twice as long each time. Beside the failure of somebody else nobody knows how often it was: a while, always.
+/// How long to wait after `count` failures to switch on: twice as long each time, up to five minutes. Beside somebody else's
+/// failure the count is unknown: as after the fifth.
 pub(crate) fn on_delay(before: &Trouble, count: i64) -> Duration {
     let count = if before.is_anothers() { 5 } else { count };
     let doublings = u32::try_from(count.clamp(1, 8) - 1).unwrap_or(0);

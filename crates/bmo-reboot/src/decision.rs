@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::observe::Trouble;
-use crate::record::{Managed, Reason, Record};
+use crate::reason::Reason;
+use crate::record::{Managed, Record};
+use crate::seen::Trouble;
 
 /// What to do: metadata first, then status, then the call. Each write insists on the version that was read or that the
 /// write before it made, and the call comes only after both were accepted.

@@ -7,12 +7,13 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::case::Case;
 use crate::decision::{Again, Call, Change, Decision, Note};
-use crate::observe::Trouble;
-use crate::record::{Managed, Reason, Record, Soft};
+use crate::reason::Reason;
+use crate::record::{Managed, Record, Soft};
 use crate::requests::{named, told_apart};
+use crate::seen::{Host, Trouble};
 
 pub(crate) struct Draft<'a> {
-    host: &'a crate::observe::Host,
+    host: &'a Host,
     record: Option<Record>,
     now: Timestamp,
     annotations: BTreeMap<String, Option<String>>,
@@ -22,6 +23,8 @@ pub(crate) struct Draft<'a> {
     rebooting: bool,
     /// That the power was cut in this cycle, or is to be.
     hard: bool,
+    /// Whether Ironic has not looked at the machine since the maintenance of its node began.
+    not_seen: bool,
     /// The soft attempt that is behind the host.
     soft: Option<Soft>,
 }
@@ -39,6 +42,7 @@ impl<'a> Draft<'a> {
             notes: Vec::new(),
             rebooting: case.in_cycle(),
             hard: case.was_hard(),
+            not_seen: case.is_not_seen(),
             soft: case.soft(),
         }
     }
@@ -158,10 +162,13 @@ impl<'a> Draft<'a> {
         self.hard |= hard;
     }
 
-    /// A step between Ironic and us, worded so that it is remembered whether the power is to be cut, and what was tried
-    /// softly until then.
+    /// A step between Ironic and us, worded so that it is remembered whether the power is to be cut, whether Ironic has
+    /// looked at the machine, and what was tried softly until then.
     pub(crate) fn phase(&mut self, reason: Reason, hard: bool, message: &str) {
         let mut message = Record::wording(hard, message);
+        if self.not_seen {
+            message = Record::not_seen(&message);
+        }
         if let Some(soft) = self.soft.filter(|_| !hard) {
             message = Record::softly(&message, soft);
         }
@@ -206,8 +213,8 @@ impl<'a> Draft<'a> {
     }
 
     /// Ironic did not take a call. `clean`: the node showed no failure before it, so what was written ahead of the call
-    /// tells of no other one. What is written ahead of a power-on always does.
-    pub(crate) fn not_taken(&mut self, call: Call, clean: bool, reason: Reason, why: &str) {
+    /// tells of no other one. What is written ahead of a power-on always does. Says whether that it waits is new.
+    pub(crate) fn not_taken(&mut self, call: Call, clean: bool, reason: Reason, why: &str) -> bool {
         let ahead = match call {
             Call::SoftOff(_) if clean => Some(Reason::SoftPowerOff),
             Call::HardOff if clean => Some(Reason::HardPowerOff),
@@ -223,9 +230,21 @@ impl<'a> Draft<'a> {
                     RequestAccepted | NodeBusy | IronicUnreachable | PoweredOff
                 )
         });
-        if waits {
-            self.waiting(reason, why);
+        // A reset is written down ahead of every try.
+        let again = self.record.as_ref().is_some_and(Record::resets_again);
+        waits && self.waiting(reason, why) && !again
+    }
+
+    /// Ironic is at work on the node and would not take a call.
+    pub(crate) fn engaged(&mut self, why: &str) {
+        if self.waiting(Reason::NodeBusy, why) {
+            self.tell_busy(why);
         }
+    }
+
+    /// An event that Ironic is busy with the node.
+    pub(crate) fn tell_busy(&mut self, why: &str) {
+        self.tell(Reason::NodeBusy, &format!("Ironic does not change the power now: {why}"));
     }
 
     /// Ironic could not change the power. Gives how often in a row that was.

@@ -1,7 +1,5 @@
 //! What can go wrong in a pass, and how it is retried. What Ironic does or says is no error: decisions are made of it.
 
-use std::time::Duration;
-
 use controller_kit::api_error;
 use controller_kit::backoff::Class;
 use thiserror::Error;
@@ -33,15 +31,12 @@ pub enum Error {
     Dropped(&'static str),
 }
 
-/// The client has no limit of its own.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 /// Waits for a request to the API server, but not for ever.
 pub(crate) async fn asked<T>(
     what: &'static str,
     request: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, Error> {
-    let answer = tokio::time::timeout(PATIENCE, request).await;
+    let answer = tokio::time::timeout(api_error::PATIENCE, request).await;
     answer.map_err(|_| Error::Silent(what))?.map_err(|error| match error {
         kube::Error::Api(status) if api_error::is_conflict(&status) => Error::Superseded,
         other => Error::Api { what, source: Box::new(other) },
@@ -54,10 +49,7 @@ impl Error {
     pub fn class(&self) -> Class {
         match self {
             Self::Superseded => Class::Conflict,
-            Self::Api { source, .. } => match api_error::class(source) {
-                Class::Transient | Class::Throttled | Class::Invalid => Class::Urgent,
-                class => class,
-            },
+            Self::Api { source, .. } => api_error::class(source).urgent(),
             Self::Silent(_) | Self::Slow | Self::Dropped(_) => Class::Urgent,
         }
     }

@@ -28,7 +28,7 @@ use crate::controller::Context;
 use crate::decide::decide;
 use crate::decision::{Call, Decision};
 use crate::index::{Name, NodeKey};
-use crate::observe::{Host, NodeSeen, Observed};
+use crate::seen::{Host, NodeSeen, Observed};
 
 /// How old a reading may be, in times between two polls: one list may be late.
 const OLDEST: f64 = 1.5;
@@ -45,7 +45,7 @@ pub(crate) enum First {
     Look,
 }
 
-/// Finds out.
+/// What the first step for this host is.
 pub(crate) fn first(context: &Context, name: &Name, object: &CachedHost, host: &Host) -> First {
     let policy = &context.policy;
     let is_one = host.is_urgent(policy) && may_be_first(object, host);
@@ -107,8 +107,8 @@ mod tests {
 
     use super::*;
     use crate::config::Policy;
-    use crate::observe::Registration;
     use crate::readings::Reading;
+    use crate::seen::Registration;
 
     fn object(more: &[(&str, Value)]) -> CachedHost {
         let mut host = json!({

@@ -33,6 +33,8 @@ pub mod observe;
 pub mod poll;
 mod power_off;
 mod readings;
+pub mod reason;
 pub mod record;
 pub mod requests;
+pub mod seen;
 pub mod settle;

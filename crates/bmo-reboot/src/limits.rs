@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use crate::config::Policy;
 use crate::decision::Call;
 use crate::index::Name;
-use crate::observe::Target;
+use crate::seen::Target;
 
 /// Ironic, as passes speak to it.
 pub struct Ironic {
@@ -192,7 +192,7 @@ impl Drop for Turn {
     }
 }
 
-/// Up to so many hard requests need the patience only of those that are just being asked softly: turns are enough.
+/// Up to so many hard requests need the patience only of hosts whose power nobody wants cut: turns are enough for the others.
 const FEW: usize = 8;
 
 /// Hosts with a hard request at which no pass has looked yet, each with the version that shows it. A rack that is lost is

@@ -8,10 +8,10 @@ use kube::runtime::controller::Action;
 
 use crate::decision::Again;
 use crate::index::NodeKey;
-use crate::observe::{Host, NodeSeen, Pause};
 use crate::poll::{Digest, Nodes};
 use crate::readings::{Reading, Readings};
-use crate::record::Reason;
+use crate::reason::Reason;
+use crate::seen::{Host, Node, NodeSeen, Pause, Target};
 
 /// How long a node is not answered for until its host says so, though others may be.
 const SILENCE: Duration = Duration::from_secs(10);
@@ -29,6 +29,9 @@ pub(crate) struct Memory {
     /// The version after our last write and when the next pass is due: the echo of that write needs none.
     pub(crate) rests: Option<(String, Option<Instant>)>,
     pub(crate) off_since: Option<Instant>,
+    /// For which holds, and of which node, Ironic has taken an off of ours, until it shows anything else or the status of the
+    /// host says so.
+    pub(crate) off_taken: Option<u64>,
     pub(crate) silent_since: Option<Instant>,
     /// The keys whose value is not understood, and that value; without a key what was told of the host itself.
     pub(crate) told: BTreeSet<(String, u64)>,
@@ -69,12 +72,14 @@ impl Memory {
         known
     }
 
-    /// Whether the node of this very host was read, and did not rest at this power, or said that a host must stay on which
-    /// says so no more and which we keep from the operator.
+    /// Whether the node of this very host was read, and did not rest at this power or was in maintenance, or said that a host
+    /// must stay on which says so no more and which we keep from the operator.
     pub(crate) fn knows_better(&self, host: &Host, power: ironic::Power) -> bool {
         let same = self.uid == host.uid && self.node == NodeKey::of(&host.node);
         let kept = host.paused == Pause::ByUs && !host.disable_power_off;
-        let other = |seen: Digest| !seen.rests_at(power) || (kept && seen.stays_on());
+        let other = |seen: Digest| {
+            !seen.rests_at(power) || seen.is_in_maintenance() || (kept && seen.stays_on())
+        };
         same && self.seen.is_some_and(other)
     }
 
@@ -134,8 +139,19 @@ impl Memory {
 
     /// Ironic is about to be asked: what was read before says nothing any more, and a failure that looks like it is news.
     pub(crate) fn calls(&mut self) {
-        (self.seen, self.off_since) = (None, None);
+        (self.seen, self.off_since, self.off_taken) = (None, None, None);
         self.readings.call_begins();
+    }
+
+    /// Whether the off that Ironic has taken still counts for all who hold the host, by what the node shows now.
+    pub(crate) fn still_taken(&mut self, host: &Host, node: &Node) -> bool {
+        let off = match node.target {
+            None => node.power == ironic::Power::Off && node.last_error.is_none(),
+            Some(target) => target == Target::Off,
+        };
+        let holders = || host.requests.holders_of(&host.node);
+        self.off_taken = self.off_taken.filter(|it| off && *it == holders());
+        self.off_taken.is_some()
     }
 
     /// A pass begins: whoever asks for a look from here on may know more than what is read now. Gives what a list has shown
@@ -204,9 +220,10 @@ mod tests {
     use crate::config::Policy;
     use crate::controller::spread;
     use crate::decide::BUSY;
-    use crate::observe::{Node, Registration};
+    use crate::limits::Urgent;
     use crate::record::Managed;
     use crate::requests::Requests;
+    use crate::seen::Registration;
 
     /// A host in a cycle or not, with what its status says about power.
     fn host(in_cycle: bool, powered_on: bool) -> Host {
@@ -242,6 +259,22 @@ mod tests {
         assert!(known.makes_way(&host(true, false), true, first));
         known.seen = Some(digest(json!({ "power_state": "power on" })));
         assert!(!known.makes_way(&host(true, false), true, first), "everybody takes it for off");
+    }
+
+    #[test]
+    fn a_host_that_is_to_be_switched_on_lets_a_single_hard_request_pass_and_one_on_its_way_to_off_does_not()
+     {
+        let (urgent, now) = (Urgent::default(), Instant::now());
+        let name = |name: &str| ("n".to_owned(), name.to_owned());
+        urgent.note(&name("hard"), Some("1"));
+        let waits = |host: &Host| {
+            let is_crowd = !urgent.let_pass(&name("h"), host.is_patient());
+            Memory::default().makes_way(host, is_crowd, now)
+        };
+        assert!(waits(&host(true, false)), "its hold has gone");
+        assert!(waits(&host(false, true)) && !waits(&host(true, true)));
+        urgent.looked_at(&name("hard"), "1");
+        assert!(!waits(&host(true, false)));
     }
 
     #[test]
@@ -318,6 +351,57 @@ mod tests {
         );
         let after = list(began + second * 4, &shown);
         assert!(known.is_outdated(&after) && known.off_since.is_none());
+    }
+
+    #[test]
+    fn an_off_that_ironic_has_taken_counts_for_those_who_held_the_host_then_until_it_shows_anything_else()
+     {
+        let held = |keys: &[&str]| {
+            let requests = Requests::of(keys.iter().map(|key| (*key, "")));
+            Host { requests, ..host(true, true) }
+        };
+        let (a, b) = ("reboot.metal3.io/a", "reboot.metal3.io/b");
+        let node = |node| Node::of(&serde_json::from_value(node).unwrap());
+        let off = node(json!({ "power_state": "power off" }));
+        let going = json!({ "power_state": "power on", "target_power_state": "power off" });
+        let mut known =
+            Memory { off_taken: Some(held(&[a]).requests.holders_of("node")), ..Memory::default() };
+        for seen in [&node(going), &off, &off] {
+            assert!(known.still_taken(&held(&[a]), seen));
+        }
+        for (host, seen) in [
+            (held(&[a, b]), off.clone()),
+            (held(&[b]), off.clone()),
+            (held(&[]), off.clone()),
+            (Host { node: "other".to_owned(), ..held(&[a]) }, off.clone()),
+            (held(&[a]), node(json!({ "power_state": "power on" }))),
+            (held(&[a]), node(json!({ "power_state": null }))),
+            (held(&[a]), node(json!({ "power_state": "power off", "last_error": "it broke" }))),
+            (
+                held(&[a]),
+                node(json!({ "power_state": "power off", "target_power_state": "power on" })),
+            ),
+        ] {
+            let mut known = known.clone();
+            assert!(!known.still_taken(&host, &seen), "{seen:?}");
+            assert!(!known.still_taken(&held(&[a]), &off), "nor does it count again: {seen:?}");
+        }
+        known.calls();
+        assert!(!known.still_taken(&held(&[a]), &off), "another call has its own answer");
+    }
+
+    #[test]
+    fn that_the_node_of_a_held_host_comes_into_maintenance_is_noticed() {
+        let (began, second) = (Instant::now(), Duration::from_secs(1));
+        let shown = |maintenance| json!({ "uuid": "node", "power_state": "power off", "maintenance": maintenance });
+        let host = host(true, false);
+        let mut known = Memory { node: NodeKey::of("node"), ..Memory::new("u", began) };
+        for (before, now) in [(false, true), (true, false)] {
+            known.seen = Some(digest(shown(before)));
+            assert_eq!(known.knows_better(&host, Power::Off), before, "its status does not say so");
+            assert!(!known.is_outdated(&list(began + second, &shown(before))), "{before}");
+            assert!(known.is_outdated(&list(began + second, &shown(now))), "{before}");
+        }
     }
 
     #[test]

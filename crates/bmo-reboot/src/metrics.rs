@@ -11,7 +11,8 @@ use prometheus::{
 };
 
 use crate::decision::{Answer, Call};
-use crate::record::{Managed, Reason, Record};
+use crate::reason::Reason;
+use crate::record::{Managed, Record};
 
 /// From a reset of an idle machine to a soft attempt that took its whole time.
 const SECONDS: &[f64] =
@@ -24,20 +25,13 @@ const ANSWERS: [&str; 7] =
 /// Counters and gauges of this controller; clones share them.
 #[derive(Clone)]
 pub struct Metrics {
-    /// Accepted requests by mode.
-    pub accepted: IntCounterVec,
-    /// Power calls by target and Ironic's answer.
-    pub calls: IntCounterVec,
-    /// Seconds from an accepted request to off.
-    pub to_off: Histogram,
-    /// Seconds from the call to on.
-    pub to_on: Histogram,
-    /// Soft attempts that were followed by a hard one.
-    pub escalations: IntCounter,
-    /// Polls of Ironic that failed, by class.
-    pub ironic_errors: IntCounterVec,
-    /// Whether Ironic answers.
-    pub ironic_reachable: IntGauge,
+    accepted: IntCounterVec,
+    calls: IntCounterVec,
+    to_off: Histogram,
+    to_on: Histogram,
+    escalations: IntCounter,
+    ironic_errors: IntCounterVec,
+    ironic_reachable: IntGauge,
 }
 
 impl Metrics {
@@ -110,6 +104,36 @@ impl Metrics {
         Ok(metrics)
     }
 
+    /// A request was accepted.
+    pub fn accepted(&self, hard: bool) {
+        self.accepted.with_label_values(&[if hard { "hard" } else { "soft" }]).inc();
+    }
+
+    /// A machine was seen off, so many seconds after its request was accepted.
+    pub fn off_after(&self, seconds: f64) {
+        self.to_off.observe(seconds);
+    }
+
+    /// A machine was seen on, so many seconds after its power-on.
+    pub fn on_after(&self, seconds: f64) {
+        self.to_on.observe(seconds);
+    }
+
+    /// A soft attempt did not suffice.
+    pub fn escalated(&self) {
+        self.escalations.inc();
+    }
+
+    /// A poll of Ironic failed.
+    pub fn ironic_failed(&self, class: ironic::Class) {
+        self.ironic_errors.with_label_values(&[class.as_str()]).inc();
+    }
+
+    /// Whether Ironic answers.
+    pub fn ironic_answers(&self, answers: bool) {
+        self.ironic_reachable.set(i64::from(answers));
+    }
+
     /// Counts a call.
     pub fn called(&self, call: Call, answer: &Answer) {
         let call = CALLS[match call {
@@ -142,6 +166,7 @@ struct Shown {
     hosts: Store<CachedHost>,
     held: IntGauge,
     oldest: Gauge,
+    pending: Gauge,
     failing: IntGauge,
 }
 
@@ -157,6 +182,10 @@ impl Shown {
                 "ferrite_bmo_reboot_oldest_hold_seconds",
                 "Age of the oldest hold, 0 without any",
             )?,
+            pending: Gauge::new(
+                "ferrite_bmo_reboot_oldest_pending_seconds",
+                "Age of the oldest accepted request whose host has not been off since, 0 without any",
+            )?,
             failing: IntGauge::new(
                 "ferrite_bmo_reboot_hosts_failing",
                 "Hosts whose power Ironic could not change, from the failure until a try succeeds",
@@ -171,21 +200,32 @@ fn is_failing(status: &BareMetalHostStatus, record: &Record) -> bool {
     record.reason == Reason::PowerFailed || status.error_type == Some(ErrorType::PowerManagement)
 }
 
+/// Since when a request is accepted for which the machine was not seen off yet. A stamp may lie a little ahead.
+fn pending_since(status: &BareMetalHostStatus) -> Option<Timestamp> {
+    let provisioning = &status.provisioning;
+    let pending = provisioning.pending_reboot_since.as_ref()?.0;
+    let served = provisioning.last_powered_on.as_ref().is_some_and(|last| last.0 >= pending);
+    (status.powered_on && !served).then_some(pending)
+}
+
 impl Collector for Shown {
     fn desc(&self) -> Vec<&Desc> {
-        [self.held.desc(), self.oldest.desc(), self.failing.desc()].concat()
+        [self.held.desc(), self.oldest.desc(), self.pending.desc(), self.failing.desc()].concat()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let (mut held, mut oldest, mut failing) = (0, 0.0_f64, 0);
+        let (mut held, mut oldest, mut longest, mut failing) = (0, 0.0_f64, 0.0_f64, 0);
         let now = Timestamp::now();
         for host in self.hosts.state() {
             let Some(status) = &host.status else { continue };
-            let Some(record) = Record::of(&status.conditions) else { continue };
             // What was so when a host ceased to be ours is history.
             if !Managed::of(&status.conditions).is_some_and(|managed| managed.managed) {
                 continue;
             }
+            if let Some(since) = pending_since(status) {
+                longest = longest.max(seconds(since, now));
+            }
+            let Some(record) = Record::of(&status.conditions) else { continue };
             if let Some(since) = record.held_since() {
                 held += 1;
                 oldest = oldest.max(seconds(since, now));
@@ -194,13 +234,19 @@ impl Collector for Shown {
         }
         self.held.set(held);
         self.oldest.set(oldest);
+        self.pending.set(longest);
         self.failing.set(failing);
-        [self.held.collect(), self.oldest.collect(), self.failing.collect()].concat()
+        let held = [self.held.collect(), self.oldest.collect()].concat();
+        [held, self.pending.collect(), self.failing.collect()].concat()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use api_types::metal3::BareMetalHost;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use kube::runtime::{reflector, watcher};
     use serde_json::json;
 
@@ -220,6 +266,38 @@ mod tests {
             },
         });
         serde_json::from_value(host).unwrap()
+    }
+
+    #[test]
+    fn a_request_that_has_not_led_to_off_grows_old_while_its_host_is_ours() {
+        let now = Timestamp::now();
+        let ago = |seconds: u64| now - Duration::from_secs(seconds);
+        let age = |managed, powered_on: bool, pending: u64, last: Option<u64>| {
+            let (store, mut writer) = reflector::store::<CachedHost>();
+            let registry = Registry::new();
+            Metrics::new(&registry, store).unwrap();
+            let mut host = BareMetalHost::clone(&host("h", managed, Reason::NodeBusy, None));
+            let status = host.status.as_mut().unwrap();
+            status.powered_on = powered_on;
+            status.provisioning.pending_reboot_since = Some(Time(ago(pending)));
+            status.provisioning.last_powered_on = last.map(|last| Time(ago(last)));
+            writer.apply_watcher_event(&watcher::Event::Apply(host.into()));
+            let all = registry.gather();
+            let name = "ferrite_bmo_reboot_oldest_pending_seconds";
+            let found = all.iter().find(|it| it.name() == name);
+            found.unwrap().get_metric()[0].get_gauge().get_value()
+        };
+        let is_old = |age: f64| (900.0..1000.0).contains(&age);
+        assert!(is_old(age(true, true, 900, None)) && is_old(age(true, true, 900, Some(950))));
+        for (managed, powered_on, last) in [
+            (false, true, None),
+            (true, false, None),
+            (true, true, Some(800)),
+            (true, true, Some(900)),
+        ] {
+            let none = age(managed, powered_on, 900, last);
+            assert!(none < 0.1, "{managed}, {powered_on}, {last:?}: {none}");
+        }
     }
 
     #[test]

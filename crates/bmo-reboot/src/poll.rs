@@ -9,21 +9,22 @@ use ironic::{Error, MAX_PAGE, NodeQuery, Power};
 
 use crate::controller::Context;
 use crate::index::{NodeKey, number};
-use crate::observe::{FIELDS, Node, Registration, Target};
+use crate::observe::FIELDS;
 use crate::readings::{Reading, is_plain};
+use crate::seen::{Node, Registration, Target};
 
 const CONDITION: &str = "ironic";
 /// How soon an Ironic that did not answer is asked again.
 const AGAIN: Duration = Duration::from_secs(5);
 /// How often all nodes are looked at while many hosts wait for a change.
 const CROWDED: Duration = Duration::from_secs(2);
-/// So many times as long as a list takes Ironic it is left alone before the next one.
+/// After a list that took Ironic t, it is left alone for this many times t.
 const LEISURE: u32 = 4;
 /// The same while hard requests come in: those that were made are told of soon enough that nobody asks about them alone.
 const STORMY: Duration = Duration::from_secs(12);
 /// How rarely that may be.
 const STORMY_AT_LEAST: Duration = Duration::from_secs(18);
-/// So many times as long as a list takes Ironic it is left alone then.
+/// After a list that took Ironic t, it is left alone for this many times t while hard requests come in.
 const RESPECT: u32 = 20;
 /// How long a list that nobody waits for waits for hard requests before it goes on with its next page.
 const COURTESY: Duration = Duration::from_secs(5);
@@ -96,6 +97,7 @@ pub struct Digest {
     power: Power,
     target: Option<Target>,
     stays_on: bool,
+    maintenance: bool,
     registration: Registration,
     error: u64,
 }
@@ -107,6 +109,7 @@ impl Digest {
             power: node.power,
             target: node.target,
             stays_on: node.disable_power_off,
+            maintenance: node.maintenance,
             registration: node.registration,
             error: number(node.last_error.as_deref()),
         }
@@ -120,6 +123,11 @@ impl Digest {
     /// Whether Ironic refuses to switch the machine off.
     pub fn stays_on(&self) -> bool {
         self.stays_on
+    }
+
+    /// Whether Ironic leaves the machine alone.
+    pub fn is_in_maintenance(&self) -> bool {
+        self.maintenance
     }
 }
 
@@ -140,11 +148,11 @@ pub async fn poll(context: &Context) -> Infallible {
             result = check(context).await;
         }
         context.ironic.breaker.note(None, result.as_ref().err());
-        context.metrics.ironic_reachable.set(i64::from(result.is_ok()));
+        context.metrics.ironic_answers(result.is_ok());
         match &result {
             Ok(()) => readiness.ready(CONDITION),
             Err(error) => {
-                context.metrics.ironic_errors.with_label_values(&[error.class().as_str()]).inc();
+                context.metrics.ironic_failed(error.class());
                 readiness.not_ready(CONDITION, &error.to_string());
             }
         }

@@ -9,9 +9,10 @@ use crate::case::{CONFIRM, Case};
 use crate::decide::{BUSY, last_stamp, off_delay, still_early, still_waiting};
 use crate::decision::{Again, Call, Decision};
 use crate::draft::Draft;
-use crate::observe::Node;
-use crate::record::{Reason, Record, Soft};
+use crate::reason::Reason;
+use crate::record::{Record, Soft};
 use crate::requests::{Request, named, told_apart};
+use crate::seen::Node;
 
 /// What is waited for where as many soft attempts are under way as may be.
 pub(crate) const NO_ROOM: &str = "--soft-attempts soft power-offs are already under way";
@@ -39,7 +40,7 @@ pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Deci
         draft.begun_afresh();
     }
     if let Some(why) = &node.engaged {
-        draft.waiting(Reason::NodeBusy, why);
+        draft.engaged(why);
         return draft.finish(Reason::NodeBusy, Again::After(BUSY));
     }
     let exhausted = taken.is_some_and(|soft| is_exhausted(case, soft, node));
@@ -52,8 +53,9 @@ pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Deci
     }
     let used = begun.map_or(Duration::ZERO, |soft| case.age(soft.since));
     let left = case.policy.soft_timeout.saturating_sub(used);
+    let retried = record.is_some_and(|it| !it.hard && it.waits_for_ironic());
     // Written ahead only where the failure that the node shows cannot be taken for the one of this attempt.
-    if node.last_error.is_none() {
+    if node.last_error.is_none() && !retried {
         let message = case.soft_message(begun.map_or(case.now, |soft| soft.since));
         draft.phase(Reason::SoftPowerOff, false, &message);
     } else if !case.reason().is_some_and(Reason::is_phase) {
@@ -125,7 +127,8 @@ fn cut(case: &Case<'_>, mut draft: Draft<'_>, node: &Node, exhausted: bool) -> D
     if exhausted {
         draft.escalated(node.last_error.as_deref());
     }
-    if node.last_error.is_none() {
+    let retried = record.is_some_and(|it| it.hard && it.waits_for_ironic());
+    if node.last_error.is_none() && !retried {
         draft.phase(Reason::HardPowerOff, true, &hard_message(case));
     } else if !record.is_some_and(|record| record.hard && record.reason.is_phase()) {
         let message = format!("for {} comes next", case.wanted_by());
@@ -167,7 +170,7 @@ pub(crate) fn reset(
     }
     if let Some(why) = &node.engaged {
         draft.cutting(hopeless);
-        draft.waiting(Reason::NodeBusy, why);
+        draft.engaged(why);
         return draft.finish(Reason::NodeBusy, Again::After(BUSY));
     }
     if let Some(wait) = still_waiting(case, off_delay(case.host.trouble.failures())) {
@@ -179,7 +182,8 @@ pub(crate) fn reset(
         draft.phase(Reason::RequestAccepted, hard, &message);
         return draft.finish(Reason::RequestAccepted, Again::After(wait));
     }
-    let message = Record::restart_message(hard, node.changed.as_deref());
+    let again = record.is_some_and(|it| it.waits_for_ironic() || it.resets_again());
+    let message = Record::restart_message(hard, again, node.changed.as_deref());
     draft.exact_record(true, Reason::Restarting, hard, message);
     draft.call(if hard { Call::Reset } else { Call::SoftReset(case.policy.soft_timeout) });
     draft.finish(Reason::Restarting, Again::Watch)

@@ -3,15 +3,15 @@
 //! A reading tells of everything that had happened when it *began*. So one that a list brought stands for a look of a pass if
 //! it began after all that the pass rests on: the version of the host that is decided about was there, and no call of ours
 //! was under way or has been made since. Neither "off" nor a power-on then rests on less than with a request for this node
-//! alone. Only what shows nothing but its power stands for a look. A failure, work in progress, or a machine that must stay
-//! on is read with all its details, by a request of its own.
+//! alone. Only what shows nothing but its power stands for a look. A failure, work in progress, a node in maintenance, or a
+//! machine that must stay on is read with all its details, by a request of its own.
 
 use std::time::{Duration, Instant};
 
 use ironic::Power;
 
 use crate::index::{NodeKey, number};
-use crate::observe::{Node, Registration, Target};
+use crate::seen::{Node, Registration, Target};
 
 /// How old a list's reading may be for a pass. What others do to a machine is noticed by the poll, which is slower than that.
 const FRESH: Duration = Duration::from_secs(20);
@@ -50,14 +50,16 @@ impl Reading {
             disable_power_off: false,
             registration: self.registration,
             changed: None,
+            maintenance: false,
             off_since: None,
+            off_taken: false,
         }
     }
 }
 
 /// Whether a node shows nothing but its power.
 pub(crate) fn is_plain(node: &Node) -> bool {
-    let calm = node.last_error.is_none() && node.engaged.is_none();
+    let calm = node.last_error.is_none() && node.engaged.is_none() && !node.maintenance;
     calm && !node.disable_power_off && !node.registration.is_under_way()
 }
 
@@ -254,6 +256,7 @@ mod tests {
             Node { last_error: Some("it broke".to_owned()), ..plain.clone() },
             Node { engaged: Some("it is cleaning".to_owned()), ..plain.clone() },
             Node { disable_power_off: true, ..plain.clone() },
+            Node { maintenance: true, ..plain.clone() },
             Node { registration: Registration::Verifying, ..plain.clone() },
         ] {
             assert!(!Reading::of(&other, at(4), None).plain, "{other:?}");

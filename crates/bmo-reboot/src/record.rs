@@ -1,4 +1,4 @@
-//! What is kept in a host's conditions: why something is as it is, and how far a reboot has come.
+//! What is kept in a host's conditions: whether its power is ours, and how far a reboot has come.
 //!
 //! The condition `Rebooting` is our memory: it survives restarts and is read back by the next pass.
 
@@ -7,162 +7,8 @@ use api_types::names::ferrite::{CONDITION_POWER_MANAGED, CONDITION_REBOOTING};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-/// Why: the one list of words that conditions, events and logs share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reason {
-    /// The host does not exist (any more).
-    Gone,
-    /// The bare metal operator has not looked at the host yet.
-    NotLookedAt,
-    /// The host was not handed to us.
-    NotSelected,
-    /// The host is being deleted.
-    Deleting,
-    /// Somebody asked everybody to leave the host alone.
-    Paused,
-    /// The host is taken out of Ironic.
-    Detached,
-    /// Nobody gave credentials of the management controller.
-    NoCredentials,
-    /// No operating system of a consumer runs on the host.
-    NotProvisioned,
-    /// The host was deprovisioned: its requests and stamps go.
-    Deprovisioned,
-    /// Another host names the same node.
-    NodeShared,
-    /// Ironic has no such node.
-    NodeNotFound,
-    /// The operator is making the node known to Ironic, which it could not end if it were paused.
-    NodeRegistering,
-    /// Ironic does not answer, or not to us.
-    IronicUnreachable,
-    /// The operator was asked to leave the power of the host to us.
-    TakenOver,
-    /// The operator may have the host back.
-    HandedBack,
-    /// All of the host's power is ours.
-    Managed,
-    /// Only `spec.online` is ours: the host is available.
-    OnlineOnly,
-    /// A reboot was stamped; nothing was asked of Ironic that it has taken.
-    RequestAccepted,
-    /// The operating system was asked to shut down.
-    SoftPowerOff,
-    /// The power is being cut.
-    HardPowerOff,
-    /// A machine that must not be switched off is being reset.
-    Restarting,
-    /// Ironic could not change the power.
-    PowerFailed,
-    /// Ironic is busy with the node.
-    NodeBusy,
-    /// The host is off; what comes next is about to happen.
-    PoweredOff,
-    /// Keyed requests keep the host off.
-    HeldOff,
-    /// The host stays off because `spec.online` is false.
-    Offline,
-    /// The host is being switched on.
-    PoweringOn,
-    /// A machine that must not be switched off cannot be held off.
-    HoldUnsupported,
-    /// The reboot is over.
-    Completed,
-    /// The host was off already when it was asked for, so there was no cycle.
-    Answered,
-    /// Everything is as it should be.
-    AtRest,
-    /// Ironic does not know the power state.
-    PowerUnknown,
-    /// The host was seen on.
-    PoweredOn,
-    /// A soft power-off did not work, so a hard one follows.
-    SoftPowerOffFailed,
-    /// A request's value is not understood and counts as soft.
-    InvalidRequest,
-}
-
-/// Reasons and their words, which must never change: they are read back.
-const WORDS: [(Reason, &str); 34] = [
-    (Reason::Gone, "Gone"),
-    (Reason::NotLookedAt, "NotLookedAt"),
-    (Reason::NotSelected, "NotSelected"),
-    (Reason::Deleting, "Deleting"),
-    (Reason::Paused, "Paused"),
-    (Reason::Detached, "Detached"),
-    (Reason::NoCredentials, "NoCredentials"),
-    (Reason::NotProvisioned, "NotProvisioned"),
-    (Reason::Deprovisioned, "Deprovisioned"),
-    (Reason::NodeShared, "NodeShared"),
-    (Reason::NodeNotFound, "NodeNotFound"),
-    (Reason::NodeRegistering, "NodeRegistering"),
-    (Reason::IronicUnreachable, "IronicUnreachable"),
-    (Reason::TakenOver, "TakenOver"),
-    (Reason::HandedBack, "HandedBack"),
-    (Reason::Managed, "Managed"),
-    (Reason::OnlineOnly, "OnlineOnly"),
-    (Reason::RequestAccepted, "RequestAccepted"),
-    (Reason::SoftPowerOff, "SoftPowerOff"),
-    (Reason::HardPowerOff, "HardPowerOff"),
-    (Reason::Restarting, "Restarting"),
-    (Reason::PowerFailed, "PowerFailed"),
-    (Reason::NodeBusy, "NodeBusy"),
-    (Reason::PoweredOff, "PoweredOff"),
-    (Reason::HeldOff, "HeldOff"),
-    (Reason::Offline, "Offline"),
-    (Reason::PoweringOn, "PoweringOn"),
-    (Reason::HoldUnsupported, "HoldUnsupported"),
-    (Reason::Completed, "Completed"),
-    (Reason::Answered, "Answered"),
-    (Reason::AtRest, "AtRest"),
-    (Reason::PowerUnknown, "PowerUnknown"),
-    (Reason::PoweredOn, "PoweredOn"),
-    (Reason::SoftPowerOffFailed, "SoftPowerOffFailed"),
-];
-const INVALID_REQUEST: &str = "InvalidRequest";
-
-impl Reason {
-    /// The word.
-    pub fn as_str(self) -> &'static str {
-        WORDS.iter().find(|(reason, _)| *reason == self).map_or(INVALID_REQUEST, |(_, word)| word)
-    }
-
-    fn parse(word: &str) -> Option<Self> {
-        WORDS.iter().find(|(_, it)| *it == word).map(|(reason, _)| *reason)
-    }
-
-    /// Whether something is under way between Ironic and us.
-    pub fn is_phase(self) -> bool {
-        matches!(
-            self,
-            Self::RequestAccepted
-                | Self::SoftPowerOff
-                | Self::HardPowerOff
-                | Self::Restarting
-                | Self::PowerFailed
-                | Self::NodeBusy
-                | Self::IronicUnreachable
-                | Self::PowerUnknown
-                | Self::PoweringOn
-        )
-    }
-
-    /// Whether the host is not looked after for this reason.
-    pub fn is_refusal(self) -> bool {
-        matches!(
-            self,
-            Self::NotSelected
-                | Self::Deleting
-                | Self::Paused
-                | Self::Detached
-                | Self::NoCredentials
-                | Self::NotProvisioned
-                | Self::NodeShared
-                | Self::NodeNotFound
-                | Self::NodeRegistering
-        )
-    }
-}
+use crate::reason::Reason;
+use crate::requests::{AND_MORE, all_named, told_apart};
 
 /// How far a reboot, or a plain change of power, has come: the condition `Rebooting`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -189,6 +35,15 @@ const SOFTLY: &str = "; first asked at ";
 /// The same as an earlier release wrote it.
 const SOFTLY_BEFORE: &str = "; softly since ";
 const LAST: &str = ", last at ";
+/// Before the holds of a host that is held off.
+const HELD_BY: &str = "Held off by ";
+/// After them, where Ironic was asked for off because the node is in maintenance.
+const LOOKED: &str = "; the node is in maintenance, and Ironic was asked for it and looked";
+/// Before the holds of a host that was off for them before the maintenance of its node.
+const OUT_OF_SIGHT: &str =
+    "Ironic does not look at a machine whose node is in maintenance; before that it was off for ";
+/// In a message about a step towards off of a machine at which Ironic has not looked since.
+const NOT_SEEN: &str = "; Ironic shows what it knew before the maintenance of the node";
 /// Before the time since which a host is held off of which it is not known whether it is on.
 const HELD: &str = "; held off since ";
 const ON: &str = "The host is being switched on";
@@ -207,6 +62,7 @@ const ASKED: &str = "; asked for by ";
 /// The API server takes 32 KiB for a message.
 const LONGEST_LIST: usize = 30_000;
 const AND_ALL_AFTER: &str = " and all after it";
+const ASKED_AGAIN: &str = "was asked again";
 const CHANGED: &str = "of a node that last changed at ";
 
 /// A soft attempt, which may take several slices.
@@ -260,6 +116,64 @@ impl Record {
     /// A message that remembers since when a host is held off whose power is not known any more.
     pub fn lost_message(hard: bool, problem: &str, since: Timestamp) -> String {
         Self::telling(hard, &format!("{problem}{HELD}{since}"))
+    }
+
+    /// What is told of a host that is held off. `asked`: its node is in maintenance, and Ironic was asked for off.
+    pub fn held_message(holds: &[&str], asked: bool) -> String {
+        let told = format!("{HELD_BY}{}", all_named(holds.iter().copied()));
+        if !asked {
+            told
+        } else if told.ends_with(AND_MORE) {
+            // Those that are not named must not be others the next time.
+            format!("{told}{LOOKED} ({})", told_apart(holds.iter().copied()))
+        } else {
+            format!("{told}{LOOKED}")
+        }
+    }
+
+    /// Whether Ironic was asked for off for each of these because the node is in maintenance, and the host was off then.
+    pub fn was_asked_for(&self, holds: &[&str]) -> bool {
+        let same = || self.message == Self::telling(self.hard, &Self::held_message(holds, true));
+        let asked = self.reason == Reason::HeldOff && self.message.contains(LOOKED);
+        asked && (self.names(HELD_BY, holds) || same())
+    }
+
+    /// What those who hold a host are told whose machine is out of sight, up to the time.
+    pub fn out_of_sight(holds: &[&str]) -> String {
+        format!("{OUT_OF_SIGHT}{}", all_named(holds.iter().copied()))
+    }
+
+    /// A message that remembers that Ironic has not looked at the machine since the maintenance of its node began.
+    pub fn not_seen(message: &str) -> String {
+        format!("{message}{NOT_SEEN}")
+    }
+
+    /// Whether one of these is told.
+    pub fn is_out_of_sight(&self) -> bool {
+        [OUT_OF_SIGHT, NOT_SEEN].iter().any(|it| self.message.contains(it))
+    }
+
+    /// Whether the host was off for each of these when its machine was last seen, as far as they are named.
+    pub fn was_held_for(&self, holds: &[&str]) -> bool {
+        let words = match self.reason {
+            Reason::HeldOff => HELD_BY,
+            Reason::PowerUnknown => OUT_OF_SIGHT,
+            _ => return false,
+        };
+        let same = || self.list(words) == Some(&all_named(holds.iter().copied()));
+        self.names(words, holds) || (!self.message.contains(LOOKED) && same())
+    }
+
+    /// The holds that are named after these words.
+    fn list(&self, words: &str) -> Option<&str> {
+        self.message.split_once(words)?.1.split(';').next()
+    }
+
+    /// Whether each of these is named after these words.
+    fn names(&self, words: &str, holds: &[&str]) -> bool {
+        let named: Vec<&str> =
+            self.list(words).map(|it| it.split(", ").collect()).unwrap_or_default();
+        holds.iter().all(|hold| named.contains(hold))
     }
 
     /// Since when the host is held off: seen off, and nothing was done since. It may not be known now.
@@ -356,9 +270,22 @@ impl Record {
     }
 
     /// A message that remembers the node as it was before a reset was asked for.
-    pub fn restart_message(hard: bool, changed: Option<&str>) -> String {
+    /// `again`: Ironic was too busy for the one before, or did not answer.
+    pub fn restart_message(hard: bool, again: bool, changed: Option<&str>) -> String {
         let changed = changed.unwrap_or("no time");
-        Self::wording(hard, &format!("by a reset was asked {CHANGED}{changed}"))
+        let asked = if again { ASKED_AGAIN } else { "was asked" };
+        Self::wording(hard, &format!("by a reset {asked} {CHANGED}{changed}"))
+    }
+
+    /// Whether Ironic was too busy for the last that was to be asked of it, or did not answer. The next try is not written
+    /// down ahead: it would be for as long as that lasts.
+    pub fn waits_for_ironic(&self) -> bool {
+        matches!(self.reason, Reason::NodeBusy | Reason::IronicUnreachable)
+    }
+
+    /// Whether this is a reset that is asked for again because of that.
+    pub fn resets_again(&self) -> bool {
+        self.reason == Reason::Restarting && self.message.contains(ASKED_AGAIN)
     }
 
     /// Whether the node is still as it was before the reset was asked for: then Ironic never took the request.
@@ -467,14 +394,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_reason_is_read_back_as_it_was_written() {
-        for (reason, word) in WORDS {
-            assert_eq!(reason.as_str(), word);
-            assert_eq!(Reason::parse(word), Some(reason));
-        }
-    }
-
-    #[test]
     fn a_record_is_read_back_as_it_was_written() {
         let since = Timestamp::from_second(1_800_000_000).unwrap();
         for hard in [false, true] {
@@ -554,12 +473,14 @@ mod tests {
         let since = Timestamp::UNIX_EPOCH;
         for before in [None, Some("2026-11-21T10:00:00+00:00")] {
             for hard in [false, true] {
-                let message = Record::restart_message(hard, before);
-                let reason = Reason::Restarting;
-                let record = Record { rebooting: true, reason, since, hard, message };
-                assert!(record.is_untouched(before));
-                assert!(!record.is_untouched(Some("2026-11-21T10:00:01+00:00")));
-                assert_eq!(Record::of(&[record.condition(1)]), Some(record));
+                for again in [false, true] {
+                    let message = Record::restart_message(hard, again, before);
+                    let reason = Reason::Restarting;
+                    let record = Record { rebooting: true, reason, since, hard, message };
+                    assert!(record.is_untouched(before) && record.resets_again() == again);
+                    assert!(!record.is_untouched(Some("2026-11-21T10:00:01+00:00")));
+                    assert_eq!(Record::of(&[record.condition(1)]), Some(record));
+                }
             }
         }
     }

@@ -1,11 +1,11 @@
 //! What the annotations ask for. Only keys and modes matter here: values are never repeated, they may be anything.
 
-use std::collections::hash_map::DefaultHasher;
 use std::fmt::Write as _;
-use std::hash::{Hash as _, Hasher as _};
 
 use api_types::names::metal3::{REBOOT, is_reboot_hold, is_reboot_request};
 use serde_json::Value;
+
+use crate::index::number;
 
 /// How a host is to be switched off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,7 +45,7 @@ impl Requests {
         let mut requests: Vec<Request> = ours
             .map(|(key, value)| {
                 let mode = mode(value);
-                let odd = mode.is_none().then(|| fingerprint(value));
+                let odd = mode.is_none().then(|| number(value));
                 Request { key: key.to_owned(), mode: mode.unwrap_or(Mode::Soft), odd }
             })
             .collect();
@@ -73,11 +73,19 @@ impl Requests {
         self.0.iter().map(|request| request.key.as_str()).filter(|key| is_reboot_hold(key))
     }
 
+    /// A number that is another one where others hold the host, or its node is another one.
+    pub fn holders_of(&self, node: &str) -> u64 {
+        number((node, self.holds().collect::<Vec<_>>()))
+    }
+
     /// Those whose value is not understood.
     pub fn odd(&self) -> impl Iterator<Item = (&str, u64)> {
         self.0.iter().filter_map(|request| Some((request.key.as_str(), request.odd?)))
     }
 }
+
+/// Last word of a list that does not name all.
+pub const AND_MORE: &str = " more";
 
 /// Names keys for people, not all of thousands.
 pub fn named<'a>(keys: impl Iterator<Item = &'a str>) -> String {
@@ -101,7 +109,7 @@ pub fn all_named<'a>(keys: impl Iterator<Item = &'a str>) -> String {
 fn and_more(keys: &[&str], count: usize) -> String {
     let mut text = keys.iter().take(count).copied().collect::<Vec<_>>().join(", ");
     if keys.len() > count {
-        let _ = write!(text, " and {} more", keys.len() - count);
+        let _ = write!(text, " and {}{AND_MORE}", keys.len() - count);
     }
     text
 }
@@ -111,11 +119,7 @@ pub fn told_apart<'a>(keys: impl Iterator<Item = &'a str>) -> String {
     const BYTES: usize = 60;
     let keys: Vec<&str> = keys.collect();
     let all = keys.join(", ");
-    if all.len() <= BYTES {
-        all
-    } else {
-        format!("{} keys, {:016x}", keys.len(), fingerprint(&all))
-    }
+    if all.len() <= BYTES { all } else { format!("{} keys, {:016x}", keys.len(), number(&all)) }
 }
 
 /// The mode that a value asks for; nothing if it cannot be understood. Members other than `mode` do not matter.
@@ -143,12 +147,6 @@ fn mode(value: &str) -> Option<Mode> {
         },
         Some(_) => None,
     }
-}
-
-fn fingerprint(value: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
 }
 
 #[cfg(test)]

@@ -7,9 +7,10 @@ use crate::config::Policy;
 use crate::decide::{BUSY, off_delay, on_delay};
 use crate::decision::{Again, Answer, Call, Decision};
 use crate::draft::Draft;
-use crate::observe::{Host, NodeSeen};
 use crate::power_off::{NO_ROOM, hard_message, is_first_slice, was_reset};
-use crate::record::{Reason, Record, Soft};
+use crate::reason::Reason;
+use crate::record::{Record, Soft};
+use crate::seen::{Host, NodeSeen};
 
 /// What to write down about Ironic's answer to a call. `host` is the host as our own write before the call left it.
 pub fn settle(
@@ -40,11 +41,15 @@ pub fn settle(
             draft.finish(Reason::Managed, Again::Watch)
         }
         Answer::Busy(why) => {
-            draft.not_taken(call, clean, Reason::NodeBusy, why);
+            if draft.not_taken(call, clean, Reason::NodeBusy, why) {
+                draft.tell_busy(why);
+            }
             draft.finish(Reason::NodeBusy, Again::After(BUSY))
         }
         Answer::Unreachable(why) => {
-            draft.not_taken(call, clean, Reason::IronicUnreachable, why);
+            if draft.not_taken(call, clean, Reason::IronicUnreachable, why) {
+                draft.warn(Reason::IronicUnreachable, why);
+            }
             draft.finish(Reason::IronicUnreachable, Again::After(BUSY))
         }
         Answer::NoRoom => {
@@ -61,8 +66,17 @@ pub fn settle(
         Answer::Refused(why) => refused(host, draft, call, why),
         Answer::Unknown => {
             // It may be on its way. Where it was waited for before, nothing was written down ahead of the call.
-            if call == Call::On {
-                switching_on(&case, &mut draft, case.was_hard(), !clean);
+            let waited = clean && case.record.as_ref().is_some_and(Record::waits_for_ironic);
+            match call {
+                Call::On => switching_on(&case, &mut draft, case.was_hard(), !clean),
+                Call::SoftOff(_) if waited && !case.was_hard() => {
+                    let since = case.soft().map_or(case.now, |soft| soft.since);
+                    draft.phase(Reason::SoftPowerOff, false, &case.soft_message(since));
+                }
+                Call::HardOff if waited && case.was_hard() => {
+                    draft.phase(Reason::HardPowerOff, true, &hard_message(&case));
+                }
+                _ => {}
             }
             draft.finish(Reason::Managed, Again::Watch)
         }

@@ -16,8 +16,9 @@ use bmo_reboot::config::Policy;
 use bmo_reboot::decide::decide;
 use bmo_reboot::decision::{Again, Answer, Call, Change, Decision};
 use bmo_reboot::first_step::is_first;
-use bmo_reboot::observe::{Observed, Target};
-use bmo_reboot::record::{Reason, Record};
+use bmo_reboot::reason::Reason;
+use bmo_reboot::record::Record;
+use bmo_reboot::seen::{Observed, Target};
 use bmo_reboot::settle::settle;
 use stateright::{Model, Property};
 

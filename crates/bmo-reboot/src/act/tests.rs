@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::config::Policy;
-use crate::observe::Trouble;
 use crate::record::Record;
+use crate::seen::Trouble;
 
 /// All that the CRD allows in a condition.
 fn foreign() -> Value {

@@ -6,12 +6,14 @@ use k8s_openapi::jiff::ToSpan as _;
 
 use super::*;
 use crate::decision::{Answer, Change};
-use crate::observe::{Node, Registration, Trouble};
 use crate::record::Managed;
 use crate::requests::Requests;
+use crate::seen::{Node, Registration, Trouble};
 use crate::settle::settle;
 
+mod busy;
 mod let_go;
+mod maintenance;
 mod memory;
 mod properties;
 mod stays_on;
@@ -105,7 +107,9 @@ fn node(power: Power) -> NodeSeen {
         disable_power_off: false,
         registration: Registration::Done,
         changed: None,
+        maintenance: false,
         off_since: (power == Power::Off).then(|| at(999_990)),
+        off_taken: false,
     })
 }
 

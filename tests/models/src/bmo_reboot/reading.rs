@@ -1,9 +1,10 @@
 //! What a replica reads, and what it remembers of the node between two passes.
 
 use api_types::metal3::{ErrorType, ProvisioningState};
-use bmo_reboot::observe::{Host, Node, NodeSeen, Pause, Registration, Trouble};
-use bmo_reboot::record::{Managed, Reason, Record};
+use bmo_reboot::reason::Reason;
+use bmo_reboot::record::{Managed, Record};
 use bmo_reboot::requests::Requests;
+use bmo_reboot::seen::{Host, Node, NodeSeen, Pause, Registration, Trouble};
 use ironic::Power;
 use k8s_openapi::jiff::Timestamp;
 
@@ -113,6 +114,8 @@ pub(super) fn seen(machine: Machine, off_before: bool) -> NodeSeen {
         disable_power_off: false,
         registration: Registration::Done,
         changed: None,
+        maintenance: false,
         off_since: off.then(|| at(if off_before { -100 } else { 0 })),
+        off_taken: false,
     })
 }

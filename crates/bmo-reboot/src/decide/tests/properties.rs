@@ -33,7 +33,7 @@ fn any_host() -> impl Strategy<Value = Host> {
         0..4,
     );
     let record =
-        prop::option::of((prop::sample::select(&REASONS[..]), 0_i64..400, any::<[bool; 2]>()));
+        prop::option::of((prop::sample::select(&REASONS[..]), 0_i64..400, any::<[bool; 4]>()));
     let states = vec![
         ProvisioningState::Provisioned,
         ProvisioningState::Provisioned,
@@ -70,8 +70,23 @@ fn any_host() -> impl Strategy<Value = Host> {
             }),
             ..host()
         };
-        if let Some((reason, ago, [rebooting, hard])) = told {
+        if let Some((reason, ago, [rebooting, hard, words, asked])) = told {
             super::record(&mut host, reason, hard, ago);
+            let holds: Vec<&str> = host.requests.holds().collect();
+            let message = match reason {
+                Reason::HeldOff if words => {
+                    Some(Record::telling(hard, &Record::held_message(&holds, asked)))
+                }
+                Reason::PowerUnknown if words => {
+                    Some(Record::lost_message(hard, &Record::out_of_sight(&holds), at(999_000)))
+                }
+                _ if words && reason.is_phase() => {
+                    Some(Record::not_seen(&Record::wording(hard, "x")))
+                }
+                _ => None,
+            };
+            let last = host.conditions.last_mut().unwrap();
+            last.message = message.or(last.message.take());
             host.conditions.last_mut().unwrap().status =
                 if rebooting { "True" } else { "False" }.to_owned();
         }
@@ -91,8 +106,9 @@ fn any_node() -> impl Strategy<Value = NodeSeen> {
         Registration::Verifying,
     ];
     let state = (prop::sample::select(targets), prop::sample::select(registrations));
-    let seen = (prop::sample::select(powers), state, any::<[bool; 4]>()).prop_map(
-        |(power, (target, registration), [error, engaged, confirmed, disabled])| {
+    let seen = (prop::sample::select(powers), state, any::<[bool; 7]>()).prop_map(
+        |(power, (target, registration), flags)| {
+            let [error, engaged, confirmed, disabled, maintenance, rarely, off_taken] = flags;
             NodeSeen::Seen(Node {
                 power,
                 target,
@@ -101,8 +117,10 @@ fn any_node() -> impl Strategy<Value = NodeSeen> {
                 disable_power_off: disabled && engaged,
                 registration,
                 changed: None,
+                maintenance: maintenance && rarely,
                 off_since: (power == Power::Off && target.is_none())
                     .then(|| if confirmed { at(999_900) } else { now() }),
+                off_taken: off_taken && power == Power::Off && !error,
             })
         },
     );
@@ -164,6 +182,12 @@ fn applied(host: &Host, decision: &Decision) -> Host {
         put(managed.condition(now(), 1));
     }
     host
+}
+
+/// Whether its status says that Ironic was asked for off for all who hold the host.
+fn says_asked(host: &Host) -> bool {
+    let holds: Vec<&str> = host.requests.holds().collect();
+    host.record().is_some_and(|it| it.was_asked_for(&holds))
 }
 
 fn may_stay_on(host: &Host, seen: &NodeSeen) -> bool {
@@ -233,7 +257,8 @@ proptest! {
                 let cut = hard && record.as_ref().is_some_and(told);
                 prop_assert!(is_off(&seen) && (twice || cut || may_stay_on(&host, &seen)));
                 let asked = record.as_ref().is_some_and(|it| {
-                    it.reason.is_phase() && !matches!(it.reason, Reason::Restarting | Reason::PoweringOn | Reason::PowerFailed)
+                    it.reason.is_phase() && it.held_since().is_none()
+                        && !matches!(it.reason, Reason::Restarting | Reason::PoweringOn | Reason::PowerFailed)
                 });
                 let unasked = may_stay_on(&host, &seen) && !in_cycle;
                 prop_assert!(!asked || unasked || node.last_error.is_none(), "a call of ours may have failed");
@@ -277,6 +302,12 @@ proptest! {
             let keeps_on = may_stay_on(&host, &seen) && !host.disable_power_off;
             prop_assert!(done.call.is_none() || keeps_on);
         }
+        // In maintenance an off is one that Ironic has taken for all who hold the host, or that is told to be.
+        let held = status.record.as_ref().is_some_and(|it| it.reason == Reason::HeldOff);
+        let open = record.as_ref().is_some_and(Record::is_out_of_sight) && !may_stay_on(&host, &seen);
+        if let (NodeSeen::Seen(node), true) = (&seen, held) && (node.maintenance || open) {
+            prop_assert!(node.off_taken || says_asked(&host), "{done:?}");
+        }
         // Who is not looked after is not told to be held off.
         if status.managed.as_ref().is_some_and(|it| !it.managed) {
             prop_assert!(after.record().is_none_or(|it| it.held_since().is_none()));
@@ -304,6 +335,12 @@ proptest! {
         }
         if done.call.is_none() {
             prop_assert!(done.status.is_empty() && done.annotations.is_empty(), "{done:#?}");
+            let held = host.record().is_some_and(|it| it.reason == Reason::HeldOff) && !host.powered_on && is_off(&seen);
+            if let (NodeSeen::Seen(node), true) = (&seen, held && host.requests.holds().next().is_some())
+                && node.maintenance && host.managed().is_some_and(|it| it.reason == Reason::Managed)
+            {
+                prop_assert!(says_asked(&host), "{host:#?}");
+            }
         }
     }
 

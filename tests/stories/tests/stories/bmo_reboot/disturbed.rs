@@ -12,7 +12,7 @@ use bmo_reboot::config::Policy;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use super::{HARD, PATIENCE, PLAIN, Site, keys, machine, quick, record, stamps, switch};
+use super::{HARD, PATIENCE, PLAIN, Site, condition, keys, machine, quick, record, stamps, switch};
 
 /// How long an Ironic that hangs is waited for here.
 const SHORT: Duration = Duration::from_secs(3);
@@ -67,16 +67,29 @@ async fn a_lock_of_a_minute_is_told_and_ends_in_one_cycle_soon_after_it_is_gone(
     let (ironic, machine, node) = machine("locked").await;
     let proxy = Proxy::start(ironic).await.unwrap();
     site.host("h", &node, json!({})).await;
-    proxy.fault(Fault::locked(&node), usize::MAX, power_changes);
-    let _running = site.start(&proxy.endpoint, quick());
+    // Ironic tries for as long to get the lock.
+    let locked = Fault::Later(Duration::from_secs(2), Box::new(Fault::locked(&node)));
+    proxy.fault(locked, usize::MAX, power_changes);
+    let running = site.start(&proxy.endpoint, quick());
+    site.wait("h", "looked at", |host| condition(host, "PowerManaged").0 == "Managed").await;
+    let written = || {
+        let calls = running.handle.calls();
+        calls.iter().filter(|it| it.write.is_some() && it.path.contains("baremetalhosts")).count()
+    };
+    let before = written();
     site.annotate("h", json!({ PLAIN: HARD })).await;
-    site.wait("h", "told to be locked", |host| record(host).0 == "NodeBusy").await;
+    let host = site.wait("h", "told to be locked", |host| record(host).0 == "NodeBusy").await;
+    let since = transition(&host);
     tokio::time::sleep(Duration::from_secs(60)).await;
     let host = site.get("h").await;
     assert_eq!((record(&host).0.as_str(), keys(&host).len()), ("NodeBusy", 1), "{host:#}");
+    assert_eq!(transition(&host), since, "since when it is locked can be seen: {host:#}");
     assert!(host["status"]["errorType"].is_null(), "nobody's failure: {host:#}");
     let asked = proxy.count(|request| request.fault.is_some());
-    assert!((10..=30).contains(&asked), "asked again {asked} times within a minute");
+    assert!((8..=30).contains(&asked), "asked again {asked} times within a minute");
+    // That it was accepted, and that the node is locked.
+    assert!(written() - before <= 2, "{:#?}", running.handle.calls());
+    assert_eq!(site.events("NodeBusy").await.len(), 1, "told once");
     proxy.heal();
     let gone = Instant::now();
     site.wait("h", "switched off", |host| host["status"]["poweredOn"] == false).await;
@@ -84,6 +97,13 @@ async fn a_lock_of_a_minute_is_told_and_ends_in_one_cycle_soon_after_it_is_gone(
     site.cycled("h").await;
     let seen = machine.seen().await.unwrap();
     assert_eq!((seen.turned_off(), seen.turned_on()), (1, 2), "{seen:?}");
+}
+
+/// Since when the condition `Rebooting` says what it says.
+fn transition(host: &Value) -> Value {
+    let conditions = host["status"]["conditions"].as_array().unwrap();
+    let found = conditions.iter().find(|it| it["type"] == "Rebooting").unwrap();
+    found["lastTransitionTime"].clone()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -95,13 +115,18 @@ async fn an_ironic_that_is_away_changes_nothing_and_the_request_waits_for_it() {
     switch(&ironic, &node, "power on").await;
     site.host("h", &node, json!({})).await;
     let _running = site.start(&ironic.endpoint, quick());
+    // What was seen of the node lets the request begin without another look.
+    site.wait("h", "looked at", |host| condition(host, "PowerManaged").0 == "Managed").await;
     ironic.kill();
     site.annotate("h", json!({ PLAIN: HARD })).await;
     let host = site.wait("h", "waiting", |host| record(host).0 == "IronicUnreachable").await;
     assert_eq!((keys(&host).len(), &host["status"]["poweredOn"]), (1, &json!(true)));
     assert!(record(&host).1.contains("IRONIC_ENDPOINT"), "it says what to look at: {host:#}");
+    // Longer than it takes until silence counts as lasting.
+    tokio::time::sleep(Duration::from_secs(15)).await;
     ironic.restart().await.unwrap();
     site.cycled("h").await;
+    assert_eq!(site.warned("IronicUnreachable").await, [("h".to_owned(), 1)], "told once");
     let seen = machine.seen().await.unwrap();
     assert_eq!((seen.turned_off(), seen.turned_on()), (1, 2), "{seen:?}");
 }

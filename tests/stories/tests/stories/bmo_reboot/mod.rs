@@ -4,6 +4,7 @@ mod calls;
 mod cycle;
 mod disturbed;
 mod invariants;
+mod maintenance;
 mod model;
 mod ours;
 mod process;
@@ -19,7 +20,7 @@ use bench::control_plane::ControlPlane;
 use bench::crds::{self, Group, install};
 use bench::faults::Plan;
 use bench::ironic::{self, Ironic};
-use bmo_reboot::config::{Policy, fields};
+use bmo_reboot::config::{Policy, needed};
 use controller_kit::crd;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -43,7 +44,7 @@ pub(crate) async fn plane() -> &'static ControlPlane {
         let plane = ControlPlane::start("bmo-reboot").await?;
         let admin = plane.admin().await;
         install(&admin, &[Group::Metal3]).await?;
-        crd::extend(&admin, &fields(), false).await.map_err(anyhow::Error::msg)?;
+        crd::extend(&admin, &needed(), false).await.map_err(anyhow::Error::msg)?;
         crds::settled(&admin).await?;
         Ok::<_, anyhow::Error>(plane)
     };

@@ -1,0 +1,162 @@
+//! An Ironic that is busy with a node for long, or does not answer for it: what is written, and what is told.
+
+use super::*;
+use crate::record::Soft;
+
+/// What a host waits for that Ironic did not take.
+const WAITS: [Reason; 2] = [Reason::NodeBusy, Reason::IronicUnreachable];
+
+fn answer(reason: Reason) -> Answer {
+    let why = "for a reason".to_owned();
+    if reason == Reason::NodeBusy { Answer::Busy(why) } else { Answer::Unreachable(why) }
+}
+
+fn settled(host: &Host, seen: &NodeSeen, call: Call, answer: &Answer) -> Decision {
+    settle(host, seen, (call, answer), &Policy::default(), now())
+}
+
+fn told(done: &Decision) -> Vec<(Reason, bool)> {
+    done.notes.iter().map(|note| (note.reason, note.warning)).collect()
+}
+
+/// A host that waits, and the call that Ironic does not take.
+fn waiting(reason: Reason) -> [(Host, NodeSeen, Call); 3] {
+    let hard = cycling(&[(PLAIN, HARD)], reason, true, 600);
+    let soft = cycling(&[(PLAIN, "")], reason, false, 600);
+    let mut on = Host { powered_on: false, ..host() };
+    record(&mut on, reason, false, 600);
+    [
+        (hard, node(Power::On), Call::HardOff),
+        (soft, node(Power::On), Call::SoftOff(seconds(60))),
+        (on, node(Power::Off), Call::On),
+    ]
+}
+
+#[test]
+fn what_ironic_does_not_take_for_hours_is_written_down_once() {
+    for reason in WAITS {
+        for (host, seen, call) in waiting(reason) {
+            let tried = decided(&host, &seen);
+            assert_eq!(tried.call, Some(call), "{reason:?}");
+            assert_eq!(
+                (reason_written(&tried), told(&tried)),
+                (None, vec![]),
+                "{call:?} {reason:?}"
+            );
+            let refused = settled(&host, &seen, call, &answer(reason));
+            assert!(refused.status.is_empty() && refused.notes.is_empty(), "{call:?}: {refused:?}");
+            let taken = settled(&host, &seen, call, &Answer::Accepted);
+            let phase = match call {
+                Call::HardOff => Reason::HardPowerOff,
+                Call::On => Reason::PoweringOn,
+                _ => Reason::SoftPowerOff,
+            };
+            assert_eq!(reason_written(&taken), Some(phase), "{reason:?}");
+        }
+    }
+}
+
+#[test]
+fn a_hard_request_during_a_lock_of_a_soft_one_is_written_down_ahead() {
+    for reason in WAITS {
+        let host = cycling(&[(PLAIN, ""), (HOLD, HARD)], reason, false, 600);
+        let done = decided(&host, &node(Power::On));
+        assert_eq!(
+            (done.call, reason_written(&done)),
+            (Some(Call::HardOff), Some(Reason::HardPowerOff))
+        );
+    }
+}
+
+#[test]
+fn a_call_that_was_not_written_down_ahead_is_where_nobody_knows_whether_ironic_took_it() {
+    for reason in WAITS {
+        for (host, seen, call) in waiting(reason) {
+            let lost = settled(&host, &seen, call, &Answer::Unknown);
+            let record = lost.status.record.clone().unwrap();
+            assert_eq!(
+                (record.hard, record.since),
+                (call == Call::HardOff, at(1_000_000)),
+                "{call:?}"
+            );
+            let host = after(host, &lost);
+            // Once: what follows goes by it.
+            assert!(settled(&host, &seen, call, &Answer::Unknown).status.is_empty(), "{call:?}");
+            if matches!(call, Call::SoftOff(_)) {
+                assert_eq!(decided_at(at(1_000_119), &host, &seen).call, Some(call));
+                let over = decided_at(at(1_000_200), &host, &failed(Power::On));
+                assert_eq!(over.call, Some(Call::HardOff), "its time goes on");
+            }
+        }
+    }
+    // Where Ironic shows a failure of before, that would be taken for one of this call.
+    for (host, _, call) in waiting(Reason::NodeBusy).into_iter().take(2) {
+        let lost = settled(&host, &failed(Power::On), call, &Answer::Unknown);
+        assert!(lost.status.is_empty(), "{call:?}: {lost:?}");
+    }
+}
+
+#[test]
+fn a_soft_attempt_that_waited_for_ironic_goes_on_by_its_own_clock() {
+    let begun = Soft { since: at(999_930), last: at(999_930) };
+    for reason in WAITS {
+        let mut host = cycling(&[(PLAIN, "")], reason, false, 5);
+        let told = host.record().unwrap();
+        let message = Record::softly(&told.message, begun);
+        host.conditions.pop();
+        host.conditions.push(Record { message, ..told }.condition(1));
+        let call = Call::SoftOff(seconds(60));
+        assert_eq!(decided(&host, &node(Power::On)).call, Some(call));
+        for (answer, last) in [(Answer::Accepted, at(1_000_000)), (Answer::Unknown, begun.last)] {
+            let record = settled(&host, &node(Power::On), call, &answer).status.record.unwrap();
+            assert_eq!(record.soft(), Some(Soft { last, ..begun }), "{answer:?}");
+        }
+    }
+}
+
+#[test]
+fn a_call_that_ironic_does_not_take_is_told_once() {
+    let calls = [Call::HardOff, Call::SoftOff(seconds(60)), Call::On];
+    let phases = [Reason::HardPowerOff, Reason::SoftPowerOff, Reason::PoweringOn];
+    for reason in WAITS {
+        for (call, phase) in calls.into_iter().zip(phases) {
+            let mut host = cycling(&[(PLAIN, "")], phase, call == Call::HardOff, 1);
+            host.powered_on = call != Call::On;
+            let seen = node(if host.powered_on { Power::On } else { Power::Off });
+            let done = settled(&host, &seen, call, &answer(reason));
+            assert_eq!(told(&done), [(reason, reason == Reason::IronicUnreachable)], "{call:?}");
+            let host = after(host, &done);
+            assert_eq!(told(&settled(&host, &seen, call, &answer(reason))), [], "{call:?}");
+            let silence = NodeSeen::Unanswered { lasting: true, problem: "no answer".to_owned() };
+            let silent = told(&decided(&host, &silence));
+            assert_eq!(silent.is_empty(), reason == Reason::IronicUnreachable, "{call:?}");
+        }
+    }
+    let host = cycling(&[(PLAIN, HARD)], Reason::RequestAccepted, true, 1);
+    let engaged = change(node(Power::On), |node| node.engaged = Some("it is cleaning".to_owned()));
+    let done = decided(&host, &engaged);
+    assert_eq!(told(&done), [(Reason::NodeBusy, false)]);
+    assert_eq!(told(&decided(&after(host, &done), &engaged)), []);
+}
+
+#[test]
+fn a_reset_that_ironic_does_not_take_is_told_once_although_each_try_is_written_down_ahead() {
+    for reason in WAITS {
+        let mut host = Host { disable_power_off: true, ..with(&[(PLAIN, HARD)]) };
+        host.pending = Some(at(999_000));
+        let mut told_of = Vec::new();
+        for _ in 0..3 {
+            let tried = decided(&host, &node(Power::On));
+            assert_eq!(
+                (tried.call, reason_written(&tried)),
+                (Some(Call::Reset), Some(Reason::Restarting))
+            );
+            host = after(host, &tried);
+            let refused = settled(&host, &node(Power::On), Call::Reset, &answer(reason));
+            assert_eq!(reason_written(&refused), Some(reason));
+            told_of.extend(told(&refused));
+            host = after(host, &refused);
+        }
+        assert_eq!(told_of, [(reason, reason == Reason::IronicUnreachable)]);
+    }
+}

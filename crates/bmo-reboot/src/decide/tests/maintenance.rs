@@ -1,0 +1,237 @@
+//! What Ironic's word is worth while it does not look at a machine.
+
+use super::*;
+
+const OTHER: &str = "reboot.metal3.io/b";
+
+/// The node is in maintenance, and shows its machine off since long ago.
+fn unseen() -> NodeSeen {
+    change(node(Power::Off), |node| node.maintenance = true)
+}
+
+/// The same after Ironic has taken an off.
+fn looked_at() -> NodeSeen {
+    change(unseen(), |node| node.off_taken = true)
+}
+
+fn holds(keys: &[&str]) -> Requests {
+    Requests::of(keys.iter().map(|key| (*key, HARD)))
+}
+
+/// Out of use, as its status says, and then held.
+fn parked(keys: &[&str]) -> Host {
+    let mut host = Host { online: false, powered_on: false, ..host() };
+    record(&mut host, Reason::Offline, false, 500);
+    Host { requests: holds(keys), ..host }
+}
+
+/// Held off before the maintenance.
+fn held(keys: &[&str]) -> Host {
+    let mut host = cycling(&[], Reason::HardPowerOff, true, 500);
+    host.requests = holds(keys);
+    let host = after(host.clone(), &decided(&host, &node(Power::Off)));
+    assert_eq!(host.record().map(|it| it.reason), Some(Reason::HeldOff));
+    host
+}
+
+/// Held off in the middle of it, after Ironic was asked for that.
+fn held_within(keys: &[&str]) -> Host {
+    let host = held(keys);
+    let host = after(host.clone(), &decided(&host, &looked_at()));
+    assert!(host.record().unwrap().was_asked_for(keys), "{:?}", host.record());
+    host
+}
+
+#[test]
+fn a_hold_of_a_machine_in_maintenance_is_carried_out_and_not_believed() {
+    for (mode, call) in [(HARD, Call::HardOff), ("", Call::SoftOff(seconds(60)))] {
+        let mut host = parked(&[]);
+        host.requests = Requests::of([(HOLD, mode)].into_iter());
+        // Whoever set that hold does not find the host shown off.
+        let done = decided(&host, &unseen());
+        assert_eq!((done.status.powered_on, done.call, done.again), (Some(true), None, Again::Now));
+        let host = after(host, &done);
+        let done = decided(&host, &unseen());
+        assert_eq!(
+            (done.call, done.status.powered_on, done.status.pending),
+            (Some(call), None, None)
+        );
+        // A stop between that write and the call, or an answer that is lost: nobody knows that Ironic looked.
+        let host = after(host, &done);
+        let again = decided(&host, &unseen());
+        assert_eq!((again.call, again.status.powered_on), (Some(call), None), "{mode:?}");
+        let taken = (call, &Answer::Accepted);
+        let host = after(host.clone(), &settle(&host, &unseen(), taken, &Policy::default(), now()));
+        let on_its_way = change(heading(Power::Off, Target::Off), |node| node.maintenance = true);
+        let waits = decided(&host, &on_its_way);
+        assert!(waits.status.is_empty() && waits.call.is_none(), "{waits:?}");
+        let done = decided(&host, &looked_at());
+        assert_eq!(reason_written(&done), Some(Reason::HeldOff), "{mode:?}");
+        assert_eq!((done.status.powered_on, done.call), (Some(false), None));
+        // Also for the next process: one call, not one for each look.
+        let host = after(host, &done);
+        for seen in [unseen(), looked_at()] {
+            let rest = decided(&host, &seen);
+            assert!(rest.status.is_empty() && rest.call.is_none(), "{rest:?}");
+            assert_eq!(rest.again, Again::OnChange);
+        }
+    }
+}
+
+#[test]
+fn an_off_in_maintenance_that_failed_is_not_believed() {
+    let host = cycling(&[(HOLD, HARD)], Reason::HardPowerOff, true, 2);
+    let failed = change(failed(Power::Off), |node| node.maintenance = true);
+    let done = decided(&host, &failed);
+    assert_eq!((done.call, reason_written(&done)), (None, Some(Reason::PowerFailed)));
+    let mut host = after(host, &done);
+    record(&mut host, Reason::PowerFailed, true, 30);
+    let done = decided(&host, &failed);
+    assert_eq!((done.call, done.status.powered_on), (Some(Call::HardOff), None));
+}
+
+#[test]
+fn a_power_on_that_may_be_on_its_way_is_waited_for_before_a_machine_in_maintenance_is_asked_for_off()
+ {
+    let mut host = Host { last: Some(at(999_999)), ..parked(&[HOLD]) };
+    record(&mut host, Reason::PoweringOn, false, 1);
+    let since = |second| change(unseen(), |node| node.off_since = Some(at(second)));
+    let done = decided(&host, &since(999_990));
+    assert_eq!((done.status.powered_on, done.reason), (Some(true), Reason::PoweringOn));
+    let host = after(host, &done);
+    let done = decided(&host, &since(999_971));
+    assert_eq!((done.call, done.again), (None, Again::After(CONFIRM)));
+    assert_eq!(decided(&host, &since(999_970)).call, Some(Call::HardOff));
+}
+
+#[test]
+fn who_was_held_off_before_the_maintenance_is_told_that_nobody_sees_it_and_left_alone() {
+    for keys in [&[HOLD][..], &[HOLD, OTHER][..]] {
+        let host = held(keys);
+        let done = decided(&host, &unseen());
+        assert_eq!((done.call, done.status.powered_on, done.again), (None, None, Again::OnChange));
+        assert!(done.notes.iter().any(|it| it.warning && it.reason == Reason::PowerUnknown));
+        let told = done.status.record.clone().unwrap();
+        assert_eq!((told.reason, told.held_since()), (Reason::PowerUnknown, Some(at(1_000_000))));
+        assert!(told.hard && told.message.contains("maintenance"), "{}", told.message);
+        let host = after(host, &done);
+        let done = decided(&host, &unseen());
+        assert!(done.status.is_empty() && done.notes.is_empty(), "told once: {done:?}");
+        // One that lets go is no news for the other.
+        let fewer = Host { requests: holds(&keys[..1]), ..host.clone() };
+        let done = decided(&fewer, &unseen());
+        assert_eq!((done.call, done.status.powered_on), (None, None), "{done:?}");
+        // Power returns to whom nobody holds.
+        let free = Host { requests: Requests::default(), ..host };
+        assert_eq!(decided(&free, &unseen()).call, Some(Call::On));
+    }
+}
+
+#[test]
+fn after_the_maintenance_the_machine_is_asked_for_off_before_that_is_believed() {
+    let host = held(&[HOLD]);
+    let host = after(host.clone(), &decided(&host, &unseen()));
+    // Ironic has not looked at it yet.
+    let done = decided(&host, &node(Power::Off));
+    assert_eq!(
+        (done.call, reason_written(&done)),
+        (Some(Call::HardOff), Some(Reason::HardPowerOff))
+    );
+    let ahead = after(host.clone(), &done);
+    // A stop before the call, an Ironic that is busy or silent: it has not looked yet.
+    let busy = (Call::HardOff, &Answer::Busy("locked".to_owned()));
+    let busy = settle(&ahead, &node(Power::Off), busy, &Policy::default(), now());
+    let silence = NodeSeen::Unanswered { lasting: true, problem: "no connection".to_owned() };
+    let silent = after(ahead.clone(), &decided(&ahead, &silence));
+    assert_eq!(silent.record().map(|it| it.reason), Some(Reason::IronicUnreachable));
+    for waiting in [ahead.clone(), after(ahead.clone(), &busy), silent] {
+        let told = waiting.record();
+        let shown = after(waiting.clone(), &decided(&waiting, &node(Power::Off)));
+        let done = decided(&shown, &node(Power::Off));
+        assert_eq!((done.call, done.status.powered_on), (Some(Call::HardOff), None), "{told:?}");
+    }
+    let looked = change(node(Power::Off), |node| node.off_taken = true);
+    let done = decided(&ahead, &looked);
+    assert_eq!((done.call, reason_written(&done)), (None, Some(Reason::HeldOff)));
+    // Whom it has looked at in the middle of it says so no more.
+    let host = held_within(&[HOLD]);
+    let done = decided(&host, &node(Power::Off));
+    assert_eq!((done.call, reason_written(&done)), (None, Some(Reason::HeldOff)));
+    assert!(!done.status.record.unwrap().message.contains("maintenance"));
+}
+
+#[test]
+fn another_hold_in_the_middle_of_a_maintenance_has_ironic_look_again_and_one_that_goes_has_not() {
+    let before = held(&[HOLD]);
+    let before = after(before.clone(), &decided(&before, &unseen()));
+    for host in [before, held_within(&[HOLD])] {
+        let host = Host { requests: holds(&[HOLD, OTHER]), ..host };
+        let done = decided(&host, &unseen());
+        assert_eq!((done.status.powered_on, done.call), (Some(true), None), "not for the new one");
+        let host = after(host, &done);
+        assert_eq!(decided(&host, &unseen()).call, Some(Call::HardOff));
+    }
+    let host = Host { requests: holds(&[OTHER]), ..held_within(&[HOLD, OTHER]) };
+    let done = decided(&host, &unseen());
+    assert_eq!(
+        (done.call, done.status.powered_on, reason_written(&done)),
+        (None, None, Some(Reason::HeldOff))
+    );
+    let rest = decided(&after(host, &done), &unseen());
+    assert!(rest.status.is_empty() && rest.call.is_none(), "{rest:?}");
+}
+
+#[test]
+fn more_holds_than_a_condition_names_are_told_apart_in_maintenance() {
+    let keys: Vec<String> = (0..700).map(|n| format!("reboot.metal3.io/{n:03}")).collect();
+    let mut keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let host = held_within(&keys);
+    let rest = decided(&host, &unseen());
+    assert!(rest.status.is_empty() && rest.call.is_none(), "{rest:?}");
+    keys[699] = "reboot.metal3.io/zzz";
+    let host = Host { requests: holds(&keys), ..host };
+    assert_eq!(decided(&host, &unseen()).status.powered_on, Some(true), "as many, and another");
+}
+
+#[test]
+fn a_held_machine_in_maintenance_that_is_not_asked_for_off_is_told_so() {
+    let stays: Make = |host| host.disable_power_off = true;
+    let goes: Make = |host| (host.deleting, host.online) = (true, false);
+    let policy = Policy { takeover: true, ..Policy::default() };
+    for (number, make) in [stays, goes].into_iter().enumerate() {
+        let mut host = Host { paused: Pause::ByUs, ..held(&[HOLD]) };
+        make(&mut host);
+        let done = decided_by(&policy, &host, &unseen());
+        let gone = done.reason == Reason::HandedBack;
+        assert_eq!((done.call, gone), (None, host.deleting), "{number}: {done:?}");
+        assert!(gone || reason_written(&done) == Some(Reason::PowerUnknown), "{number}: {done:?}");
+    }
+    let mut host = parked(&[HOLD]);
+    (host.disable_power_off, host.online) = (true, true);
+    let done = decided(&host, &unseen());
+    assert_eq!((done.status.powered_on, done.call), (Some(true), None));
+    let host = after(host, &done);
+    let done = decided(&host, &unseen());
+    assert_eq!((done.call, reason_written(&done)), (None, Some(Reason::PowerUnknown)));
+    let rest = decided(&after(host, &done), &unseen());
+    assert!(rest.status.is_empty() && rest.notes.is_empty(), "told once: {rest:?}");
+}
+
+#[test]
+fn a_host_out_of_use_that_is_held_in_maintenance_goes_back_to_the_operator() {
+    let policy = Policy { takeover: true, ..Policy::default() };
+    let host = Host { online: false, ..held(&[HOLD]) };
+    let host = after(host.clone(), &decided(&host, &unseen()));
+    let wanted = Host { paused: Pause::ByUs, needs_operator: true, ..host };
+    assert_eq!(decided_by(&policy, &wanted, &unseen()).reason, Reason::HandedBack);
+}
+
+#[test]
+fn without_a_hold_maintenance_changes_nothing() {
+    for host in [parked(&[]), Host { online: true, ..parked(&[]) }] {
+        assert_eq!(decided(&host, &unseen()), decided(&host, &node(Power::Off)));
+    }
+    let on = change(node(Power::On), |node| node.maintenance = true);
+    let asked = with(&[(HOLD, HARD)]);
+    assert_eq!(decided(&asked, &on), decided(&asked, &node(Power::On)));
+}

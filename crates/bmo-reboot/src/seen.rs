@@ -1,0 +1,502 @@
+//! What one pass knows, as plain data. [`observe`](crate::observe) reads it, [`decide`](crate::decide) goes by it.
+
+use api_types::condition::Condition;
+use api_types::metal3::{
+    BareMetalHost, CustomDeploy, ErrorType, Image, OperationalStatus, ProvisioningState,
+};
+use api_types::names::ferrite::PAUSED_BY_BMO_REBOOT;
+use api_types::names::metal3::PAUSED;
+use controller_kit::events::shorten;
+use ironic::Power;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
+
+use crate::config::Policy;
+use crate::reason::Reason;
+use crate::record::{Managed, Record};
+use crate::requests::{Request, Requests};
+
+/// What one pass knows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observed {
+    /// The host; nothing when it does not exist.
+    pub host: Option<Host>,
+    /// Its node.
+    pub node: NodeSeen,
+    /// Whether another soft power-off may be under way now.
+    pub soft_free: bool,
+}
+
+/// A host, as far as decisions depend on it.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "so many independent facts")]
+pub struct Host {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Identity: another host of the same name has another one.
+    pub uid: String,
+    /// The version that all writes of this pass insist on.
+    pub version: String,
+    /// Generation of the spec.
+    pub generation: i64,
+    /// Whether it was handed to us.
+    pub selected: bool,
+    /// Whether the operator is to leave it alone, and who said so.
+    pub paused: Pause,
+    /// Whether it brings a status in an annotation that says it is installed, which the operator takes over once nobody
+    /// pauses it. One that does not say so is none: the operator would install the host anew.
+    pub brings_status: bool,
+    /// Whether it is, or is to be, taken out of Ironic.
+    pub detached: bool,
+    /// Whether its deletion was asked for.
+    pub deleting: bool,
+    /// How far installing it has come.
+    pub state: ProvisioningState,
+    /// Whether there are credentials of its management controller.
+    pub credentials: bool,
+    /// Whether it should be on.
+    pub online: bool,
+    /// Whether it must never be switched off.
+    pub disable_power_off: bool,
+    /// Whether something else is to be installed than is, or the operator changes its firmware: only the operator can do
+    /// that.
+    pub needs_operator: bool,
+    /// Whether the operator has written down that it began to register the node, and not that it came to the end.
+    pub registering: bool,
+    /// Name or identity of its node.
+    pub node: String,
+    /// Another host that names the same node.
+    pub shared_with: Option<String>,
+    /// Who asks for what.
+    pub requests: Requests,
+    /// What its status says about power.
+    pub powered_on: bool,
+    /// Stamp of the last accepted request.
+    pub pending: Option<Timestamp>,
+    /// Stamp of the last time it was switched on.
+    pub last: Option<Timestamp>,
+    /// What its status says about failures.
+    pub trouble: Trouble,
+    /// All its conditions, ours among them.
+    pub conditions: Vec<Condition>,
+}
+
+/// Who asked the operator to leave a host alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pause {
+    /// Nobody.
+    No,
+    /// We did, so that there is one writer of power.
+    ByUs,
+    /// Somebody else, and that is for us too.
+    ByOthers,
+}
+
+/// The failure that a host's status shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Trouble {
+    /// Its type.
+    pub kind: Option<ErrorType>,
+    /// How often in a row.
+    pub count: i64,
+    /// What happened.
+    pub message: String,
+}
+
+impl Trouble {
+    /// How often in a row a change of power has failed. What failed for others says nothing of that.
+    pub fn failures(&self) -> i64 {
+        if self.kind == Some(ErrorType::PowerManagement) { self.count } else { 1 }
+    }
+
+    /// Whether it is the failure of somebody else, beside which ours are not counted.
+    pub fn is_anothers(&self) -> bool {
+        self.kind.as_ref().is_some_and(|kind| *kind != ErrorType::PowerManagement)
+    }
+}
+
+/// So much of Ironic's last failure is read: it may repeat whatever a management controller answered. It is to fit into a
+/// condition together with all keys that a reset has answered.
+const LONGEST_ERROR: usize = 2_000;
+
+/// What is known about a node.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NodeSeen {
+    /// Ironic was not asked: nothing depends on it.
+    NotAsked,
+    /// Ironic has no such node.
+    Missing,
+    /// Ironic gave no answer.
+    Unanswered {
+        /// Whether that has been so for others too, and will be for a while.
+        lasting: bool,
+        /// Why, and what to do about it.
+        problem: String,
+    },
+    /// As Ironic sees it.
+    Seen(Node),
+}
+
+/// A node, as far as decisions depend on it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Its power.
+    pub power: Power,
+    /// What its power is being changed to.
+    pub target: Option<Target>,
+    /// Why Ironic would refuse a change of power now.
+    pub engaged: Option<String>,
+    /// What went wrong last. Ironic clears it when it takes a change of power.
+    pub last_error: Option<String>,
+    /// Whether Ironic refuses to switch it off.
+    pub disable_power_off: bool,
+    /// How far the operator is with making it known to Ironic.
+    pub registration: Registration,
+    /// When Ironic last wrote something about it; read only where power must not be switched off.
+    pub changed: Option<String>,
+    /// Whether Ironic leaves the machine alone, and shows what it knew of its power before, or what came of a call.
+    pub maintenance: bool,
+    /// Since when every reading of this process has shown it off.
+    pub off_since: Option<Timestamp>,
+    /// Whether Ironic has taken an off from this process for all who hold the host now, and has shown nothing else since.
+    pub off_taken: bool,
+}
+
+/// How far the operator is with a node that it makes known to Ironic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Registration {
+    /// It is done with it.
+    Done,
+    /// The node was made. The operator goes on from here; where there is none, a node may stay so.
+    Enrolled,
+    /// Ironic is looking whether it reaches the management controller.
+    Verifying,
+    /// It does. As with one that was made, a node may stay so where there is no operator.
+    Manageable,
+    /// Ironic is taking in what is installed.
+    Adopting,
+    /// It could not; the operator tries again.
+    AdoptFailed,
+}
+
+/// Provision states of a node that is not registered yet.
+const REGISTERING: [(Registration, &str); 5] = [
+    (Registration::Enrolled, "enroll"),
+    (Registration::Verifying, "verifying"),
+    (Registration::Manageable, "manageable"),
+    (Registration::Adopting, "adopting"),
+    (Registration::AdoptFailed, "adopt failed"),
+];
+
+impl Registration {
+    /// By the provision state of a node.
+    fn of(state: &str) -> Self {
+        REGISTERING.iter().find(|(_, word)| *word == state).map_or(Self::Done, |(it, _)| *it)
+    }
+
+    /// The provision state; none where the operator is done.
+    pub fn state(self) -> Option<&'static str> {
+        REGISTERING.iter().find(|(it, _)| *it == self).map(|(_, word)| *word)
+    }
+
+    /// Whether somebody must be in the middle of it.
+    pub fn is_under_way(self) -> bool {
+        matches!(self, Self::Verifying | Self::Adopting | Self::AdoptFailed)
+    }
+}
+
+/// What a power is being changed to. Ironic shows a soft power-off as off, and a reset as on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// On.
+    On,
+    /// Off.
+    Off,
+}
+
+impl Host {
+    /// Takes what matters from an object.
+    pub fn of(host: &BareMetalHost, policy: &Policy) -> Self {
+        let ObjectMeta { namespace, name, uid, resource_version, generation, .. } =
+            host.metadata.clone();
+        let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
+        let status = host.status.clone().unwrap_or_default();
+        let provisioning = &status.provisioning;
+        let node = if provisioning.id.is_empty() {
+            registered_as(&namespace, &name)
+        } else {
+            provisioning.id.clone()
+        };
+        let image = |image: &Option<Box<Image>>| {
+            image.as_ref().map(|image| image.url.clone()).unwrap_or_default()
+        };
+        let deploy = |deploy: &Option<Box<CustomDeploy>>| {
+            deploy.as_ref().map(|deploy| deploy.method.clone()).unwrap_or_default()
+        };
+        // What was installed by other means the operator leaves where it is.
+        let differs =
+            |wanted: String, installed: String| !installed.is_empty() && wanted != installed;
+        let other_image = differs(image(&host.spec.image), image(&provisioning.image))
+            || differs(deploy(&host.spec.custom_deploy), deploy(&provisioning.custom_deploy));
+        Self {
+            uid: uid.unwrap_or_default(),
+            version: resource_version.unwrap_or_default(),
+            generation: generation.unwrap_or_default(),
+            selected: policy.selects(host),
+            paused: match host.annotation(PAUSED) {
+                None => Pause::No,
+                Some(PAUSED_BY_BMO_REBOOT) => Pause::ByUs,
+                Some(_) => Pause::ByOthers,
+            },
+            brings_status: host.brought_state().is_some_and(|state| state.is_provisioned()),
+            detached: host.is_detached(),
+            deleting: host.metadata.deletion_timestamp.is_some(),
+            state: provisioning.state.clone(),
+            credentials: host.power_operations_supported(),
+            online: host.spec.online,
+            disable_power_off: host.spec.disable_power_off.unwrap_or(false),
+            // Where firmware failed, too: the operator tries again, or gives up where its spec is taken back.
+            needs_operator: status.operational_status == OperationalStatus::Servicing
+                || status.error_type == Some(ErrorType::Servicing)
+                || match provisioning.state {
+                    ProvisioningState::Provisioned => other_image,
+                    // Who takes that back wants it looked at, and installed.
+                    ProvisioningState::ExternallyProvisioned => {
+                        host.spec.externally_provisioned != Some(true)
+                    }
+                    _ => false,
+                },
+            registering: status.operation_history.is_some_and(|it| it.is_registering()),
+            node,
+            shared_with: None,
+            requests: Requests::of(host.reboot_requests()),
+            powered_on: status.powered_on,
+            pending: provisioning.pending_reboot_since.as_ref().map(|time| time.0),
+            last: provisioning.last_powered_on.as_ref().map(|time| time.0),
+            trouble: Trouble {
+                // An error that the operator has not named is none of ours either.
+                kind: status.error_type.or_else(|| {
+                    let other = status.operational_status == OperationalStatus::Error;
+                    other.then(|| ErrorType::Other(String::new()))
+                }),
+                count: status.error_count,
+                message: status.error_message,
+            },
+            conditions: status.conditions,
+            namespace,
+            name,
+        }
+    }
+
+    /// The name under which the operator registers its node.
+    pub fn registered_as(&self) -> String {
+        registered_as(&self.namespace, &self.name)
+    }
+
+    /// How far a reboot has come.
+    pub fn record(&self) -> Option<Record> {
+        Record::of(&self.conditions)
+    }
+
+    /// Whether we said that its power is ours.
+    pub fn managed(&self) -> Option<Managed> {
+        Managed::of(&self.conditions)
+    }
+
+    /// Whether a reboot was accepted and the host was not switched on since. Stamps are compared with each other only:
+    /// clocks differ.
+    pub fn in_cycle(&self) -> bool {
+        match (self.pending, self.last) {
+            (None, _) => false,
+            (Some(_), None) => true,
+            (Some(pending), Some(last)) => pending > last,
+        }
+    }
+
+    /// Whether its power is to be cut at once, and no pass has begun with that, nor seen it off. A soft attempt that is
+    /// under way is no beginning.
+    pub fn is_urgent(&self, policy: &Policy) -> bool {
+        let record = self.record();
+        let answered = |request: &Request| {
+            record.as_ref().is_some_and(|record| record.has_served(&request.key))
+        };
+        let hard = self.requests.iter().any(|it| it.is_hard() && !answered(it));
+        let begun = record.as_ref().is_some_and(|record| {
+            let cut = self.in_cycle() && record.hard && record.reason.is_phase();
+            let off = matches!(record.reason, Reason::Offline | Reason::PoweredOff);
+            cut || (!self.powered_on && (off || record.held_since().is_some()))
+        });
+        hard && !begun && self.needs_node(policy)
+    }
+
+    /// Whether it waits for a free place among the soft attempts, and nobody asks for more.
+    pub fn waits_for_room(&self) -> bool {
+        let waits =
+            |it: &Record| it.reason == Reason::RequestAccepted && !it.hard && it.soft().is_none();
+        self.record().as_ref().is_some_and(waits) && !self.requests.iter().any(Request::is_hard)
+    }
+
+    /// Whether nobody asks for its power to be cut: whoever waits for it to be on, or to be asked softly, can wait a moment
+    /// more. One that is on its way to off goes on all the same.
+    pub fn is_patient(&self) -> bool {
+        !self.requests.iter().any(Request::is_hard)
+    }
+
+    /// Whether a reboot that was begun has not come to off yet.
+    pub fn is_on_its_way(&self) -> bool {
+        self.in_cycle() && self.powered_on
+    }
+
+    /// Whether any decision about it depends on its node.
+    pub fn needs_node(&self, policy: &Policy) -> bool {
+        let ours = self.selected || self.paused == Pause::ByUs;
+        let managed = self.state.is_provisioned()
+            || (policy.manage_available && self.state.is_available())
+            || self.paused == Pause::ByUs;
+        ours && managed && self.paused != Pause::ByOthers && self.credentials
+    }
+}
+
+fn registered_as(namespace: &str, name: &str) -> String {
+    format!("{namespace}~{name}")
+}
+
+impl Node {
+    /// Takes what matters from Ironic's answer.
+    pub fn of(node: &ironic::Node) -> Self {
+        let set = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        let target = set(&node.target_power_state).map(|target| match target.as_str() {
+            "power on" | "rebooting" | "soft rebooting" => Target::On,
+            _ => Target::Off,
+        });
+        let state = set(&node.provision_state).unwrap_or_default();
+        let working = ["cleaning", "clean wait", "deploying", "servicing", "service wait"];
+        let engaged = working.contains(&state.as_str()).then(|| format!("it is {state}"));
+        Self {
+            power: node.power(),
+            target,
+            engaged,
+            last_error: set(&node.last_error).map(|error| shorten(&error, LONGEST_ERROR)),
+            disable_power_off: node.disable_power_off.unwrap_or(false),
+            registration: Registration::of(&state),
+            changed: set(&node.updated_at),
+            maintenance: node.maintenance.unwrap_or(false),
+            off_since: None,
+            off_taken: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api_types::metal3::CachedHost;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_operator_is_needed_where_it_would_clear_the_host() {
+        let needed = |spec: serde_json::Value, installed: serde_json::Value| {
+            let mut provisioning = json!({ "state": "provisioned", "ID": "" });
+            provisioning.as_object_mut().unwrap().extend(installed.as_object().unwrap().clone());
+            let host = json!({
+                "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost",
+                "metadata": { "name": "h" }, "spec": spec, "status": { "provisioning": provisioning },
+            });
+            let host: BareMetalHost = serde_json::from_value(host).unwrap();
+            Host::of(&host, &Policy::default()).needs_operator
+        };
+        let (one, two) =
+            (json!({ "image": { "url": "one" } }), json!({ "image": { "url": "two" } }));
+        let deploy = |method: &str| json!({ "customDeploy": { "method": method } });
+        assert!(needed(two, one.clone()) && needed(json!({}), one.clone()));
+        assert!(needed(deploy("b"), deploy("a")) && needed(one.clone(), deploy("a")));
+        assert!(!needed(one.clone(), one.clone()) && !needed(deploy("a"), deploy("a")));
+        assert!(!needed(one, json!({})), "installed by other means");
+        let others = json!({ "state": "externally provisioned" });
+        assert!(!needed(json!({ "externallyProvisioned": true }), others.clone()));
+        assert!(needed(json!({}), others), "and now to be installed after all");
+    }
+
+    #[test]
+    fn the_operator_is_needed_while_it_changes_firmware() {
+        let needed = |word: &str, error: Option<&str>| {
+            let host = json!({
+                "metadata": { "name": "h" }, "spec": {},
+                "status": {
+                    "operationalStatus": word, "errorType": error,
+                    "provisioning": { "state": "provisioned", "ID": "" },
+                },
+            });
+            let host: BareMetalHost = serde_json::from_value(host).unwrap();
+            Host::of(&host, &Policy::default()).needs_operator
+        };
+        assert!(needed("servicing", None));
+        assert!(needed("error", Some("servicing error")), "it tries again, or gives up");
+        assert!(!needed("OK", None) && !needed("error", None));
+        assert!(!needed("error", Some("power management error")));
+    }
+
+    #[test]
+    fn that_the_operator_registers_the_node_is_told_by_its_own_record() {
+        let registering = |register: serde_json::Value| {
+            let history = json!({ "register": register });
+            let host =
+                json!({ "metadata": { "name": "h" }, "status": { "operationHistory": history } });
+            let host: CachedHost = serde_json::from_value(host).unwrap();
+            Host::of(&host, &Policy::default()).registering
+        };
+        let (start, end) = ("2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z");
+        assert!(registering(json!({ "start": start, "end": null })));
+        assert!(!registering(json!({ "start": start, "end": end })) && !registering(json!({})));
+    }
+
+    #[test]
+    fn only_a_status_that_says_that_the_host_is_installed_is_one_that_it_brings() {
+        let brings = |status: Option<&str>| {
+            let annotations = status.map(|it| json!({ "baremetalhost.metal3.io/status": it }));
+            let host =
+                json!({ "metadata": { "name": "h", "annotations": annotations }, "spec": {} });
+            let host: CachedHost = serde_json::from_value(host).unwrap();
+            Host::of(&host, &Policy::default()).brings_status
+        };
+        for state in ["provisioned", "externally provisioned"] {
+            let status =
+                json!({ "poweredOn": true, "provisioning": { "ID": "i", "state": state } });
+            assert!(brings(Some(&status.to_string())), "{state}");
+        }
+        let others = ["", "null", "{}", "{", r#"{"provisioning":{"state":"available"}}"#];
+        for status in others.map(Some).into_iter().chain([None]) {
+            assert!(!brings(status), "{status:?}");
+        }
+    }
+
+    #[test]
+    fn how_far_a_node_is_registered_is_told_by_its_provision_state() {
+        let read = |state: Option<&str>| {
+            let node = json!({ "provision_state": state });
+            let node: ironic::Node = serde_json::from_value(node).unwrap();
+            Node::of(&node).registration
+        };
+        for (registration, state) in REGISTERING {
+            assert_eq!((read(Some(state)), registration.state()), (registration, Some(state)));
+        }
+        for state in [None, Some("active"), Some("available"), Some("cleaning"), Some("rescue")] {
+            assert_eq!(read(state), Registration::Done, "{state:?}");
+        }
+    }
+
+    #[test]
+    fn of_a_failure_without_end_a_beginning_is_read() {
+        let read = |error: &str| {
+            let node = json!({ "last_error": error });
+            let node: ironic::Node = serde_json::from_value(node).unwrap();
+            Node::of(&node).last_error.unwrap()
+        };
+        assert_eq!(read("it broke"), "it broke");
+        let long = read(&"\u{e4}b".repeat(20_000));
+        assert!(long.len() <= LONGEST_ERROR && long.ends_with("..."), "{}", long.len());
+    }
+}
