@@ -7,7 +7,7 @@ use api_types::hive::{
     ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, EntryState, EntryStatus,
 };
 use api_types::names;
-use clusterpool_inventory::Policy;
+use clusterpool_inventory::config::Policy;
 use clusterpool_inventory::decide::decide;
 use clusterpool_inventory::index::{Index, Key, all_in};
 use clusterpool_inventory::materials::Materials;

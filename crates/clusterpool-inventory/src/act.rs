@@ -11,7 +11,7 @@ use api_types::hive::{
 };
 use api_types::names;
 use api_types::time::whole;
-use controller_kit::api_error::{is_conflict, is_gone, unless_gone};
+use controller_kit::api_error::{unless_gone, unless_superseded};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -29,6 +29,7 @@ use crate::error::Error;
 use crate::index::Key;
 use crate::materials::Materials;
 use crate::observe::{self, Stores, cached};
+use crate::reason::Reason;
 use crate::seen::Status;
 use crate::status;
 
@@ -118,7 +119,7 @@ impl Pass<'_> {
             Step::Unassign { claim, at } => {
                 self.claim(claim, json!({ "namespace": null }), at, piece).await
             }
-            Step::Tell { claim, pending, at } => self.tell(claim, pending, at, piece).await,
+            Step::Tell { claim, pending, at } => self.tell(claim, *pending, at, piece).await,
             Step::Claim { cluster, claim, since, at } => {
                 let given = Time(given_at(Timestamp::now(), *since));
                 let reference = json!({ "claimName": claim, "claimedTimestamp": given });
@@ -177,11 +178,8 @@ impl Pass<'_> {
                 if let Some(entry) = entry {
                     let live = self.customizations(&self.key.0).get(entry).await;
                     let live = unless_gone(live).map_err(Error::api("get a customization"))?;
-                    let is_holder = live.is_some_and(|it| {
-                        it.leased_by() == Some(cluster)
-                            && observe::leasing_pool(&it).is_none_or(|pool| pool == self.key.1)
-                    });
-                    if is_holder {
+                    // Whatever pool it names: no other one can have made this cluster.
+                    if live.is_some_and(|it| it.leased_by() == Some(cluster)) {
                         return Ok(Outcome::Superseded);
                     }
                 }
@@ -200,7 +198,9 @@ impl Pass<'_> {
         let pools: Api<ClusterPool> = Api::namespaced(self.client.clone(), &self.key.0);
         let params = PatchParams::default();
         let written = pools.patch_status(&self.key.1, &params, &Patch::Merge(patch)).await;
-        let Some(written) = unless_superseded(written, "patch a pool's status")? else {
+        let Some(written) =
+            unless_superseded(written).map_err(Error::api("patch a pool's status"))?
+        else {
             return Ok(Outcome::Superseded);
         };
         piece.note(Object::Pool(self.key.clone()), version_of(&written), false);
@@ -222,7 +222,7 @@ impl Pass<'_> {
         };
         let written = match written {
             Err(error) if is_terminating(&error) => return Ok(Outcome::NotYet),
-            other => unless_superseded(other, "bind administrators")?,
+            other => unless_superseded(other).map_err(Error::api("bind administrators"))?,
         };
         Ok(if written.is_some() { Outcome::Done } else { Outcome::Superseded })
     }
@@ -251,7 +251,7 @@ impl Pass<'_> {
         let pools: Api<ClusterPool> = Api::namespaced(self.client.clone(), &self.key.0);
         let params = PatchParams::default();
         let written = pools.patch_metadata(&self.key.1, &params, &Patch::Merge(patch)).await;
-        let Some(written) = unless_superseded(written, "patch a pool")? else {
+        let Some(written) = unless_superseded(written).map_err(Error::api("patch a pool"))? else {
             return Ok(Outcome::Superseded);
         };
         piece.note(Object::Pool(self.key.clone()), version_of(&written), may_go);
@@ -269,7 +269,7 @@ impl Pass<'_> {
         let claims: Api<ClusterClaim> = Api::namespaced(self.client.clone(), &self.key.0);
         let params = PatchParams::default();
         let written = claims.patch_metadata(name, &params, &Patch::Merge(patch)).await;
-        let Some(written) = unless_superseded(written, "patch a claim")? else {
+        let Some(written) = unless_superseded(written).map_err(Error::api("patch a claim"))? else {
             return Ok(Outcome::Superseded);
         };
         let key = (self.key.0.clone(), name.to_owned());
@@ -300,7 +300,7 @@ impl Pass<'_> {
     async fn tell(
         &self,
         name: &str,
-        reason: &str,
+        reason: Reason,
         at: &str,
         piece: &mut Piece,
     ) -> Result<Outcome, Error> {
@@ -312,18 +312,26 @@ impl Pass<'_> {
         };
         let mut conditions = claim.status.clone().unwrap_or_default().conditions;
         let message = match reason {
-            "NoClusters" => {
+            Reason::NoClusters => {
                 "No cluster of the pool is free and runs; one is given as soon as it does"
                     .to_owned()
             }
-            "NoPool" => format!(
+            Reason::NoPool => format!(
                 "There is no ClusterPool {} in this namespace; create it, or make the claim anew for one that is there",
                 self.key.1
             ),
             _ => "A cluster was assigned, and is prepared for the claim".to_owned(),
         };
         let kind = names::hive::CONDITION_PENDING;
-        status::say(&mut conditions, kind, "True", reason, &message, Timestamp::now(), true);
+        status::say(
+            &mut conditions,
+            kind,
+            "True",
+            reason.as_str(),
+            &message,
+            Timestamp::now(),
+            true,
+        );
         let patch = json!({
             "metadata": { "resourceVersion": at },
             "status": { "conditions": conditions },
@@ -331,7 +339,9 @@ impl Pass<'_> {
         let claims: Api<ClusterClaim> = Api::namespaced(self.client.clone(), &self.key.0);
         let written =
             claims.patch_status(name, &PatchParams::default(), &Patch::Merge(patch)).await;
-        let Some(written) = unless_superseded(written, "patch a claim's status")? else {
+        let Some(written) =
+            unless_superseded(written).map_err(Error::api("patch a claim's status"))?
+        else {
             return Ok(Outcome::Superseded);
         };
         piece.note(Object::Claim(key), version_of(&written), false);
@@ -373,7 +383,8 @@ impl Pass<'_> {
         let lets_go = patch["metadata"]["finalizers"].is_array();
         let (api, params) = (self.clusters(name), PatchParams::default());
         let written = api.patch_metadata(name, &params, &Patch::Merge(patch)).await;
-        let Some(written) = unless_superseded(written, "patch a cluster")? else {
+        let Some(written) = unless_superseded(written).map_err(Error::api("patch a cluster"))?
+        else {
             return Ok(Outcome::Superseded);
         };
         let version = written.metadata.resource_version.clone().unwrap_or_default();
@@ -411,7 +422,8 @@ impl Pass<'_> {
             Preconditions { uid: Some(uid.to_owned()), resource_version: Some(at.to_owned()) };
         let params = DeleteParams::default().preconditions(preconditions);
         let deleted = self.clusters(name).delete(name, &params).await;
-        let Some(deleted) = unless_superseded(deleted, "delete a cluster")? else {
+        let Some(deleted) = unless_superseded(deleted).map_err(Error::api("delete a cluster"))?
+        else {
             return Ok(Outcome::Superseded);
         };
         // One that is still there carries a newer version.
@@ -433,7 +445,7 @@ impl Pass<'_> {
         let params = DeleteParams::default().preconditions(preconditions);
         let api: Api<Namespace> = Api::all(self.client.clone());
         let deleted = api.delete(name, &params).await;
-        let deleted = unless_superseded(deleted, "delete a namespace")?;
+        let deleted = unless_superseded(deleted).map_err(Error::api("delete a namespace"))?;
         Ok(if deleted.is_some() { Outcome::Done } else { Outcome::Superseded })
     }
 }
@@ -466,18 +478,6 @@ fn finalizers(
 ) -> Vec<String> {
     let all = metadata.finalizers.iter().flatten().filter(|it| *it != ours).cloned();
     all.chain(keep.then(|| ours.to_owned())).collect()
-}
-
-/// Nothing if somebody else wrote first, or the object is gone.
-fn unless_superseded<T>(
-    written: Result<T, kube::Error>,
-    what: &'static str,
-) -> Result<Option<T>, Error> {
-    match written {
-        Ok(written) => Ok(Some(written)),
-        Err(kube::Error::Api(status)) if is_conflict(&status) || is_gone(&status) => Ok(None),
-        Err(error) => Err(Error::api(what)(error)),
-    }
 }
 
 #[cfg(test)]

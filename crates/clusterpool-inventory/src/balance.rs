@@ -6,11 +6,12 @@ use std::time::Duration;
 use api_types::names::hive::CONDITION_ALL_CLUSTERS_CURRENT;
 use api_types::time::until;
 
-use crate::decision::{Reason, Step};
+use crate::decision::Step;
 use crate::inventory::{Listed, is_counted};
 use crate::naming::cluster_name;
 use crate::plan::{BEGUN, Plan};
 use crate::pool_version::is_hives;
+use crate::reason::Reason;
 use crate::seen::{Cluster, Namespace};
 
 impl<'a> Plan<'a> {
@@ -126,16 +127,27 @@ impl<'a> Plan<'a> {
         }
         stale.sort_by_key(|(kind, it)| (*kind, it.created, it.name.as_str()));
         let mut stale = stale.into_iter().map(|(_, it)| it);
-        let Listed::Entries(names) = &pool.listed else { return stale.next() };
-        let is_left = |name: &str| {
-            let entry = self.entry(name).map(|it| it.0);
-            let attempts = self.state(name).and_then(|it| it.attempts);
-            self.listed.contains(name)
-                && entry.is_some_and(|it| !it.deleting && it.refused.is_none())
-                && attempts != Some(0)
-        };
-        let is_spare = names.iter().any(|it| self.is_usable(it));
-        stale.find(|it| is_spare || !several && self.entry_of(it).is_some_and(is_left))
+        if self.has_spare() {
+            stale.next()
+        } else {
+            stale.find(|it| !several && self.can_return(it))
+        }
+    }
+
+    /// Whether another cluster can be made before any entry becomes free.
+    pub(crate) fn has_spare(&self) -> bool {
+        let Listed::Entries(names) = &self.seen.pool.listed else { return true };
+        names.iter().any(|it| self.is_usable(it))
+    }
+
+    /// Whether another cluster can be made from the entry of this one, once that is gone.
+    pub(crate) fn can_return(&self, cluster: &'a Cluster) -> bool {
+        let Some(name) = self.entry_of(cluster) else { return false };
+        let entry = self.entry(name).map(|it| it.0);
+        let attempts = self.state(name).and_then(|it| it.attempts);
+        self.listed.contains(name)
+            && entry.is_some_and(|it| !it.deleting && it.refused.is_none())
+            && attempts != Some(0)
     }
 
     /// What to note on a pool that is taken over from Hive's controller: its clusters are made from its spec as it is now,
@@ -205,7 +217,8 @@ impl<'a> Plan<'a> {
 
     /// Completes as many leases without clusters as are wanted; how many there will be. Where another cluster lives in the
     /// entry, the lease is given up for that one to get it; where the cluster's namespace cannot be had, for another
-    /// name; where the cluster was there and failed, since that was counted.
+    /// name; where the cluster was there and failed, since that was counted; and where a claim has it, whose user must not
+    /// find another one under its name.
     fn complete_or_give_up(&mut self, wanted: usize) -> usize {
         let pool = &self.seen.pool;
         let total = self.seen.clusters.len() + self.halves().count();
@@ -221,6 +234,7 @@ impl<'a> Plan<'a> {
                 && entry.others.is_empty()
                 && !self.is_lived_in(&entry.name)
                 && !self.is_barred(cluster)
+                && !self.was_given(cluster)
                 && !is_counted(pool.status.inventory.get(&entry.name), cluster);
             if !fits || completed == wanted {
                 let steps = self.abandoning(entry, cluster);
@@ -244,6 +258,11 @@ impl<'a> Plan<'a> {
     fn is_barred(&self, cluster: &str) -> bool {
         let leaves = |it: &Namespace| it.name == cluster && it.deleting;
         self.seen.taken.contains(cluster) || self.seen.namespaces.iter().any(leaves)
+    }
+
+    /// Whether a claim names the cluster, so that it was there.
+    fn was_given(&self, cluster: &str) -> bool {
+        self.seen.claims.iter().any(|it| it.cluster.as_deref() == Some(cluster))
     }
 
     /// Adds clusters as far as all limits allow; how many.
@@ -321,6 +340,7 @@ impl<'a> Plan<'a> {
         namespace.begun
             && !namespace.deleting
             && namespace.pool_uid == self.seen.pool.uid
+            && !self.seen.taken.contains(&namespace.name)
             && !self.clusters.contains_key(namespace.name.as_str())
             && !self.halves().any(|(_, cluster)| cluster == namespace.name)
             && !self.grace_of(namespace).is_zero()

@@ -6,13 +6,12 @@ use api_types::extensions;
 use clap::{Args, Parser};
 use controller_kit::config::{Command, Mistakes, Settings as Common};
 use controller_kit::crd::{Field, Needed};
+use controller_kit::run::Needs;
 
 use crate::patch::Rules;
 
 /// Name of the binary.
 pub const NAME: &str = "clusterpool-inventory";
-/// What a number of attempts may be, in words for who wrote another.
-const ATTEMPTS: &str = "a number from 1 to 4294967295";
 /// What the chart allows, which is what `check` asks for.
 pub const RULES: &str = include_str!("../../../charts/clusterpool-inventory/files/rules.json");
 
@@ -106,17 +105,13 @@ impl Settings {
                 true
             }
         };
-        let attempts = mistakes.parse(
+        let attempts = mistakes.above_zero(
             "--provision-attempts",
             &self.provision_attempts,
-            ATTEMPTS,
+            "a number from 1 to 4294967295",
             default.provision_attempts,
         );
-        if attempts == 0 {
-            mistakes.add("--provision-attempts", &self.provision_attempts, ATTEMPTS);
-        }
-        let mut switch =
-            |flag, value, default| mistakes.parse(flag, value, "true or false", default);
+        let mut switch = |flag, value, default| mistakes.switch(flag, value, default);
         let verify_lease = switch("--verify-lease", &self.verify_lease, default.verify_lease);
         let rules = Rules {
             strict_pointers: switch("--strict-pointers", &self.strict_pointers, false),
@@ -126,6 +121,11 @@ impl Settings {
             mistakes.duration("--namespace-grace", &self.namespace_grace, default.namespace_grace);
         Policy { all_pools, provision_attempts: attempts, verify_lease, rules, namespace_grace }
     }
+}
+
+/// What the controller needs from outside.
+pub fn needs() -> Needs {
+    Needs { fields: needed(), rules: RULES, ..Needs::default() }
 }
 
 /// CRDs and fields that must be installed before anything is done: without the fields an entry's attempts would be

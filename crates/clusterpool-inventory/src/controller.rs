@@ -34,7 +34,7 @@ use crate::inventory::Listed;
 use crate::materials::{Materials, materials};
 use crate::metrics::Metrics;
 use crate::observe::{Last, Live, Stores, cached, holders, live_pool, named, owner_of, pool_key};
-use crate::pass::pass;
+use crate::pass::reconcile;
 use crate::seen::Refusal;
 
 /// A pass makes a handful of clusters; one that takes longer hangs.
@@ -60,14 +60,14 @@ pub struct Context {
     known: Mutex<Writer<ClusterPool>>,
     pools: Store<ClusterPool>,
     wakes: Wakes,
-    news: UnboundedSender<News>,
+    warnings: UnboundedSender<Warning>,
     pub(crate) echo: Echo,
     memory: Mutex<HashMap<Key, Memory>>,
     started: Timestamp,
 }
 
-/// A warning that is to be published. A large pool has many at once, and they are not to hold up its clusters.
-struct News {
+/// An event that is to be published. A large pool has many at once, and they are not to hold up its clusters.
+struct Warning {
     about: ObjectReference,
     reason: &'static str,
     action: String,
@@ -163,7 +163,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         known.apply_watcher_event(&start);
     }
     let (wakes, to_wake) = Wakes::new();
-    let (news, mut told) = mpsc::unbounded_channel();
+    let (warnings, mut told) = mpsc::unbounded_channel();
     let context = Arc::new(Context {
         kit: kit.clone(),
         policy,
@@ -183,7 +183,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         pools: known.as_reader(),
         known: Mutex::new(known),
         wakes,
-        news,
+        warnings,
         echo: Echo::default(),
         memory: Mutex::default(),
         started: Timestamp::now(),
@@ -200,9 +200,9 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
             watch::feed(bindings.changes, |it| context.binding_changed(it)),
         )
     };
-    let drive = run::drive(&kit, controller, context.clone(), DEADLINE, pass, Error::class);
+    let drive = run::drive(&kit, controller, context.clone(), DEADLINE, reconcile, Error::class);
     let publish = async {
-        while let Some(News { about, reason, action, note }) = told.recv().await {
+        while let Some(Warning { about, reason, action, note }) = told.recv().await {
             kit.events.warning(&about, reason, &action, &note).await;
         }
     };
@@ -244,7 +244,7 @@ impl Context {
         note: String,
     ) {
         // Nobody listens any more only when the process ends.
-        let _ = self.news.send(News { about, reason, action, note });
+        let _ = self.warnings.send(Warning { about, reason, action, note });
     }
 
     pub(crate) fn index(&self) -> MutexGuard<'_, Index> {
@@ -255,7 +255,7 @@ impl Context {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a pass needs of what is remembered, what the last one left for it to put back.
+    /// What a pass needs of the memory. `last` is moved out; the pass puts it back.
     pub(crate) fn recall(&self, key: &Key) -> Recalled {
         let mut all = self.memory();
         let Some(known) = all.get_mut(key) else { return Recalled::default() };

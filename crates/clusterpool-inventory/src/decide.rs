@@ -25,10 +25,11 @@ use api_types::hive::EntryStatus;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::config::Policy;
-use crate::decision::{Decision, Reason, Step, Version, Work};
+use crate::decision::{Decision, Step, Version, Work};
 use crate::inventory::{Listed, is_counted};
 use crate::lease::Held;
 use crate::plan::{BEGUN, Plan};
+use crate::reason::Reason;
 use crate::seen::{Claim, Cluster, Customization, Observed, Part};
 use crate::status;
 
@@ -65,7 +66,7 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
     }
     status::events(&mut plan);
     // What to note is told by what Hive said last, which stays until it is noted.
-    let status = if is_new { None } else { status::news(&plan) };
+    let status = if is_new { None } else { status::wanted(&plan) };
     Decision {
         status,
         work: plan.work,
@@ -210,7 +211,7 @@ impl<'a> Plan<'a> {
                     }
                 }
                 Held::Ours(holder) => {
-                    let is_whole = entry.lease.as_ref().is_none_or(|it| it.whole);
+                    let is_whole = entry.is_whole(&seen.pool.name);
                     let may_lease = entry.others.is_empty() && !entry.deleting;
                     if !is_whole && may_lease && !holder.deleting {
                         // Others would take it for free, or for nobody knows whose.
@@ -391,8 +392,7 @@ impl<'a> Plan<'a> {
     }
 
     fn tell(&mut self, claim: &Claim, why: Reason) {
-        let step =
-            Step::Tell { claim: claim.name.clone(), pending: why.as_str(), at: claim.at.clone() };
+        let step = Step::Tell { claim: claim.name.clone(), pending: why, at: claim.at.clone() };
         self.push(why, [step]);
     }
 
@@ -411,7 +411,9 @@ impl<'a> Plan<'a> {
             let entry = self.entry_of(cluster);
             let found = entry.and_then(|name| self.entry(name));
             let holds = matches!(found, Some((entry, Held::Ours(holder)))
-                if holder.name == cluster.name && !entry.is_announced());
+                if holder.name == cluster.name
+                    && !entry.is_announced()
+                    && entry.names_pool(&seen.pool.name));
             let name = cluster.name.as_str();
             if let (true, Some(entry)) = (holds, entry)
                 && !self.gone.contains(name)

@@ -23,6 +23,11 @@ pub enum Error {
     /// The namespace of the name that was chosen for a cluster is somebody else's.
     #[error("namespace {0} is there and not of this pool, so the cluster gets another name")]
     Taken(String),
+    /// In the namespace of the name that was chosen for a cluster stands something of an earlier try that cannot be made anew.
+    #[error(
+        "what is in namespace {0} is of an earlier try and cannot be changed, so the cluster gets another name"
+    )]
+    Unusable(String),
 }
 
 impl Error {
@@ -39,7 +44,7 @@ impl Error {
                 Class::Invalid => Class::Transient,
                 other => other,
             },
-            Self::Foreign(_) | Self::Taken(_) => Class::Transient,
+            Self::Foreign(_) | Self::Taken(_) | Self::Unusable(_) => Class::Transient,
         }
     }
 }

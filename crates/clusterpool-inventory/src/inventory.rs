@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use api_types::hive::{ClusterPoolSpec, EntryState, EntryStatus, Inventory, LastFailure};
 use api_types::names::ferrite::PROVISION_ATTEMPTS;
+use api_types::names::hive::TRY_INSTALL_ONCE;
 use api_types::reference::NamedRef;
 use controller_kit::events::shorten;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -74,6 +75,17 @@ pub fn remarks(spec: &ClusterPoolSpec, attempts: Option<&str>) -> Vec<String> {
             "annotation {PROVISION_ATTEMPTS} is {wrong:?} and no number from 1 to {}, so it is not used",
             u32::MAX
         ));
+    }
+    let is_tried_once = spec.annotations.get(TRY_INSTALL_ONCE).is_some_and(|it| it == "true");
+    if matches!(Listed::of(spec), Listed::Entries(_))
+        && spec.install_attempts_limit.is_none()
+        && !is_tried_once
+    {
+        remarks.push(
+            "spec.installAttemptsLimit is not set, so Hive may try for ever to install a cluster and count none as failed: \
+             set it, or no entry becomes Broken by cloud"
+                .to_owned(),
+        );
     }
     remarks
 }

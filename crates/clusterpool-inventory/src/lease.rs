@@ -45,10 +45,13 @@ pub(crate) fn held<'a>(
         return if theirs { Held::Others } else { Held::Torn };
     };
     let cluster = clusters.get(name);
-    let ours = match lease.pool.as_deref() {
-        Some(holder) => holder == pool,
-        None => cluster.is_some(),
-    };
+    // No other pool can have made it: whatever the lease says of a pool beside that is a mistake.
+    let made = cluster.is_some_and(|it| is_made_from(it, &customization.name));
+    let ours = made
+        || match lease.pool.as_deref() {
+            Some(holder) => holder == pool,
+            None => cluster.is_some(),
+        };
     // Whoever made it: it is there, and has the entry.
     let is_anothers = || customization.others.iter().any(|it| it == name);
     match cluster {
@@ -70,6 +73,16 @@ fn is_made_from(cluster: &Cluster, entry: &String) -> bool {
 }
 
 impl Customization {
+    /// Whether it says in full that it is in use by a cluster of this pool.
+    pub(crate) fn is_whole(&self, pool: &str) -> bool {
+        self.names_pool(pool) && self.lease.as_ref().is_some_and(|it| it.whole)
+    }
+
+    /// Whether its lease says that it is this pool's.
+    pub(crate) fn names_pool(&self, pool: &str) -> bool {
+        self.lease.as_ref().is_some_and(|it| it.pool.as_deref() == Some(pool))
+    }
+
     /// Whether somebody announced to release it.
     pub fn is_announced(&self) -> bool {
         self.lease.as_ref().is_some_and(|it| it.releasing)

@@ -39,9 +39,8 @@ pub mod patch;
 mod plan;
 pub mod platform;
 pub mod pool_version;
+pub mod reason;
 pub mod seen;
 mod status;
 pub mod trial;
 pub mod yaml;
-
-pub use config::Policy;

@@ -1,17 +1,16 @@
-//! Starts clusterpool-inventory. What it does is said in the library.
+//! Starts `clusterpool-inventory`; what it does is said in the library.
 
 use std::process::ExitCode;
 
-use clusterpool_inventory::config::{Cli, NAME, RULES, needed};
+use clusterpool_inventory::config::{self, Cli};
 use clusterpool_inventory::controller;
 use controller_kit::config::{Mistakes, parse};
-use controller_kit::run::{self, Needs};
+use controller_kit::run;
 
 fn main() -> ExitCode {
     let cli: Cli = parse();
     let mut mistakes = Mistakes::default();
-    let config = cli.common.check(NAME, &mut mistakes);
+    let config = cli.common.check(config::NAME, &mut mistakes);
     let policy = cli.own.check(&mut mistakes);
-    let needs = Needs { fields: needed(), rules: RULES, ..Needs::default() };
-    run::main(cli.command, config, mistakes, needs, |kit| controller::run(kit, policy))
+    run::main(cli.command, config, mistakes, config::needs(), |kit| controller::run(kit, policy))
 }

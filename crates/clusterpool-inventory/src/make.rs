@@ -66,11 +66,21 @@ pub fn label(name: &str) -> String {
     if name.len() <= LABEL {
         return name.to_owned();
     }
-    let hash = Sha256::digest(name.as_bytes());
-    let hash = hash.iter().take(4).fold(0, |hash: u32, byte| hash << 8 | u32::from(*byte));
+    let hash = hash(name);
     // What is told of an entry that cannot be there may be any text.
     let end = (0..=LABEL - 9).rev().find(|it| name.is_char_boundary(*it)).unwrap_or(0);
     format!("{}-{hash:08x}", name[..end].trim_end_matches(['-', '.']))
+}
+
+/// The action of an event that is another one for each other note: of one reason and one action the first would stand for
+/// all.
+pub fn action(verb: &str, note: &str) -> String {
+    format!("{verb}-{:08x}", hash(note))
+}
+
+fn hash(text: &str) -> u32 {
+    let digest = Sha256::digest(text.as_bytes());
+    digest.iter().take(4).fold(0, |hash, byte| hash << 8 | u32::from(*byte))
 }
 
 /// Name of a cluster's copy of a secret.
@@ -200,18 +210,58 @@ pub fn renewal(wanted: &Value, found: &Value) -> Value {
     patch
 }
 
+/// Name of a cluster's machine pool.
+pub fn workers_name(cluster: &str) -> String {
+    format!("{cluster}-worker")
+}
+
 /// The workers of a cluster.
-pub fn machine_pool(pool: &ClusterPool, cluster: &str, spec: &Value) -> Value {
+pub fn machine_pool(pool: &ClusterPool, cluster: &str, spec: &Value, made_from: &str) -> Value {
     json!({
         "apiVersion": "hive.openshift.io/v1",
         "kind": "MachinePool",
         "metadata": {
-            "name": format!("{cluster}-worker"),
+            "name": workers_name(cluster),
             "namespace": cluster,
-            "annotations": { names::ferrite::POOL_OWNER: owner(pool) },
+            "annotations": {
+                names::ferrite::POOL_OWNER: owner(pool),
+                names::ferrite::MADE_FROM: made_from,
+            },
         },
         "spec": spec,
     })
+}
+
+/// What becomes of the workers that an earlier try for a cluster left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// They stay: they are made from the same, or not ours.
+    Stays,
+    /// They go: they are made from something older.
+    Goes,
+    /// They are made from something newer than is known here.
+    Newer,
+}
+
+/// What becomes of workers that have these annotations, where the cluster is now made from `made_from`.
+pub fn left_workers(
+    pool: &ClusterPool,
+    annotations: &BTreeMap<String, String>,
+    made_from: &str,
+) -> Left {
+    let old = annotations.get(names::ferrite::MADE_FROM).map_or("", String::as_str);
+    if annotations.get(names::ferrite::POOL_OWNER) != Some(&owner(pool)) || old == made_from {
+        Left::Stays
+    } else if is_newer(made_from, old) {
+        Left::Goes
+    } else {
+        Left::Newer
+    }
+}
+
+/// Whether what was found can become what is wanted: nobody may change the type of a secret.
+pub fn is_renewable(wanted: &Value, found: &Value) -> bool {
+    wanted.get("type") == found.get("type")
 }
 
 /// What a new cluster differs in from the pool's others.
@@ -338,6 +388,15 @@ mod tests {
     }
 
     #[test]
+    fn what_is_told_for_another_reason_is_an_event_of_its_own() {
+        let long = "no".repeat(1_000);
+        assert_eq!(action("Write", "no"), action("Write", "no"));
+        assert_ne!(action("Write", "no"), action("Write", &long));
+        // What an event holds.
+        assert!(action("Write", &long).len() <= 128 && action("Write", "").starts_with("Write-"));
+    }
+
+    #[test]
     fn an_owner_names_its_pool() {
         assert_eq!(pool_of("ns/pool/uid"), Some(("ns", "pool", "uid")));
         assert_eq!(pool_of(""), None);
@@ -430,6 +489,42 @@ mod tests {
         };
         let before = made_at(1);
         assert!(is_newer(&made_at(2), &before));
+    }
+
+    #[test]
+    fn workers_of_an_earlier_try_go_where_they_are_ours_and_older() {
+        let mut pool = ClusterPool::new("ns", "pool", api_types::hive::ClusterPoolSpec::default());
+        pool.metadata.generation = Some(2);
+        let made = |pool: &ClusterPool, made_from: &str| {
+            let made = machine_pool(pool, "c", &json!({}), made_from);
+            serde_json::from_value(made["metadata"]["annotations"].clone()).unwrap()
+        };
+        let left = |annotations| left_workers(&pool, &annotations, "2.1.a.u");
+        assert_eq!(left(made(&pool, "2.1.a.u")), Left::Stays);
+        assert_eq!(left(made(&pool, "1.1.a.u")), Left::Goes);
+        assert_eq!(left(made(&pool, "3.1.a.u")), Left::Newer);
+        // Nobody noted what they are made from.
+        let mut unnoted: BTreeMap<String, String> = made(&pool, "");
+        unnoted.remove(names::ferrite::MADE_FROM);
+        assert_eq!(left(unnoted), Left::Goes);
+        // A person's, and another pool's.
+        assert_eq!(left(BTreeMap::new()), Left::Stays);
+        let other = ClusterPool::new("ns", "other", api_types::hive::ClusterPoolSpec::default());
+        assert_eq!(left(made(&other, "1.1.a.u")), Left::Stays);
+    }
+
+    #[test]
+    fn a_secret_of_another_type_is_not_made_anew_and_what_has_no_type_is() {
+        let pool = ClusterPool::new("ns", "pool", api_types::hive::ClusterPoolSpec::default());
+        let of = |kind: Option<&str>| {
+            let secret = Secret { kind: kind.map(str::to_owned), ..Secret::default() };
+            copy(&pool, "c", "c-pull-secret", &secret)
+        };
+        let docker = of(Some("kubernetes.io/dockerconfigjson"));
+        assert!(is_renewable(&docker, &docker) && is_renewable(&of(None), &of(Some("Opaque"))));
+        assert!(!is_renewable(&docker, &of(None)) && !is_renewable(&of(None), &docker));
+        let copied = customization(&pool, "c", &ClusterDeploymentCustomization::default(), 7);
+        assert!(is_renewable(&copied, &copied));
     }
 
     #[test]

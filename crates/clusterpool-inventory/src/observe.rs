@@ -1,6 +1,7 @@
 //! All reads: a snapshot of one pool from the caches, and what the API server is asked for itself.
 
 mod entries;
+mod live;
 mod unread;
 mod views;
 
@@ -13,21 +14,19 @@ use api_types::hive::{
 };
 use api_types::names;
 use api_types::time::until;
-use controller_kit::api_error::unless_gone;
 use controller_kit::watch::Undecodable;
 use k8s_openapi::api::core::v1::Namespace as KubeNamespace;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::Api;
 use kube::runtime::reflector::{ObjectRef, Store};
-use kube::{Client, Resource, ResourceExt as _};
+use kube::{Resource, ResourceExt as _};
 
 use self::entries::lease;
 pub use self::entries::{holders, is_releasing, leasing_pool, named, version};
+pub use self::live::{Live, live_pool};
 use self::unread::{broken_clusters, strangers, unread};
 use self::views::{claim, cluster, created, hives_words, resume_timeout, view};
 use crate::config::Policy;
-use crate::error::Error;
 use crate::index::{Index, Key, all_in};
 use crate::make::pool_of;
 use crate::materials::Materials;
@@ -68,40 +67,6 @@ where
 {
     let reference = ObjectRef::new(&key.1);
     store.get(&if key.0.is_empty() { reference } else { reference.within(&key.0) })
-}
-
-/// The pool as the API server knows it now: its uid, whether it is being deleted, and when a controller of Hive last
-/// wrote to it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Live {
-    /// Its uid; none if it is gone.
-    pub uid: Option<String>,
-    /// Whether its deletion was asked for.
-    pub deleting: bool,
-    /// When Hive's own controller of pools wrote last.
-    pub rival: Option<Timestamp>,
-}
-
-/// Asks for a pool.
-pub async fn live_pool(client: &Client, key: &Key) -> Result<Live, Error> {
-    // What is nobody's is let go in the name of no pool.
-    if key.1.is_empty() {
-        return Ok(Live::default());
-    }
-    let api: Api<ClusterPool> = Api::namespaced(client.clone(), &key.0);
-    let found = unless_gone(api.get_metadata(&key.1).await);
-    let found = found.map_err(Error::api("get a ClusterPool"))?;
-    let Some(found) = found else { return Ok(Live::default()) };
-    let managers = found.metadata.managed_fields.iter().flatten();
-    let rival = managers
-        .filter(|it| it.manager.as_deref() == Some(names::hive::POOL_CONTROLLER))
-        .filter_map(|it| it.time.as_ref().map(|time| time.0))
-        .max();
-    Ok(Live {
-        uid: found.metadata.uid,
-        deleting: found.metadata.deletion_timestamp.is_some(),
-        rival,
-    })
 }
 
 /// What else a snapshot depends on.
@@ -197,156 +162,216 @@ pub fn observe(
     last: &mut Last,
 ) -> (Observed, Option<Duration>) {
     let before = std::mem::take(&mut last.seen);
-    let Last { trials, vacated, tried_with: last_tried, .. } = last;
-    let pool = cached(&stores.pools, key);
-    let mut due = None;
-    let was = (before.pool.hibernates, before.pool.at.clone());
-    let mut seen = Observed {
-        pool: match &pool {
-            Some(pool) if pool.metadata.resource_version.as_ref() == Some(&was.1) => {
-                Pool { rival: known.rival.clone(), ..before.pool }
-            }
-            Some(pool) => view(pool, known),
-            None => Pool {
-                namespace: key.0.clone(),
-                name: key.1.clone(),
-                deleting: true,
-                absent: true,
-                ..Pool::default()
-            },
+    let found = cached(&stores.pools, key);
+    let (hibernated, was_at) = (before.pool.hibernates, before.pool.at.clone());
+    let pool = match &found {
+        Some(found) if found.metadata.resource_version.as_ref() == Some(&was_at) => {
+            Pool { rival: known.rival.clone(), ..before.pool }
+        }
+        Some(found) => view(found, known),
+        None => Pool {
+            namespace: key.0.clone(),
+            name: key.1.clone(),
+            deleting: true,
+            absent: true,
+            ..Pool::default()
         },
-        taken: known.taken.clone(),
-        turned_down: known.turned_down.clone(),
-        missing: known.materials.missing.clone(),
-        ..Observed::default()
     };
-    let resume = pool.as_ref().and_then(|it| resume_timeout(&it.spec));
+    let resume = found.as_ref().and_then(|it| resume_timeout(&it.spec));
     // What can change without the cluster's being written is left to be read anew.
-    let is_same = resume.is_none() && was.0 == seen.pool.hibernates;
+    let is_same = resume.is_none() && hibernated == pool.hibernates;
     let mut same = Same::of(before.clusters, |it| &it.name);
-    seen.clusters = index
-        .clusters
-        .kept(key)
-        .map(|it| {
-            let old = same.take(&**it);
-            if let Some(cluster) = old.filter(|old| is_same && is_at(&**it, &old.at)) {
-                return cluster;
-            }
-            let (cluster, again) = cluster(it, &seen.pool, resume, known.now);
-            due = due.into_iter().chain(again).min();
-            cluster
-        })
-        .collect();
-    vacated.extend(same.gone());
-    let not_begun = |it: &&Cluster| it.is_installing() && !it.unverified && !it.begun;
-    for it in seen.clusters.iter().filter(not_begun) {
-        let left = patience(known, it);
-        // Told as long as it lasts, however often it is looked after.
-        if until(it.created, known.now) >= grace(known) {
-            let found = cached(&stores.clusters, &(it.name.clone(), it.name.clone()));
-            let words = found.map(|it| hives_words(&it)).unwrap_or_default();
-            seen.not_begun.insert(it.name.clone(), words);
-        }
-        if left.is_zero() {
-            seen.idle.insert(it.name.clone());
-        } else {
-            due = due.into_iter().chain([left]).min();
-        }
-    }
-    seen.claims = index
-        .claims
-        .of(key)
-        .filter_map(|it| cached(&stores.claims, it))
-        .map(|it| claim(&it))
-        .collect();
-    // Where the pool is there, only those matter that have no cluster.
-    let with_cluster: HashSet<&str> = if seen.pool.absent {
-        HashSet::new()
-    } else {
-        seen.clusters.iter().map(|it| it.name.as_str()).collect()
-    };
-    vacated.retain(|name| {
-        let namespace = (String::new(), name.clone());
-        index.namespaces.is_in(&namespace, key) && !with_cluster.contains(name.as_str())
+    let (clusters, resumed) = clusters(index, key, known, &pool, resume, |it| {
+        same.take(it).filter(|old| is_same && is_at(it, &old.at))
     });
-    let empty: Vec<&Key> =
-        index.namespaces.of(key).filter(|it| !with_cluster.contains(it.1.as_str())).collect();
-    let strangers = if empty.is_empty() { HashSet::new() } else { strangers(stores, index, key) };
-    let (lived_in, empty): (Vec<&Key>, Vec<&Key>) =
-        empty.into_iter().partition(|it| strangers.contains(&it.1));
-    seen.unread = unread(broken_clusters(stores), index, key);
-    // Nothing of the pool changes when a stranger's cluster goes.
-    let later = lived_in.first().map(|_| grace(known));
-    due = due.into_iter().chain(later).min();
-    seen.namespaces = empty
-        .into_iter()
-        .filter_map(|it| cached(&stores.namespaces, it))
-        .map(|it| Namespace {
-            name: it.name_any(),
-            uid: it.uid().unwrap_or_default(),
-            pool_uid: owner_of(&it).map(|(_, _, uid)| uid.to_owned()).unwrap_or_default(),
-            created: created(&*it),
-            deleting: it.metadata.deletion_timestamp.is_some(),
-            begun: known.begun.contains(&it.name_any()),
-            vacated: pool.is_some() && vacated.contains(&it.name_any()),
-        })
-        .collect();
-    let names = seen.pool.listed.names();
-    // Of a thousand names, for what changed.
-    let listed: LazyCell<HashSet<&str>, _> =
-        LazyCell::new(|| names.iter().map(String::as_str).collect());
-    if trials.len() > names.len() {
-        trials.retain(|name, _| listed.contains(name.as_str()));
-    }
-    let own = seen.clusters.iter().filter(|it| it.entry.is_some()).count();
+    last.vacated.extend(same.gone());
+    let (not_begun, idle, begins) = not_begun(stores, known, &clusters);
+    // Where the pool is there, only those namespaces matter that have no cluster.
+    let own: HashSet<&str> =
+        clusters.iter().filter(|_| !pool.absent).map(|it| it.name.as_str()).collect();
+    let (namespaces, vacant) = namespaces(stores, index, key, known, &own, &mut last.vacated);
     let everything = all_in(&key.0);
+    let with_entry = clusters.iter().filter(|it| it.entry.is_some()).count();
     let about = About {
         stores,
         index,
         key,
         known,
-        is_there: pool.is_some(),
-        own: &with_cluster,
+        pool: &pool,
+        own: &own,
         has_neighbours: index.pools.of(&everything).any(|it| it != key),
-        has_strangers: index.users.count(&everything) > own,
+        has_strangers: index.users.count(&everything) > with_entry,
     };
+    let before = (before.customizations, before.kept_by_hive);
+    let (mut customizations, kept_by_hive) = customizations(&about, before, &was_at, last);
+    let (broken, remarks) = broken_customizations(&about, &clusters);
+    customizations.extend(broken);
+    let claims = index.claims.of(key).filter_map(|it| cached(&stores.claims, it));
+    let seen = Observed {
+        claims: claims.map(|it| claim(&it)).collect(),
+        unread: unread(broken_clusters(stores), index, key),
+        taken: known.taken.clone(),
+        turned_down: known.turned_down.clone(),
+        missing: known.materials.missing.clone(),
+        pool,
+        clusters,
+        customizations,
+        namespaces,
+        kept_by_hive,
+        idle,
+        not_begun,
+        remarks,
+    };
+    (seen, [resumed, begins, vacant].into_iter().flatten().min())
+}
+
+/// The clusters of a pool, those of before where nothing of them can have changed; and when one of them will not have
+/// resumed in time.
+fn clusters(
+    index: &Index,
+    key: &Key,
+    known: &Known<'_>,
+    pool: &Pool,
+    resume: Option<Duration>,
+    mut before: impl FnMut(&ClusterDeployment) -> Option<Cluster>,
+) -> (Vec<Cluster>, Option<Duration>) {
+    let mut due = None;
+    let all = index.clusters.kept(key).map(|it| {
+        before(it).unwrap_or_else(|| {
+            let (cluster, again) = cluster(it, pool, resume, known.now);
+            due = due.into_iter().chain(again).min();
+            cluster
+        })
+    });
+    (all.collect(), due)
+}
+
+/// Clusters that Hive has not begun to install for long, with what it says of each; those of them that are to be looked
+/// after now; and when that is so of another one.
+fn not_begun(
+    stores: &Stores,
+    known: &Known<'_>,
+    clusters: &[Cluster],
+) -> (BTreeMap<String, String>, BTreeSet<String>, Option<Duration>) {
+    let (mut told, mut idle, mut due) = (BTreeMap::new(), BTreeSet::new(), None);
+    let waits = |it: &&Cluster| it.is_installing() && !it.unverified && !it.begun;
+    for it in clusters.iter().filter(waits) {
+        let left = patience(known, it);
+        // Told as long as it lasts, however often it is looked after.
+        if until(it.created, known.now) >= grace(known) {
+            let found = cached(&stores.clusters, &(it.name.clone(), it.name.clone()));
+            let words = found.map(|it| hives_words(&it)).unwrap_or_default();
+            told.insert(it.name.clone(), words);
+        }
+        if left.is_zero() {
+            idle.insert(it.name.clone());
+        } else {
+            due = due.into_iter().chain([left]).min();
+        }
+    }
+    (told, idle, due)
+}
+
+/// The namespaces that were made for the pool and have no cluster; and when to look again at one that somebody else's
+/// cluster lives in. Of those that had a cluster it is noted until they are gone.
+fn namespaces(
+    stores: &Stores,
+    index: &Index,
+    key: &Key,
+    known: &Known<'_>,
+    own: &HashSet<&str>,
+    vacated: &mut BTreeSet<String>,
+) -> (Vec<Namespace>, Option<Duration>) {
+    let is_there = cached(&stores.pools, key).is_some();
+    vacated.retain(|name| {
+        let namespace = (String::new(), name.clone());
+        index.namespaces.is_in(&namespace, key) && !own.contains(name.as_str())
+    });
+    let empty: Vec<&Key> =
+        index.namespaces.of(key).filter(|it| !own.contains(it.1.as_str())).collect();
+    let strangers = if empty.is_empty() { HashSet::new() } else { strangers(stores, index, key) };
+    let (lived_in, empty): (Vec<&Key>, Vec<&Key>) =
+        empty.into_iter().partition(|it| strangers.contains(&it.1));
+    let namespaces = empty.into_iter().filter_map(|it| cached(&stores.namespaces, it));
+    let namespaces = namespaces.map(|it| Namespace {
+        name: it.name_any(),
+        uid: it.uid().unwrap_or_default(),
+        pool_uid: owner_of(&it).map(|(_, _, uid)| uid.to_owned()).unwrap_or_default(),
+        created: created(&*it),
+        deleting: it.metadata.deletion_timestamp.is_some(),
+        begun: known.begun.contains(&it.name_any()),
+        vacated: is_there && vacated.contains(&it.name_any()),
+    });
+    // Nothing of the pool changes when a stranger's cluster goes.
+    (namespaces.collect(), lived_in.first().map(|_| grace(known)))
+}
+
+/// The customizations of the pool's namespace that can be read, and which of them have the finalizer of Hive's own
+/// controller. What was seen and tried before is taken from there, where the pool was at this version and nothing changed.
+fn customizations(
+    about: &About<'_>,
+    (before, kept_before): (Vec<Customization>, BTreeSet<String>),
+    was_at: &str,
+    last: &mut Last,
+) -> (Vec<Customization>, BTreeSet<String>) {
+    let names = about.pool.listed.names();
+    // Of a thousand names, for what changed.
+    let listed: LazyCell<HashSet<&str>, _> =
+        LazyCell::new(|| names.iter().map(String::as_str).collect());
+    if last.trials.len() > names.len() {
+        last.trials.retain(|name, _| listed.contains(name.as_str()));
+    }
     // What is refused depends on the patches, the template and the pool.
-    let tried_with = known.materials.config.as_ref().map(|_| known.materials.config_hash);
-    let is_tried = tried_with.is_some() && *last_tried == tried_with && seen.pool.at == was.1;
-    *last_tried = tried_with;
-    let hives_finalizer = pools_finalizer(&key.1);
-    let mut same = Same::of(before.customizations, |it| &it.name);
-    for found in index.customizations.kept(&everything) {
+    let materials = about.known.materials;
+    let tried_with = materials.config.as_ref().map(|_| materials.config_hash);
+    let is_tried = tried_with.is_some() && last.tried_with == tried_with && about.pool.at == was_at;
+    last.tried_with = tried_with;
+    let hives_finalizer = pools_finalizer(&about.key.1);
+    let mut same = Same::of(before, |it| &it.name);
+    let (mut all, mut kept_by_hive) = (Vec::new(), BTreeSet::new());
+    for found in about.index.customizations.kept(&all_in(&about.key.0)) {
         let old = same.take(&**found).filter(|old| is_at(&**found, &old.at));
         let by_hive = match &old {
-            Some(old) => before.kept_by_hive.contains(&old.name),
+            Some(old) => kept_before.contains(&old.name),
             None => found.finalizers().contains(&hives_finalizer),
         };
         let refused = old.as_ref().filter(|_| is_tried).map(|it| it.refused.clone());
         let mut it = about.customization(found, old);
         if by_hive {
-            seen.kept_by_hive.insert(it.name.clone());
+            kept_by_hive.insert(it.name.clone());
         }
         it.refused = refused.unwrap_or_else(|| {
             let is_wanted = listed.contains(it.name.as_str()) && !it.deleting;
-            is_wanted.then(|| about.tried(found, &it.version, &seen.pool, trials)).flatten()
+            is_wanted.then(|| about.tried(found, &it.version, &mut last.trials)).flatten()
         });
-        seen.customizations.push(it);
+        all.push(it);
     }
-    for broken in stores.broken_customizations.all() {
+    (all, kept_by_hive)
+}
+
+/// The listed customizations that cannot be read, by name, and what is to be told of those of them that are in use.
+fn broken_customizations(
+    about: &About<'_>,
+    clusters: &[Cluster],
+) -> (Vec<Customization>, Vec<String>) {
+    let (mut all, mut remarks) = (Vec::new(), Vec::new());
+    let mut broken = about.stores.broken_customizations.all();
+    broken.retain(|it| it.object.namespace.as_ref() == Some(&about.key.0));
+    broken.sort_by(|one, other| one.object.name.cmp(&other.object.name));
+    for broken in broken {
         let name = broken.object.name.clone().unwrap_or_default();
-        if broken.object.namespace.as_ref() != Some(&key.0) || !listed.contains(name.as_str()) {
+        if !about.pool.listed.names().contains(&name) {
             continue;
         }
-        let user = seen.clusters.iter().find(|it| it.entry.as_ref() == Some(&name));
+        let user = clusters.iter().find(|it| it.entry.as_ref() == Some(&name));
         let refused = format!("it cannot be read: {}; correct it", broken.problem);
         if let Some(user) = user {
-            seen.pool.remarks.push(format!("{name} is used by {}, and {refused}", user.name));
+            remarks.push(format!("{name} is used by {}, and {refused}", user.name));
         }
         // What is in it cannot be told, so it counts as what it was.
-        let known = seen.pool.status.inventory.get(&name).and_then(|it| it.version.clone());
+        let known = about.pool.status.inventory.get(&name).and_then(|it| it.version.clone());
         let version = user.and_then(|it| it.entry_version.clone()).or(known);
-        seen.customizations.push(Customization {
+        all.push(Customization {
             at: broken.object.resource_version.unwrap_or_default(),
             version: version.or(broken.object.uid).unwrap_or_default(),
             deleting: false,
@@ -354,18 +379,18 @@ pub fn observe(
             // Who has it cannot be read. It is not used, and not taken away either.
             lease: user.map(|it| Lease {
                 cluster: Some(it.name.clone()),
-                pool: Some(key.1.clone()),
+                pool: Some(about.key.1.clone()),
                 pool_exists: true,
                 releasing: false,
                 whole: true,
             }),
-            others: about.others(&(key.0.clone(), name.clone())),
+            others: about.others(&(about.key.0.clone(), name.clone())),
             listed_elsewhere: true,
             refused: Some(refused),
             name,
         });
     }
-    (seen, due)
+    (all, remarks)
 }
 
 /// For how long Hive may still take to begin with a cluster, or with one that was looked after.
@@ -390,7 +415,7 @@ struct About<'a> {
     index: &'a Index,
     key: &'a Key,
     known: &'a Known<'a>,
-    is_there: bool,
+    pool: &'a Pool,
     /// Names of its clusters, where it is there.
     own: &'a HashSet<&'a str>,
     /// Whether there are other pools in its namespace.
@@ -401,7 +426,7 @@ struct About<'a> {
 
 impl About<'_> {
     fn pool_exists(&self, name: &str) -> bool {
-        if name == self.key.1 && self.is_there {
+        if name == self.key.1 && !self.pool.absent {
             return true;
         }
         let key = (self.key.0.clone(), name.to_owned());
@@ -491,7 +516,6 @@ impl About<'_> {
         &self,
         it: &ClusterDeploymentCustomization,
         version: &str,
-        pool: &Pool,
         trials: &mut HashMap<String, Trial>,
     ) -> Option<String> {
         let materials = self.known.materials;
@@ -511,7 +535,8 @@ impl About<'_> {
         let platform = spec.and_then(Platform::of).and_then(|it| it.in_config());
         let patches = &it.spec.install_config_patches;
         let rules = self.known.policy.rules;
-        let tried = patch::install_config(config, &pool.name, domain, platform, patches, rules);
+        let tried =
+            patch::install_config(config, &self.pool.name, domain, platform, patches, rules);
         let trial = Trial::new(version, materials.config_hash, tried, before);
         let refused = trial.refused().cloned();
         trials.insert(name.to_owned(), trial);

@@ -11,17 +11,18 @@ use controller_kit::backoff;
 use futures_util::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
+use kube::Resource as _;
 use kube::runtime::controller::Action;
-use kube::{Resource as _, ResourceExt};
 
 use crate::act::{Outcome, Pass, Piece};
 use crate::controller::{Context, key_of};
 use crate::decide::{decide, instead};
-use crate::decision::{Decision, Event, Reason, Step, Work};
+use crate::decision::{Decision, Event, Step, Work};
 use crate::error::Error;
 use crate::index::{Key, all_in};
 use crate::materials::Materials;
 use crate::observe::{Known, Live, cached, observe};
+use crate::reason::Reason;
 use crate::seen::{Cluster, Observed, Refusal, Status};
 use crate::{access, make, trial};
 
@@ -55,7 +56,10 @@ fn soon(wait: Duration) -> Action {
 }
 
 /// One pass over a pool, which may be gone.
-pub(crate) async fn pass(stub: Arc<ClusterPool>, context: Arc<Context>) -> Result<Action, Error> {
+pub(crate) async fn reconcile(
+    stub: Arc<ClusterPool>,
+    context: Arc<Context>,
+) -> Result<Action, Error> {
     let key = key_of(&*stub);
     if context.stores.broken_pools.get(Some(&key.0), &key.1).is_some() {
         return Ok(Action::await_change());
@@ -292,14 +296,15 @@ impl Acting<'_> {
         let Some(pool) = self.pool.filter(|_| is_refused(error)) else { return };
         let reference = pool.object_ref(&());
         let note = error.to_string();
-        self.context.kit.events.warning(&reference, "Refused", "Write", &note).await;
+        let action = make::action("Write", &note);
+        self.context.kit.events.warning(&reference, "Refused", &action, &note).await;
     }
 
     /// A name that cannot be had is not tried for ever, and what is refused is told on the entry.
     fn bear_in_mind(&self, error: &Error, work: &Work) {
         let mut all = self.context.memory();
         let Some(memory) = all.get_mut(self.key) else { return };
-        if let Error::Taken(name) = error {
+        if let Error::Taken(name) | Error::Unusable(name) = error {
             memory.taken.insert(name.clone());
         } else if let Some(entry) = work.makes().filter(|_| is_refused(error)) {
             let refusal = Refusal { version: entry.version.clone(), why: error.to_string() };
@@ -398,11 +403,7 @@ impl Acting<'_> {
     /// A last look before anything is written: the pool is the one that was decided about, and nobody else's.
     async fn is_as_seen(&self, carried: &mut Carried) -> Result<bool, Error> {
         let context = self.context;
-        let as_seen = |live: &Live| {
-            live.uid == self.pool.and_then(ResourceExt::uid)
-                && live.deleting
-                    == self.pool.is_some_and(|it| it.metadata.deletion_timestamp.is_some())
-        };
+        let as_seen = |live: &Live| live.is_as_seen(self.pool);
         let live = match context.told_just_now(self.key).filter(as_seen) {
             Some(live) => live,
             None => context.live(self.key).await?,
@@ -512,7 +513,8 @@ impl Acting<'_> {
             let Some(found) = cached(&self.context.stores.customizations, &key) else { continue };
             let reference: ObjectReference = found.object_ref(&());
             let note = format!("In pool {}: {notes}", self.key.1);
-            self.context.tell(reference, "PatchAdjusted", "Patch".to_owned(), note);
+            let action = make::action("Patch", &note);
+            self.context.tell(reference, "PatchAdjusted", action, note);
         }
     }
 }

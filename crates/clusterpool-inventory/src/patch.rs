@@ -68,7 +68,7 @@ pub enum Note {
         /// The key.
         path: String,
     },
-    /// A number or a boolean became text, as `value` always is.
+    /// A number, a boolean, a list or an object became text, as `value` always is.
     BecameText {
         /// Which operation.
         operation: usize,
@@ -294,6 +294,11 @@ impl Work {
         match wanted.op.as_str() {
             "add" => {
                 let value = self.value(&path, wanted)?;
+                // In a list it goes between the others.
+                let parent = path.parent().and_then(|parent| self.at(parent));
+                if parent.is_some_and(Value::is_object) {
+                    self.note_text(operation, &path, &value);
+                }
                 self.carry_out(PatchOperation::Add(AddOperation { path, value }))
             }
             "remove" => self.carry_out(PatchOperation::Remove(RemoveOperation { path })),
@@ -364,7 +369,7 @@ impl Work {
     }
 
     fn replace(&mut self, operation: usize, path: PointerBuf, value: Value) -> Result<(), Why> {
-        let Some(before) = self.at(&path) else {
+        if self.at(&path).is_none() {
             let parent = path.parent().and_then(|parent| self.at(parent));
             let is_new_key = parent.is_some_and(Value::is_object);
             if !(is_new_key && self.rules.lenient_replace) {
@@ -372,11 +377,17 @@ impl Work {
             }
             self.notes.push(Note::ReplacedMissing { operation, path: path.to_string() });
             return self.carry_out(PatchOperation::Add(AddOperation { path, value }));
-        };
-        if value.is_string() && (before.is_number() || before.is_boolean()) {
+        }
+        self.note_text(operation, &path, &value);
+        self.carry_out(PatchOperation::Replace(ReplaceOperation { path, value }))
+    }
+
+    /// Notes that text takes the place of something that is none.
+    fn note_text(&mut self, operation: usize, path: &Pointer, value: &Value) {
+        let was_other = self.at(path).is_some_and(|it| !it.is_string() && !it.is_null());
+        if value.is_string() && was_other {
             self.notes.push(Note::BecameText { operation, path: path.to_string() });
         }
-        self.carry_out(PatchOperation::Replace(ReplaceOperation { path, value }))
     }
 
     /// One operation at a time on a copy of our own: the crate's way of undoing is not needed.

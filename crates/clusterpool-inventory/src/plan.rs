@@ -7,9 +7,10 @@ use api_types::hive::EntryStatus;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::config::Policy;
-use crate::decision::{Event, Reason, Step, Version, Work};
+use crate::decision::{Event, Step, Version, Work};
 use crate::inventory::{self, Entry, Facts, MOST_ATTEMPTS};
 use crate::lease::{Held, held};
+use crate::reason::Reason;
 use crate::seen::{Cluster, Customization, Observed};
 
 /// Clusters that one pass begins at most, however large a pool is: enough that the looks between the passes, during which

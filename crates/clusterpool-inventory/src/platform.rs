@@ -98,16 +98,24 @@ impl<'a> Platform<'a> {
     /// config says of them counts; sizes are those that an installer would choose.
     pub fn workers(&self, cluster: &str, config: &Value) -> Option<Value> {
         let said = config.pointer(&format!("/compute/0/platform/{}", self.name));
-        let said = |field: &str| said.and_then(|it| it.get(field)).cloned();
-        let or = |field: &str, default: Value| said(field).unwrap_or(default);
+        let said = |field: &str| said.and_then(|it| it.get(field)).filter(|it| !it.is_null());
+        let or = |field: &str, default: Value| said(field).cloned().unwrap_or(default);
+        // A machine pool has to have fields that an installer can do without.
+        let with = |field: &str, mut default: Value| {
+            let said = said(field).and_then(Value::as_object).into_iter().flatten();
+            for (name, value) in said.filter(|(_, value)| !value.is_null()) {
+                default[name.as_str()] = value.clone();
+            }
+            default
+        };
         let platform = match self.name {
             "aws" => json!({
                 "type": or("type", json!("m6a.xlarge")),
-                "rootVolume": or("rootVolume", json!({ "size": 120, "type": "gp3" })),
+                "rootVolume": with("rootVolume", json!({ "size": 120, "type": "gp3" })),
             }),
             "azure" => json!({
                 "type": or("type", json!("Standard_D4s_v3")),
-                "osDisk": or("osDisk", json!({ "diskSizeGB": 128 })),
+                "osDisk": with("osDisk", json!({ "diskSizeGB": 128 })),
             }),
             "gcp" => json!({ "type": or("type", json!("n1-standard-4")) }),
             "openstack" => json!({ "flavor": or("type", json!("m1.xlarge")) }),
@@ -115,7 +123,7 @@ impl<'a> Platform<'a> {
                 "cpus": or("cpus", json!(4)),
                 "coresPerSocket": or("coresPerSocket", json!(2)),
                 "memoryMB": or("memoryMB", json!(16384)),
-                "osDisk": or("osDisk", json!({ "diskSizeGB": 120 })),
+                "osDisk": with("osDisk", json!({ "diskSizeGB": 120 })),
             }),
             _ => return None,
         };
@@ -131,6 +139,12 @@ impl<'a> Platform<'a> {
     /// Whether a machine pool is made on this platform.
     pub fn has_workers(&self) -> bool {
         self.workers("", &Value::Null).is_some()
+    }
+
+    /// Whether clusters of this spec get a machine pool.
+    pub fn makes_workers(spec: &ClusterPoolSpec) -> bool {
+        spec.skip_machine_pools != Some(true)
+            && Platform::of(spec).is_some_and(|it| it.has_workers())
     }
 
     /// The section of vSphere, with the credentials of the secret where it leaves them open.
@@ -299,6 +313,36 @@ mod tests {
         let workers = Platform::of(&spec).unwrap().workers("c", &config).unwrap();
         assert_eq!(workers["platform"]["openstack"]["flavor"], "big");
         assert_eq!(workers["replicas"], 0);
+    }
+
+    #[test]
+    fn what_the_install_config_leaves_open_of_workers_is_what_a_machine_pool_has_to_have() {
+        let of = |name: &str, said: Value| {
+            let spec = spec(&json!({ name: {} }));
+            let config = json!({ "compute": [{ "platform": { name: said } }] });
+            let workers = Platform::of(&spec).unwrap().workers("c", &config).unwrap();
+            workers["platform"][name].clone()
+        };
+        let volume = |said| of("aws", json!({ "rootVolume": said }))["rootVolume"].clone();
+        assert_eq!(volume(json!({ "size": 200 })), json!({ "size": 200, "type": "gp3" }));
+        let fast = json!({ "size": null, "type": "io1", "iops": 4000 });
+        assert_eq!(volume(fast), json!({ "size": 120, "type": "io1", "iops": 4000 }));
+        assert_eq!(volume(Value::Null), json!({ "size": 120, "type": "gp3" }));
+        let disk = of("azure", json!({ "osDisk": { "diskType": "Premium_LRS" }, "type": null }));
+        let whole = json!({ "diskSizeGB": 128, "diskType": "Premium_LRS" });
+        assert_eq!(disk, json!({ "osDisk": whole, "type": "Standard_D4s_v3" }));
+        let vsphere = of("vsphere", json!({ "cpus": null, "osDisk": { "diskSizeGB": 60 } }));
+        assert_eq!((&vsphere["cpus"], &vsphere["osDisk"]["diskSizeGB"]), (&json!(4), &json!(60)));
+    }
+
+    #[test]
+    fn a_pool_that_skips_machine_pools_gets_none_nor_one_whose_platform_has_none() {
+        let makes = |platform: Value, skip: Option<bool>| {
+            let spec = ClusterPoolSpec { skip_machine_pools: skip, ..spec(&platform) };
+            Platform::makes_workers(&spec)
+        };
+        assert!(makes(json!({ "aws": {} }), None) && makes(json!({ "aws": {} }), Some(false)));
+        assert!(!makes(json!({ "aws": {} }), Some(true)) && !makes(json!({ "none": {} }), None));
     }
 
     #[test]

@@ -12,9 +12,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::decision::Reason;
 use crate::inventory::Listed;
 use crate::plan::{Plan, State};
+use crate::reason::Reason;
 use crate::seen::{Claim, Cluster, Condition, Observed, Status};
 
 /// What a condition says at most, in bytes: a status that is too large cannot be stored.
@@ -24,7 +24,7 @@ const LONGEST: usize = 10_000;
 type Said = (&'static str, &'static str, String);
 
 /// The status that the pool should have, if it is another than it has.
-pub(crate) fn news(plan: &Plan<'_>) -> Option<Status> {
+pub(crate) fn wanted(plan: &Plan<'_>) -> Option<Status> {
     let seen = plan.seen;
     let unclaimed = || seen.clusters.iter().filter(|it| it.is_unclaimed());
     let mut conditions = plan.seen.pool.status.conditions.clone();
@@ -160,6 +160,9 @@ fn current(plan: &Plan<'_>) -> Said {
         unclaimed().filter(|it| it.is_installing()).partition(is_stale);
     let whole: Vec<&Cluster> =
         stale.iter().map(|it| it.1).filter(|it| !it.is_installing()).collect();
+    let stays = !plan.seen.pool.deleting && !plan.has_spare();
+    let irreplaceable: Vec<&Cluster> =
+        whole.iter().copied().filter(|it| stays && !plan.can_return(it)).collect();
     let protected: Vec<&Cluster> = unclaimed().filter(|it| it.protected && is_stale(it)).collect();
     let leaving = |hangs| plan.leaving(hangs).collect::<Vec<&Cluster>>();
     let waits = [
@@ -168,6 +171,7 @@ fn current(plan: &Plan<'_>) -> Said {
         (unfinished, "these have to be installed first, and are to be replaced then"),
         (leaving(true), "Hive cannot take down"),
         (protected, "an annotation protects from deletion"),
+        (irreplaceable, "no other one can be made in the place of"),
     ];
     let waits = waits.into_iter().filter_map(|(all, why)| Some(format!("{why}: {}", names(all)?)));
     let listed: Vec<String> = names(whole).into_iter().chain(waits).collect();
@@ -429,20 +433,37 @@ fn inventory(plan: &Plan<'_>) -> Option<Said> {
             message = format!("{message}; {name}: {}", failure.message);
         }
     }
+    let unfit: Vec<(&str, &str)> = unfit(plan).collect();
+    for (name, why) in unfit.iter().take(MOST_TOLD) {
+        let why = shorten(why, LONGEST / 10);
+        message = format!("{message}; {name}: its new patches cannot be applied: {why}");
+    }
     let twice: Vec<&str> = plan.in_double_use().collect();
     if !twice.is_empty() {
         message = format!("{message}; in use by two clusters: {}", some(&twice));
     }
-    for remark in &pool.remarks {
+    for remark in pool.remarks.iter().chain(&plan.seen.remarks) {
         message = format!("{message}; {remark}");
     }
-    if !twice.is_empty() || bad.iter().any(|status| by_status.contains_key(status)) {
+    let is_bad = bad.iter().any(|status| by_status.contains_key(status));
+    if is_bad || !twice.is_empty() || !unfit.is_empty() {
         return Some(("False", "Invalid", message));
     }
     if is_short {
         return Some(("False", "TooFewEntries", message));
     }
     Some(("True", "Valid", message))
+}
+
+/// Listed entries that were edited while a cluster uses them, and cannot be used as they are now; and why.
+fn unfit<'a>(plan: &Plan<'a>) -> impl Iterator<Item = (&'a str, &'a str)> {
+    plan.entries.iter().filter_map(|(it, _)| {
+        let why = it.refused.as_deref()?;
+        let state = plan.state(&it.name)?;
+        let is_unfit =
+            plan.listed.contains(it.name.as_str()) && state.status == EntryStatus::ToBeUpdated;
+        is_unfit.then_some((it.name.as_str(), why))
+    })
 }
 
 /// Entries that became unusable, clusters that cost an attempt, and those that go although they cost none.

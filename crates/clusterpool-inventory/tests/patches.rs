@@ -171,6 +171,24 @@ fn value_is_text_and_a_change_of_type_is_reported() {
         apply(&config(), &[raw("replace", "/controlPlane/replicas", "5")], STRICT).unwrap();
     assert_eq!(result["controlPlane"]["replicas"], 5);
     assert_eq!(notes, []);
+    // Whichever way it is written, and whatever it was.
+    for (name, path, noted) in [
+        ("add", "/controlPlane/replicas", true),
+        ("add", "/compute", true),
+        ("replace", "/compute", true),
+        ("replace", "/metadata", true),
+        ("add", "/baseDomain", false),
+        ("add", "/new", false),
+        ("add", "/compute/0", false),
+    ] {
+        let (_, notes) = apply(&config(), &[value(name, path, "5")], STRICT).unwrap();
+        let note = Note::BecameText { operation: 0, path: path.to_owned() };
+        assert_eq!(notes, Vec::from_iter(noted.then_some(note)), "{name} {path}");
+    }
+    let nothing = raw("replace", "/metadata/name", "null");
+    let (_, notes) =
+        apply(&config(), &[nothing, value("add", "/metadata/name", "x")], STRICT).unwrap();
+    assert_eq!(notes, []);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use clusterpool_inventory::Policy;
+use clusterpool_inventory::config::Policy;
 use clusterpool_inventory::decide::decide;
 use clusterpool_inventory::decision::{Decision, Step};
 use clusterpool_inventory::inventory::{Entry, Failure, Listed};
@@ -263,7 +263,8 @@ proptest! {
         for step in steps(&decided(&seen)) {
             if let Step::Lease { entry, cluster, at, prove_living } = step {
                 let it = seen.customizations.iter().find(|it| it.name == *entry).unwrap();
-                let repairs = |it: &Lease| it.cluster.as_ref() == Some(cluster) && !it.whole;
+                let is_whole = |it: &Lease| it.whole && it.pool.as_deref() == Some("pool");
+                let repairs = |it: &Lease| it.cluster.as_ref() == Some(cluster) && !is_whole(it);
                 let repairs = *prove_living && it.lease.as_ref().is_some_and(repairs);
                 let is_free = it.lease.as_ref().is_none_or(|it| it.cluster.is_none());
                 prop_assert!(is_free || repairs);
@@ -295,8 +296,11 @@ proptest! {
                 let it = seen.customizations.iter().find(|it| it.name == *entry).unwrap();
                 let lease = it.lease.as_ref().unwrap();
                 prop_assert!(*at == it.at && lease.cluster == *cluster);
-                prop_assert!(lease.pool.as_deref() != Some("other") || !lease.pool_exists);
                 let holder = seen.clusters.iter().find(|it| Some(&it.name) == cluster.as_ref());
+                // A lease of our cluster is ours, whichever pool it names.
+                let is_made = |it: &Cluster| it.entry.as_ref().map_or(it.kept, |it| it == entry);
+                let theirs = lease.pool.as_deref() == Some("other") && lease.pool_exists;
+                prop_assert!(!theirs || holder.is_some_and(is_made));
                 match holder {
                     Some(holder) if holder.entry.as_ref() == Some(entry) && !prove_absent => {
                         prop_assert!(holder.deleting && !holder.kept_by_others);

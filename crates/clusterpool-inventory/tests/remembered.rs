@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use api_types::hive::ClusterDeployment;
 use api_types::names;
+use clusterpool_inventory::config::Policy;
 use clusterpool_inventory::index::{Index, Key, all_in};
 use clusterpool_inventory::inventory::Entry;
 use clusterpool_inventory::materials::Materials;
 use clusterpool_inventory::observe::{Known, Last, Stores, observe};
 use clusterpool_inventory::seen::Observed;
-use clusterpool_inventory::{Policy, trial};
+use clusterpool_inventory::trial;
 use controller_kit::watch::Undecodable;
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::reflector::Store;

@@ -4,19 +4,20 @@ use std::sync::Arc;
 
 use api_types::hive::{ClusterDeploymentCustomization, ClusterPool};
 use api_types::names;
-use controller_kit::api_error::{is_gone, unless_gone};
+use controller_kit::api_error::{is_gone, unless_gone, unless_superseded};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Resource, ResourceExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Old, Outcome, Pass, Piece, decoded, is_terminating, unless_superseded, version_of};
+use super::{Old, Outcome, Pass, Piece, decoded, is_terminating, version_of};
 use crate::decision::Version;
 use crate::echo::Object;
 use crate::error::Error;
+use crate::make::Left;
 use crate::observe::{self, cached};
 use crate::platform::Platform;
 use crate::pool_version::pool_version;
@@ -71,7 +72,7 @@ impl Pass<'_> {
             secret.as_ref().map(|secret| make::copy(pool, cluster, &name, secret))
         };
         let object = match part {
-            Part::Namespace => return self.make_namespace(pool, cluster, piece).await,
+            Part::Namespace => return self.make_namespace(pool, cluster, source, piece).await,
             Part::InstallConfig => {
                 let Some(config) = self.install_config(pool, cluster, source) else {
                     return Ok(Outcome::Superseded);
@@ -116,13 +117,61 @@ impl Pass<'_> {
         let Some(spec) = platform.workers(cluster, &config.unwrap_or_default()) else {
             return Ok(Outcome::Done);
         };
+        let api = self.workers(cluster);
+        let made_from = make::made_from(pool, entry, self.materials.config_hash);
+        let workers = make::machine_pool(pool, cluster, &spec, &made_from);
+        for is_last in [false, true] {
+            match create(&api, &workers, "make a machine pool").await? {
+                Made::New(_) => return Ok(Outcome::Done),
+                Made::NotYet => return Ok(Outcome::NotYet),
+                // Somebody else made it just now.
+                Made::There if is_last => break,
+                Made::There => {}
+            }
+            if let Some(outcome) = self.clear_workers(pool, cluster, &made_from).await? {
+                return Ok(outcome);
+            }
+        }
+        Ok(Outcome::Superseded)
+    }
+
+    fn workers(&self, cluster: &str) -> Api<DynamicObject> {
         let kind = GroupVersionKind::gvk("hive.openshift.io", "v1", "MachinePool");
         let kind = ApiResource::from_gvk(&kind);
-        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), cluster, &kind);
-        let workers = make::machine_pool(pool, cluster, &spec);
-        Ok(match create(&api, &workers, "make a machine pool").await? {
-            Made::New(_) | Made::There => Outcome::Done,
-            Made::NotYet => Outcome::NotYet,
+        Api::namespaced_with(self.client.clone(), cluster, &kind)
+    }
+
+    /// Takes the workers away that an earlier try for a cluster left, if they are made from something older: Hive lets
+    /// nobody change where they run. What came of it, unless there are none any more.
+    async fn clear_workers(
+        &self,
+        pool: &ClusterPool,
+        cluster: &str,
+        made_from: &str,
+    ) -> Result<Option<Outcome>, Error> {
+        let (api, name) = (self.workers(cluster), make::workers_name(cluster));
+        let found = unless_gone(api.get_metadata(&name).await);
+        let Some(found) = found.map_err(Error::api("get a machine pool"))? else { return Ok(None) };
+        match make::left_workers(pool, found.annotations(), made_from) {
+            Left::Stays => return Ok(Some(Outcome::Done)),
+            Left::Newer => return Ok(Some(Outcome::Superseded)),
+            Left::Goes => {}
+        }
+        if found.metadata.deletion_timestamp.is_some() {
+            return Ok(Some(Outcome::NotYet));
+        }
+        if self.live_cluster(&(cluster.to_owned(), cluster.to_owned())).await?.is_some() {
+            return Ok(Some(Outcome::Superseded));
+        }
+        let preconditions = Preconditions {
+            uid: found.metadata.uid,
+            resource_version: found.metadata.resource_version,
+        };
+        let params = DeleteParams::default().preconditions(preconditions);
+        let deleted = unless_superseded(api.delete(&name, &params).await);
+        Ok(match deleted.map_err(Error::api("delete a machine pool"))? {
+            None => Some(Outcome::Superseded),
+            Some(deleted) => deleted.left().map(|_| Outcome::NotYet),
         })
     }
 
@@ -130,6 +179,7 @@ impl Pass<'_> {
         &self,
         pool: &ClusterPool,
         cluster: &str,
+        entry: Option<&ClusterDeploymentCustomization>,
         piece: &mut Piece,
     ) -> Result<Outcome, Error> {
         let api: Api<Namespace> = Api::all(self.client.clone());
@@ -159,7 +209,16 @@ impl Pass<'_> {
                             && !self.is_anothers(cluster).await?
                     }
                 };
-                if ours { Ok(Outcome::Done) } else { Err(Error::Taken(cluster.to_owned())) }
+                if !ours {
+                    return Err(Error::Taken(cluster.to_owned()));
+                }
+                if Platform::makes_workers(&pool.spec) {
+                    return Ok(Outcome::Done);
+                }
+                // They may have been wanted at first.
+                let made_from = make::made_from(pool, entry, self.materials.config_hash);
+                let left = self.clear_workers(pool, cluster, &made_from).await?;
+                Ok(left.unwrap_or(Outcome::Done))
             }
         }
     }
@@ -205,9 +264,13 @@ impl Pass<'_> {
             return Ok(Outcome::Superseded);
         }
         let found = serde_json::to_value(&found).map_err(kube::Error::SerdeError);
-        let patch = make::renewal(object, &found.map_err(Error::api(what))?);
+        let found = found.map_err(Error::api(what))?;
+        if !make::is_renewable(object, &found) {
+            return Err(Error::Unusable(cluster.to_owned()));
+        }
+        let patch = make::renewal(object, &found);
         let written = api.patch_metadata(name, &PatchParams::default(), &Patch::Merge(patch)).await;
-        let written = unless_superseded(written, what)?;
+        let written = unless_superseded(written).map_err(Error::api(what))?;
         Ok(if written.is_some() { Outcome::Done } else { Outcome::Superseded })
     }
 

@@ -3,12 +3,13 @@
 use api_types::condition::Condition;
 use api_types::hive::{ClusterDeploymentCustomization, pools_finalizer};
 use api_types::names;
+use controller_kit::api_error::unless_superseded;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::{Outcome, Pass, Piece, finalizers, unless_superseded, version_of};
+use super::{Outcome, Pass, Piece, finalizers, version_of};
 use crate::echo::Object;
 use crate::error::Error;
 use crate::observe::cached;
@@ -125,7 +126,9 @@ impl Pass<'_> {
         may_go: bool,
         piece: &mut Piece,
     ) -> Result<Outcome, Error> {
-        let Some(written) = unless_superseded(written, "patch a customization")? else {
+        let Some(written) =
+            unless_superseded(written).map_err(Error::api("patch a customization"))?
+        else {
             return Ok(Outcome::Superseded);
         };
         let key = (self.key.0.clone(), name.to_owned());

@@ -88,10 +88,7 @@ pub(super) fn view(pool: &ClusterPool, known: &Known<'_>) -> Pool {
         (Part::Certificates, platform.is_some_and(|it| it.certificates().is_some())),
         (Part::Customization, matches!(listed, Listed::Entries(_))),
         (Part::PoolCustomization, named(&spec.customization_ref)),
-        (
-            Part::MachinePool,
-            spec.skip_machine_pools != Some(true) && platform.is_some_and(|it| it.has_workers()),
-        ),
+        (Part::MachinePool, Platform::makes_workers(spec)),
     ];
     Pool {
         namespace: pool.namespace().unwrap_or_default(),

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use api_types::hive::ClusterPoolSpec;
-use clusterpool_inventory::decision::{Reason, Step};
+use clusterpool_inventory::decision::Step;
 use clusterpool_inventory::inventory::{Listed, remarks};
+use clusterpool_inventory::reason::Reason;
 use clusterpool_inventory::seen::{Claim, Cluster, Namespace, Observed};
 
 use crate::world::{
@@ -268,6 +269,11 @@ fn a_name_whose_namespace_is_somebody_elses_is_not_tried_again() {
     seen.taken.insert(first[0].clone());
     let second = created(&seen);
     assert!(second.len() == 2 && !second.contains(&first[0]), "{first:?} {second:?}");
+    // Nor is one of ours in which something stands that cannot be made anew.
+    seen.namespaces.push(namespace("begun"));
+    assert_eq!(created(&seen)[0], "begun");
+    seen.taken.insert("begun".to_owned());
+    assert!(!created(&seen).contains(&"begun".to_owned()));
 }
 
 #[test]
@@ -515,7 +521,8 @@ fn a_namespace_whose_cluster_came_and_went_goes_at_once_unless_a_lease_wants_it(
 #[test]
 fn a_name_listed_twice_is_one_entry() {
     let spec = serde_json::from_value(serde_json::json!({
-        "inventory": {"ClusterDeploymentCustomizations": [{"name": "a"}, {"name": "a"}]}
+        "inventory": {"ClusterDeploymentCustomizations": [{"name": "a"}, {"name": "a"}]},
+        "installAttemptsLimit": 1,
     }));
     let spec = spec.unwrap();
     assert_eq!(Listed::of(&spec), Listed::Entries(vec!["a".to_owned()]));

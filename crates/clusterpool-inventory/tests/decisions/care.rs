@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use clusterpool_inventory::decision::{Reason, Step};
+use clusterpool_inventory::decision::Step;
+use clusterpool_inventory::reason::Reason;
 use clusterpool_inventory::seen::{Claim, Observed, Part, Refusal};
 
 use crate::world::{

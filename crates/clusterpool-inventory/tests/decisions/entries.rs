@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use clusterpool_inventory::decision::Reason;
-use clusterpool_inventory::inventory::Listed;
+use clusterpool_inventory::inventory::{Listed, remarks};
+use clusterpool_inventory::reason::Reason;
 use clusterpool_inventory::seen::{Cluster, Observed};
+use serde_json::{Value, json};
 
 use crate::world::{
     cluster, customization, decided, deleted, entry, failed, full, installing, lease, leased,
@@ -74,6 +75,22 @@ fn the_last_failure_breaks_the_entry_until_it_is_edited() {
     assert_eq!(status_of(&seen, "a"), "Available");
     assert_eq!(entry(&seen, "a").attempts, Some(1));
     assert_eq!(entry(&seen, "a").failure, None);
+}
+
+#[test]
+fn a_pool_whose_clusters_hive_never_gives_up_is_told_that_no_failure_will_be_counted() {
+    let of = |more: Value| remarks(&serde_json::from_value(more).unwrap(), None);
+    let listed = json!([{ "name": "a" }]);
+    let told = of(json!({ "inventory": listed }));
+    assert!(told.len() == 1 && told[0].starts_with("spec.installAttemptsLimit is not"), "{told:?}");
+    let once = json!({ "hive.openshift.io/try-install-once": "true" });
+    for spec in [
+        json!({ "inventory": listed, "installAttemptsLimit": 1 }),
+        json!({ "inventory": listed, "annotations": once }),
+        json!({}),
+    ] {
+        assert_eq!(of(spec), [""; 0]);
+    }
 }
 
 #[test]
@@ -288,9 +305,36 @@ fn a_stale_cluster_stays_as_long_as_no_other_can_be_made_in_its_place() {
     seen.customizations[1].deleting = true;
     assert_eq!(deleted(&seen), [""; 0]);
     seen.pool.size = 2;
+    let told = |seen: &Observed| {
+        let status = stored(seen).pool.status;
+        status.conditions["AllClustersCurrent"].message.clone()
+    };
+    let end = ": ca, cb; no other one can be made in the place of: ca, cb";
+    assert!(told(&seen).ends_with(end), "{}", told(&seen));
     seen.pool.listed = Listed::Entries(["a", "b", "c"].map(str::to_owned).to_vec());
     seen.customizations.push(customization("c"));
     assert_eq!(deleted(&seen), ["ca"]);
+    assert!(told(&seen).ends_with(": ca, cb"), "{}", told(&seen));
+}
+
+#[test]
+fn an_entry_in_use_that_was_edited_to_be_broken_says_so() {
+    let mut seen = full(1, &["a"]);
+    seen.customizations[0].version = "2-u".to_owned();
+    assert_eq!(deleted(&stored(&seen)), ["ca"]);
+    seen.customizations[0].refused = Some("operation 0: nothing there".to_owned());
+    let mut seen = stored(&seen);
+    for claim in [None, Some("someone".to_owned())] {
+        seen.clusters[0].claim = claim;
+        assert_eq!(deleted(&seen), [""; 0]);
+        assert_eq!(status_of(&seen, "a"), "To Be Updated");
+        let said = stored(&seen).pool.status.conditions["InventoryValid"].clone();
+        assert_eq!((said.status.as_str(), said.reason.as_str()), ("False", "Invalid"));
+        let end = "; a: its new patches cannot be applied: operation 0: nothing there";
+        assert!(said.message.ends_with(end), "{said:?}");
+    }
+    seen.customizations[0].refused = None;
+    assert_eq!(stored(&seen).pool.status.conditions["InventoryValid"].status, "True");
 }
 
 #[test]

@@ -1,14 +1,15 @@
 //! Leases: whose they are, and what becomes of them.
 
-use clusterpool_inventory::Policy;
+use clusterpool_inventory::config::Policy;
 use clusterpool_inventory::decide::instead;
-use clusterpool_inventory::decision::{Reason, Step};
+use clusterpool_inventory::decision::Step;
 use clusterpool_inventory::inventory::Listed;
-use clusterpool_inventory::seen::{Cluster, Lease, Namespace, Observed, Part};
+use clusterpool_inventory::reason::Reason;
+use clusterpool_inventory::seen::{Claim, Cluster, Lease, Namespace, Observed, Part};
 
 use crate::world::{
-    cluster, decided, deleted, failed, full, installing, lease, leased, namespace, now, pool,
-    reasons, status_of, stored,
+    claim, cluster, decided, deleted, failed, full, installing, lease, leased, namespace, now,
+    pool, reasons, status_of, stored,
 };
 
 #[test]
@@ -104,9 +105,18 @@ fn a_lost_lease_is_taken_again_after_a_look_at_the_cluster() {
 #[test]
 fn a_lease_that_is_damaged_in_part_is_written_again_after_a_look_at_the_cluster() {
     let mut seen = full(1, &["a"]);
-    for pool in [Some("pool".to_owned()), None] {
-        let whole = lease("ca").unwrap();
-        seen.customizations[0].lease = Some(Lease { pool, whole: false, ..whole });
+    for (pool, pool_exists, whole) in [
+        (Some("pool"), true, false),
+        (None, false, false),
+        // No other pool can have made the cluster that it names.
+        (Some("other"), true, true),
+        (Some("gone"), false, true),
+    ] {
+        let pool = pool.map(str::to_owned);
+        let it = lease("ca").unwrap();
+        seen.customizations[0].lease = Some(Lease { pool, pool_exists, whole, ..it });
+        assert_eq!(decided(&seen).events, []);
+        assert_eq!(status_of(&seen, "a"), "Reserved");
         let work = decided(&seen).work;
         let [piece] = &work[..] else { panic!("{work:?}") };
         assert_eq!(piece.reason, Reason::LeaseRepaired);
@@ -119,6 +129,30 @@ fn a_lease_that_is_damaged_in_part_is_written_again_after_a_look_at_the_cluster(
     seen.clusters[0].deleting = false;
     seen.customizations[0].others.push("theirs".to_owned());
     assert_eq!(reasons(&seen), []);
+    // Nor is Hive let at it by a lease that the API server would not show as the pool's.
+    seen.clusters[0] = Cluster { unverified: true, ..installing("ca", Some("a"), 1) };
+    assert_eq!(reasons(&seen), []);
+}
+
+#[test]
+fn a_lease_that_names_our_cluster_is_no_other_pools_whichever_it_names() {
+    let mut seen = full(1, &["a"]);
+    let named = Lease { pool: Some("other".to_owned()), ..lease("ca").unwrap() };
+    seen.customizations[0].lease = Some(named);
+    // Its user's, and it does not go; nor does one that nobody has.
+    for claim in [Some("someone".to_owned()), None] {
+        seen.clusters[0].claim = claim;
+        assert_eq!(deleted(&seen), [""; 0]);
+    }
+    // What else lives in the entry goes, as with any lease.
+    seen.clusters.push(cluster("second", Some("a"), 5));
+    assert_eq!(deleted(&seen), ["second"]);
+    // One that was made from another entry does not have it.
+    seen.clusters.truncate(1);
+    seen.clusters[0].entry = Some("b".to_owned());
+    seen.pool.listed = Listed::Entries(["a", "b"].map(str::to_owned).to_vec());
+    assert_eq!(reasons(&seen), []);
+    assert_eq!(status_of(&seen, "a"), "Unavailable");
 }
 
 #[test]
@@ -170,6 +204,20 @@ fn a_lease_whose_clusters_namespace_cannot_be_had_is_given_up_for_another_name()
     seen.taken.insert("pool-x".to_owned());
     assert_eq!(reasons(&seen), [Reason::LeaseAbandoned]);
     free_again(&mut seen);
+}
+
+#[test]
+fn a_lease_whose_cluster_was_claimed_and_is_gone_is_given_up_for_another_name() {
+    let mut seen = full(1, &["a"]);
+    seen.clusters.clear();
+    let given = Claim { cluster: Some("ca".to_owned()), ..claim("x", 1) };
+    for claim in [given.clone(), Claim { deleting: true, ..given }] {
+        seen.claims = vec![claim];
+        assert_eq!(reasons(&seen), [Reason::LeaseAbandoned]);
+    }
+    // Another one is not in its way.
+    seen.claims[0].cluster = Some("cb".to_owned());
+    assert_eq!(reasons(&seen), [Reason::RolledForward]);
 }
 
 /// A pool of one cluster, whose failure is stored.
@@ -245,9 +293,13 @@ fn release_waits_until_our_finalizer_is_the_last_and_comes_before_it_goes() {
     seen.clusters[0].deleting = true;
     assert_eq!(reasons(&seen), []);
     seen.clusters[0].kept_by_others = false;
-    let work = decided(&seen).work;
-    assert!(matches!(&work[0].steps[..],
-        [Step::Release { cluster: Some(c), prove_absent: false, .. }, Step::LetGo { .. }] if c == "ca"));
+    // Whichever pool it names: nobody else would release it.
+    for of in ["pool", "other"] {
+        seen.customizations[0].lease.as_mut().unwrap().pool = Some(of.to_owned());
+        let work = decided(&seen).work;
+        assert!(matches!(&work[0].steps[..],
+            [Step::Release { cluster: Some(c), prove_absent: false, .. }, Step::LetGo { .. }] if c == "ca"));
+    }
 }
 
 #[test]
@@ -258,7 +310,7 @@ fn a_lease_that_is_another_clusters_is_not_released() {
     for held in [
         None,
         lease("another"),
-        Some(Lease { pool: Some("other".to_owned()), ..lease("ca").unwrap() }),
+        Some(Lease { pool: Some("other".to_owned()), ..lease("another").unwrap() }),
     ] {
         seen.customizations[0].lease = held;
         let work = decided(&seen).work;

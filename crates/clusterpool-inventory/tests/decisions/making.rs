@@ -1,7 +1,8 @@
 //! New clusters, and how entries are told.
 
-use clusterpool_inventory::decision::{Decision, Reason, Step};
+use clusterpool_inventory::decision::{Decision, Step};
 use clusterpool_inventory::inventory::{Entry, Listed};
+use clusterpool_inventory::reason::Reason;
 use clusterpool_inventory::seen::{Cluster, Condition, Lease, Observed, Part};
 
 use crate::world::{

@@ -1,10 +1,11 @@
 //! Pools as the tests begin with.
 
-use clusterpool_inventory::Policy;
+use clusterpool_inventory::config::Policy;
 use clusterpool_inventory::decide::decide;
-use clusterpool_inventory::decision::{Decision, Reason, Step};
+use clusterpool_inventory::decision::{Decision, Step};
 use clusterpool_inventory::inventory::{Entry, Listed};
 use clusterpool_inventory::pool_version::PoolVersion;
+use clusterpool_inventory::reason::Reason;
 use clusterpool_inventory::seen::{
     Claim, Cluster, Customization, Lease, Namespace, Observed, Part, Pool,
 };

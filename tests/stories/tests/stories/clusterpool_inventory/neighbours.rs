@@ -5,7 +5,7 @@ use std::time::Duration;
 use clusterpool_inventory::config::Policy;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use super::ground::{plane, start};
@@ -67,6 +67,109 @@ async fn a_lease_that_is_taken_away_from_a_living_cluster_is_put_back() {
     entries.patch_status("a", &PatchParams::default(), &Patch::Merge(free)).await.unwrap();
     let view = scene.wait("it is leased again", |it| it.holder("a") == cluster).await;
     assert_eq!(view.clusters.len(), 1);
+}
+
+#[tokio::test]
+async fn a_lease_that_names_another_pool_by_mistake_costs_no_cluster_and_is_put_right() {
+    let (scene, _hive) = Scene::new("mistaken").await;
+    let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
+    let cluster = scene.one_runs().await;
+    scene.pool("other", 1, &["a"], json!({})).await;
+    let entries = scene.api("ClusterDeploymentCustomization");
+    for wrong in ["other", "gone"] {
+        let wrong = json!({ "status": { "clusterPoolRef": { "name": wrong } } });
+        entries.patch_status("a", &PatchParams::default(), &Patch::Merge(wrong)).await.unwrap();
+        let view = scene
+            .wait("it names the pool of its cluster", |it| {
+                it.entry("a")["status"]["clusterPoolRef"]["name"] == "pool"
+            })
+            .await;
+        assert_eq!((view.clusters.len(), view.holder("a")), (1, cluster.as_str()), "{view}");
+        assert!(view.clusters[0]["metadata"]["deletionTimestamp"].is_null(), "{view}");
+    }
+}
+
+/// A pool of one cluster from the entry `a`, of which a process that stopped left the lease and the namespace.
+async fn half_made(scene: &Scene, more: serde_json::Value) -> String {
+    let cluster = format!("{}-half", scene.namespace);
+    scene.entries(&["a"]).await;
+    scene.pool("pool", 1, &["a"], more).await;
+    let space: Namespace = serde_json::from_value(json!({ "metadata": {
+        "name": cluster,
+        "labels": { "hive.openshift.io/cluster-pool-name": "pool" },
+        "annotations": { "ferrite.metal3.io/pool": owner(scene).await },
+    }}))
+    .unwrap();
+    let spaces: Api<Namespace> = Api::all(scene.client.clone());
+    spaces.create(&PostParams::default(), &space).await.unwrap();
+    scene.keep(&["a"], "hive.openshift.io/inventory-lease").await;
+    let lease = json!({ "status": {
+        "clusterDeploymentRef": { "name": cluster, "namespace": cluster },
+        "clusterPoolRef": { "name": "pool" },
+        "conditions": [{
+            "type": "Available", "status": "False", "message": "in use",
+            "reason": "ClusterDeploymentCustomizationInUse",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }],
+    }});
+    let entries = scene.api("ClusterDeploymentCustomization");
+    entries.patch_status("a", &PatchParams::default(), &Patch::Merge(lease)).await.unwrap();
+    cluster
+}
+
+/// What is noted on all that is made for the pool.
+async fn owner(scene: &Scene) -> String {
+    let pool = scene.api("ClusterPool").get("pool").await.unwrap();
+    format!("{}/pool/{}", scene.namespace, pool.uid().unwrap_or_default())
+}
+
+#[tokio::test]
+async fn workers_of_a_half_made_cluster_are_made_anew_and_go_where_none_are_wanted() {
+    for (name, skip) in [("workers", false), ("noworkers", true)] {
+        let (scene, _hive) = Scene::new(name).await;
+        let cluster = half_made(&scene, json!({ "skipMachinePools": skip })).await;
+        let workers = bench::hive::api(&scene.client, &cluster, "MachinePool");
+        let old: DynamicObject = serde_json::from_value(json!({
+            "apiVersion": "hive.openshift.io/v1",
+            "kind": "MachinePool",
+            "metadata": {
+                "name": format!("{cluster}-worker"),
+                "annotations": { "ferrite.metal3.io/pool": owner(&scene).await },
+            },
+            "spec": {
+                "clusterDeploymentRef": { "name": cluster },
+                "name": "worker",
+                "replicas": 7,
+                "platform": { "openstack": { "flavor": "before" } },
+            },
+        }))
+        .unwrap();
+        workers.create(&PostParams::default(), &old).await.unwrap();
+        let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
+        let view = scene.wait("it runs", |it| it.ready("pool") == 1).await;
+        assert_eq!(self::name(&view.clusters[0]), cluster);
+        let left = workers.get_opt(&format!("{cluster}-worker")).await.unwrap();
+        let left = left.map(|it| it.data["spec"]["replicas"].clone());
+        assert_eq!(left, (!skip).then_some(json!(2)));
+    }
+}
+
+#[tokio::test]
+async fn a_half_made_cluster_whose_secret_cannot_be_made_anew_gets_another_name() {
+    let (scene, _hive) = Scene::new("othertype").await;
+    let cluster = half_made(&scene, json!({})).await;
+    let secrets: Api<Secret> = Api::namespaced(scene.client.clone(), &cluster);
+    let old = json!({
+        "metadata": { "name": format!("{cluster}-pull-secret") },
+        "type": "kubernetes.io/dockerconfigjson",
+        "stringData": { ".dockerconfigjson": "{\"auths\":{}}" },
+    });
+    let old = serde_json::from_value(old).unwrap();
+    secrets.create(&PostParams::default(), &old).await.unwrap();
+    let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
+    let view = scene.wait("another one runs", |it| it.ready("pool") == 1).await;
+    assert_ne!(name(&view.clusters[0]), cluster);
+    assert_eq!(view.holder("a"), name(&view.clusters[0]));
 }
 
 #[tokio::test]
