@@ -45,8 +45,9 @@ spec:
   groups:
     - name: ferrite-{{ include "ferrite.controller" . }}
       rules:
+        {{- $release := dict "controller" (include "ferrite.controller" .) "namespace" (include "ferrite.namespace" .) "service" (include "ferrite.fullname" .) }}
         {{- range include "ferrite.alerts" . | fromYamlArray }}
-        {{- $labels := merge (dict "controller" (include "ferrite.controller" $)) (default dict .labels) }}
+        {{- $labels := merge (dict) $release (default dict .labels) }}
         {{- $runbook := printf "%s/%s.md" (trimSuffix "/" $.Values.prometheusRule.runbookUrl) .alert }}
         {{- $annotations := merge (dict "runbook_url" $runbook) (default dict .annotations) }}
         - {{ merge (dict "labels" $labels "annotations" $annotations) . | toYaml | nindent 10 | trim }}
@@ -56,7 +57,8 @@ spec:
 
 {{/*
 The alerts of every controller, then those of files/alerts.yaml of its chart: a list of Prometheus rules, in which
-$(selector) stands for the labels of this release. Label `controller` and `runbook_url` are added to all.
+$(selector) stands for the labels of this release. Added to all are `runbook_url` and the labels that tell releases apart, as
+most expressions drop them: `controller`, `namespace` and `service`.
 */}}
 {{- define "ferrite.alerts" -}}
 {{- $selector := include "ferrite.selector" . }}
@@ -75,7 +77,7 @@ $(selector) stands for the labels of this release. Label `controller` and `runbo
     severity: critical
   annotations:
     summary: No pod of {{ include "ferrite.controller" . }} is ready
-    description: The pods run, but none has been ready for ten minutes. What it waits for stands in the pod's /readyz.
+    description: The pods run, but none has been ready for ten minutes. /readyz of a pod says why.
 - alert: FerriteReconcileErrors
   expr: |-
     sum by (controller) (rate(controller_runtime_reconcile_errors_total{ {{- $selector -}} }[15m]))
@@ -121,14 +123,14 @@ $(selector) stands for the labels of this release. Label `controller` and `runbo
     severity: critical
   annotations:
     summary: Two replicas of {{ include "ferrite.controller" . }} lead
-    description: {{ `{{ $value }} pods hold themselves to be the leader. Writes stay safe, but work is done twice.` | quote }}
+    description: {{ `{{ $value }} pods report that they lead. Writes stay safe, but work is done twice.` | quote }}
 {{- end }}
 {{- with .Files.Get "files/alerts.yaml" }}
 {{ . | replace "$(selector)" $selector }}
 {{- end }}
 {{- end -}}
 
-{{/* One dashboard for all controllers; files/dashboard.json of the chart adds one of its own. */}}
+{{/* The controller's own dashboard, files/dashboard.json of its chart, and the one that shows all controllers. */}}
 {{- define "ferrite.grafanaDashboard" -}}
 {{- if .Values.grafanaDashboard.enabled }}
 apiVersion: v1
@@ -143,7 +145,9 @@ metadata:
     {{- toYaml . | nindent 4 }}
     {{- end }}
 data:
+  {{- if .Values.grafanaDashboard.common }}
   ferrite.json: {{ include "ferrite.dashboard" . | fromJson | toJson | quote }}
+  {{- end }}
   {{- with .Files.Get "files/dashboard.json" }}
   {{ include "ferrite.controller" $ }}.json: {{ . | fromJson | toJson | quote }}
   {{- end }}

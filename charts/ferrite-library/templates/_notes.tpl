@@ -1,14 +1,14 @@
 {{- define "ferrite.notes" -}}
 {{- $namespace := include "ferrite.namespace" . -}}
 {{- $name := include "ferrite.fullname" . -}}
-{{ include "ferrite.controller" . }} {{ .Chart.AppVersion }} looks after {{ if .Values.watchNamespaces }}the namespaces {{ join ", " .Values.watchNamespaces }}{{ else }}all namespaces{{ end }}.
+{{ include "ferrite.controller" . }} {{ .Chart.AppVersion }} works in {{ if .Values.watchNamespaces }}the namespaces {{ join ", " .Values.watchNamespaces }}{{ else }}all namespaces{{ end }}.
 
-Is it up, and has it all it needs?
+Is it up, and does it have all that it needs?
   kubectl -n {{ $namespace }} rollout status deployment/{{ $name }}
   helm test {{ .Release.Name }} -n {{ .Release.Namespace }} --logs
 
 What is it doing?
-  kubectl -n {{ $namespace }} logs deployment/{{ $name }} -f
+  kubectl -n {{ $namespace }} logs -l app.kubernetes.io/name={{ include "ferrite.name" . }},app.kubernetes.io/instance={{ .Release.Name }} --prefix --tail=100 -f
 {{- if .Values.leaderElection.enabled }}
   kubectl -n {{ $namespace }} get lease {{ include "ferrite.leaseName" . }}
 {{- end }}
@@ -16,17 +16,17 @@ What is it doing?
   curl -s --retry 5 --retry-connrefused --retry-delay 1 'http://127.0.0.1:{{ int .Values.metrics.port }}/readyz?verbose'
 {{- if include "ferrite.guard" . | trim }}
 
-CAPM3 goes on beside it. What is decided here, its account {{ .Values.capm3.account }} may not write:
+CAPM3 goes on beside it. What is decided here, its account {{ .Values.capm3.account }} must not write:
   kubectl get validatingadmissionpolicies -l app.kubernetes.io/instance={{ .Release.Name }}
 {{- end }}
 {{- with include "ferrite.next" . | trim }}
 
-What is to be done now:
+To do now:
 {{ . | indent 2 }}
 {{- end }}
 {{- if not .Values.rbac.create }}
 
-rbac.create is false: the account {{ include "ferrite.serviceAccountName" . }} needs these rights from you, without which it is ready and does nothing:
+rbac.create is false: grant the account {{ include "ferrite.serviceAccountName" . }} these rights. Without them it is ready and does nothing:
   - the rules of files/rules.json: `namespaced` where it works, `cluster` in the whole cluster
   - create and patch on events.events.k8s.io where it works, and in {{ $namespace }}
 {{- if .Values.leaderElection.enabled }}
@@ -54,7 +54,7 @@ kubectl get hiveconfig hive -o json | jq '.spec.disabledControllers = ((.spec.di
 {{- else if eq $controller "host-discovery" }}
 Say which machines become hosts. Until there is a BareMetalHostDiscovery, none does: docs/controllers/host-discovery.md has an example.
 {{- else if include "ferrite.guard" . | trim }}
-Try whether the guard keeps the account off: docs/controllers/{{ $controller }}.md has the command. For another account:
+Check that the guard refuses the account: docs/controllers/{{ $controller }}.md has the command. For another account:
 {{ $change }} capm3.account=<namespace>:<name>
 {{- end }}
 {{- end -}}

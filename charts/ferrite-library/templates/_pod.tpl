@@ -180,9 +180,17 @@ spec:
       serviceAccountName: {{ include "ferrite.serviceAccountName" . }}
       automountServiceAccountToken: true
       terminationGracePeriodSeconds: {{ int .Values.terminationGracePeriodSeconds }}
-      {{- with .Values.topologySpreadConstraints }}
+      {{- if .Values.topologySpreadConstraints }}
       topologySpreadConstraints:
-        {{- toYaml . | nindent 8 }}
+        {{- toYaml .Values.topologySpreadConstraints | nindent 8 }}
+      {{- else if gt (int .Values.replicaCount) 1 }}
+      topologySpreadConstraints:
+        - maxSkew: 1
+          topologyKey: kubernetes.io/hostname
+          whenUnsatisfiable: ScheduleAnyway
+          labelSelector:
+            matchLabels:
+              {{- include "ferrite.selectorLabels" . | nindent 14 }}
       {{- end }}
       {{- include "ferrite.podBasics" . | nindent 6 }}
       {{- with include "ferrite.podVolumes" . | trim }}
@@ -249,7 +257,7 @@ metadata:
   labels:
     {{- include "ferrite.labels" . | nindent 4 }}
   annotations:
-    {{- include "ferrite.hook" "-10" | nindent 4 }}
+    {{- include "ferrite.hookRights" . | nindent 4 }}
 automountServiceAccountToken: false
 ---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -259,7 +267,7 @@ metadata:
   labels:
     {{- include "ferrite.labels" . | nindent 4 }}
   annotations:
-    {{- include "ferrite.hook" "-10" | nindent 4 }}
+    {{- include "ferrite.hookRights" . | nindent 4 }}
 rules:
   - apiGroups: [apiextensions.k8s.io]
     resources: [customresourcedefinitions]
@@ -274,7 +282,7 @@ metadata:
   labels:
     {{- include "ferrite.labels" . | nindent 4 }}
   annotations:
-    {{- include "ferrite.hook" "-10" | nindent 4 }}
+    {{- include "ferrite.hookRights" . | nindent 4 }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: ClusterRole
@@ -292,7 +300,7 @@ metadata:
   labels:
     {{- include "ferrite.labels" . | nindent 4 }}
   annotations:
-    {{- include "ferrite.hook" "-5" | nindent 4 }}
+    {{- include "ferrite.hook" . | nindent 4 }}
 spec:
   backoffLimit: 3
   activeDeadlineSeconds: 120
@@ -315,11 +323,18 @@ spec:
 {{- end }}
 {{- end -}}
 
-{{/* Annotations of an object that is there only for the hook, by its place in the order. */}}
+{{/* Annotations of the hook's job: it stays when it fails, for its log. */}}
 {{- define "ferrite.hook" -}}
 helm.sh/hook: pre-install,pre-upgrade
-helm.sh/hook-weight: {{ . | quote }}
+helm.sh/hook-weight: "-5"
 helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end -}}
+
+{{/* Annotations of what gives the job its rights, which is made before it and never stays. */}}
+{{- define "ferrite.hookRights" -}}
+helm.sh/hook: pre-install,pre-upgrade
+helm.sh/hook-weight: "-10"
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded,hook-failed
 {{- end -}}
 
 {{/* `helm test`: the controller's own look at all that it needs, under its own account. */}}

@@ -50,16 +50,15 @@ pub(crate) fn page(controller: &str) -> anyhow::Result<String> {
     let mut text = format!("# {controller}\n\n{NOTE}\n{}\n\n", chart.description);
     let _ = writeln!(
         text,
-        "With [an image of yours](../../docs/operations.md#images) in `image.repository` and `image.tag`:\n\n\
-         ```console\n{}\n```\n",
+        "With [an image of yours](../../docs/operations.md#images):\n\n```console\n{}\n```\n",
         install(controller, &imports)
     );
     text.push_str(&crds(controller)?);
     let _ = writeln!(
         text,
         "* [What it does](../../docs/controllers/{controller}.md), what it needs, and what has to be done first\n\
-         * [Its flags and metrics](../../docs/reference/{controller}.md)\n\
-         * [Operating](../../docs/operations.md): images, health, several instances, upgrades\n"
+         * [Its flags, metrics and permissions](../../docs/reference/{controller}.md)\n\
+         * [Operating](../../docs/operations.md): images, health, why something waits, upgrades\n"
     );
     text.push_str("## Values\n\n| value | default | |\n|---|---|---|\n");
     for value in values_of(controller, &imports)? {
@@ -80,7 +79,8 @@ fn install(controller: &str, imports: &[String]) -> String {
         ""
     };
     format!(
-        "helm install {controller} charts/{controller} --namespace ferrite-system --create-namespace{needed}\n\
+        "helm upgrade --install {controller} charts/{controller} --namespace ferrite-system --create-namespace \\\n\
+         \x20 --set image.repository=<registry>/{controller}{needed}\n\
          helm test {controller} --namespace ferrite-system --logs"
     )
 }
@@ -96,7 +96,7 @@ fn crds(controller: &str) -> anyhow::Result<String> {
     if !own.is_empty() {
         let _ = writeln!(
             text,
-            "CRDs that the chart brings (`crds.enabled`), and leaves when the release goes (`crds.keep`):\n{}.\n",
+            "CRDs that the chart installs (`crds.enabled`), and that stay when the release is uninstalled (`crds.keep`):\n{}.\n",
             own.join(", ")
         );
     }
@@ -104,7 +104,7 @@ fn crds(controller: &str) -> anyhow::Result<String> {
     let rules: Rules = serde_json::from_str(&text_of(&file)?).context(file)?;
     if !rules.extend_crd.is_empty() {
         text.push_str(
-            "Before an install or upgrade, a hook adds the fields that the controller needs to CRDs of others that lack them\n\
+            "Before an install or upgrade, a hook adds the fields that the controller needs to other projects' CRDs\n\
              (`extendCrd.enabled`, [why](../../docs/adr/0004-extend-crd.md)).\n\n",
         );
     }
@@ -211,9 +211,15 @@ mod tests {
     fn the_command_is_the_one_of_the_controllers_page_and_links_lead_somewhere() {
         for controller in PODS {
             let page = page(controller).unwrap();
-            let command = page.lines().find(|it| it.starts_with("helm install")).unwrap();
             let documented = text_of(&format!("docs/controllers/{controller}.md")).unwrap();
-            assert!(documented.lines().any(|it| it == command), "{controller}: {command}");
+            let at = page.lines().position(|it| it.starts_with("helm upgrade --install")).unwrap();
+            for command in page.lines().skip(at).take(2) {
+                let command = command.trim_end_matches(" \\");
+                assert!(
+                    documented.lines().any(|it| it.trim_end_matches(" \\") == command),
+                    "{controller}: {command}"
+                );
+            }
             for link in page.split("](../../").skip(1) {
                 let (link, _) = link.split_once(')').unwrap();
                 let path = link.split('#').next().unwrap();

@@ -6,7 +6,7 @@ use anyhow::bail;
 use bench::cache;
 use bench::steps::step;
 
-use crate::{cargo, generate, tidy};
+use crate::{cargo, generate, links, tidy};
 
 /// Runs every check and stops at the first that fails.
 ///
@@ -15,6 +15,7 @@ use crate::{cargo, generate, tidy};
 pub(crate) fn run() -> anyhow::Result<()> {
     step("formatting", || show(cargo().args(["fmt", "--all", "--check"])))?;
     step("the house's rules", tidy::run)?;
+    step("links of the pages", links::run)?;
     step("clippy", || {
         show(cargo().args([
             "clippy",
@@ -27,7 +28,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
             "warnings",
         ]))
     })?;
-    step("links in the documentation", || {
+    step("links in the code's documentation", || {
         show(cargo().env("RUSTDOCFLAGS", "-D warnings").args([
             "doc",
             "--quiet",

@@ -8,6 +8,7 @@ mod controllers;
 mod demo;
 mod generate;
 mod image;
+mod links;
 mod lint;
 mod measure;
 mod model;

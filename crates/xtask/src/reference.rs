@@ -2,27 +2,64 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::fs;
 
 use anyhow::{Context, anyhow};
+use bench::chart;
 use controller_kit::metrics::Metrics;
 use kube::ResourceExt;
 use prometheus::proto::LabelPair;
+use serde::Deserialize;
 use serde_json::Value;
 
-use crate::controllers::{self, Controller};
+use crate::controllers::{self, Controller, PODS};
 
 const NOTE: &str = "Made from the code by `cargo xtask crdgen`.\n";
+
+/// What a controller may do: `files/rules.json` of its chart.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Rules {
+    namespaced: Vec<Rule>,
+    cluster: Vec<Rule>,
+    #[serde(default)]
+    extend_crd: Vec<String>,
+    #[serde(default)]
+    aggregated: Vec<Aggregated>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Rule {
+    why: String,
+    api_groups: Vec<String>,
+    resources: Vec<String>,
+    #[serde(default)]
+    resource_names: Vec<String>,
+    verbs: Vec<String>,
+}
+
+/// Rules of whoever aggregates a label.
+#[derive(Deserialize)]
+struct Aggregated {
+    labels: BTreeMap<String, String>,
+    rules: Vec<Rule>,
+}
 
 /// Names of the pages and their text.
 ///
 /// # Errors
-/// When a controller's metrics cannot be registered, or a CRD cannot be read.
+/// When a controller's metrics cannot be registered, or its rules or a CRD cannot be read.
 pub(crate) fn pages() -> anyhow::Result<BTreeMap<String, String>> {
     let mut pages = BTreeMap::new();
     let mut index = format!("# Reference\n\n{NOTE}\n");
-    for controller in controllers::ALL {
+    for controller in controllers::ALL.iter().filter(|it| PODS.contains(&it.name)) {
         let page = format!("{}.md", controller.name);
-        let _ = writeln!(index, "* [{}]({page}): commands, flags, metrics", controller.name);
+        let _ = writeln!(
+            index,
+            "* [{}]({page}): commands, flags, metrics, permissions",
+            controller.name
+        );
         pages.insert(page, controller_page(controller)?);
     }
     index.push_str("* [CRDs](crds.md): the kinds that are ours\n");
@@ -60,7 +97,65 @@ fn controller_page(controller: &Controller) -> anyhow::Result<String> {
         let _ =
             writeln!(text, "| `{name}` | {} | {} | {} |", row.kind, row.labels, cell(&row.help));
     }
+    let file = chart::dir(controller.name).join("files/rules.json");
+    let rules =
+        fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    let rules = serde_json::from_str(&rules).with_context(|| file.display().to_string())?;
+    text.push_str(&permissions(&rules));
     Ok(text)
+}
+
+/// What the chart allows, and why.
+fn permissions(rules: &Rules) -> String {
+    let mut text = "\n## Permissions\n\nThe controller's account:\n\n\
+                    | where | group | resources | verbs | why |\n|---|---|---|---|---|\n"
+        .to_owned();
+    let all = |rules: &[Rule], place: &str| -> String {
+        rules.iter().map(|rule| permission(rule, place)).collect()
+    };
+    text.push_str(&all(&rules.namespaced, "watched namespaces"));
+    text.push_str("| watched namespaces | events.k8s.io | `events` | create, patch | what was decided is told in events |\n");
+    text.push_str(&all(&rules.cluster, "cluster"));
+    text.push_str(
+        "| the release's namespace | coordination.k8s.io | `leases` | create | the lease of leader election |\n\
+         | the release's namespace | coordination.k8s.io | `leases`: its own | get, list, watch, patch | the same |\n\
+         | the release's namespace | events.k8s.io | `events` | create, patch | events about the lease |\n\n\
+         Watched namespaces are those of `watchNamespaces`, else the whole cluster.\n",
+    );
+    if !rules.extend_crd.is_empty() {
+        let crds = quoted(&rules.extend_crd);
+        let _ = writeln!(
+            text,
+            "\nThe account of the hook that adds fields, while it runs: get and patch the CRDs {crds}."
+        );
+    }
+    for others in &rules.aggregated {
+        let labels: Vec<String> =
+            others.labels.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+        let _ = writeln!(
+            text,
+            "\nAccounts of others, whose ClusterRole aggregates those with the label {}:\n\n\
+             | where | group | resources | verbs | why |\n|---|---|---|---|---|",
+            quoted(&labels)
+        );
+        text.push_str(&all(&others.rules, "cluster"));
+    }
+    text
+}
+
+fn permission(rule: &Rule, place: &str) -> String {
+    let group = |it: &String| if it.is_empty() { "core".to_owned() } else { it.clone() };
+    let groups: Vec<String> = rule.api_groups.iter().map(group).collect();
+    let mut resources = quoted(&rule.resources);
+    if !rule.resource_names.is_empty() {
+        let _ = write!(resources, ": {}", quoted(&rule.resource_names));
+    }
+    let (groups, verbs, why) = (groups.join(", "), rule.verbs.join(", "), cell(&rule.why));
+    format!("| {place} | {groups} | {resources} | {verbs} | {why} |\n")
+}
+
+fn quoted(words: &[String]) -> String {
+    words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 
 struct Row {
@@ -186,6 +281,35 @@ mod tests {
             assert_eq!((row.kind.as_str(), row.labels.as_str()), (kind, labels), "{name}");
         }
         assert!(rows.values().all(|row| !row.help.is_empty()));
+    }
+
+    #[test]
+    fn a_permission_says_where_and_why() {
+        let rules = serde_json::json!({
+            "namespaced": [{"why": "a | b", "apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]}],
+            "cluster": [{"why": "c", "apiGroups": ["x.io"], "resources": ["xs"], "resourceNames": ["y"], "verbs": ["get"]}],
+            "extendCrd": ["xs.x.io"],
+            "aggregated": [{"name": "n", "labels": {"l": "true"}, "rules": [
+                {"why": "d", "apiGroups": ["x.io"], "resources": ["zs"], "verbs": ["create"]},
+            ]}],
+        });
+        let text = permissions(&serde_json::from_value(rules).unwrap());
+        for row in [
+            "\n| watched namespaces | core | `secrets` | get, list | a \\| b |\n",
+            "\n| cluster | x.io | `xs`: `y` | get | c |\n",
+            "get and patch the CRDs `xs.x.io`.",
+            "with the label `l: true`:\n",
+            "\n| cluster | x.io | `zs` | create | d |\n",
+        ] {
+            assert!(text.contains(row), "{row} is not in:\n{text}");
+        }
+    }
+
+    #[test]
+    fn the_sample_has_no_page() {
+        let pages = pages().unwrap();
+        assert!(!pages.contains_key("sample.md") && !pages["README.md"].contains("sample"));
+        assert_eq!(pages.len(), PODS.len() + 2);
     }
 
     #[test]

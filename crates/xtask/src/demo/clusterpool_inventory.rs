@@ -87,6 +87,7 @@ fn pool(entries: &[Value]) -> Value {
         "imageSetRef": { "name": RELEASE },
         "installConfigSecretTemplateRef": { "name": "install-config" },
         "skipMachinePools": true,
+        "installAttemptsLimit": 1,
         "size": 4,
         "labels": { PLAYED_BY: PLAYER },
         "inventory": { "ClusterDeploymentCustomizations": entries },

@@ -67,7 +67,8 @@ impl Watching {
         let mut lines = Vec::new();
         for target in panel["targets"].as_array().into_iter().flatten() {
             let asked = target["expr"].as_str().context("an expression")?;
-            let asked = asked.replace("$namespace", ".*").replace("$__rate_interval", "15s");
+            let asked = asked.replace("$namespace", ".*").replace("$job", ".*");
+            let asked = asked.replace("$__rate_interval", "15s");
             for series in self.prometheus.over(&asked, span).await? {
                 let name = legend(target["legendFormat"].as_str().unwrap_or_default(), &series);
                 lines.push((name, series.points));

@@ -195,6 +195,11 @@ fn a_typo_in_the_values_is_refused() {
         json!({"log": {"format": "xml"}}),
         json!({"leaderElection": {"leaseDuration": "15"}}),
         json!({"concurrency": 0}),
+        json!({"imagePullSecrets": [{"nam": "pull"}]}),
+        json!({"resources": {"limit": {"memory": "1Gi"}}}),
+        json!({"strategy": {"typ": "Recreate"}}),
+        json!({"podSecurityContext": {"runAsuser": 1}}),
+        json!({"securityContext": {"capabilities": {"dropp": ["ALL"]}}}),
     ] {
         let error = render(&values).expect_err(&values.to_string()).to_string();
         assert!(error.contains("schema"), "{values}: {error}");
@@ -433,7 +438,9 @@ fn the_alerts_are_valid_and_fire_when_they_should() {
         let name = alert["alert"].as_str().unwrap();
         let runbook = alert["annotations"]["runbook_url"].as_str().unwrap();
         assert!(runbook.ends_with(&format!("/{name}.md")), "{name}: {runbook}");
-        assert_eq!(alert["labels"]["controller"], "sample", "{name}");
+        // Most expressions drop what tells two releases apart.
+        let release = ["controller", "namespace", "service"].map(|it| &alert["labels"][it]);
+        assert_eq!(release, ["sample", "test", "test-sample"], "{name}");
     }
 
     // Every alert of the library, by the series that must set it off, and by those of a healthy controller.
@@ -520,6 +527,59 @@ fn the_alerts_are_valid_and_fire_when_they_should() {
             String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout)
         );
     }
+}
+
+#[test]
+fn replicas_spread_over_nodes_unless_somebody_says_how() {
+    let spread = |values: &Value| {
+        let objects = render(values).unwrap();
+        let deployment = chart::find(&objects, "Deployment").unwrap();
+        let pod = &deployment["spec"]["template"];
+        let selected =
+            pod["spec"]["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"].clone();
+        for (label, value) in selected.as_object().into_iter().flatten() {
+            assert_eq!(pod["metadata"]["labels"][label], *value, "{label}");
+        }
+        pod["spec"]["topologySpreadConstraints"][0]["topologyKey"].clone()
+    };
+    assert_eq!(spread(&json!({})), Value::Null);
+    assert_eq!(spread(&json!({"replicaCount": 2})), "kubernetes.io/hostname");
+    let zones = json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"});
+    let values = json!({"replicaCount": 2, "topologySpreadConstraints": [zones]});
+    assert_eq!(spread(&values), "zone");
+}
+
+#[test]
+fn the_rights_of_the_hook_go_also_when_it_fails_and_its_job_stays_for_its_log() {
+    let folder = RunDir::new("chart").unwrap();
+    let full = with_all_files(folder.path());
+    let objects = chart::render(&full, "test", "test", &json!({})).unwrap();
+    let policy = |it: &Value| {
+        let annotations = &it["metadata"]["annotations"];
+        let is_hook = annotations["helm.sh/hook"] == "pre-install,pre-upgrade";
+        let policy = annotations["helm.sh/hook-delete-policy"].as_str().unwrap_or_default();
+        let kind = it["kind"].as_str().unwrap_or_default().to_owned();
+        is_hook.then(|| (kind, policy.contains("hook-failed")))
+    };
+    let found: BTreeMap<String, bool> = objects.iter().filter_map(policy).collect();
+    let rights = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding"].map(|kind| (kind, true));
+    let wanted = rights.into_iter().chain([("Job", false)]);
+    assert_eq!(found, wanted.map(|(kind, goes)| (kind.to_owned(), goes)).collect());
+}
+
+#[test]
+fn the_dashboard_of_all_controllers_can_be_left_out() {
+    let folder = RunDir::new("chart").unwrap();
+    let full = with_all_files(folder.path());
+    let dashboards = |values: &Value| {
+        let objects = chart::render(&full, "test", "test", values).unwrap();
+        let data = chart::find(&objects, "ConfigMap").unwrap()["data"].clone();
+        data.as_object().unwrap().keys().cloned().collect::<Vec<_>>()
+    };
+    let both = json!({"grafanaDashboard": {"enabled": true}});
+    assert_eq!(dashboards(&both), ["ferrite.json", "sample.json"]);
+    let own = json!({"grafanaDashboard": {"enabled": true, "common": false}});
+    assert_eq!(dashboards(&own), ["sample.json"]);
 }
 
 #[test]

@@ -14,7 +14,7 @@ const CONTROLLERS: [&str; 5] =
     ["bmo-reboot", "capm3-reuse", "clusterpool-inventory", "host-discovery", "remediation"];
 
 /// An alert, a series, how it runs minute by minute in trouble, and how where all is well.
-const TROUBLE: [(&str, &str, &str, &str); 15] = [
+const TROUBLE: [(&str, &str, &str, &str); 16] = [
     (
         "FerriteBmoRebootIronicUnreachable",
         "ferrite_bmo_reboot_ironic_reachable{}",
@@ -23,6 +23,12 @@ const TROUBLE: [(&str, &str, &str, &str); 15] = [
     ),
     ("FerriteBmoRebootHoldOld", "ferrite_bmo_reboot_oldest_hold_seconds{}", "4000x200", "60x200"),
     ("FerriteBmoRebootPowerFailing", "ferrite_bmo_reboot_hosts_failing{}", "2x200", "0x169 1x30"),
+    (
+        "FerriteBmoRebootRequestsWait",
+        "ferrite_bmo_reboot_oldest_pending_seconds{}",
+        "0+60x200",
+        "180x200",
+    ),
     ("FerriteCapm3ReuseMachinesWait", "ferrite_capm3_reuse_waiters{}", "3x200", "0x200"),
     (
         "FerriteClusterpoolInventoryEntriesBroken",

@@ -20,13 +20,23 @@ struct Reasons {
 const ALL: [Reasons; 5] = [
     Reasons {
         controller: "bmo-reboot",
-        list: Some("record.rs"),
+        list: Some("reason.rs"),
         said: None,
-        more: &[],
+        // Those that others read, too, are listed by their names.
+        more: &[
+            "HeldOff",
+            "IronicUnreachable",
+            "NodeBusy",
+            "NodeNotFound",
+            "NodeRegistering",
+            "PowerFailed",
+            "PowerUnknown",
+        ],
         silent: &[
             "AtRest",
             "Gone",
             "HandedBack",
+            "InvalidRequest",
             "NotLookedAt",
             "PoweredOn",
             "SoftPowerOffFailed",
@@ -52,7 +62,14 @@ const ALL: [Reasons; 5] = [
         controller: "host-discovery",
         list: Some("reason.rs"),
         said: Some("status.rs"),
-        more: &["AuthFailed", "DryRun", "MaxHostsReached"],
+        more: &[
+            "AuthFailed",
+            "DryRun",
+            "HostsFailed",
+            "HostsRefused",
+            "MaxHostsReached",
+            "TooManyMachines",
+        ],
         // Machines that stand in no list.
         silent: &[
             "AfterAnother",
@@ -81,8 +98,7 @@ fn is_word(text: &str) -> bool {
 
 /// What stands between quotes in each line that names a reason.
 fn listed(text: &str) -> impl Iterator<Item = &str> {
-    let names = |line: &&str| line.starts_with("Self::") || line.starts_with("(Reason::");
-    let lines = text.lines().map(str::trim).filter(names);
+    let lines = text.lines().map(str::trim).filter(|line| line.starts_with("Self::"));
     lines.filter_map(|line| line.split('"').nth(1)).filter(|it| is_word(it))
 }
 

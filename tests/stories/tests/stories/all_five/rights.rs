@@ -45,7 +45,7 @@ const fn rare(
     Rare { controller, verbs, group, resource, file, words }
 }
 
-const RARE: [Rare; 26] = [
+const RARE: [Rare; 29] = [
     // An event that comes again within minutes.
     rare(
         ALL,
@@ -124,6 +124,13 @@ const RARE: [Rare; 26] = [
         "Metal3Cluster {name} cannot be read",
     ),
     // A machine with a template of data.
+    rare(
+        "capm3-reuse",
+        &["get"],
+        (CAPM3, "metal3datatemplates"),
+        "capm3-reuse/src/observe.rs",
+        "look for a Metal3DataTemplate",
+    ),
     rare(
         "capm3-reuse",
         &["create"],
@@ -236,6 +243,20 @@ const RARE: [Rare; 26] = [
         "clusterpool-inventory/src/act/build.rs",
         "\"MachinePool\")",
     ),
+    rare(
+        "clusterpool-inventory",
+        &["get"],
+        (HIVE, "machinepools"),
+        "clusterpool-inventory/src/act/build.rs",
+        "\"get a machine pool\"",
+    ),
+    rare(
+        "clusterpool-inventory",
+        &["delete"],
+        (HIVE, "machinepools"),
+        "clusterpool-inventory/src/act/build.rs",
+        "\"delete a machine pool\"",
+    ),
     // An administrator of a pool. `bind` is no request: the API server wants it of whoever writes such a binding.
     rare(
         "clusterpool-inventory",
@@ -283,17 +304,15 @@ fn what_a_day_may_pass_without_is_asked_for_in_the_program() {
 
 #[test]
 fn every_crd_that_is_needed_may_be_watched_and_the_hook_may_change_only_those_with_a_field() {
-    let reboot = bmo_reboot::config::needs(None);
-    let discovery = host_discovery::config::needs(None);
     let all = [
-        ("bmo-reboot", reboot.rules, reboot.fields),
+        ("bmo-reboot", bmo_reboot::config::RULES, bmo_reboot::config::needed()),
         ("capm3-reuse", capm3_reuse::config::RULES, capm3_reuse::config::needed()),
         (
             "clusterpool-inventory",
             clusterpool_inventory::config::RULES,
             clusterpool_inventory::config::needed(),
         ),
-        ("host-discovery", discovery.rules, discovery.fields),
+        ("host-discovery", host_discovery::config::RULES, host_discovery::config::needed()),
         ("remediation", remediation::config::RULES, remediation::config::needed()),
     ];
     for (controller, rules, needed) in all {

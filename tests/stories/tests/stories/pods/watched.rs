@@ -49,8 +49,8 @@ impl Cluster {
             for panel in dashboard["panels"].as_array().unwrap() {
                 for target in panel["targets"].as_array().unwrap() {
                     let asked = target["expr"].as_str().unwrap();
-                    let asked =
-                        asked.replace("$namespace", NAMESPACE).replace("$__rate_interval", "1m");
+                    let asked = asked.replace("$namespace", NAMESPACE).replace("$job", controller);
+                    let asked = asked.replace("$__rate_interval", "1m");
                     let shown = prometheus.query(&asked).await.unwrap();
                     // Those that hide what is 0 have nothing to show where nothing has happened.
                     assert!(
