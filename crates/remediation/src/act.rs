@@ -35,7 +35,7 @@ use crate::history::History;
 use crate::observe::Live;
 use crate::observe::clusters::PATIENCE;
 use crate::observe::node::{self, Place};
-use crate::request::{Backup, Group, Request, Standing, writers};
+use crate::request::{Backup, Group, Request, Standing, key_of, writers};
 use crate::seen::has_plain;
 use crate::served::Served;
 
@@ -387,10 +387,7 @@ fn host_patch(host: &BareMetalHost, version: &str, write: &HostWrite, live: &Liv
     let request = &live.seen.request;
     let mut annotations = Map::new();
     if write.key == Some(false) {
-        annotations.insert(request.key(), Value::Null);
-        if has_plain(host, &request.uid) {
-            annotations.insert(names::metal3::REBOOT.to_owned(), Value::Null);
-        }
+        annotations = without_keys(host, &request.uid);
     } else if write.key == Some(true) {
         let machine = live.seen.machine.as_ref().map(|it| it.uid.clone()).unwrap_or_default();
         // Hard, since a node that hangs would not listen; and whom to ask about it.
@@ -426,6 +423,16 @@ fn host_patch(host: &BareMetalHost, version: &str, write: &HostWrite, live: &Liv
     patch
 }
 
+/// The keys of the request of this uid go, and nobody else's.
+fn without_keys(host: &BareMetalHost, uid: &str) -> Map<String, Value> {
+    let mut annotations = Map::new();
+    annotations.insert(key_of(uid), Value::Null);
+    if has_plain(host, uid) {
+        annotations.insert(names::metal3::REBOOT.to_owned(), Value::Null);
+    }
+    annotations
+}
+
 /// Takes a key away whose request is gone, and ends its record.
 pub async fn release_orphan(
     client: &Client,
@@ -458,11 +465,8 @@ pub async fn take_back(
 }
 
 fn orphan_patch(host: &BareMetalHost, uid: &str, history: &History) -> Value {
-    let key = format!("{}{uid}", names::metal3::REBOOT_FOR_REMEDIATION);
-    let mut annotations = json!({key: null, REMEDIATION_HISTORY: history.text()});
-    if has_plain(host, uid) {
-        annotations[names::metal3::REBOOT] = Value::Null;
-    }
+    let mut annotations = without_keys(host, uid);
+    annotations.insert(REMEDIATION_HISTORY.to_owned(), json!(history.text()));
     let version = &host.metadata.resource_version;
     json!({"metadata": {"resourceVersion": version, "annotations": annotations}})
 }

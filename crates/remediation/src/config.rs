@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use api_types::ContractVersion;
 use clap::{Args, Parser};
 use controller_kit::check::{Check, Row};
-use controller_kit::config::{Command, Mistakes, Settings as Common};
+use controller_kit::config::{Command, Config, Mistakes, Settings as Common};
 use controller_kit::crd::Needed;
 use controller_kit::run::Needs;
 
@@ -25,8 +26,7 @@ const CRDS: &str = concat!(
     ),
 );
 
-/// Versions of Cluster API's contract, best first.
-const CONTRACTS: &[&str] = &["v1beta2", "v1beta1"];
+const CONTRACTS: &[&str] = ContractVersion::NAMES;
 
 /// Power-cycles the host of an unhealthy machine, and hands the machine to its owner when that does not help
 #[derive(Debug, Parser)]
@@ -142,7 +142,7 @@ pub struct Policy {
     pub switch_off: bool,
     /// Whether a machine without owner is deleted.
     pub delete_unowned: bool,
-    /// The common flag `--watch-filter`, as it is written into the record of a try.
+    /// Value of Cluster API's watch label, if only objects with it count; it stands in the record of a try.
     pub watch_filter: Option<String>,
 }
 
@@ -165,10 +165,9 @@ impl Default for Policy {
 
 impl Settings {
     /// Reads all values; what is wrong goes to `mistakes`.
-    pub fn check(&self, mistakes: &mut Mistakes) -> Policy {
+    pub fn check(&self, config: &Config, mistakes: &mut Mistakes) -> Policy {
         let default = Policy::default();
-        let mut switch =
-            |flag, value, default| mistakes.parse(flag, value, "true or false", default);
+        let mut switch = |flag, value, default| mistakes.switch(flag, value, default);
         let upstream_group = switch("--upstream-group", &self.upstream_group, false);
         let plain = switch("--plain-reboot", &self.plain_reboot, false);
         let switch_off = switch("--switch-off-exhausted", &self.switch_off_exhausted, true);
@@ -194,12 +193,12 @@ impl Settings {
             stale,
             switch_off,
             delete_unowned,
-            watch_filter: None,
+            watch_filter: config.watch_filter.clone(),
         }
     }
 }
 
-/// What has to be there before anything is done, and what `check` and `crds` know.
+/// What the controller needs from outside.
 pub fn needs(policy: &Policy) -> Needs {
     Needs { crds: CRDS, fields: needed(), rules: RULES, checks: checks(policy) }
 }
@@ -234,11 +233,16 @@ fn checks(policy: &Policy) -> Vec<Check> {
 mod tests {
     use super::*;
 
+    fn check(cli: &Cli, mistakes: &mut Mistakes) -> Policy {
+        let config = cli.common.check(NAME, mistakes);
+        cli.own.check(&config, mistakes)
+    }
+
     #[test]
     fn the_defaults_of_the_flags_are_those_of_the_policy() {
         let cli = Cli::parse_from([NAME]);
         let mut mistakes = Mistakes::default();
-        assert_eq!(cli.own.check(&mut mistakes), Policy::default());
+        assert_eq!(check(&cli, &mut mistakes), Policy::default());
         assert!(mistakes.lines().is_empty(), "{mistakes:?}");
     }
 
@@ -263,7 +267,7 @@ mod tests {
         ];
         let cli = Cli::parse_from([NAME].into_iter().chain(wrong));
         let mut mistakes = Mistakes::default();
-        cli.own.check(&mut mistakes);
+        check(&cli, &mut mistakes);
         let told = mistakes.lines().join("\n");
         for flag in wrong {
             let flag = flag.split_once('=').unwrap().0;

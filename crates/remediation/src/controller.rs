@@ -23,7 +23,8 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 use crate::act::Pass;
 use crate::config::Policy;
 use crate::crowd::{self, Asking, Crowd};
-use crate::decide::{Act, Decision, Note, Reason, decide, refused_at_first};
+use crate::decide::{decide, refused_at_first};
+use crate::decision::{Act, Decision, Note};
 use crate::error::Error;
 use crate::interest::{Interest, Kind, Who};
 use crate::leftover::Leftovers;
@@ -31,6 +32,7 @@ use crate::metrics::{Metrics, seconds};
 use crate::observe::clusters::Clusters;
 use crate::observe::{Held, Live, Sources};
 use crate::pauses::Pauses;
+use crate::reason::Reason;
 use crate::request::{Group, Request};
 use crate::seen::is_paused;
 use crate::served;
@@ -63,8 +65,8 @@ pub struct Context {
     events: Sender<Event>,
 }
 
-/// Notes about objects, and the action that they belong to.
-type Event = (Vec<ObjectReference>, Vec<Note>, String);
+/// Notes about objects, each with the action that it belongs to.
+type Event = (Vec<ObjectReference>, Vec<(Note, String)>);
 
 /// Requests to look at.
 struct Wake {
@@ -83,7 +85,6 @@ impl Wake {
 
 /// Works until the process is to end. The kit is the process' own, or one that a test made in its place.
 pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
-    let policy = Policy { watch_filter: kit.config.watch_filter.clone(), ..policy };
     let metrics = Metrics::new(&kit.metrics.registry)
         .map_err(|error| format!("Cannot set up metrics: {error}"))?;
     let served = tokio::select! {
@@ -263,12 +264,13 @@ impl Context {
     /// Tells something that no condition says, once.
     fn warn(&self, live: &Live, reason: Reason, text: String) {
         if self.told.is_news(&live.seen.request.uid, &text, Instant::now()) {
-            self.tell(live, &[Note { warning: true, reason, text }]);
+            let number = live.seen.request.standing.retries;
+            self.tell(live, vec![(Note { warning: true, reason, text }, action(number))]);
         }
     }
 
     /// Tells what happened, also in the log.
-    fn announce(&self, live: &Live, notes: &[Note]) {
+    fn announce(&self, live: &Live, decision: &Decision, notes: &[Note]) {
         let request = &live.seen.request;
         for note in notes {
             tracing::info!(
@@ -279,10 +281,12 @@ impl Context {
                 note.text
             );
         }
-        self.tell(live, notes);
+        let number = |note: &Note| decision.number(note, request.standing.retries);
+        let told = notes.iter().map(|it| (it.clone(), action(number(it))));
+        self.tell(live, told.collect());
     }
 
-    fn tell(&self, live: &Live, notes: &[Note]) {
+    fn tell(&self, live: &Live, notes: Vec<(Note, String)>) {
         if notes.is_empty() {
             return;
         }
@@ -298,22 +302,25 @@ impl Context {
             uid: Some(request.uid.clone()),
             ..ObjectReference::default()
         });
-        // What tells two events of one reason apart is the try.
-        let action = format!("Remediate{}", request.standing.retries);
         // What has no room is not told: the conditions and the record on the host have it.
-        let _ = self.events.try_send((about, notes.to_vec(), action));
+        let _ = self.events.try_send((about, notes));
     }
+}
+
+/// What tells two events of one reason apart is the try.
+fn action(number: u32) -> String {
+    format!("Remediate{number}")
 }
 
 /// Publishes events, one after the other.
 async fn publish(context: &Context, mut told: Receiver<Event>) {
     let kit = &context.kit;
-    while let Some((about, notes, action)) = told.recv().await {
+    while let Some((about, notes)) = told.recv().await {
         context.crowd.passed().await;
-        for note in &notes {
+        for (note, action) in &notes {
             let reason = note.reason.as_str();
             for object in &about {
-                kit.events.tell(object, note.warning, reason, &action, &note.text).await;
+                kit.events.tell(object, note.warning, reason, action, &note.text).await;
             }
         }
     }
@@ -466,7 +473,7 @@ async fn work(
                     tracing::debug!(object.namespace = request.namespace, object.name = request.name, %error, "Could not say so either");
                 }
             }
-            context.announce(pass.live(), decision.notes_despite(act));
+            context.announce(pass.live(), &decision, decision.notes_despite(act));
             return (request, Err(error));
         }
         if matches!(act, Act::Host(_)) && asking.take().is_some() && context.crowd.is_here() {
@@ -483,7 +490,7 @@ async fn work(
         context.warn(pass.live(), Reason::Contested, text);
     }
     context.metrics.done(&pass.live().seen, &decision, now);
-    context.announce(pass.live(), &decision.notes);
+    context.announce(pass.live(), &decision, &decision.notes);
     let next = end(context, &decision);
     (request, Ok(if put_off { Action::requeue(context.crowd.later()) } else { next }))
 }

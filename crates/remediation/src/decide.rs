@@ -2,11 +2,12 @@
 //!
 //! What a try has done so far stands where it was done: our key and the open entry of the history are on the host, in
 //! one write; the number of the try and the moment at which the host was back are on the request. So a pass that was cut
-//! off anywhere is gone on with by the next one. `attempt` has the steps of a try, `node` what is known of the node
-//! meanwhile, `ending` how a request ends.
+//! off anywhere is gone on with by the next one. `first_boot` has what is waited for before a try, `attempt` the steps of one,
+//! `node` what is known of the node meanwhile, `ending` how a request ends.
 
 mod attempt;
 mod ending;
+mod first_boot;
 mod node;
 
 use std::time::Duration;
@@ -16,16 +17,16 @@ use api_types::time::{until, whole};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::config::Policy;
-pub use crate::decision::{Act, Decision, HostWrite, Note};
+use crate::decision::{Act, Decision, HostWrite};
 use crate::history::{Entry, History};
-pub use crate::reason::Reason;
+use crate::reason::Reason;
 use crate::request::{Group, Refusal, Request, Said, Standing, Strategy};
 use crate::seen::{ClusterSeen, Host, Machine, Observed, Unmanaged};
 
 /// Decides about a request.
 pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
     let case = Case::of(seen, policy, now);
-    let rules: [fn(&Case<'_>) -> Option<Decision>; 20] = [
+    let rules: [fn(&Case<'_>) -> Option<Decision>; 21] = [
         // May anything be done at all?
         paused,
         // Before whatever waits for a time to pass.
@@ -39,6 +40,7 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
         ending::remembered,
         refused,
         strayed,
+        first_boot::awaited,
         // A try, from what may be left of it back to what begins it.
         attempt::unprotected,
         attempt::resumed,
@@ -230,22 +232,36 @@ pub(crate) fn refuse(case: &Case<'_>, refusal: Refusal) -> Decision {
     let mut decision = Decision::rest(reason);
     // First, so that it is said there whatever becomes of the write to the Machine.
     decision.acts.extend(case.say(wanted));
-    // Where the health check has said that the remediation is waited for, it is said there for what. CAPM3's kind has no
-    // other place for it. A Machine that the request is not for is not spoken to: by its name nobody would find the request
-    // that the word belongs to.
-    if let Some(machine) = case.machine()
-        && machine.name == case.request.name
-        && machine.deleting.is_none()
-        && reason != Reason::MachineMismatch
-        && machine.external.as_deref() != Some(reason.as_str())
-        && (machine.external.is_some() || case.request.group != Group::Ours)
-    {
-        decision = decision.act(Act::Complain(reason, message.clone()));
-    }
+    decision.acts.extend(complaint(case, reason, &message));
     if news && !decision.acts.is_empty() {
         decision = decision.note(true, reason, message);
     }
     decision
+}
+
+/// What the Machine is to say of why nothing is done. Where the health check has said that the remediation is waited for, it is
+/// said there for what. CAPM3's kind has no other place for it. A Machine that the request is not for is not spoken to: by its
+/// name nobody would find the request that the word belongs to.
+fn complaint(case: &Case<'_>, reason: Reason, message: &str) -> Option<Act> {
+    let machine = case.machine()?;
+    let is_asked = machine.external.is_some() || case.request.group != Group::Ours;
+    let is_news = machine.external.as_deref() != Some(reason.as_str());
+    let may = machine.name == case.request.name
+        && machine.deleting.is_none()
+        && reason != Reason::MachineMismatch
+        && is_asked
+        && is_news
+        && !is_anothers(case, machine);
+    may.then(|| Act::Complain(reason, message.to_owned()))
+}
+
+/// Whether what a Machine says may be the word of another request, which would write it again, and so without end. Two
+/// requests are about one Machine where a health check was given a template of the other group.
+fn is_anothers(case: &Case<'_>, machine: &Machine) -> bool {
+    let own = case.standing.said.as_ref().map(|it| it.reason);
+    let word = machine.external.as_deref().and_then(Reason::parse);
+    let refusal = word.filter(|it| it.is_refusal());
+    case.seen.rival && refusal.is_some() && refusal != own
 }
 
 /// What is said of a request of which nothing is said yet, when somebody refuses what it begins with. CAPM3's kind has no

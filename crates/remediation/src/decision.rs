@@ -115,6 +115,16 @@ impl Decision {
         if matches!(failed, Act::Complain(..)) { &self.notes } else { &[] }
     }
 
+    /// Of which retry a note tells, where the request knew of so many: a warning of the one that is over, any other of the one
+    /// that the request says from now on.
+    pub fn number(&self, note: &Note, known: u32) -> u32 {
+        let said = self.acts.iter().rev().find_map(|it| match it {
+            Act::Say(standing) => Some(standing.retries),
+            _ => None,
+        });
+        said.filter(|_| !note.warning).unwrap_or(known)
+    }
+
     /// Whether a host is asked for the first time. Each of these writes is proven by the version that it insists on.
     pub fn is_beginning(&self) -> bool {
         let asks = |act: &Act| matches!(act, Act::Host(it) if it.key == Some(true));

@@ -1,14 +1,9 @@
 //! What can go wrong in a pass, and how it is retried. A workload cluster that does not answer is no error: decisions are
 //! made of it.
 
-use std::time::Duration;
-
 use controller_kit::api_error;
 use controller_kit::backoff::Class;
 use thiserror::Error;
-
-/// The client has no limit of its own.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why a pass ended early.
 #[derive(Debug, Error)]
@@ -44,7 +39,7 @@ pub(crate) async fn asked<T>(
     what: &'static str,
     request: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, Error> {
-    let answer = tokio::time::timeout(PATIENCE, request).await;
+    let answer = tokio::time::timeout(api_error::PATIENCE, request).await;
     answer.map_err(|_| Error::Silent(what))?.map_err(|error| match error {
         kube::Error::Api(status)
             if api_error::is_conflict(&status) || api_error::is_gone(&status) =>
@@ -61,17 +56,13 @@ impl Error {
     pub fn class(&self) -> Class {
         match self {
             Self::Superseded => Class::Conflict,
-            Self::Api { source, .. } => match api_error::class(source) {
-                Class::Transient | Class::Throttled | Class::Invalid => Class::Urgent,
-                class => class,
-            },
+            Self::Api { source, .. } => api_error::class(source).urgent(),
             Self::Silent(_) | Self::Workload { .. } => Class::Urgent,
         }
     }
 
-    /// Whether somebody refuses a write who will go on refusing it until a person does something: a right that is missing,
-    /// a schema, a webhook or one that is not there. More than [`api_error::is_refusal`]: a kind that is not served any more
-    /// is among it.
+    /// Whether the write stays refused until a person does something. Wider than [`api_error::is_refusal`]: a kind that is
+    /// no longer served counts, too.
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Api { source, .. } => match &**source {

@@ -11,7 +11,7 @@ fn main() -> ExitCode {
     let cli: Cli = parse();
     let mut mistakes = Mistakes::default();
     let config = cli.common.check(config::NAME, &mut mistakes);
-    let policy = cli.own.check(&mut mistakes);
+    let policy = cli.own.check(&config, &mut mistakes);
     let needs = config::needs(&policy);
     run::main(cli.command, config, mistakes, needs, |kit| controller::run(kit, policy))
 }

@@ -160,11 +160,11 @@ impl Metrics {
         let uid = &seen.request.uid;
         let history = seen.host.as_ref().map(|it| &it.history);
         let open = history.and_then(|it| it.open(uid));
-        // A host that was never off is let go of as well; of that the record says nothing.
+        // A host that was never seen off is let go of as well.
         let released = |act: &Act| {
             let Act::Host(write) = act else { return false };
             let open = write.history.as_ref().and_then(|it| it.open(uid));
-            write.key == Some(false) && open.is_some_and(|it| it.released.is_some())
+            write.key == Some(false) && open.is_some_and(|it| it.off.is_some())
         };
         if decision.acts.iter().any(released)
             && let Some(entry) = open.filter(|it| it.released.is_none())

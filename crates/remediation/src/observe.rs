@@ -214,7 +214,7 @@ impl Sources {
         let cluster = cluster.as_deref();
         let mut live =
             Self::put_together(request.clone(), machine, cluster, metal.as_deref(), host, stray);
-        self.pauses.mark(&mut live.seen);
+        self.mark(&mut live.seen);
         live
     }
 
@@ -261,6 +261,7 @@ impl Sources {
             crowded: false,
             resumed: None,
             started: None,
+            rival: false,
             request,
         };
         Live { seen, machine, host, stray, place: None }
@@ -317,8 +318,16 @@ impl Sources {
         }
         let cluster = cluster.as_ref();
         let mut live = Self::put_together(now, machine, cluster, metal.as_ref(), host, stray);
-        self.pauses.mark(&mut live.seen);
+        self.mark(&mut live.seen);
         Ok(Some(live))
+    }
+
+    /// Adds what no object of the request says.
+    fn mark(&self, seen: &mut Observed) {
+        self.pauses.mark(seen);
+        let Request { group, namespace, name, .. } = &seen.request;
+        // A Machine has one request of each group, which has its name.
+        seen.rival = self.has(&(*group != Group::Ours, namespace.clone(), name.clone()));
     }
 
     /// Looks at the node, which is known without its Machine as well. With `load`, also at what still runs there.
@@ -359,11 +368,17 @@ impl Sources {
         named(true) || named(false)
     }
 
-    /// The same by reading them: the stores may be behind.
-    pub async fn really_asks_for(&self, namespace: &str, machine: &str) -> Result<bool, Error> {
+    /// The same by reading them, since the stores may be behind; or whether the one of this uid is there.
+    pub async fn really_there(
+        &self,
+        namespace: &str,
+        machine: &str,
+        uid: Option<&str>,
+    ) -> Result<bool, Error> {
         let upstream = self.served.upstream.map(Group::Upstream);
         for group in [Some(Group::Ours), upstream].into_iter().flatten() {
-            if self.request_named(group, namespace, machine).await?.is_some() {
+            let there = self.request_named(group, namespace, machine).await?;
+            if there.is_some_and(|it| uid.is_none_or(|uid| it.uid == uid)) {
                 return Ok(true);
             }
         }

@@ -31,6 +31,8 @@ pub enum Reason {
     HostNotClaimed,
     /// Nothing of the machine's runs on the host yet, or any more.
     HostNotProvisioned,
+    /// The host may be booting for the first time since it was installed.
+    HostBooting,
     /// The host is to be off, says `spec.online`.
     HostOffline,
     /// The host must never be switched off.
@@ -76,7 +78,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::AtRest,
         Self::Paused,
         Self::StrategyMissing,
@@ -90,6 +92,7 @@ impl Reason {
         Self::HostMissing,
         Self::HostNotClaimed,
         Self::HostNotProvisioned,
+        Self::HostBooting,
         Self::HostOffline,
         Self::PowerOffDisabled,
         Self::HostUnmanaged,
@@ -127,6 +130,7 @@ impl Reason {
             Self::HostMissing => "HostMissing",
             Self::HostNotClaimed => "HostNotClaimed",
             Self::HostNotProvisioned => "HostNotProvisioned",
+            Self::HostBooting => "HostBooting",
             Self::HostOffline => "HostOffline",
             Self::PowerOffDisabled => "PowerOffDisabled",
             Self::HostUnmanaged => "HostUnmanaged",

@@ -219,16 +219,26 @@ impl Standing {
         begun && self.step.is_some() && !self.has_succeeded()
     }
 
-    /// Whether it has been handed over, or given up.
+    /// Whether it has been handed over, or given up. CAPM3 says `Failed` as soon as its host is to be off, be it for a moment,
+    /// and not why: that is no end, nor is it one that such a request was refused since, or what CAPM3 had begun undone.
     pub fn is_over(&self) -> bool {
-        matches!(self.phase, Some(Phase::DeletingMachine | Phase::Failed))
+        match self.phase {
+            Some(Phase::DeletingMachine) => true,
+            Some(Phase::Failed) => self.said.as_ref().is_some_and(|it| !it.reason.is_refusal()),
+            _ => false,
+        }
     }
+}
+
+/// Key of the annotation on the host of the request with this uid.
+pub fn key_of(uid: &str) -> String {
+    format!("{}{uid}", names::metal3::REBOOT_FOR_REMEDIATION)
 }
 
 impl Request {
     /// Key of our annotation on the host.
     pub fn key(&self) -> String {
-        format!("{}{}", names::metal3::REBOOT_FOR_REMEDIATION, self.uid)
+        key_of(&self.uid)
     }
 
     /// Whether CAPM3's controller has begun with it, and we have not.

@@ -9,7 +9,11 @@ use api_types::names;
 use api_types::names::capi::{
     CONDITION_EXTERNALLY_REMEDIATED, CONDITION_HEALTH_CHECK_SUCCEEDED, CONDITION_OWNER_REMEDIATED,
 };
-use api_types::names::ferrite::{CONDITION_REBOOTING, PAUSED_BY_BMO_REBOOT};
+use api_types::names::ferrite::{
+    CONDITION_REBOOTING, PAUSED_BY_BMO_REBOOT, REASON_HELD_OFF, REASON_IRONIC_UNREACHABLE,
+    REASON_NODE_BUSY, REASON_NODE_NOT_FOUND, REASON_NODE_REGISTERING, REASON_POWER_FAILED,
+    REASON_POWER_UNKNOWN,
+};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
@@ -22,6 +26,8 @@ use crate::request::Request;
 pub struct Observed {
     /// The request.
     pub request: Request,
+    /// Whether a request of the other group is about the same Machine, which may speak on it as well.
+    pub rival: bool,
     /// The Machine.
     pub machine: Option<Machine>,
     /// Its Cluster.
@@ -129,7 +135,7 @@ pub struct Host {
     pub held: bool,
     /// Whether its status says that it is on.
     pub powered_on: bool,
-    /// Whether whoever switches it says that our key keeps it off.
+    /// Whether whoever switches it has said since our request that our key keeps it off.
     pub confirmed: bool,
     /// Whether a reboot was accepted since our request, and the host was not switched on after that.
     pub in_cycle: bool,
@@ -340,9 +346,13 @@ impl Host {
         let doubtful = rebooting.and_then(|it| it.reason.as_deref()).is_some_and(is_blind)
             || status.error_type.is_some()
             || status.operational_status == OperationalStatus::Error;
-        let looked = stamp(status.last_updated).zip(asked).is_some_and(|(at, asked)| at > asked);
-        let confirmed = rebooting.is_some_and(|it| {
-            it.reason.as_deref() == Some("HeldOff")
+        let written = stamp(status.last_updated).zip(asked);
+        let looked = written.is_some_and(|(at, asked)| at > asked);
+        // All tries of a request have the same key: what was said in the one before may be over. A host that is off already
+        // is held off in the very second in which it was asked.
+        let is_new = written.is_some_and(|(at, asked)| at >= asked);
+        let held_off = rebooting.is_some_and(|it| {
+            it.reason.as_deref() == Some(REASON_HELD_OFF)
                 && it.message.as_deref().is_some_and(|it| it.contains(&key))
         });
         let unmanaged = if host.metadata.deletion_timestamp.is_some() {
@@ -364,7 +374,7 @@ impl Host {
             power_off_disabled: host.spec.disable_power_off == Some(true),
             held: host.annotation(&key).is_some() || has_plain(host, &request.uid) || shared,
             powered_on: status.powered_on,
-            confirmed,
+            confirmed: held_off && is_new,
             // One that somebody else had asked for before is old: the host may have been switched on by hand since.
             in_cycle: pending.is_some_and(|pending| {
                 asked.is_some_and(|asked| pending.as_second() >= asked.as_second())
@@ -391,12 +401,12 @@ impl Host {
 /// Whether whoever switches a host says that it cannot see, or change, its power.
 fn is_blind(reason: &str) -> bool {
     [
-        "PowerUnknown",
-        "IronicUnreachable",
-        "NodeNotFound",
-        "NodeRegistering",
-        "NodeBusy",
-        "PowerFailed",
+        REASON_POWER_UNKNOWN,
+        REASON_IRONIC_UNREACHABLE,
+        REASON_NODE_NOT_FOUND,
+        REASON_NODE_REGISTERING,
+        REASON_NODE_BUSY,
+        REASON_POWER_FAILED,
     ]
     .contains(&reason)
 }
@@ -443,6 +453,22 @@ mod tests {
         assert!(cycle(100, None).in_cycle && cycle(101, Some(50)).in_cycle);
         assert!(!cycle(101, Some(102)).in_cycle, "it was switched on since");
         assert!(!host(&json!({})).in_cycle);
+    }
+
+    #[test]
+    fn a_host_is_said_to_be_held_off_for_this_try_only_since_it_was_asked() {
+        let confirmed = |reason: &str, keys: &str, updated: Option<i64>| {
+            let told = json!({"type": CONDITION_REBOOTING, "status": "True", "reason": reason, "message": keys});
+            let updated = updated.map(|it| at(it).to_string());
+            host(&json!({"conditions": [told], "lastUpdated": updated})).confirmed
+        };
+        let ours = format!("Held off by {}", request().key());
+        assert!(confirmed(REASON_HELD_OFF, &ours, Some(100)), "it was off already");
+        assert!(confirmed(REASON_HELD_OFF, &ours, Some(101)));
+        assert!(!confirmed(REASON_HELD_OFF, &ours, Some(99)), "the try before had the same key");
+        assert!(!confirmed(REASON_HELD_OFF, &ours, None));
+        assert!(!confirmed(REASON_HELD_OFF, "Held off by reboot.metal3.io/a", Some(101)));
+        assert!(!confirmed("PoweredOff", &ours, Some(101)));
     }
 
     #[test]

@@ -4,18 +4,13 @@ use std::fmt;
 use std::time::Duration;
 
 use api_types::ContractVersion;
-use controller_kit::{Kit, api_error};
+use controller_kit::Kit;
+use controller_kit::served::{self, AGAIN, best, required};
 use kube::Client;
 
 const CORE: &str = "cluster.x-k8s.io";
 const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
-/// The newer shape is read where both are served.
-const BEST_FIRST: [ContractVersion; 2] = [ContractVersion::V1Beta2, ContractVersion::V1Beta1];
-const CONDITION: &str = "api";
-/// All questions together.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How often it is looked whether something else is served now.
-const AGAIN: Duration = Duration::from_secs(60);
+const BEST_FIRST: &[ContractVersion] = &ContractVersion::BEST_FIRST;
 
 /// What is wrong where CAPM3's kind is asked for and not there.
 pub const NOTHING: &str = "--upstream-group has nothing to serve: install CAPM3's CRD metal3remediations with v1beta2 or v1beta1";
@@ -52,99 +47,32 @@ impl Served {
 
 /// Asks until everything that is needed is served.
 pub async fn wait(kit: &Kit, upstream: bool) -> Served {
-    kit.readiness.require(CONDITION, "the API server was not asked yet what it serves");
-    let mut pause = Duration::from_millis(250);
-    loop {
-        match find(&kit.client, upstream).await {
-            Ok(served) => {
-                kit.readiness.ready(CONDITION);
-                return served;
-            }
-            Err(lacking) => kit.readiness.not_ready(CONDITION, &lacking),
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_secs(10));
-    }
+    served::wait(kit, || look(&kit.client, upstream)).await
 }
 
-/// Ends when something else is served: watches are for one version, so the process has to start anew.
-pub async fn changes(kit: &Kit, upstream: bool, served: Served) -> String {
-    loop {
-        tokio::time::sleep(AGAIN).await;
-        // While the API server does not answer, or a CRD is just being replaced, nothing is known.
-        if let Ok(now) = find(&kit.client, upstream).await
-            && now != served
-        {
-            return format!(
-                "The API server serves other versions now ({now} instead of {served}); the process ends to start on them"
-            );
-        }
-    }
+/// Ends when something else is served.
+pub async fn changes(kit: &Kit, upstream: bool, before: Served) -> String {
+    served::changes(before, || look(&kit.client, upstream)).await
 }
 
 /// What is served now; the error says what is missing.
 pub async fn find(client: &Client, upstream: bool) -> Result<Served, String> {
-    let late =
-        |_| format!("the API server does not say within {} s what it serves", PATIENCE.as_secs());
-    tokio::time::timeout(PATIENCE, look(client, upstream)).await.map_err(late)?
+    served::within_patience(look(client, upstream)).await
 }
 
 async fn look(client: &Client, upstream: bool) -> Result<Served, String> {
-    let core = required(client, CORE, &["clusters", "machines"], "Cluster API").await?;
+    let ask = |version| served::resources(client, version);
+    let core = ["clusters", "machines"];
+    let (core, _) = required(ask, CORE, BEST_FIRST, &core, "Cluster API").await?;
     let machines = ["metal3machines"];
-    let infrastructure = required(client, INFRASTRUCTURE, &machines, "CAPM3's CRDs").await?;
-    let upstream =
-        if upstream { best(client, INFRASTRUCTURE, &["metal3remediations"]).await? } else { None };
-    Ok(Served { core, infrastructure, upstream })
-}
-
-async fn required(
-    client: &Client,
-    group: &str,
-    resources: &[&str],
-    what: &str,
-) -> Result<ContractVersion, String> {
-    best(client, group, resources).await?.ok_or_else(|| {
-        format!(
-            "no version of {group} has all of {}: install {what} with v1beta2 or v1beta1",
-            resources.join(", ")
-        )
-    })
-}
-
-/// The best version that is served with all of these resources.
-async fn best(
-    client: &Client,
-    group: &str,
-    resources: &[&str],
-) -> Result<Option<ContractVersion>, String> {
-    for version in BEST_FIRST {
-        if has(client, group, version, resources).await? {
-            return Ok(Some(version));
-        }
-    }
-    Ok(None)
-}
-
-/// Whether a version of a group is served with all of these resources.
-async fn has(
-    client: &Client,
-    group: &str,
-    version: ContractVersion,
-    resources: &[&str],
-) -> Result<bool, String> {
-    let version = format!("{group}/{}", version.as_str());
-    match client.list_api_group_resources(&version).await {
-        Ok(list) => {
-            Ok(resources.iter().all(|wanted| list.resources.iter().any(|it| it.name == *wanted)))
-        }
-        // A version that is not served is answered in plain text, which has no reason.
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
-        Err(error) => Err(format!(
-            "the API server does not say what it serves of {version}: {}",
-            api_error::explain(&error)
-        )),
-    }
+    let (infrastructure, _) =
+        required(ask, INFRASTRUCTURE, BEST_FIRST, &machines, "CAPM3's CRDs").await?;
+    let upstream = if upstream {
+        best(ask, INFRASTRUCTURE, BEST_FIRST, &["metal3remediations"]).await?
+    } else {
+        None
+    };
+    Ok(Served { core, infrastructure, upstream: upstream.map(|(version, _)| version) })
 }
 
 #[cfg(test)]

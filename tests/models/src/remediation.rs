@@ -5,19 +5,22 @@
 //! not counted: a replica remembers which objects others wrote since it read them.
 
 mod beginning;
+mod worlds;
 
 use api_types::remediation::Phase;
-use bench::model::{Progress, explore};
 use k8s_openapi::jiff::Timestamp;
-use remediation::config::{Fencing, Policy};
-use remediation::decide::{Act, Reason, decide};
+use remediation::config::Policy;
+use remediation::decide::decide;
+use remediation::decision::Act;
 use remediation::history::History;
+use remediation::reason::Reason;
 use remediation::request::{Backup, Request, Standing};
 use remediation::seen::{ClusterSeen, Host, Machine, Metal, Node, NodeSeen, Observed, Taint};
 use stateright::{Model, Property};
 
-use crate::World;
 use beginning::{LABELS, host, machine, node, request};
+
+pub use worlds::{beside, large, small, world};
 
 const NOW: i64 = 1_800_000_000;
 const LONG: i64 = 1_000_000;
@@ -25,6 +28,7 @@ const LIMIT: u32 = 1;
 
 /// How large a world is, and how much may go wrong in it.
 #[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "so many independent facts")]
 pub struct Size {
     /// Replicas without a lease.
     pub replicas: usize,
@@ -36,6 +40,8 @@ pub struct Size {
     pub crowd: bool,
     /// Whether the node is deleted while its host is off, and not tainted.
     pub deletes: bool,
+    /// Whether the host is off before it is asked for, and nobody writes down that its power was read.
+    pub unread: bool,
 }
 
 #[derive(Clone)]
@@ -132,6 +138,7 @@ impl State {
         };
         Observed {
             request: request.clone(),
+            rival: false,
             machine: Some(self.machine.clone()),
             cluster: ClusterSeen::Here { paused: self.paused },
             metal: Some(Metal { paused: false, host: Some("h".to_owned()) }),
@@ -165,6 +172,8 @@ impl State {
             decision = decide(&self.observed(site, &request, true), &site.policy, now());
         }
         self.breaks("nothing is decided while paused", self.paused && !decision.acts.is_empty());
+        let blamed = decision.reason == Reason::PowerOffTimedOut && !self.host.powered_on;
+        self.breaks("no try fails for a host that is not off while it shows off", blamed);
         if decision.acts.contains(&Act::RemoveFinalizer) {
             self.lets_go(&request);
         }
@@ -229,6 +238,7 @@ impl State {
                 // late, and then the taint goes when the node is ready.
                 let late = self.runs && self.replicas.len() == 1;
                 self.breaks("a node is taken out of service only while its host is off", late);
+                self.breaks("an off that nobody has read is no fence", self.is_unread());
                 self.node.taint = Taint::Ours;
             }
             Act::Untaint => self.node.taint = Taint::None,
@@ -257,6 +267,7 @@ impl State {
                 self.breaks("a node is deleted when what it had is kept", !kept);
                 let late = self.runs && self.replicas.len() == 1;
                 self.breaks("a node is deleted only while its host is off", late);
+                self.breaks("an off that nobody has read is no fence", self.is_unread());
                 self.gone = true;
                 self.node.ready = false;
                 self.node.backup = Backup::default();
@@ -284,6 +295,13 @@ impl State {
             }
         }
         true
+    }
+
+    /// Whether the host may have been off before it was asked for, and nobody has looked since. A second process without a
+    /// lease may be late.
+    fn is_unread(&self) -> bool {
+        let was_on = self.host.history.open("uid").is_some_and(|it| it.was_on);
+        !self.host.looked_at && !was_on && self.replicas.len() == 1
     }
 
     /// Everything that is remembered was long ago.
@@ -334,13 +352,15 @@ impl Model for Site {
 
     fn init_states(&self) -> Vec<State> {
         // The status may be old: the host runs and is said to be off.
-        [true, false]
-            .map(|shown| State {
+        let each =
+            if self.size.unread { vec![(false, false)] } else { vec![(true, true), (true, false)] };
+        each.into_iter()
+            .map(|(runs, shown)| State {
                 request: Some(request()),
                 machine: machine(),
                 paused: false,
-                host: host(shown),
-                runs: true,
+                host: Host { looked_at: !self.size.unread, ..host(shown) },
+                runs,
                 node: node(),
                 gone: false,
                 given_up: false,
@@ -351,7 +371,7 @@ impl Model for Site {
                 mishaps: 0,
                 broken: None,
             })
-            .into()
+            .collect()
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
@@ -537,60 +557,4 @@ impl Model for Site {
         }
         all
     }
-}
-
-/// A world of this size.
-pub fn world(size: Size) -> World {
-    let explored = move |bounds| {
-        let own = |action: &Action| {
-            matches!(
-                action,
-                Action::Read(_)
-                    | Action::Go(_)
-                    | Action::Switch
-                    | Action::Report
-                    | Action::Release
-                    | Action::Boot
-                    | Action::Age
-                    | Action::Resume
-                    | Action::Back
-            )
-        };
-        let goal = |_: &Site, state: &State| state.is_at_rest();
-        let name = "the host is on again or handed over, and nothing of ours is left";
-        let progress = [Progress { name, goal, own }];
-        let fencing = if size.deletes { Fencing::Delete } else { Fencing::Taint };
-        explore(&Site { size, policy: Policy { fencing, ..Policy::default() } }, &progress, bounds)
-    };
-    let Size { replicas, mishaps, returns, crowd, deletes } = size;
-    let node = if returns { "that comes back" } else { "that does not" };
-    let crowd = if crowd { ", in a crowd" } else { "" };
-    let end = if deletes { " and is deleted" } else { "" };
-    let name = format!("{replicas} replicas, {mishaps} mishaps, a node {node}{end}{crowd}");
-    World { name, explore: Box::new(explored) }
-}
-
-fn size(replicas: usize, mishaps: u8, returns: bool) -> Size {
-    Size { replicas, mishaps, returns, crowd: false, deletes: false }
-}
-
-/// What a test has time for, up to the last state.
-pub fn small() -> Vec<World> {
-    let [back, lost] = [true, false].map(|returns| size(1, 1, returns));
-    let deleted = [back, lost].map(|it| Size { deletes: true, ..it });
-    let crowd = Size { crowd: true, ..back };
-    [back, lost, crowd].into_iter().chain(deleted).map(world).collect()
-}
-
-/// What a test looks at as far as it has time: two processes without a lease.
-pub fn beside() -> Vec<World> {
-    vec![world(size(2, 0, true))]
-}
-
-/// More than a test has time for.
-pub fn large() -> Vec<World> {
-    let crowd = [size(1, 2, true), size(2, 1, true)].map(|it| Size { crowd: true, ..it });
-    let calm = [size(1, 2, true), size(1, 3, false), size(2, 1, true), size(2, 1, false)];
-    let deleted = [size(1, 2, true), size(1, 2, false)].map(|it| Size { deletes: true, ..it });
-    calm.into_iter().chain(crowd).chain(deleted).map(world).collect()
 }

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use api_types::capi::is_watched;
 use api_types::metal3::BareMetalHost;
-use api_types::names::metal3::REBOOT_FOR_REMEDIATION;
 use api_types::time::whole;
 use controller_kit::backoff::{self, Failures, Retry};
 use controller_kit::watch::{Complaints, Undecodable};
@@ -17,12 +16,12 @@ use kube::runtime::reflector::Store;
 
 use super::Context;
 use crate::act::{release_orphan, take_back};
-use crate::decide::Reason;
 use crate::error::Error;
 use crate::history::{Entry, History};
 use crate::leftover;
 use crate::metrics::tally;
-use crate::request::Group;
+use crate::reason::Reason;
+use crate::request::key_of;
 use crate::seen::{has_plain, is_paused};
 
 /// How often it is looked.
@@ -149,7 +148,7 @@ async fn take_back_from(context: &Context, namespace: &str, name: &str) -> Resul
     let Some(machine) = context.from.free_machine(namespace, name).await? else { return Ok(()) };
     let said = leftover::of(&machine);
     let is_ours = is_watched(&machine.metadata, context.policy.watch_filter.as_deref());
-    if said.is_empty() || !is_ours || context.from.really_asks_for(namespace, name).await? {
+    if said.is_empty() || !is_ours || context.from.really_there(namespace, name, None).await? {
         return Ok(());
     }
     take_back(&context.kit.client, context.from.served, &machine, &said).await?;
@@ -174,16 +173,10 @@ pub(super) async fn release(
     let history = History::of(&host);
     let Some(entry) = left_open(&host, &history, uid) else { return Ok(()) };
     // The stores may be behind.
-    let mut groups = vec![Group::Ours];
-    groups.extend(context.from.served.upstream.map(Group::Upstream));
-    for group in groups {
-        let there = context.from.request_named(group, namespace, &entry.machine).await?;
-        if there.is_some_and(|it| it.uid == uid) {
-            return Ok(());
-        }
+    if context.from.really_there(namespace, &entry.machine, Some(uid)).await? {
+        return Ok(());
     }
-    let key = format!("{REBOOT_FOR_REMEDIATION}{uid}");
-    let is_held = host.annotation(&key).is_some() || has_plain(&host, uid);
+    let is_held = host.annotation(&key_of(uid)).is_some() || has_plain(&host, uid);
     let ended = history.ended(uid, Reason::Withdrawn, whole(Timestamp::now()));
     release_orphan(&context.kit.client, &host, uid, &ended).await?;
     if !is_held {

@@ -6,9 +6,11 @@ use api_types::remediation::{Phase, Step};
 use k8s_openapi::jiff::Timestamp;
 
 use super::ending::{give_back, hand_over, is_owed};
-use super::{Act, Case, Decision, HostWrite, Reason, node};
+use super::{Case, node};
 use crate::config::Fencing;
+use crate::decision::{Act, Decision, HostWrite};
 use crate::history::Entry;
+use crate::reason::Reason;
 use crate::request::Standing;
 use crate::seen::{Host, NodeSeen, Taint};
 
@@ -19,6 +21,8 @@ const SOON: Duration = Duration::from_secs(5);
 /// The first for a host that is on; the second for one that was off before we asked, whose power must be read again.
 const TO_BE_OFF: &str = "the host is asked to be switched off";
 const OFF_ALREADY: &str = "the host already shows off; waiting until its power is read again (status.lastUpdated later than this request)";
+/// What was done about the node of a host whose power nobody read.
+const UNREAD: &str = "the node was left alone: nobody read the host's power since it was asked";
 
 /// The key came first since others were asking, too; or somebody took the finalizer away by force. Without it nobody
 /// would undo what follows.
@@ -191,12 +195,7 @@ pub(super) fn again(case: &Case<'_>, host: &Host, retries: u32, reason: Reason) 
 }
 
 pub(super) fn failure(case: &Case<'_>, reason: Reason) -> String {
-    let is_off = case.own_host().is_some_and(|it| !it.powered_on) && !case.is_plain();
     let text = match reason {
-        Reason::PowerOffTimedOut if is_off => {
-            "the host shows off, but nobody read its power in time: \
-             its status.lastUpdated is older than the try, or it reports an error"
-        }
         Reason::PowerOffTimedOut => "the host was not off in time",
         Reason::PowerOnTimedOut => "the host was not on in time",
         Reason::StillUnhealthy => "the node was ready, and the machine is still called unhealthy",
@@ -277,15 +276,32 @@ pub(super) fn ask(case: &Case<'_>) -> Option<Decision> {
     }
     // A count of which the host knows nothing is nobody's: this is the last try then.
     let number = count.min(limit);
-    let mut acts = vec![Act::Host(hold(case, host, number, Reason::NotRecovered))];
+    // The next try was counted, and cut off before the host was asked. Nobody heard of the end of the one before.
+    let older = host.history.open(&case.request.uid);
+    let failed = older.map_or(Reason::NotRecovered, |it| how_it_failed(host, it));
+    let mut acts = vec![Act::Host(hold(case, host, number, failed))];
     if !case.request.finalizer {
         acts.insert(usize::from(case.seen.crowded), Act::AddFinalizer);
     }
     let mut decision = Decision { acts, ..Decision::rest(Reason::PowerOff) };
     let wanted = Standing { retries: number, ..asked(case, case.now) };
     decision.acts.extend(case.say(wanted));
+    if let Some(older) = older {
+        let text = failure(case, failed);
+        let text = format!("Try {} of {}: {text}", older.number.min(limit) + 1, limit + 1);
+        decision = decision.note(true, failed, text);
+    }
     let text = format!("{}: {}", case.which(), awaited(case));
     Some(decision.note(false, Reason::PowerOff, text).again(case.policy.power_off))
+}
+
+/// How a try failed that is not said of it: by how far it came, as the host knows.
+fn how_it_failed(host: &Host, entry: &Entry) -> Reason {
+    match entry.released {
+        None => Reason::PowerOffTimedOut,
+        Some(_) if !host.powered_on => Reason::PowerOnTimedOut,
+        Some(_) => Reason::NotRecovered,
+    }
 }
 
 /// What is waited for when a host was asked.
@@ -319,12 +335,12 @@ pub(super) fn switch_off(case: &Case<'_>) -> Option<Decision> {
     }
     let Some(left) = case.left(entry.asked, case.policy.power_off) else {
         let missed = missed(case, host, entry.asked, case.policy.power_off);
-        return Some(missed.unwrap_or_else(|| fail(case, host, Reason::PowerOffTimedOut)));
+        return Some(missed.unwrap_or_else(|| overdue(case, host, entry)));
     };
     let mut decision = Decision::rest(Reason::PowerOff).again(left);
     let complaint = case.machine().and_then(|it| Reason::parse(it.external.as_deref()?));
-    if complaint.is_some_and(Reason::is_refusal) {
-        // What kept it from beginning was corrected.
+    if complaint.is_some_and(Reason::is_refusal) && !case.seen.rival {
+        // What kept it from beginning was corrected. Another request's word would come back.
         decision = decision.act(Act::Await);
     }
     if !host.held {
@@ -349,6 +365,19 @@ pub(super) fn switch_off(case: &Case<'_>) -> Option<Decision> {
         decision.acts.extend(case.say(asked(case, entry.asked)));
     }
     Some(decision)
+}
+
+/// The time to be off is over. A host that shows off may come back all the same: that nobody read its power since it was asked
+/// forbids to touch its node and nothing else, and it would be off no more surely for being held any longer.
+fn overdue(case: &Case<'_>, host: &Host, entry: &Entry) -> Decision {
+    if host.powered_on || entry.plain {
+        return fail(case, host, Reason::PowerOffTimedOut);
+    }
+    if case.seen.node == NodeSeen::NotAsked && case.machine().is_some_and(|it| it.node.is_some()) {
+        // What its kubelet said until now is no news later.
+        return Decision::look_at_node(Reason::PowerOn);
+    }
+    let_go(case, host, false).again(SOON)
 }
 
 fn is_fenced(case: &Case<'_>, host: &Host, entry: &Entry) -> bool {
@@ -433,11 +462,17 @@ pub(super) fn release(case: &Case<'_>) -> Option<Decision> {
 
 /// What people read of it is written by who finds the host still off a moment later.
 fn let_go(case: &Case<'_>, host: &Host, tainting: bool) -> Decision {
-    let fenced = node::part(case, tainting);
     let now = case.now;
     let plain = case.is_plain();
+    let is_off = if plain {
+        !host.powered_on
+    } else {
+        case.entry().is_some_and(|it| is_fenced(case, host, it))
+    };
+    let unread = !plain && !is_off;
+    let fenced = if unread { UNREAD.to_owned() } else { node::part(case, tainting) };
     let history = host.history.changed(&case.request.uid, |entry| {
-        entry.off = (!plain || !host.powered_on).then_some(now);
+        entry.off = is_off.then_some(now);
         entry.fenced = Some(fenced.clone());
         if !plain {
             entry.kubelet = node::last_word(case);
@@ -446,16 +481,17 @@ fn let_go(case: &Case<'_>, host: &Host, tainting: bool) -> Decision {
     });
     let key = host.held.then_some(false);
     let write = HostWrite { key, history: Some(history), ..HostWrite::default() };
-    let text = released(case, &fenced);
+    let text = released(case, is_off, &fenced);
     let decision = Decision::rest(Reason::PowerOn).act(Act::Host(write));
-    decision.note(false, Reason::PowerOn, format!("{}: {text}", case.which()))
+    decision.note(unread, Reason::PowerOn, format!("{}: {text}", case.which()))
 }
 
-fn released(case: &Case<'_>, fenced: &str) -> String {
+fn released(case: &Case<'_>, is_off: bool, fenced: &str) -> String {
     if case.is_plain() {
         return format!("the reboot was accepted ({fenced})");
     }
-    format!("the host was off ({fenced}) and may be switched on")
+    let was = if is_off { "was" } else { "shows" };
+    format!("the host {was} off ({fenced}) and may be switched on")
 }
 
 /// The host may come back, and is awaited.
@@ -486,7 +522,8 @@ pub(super) fn switch_on(case: &Case<'_>) -> Option<Decision> {
     if let Some(soon) = case.left(at, SOON) {
         return Some(decision.again(soon));
     }
-    let text = released(case, entry.fenced.as_deref().unwrap_or("the node was left alone"));
+    let fenced = entry.fenced.as_deref().unwrap_or("the node was left alone");
+    let text = released(case, entry.off.is_some(), fenced);
     let wanted = case.on_the_way(Phase::Running, Step::PowerOn, at, Reason::PowerOn, &text);
     decision.acts.extend(case.say(wanted));
     Some(decision)

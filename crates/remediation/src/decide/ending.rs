@@ -6,9 +6,11 @@ use api_types::remediation::{Phase, Step};
 use k8s_openapi::jiff::Timestamp;
 
 use super::attempt::{POLL, again, fail, failure};
-use super::{Act, Case, Decision, HostWrite, Reason, node, refuse};
+use super::{Case, node, refuse};
 use crate::config::Fencing;
+use crate::decision::{Act, Decision, HostWrite};
 use crate::history::{Entry, History};
+use crate::reason::Reason;
 use crate::request::{Refusal, Said, Standing};
 use crate::seen::{ClusterSeen, Host, Machine, Node, NodeSeen, Taint};
 
@@ -61,8 +63,10 @@ fn stopped(case: &Case<'_>, reason: Reason, text: &str) -> Decision {
     if !standing.is_under_way() && !is_refused {
         return decision;
     }
-    let running = standing.phase == Some(Phase::Running);
-    let phase = if running { Some(Phase::Waiting) } else { standing.phase.clone() };
+    // At `Failed` CAPM3 may have left it, which is no end.
+    let open =
+        matches!(standing.phase, Some(Phase::Running | Phase::Failed)) && !standing.is_over();
+    let phase = if open { Some(Phase::Waiting) } else { standing.phase.clone() };
     let succeeded = Some(reason == Reason::Recovered);
     let said = Some(Said { succeeded, reason, message: text.to_owned() });
     let wanted = Standing { phase, step: None, since: None, said, ..standing.clone() };
@@ -384,17 +388,20 @@ pub(super) fn undo(case: &Case<'_>, reason: Reason) -> Decision {
     if let Some(wait) = awaits_host(case, started) {
         return remember(case, decision, since).again(wait);
     }
-    let acts = give_back(case);
+    let marks = give_back(case);
     match what_is_left(case, reason, started) {
         Left::Nothing => {}
         Left::Look => return Decision { needs_node: true, ..decision },
         Left::Wait(wait) => return remember(case, decision, since).again(wait),
         Left::GivenUp(what) => decision = give_up(case, decision, &what),
     }
-    decision.acts.extend(acts);
+    // What is cut off after the record on the host was ended is told to nobody, and its kubelet writes to the node that is
+    // back all the time. From a host that is held nothing is taken before it is let go.
+    let is_free = !hosts(case).any(|(host, _)| host.held);
+    let at = if reason == Reason::Recovered && is_free { 0 } else { decision.acts.len() };
+    decision.acts.splice(at..at, marks);
     if is_waited_for(case) {
-        // First: the health check writes to the same Machine just now, and what is cut off after the record on the host was
-        // ended is told to nobody.
+        // First: the health check writes to the same Machine just now.
         decision.acts.insert(0, Act::Settled);
     }
     decision.act(Act::RemoveFinalizer)

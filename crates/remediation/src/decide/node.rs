@@ -52,6 +52,12 @@ pub(super) fn is_ready_in_the_end(case: &Case<'_>, machine: &Machine, since: Tim
     is_ready(node) && !ails(case, machine, node) && case.age(since) >= LEASE
 }
 
+/// The same of a node that nobody may have looked at yet: then nothing.
+pub(super) fn has_come_up(case: &Case<'_>, machine: &Machine, since: Timestamp) -> Option<bool> {
+    let is_unknown = case.seen.node == NodeSeen::NotAsked && machine.node.is_some();
+    (!is_unknown).then(|| is_ready_in_the_end(case, machine, since))
+}
+
 /// Whether the health check complains of something that a node that is ready may have, too. While a request is there it does
 /// not write what it finds: what stands on the Machine may be over, and more may have come to it. So what it says counts
 /// only while it is so, and what has lasted for as long as a node may take counts although nothing is said of it.

@@ -6,10 +6,12 @@ use api_types::remediation::{Phase, Step};
 use proptest::prelude::{Just, ProptestConfig, Strategy as Any, any, prop, prop_oneof};
 use proptest::{prop_assert, proptest};
 
+use super::decide;
 use super::tests::{at, fresh, node};
-use super::{Act, Reason, decide};
 use crate::config::{Fencing, Policy};
+use crate::decision::Act;
 use crate::history::{Entry, History};
+use crate::reason::Reason;
 use crate::request::{Backup, Said, Standing, Strategy};
 use crate::seen::{ClusterSeen, Machine, Node, NodeSeen, Observed, Taint, Unmanaged};
 
@@ -96,7 +98,7 @@ fn nodes() -> impl Any<Value = NodeSeen> {
 }
 
 fn worlds() -> impl Any<Value = Observed> {
-    let flags = proptest::collection::vec(prop::bool::weighted(0.25), 30);
+    let flags = proptest::collection::vec(prop::bool::weighted(0.25), 32);
     (flags, standings(), histories(), nodes(), maybe_time()).prop_map(
         |(flags, standing, history, node, deleting)| {
             let mut flags = flags.into_iter();
@@ -154,6 +156,7 @@ fn worlds() -> impl Any<Value = Observed> {
             seen.node = node;
             seen.crowded = rarely();
             seen.started = rarely().then(|| at(1000));
+            seen.rival = rarely();
             seen
         },
     )
@@ -260,10 +263,14 @@ proptest! {
         for act in decide(&seen, &policy, at(now)).acts {
             let Act::Say(after) = act else { continue };
             let ((from, old), (to, new)) = (words(&before), words(&after));
+            // At `failed` CAPM3 may have left it, which says nothing beside that.
+            let is_capm3s = before.phase == Some(Phase::Failed) && !before.is_over();
+            let from = if is_capm3s { "" } else { from };
             prop_assert!(from == to || DIAGRAM.contains(&(from, to)), "{from:?}, then {to:?}");
             let steps = STEPS.iter().find(|(phase, _)| *phase == to).map(|(_, steps)| *steps);
             let is_step = steps.is_some_and(|it| it.contains(&new));
-            prop_assert!(is_step || (from, old) == (to, new), "{to:?}: {new:?} after {old:?}");
+            let stays = words(&before) == (to, new);
+            prop_assert!(is_step || stays, "{to:?}: {new:?} after {old:?}");
             if after.is_over() && !before.is_over() {
                 prop_assert!(before.retries >= limit || given_up, "{} retries", before.retries);
             }
@@ -364,7 +371,38 @@ proptest! {
         if acts.iter().any(|it| matches!(it, Act::Taint | Act::DeleteNode)) {
             let host = seen.host.as_ref().unwrap();
             prop_assert!(host.held && !host.powered_on);
+            let was_on = host.history.open("uid").is_some_and(|it| it.was_on);
+            prop_assert!(was_on || host.confirmed || host.in_cycle || host.looked_at, "unread");
         }
+    }
+
+    /// A host that shows off, and is held so, is never blamed for not being off: in the end it is let go.
+    #[test]
+    fn no_try_fails_for_a_host_that_is_not_off_while_it_shows_off(
+        seen in worlds(), policy in policies(), now in 0_i64..5000,
+    ) {
+        let decision = decide(&seen, &policy, at(now));
+        let host = seen.host.as_ref().unwrap();
+        let plain = host.history.open("uid").is_some_and(|it| it.plain);
+        let blamed = decision.reason == Reason::PowerOffTimedOut;
+        prop_assert!(!blamed || host.powered_on || plain, "{decision:?}");
+    }
+
+    /// A host that was not installed when it was asked for is not asked as soon as it is.
+    #[test]
+    fn a_host_is_not_asked_in_its_first_boot(
+        seen in worlds(), policy in policies(), now in 0_i64..5000,
+    ) {
+        let mut seen = seen;
+        let reason = Reason::HostNotProvisioned;
+        let said = Said { succeeded: Some(false), reason, message: String::new() };
+        seen.request.standing = Standing { said: Some(said), ..Standing::default() };
+        seen.request.finalizer = false;
+        let hosts = seen.host.iter_mut().chain(seen.stray.as_mut());
+        hosts.for_each(|it| it.history = History::default());
+        let acts = decide(&seen, &policy, at(now)).acts;
+        let asks = |it: &Act| matches!(it, Act::Host(write) if write.key == Some(true));
+        prop_assert!(!acts.iter().any(asks), "{acts:?}");
     }
 
     /// Nothing waits without an end: whoever is under way either writes, looks at the node, or looks again in time.

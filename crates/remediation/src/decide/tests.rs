@@ -5,9 +5,11 @@ use std::time::Duration;
 use api_types::remediation::{Phase, Step};
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Act, Decision, HostWrite, Reason, decide};
+use super::decide;
 use crate::config::{Fencing, Policy};
+use crate::decision::{Act, Decision, HostWrite};
 use crate::history::{Entry, History};
+use crate::reason::Reason;
 use crate::request::{Backup, Group, Owner, Request, Said, Standing, Strategy};
 use crate::seen::{
     ClusterSeen, Host, Machine, Metal, Node, NodeCondition, NodeSeen, Observed, Taint, Unmanaged,
@@ -17,10 +19,12 @@ mod afterwards;
 mod beginning;
 mod control_plane;
 mod counting;
+mod first_boot;
 mod leaving;
 mod refusing;
 mod remembering;
 mod returning;
+mod unread;
 mod whole;
 mod withdrawing;
 
@@ -112,6 +116,7 @@ pub(super) fn node() -> Node {
 pub(crate) fn fresh() -> Observed {
     Observed {
         request: request(),
+        rival: false,
         machine: Some(machine()),
         cluster: ClusterSeen::Here { paused: false },
         metal: Some(Metal { paused: false, host: Some("h".to_owned()) }),

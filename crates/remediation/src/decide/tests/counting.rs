@@ -24,6 +24,13 @@ fn only_a_host_that_was_off_has_taken_a_time_to_be_off() {
     assert!(taken(edit(off(), |seen| seen.node = NodeSeen::Here(node())), 5));
     let withdrawn = edit(asked(), |seen| seen.request.deleting = Some(at(1)));
     assert!(!taken(withdrawn, 2));
+    let unread = edit(off(), |seen| {
+        let host = seen.host.as_mut().unwrap();
+        host.history = host.history.changed("uid", |it| it.was_on = false);
+        seen.node = NodeSeen::Here(node());
+    });
+    assert_eq!(writes(&now(&unread, 600))[0].key, Some(false));
+    assert!(!taken(unread, 600), "nobody has seen it off");
     let given_up = edit(asked(), |seen| {
         seen.request.strategy = Ok(Strategy { retries: 0, timeout: Duration::from_secs(300) });
     });
@@ -56,4 +63,39 @@ fn every_try_is_counted_and_the_last_one_too() {
     });
     assert_eq!(now(&by_another, 2).reason, Reason::Exhausted);
     tries(&counted(&[(by_another, 2)]), "Exhausted", 0);
+}
+
+#[test]
+fn a_try_of_which_the_end_was_cut_off_is_told_and_counted_by_how_far_it_came() {
+    for (begun, second, failed) in [
+        (asked(), 600, Reason::PowerOffTimedOut),
+        (released(), 610, Reason::PowerOnTimedOut),
+        (recovering(), 320, Reason::NotRecovered),
+    ] {
+        // The next try is counted on the request, and somebody else wrote to the host.
+        let cut = edit(begun.clone(), |seen| {
+            seen.request.standing = said(&now(&begun, second));
+        });
+        let next = now(&cut, second + 1);
+        let history = writes(&next)[0].history.clone().unwrap();
+        assert_eq!(history.0[0].result.as_deref(), Some(failed.as_str()));
+        let [over, begins] = next.notes.as_slice() else { panic!("{next:?}") };
+        assert!(over.warning && over.reason == failed && over.text.starts_with("Try 1 of 2"));
+        assert_eq!(begins.reason, Reason::PowerOff);
+        let text = counted(&[(cut, second + 1)]);
+        let word = failed.as_str();
+        let line = format!("ferrite_remediation_tries_total{{result=\"{word}\"}} 1\n");
+        assert!(text.contains(&line), "{text}");
+    }
+    assert!(now(&fresh(), 0).notes.iter().all(|it| !it.warning), "no try was before the first");
+}
+
+#[test]
+fn what_is_told_of_a_try_belongs_to_it_and_to_no_other() {
+    let decision = now(&recovering(), 320);
+    let [over, begins] = decision.notes.as_slice() else { panic!("{decision:?}") };
+    let numbers = [over, begins].map(|it| decision.number(it, 0));
+    assert_eq!((numbers, begins.reason), ([0, 1], Reason::PowerOff));
+    let first = now(&fresh(), 0);
+    assert_eq!(first.number(&first.notes[0], 0), 0);
 }

@@ -248,6 +248,54 @@ fn a_host_that_capm3_had_off_is_awaited_and_not_taken_away_once_more() {
 }
 
 #[test]
+fn a_request_that_capm3_left_at_failed_is_carried_out_once_its_host_is_to_be_on() {
+    for theirs in [true, false] {
+        let failed = edit(fresh(), |seen| {
+            seen.request.group = Group::Upstream(api_types::ContractVersion::V1Beta2);
+            (seen.request.finalizer, seen.request.theirs) = (theirs, theirs);
+            seen.request.standing.phase = Some(Phase::Failed);
+            seen.host.as_mut().unwrap().online = false;
+        });
+        let undone = edit(failed.clone(), |seen| {
+            (seen.request.finalizer, seen.request.theirs) = (false, false);
+        });
+        let refused = now(&undone, 0);
+        assert_eq!(refused.reason, Reason::HostOffline);
+        let on = |seen: Observed| edit(seen, |seen| seen.host.as_mut().unwrap().online = true);
+        let told = edit(undone, |seen| seen.request.standing = said(&refused));
+        assert!(!told.request.standing.is_over(), "what was refused is no end");
+        for seen in [on(failed), on(told)] {
+            let decision = now(&seen, 5);
+            assert_eq!(writes(&decision)[0].key, Some(true), "{decision:?}");
+            assert_eq!(said(&decision).phase, Some(Phase::Running));
+        }
+    }
+    let waits = edit(away(fresh()), |seen| {
+        seen.request.standing.phase = Some(Phase::Failed);
+        seen.request.finalizer = true;
+        seen.host.as_mut().unwrap().online = false;
+    });
+    let standing = said(&now(&waits, 5));
+    assert_eq!(standing.step, Some(Step::Undo), "its node cannot be looked at");
+    assert!(!standing.is_over());
+    let gone = edit(fresh(), |seen| {
+        seen.request.standing.phase = Some(Phase::Failed);
+        let message = String::new();
+        let said = Said { succeeded: Some(false), reason: Reason::HostOffline, message };
+        seen.request.standing.said = Some(said);
+        seen.machine.as_mut().unwrap().deleting = Some(at(1));
+    });
+    assert_eq!(said(&now(&gone, 5)).phase, Some(Phase::Waiting), "it is stopped as any other");
+    // What is handed over to nobody here says more than its phase.
+    let policy = Policy { delete_unowned: false, ..Policy::default() };
+    let ours = edit(last_try(), |seen| {
+        seen.machine.as_mut().unwrap().owned = false;
+        seen.request.standing = said(&decide(seen, &policy, at(320)));
+    });
+    assert!(ours.request.standing.is_over());
+}
+
+#[test]
 fn a_node_that_is_back_when_capm3s_try_is_taken_over_need_not_say_so_again() {
     let left = edit(left_by_capm3(false, true), |seen| {
         (seen.request.finalizer, seen.request.theirs) = (false, false);

@@ -61,6 +61,61 @@ fn the_complaint_is_taken_back_when_a_try_has_begun() {
     assert!(now(&complained("WaitingForRemediation"), 5).acts.is_empty());
 }
 
+/// Of two requests for one Machine, of either group, what each says there; until neither has anything to say.
+fn said_in_turn(mut both: [Observed; 2]) -> Vec<String> {
+    let mut all = Vec::new();
+    for turn in 0..12 {
+        let seen = &mut both[turn % 2];
+        seen.rival = true;
+        for act in now(seen, 5).acts {
+            let word = match act {
+                Act::Say(standing) => {
+                    both[turn % 2].request.standing = standing;
+                    continue;
+                }
+                Act::Complain(reason, _) => reason.as_str(),
+                Act::Await => "WaitingForRemediation",
+                other => panic!("{other:?}"),
+            };
+            all.push(word.to_owned());
+            for it in &mut both {
+                it.machine.as_mut().unwrap().external = Some(word.to_owned());
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn two_requests_for_one_machine_do_not_take_the_word_from_each_other() {
+    let offline = edit(unfit(Some("WaitingForRemediation")), |seen| {
+        seen.request.group = Group::Upstream(api_types::ContractVersion::V1Beta2);
+    });
+    let missing = edit(unfit(Some("WaitingForRemediation")), |seen| {
+        let missing = crate::request::Refusal::new(Reason::StrategyMissing, "missing");
+        seen.request.strategy = Err(missing);
+    });
+    assert_eq!(said_in_turn([offline.clone(), missing.clone()]), ["HostOffline"]);
+    assert_eq!(said_in_turn([missing.clone(), offline]), ["StrategyMissing"]);
+    let begun = edit(asked(), |seen| {
+        seen.machine.as_mut().unwrap().external = Some("WaitingForRemediation".to_owned());
+    });
+    assert_eq!(said_in_turn([begun, missing.clone()]), ["StrategyMissing"], "one is under way");
+    // Its own word each may correct.
+    let told = edit(missing, |seen| {
+        seen.rival = true;
+        seen.request.standing = said(&now(seen, 0));
+        seen.machine.as_mut().unwrap().external = Some("StrategyMissing".to_owned());
+        seen.request.strategy = fresh().request.strategy;
+    });
+    let decision = now(&told, 5);
+    assert!(decision.acts.contains(&Act::Complain(Reason::HostOffline, refusal(&decision))));
+}
+
+fn refusal(decision: &Decision) -> String {
+    said(decision).said.unwrap().message
+}
+
 #[test]
 fn a_phase_never_goes_back_to_none() {
     let lost = edit(recovering(), |seen| {

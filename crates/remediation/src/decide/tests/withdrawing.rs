@@ -25,7 +25,8 @@ fn a_node_that_is_back_when_its_request_is_withdrawn_has_recovered() {
     let first = now(&withdrawn(NodeSeen::NotAsked), 26);
     assert!(first.needs_node && first.acts.is_empty(), "{first:?}");
     let decision = now(&withdrawn(ready("after")), 26);
-    let [Act::Settled, Act::Host(write), Act::Untaint, Act::RemoveFinalizer] =
+    // The node first, to which its kubelet writes all the time: what is cut off after the record has ended is told to nobody.
+    let [Act::Settled, Act::Untaint, Act::Host(write), Act::RemoveFinalizer] =
         decision.acts.as_slice()
     else {
         panic!("{decision:?}")
@@ -44,6 +45,28 @@ fn a_node_that_is_back_when_its_request_is_withdrawn_has_recovered() {
     assert!(standing.has_succeeded(), "{standing:?}");
     let told = edit(kept, |seen| seen.request.standing = standing);
     assert!(now(&told, 29).acts.is_empty(), "once");
+}
+
+#[test]
+fn a_return_is_told_although_somebody_writes_to_the_node_meanwhile() {
+    let cut =
+        edit(withdrawn(ready("after")), |seen| seen.machine.as_mut().unwrap().external = None);
+    for _ in 0..3 {
+        // Each pass ends at the node.
+        let again = now(&cut, 27);
+        assert_eq!((&again.acts[0], again.notes.len()), (&Act::Untaint, 1), "{again:?}");
+    }
+    // A host that a late process holds once more is let go before anything is taken from its node.
+    let held = edit(succeeded(), |seen| {
+        seen.request.finalizer = true;
+        seen.host.as_mut().unwrap().held = true;
+        seen.node = ready("after");
+    });
+    let decision = now(&held, 40);
+    let [Act::Host(write), Act::Untaint, Act::RemoveFinalizer] = decision.acts.as_slice() else {
+        panic!("{decision:?}")
+    };
+    assert_eq!(write.key, Some(false));
 }
 
 #[test]

@@ -53,8 +53,8 @@ async fn held(site: &Site, machine: &Machine, key: &str) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_of_a_machine_that_was_started_during_maintenance_is_not_believed_before_it_is_off()
 {
-    let site = Site::new("maintenance").await;
-    let (ironic, machine, node) = machine("maintenance").await;
+    let site = Site::new("serviced").await;
+    let (ironic, machine, node) = machine("serviced").await;
     let proxy = Proxy::start(ironic).await.unwrap();
     site.host("h", &node, json!({ "spec": { "online": false } })).await;
     let first = site.start(&proxy.endpoint, often());

@@ -114,6 +114,52 @@ async fn a_host_that_is_cleared_in_the_middle_of_a_try_is_let_go_until_something
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_was_installed_after_it_was_asked_for_is_not_cut_off_in_its_first_boot() {
+    let scene = Scene::new("first-boot").await;
+    let plane = &planes().await.management;
+    let (_running, user) = start(plane, &scene.namespace, quick()).await;
+    scene.machine("m", "h").await;
+    provisioning(&scene, "h", "provisioning").await;
+    // As of a health check that has waited for the node since the Machine was made.
+    scene.request("m", reboot(1, "300s")).await;
+    scene.says("m", "HostNotProvisioned").await;
+    provisioning(&scene, "h", "provisioned").await;
+    let waits = scene.says("m", "HostBooting").await;
+    assert!(message(&waits).contains("its node is awaited"), "{waits:#}");
+    assert!(waits["status"]["phase"].is_null(), "nothing has begun: {waits:#}");
+    assert!(waits["status"]["since"].is_string(), "{waits:#}");
+    let audit = bench::audit::Audit::new(plane.audit_log(), scene.client.clone());
+    audit.rest(&user, Duration::from_secs(3)).await.unwrap();
+    let host = scene.get_host("h").await;
+    assert!(keys(&host).is_empty() && history(&host).is_empty(), "{host:#}");
+    assert_eq!(host["status"]["poweredOn"], true);
+    // Its node has come up, and the health check withdraws what it had asked for.
+    scene.delete(REMEDIATION, "m").await;
+    scene.gone(REMEDIATION, "m").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_requests_for_one_machine_come_to_rest_and_one_of_them_says_why_it_waits() {
+    let scene = Scene::new("two-requests").await;
+    let plane = &planes().await.management;
+    let policy = Policy { upstream_group: true, ..quick() };
+    let (_running, user) = start(plane, &scene.namespace, policy).await;
+    scene.machine("m", "h").await;
+    scene.patch_host("h", json!({"spec": {"disablePowerOff": true}})).await;
+    let strategy = json!({"type": "Reboot", "retryLimit": 1, "timeoutSeconds": 100});
+    scene.request_of(UPSTREAM, "m", strategy).await;
+    let said = |it: &Value| condition(it, "ExternallyRemediated").1.to_owned();
+    scene.until(MACHINE, "m", "refused", |it| said(it.unwrap()) == "PowerOffDisabled").await;
+    // The health check was given a template of the other group.
+    scene.request("m", json!({"type": "replace"})).await;
+    scene.says("m", "StrategyUnknown").await;
+    let audit = bench::audit::Audit::new(plane.audit_log(), scene.client.clone());
+    audit.rest(&user, Duration::from_secs(3)).await.unwrap();
+    let machine = serde_json::to_value(scene.get(MACHINE, "m").await).unwrap();
+    assert_eq!(said(&machine), "PowerOffDisabled", "{machine:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_name_that_no_host_can_have_is_that_of_a_host_which_is_missing_and_its_try_is_undone() {
     let scene = Scene::new("misnamed").await;
     let _running = start(&planes().await.management, &scene.namespace, quick()).await;

@@ -135,6 +135,35 @@ async fn a_host_that_capm3_had_off_is_let_go_or_awaited_and_never_taken_away_onc
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_capm3_left_at_failed_is_carried_out_once_its_host_is_to_be_on_again() {
+    let scene = Scene::new("left-failed").await;
+    scene.machine("m", "h").await;
+    scene.patch_host("h", json!({"spec": {"online": false}})).await;
+    left_waiting(&scene, "m").await;
+    scene.patch_status(UPSTREAM, "m", json!({"status": {"phase": "Failed"}})).await;
+    let power_off = Duration::from_secs(10);
+    let policy = Policy { upstream_group: true, power_off, ..quick() };
+    let _running = start(&planes().await.management, &scene.namespace, policy).await;
+    let refused = |it: Option<&Value>| {
+        let it = it.unwrap();
+        let standing =
+            it["metadata"]["annotations"]["ferrite.metal3.io/remediation-standing"].as_str();
+        standing.is_some_and(|it| it.contains("HostOffline"))
+    };
+    let request = scene.until(UPSTREAM, "m", "refused", refused).await;
+    assert_eq!(request["status"]["phase"], "Failed", "it stays what it was");
+    scene.patch_host("h", json!({"spec": {"online": true}})).await;
+    let done = |it: Option<&Value>| {
+        let it = it.unwrap();
+        it["status"]["phase"] == "Waiting" && it["metadata"]["finalizers"].is_null()
+    };
+    scene.until(UPSTREAM, "m", "recovered", done).await;
+    let tries = history(&scene.get_host("h").await);
+    assert_eq!((tries.len(), &tries[0]["result"]), (1, &json!("Recovered")), "{tries:?}");
+    scene.is_clean("m", "h").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn with_the_plain_key_a_host_is_rebooted_once_and_nothing_is_done_about_its_node() {
     let scene = Scene::new("plain").await;
     let policy = Policy { plain: true, ..quick() };

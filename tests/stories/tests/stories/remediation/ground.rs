@@ -33,7 +33,7 @@ pub(super) async fn planes() -> &'static Planes {
             let client = management.admin().await;
             crds::install(&client, &[Group::Metal3, Group::Capm3]).await.unwrap();
             // What bmo-reboot adds to hosts; an operator without it leaves the fields empty.
-            crd::extend(&client, &bmo_reboot::config::fields(), false).await.unwrap();
+            crd::extend(&client, &bmo_reboot::config::needed(), false).await.unwrap();
             crds::settled(&client).await.unwrap();
             cluster_api::install_crds(&client).await.unwrap();
             install_own(&client).await;

@@ -30,8 +30,8 @@ async fn said_to_be_off(scene: &Scene, machine: &str, host: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_host_that_was_said_to_be_off_before_it_was_asked_is_not_taken_for_off() {
     let scene = Scene::new("stale").await;
-    let (power_off, stale) = (Duration::from_secs(10), Duration::from_secs(2));
-    let policy = Policy { power_off, stale, ..quick() };
+    let (power_off, power_on) = (Duration::from_secs(10), Duration::from_secs(30));
+    let policy = Policy { power_off, power_on, stale: Duration::from_secs(2), ..quick() };
     said_to_be_off(&scene, "m", "h").await;
     said_to_be_off(&scene, "n", "seen").await;
     let node = scene.node("m").await.unwrap().resource_version();
@@ -46,12 +46,33 @@ async fn a_host_that_was_said_to_be_off_before_it_was_asked_is_not_taken_for_off
     let_go(&scene, "seen").await;
     scene.says("n", "Recovered").await;
     scene.is_clean("n", "seen").await;
-    // Of the other nobody looks: what runs there is not called gone, and nothing is done to its node.
+    // Of the other nobody looks: what runs there is not called gone, and nothing is done to its node. It may come back.
+    scene.host_is("h", "let go", |it| keys(it).is_empty() && !history(it).is_empty()).await;
     scene.says("m", "Exhausted").await;
     let tries = history(&scene.get_host("h").await);
     assert_eq!((tries.len(), &tries[0]["wasOn"]), (1, &json!(false)), "{tries:?}");
-    assert!(tries[0]["off"].is_null() && tries[0]["released"].is_null(), "{tries:?}");
+    assert!(tries[0]["off"].is_null() && tries[0]["released"].is_string(), "{tries:?}");
+    let fenced = tries[0]["fenced"].as_str().unwrap_or_default();
+    assert!(fenced.contains("nobody read the host's power"), "{tries:?}");
     let why = tries[0]["cause"].as_str().unwrap_or_default();
-    assert!(why.contains("nobody read its power in time"), "{tries:?}");
+    assert!(why.contains("not on in time"), "{tries:?}");
     assert_eq!(scene.node("m").await.unwrap().resource_version(), node, "nobody wrote to it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_is_off_when_it_is_asked_comes_back_although_nobody_writes_down_its_power() {
+    let scene = Scene::new("unread").await;
+    let (power_off, stale) = (Duration::from_secs(10), Duration::from_secs(2));
+    let policy = Policy { power_off, stale, ..quick() };
+    said_to_be_off(&scene, "m", "h").await;
+    let _running = start(&planes().await.management, &scene.namespace, policy).await;
+    scene.request("m", reboot(0, "300s")).await;
+    scene.host_is("h", "held", |it| !keys(it).is_empty()).await;
+    // From now on the operator looks: off is as it should be, so it writes nothing before the key is gone.
+    let_go(&scene, "h").await;
+    scene.says("m", "Recovered").await;
+    scene.is_clean("m", "h").await;
+    let tries = history(&scene.get_host("h").await);
+    assert_eq!((tries.len(), &tries[0]["result"]), (1, &json!("Recovered")), "{tries:?}");
+    assert!(tries[0]["off"].is_null(), "{tries:?}");
 }

@@ -1,0 +1,57 @@
+//! What is waited for before the first try: a host that was installed only after somebody had asked for it.
+//!
+//! A health check that knows no node counts from the Machine's making while the host is being installed, and anew once it is.
+//! What it asked for meanwhile it does not withdraw then. To go on with that as soon as the host is installed would cut off its
+//! first boot, and with each try one more, until the machine is given up; and so with the next one.
+
+use std::time::Duration;
+
+use super::ending::GRACE;
+use super::{Case, complaint, node};
+use crate::decision::Decision;
+use crate::reason::Reason;
+use crate::request::{Said, Standing};
+
+/// So long a health check waits for the first node of a machine, unless it is told otherwise.
+const BOOT: Duration = Duration::from_secs(600);
+const REASON: Reason = Reason::HostBooting;
+
+/// The request was refused, and its host may be booting for the first time. One full time is left for that.
+pub(super) fn awaited(case: &Case<'_>) -> Option<Decision> {
+    let (host, machine) = (case.own_host()?, case.machine()?);
+    let said = case.standing.said.as_ref().filter(|it| it.reason.is_refusal())?;
+    let is_tried = case.standing.phase.is_some() || case.seen.last().is_some();
+    let was_installed = matches!(said.reason, Reason::HostNotProvisioned | REASON);
+    // Whatever else it was refused for: where there was never a node, nothing says that the host has booted.
+    if is_tried || case.request.finalizer || !(was_installed || machine.node.is_none()) {
+        return None;
+    }
+    let begun = case.standing.since.filter(|_| said.reason == REASON);
+    let (since, time) = (begun.unwrap_or(case.now), case.strategy().timeout.max(BOOT));
+    let rest = Decision::rest(REASON);
+    let Some(left) = case.left(since, time) else {
+        // It may have come up long ago: a health check withdraws nothing while too many of its machines fail. A person wants
+        // a power cycle of a node that is ready as well.
+        return match (machine.healthy?, node::has_come_up(case, machine, since)) {
+            (true, _) => Some(rest),
+            (false, None) => Some(Decision::look_at_node(REASON)),
+            (false, Some(true)) => Some(rest.again(GRACE)),
+            (false, Some(false)) => None,
+        };
+    };
+    let until = since.checked_add(time).unwrap_or(since);
+    let message = format!(
+        "the BareMetalHost {} may be booting for the first time: until {until} its node is awaited, and after that the host is power-cycled unless the machine is well",
+        host.name
+    );
+    let wanted = Standing {
+        step: None,
+        since: Some(since),
+        said: Some(Said { succeeded: Some(false), reason: REASON, message: message.clone() }),
+        ..case.standing.clone()
+    };
+    let mut decision = rest.again(left);
+    decision.acts.extend(case.say(wanted));
+    decision.acts.extend(complaint(case, REASON, &message));
+    Some(if begun.is_none() { decision.note(false, REASON, message) } else { decision })
+}
