@@ -5,8 +5,7 @@
 
 use api_types::capi::{Cluster, KubeadmControlPlane, Machine, MachineDeployment, MachineSet};
 use api_types::capm3::{
-    Metal3Data, Metal3DataClaim, Metal3Machine, Metal3MachineTemplate,
-    UpstreamRemediation,
+    Metal3Data, Metal3DataClaim, Metal3Machine, Metal3MachineTemplate, UpstreamRemediation,
 };
 use api_types::hive::{
     ClusterClaim, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool,

@@ -259,8 +259,7 @@ impl Settings {
         let elect = mistakes.switch("--leader-elect", &self.leader_elect, true);
         let lease = self.lease(controller, mistakes);
         let expected = "a number from 1 to 65535";
-        let concurrency =
-            mistakes.above_zero("--concurrency", &self.concurrency, expected, 32);
+        let concurrency = mistakes.above_zero("--concurrency", &self.concurrency, expected, 32);
         let log_format = match self.log_format.trim() {
             "" if std::io::stdout().is_terminal() => LogFormat::Text,
             "" | "json" => LogFormat::Json,

@@ -22,10 +22,7 @@ pub type Answer = Result<Vec<String>, String>;
 pub type Found<V> = (V, Vec<String>);
 
 /// Asks until `find` has everything that is needed. The process is not ready before, and says what is missing.
-pub async fn wait<S, F: Future<Output = Result<S, String>>>(
-    kit: &Kit,
-    find: impl Fn() -> F,
-) -> S {
+pub async fn wait<S, F: Future<Output = Result<S, String>>>(kit: &Kit, find: impl Fn() -> F) -> S {
     kit.readiness.require(CONDITION, "the API server was not asked yet what it serves");
     let mut pause = FIRST_PAUSE;
     loop {

@@ -7,8 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use api_types::capm3::{
-    Metal3Data, Metal3DataClaim, Metal3Machine, Metal3MachineTemplate,
-    UpstreamRemediation,
+    Metal3Data, Metal3DataClaim, Metal3Machine, Metal3MachineTemplate, UpstreamRemediation,
 };
 use api_types::hive::{
     ClusterClaim, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool,
