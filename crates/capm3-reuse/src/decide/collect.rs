@@ -24,7 +24,8 @@ const LOOK: Duration = Duration::from_secs(300);
 
 /// A host that is kept.
 pub(super) fn about_kept(seen: &KeptSeen, policy: &Policy, now: Timestamp) -> Decision {
-    if matches!(seen.kept, Kept::ByLabel(_)) && !policy.collect_capm3 && !is_ours(&seen.host) {
+    if matches!(seen.kept, Kept::ByLabel(_)) && !policy.collect_capm3 {
+        // Our note beside it proves nothing: CAPM3 leaves it where it is.
         return Decision::rest(Reason::KeptByCapm3);
     }
     let Some(owner) = &seen.owner else {
@@ -75,12 +76,6 @@ fn about_owner(seen: &KeptSeen, owner: &OwnerSeen, policy: &Policy, now: Timesta
         Decision { again: Some(grace.saturating_sub(settled)), ..Decision::rest(Reason::Kept) }
     };
     Decision { settled: true, ..decision }
-}
-
-/// Whether a reservation of which only the label is left was written here: somebody took the reference beside it away. CAPM3
-/// writes no note of the host.
-fn is_ours(host: &BareMetalHost) -> bool {
-    host.spec.consumer_ref.is_none() && host.annotation(names::ferrite::RESERVED_HOST_UID).is_some()
 }
 
 /// Whether no machine of the owner waits for a host or is missing.

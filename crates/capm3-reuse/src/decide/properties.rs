@@ -298,10 +298,7 @@ proptest! {
     ) {
         let decision = decide(&Observed::Kept(Box::new(seen.clone())), &policy, now());
         let cleared = CLEARED.contains(&seen.host.provisioning_state().as_str());
-        let is_ours = seen.host.spec.consumer_ref.is_none()
-            && seen.host.annotation(names::ferrite::RESERVED_HOST_UID).is_some();
-        let is_capm3s =
-            matches!(seen.kept, Kept::ByLabel(_)) && !policy.collect_capm3 && !is_ours;
+        let is_capm3s = matches!(seen.kept, Kept::ByLabel(_)) && !policy.collect_capm3;
         prop_assert!(decision.steps.len() <= 1);
         prop_assert!(cleared || !decision.settled);
         for step in &decision.steps {

@@ -229,26 +229,6 @@ async fn who_is_to_come_for_a_kept_host_has_as_long_for_that_however_long_the_ho
 }
 
 #[tokio::test]
-async fn a_reservation_of_which_only_the_label_is_left_ends_with_its_owner() {
-    let scene = Scene::with_deployment(plane().await, "label", &["h1"], true).await;
-    let (_running, _) = start(plane().await, &scene.namespace, patient()).await;
-    scene.machine("m1", "md", "t").await;
-    scene.up("m1").await;
-    scene.remove("m1").await;
-    assert_eq!(scene.consumer("h1").await, "MachineDeployment/md");
-    // Somebody wants it free and takes half of that away.
-    scene.patch_host("h1", json!({"spec": {"consumerRef": null}})).await;
-    scene.deployment("other", "t", 1).await;
-    scene.machine("o1", "other", "t").await;
-    scene.says("o1", "NoHostAvailable").await;
-    scene.delete(MACHINE_SET, "md").await;
-    scene.delete(MACHINE_DEPLOYMENT, "md").await;
-    assert_eq!(scene.up("o1").await, "h1");
-    let labels = scene.get_host("h1").await.labels().clone();
-    assert!(!labels.contains_key("infrastructure.cluster.x-k8s.io/node-reuse"));
-}
-
-#[tokio::test]
 async fn a_machine_whose_template_is_gone_takes_the_host_that_is_kept_for_its_owner() {
     let scene = Scene::new(plane().await, "orphan").await;
     scene.hosts(&["h1"]).await;
