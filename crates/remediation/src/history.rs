@@ -40,6 +40,10 @@ pub struct Entry {
     /// Whether the host was on then, or was seen on since: only then an "off" later on is known to be news.
     #[serde(default)]
     pub was_on: bool,
+    /// Of what time the word was that our key holds the host off, where that stood there before the key did: it is of the try
+    /// before, and proves nothing of this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_off_before: Option<Timestamp>,
     /// When the host was seen off, and known not to come back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub off: Option<Timestamp>,
@@ -91,6 +95,7 @@ impl Entry {
             asked,
             plain: false,
             was_on: false,
+            held_off_before: None,
             off: None,
             fenced: None,
             kubelet: None,

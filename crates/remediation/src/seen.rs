@@ -137,6 +137,8 @@ pub struct Host {
     pub powered_on: bool,
     /// Whether whoever switches it has said since our request that our key keeps it off.
     pub confirmed: bool,
+    /// Of what time the word is that our key holds it off, be it of this try or of one before.
+    pub held_off_at: Option<Timestamp>,
     /// Whether a reboot was accepted since our request, and the host was not switched on after that.
     pub in_cycle: bool,
     /// Whether whoever looks at its power has written its status since our request, and does not say that it cannot look.
@@ -346,11 +348,12 @@ impl Host {
         let doubtful = rebooting.and_then(|it| it.reason.as_deref()).is_some_and(is_blind)
             || status.error_type.is_some()
             || status.operational_status == OperationalStatus::Error;
-        let written = stamp(status.last_updated).zip(asked);
-        let looked = written.is_some_and(|(at, asked)| at > asked);
-        // All tries of a request have the same key: what was said in the one before may be over. A host that is off already
-        // is held off in the very second in which it was asked.
-        let is_new = written.is_some_and(|(at, asked)| at >= asked);
+        let updated = stamp(status.last_updated);
+        let looked = updated.zip(asked).is_some_and(|(at, asked)| at > asked);
+        // All tries of a request have the same key: what was said in the one before may be over. Its own stamp tells it from
+        // a new word; our clock is another one.
+        let is_new =
+            open.is_some_and(|it| it.held_off_before.is_none() || it.held_off_before != updated);
         let held_off = rebooting.is_some_and(|it| {
             it.reason.as_deref() == Some(REASON_HELD_OFF)
                 && it.message.as_deref().is_some_and(|it| it.contains(&key))
@@ -375,6 +378,7 @@ impl Host {
             held: host.annotation(&key).is_some() || has_plain(host, &request.uid) || shared,
             powered_on: status.powered_on,
             confirmed: held_off && is_new,
+            held_off_at: held_off.then_some(updated).flatten(),
             // One that somebody else had asked for before is old: the host may have been switched on by hand since.
             in_cycle: pending.is_some_and(|pending| {
                 asked.is_some_and(|asked| pending.as_second() >= asked.as_second())
@@ -456,19 +460,33 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_said_to_be_held_off_for_this_try_only_since_it_was_asked() {
-        let confirmed = |reason: &str, keys: &str, updated: Option<i64>| {
-            let told = json!({"type": CONDITION_REBOOTING, "status": "True", "reason": reason, "message": keys});
-            let updated = updated.map(|it| at(it).to_string());
-            host(&json!({"conditions": [told], "lastUpdated": updated})).confirmed
+    fn a_word_that_stood_there_before_the_key_of_a_try_does_not_prove_its_off() {
+        let confirmed = |reason: &str, keys: &str, updated: i64, before: Option<i64>| {
+            let mut entry = Entry::begin("uid", "m", 1, at(100));
+            entry.held_off_before = before.map(at);
+            let mut host = BareMetalHost::default();
+            let note =
+                (names::ferrite::REMEDIATION_HISTORY.to_owned(), History(vec![entry]).text());
+            host.metadata.annotations = Some([note].into());
+            let condition = json!({"type": CONDITION_REBOOTING, "status": "True", "reason": reason, "message": keys});
+            let status = json!({"conditions": [condition], "lastUpdated": at(updated).to_string()});
+            host.status = Some(serde_json::from_value(status).unwrap());
+            Host::of(&host, &request(), None).confirmed
         };
         let ours = format!("Held off by {}", request().key());
-        assert!(confirmed(REASON_HELD_OFF, &ours, Some(100)), "it was off already");
-        assert!(confirmed(REASON_HELD_OFF, &ours, Some(101)));
-        assert!(!confirmed(REASON_HELD_OFF, &ours, Some(99)), "the try before had the same key");
-        assert!(!confirmed(REASON_HELD_OFF, &ours, None));
-        assert!(!confirmed(REASON_HELD_OFF, "Held off by reboot.metal3.io/a", Some(101)));
-        assert!(!confirmed("PoweredOff", &ours, Some(101)));
+        for updated in [98, 100, 101] {
+            assert!(
+                confirmed(REASON_HELD_OFF, &ours, updated, None),
+                "whatever the other clock shows"
+            );
+        }
+        assert!(
+            !confirmed(REASON_HELD_OFF, &ours, 90, Some(90)),
+            "the try before had the same key"
+        );
+        assert!(confirmed(REASON_HELD_OFF, &ours, 91, Some(90)), "it was said anew");
+        assert!(!confirmed(REASON_HELD_OFF, "Held off by reboot.metal3.io/a", 101, None));
+        assert!(!confirmed("PoweredOff", &ours, 101, None));
     }
 
     #[test]

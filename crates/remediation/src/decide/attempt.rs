@@ -214,6 +214,8 @@ fn record(case: &Case<'_>, host: &Host, number: u32, asked: Timestamp) -> Entry 
         entry.cluster = case.machine().map(|it| it.cluster.clone());
     }
     entry.was_on = host.powered_on;
+    // Where our key is there already, it was said of that.
+    entry.held_off_before = host.held_off_at.filter(|_| !host.held);
     entry.adopted = case.seen.is_adopted();
     entry.filter.clone_from(&case.policy.watch_filter);
     entry
@@ -470,7 +472,12 @@ fn let_go(case: &Case<'_>, host: &Host, tainting: bool) -> Decision {
         case.entry().is_some_and(|it| is_fenced(case, host, it))
     };
     let unread = !plain && !is_off;
-    let fenced = if unread { UNREAD.to_owned() } else { node::part(case, tainting) };
+    let is_tainted = matches!(&case.seen.node, NodeSeen::Here(it) if it.taint == Taint::Ours);
+    let fenced = match node::part(case, tainting) {
+        part if !unread => part,
+        part if is_tainted => format!("{part}, and nobody has read the host's power since"),
+        _ => UNREAD.to_owned(),
+    };
     let history = host.history.changed(&case.request.uid, |entry| {
         entry.off = is_off.then_some(now);
         entry.fenced = Some(fenced.clone());

@@ -30,8 +30,9 @@ pub(super) fn awaited(case: &Case<'_>) -> Option<Decision> {
     let (since, time) = (begun.unwrap_or(case.now), case.strategy().timeout.max(BOOT));
     let rest = Decision::rest(REASON);
     let Some(left) = case.left(since, time) else {
-        // It may have come up long ago: a health check withdraws nothing while too many of its machines fail. A person wants
-        // a power cycle of a node that is ready as well.
+        // A person wants a power cycle of a node that is ready as well.
+        case.request.owner.as_ref()?;
+        // It may have come up long ago: a health check withdraws nothing while too many of its machines fail.
         return match (machine.healthy?, node::has_come_up(case, machine, since)) {
             (true, _) => Some(rest),
             (false, None) => Some(Decision::look_at_node(REASON)),

@@ -90,6 +90,7 @@ pub(super) fn host() -> Host {
         held: false,
         powered_on: true,
         confirmed: false,
+        held_off_at: None,
         in_cycle: false,
         looked_at: false,
         marked: false,

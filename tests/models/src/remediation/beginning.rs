@@ -70,6 +70,7 @@ pub(super) fn host(on: bool) -> Host {
         held: false,
         powered_on: on,
         confirmed: false,
+        held_off_at: None,
         in_cycle: false,
         looked_at: true,
         marked: false,

@@ -62,8 +62,13 @@ fn what_has_come_up_when_its_first_boot_is_over_is_not_taken_away() {
     }
     let agreed = edit(named, |seen| seen.machine.as_mut().unwrap().healthy = Some(true));
     assert_eq!(now(&agreed, 700), Decision::rest(Reason::HostBooting), "nobody complains");
-    let by_hand = edit(ready, |seen| seen.machine.as_mut().unwrap().healthy = None);
-    assert!(is_asked(&now(&by_hand, 700)), "a person does not ask because a node is not ready");
+    for healthy in [None, Some(true), Some(false)] {
+        let by_hand = edit(ready.clone(), |seen| {
+            seen.request.owner = None;
+            seen.machine.as_mut().unwrap().healthy = healthy;
+        });
+        assert!(is_asked(&now(&by_hand, 700)), "a person does not ask because a node is not ready");
+    }
 }
 
 #[test]

@@ -86,3 +86,27 @@ fn a_time_in_which_nobody_was_at_work_is_made_up_for_before_a_host_is_let_go_unr
     assert!(now(&next, 1299).acts.is_empty());
     assert_eq!(writes(&now(&next, 1300))[0].key, Some(false));
 }
+
+#[test]
+fn a_word_that_was_there_before_the_key_is_remembered_with_the_try() {
+    let word = Some(at(7));
+    let begun = |held: bool| {
+        let seen = edit(fresh(), |seen| {
+            let host = seen.host.as_mut().unwrap();
+            (host.held, host.held_off_at, host.powered_on) = (held, word, false);
+        });
+        writes(&now(&seen, 20))[0].history.clone().unwrap().open("uid").unwrap().held_off_before
+    };
+    assert_eq!(begun(false), word, "it is of the try before");
+    // The next try was counted, and whoever switches the host wrote to it before it could be asked again.
+    assert_eq!(begun(true), None, "our key was there when it was said");
+}
+
+#[test]
+fn a_taint_of_ours_is_told_of_although_nobody_reads_the_power_any_more() {
+    let tainted = edit(unread(), |seen| {
+        seen.node = NodeSeen::Here(Node { taint: Taint::Ours, ..node() });
+    });
+    let text = &now(&tainted, 600).notes[0].text;
+    assert!(text.contains("nobody has read") && !text.contains("left alone"), "{text}");
+}
