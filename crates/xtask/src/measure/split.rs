@@ -142,16 +142,18 @@ async fn all_hosts(ground: &Ground, nics: u32, parts: u32) -> anyhow::Result<()>
     };
     let kind = "metal3.io/baremetalhosts";
     ground.plane.multiply(kind, &format!("{first}/host-0"), 1..ground.hosts, another).await?;
-    // A list that must be up to date waits until the API server has them all.
+    // The API server's cache follows.
     let all: kube::Api<BareMetalHost> = kube::Api::all(ground.admin.clone());
-    let page = all.list_metadata(&ListParams::default().limit(1)).await?;
-    let others = page.metadata.remaining_item_count.unwrap_or_default();
-    ensure!(
-        others + 1 == i64::from(ground.hosts),
-        "{others} and one of {} hosts are there",
-        ground.hosts
-    );
-    Ok(())
+    let began = Instant::now();
+    loop {
+        let page = all.list_metadata(&ListParams::default().limit(1)).await?;
+        let others = page.metadata.remaining_item_count.unwrap_or_default();
+        if others + 1 == i64::from(ground.hosts) {
+            return Ok(());
+        }
+        ensure!(began.elapsed() < PATIENCE, "{others} and one of {} hosts are there", ground.hosts);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
 }
 
 async fn stored(plane: &ControlPlane) -> anyhow::Result<f64> {

@@ -12,8 +12,8 @@ const AT_ONCE: usize = 32;
 impl ControlPlane {
     /// Puts objects of a custom kind (`<group>/<plural>`) into etcd, each made by `another` from one that the API server has
     /// stored as `<namespace>/<name>`: a hundred thousand of them take the API server most of an hour. It learns of them as
-    /// of the writes of another API server on the same etcd, and has all of them when it answers the next list. Nobody checks
-    /// them: what is no valid object is listed all the same.
+    /// of the writes of another API server on the same etcd, some moments later. Nobody checks them: what is no valid object is
+    /// listed all the same.
     ///
     /// # Errors
     /// When that object is not there, or etcd refuses.
