@@ -11,7 +11,7 @@ const AT_ONCE: usize = 32;
 
 impl ControlPlane {
     /// Puts objects of a custom kind (`<group>/<plural>`) into etcd, each made by `another` from one that the API server has
-    /// stored as `<namespace>/<name>`: a hundred thousand of them take the API server most of an hour. It learns of them as
+    /// stored as `<namespace>/<name>`: to make a hundred thousand of them takes the API server many minutes. It learns of them as
     /// of the writes of another API server on the same etcd, some moments later. Nobody checks them: what is no valid object is
     /// listed all the same.
     ///
