@@ -307,22 +307,17 @@ async fn measure(
         rows.push(row);
     }
     let rates = api_server::measure(&ground).await?;
-    for (number, program) in programs.iter().enumerate() {
-        if together.is_some() && works.iter().position(|it| it.operation.is_none()) == Some(number)
-        {
-            together::at_rest(&ground, &programs, &mut rows).await?;
-        }
-        if together.is_some_and(|only| !program.work.controller.contains(only)) {
-            continue;
-        }
-        let others = together.map(|_| &programs).into_iter().flatten();
-        let others = others.filter(|it| it.work.controller != program.work.controller);
-        let others = together::start(&ground, others).await?;
-        at_work(&ground, program, number, &mut rows[number]).await?;
-        together::stop(others).await?;
+    if let Some(only) = together {
+        beside_the_others(&ground, &programs, only, &mut rows).await?;
     }
     drop(ground);
     // Each with a server of its own: what another has made would be its work too.
+    let alone = programs.into_iter().filter(|_| together.is_none());
+    for (number, mut program) in alone.enumerate() {
+        let ground = Ground::new("work", hosts).await?;
+        program.environment = (program.work.neighbours)(&ground).await?;
+        at_work(&ground, &program, number, &mut rows[number]).await?;
+    }
     for (number, (work, path)) in peers.iter().enumerate() {
         let ground = Ground::new("peer", hosts).await?;
         let path = path.clone();
@@ -332,6 +327,29 @@ async fn measure(
         rows.push(row);
     }
     Ok((rates, rows))
+}
+
+/// One after the other while the rest of them run, and all of them at rest in between, on what was made until then.
+async fn beside_the_others(
+    ground: &Ground,
+    programs: &[Program<'_>],
+    only: &str,
+    rows: &mut [Row],
+) -> anyhow::Result<()> {
+    let made = programs.iter().position(|it| it.work.operation.is_none());
+    for (number, program) in programs.iter().enumerate() {
+        if made == Some(number) {
+            together::at_rest(ground, programs, rows).await?;
+        }
+        if !program.work.controller.contains(only) {
+            continue;
+        }
+        let others = programs.iter().filter(|it| it.work.controller != program.work.controller);
+        let others = together::start(ground, others).await?;
+        at_work(ground, program, number, &mut rows[number]).await?;
+        together::stop(others).await?;
+    }
+    Ok(())
 }
 
 /// What it costs when nothing is there.
