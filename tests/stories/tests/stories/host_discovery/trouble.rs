@@ -358,7 +358,14 @@ async fn a_second_host_that_a_person_makes_of_a_known_machine_is_told() {
     assert!(told.contains("/m1") && told.contains("/mine"), "{entry:#}");
     // A new process finds it, too, though the machine is known by its node.
     drop(running);
-    let _running = site.start(policy);
+    let proxy = Proxy::start(&site.ironic).await.unwrap();
+    let _running = site.start_disturbed(&proxy.endpoint, policy, Plan::none("host-discovery"));
+    let lists = || proxy.count(|it| it.path.starts_with("/v1/nodes?") && it.took.is_some());
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while lists() < 3 {
+        assert!(Instant::now() < deadline, "the nodes are not listed");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
     site.settle().await;
     assert_eq!(site.listed("racks", "conflicts", &node, "KnownTwice").await, entry);
     site.delete("mine").await;
