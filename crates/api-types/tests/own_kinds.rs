@@ -127,7 +127,7 @@ fn a_discovery_offers_the_five_details_and_requires_one() {
 }
 
 #[test]
-fn a_discovery_shows_its_counts_and_its_last_poll_without_being_asked_for_more() {
+fn a_discovery_shows_its_counts_and_why_it_is_not_ready_without_being_asked_for_more() {
     let crds = own_crds();
     let discovery = crds.iter().find(|(controller, _)| *controller == "host-discovery");
     let columns = &discovery.expect("the CRD").1.spec.versions[0].additional_printer_columns;
@@ -139,7 +139,7 @@ fn a_discovery_shows_its_counts_and_its_last_poll_without_being_asked_for_more()
         .collect();
     assert_eq!(
         shown,
-        ["Ready", "Known", "Created", "Pending", "Failed", "Conflicting", "Last poll", "Age"]
+        ["Ready", "Reason", "Known", "Created", "Pending", "Failed", "Conflicting", "Age"]
     );
 }
 

@@ -33,6 +33,11 @@ use serde::{Deserialize, Serialize};
         json_path = ".status.conditions[?(@.type==\"Ready\")].status"
     ),
     printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].reason"
+    ),
+    printcolumn(
         name = "Known",
         type_ = "integer",
         json_path = ".status.counts.known",
@@ -61,13 +66,6 @@ use serde::{Deserialize, Serialize};
         type_ = "integer",
         json_path = ".status.counts.conflicting",
         description = "Machines held back because of other hosts: status.conflicts says which"
-    ),
-    printcolumn(name = "Last poll", type_ = "date", json_path = ".status.lastPollTime"),
-    printcolumn(
-        name = "Reason",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Ready\")].reason",
-        priority = 1
     ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
@@ -306,10 +304,10 @@ pub struct BareMetalHostDiscoveryStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     pub conflicts: Vec<ListedHost>,
-    /// When Ironic was last asked for new machines.
+    /// When Ironic had last been asked for new machines, as of the last change of this status: at rest it is not written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_poll_time: Option<Time>,
-    /// When Ironic was last asked for all machines.
+    /// When Ironic had last been asked for all machines, as of the last change of this status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_full_sync_time: Option<Time>,
     /// Highest API version that Ironic offers.
