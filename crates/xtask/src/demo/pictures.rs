@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use bench::prometheus::{Prometheus, Series, Target};
 use bench::steps::step_async;
 use serde_json::Value;
@@ -39,7 +39,7 @@ impl Watching {
                 job: controller.name.clone(),
             })
             .collect();
-        let prometheus = step_async("Prometheus", Prometheus::start(&targets, &[], None)).await?;
+        let prometheus = step_async("Prometheus", watched(&targets)).await?;
         Ok(Self { prometheus, began: Instant::now() })
     }
 
@@ -89,6 +89,23 @@ impl Watching {
             size: (grid("w") * UNIT.0, grid("h") * UNIT.1),
             lines,
         })
+    }
+}
+
+/// How long a Prometheus may take to see every controller.
+const SEEN: Duration = Duration::from_secs(60);
+
+/// One that has seen every target twice: the first chapter is over in seconds, and a rate needs two points.
+async fn watched(targets: &[Target]) -> anyhow::Result<Prometheus> {
+    let prometheus = Prometheus::start(targets, &[], None).await?;
+    let began = Instant::now();
+    loop {
+        let all = prometheus.query("count_over_time(up[1m]) > 1 and up == 1").await?;
+        if all.len() == targets.len() {
+            return Ok(prometheus);
+        }
+        ensure!(began.elapsed() < SEEN, "Prometheus sees {} of {}", all.len(), targets.len());
+        tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
 
