@@ -1,7 +1,7 @@
 //! All writes, each on the version that was decided upon, and the one call that may follow them.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use api_types::condition::{find, put};
 use api_types::metal3::{CachedHost, ErrorType};
@@ -19,12 +19,14 @@ use crate::case::second_after;
 use crate::controller::Context;
 use crate::decision::{Again, Answer, Call, Change, Decision, Note};
 use crate::error::{Error, asked};
-use crate::limits::Ironic;
 use crate::metrics::seconds;
 use crate::reason::Reason;
 use crate::requests::Request;
 use crate::seen::{Host, NodeSeen};
 use crate::settle::settle;
+
+/// How long it stands that a call is wanted, from the moment in which that was proven until the call is sent.
+const PROVEN: Duration = Duration::from_millis(100);
 
 /// What became of a decision.
 pub struct Done {
@@ -45,26 +47,25 @@ pub async fn act(
     let api: Api<CachedHost> = Api::namespaced(client, &host.namespace);
     // Waited for first: between a write and the call that it justifies nothing may take its time.
     let turn = match decision.call {
-        Some(call) => Some(context.ironic.turns.take(call).await),
+        Some(call) => match context.ironic.turns.take(call).await {
+            Some(turn) => Some(turn),
+            None => return Ok(Done { version: host.version.clone(), again: Again::Turn }),
+        },
         None => None,
     };
     let now = write(context, &api, Host::clone(host), &decision).await?;
     let written = !decision.annotations.is_empty() || !decision.status.is_empty();
     if decision.call.is_some() && !written {
         // Nothing was to be written, so nothing proves that the host is still what was decided about.
-        let read = asked("read the host", api.get(&now.name)).await?;
-        if read.metadata.resource_version.as_deref() != Some(now.version.as_str()) {
-            return Err(Error::Superseded);
-        }
+        prove(&api, &now).await?;
     }
     measure(context, host, node, &decision);
     let mut notes = decision.notes;
     if let Some(call) = decision.call {
-        let withdrawn = call == Call::On && !now.requests.is_empty() && !host.state.is_available();
-        if withdrawn || !context.kit.may_act() {
+        if call == Call::On && !now.requests.is_empty() && !host.state.is_available() {
             return Err(Error::Superseded);
         }
-        let answer = ask(&context.ironic, host, call).await;
+        let answer = ask(context, &api, (host, &now), call).await?;
         drop(turn);
         context.metrics.called(call, &answer);
         if answer == Answer::Accepted && matches!(call, Call::HardOff | Call::SoftOff(_)) {
@@ -206,12 +207,26 @@ fn status_patch(host: &Host, change: &Change, now: Timestamp) -> Value {
     json!({ "metadata": { "resourceVersion": host.version }, "status": status })
 }
 
-/// Asks Ironic for a change of power, once. What proves that it is still wanted has just been written or read.
-async fn ask(ironic: &Ironic, host: &Host, call: Call) -> Answer {
+/// Insists on the version that was decided about.
+async fn prove(api: &Api<CachedHost>, now: &Host) -> Result<(), Error> {
+    let read = asked("read the host", api.get(&now.name)).await?;
+    let version = read.metadata.resource_version.as_deref();
+    if version == Some(now.version.as_str()) { Ok(()) } else { Err(Error::Superseded) }
+}
+
+/// Asks Ironic for a change of power, once, of the node of a `host`. That it is still wanted has just been proven for the
+/// host as it is `now`.
+async fn ask(
+    context: &Context,
+    api: &Api<CachedHost>,
+    (host, now): (&Host, &Host),
+    call: Call,
+) -> Result<Answer, Error> {
+    let ironic = &context.ironic;
     if let Call::SoftOff(time) | Call::SoftReset(time) = call
         && !ironic.soft.take(&host.uid, time, Instant::now())
     {
-        return Answer::NoRoom;
+        return Ok(Answer::NoRoom);
     }
     let target = match call {
         Call::HardOff => PowerTarget::Off,
@@ -220,13 +235,25 @@ async fn ask(ironic: &Ironic, host: &Host, call: Call) -> Answer {
         Call::Reset => PowerTarget::Reboot,
         Call::SoftReset(time) => PowerTarget::SoftReboot(time),
     };
-    let result = ironic.client.set_power(&host.node, target).await;
+    let began = Instant::now();
+    let ready = ironic.client.ready_for_power(&host.node, target).await;
+    // Others that hang may have had all places for long: whoever has asked meanwhile is not to be told by nobody.
+    let proven = if began.elapsed() < PROVEN { Ok(()) } else { prove(api, now).await };
+    let proven = proven.and(context.kit.may_act().then_some(()).ok_or(Error::Superseded));
+    if let Err(error) = proven {
+        ironic.soft.free(&host.uid);
+        return Err(error);
+    }
+    let result = match ready {
+        Ok(ready) => ready.send().await,
+        Err(error) => Err(error),
+    };
     ironic.breaker.note(Some(&host.node), result.as_ref().err());
     let answer = result.map_or_else(|error| meaning(&error), |()| Answer::Accepted);
     if !matches!(answer, Answer::Accepted | Answer::Unknown) {
         ironic.soft.free(&host.uid);
     }
-    answer
+    Ok(answer)
 }
 
 /// What an error of Ironic says about the host. Only a refusal is the host's own.

@@ -42,6 +42,8 @@ const DEADLINE: Duration = Duration::from_secs(150);
 const TICK: Duration = Duration::from_secs(2);
 /// Up to so many hosts that wait for Ironic ask for themselves; more are looked at by one list for all.
 const ALONE: usize = 8;
+/// When a host that found too many waiting for a turn comes back. A turn takes a twentieth of that.
+const TURN: Duration = Duration::from_secs(1);
 
 /// What every pass shares.
 pub struct Context {
@@ -153,7 +155,7 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
         .map_err(|error| format!("Cannot set up metrics: {error}"))?;
     let (wakes, woke) = Wakes::new();
     let context = Arc::new(Context {
-        ironic: Ironic::new(client, &policy),
+        ironic: Ironic::new(client, &policy, usize::from(kit.config.concurrency)),
         metrics,
         index: Index::default(),
         hosts: watched.store.clone(),
@@ -241,6 +243,7 @@ pub async fn reconcile(host: Arc<CachedHost>, context: Arc<Context>) -> Result<A
     let rests = context.memory().get(&name).and_then(|known| known.rest(&cached.version, now));
     let rest = rests
         .or_else(|| waits_for_room(&context, &name, &cached).then(|| later(BUSY)))
+        .or_else(|| waits_for_turn(&context, &name, &cached).then(|| later(TURN)))
         .or_else(|| is_settled(&context, &name, &host).then(Action::await_change));
     if let Some(rest) = rest {
         context.ironic.urgent.looked_at(&name, &cached.version);
@@ -307,6 +310,12 @@ fn waits_for_room(context: &Context, name: &Name, host: &Host) -> bool {
     host.waits_for_room()
         && (ironic.urgent.are_there() || !ironic.soft.has_room(&host.uid, now))
         && context.memory().get(name).is_some_and(|it| it.may_be_overlooked(&host.version, now))
+}
+
+/// Whether the host was sent away because too many wait for a turn, and they still do. Nothing is read then, either.
+fn waits_for_turn(context: &Context, name: &Name, host: &Host) -> bool {
+    context.ironic.turns.are_full()
+        && context.memory().get(name).is_some_and(|it| it.waits_for_turn(&host.version))
 }
 
 /// Whether a decision on the status alone would do nothing. Then no pass is made: the poll compares all nodes in one list.
@@ -460,6 +469,7 @@ async fn carry_out(
         // The poll tells those that wait in a crowd.
         Again::Watch if context.is_crowded() => Some(spread(Duration::from_secs(20), unit)),
         Again::Watch => Some(spread(Duration::from_millis(700), unit)),
+        Again::Turn => Some(spread(TURN, unit)),
         Again::OnChange => None,
     };
     if let Some(known) = context.memory().get_mut(name) {

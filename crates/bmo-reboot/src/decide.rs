@@ -31,6 +31,8 @@ const BLIND: Duration = Duration::from_secs(20);
 const REGISTERING: Duration = Duration::from_secs(60);
 /// When to look again whether two hosts still name the same node.
 const SHARED: Duration = Duration::from_secs(60);
+/// How long the stamp of a power-on that Ironic does not take stands for the next tries: each is a write of the whole host.
+const STANDS: Duration = Duration::from_secs(60);
 /// A stamp that is bumped into the future by more than this is the clock's fault and not waited for.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -225,15 +227,11 @@ fn ironic_silent(case: &Case<'_>) -> Option<Decision> {
     Some(draft.finish(Reason::IronicUnreachable, again))
 }
 
+/// Power has one writer: the operator is paused, or left alone with a host on which it has work to do.
 fn take_over(case: &Case<'_>) -> Option<Decision> {
     let host = case.host;
-    let operators = host.deleting
-        || host.detached
-        || host.needs_operator
-        || !host.selected
-        || case.only_node_stays_on();
     let provisioned = host.state.is_provisioned();
-    if !case.policy.takeover || !provisioned || host.paused != Pause::No || operators {
+    if !case.policy.takeover || !provisioned || host.paused != Pause::No {
         return None;
     }
     if let Some(state) = case.being_registered() {
@@ -241,6 +239,16 @@ fn take_over(case: &Case<'_>) -> Option<Decision> {
         let node = &host.node;
         let message = format!("Ironic's node {node} is {state}: the operator is registering it");
         let refused = case.refused(Reason::NodeRegistering, &message);
+        return Some(Decision { again: Again::After(REGISTERING), ..refused });
+    }
+    if host.needs_operator {
+        let message = "the operator has work to do on this host (another image, firmware, or externallyProvisioned is \
+                       false now), and its power until that is done";
+        return Some(case.refused(Reason::OperatorAtWork, message));
+    }
+    if case.only_node_stays_on() {
+        let message = "the operator has to tell Ironic that spec.disablePowerOff is false";
+        let refused = case.refused(Reason::OperatorAtWork, message);
         return Some(Decision { again: Again::After(REGISTERING), ..refused });
     }
     let mut draft = Draft::new(case);
@@ -395,11 +403,13 @@ fn switch_on(case: &Case<'_>) -> Option<Decision> {
             draft.tell(Reason::Answered, ANSWERED);
         }
     }
-    if !case.online_only() {
-        draft.stamp_on(last_stamp(case));
-    }
     // Ahead, or a hold would not know of a call whose answer is lost; and not again for every try.
     let retried = case.record.as_ref().is_some_and(Record::waits_for_ironic);
+    let stands = |last| last <= case.exact && case.age(last) < STANDS;
+    let stamped = retried && !case.in_cycle() && case.host.last.is_some_and(stands);
+    if !case.online_only() && !stamped {
+        draft.stamp_on(last_stamp(case));
+    }
     if !retried && !case.is(Reason::PowerFailed) && !case.is(Reason::PoweringOn) {
         draft.tell(Reason::PoweringOn, &Record::on_message(false));
     }

@@ -113,6 +113,8 @@ pub enum Again {
     Watch,
     /// After this long.
     After(Duration),
+    /// When fewer wait for a turn to ask Ironic.
+    Turn,
     /// When somebody changes something.
     OnChange,
 }

@@ -29,13 +29,14 @@ pub struct Ironic {
 
 impl Ironic {
     /// Ironic within the limits of the policy.
-    pub fn new(client: Client, policy: &Policy) -> Self {
+    /// `passes` are under way at the same time.
+    pub fn new(client: Client, policy: &Policy, passes: usize) -> Self {
         Self {
             client,
             breaker: Breaker::default(),
             // Little more than the client sends at once: while some write to their host, the others call. With more,
             // a call would come late after the write that justifies it.
-            turns: Turns::new(policy.power_calls.min(ironic::CONNECTIONS)),
+            turns: Turns::new(policy.power_calls.min(ironic::CONNECTIONS), passes),
             soft: SoftRoom::new(policy.soft_attempts),
             urgent: Urgent::default(),
         }
@@ -129,6 +130,8 @@ pub struct Turns(Arc<Mutex<Waiting>>);
 struct Waiting {
     free: usize,
     kept: usize,
+    /// How many calls that are not hard may wait: each does so in the middle of its pass.
+    most: usize,
     lines: [VecDeque<oneshot::Sender<Turn>>; 3],
 }
 
@@ -138,19 +141,37 @@ impl Waiting {
         let lines = if self.free > self.kept { 3 } else { 1 };
         self.lines.iter_mut().take(lines).find_map(VecDeque::pop_front)
     }
+
+    /// Whether no more of those that are not hard may wait.
+    fn is_full(&mut self) -> bool {
+        let lesser = &mut self.lines[1..];
+        lesser.iter_mut().for_each(|line| line.retain(|it| !it.is_closed()));
+        lesser.iter().map(VecDeque::len).sum::<usize>() >= self.most
+    }
 }
 
 /// The right to make a call, until it is dropped.
 pub struct Turn(Option<Arc<Mutex<Waiting>>>);
 
 impl Turns {
-    fn new(most: usize) -> Self {
-        let kept = KEPT.min(most.saturating_sub(1));
-        Self(Arc::new(Mutex::new(Waiting { free: most, kept, lines: Default::default() })))
+    /// A quarter of all passes is kept from calls that are not hard, however long Ironic takes for those: a turn that is
+    /// free is of no use to a hard request for which no pass is.
+    fn new(most: usize, passes: usize) -> Self {
+        let lesser = passes.saturating_sub((passes / 4).max(1)).max(1);
+        let kept = KEPT.min(most.saturating_sub(1)).max(most.saturating_sub(lesser));
+        let wait = lesser.saturating_sub(most - kept);
+        let waiting = Waiting { free: most, kept, most: wait, lines: Default::default() };
+        Self(Arc::new(Mutex::new(waiting)))
     }
 
-    /// Waits for a turn.
-    pub async fn take(&self, call: Call) -> Turn {
+    /// Whether a call that is not hard has to come back later.
+    pub fn are_full(&self) -> bool {
+        let mut waiting = lock(&self.0);
+        waiting.free <= waiting.kept && waiting.is_full()
+    }
+
+    /// Waits for a turn. A call that is not hard gets none where too many wait.
+    pub async fn take(&self, call: Call) -> Option<Turn> {
         let urgency = Urgency::of(call);
         loop {
             let line = {
@@ -158,14 +179,17 @@ impl Turns {
                 let kept = if urgency == Urgency::Hard { 0 } else { waiting.kept };
                 if waiting.free > kept {
                     waiting.free -= 1;
-                    return Turn(Some(self.0.clone()));
+                    return Some(Turn(Some(self.0.clone())));
+                }
+                if urgency != Urgency::Hard && waiting.is_full() {
+                    return None;
                 }
                 let (sender, receiver) = oneshot::channel();
                 waiting.lines[urgency as usize].push_back(sender);
                 receiver
             };
             if let Ok(turn) = line.await {
-                return turn;
+                return Some(turn);
             }
         }
     }
@@ -300,11 +324,13 @@ impl SoftRoom {
 mod tests {
     use super::*;
 
+    const PASSES: usize = 32;
+
     fn ironic(policy: &Policy) -> Ironic {
         let lookup =
             |name: &str| (name == "METAL3_AUTH_ROOT_DIR").then(|| "/nonexistent".to_owned());
         let settings = ironic::Settings::from_lookup(Some("http://localhost:1/"), lookup).unwrap();
-        Ironic::new(Client::new(settings).unwrap(), policy)
+        Ironic::new(Client::new(settings).unwrap(), policy, PASSES)
     }
 
     #[tokio::test]
@@ -348,6 +374,31 @@ mod tests {
         let single = ironic(&Policy { power_calls: 1, ..Policy::default() }).turns;
         let turn = tokio::time::timeout(Duration::from_millis(20), single.take(Call::On)).await;
         assert!(turn.is_ok(), "one turn is for everybody");
+    }
+
+    #[test]
+    fn calls_that_are_not_hard_leave_a_quarter_of_all_passes_to_hard_requests() {
+        use futures_util::FutureExt as _;
+        let on = |turns: &Turns| turns.take(Call::On).now_or_never();
+        for (passes, lesser) in [(1, 1), (2, 1), (4, 3), (8, 6), (32, 24), (100, 75)] {
+            let turns = Turns::new(ironic::CONNECTIONS, passes);
+            let mut taken = Vec::new();
+            while let Some(Some(turn)) = on(&turns) {
+                taken.push(turn);
+            }
+            let mut waiting: Vec<_> = (taken.len()..lesser)
+                .map(|_| {
+                    let mut waits = Box::pin(turns.take(Call::On));
+                    assert!(!turns.are_full() && waits.as_mut().now_or_never().is_none());
+                    waits
+                })
+                .collect();
+            assert!(turns.are_full() && matches!(on(&turns), Some(None)), "{passes} {lesser}");
+            assert!(matches!(turns.take(Call::HardOff).now_or_never(), Some(Some(_))), "{passes}");
+            if waiting.pop().is_some() {
+                assert!(on(&turns).is_none(), "{passes}: who went away leaves its place");
+            }
+        }
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub(crate) struct Memory {
     pub(crate) also: Option<NodeKey>,
     pub(crate) seen: Option<Digest>,
     pub(crate) readings: Readings,
+    /// Whether it was sent away because too many waited for a turn.
+    pub(crate) turned_away: bool,
     /// Since when it lets hard requests of others pass.
     pub(crate) waits_since: Option<Instant>,
     pub(crate) let_go: LetGo,
@@ -167,6 +169,13 @@ impl Memory {
     /// A pass came to its end.
     pub(crate) fn ended(&mut self, again: Again, rests: Option<(String, Option<Instant>)>) {
         (self.watching, self.rests) = (again == Again::Watch, rests);
+        self.turned_away = again == Again::Turn;
+    }
+
+    /// Whether nothing has happened to the host since it was sent away.
+    pub(crate) fn waits_for_turn(&self, version: &str) -> bool {
+        let same = self.rests.as_ref().is_some_and(|(known, _)| known == version);
+        self.turned_away && same && !self.asked
     }
 
     /// Whether somebody else has made a host that we have let go their own since: who undid that would do so for ever.

@@ -32,6 +32,8 @@ pub enum Reason {
     NodeNotFound,
     /// The operator is making the node known to Ironic, which it could not end if it were paused.
     NodeRegistering,
+    /// The operator has work to do on the host, for which it needs its power.
+    OperatorAtWork,
     /// Ironic does not answer, or not to us.
     IronicUnreachable,
     /// The operator was asked to leave the power of the host to us.
@@ -82,7 +84,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 36] = [
         Self::Gone,
         Self::NotLookedAt,
         Self::NotSelected,
@@ -95,6 +97,7 @@ impl Reason {
         Self::NodeShared,
         Self::NodeNotFound,
         Self::NodeRegistering,
+        Self::OperatorAtWork,
         Self::IronicUnreachable,
         Self::TakenOver,
         Self::HandedBack,
@@ -135,6 +138,7 @@ impl Reason {
             Self::NodeShared => "NodeShared",
             Self::NodeNotFound => REASON_NODE_NOT_FOUND,
             Self::NodeRegistering => REASON_NODE_REGISTERING,
+            Self::OperatorAtWork => "OperatorAtWork",
             Self::IronicUnreachable => REASON_IRONIC_UNREACHABLE,
             Self::TakenOver => "TakenOver",
             Self::HandedBack => "HandedBack",
@@ -196,6 +200,7 @@ impl Reason {
                 | Self::NodeShared
                 | Self::NodeNotFound
                 | Self::NodeRegistering
+                | Self::OperatorAtWork
         )
     }
 }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::Result;
-use crate::client::{Call, Client};
+use crate::client::{Call, Client, Ready};
 use crate::error::{Class, Error};
 use crate::inventory::Inventory;
 use crate::node::{Driver, Node, PatchOp, PowerTarget};
@@ -56,9 +56,14 @@ impl Client {
     /// Asks for a power state. `Ok` means accepted: the node shows the target at once, and the
     /// state only once it is reached. A hard one waits for nothing else that is under way.
     pub async fn set_power(&self, id: &str, target: PowerTarget) -> Result<()> {
+        self.ready_for_power(id, target).await?.send().await
+    }
+
+    /// Waits until a power state can be asked for at once, for whoever has to look before that whether it is still wanted.
+    pub async fn ready_for_power(&self, id: &str, target: PowerTarget) -> Result<Ready<'_>> {
         let path = node_path(id, "/states/power")?;
         let call = Call::new(Method::PUT, path).body(target.body());
-        self.send(Call { urgent: target.is_hard(), ..call }).await
+        self.ready(Call { urgent: target.is_hard(), ..call }).await
     }
 
     /// Asks for a step in the node's life, such as `manage`, `provide` or `abort`.

@@ -26,6 +26,9 @@ const READING: usize = 4;
 /// How many of them may be anything but a hard change of power, for which somebody may wait with lost data: one place is
 /// always left for those.
 const LESSER: usize = AT_ONCE - 1;
+/// How many of those may be changes: for a node whose conductor is away each hangs until its timeout, and a look at another
+/// node, which needs no conductor, finds room beside them.
+const WRITING: usize = LESSER - 1;
 /// Largest answer that is read: a full page of detailed nodes has less than a fifth of it.
 pub(crate) const MAX_ANSWER: usize = 16 << 20;
 /// Largest error that is read. What is longer is no message for people.
@@ -47,6 +50,7 @@ struct Inner {
     all: Semaphore,
     lesser: Semaphore,
     reading: Semaphore,
+    writing: Semaphore,
     connected: Mutex<Connected>,
     spoken: Mutex<Option<Spoken>>,
 }
@@ -163,12 +167,40 @@ fn secrets_in(value: &Value, secret: bool, found: &mut Vec<String>) {
     }
 }
 
+/// A place among the requests that are under way, until it is dropped.
+#[derive(Debug)]
+struct Place<'a> {
+    _permits: [Option<SemaphorePermit<'a>>; 3],
+}
+
 impl Inner {
-    /// Waits for a place among the requests that are under way, until it is dropped.
-    async fn place(&self, call: &Call) -> Result<[Option<SemaphorePermit<'_>>; 3]> {
-        let reading = if call.reads() { Some(permit(&self.reading).await?) } else { None };
-        let lesser = if call.urgent { None } else { Some(permit(&self.lesser).await?) };
-        Ok([reading, lesser, Some(permit(&self.all).await?)])
+    /// Waits for a place.
+    async fn place(&self, call: &Call) -> Result<Place<'_>> {
+        let (kind, lesser) = if call.urgent {
+            (None, None)
+        } else {
+            let kind = if call.reads() { &self.reading } else { &self.writing };
+            (Some(permit(kind).await?), Some(permit(&self.lesser).await?))
+        };
+        Ok(Place { _permits: [kind, lesser, Some(permit(&self.all).await?)] })
+    }
+}
+
+/// A request that is sent as soon as it is told to: it has its place among those under way, and the version is agreed upon.
+#[derive(Debug)]
+#[must_use]
+pub struct Ready<'a> {
+    client: &'a Client,
+    call: Call,
+    version: Version,
+    place: Place<'a>,
+}
+
+impl Ready<'_> {
+    /// Sends it.
+    pub async fn send(self) -> Result<()> {
+        let Self { client, call, version, place } = self;
+        client.carry_out(&call, version, Some(place)).await.map(drop)
     }
 }
 
@@ -188,6 +220,7 @@ impl Client {
                 all: Semaphore::new(AT_ONCE),
                 lesser: Semaphore::new(LESSER),
                 reading: Semaphore::new(READING),
+                writing: Semaphore::new(WRITING),
                 connected: Mutex::new(Connected {
                     http,
                     material,
@@ -223,7 +256,7 @@ impl Client {
         let call = Call::get("");
         // Whoever asks for a node must not be told that it is gone, only because the address is
         // another service's.
-        let answer = self.once(&call, None).await.map_err(|error| match error.class() {
+        let answer = self.once(&call, None, None).await.map_err(|error| match error.class() {
             Class::NotFound | Class::Refused => not_ironic().of("GET", "/v1/"),
             _ => error,
         })?;
@@ -249,6 +282,13 @@ impl Client {
         self.call(&call).await.map(drop)
     }
 
+    /// Waits until a request can be sent at once.
+    pub(crate) async fn ready(&self, call: Call) -> Result<Ready<'_>> {
+        let version = self.version().await?;
+        let place = self.inner.place(&call).await?;
+        Ok(Ready { client: self, call, version, place })
+    }
+
     /// Sends a request and reads its answer.
     pub(crate) async fn read<T: DeserializeOwned>(&self, call: Call) -> Result<T> {
         let body = self.call(&call).await?;
@@ -262,10 +302,18 @@ impl Client {
     }
 
     async fn call(&self, call: &Call) -> Result<Vec<u8>> {
-        let mut version = self.version().await?;
+        self.carry_out(call, self.version().await?, None).await
+    }
+
+    async fn carry_out(
+        &self,
+        call: &Call,
+        mut version: Version,
+        mut place: Option<Place<'_>>,
+    ) -> Result<Vec<u8>> {
         let (mut renegotiated, mut reread) = (false, false);
         loop {
-            let error = match self.once(call, Some(version)).await {
+            let error = match self.once(call, Some(version), place.take()).await {
                 Ok(answer) => {
                     self.follow_offer(answer.offered);
                     return Ok(answer.body);
@@ -303,10 +351,15 @@ impl Client {
         }
     }
 
-    async fn once(&self, call: &Call, version: Option<Version>) -> Result<Answer> {
+    async fn once(
+        &self,
+        call: &Call,
+        version: Option<Version>,
+        place: Option<Place<'_>>,
+    ) -> Result<Answer> {
         let path = format!("/v1/{}", call.path);
         let started = Instant::now();
-        let result = self.exchange(call, version).await;
+        let result = self.exchange(call, version, place).await;
         let millis = started.elapsed().as_millis();
         let method = call.method.as_str();
         match result {
@@ -327,9 +380,17 @@ impl Client {
         }
     }
 
-    async fn exchange(&self, call: &Call, version: Option<Version>) -> Result<Answer> {
+    async fn exchange(
+        &self,
+        call: &Call,
+        version: Option<Version>,
+        place: Option<Place<'_>>,
+    ) -> Result<Answer> {
         let inner = &*self.inner;
-        let _place = inner.place(call).await?;
+        let _place = match place {
+            Some(place) => place,
+            None => inner.place(call).await?,
+        };
 
         self.look_at_files(false);
         let url = call.url(&inner.settings.endpoint, version.unwrap_or(Version::OLDEST));
@@ -526,6 +587,12 @@ mod tests {
             }
         }
         assert_eq!(taken.len(), LESSER);
+        taken.clear();
+        while let Some(place) = soon(&other).await {
+            taken.push(place);
+        }
+        assert_eq!(taken.len(), WRITING);
+        taken.push(soon(&read).await.unwrap());
         let first = soon(&hard).await;
         assert!(first.is_some() && soon(&hard).await.is_none(), "one place is left for them");
         drop((first, taken.pop()));

@@ -57,6 +57,27 @@ fn what_ironic_does_not_take_for_hours_is_written_down_once() {
 }
 
 #[test]
+fn the_stamp_of_a_power_on_that_ironic_does_not_take_is_written_once_a_minute() {
+    for reason in WAITS {
+        let [_, _, (on, seen, _)] = waiting(reason);
+        let tried = |last, pending| {
+            let done = decided(&Host { last, pending, ..on.clone() }, &seen);
+            assert_eq!(done.call, Some(Call::On), "{reason:?}");
+            done.status.last.is_some()
+        };
+        assert!(tried(None, None) && tried(Some(at(1_000_000 - 60)), None));
+        assert!(!tried(Some(at(1_000_000 - 59)), None) && !tried(Some(now()), Some(at(999_000))));
+        // A cycle that was begun after it has not ended.
+        assert!(tried(Some(at(1_000_000 - 9)), Some(at(1_000_000 - 8))));
+        // Only what Ironic was too busy for is tried again.
+        let mut first = on.clone();
+        record(&mut first, Reason::PoweredOff, false, 600);
+        first.last = Some(at(1_000_000 - 9));
+        assert!(decided(&first, &seen).status.last.is_some());
+    }
+}
+
+#[test]
 fn a_hard_request_during_a_lock_of_a_soft_one_is_written_down_ahead() {
     for reason in WAITS {
         let host = cycling(&[(PLAIN, ""), (HOLD, HARD)], reason, false, 600);

@@ -117,6 +117,31 @@ fn that_a_host_may_be_switched_off_after_all_the_operator_tells_ironic() {
 }
 
 #[test]
+fn the_operator_has_the_power_of_a_host_on_which_it_has_work_to_do() {
+    let stays_on = change(node(Power::On), |node| node.disable_power_off = true);
+    let asked = with(&[(HOLD, HARD)]);
+    let off = Host { powered_on: false, ..host() };
+    let needed = |host: &Host| Host { needs_operator: true, ..host.clone() };
+    for (host, seen, again) in [
+        (needed(&asked), node(Power::On), Again::OnChange),
+        (needed(&off), node(Power::Off), Again::OnChange),
+        (asked.clone(), stays_on, Again::After(seconds(60))),
+    ] {
+        let done = decided_by(&policy(), &host, &seen);
+        assert_eq!((done.reason, done.call, done.again), (Reason::OperatorAtWork, None, again));
+        assert!(done.annotations.is_empty() && done.status.pending.is_none(), "{done:?}");
+        let told = done.status.managed.clone().unwrap();
+        assert!(!told.managed && told.message.contains("the operator has"), "{}", told.message);
+        let again = decided_by(&policy(), &after(host.clone(), &done), &seen);
+        assert!(again.status.is_empty() && again.notes.is_empty(), "written once");
+        // Where nobody is paused, nobody else is waited for.
+        let alone = decided(&host, &seen);
+        assert!(alone.call.is_some() || alone.status.pending.is_some(), "{alone:?}");
+    }
+    assert_eq!(decided_by(&policy(), &asked, &node(Power::On)).reason, Reason::TakenOver);
+}
+
+#[test]
 fn a_host_that_brings_its_status_gets_it_from_the_operator_and_one_that_does_not_stays_paused() {
     for policy in [policy(), Policy::default()] {
         let mut moved = Host { state: ProvisioningState::None, ..taken(host()) };

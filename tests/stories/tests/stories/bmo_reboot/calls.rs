@@ -157,6 +157,113 @@ async fn a_hold_that_comes_while_the_power_on_is_on_its_way_is_honoured_by_anoth
     assert!(broken.is_none(), "{}", broken.unwrap_or_default());
 }
 
+/// Five hosts that are held off, and let go while Ironic hangs: four places are for calls that are not hard, so one power-on
+/// waits behind the others after the write that justified it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_that_comes_while_a_power_on_waits_behind_others_that_hang_is_honoured_before_it() {
+    let site = Site::new("behind").await;
+    let ironic = ironic::shared().await;
+    let proxy = Proxy::start(ironic).await.unwrap();
+    let mut hosts = Vec::new();
+    for name in ["a", "b", "c", "d", "e"] {
+        let node = ironic.enroll_fake(&format!("{}-{name}", site.namespace)).await.unwrap();
+        switch(ironic, &node, "power on").await;
+        site.host(name, &node, json!({})).await;
+        site.annotate(name, json!({ HOLD: HARD })).await;
+        hosts.push((name, node));
+    }
+    let _running = site.start(&proxy.endpoint, quick());
+    for (name, _) in &hosts {
+        site.wait(name, "held off", |host| record(host).0 == "HeldOff").await;
+    }
+    // The last has looked at its node before the others take all places.
+    let looks = hosts[4].1.clone();
+    let mut look = proxy.hold(move |method, path| *method == Method::GET && path.contains(&looks));
+    let mut calls = Vec::new();
+    for (_, node) in &hosts {
+        let node = node.clone();
+        calls.push(Some(
+            proxy.hold(move |method, path| power_changes(method, path) && path.contains(&node)),
+        ));
+    }
+    site.annotate("e", json!({ HOLD: null })).await;
+    // Where a list has just shown the node, there is no look.
+    let looked = look.arrives(Duration::from_secs(3)).await;
+    for (name, _) in &hosts[..4] {
+        site.annotate(name, json!({ HOLD: null })).await;
+    }
+    let mut arrived = Vec::new();
+    let began = Instant::now();
+    let mut look = looked.is_ok().then_some(look);
+    while arrived.len() < 4 {
+        assert!(began.elapsed() < PATIENCE, "only {} hang", arrived.len());
+        for (number, held) in calls.iter_mut().enumerate() {
+            let Some(mut call) = held.take() else { continue };
+            match call.arrives(Duration::from_millis(20)).await {
+                Ok(()) => arrived.push((number, call)),
+                Err(_) => *held = Some(call),
+            }
+        }
+        if arrived.len() >= 3 {
+            drop(look.take());
+        }
+    }
+    let waits = (0..5).find(|it| arrived.iter().all(|(number, _)| number != it)).unwrap();
+    let (name, node) = &hosts[waits];
+    site.wait(name, "about to be on", |host| record(host).0 == "PoweringOn").await;
+    site.annotate(name, json!({ LATE: HARD })).await;
+    drop(calls);
+    arrived.into_iter().for_each(|(_, call)| call.release());
+    let held = |host: &Value| {
+        let (reason, message) = record(host);
+        reason == "HeldOff" && message.contains(LATE) && host["status"]["poweredOn"] == false
+    };
+    site.wait(name, "held off again", held).await;
+    assert_eq!(proxy.powered(node), ["power off"], "{name} was never on");
+    site.annotate(name, json!({ LATE: null })).await;
+    for (name, _) in &hosts {
+        site.cycled(name).await;
+    }
+    assert_eq!(proxy.powered(node), ["power off", "power on"]);
+}
+
+/// As many power-ons as there are passes, of which Ironic answers none: a hard request is not behind them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hard_request_is_begun_and_seen_to_its_end_while_a_crowd_of_power_ons_hangs() {
+    let site = Site::new("hanging").await;
+    let ironic = ironic::shared().await;
+    let proxy = Proxy::start(ironic).await.unwrap();
+    let crowd: Vec<String> = (0..40).map(|number| format!("h{number}")).collect();
+    let enrolled = crowd.iter().map(async |name| {
+        let node = ironic.enroll_fake(&format!("{}-{name}", site.namespace)).await.unwrap();
+        site.host(name, &node, json!({})).await;
+        site.annotate(name, json!({ HOLD: HARD })).await;
+    });
+    join_all(enrolled).await;
+    let node = imaginary(&site).await;
+    site.host("urgent", &node, json!({})).await;
+    let _running = site.start(&proxy.endpoint, quick());
+    for name in &crowd {
+        site.wait(name, "held off", |host| record(host).0 == "HeldOff").await;
+    }
+    // The places for calls that are not hard.
+    let mut held: Vec<_> = (0..4).map(|_| proxy.hold(power_changes)).collect();
+    join_all(crowd.iter().map(async |name| site.annotate(name, json!({ HOLD: null })).await)).await;
+    for call in &mut held {
+        call.arrives(PATIENCE).await.unwrap();
+    }
+    let asked = Instant::now();
+    site.annotate("urgent", json!({ HOLD: HARD })).await;
+    site.wait("urgent", "held off", |host| record(host).0 == "HeldOff").await;
+    // Those that hang are given up after half a minute.
+    assert!(asked.elapsed() < Duration::from_secs(20), "{:?}", asked.elapsed());
+    assert_eq!(proxy.powered(&node), ["power off"]);
+    held.into_iter().for_each(bench::proxy::Held::release);
+    for name in &crowd {
+        site.cycled(name).await;
+    }
+}
+
 /// Whoever asks may wait with lost data, and Ironic takes as long to tell of a node as a good part of the call itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hard_request_begins_without_a_look_at_its_node() {
