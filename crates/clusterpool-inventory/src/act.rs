@@ -320,6 +320,10 @@ impl Pass<'_> {
                 "There is no ClusterPool {} in this namespace; create it, or make the claim anew for one that is there",
                 self.key.1
             ),
+            Reason::PoolDeleted => format!(
+                "ClusterPool {} is being deleted and gives no cluster any more; make the claim anew for another pool",
+                self.key.1
+            ),
             _ => "A cluster was assigned, and is prepared for the claim".to_owned(),
         };
         let kind = names::hive::CONDITION_PENDING;

@@ -1,6 +1,6 @@
 //! How many clusters there are, of what, and which of them run.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use api_types::names::hive::CONDITION_ALL_CLUSTERS_CURRENT;
@@ -42,6 +42,11 @@ impl<'a> Plan<'a> {
         all.count().saturating_sub(self.served)
     }
 
+    /// How many clusters that nobody has there are to be: as many as the pool says, and one for each claim that still waits.
+    pub(crate) fn target(&self) -> usize {
+        self.seen.pool.size + self.waiting()
+    }
+
     /// Completes, adds and removes, within one budget.
     pub(crate) fn balance(&mut self) {
         let seen = self.seen;
@@ -57,7 +62,7 @@ impl<'a> Plan<'a> {
         for cluster in removed {
             self.remove(cluster, Reason::EntryRemoved);
         }
-        let target = pool.size + self.waiting();
+        let target = self.target();
         // One that waits for the status to be stored goes right after that.
         let unclaimed = self.unclaimed().count();
         let halves = self.complete_or_give_up(target.saturating_sub(unclaimed));
@@ -110,13 +115,33 @@ impl<'a> Plan<'a> {
         all.filter(move |it| it.deleting && it.claim.is_none() && it.hangs == hangs)
     }
 
-    /// The stale cluster that goes next: another one can be made in its place, as far as is known. One that is stale is
-    /// better than none.
+    /// Installed clusters that claims wait for: those that are let run where not all do, of which nobody knows which will run
+    /// first.
+    pub(crate) fn awaited(&self) -> BTreeSet<&'a str> {
+        if self.waiting() == 0 || self.seen.pool.deleting {
+            return BTreeSet::new();
+        }
+        let all = self.oldest_first().into_iter().take(self.running());
+        let usable = all.filter(|it| it.installed && self.is_still_listed(it));
+        usable.map(|it| it.name.as_str()).collect()
+    }
+
+    /// The clusters of use, in the order in which they are let run.
+    fn oldest_first(&self) -> Vec<&'a Cluster> {
+        let mut all: Vec<&Cluster> = self.whole().collect();
+        all.sort_by_key(|it| (it.created, it.name.as_str()));
+        all
+    }
+
+    /// The stale cluster that goes next: another one can be made in its place, as far as is known, and no claim waits for it.
+    /// One that is stale is better than none.
     fn next_stale(&self) -> Option<&'a Cluster> {
         let (pool, there) = (&self.seen.pool, self.seen.clusters.len());
-        let unprotected = self.unclaimed().filter(|it| !it.protected);
+        let awaited = self.awaited();
+        let may_go = |it: &&Cluster| !it.protected && !awaited.contains(it.name.as_str());
+        let all = self.unclaimed().filter(may_go);
         let mut stale: Vec<(u8, &Cluster)> =
-            unprotected.filter_map(|it| Some((self.staleness(it)?, it))).collect();
+            all.filter_map(|it| Some((self.staleness(it)?, it))).collect();
         if stale.is_empty() || !self.seen.missing.is_empty() {
             return None;
         }
@@ -361,9 +386,7 @@ impl<'a> Plan<'a> {
             return;
         }
         let run = self.running();
-        let mut clusters: Vec<&Cluster> = self.whole().collect();
-        clusters.sort_by_key(|it| (it.created, it.name.as_str()));
-        for (index, cluster) in clusters.into_iter().enumerate() {
+        for (index, cluster) in self.oldest_first().into_iter().enumerate() {
             let run = index < run;
             if cluster.asked_to_run != Some(run) && !cluster.unverified {
                 let (cluster, at) = (cluster.name.clone(), cluster.at.clone());

@@ -16,7 +16,7 @@
 //! whose entry is to be deleted or updated before the entry says so. A pool that is gone counts as
 //! one that is being deleted: a process that had not heard of it may have made something for it
 //! since. What is installed stays then, unless its claim is gone: a backup may have brought it back
-//! before its pool. Claims that wait for a pool that is gone are told so.
+//! before its pool. Claims that wait for a pool that is gone or goes are told so.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -357,11 +357,11 @@ impl<'a> Plan<'a> {
         for claim in claims {
             if let Some(name) = claim.cluster.as_deref() {
                 let has = |it: &&Cluster| it.claim.as_ref() == Some(&claim.name);
-                let waits = [Reason::NoClusters, Reason::NoPool].map(|it| Some(it.as_str()));
-                let untold = [None, Some(UNTOLD), waits[0], waits[1]];
-                if self.clusters.get(name).is_some_and(has)
-                    && untold.contains(&claim.pending.as_deref())
-                {
+                let waits = [Reason::NoClusters, Reason::NoPool, Reason::PoolDeleted];
+                let is_untold = claim.pending.as_deref().is_none_or(|told| {
+                    told == UNTOLD || waits.iter().any(|it| it.as_str() == told)
+                });
+                if self.clusters.get(name).is_some_and(has) && is_untold {
                     self.tell(claim, Reason::ClusterAssigned);
                 }
                 continue;
@@ -507,16 +507,22 @@ impl<'a> Plan<'a> {
             let steps = self.abandoning(entry, cluster);
             self.push(Reason::LeaseAbandoned, steps);
         }
-        let waiting = seen.claims.iter().filter(|it| !it.deleting && it.cluster.is_none());
-        for claim in waiting.filter(|_| seen.pool.absent) {
-            if claim.pending.as_deref() != Some(Reason::NoPool.as_str()) {
-                self.tell(claim, Reason::NoPool);
-            }
-        }
         self.tidy();
         let is_empty = seen.clusters.is_empty() && seen.unread.is_empty();
         if self.work.is_empty() && is_empty && seen.pool.kept {
             self.push(Reason::PoolGone, [Step::LetPoolGo { at: seen.pool.at.clone() }]);
+        } else if seen.pool.absent {
+            self.tell_waiting(Reason::NoPool);
+        } else if seen.pool.kept {
+            self.tell_waiting(Reason::PoolDeleted);
+        }
+    }
+
+    /// Claims that get nothing of this pool. No end of a pool waits for that.
+    fn tell_waiting(&mut self, why: Reason) {
+        let waiting = self.seen.claims.iter().filter(|it| !it.deleting && it.cluster.is_none());
+        for claim in waiting.filter(|it| it.pending.as_deref() != Some(why.as_str())) {
+            self.tell(claim, why);
         }
     }
 

@@ -4,6 +4,8 @@ use controller_kit::api_error;
 use controller_kit::backoff::Class;
 use thiserror::Error;
 
+use crate::patch::Refusal;
+
 /// Why a pass ended early. Somebody else's write is not among them: see [`crate::act::Outcome`].
 #[derive(Debug, Error)]
 pub enum Error {
@@ -28,6 +30,14 @@ pub enum Error {
         "what is in namespace {0} is of an earlier try and cannot be changed, so the cluster gets another name"
     )]
     Unusable(String),
+    /// The patches were accepted when they were tried, and are not with the cluster's own name.
+    #[error("no install config can be made for cluster {cluster}: {why}")]
+    NotPatched {
+        /// The cluster.
+        cluster: String,
+        /// What is wrong with them.
+        why: Refusal,
+    },
 }
 
 impl Error {
@@ -44,7 +54,9 @@ impl Error {
                 Class::Invalid => Class::Transient,
                 other => other,
             },
-            Self::Foreign(_) | Self::Taken(_) | Self::Unusable(_) => Class::Transient,
+            Self::Foreign(_) | Self::Taken(_) | Self::Unusable(_) | Self::NotPatched { .. } => {
+                Class::Transient
+            }
         }
     }
 }

@@ -31,6 +31,12 @@ pub fn cluster_name(pool: &str, seed: &[&str]) -> String {
     format!("{}-{suffix}", base(pool))
 }
 
+/// The name that patches are tried with: as long as those of the pool's clusters, and like them one that no person writes. What
+/// is accepted with it is accepted with theirs.
+pub(crate) fn trial_name(pool: &str) -> String {
+    cluster_name(pool, &[])
+}
+
 /// The pool's name as far as it fits, told from that of another pool by its hash.
 fn base(pool: &str) -> String {
     if pool.len() + 1 + LETTERS_IN_SUFFIX <= LONGEST && !pool.contains('.') {
@@ -48,7 +54,7 @@ fn base(pool: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::cluster_name;
+    use super::{cluster_name, trial_name};
 
     #[test]
     fn one_state_gives_one_name_and_another_state_another() {
@@ -57,6 +63,14 @@ mod tests {
         assert_ne!(name, cluster_name("pool", &["uid", "8"]));
         assert_ne!(name, cluster_name("pool", &["uid7", ""]));
         assert!(name.starts_with("pool-") && name.len() == 10);
+    }
+
+    #[test]
+    fn patches_are_tried_with_a_name_as_long_as_a_clusters_and_not_the_pools() {
+        for pool in ["pool".to_owned(), "p".repeat(60)] {
+            let (tried, made) = (trial_name(&pool), cluster_name(&pool, &["uid", "7"]));
+            assert!(tried.len() == made.len() && tried != made && tried != pool, "{tried}");
+        }
     }
 
     #[test]

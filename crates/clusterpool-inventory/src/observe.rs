@@ -25,11 +25,12 @@ use self::entries::lease;
 pub use self::entries::{holders, is_releasing, leasing_pool, named, version};
 pub use self::live::{Live, live_pool};
 use self::unread::{broken_clusters, strangers, unread};
-use self::views::{claim, cluster, created, hives_words, resume_timeout, view};
+use self::views::{claim, cluster, created, hives_words, removal_left, resume_timeout, view};
 use crate::config::Policy;
 use crate::index::{Index, Key, all_in};
 use crate::make::pool_of;
 use crate::materials::Materials;
+use crate::naming::trial_name;
 use crate::patch;
 use crate::platform::Platform;
 use crate::seen::{Cluster, Customization, Lease, Namespace, Observed, Pool, Refusal};
@@ -178,10 +179,10 @@ pub fn observe(
         },
     };
     let resume = found.as_ref().and_then(|it| resume_timeout(&it.spec));
-    // What can change without the cluster's being written is left to be read anew.
+    // Whether one resumes in time changes without its being written, so that is read anew.
     let is_same = resume.is_none() && hibernated == pool.hibernates;
     let mut same = Same::of(before.clusters, |it| &it.name);
-    let (clusters, resumed) = clusters(index, key, known, &pool, resume, |it| {
+    let (clusters, late) = clusters(index, key, known, &pool, resume, |it| {
         same.take(it).filter(|old| is_same && is_at(it, &old.at))
     });
     last.vacated.extend(same.gone());
@@ -222,11 +223,11 @@ pub fn observe(
         not_begun,
         remarks,
     };
-    (seen, [resumed, begins, vacant].into_iter().flatten().min())
+    (seen, [late, begins, vacant].into_iter().flatten().min())
 }
 
-/// The clusters of a pool, those of before where nothing of them can have changed; and when one of them will not have
-/// resumed in time.
+/// The clusters of a pool, those of before where nothing of them was written; and when one of them will not have resumed or
+/// gone in time.
 fn clusters(
     index: &Index,
     key: &Key,
@@ -237,11 +238,15 @@ fn clusters(
 ) -> (Vec<Cluster>, Option<Duration>) {
     let mut due = None;
     let all = index.clusters.kept(key).map(|it| {
-        before(it).unwrap_or_else(|| {
-            let (cluster, again) = cluster(it, pool, resume, known.now);
-            due = due.into_iter().chain(again).min();
-            cluster
-        })
+        let (mut cluster, resumed) = match before(it) {
+            Some(same) => (same, None),
+            None => cluster(it, pool, resume, known.now),
+        };
+        let left = removal_left(it, known.now);
+        cluster.hangs |= left.is_some_and(|it| it.is_zero());
+        let left = left.filter(|_| !cluster.hangs);
+        due = due.into_iter().chain(resumed).chain(left).min();
+        cluster
     });
     (all.collect(), due)
 }
@@ -534,9 +539,9 @@ impl About<'_> {
         let domain = spec.map(|it| it.base_domain.as_str()).unwrap_or_default();
         let platform = spec.and_then(Platform::of).and_then(|it| it.in_config());
         let patches = &it.spec.install_config_patches;
-        let rules = self.known.policy.rules;
+        let (like_a_cluster, rules) = (trial_name(&self.pool.name), self.known.policy.rules);
         let tried =
-            patch::install_config(config, &self.pool.name, domain, platform, patches, rules);
+            patch::install_config(config, &like_a_cluster, domain, platform, patches, rules);
         let trial = Trial::new(version, materials.config_hash, tried, before);
         let refused = trial.refused().cloned();
         trials.insert(name.to_owned(), trial);

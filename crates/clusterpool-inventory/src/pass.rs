@@ -552,6 +552,7 @@ fn pool_was_written(work: &[Work]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::patch;
     use crate::seen::Customization;
 
     #[test]
@@ -573,6 +574,8 @@ mod tests {
         assert!(of(500, "Internal error occurred: failed calling webhook \"a.b\": refused"));
         assert!(![404, 409, 429, 500, 503, 504].into_iter().any(|code| of(code, "busy")));
         assert!(is_refused(&Error::Taken("a".to_owned())));
+        let why = patch::Refusal::TooLarge;
+        assert!(is_refused(&Error::NotPatched { cluster: "a".to_owned(), why }));
     }
 
     #[test]

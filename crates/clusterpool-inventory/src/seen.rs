@@ -158,7 +158,7 @@ pub struct Cluster {
     pub created: Timestamp,
     /// Whether its deletion was asked for.
     pub deleting: bool,
-    /// Whether Hive says that it cannot take it down.
+    /// Whether Hive cannot take it down: it says so, or has not for hours.
     pub hangs: bool,
     /// Whether it waits for us to give its lease back.
     pub kept: bool,

@@ -70,7 +70,7 @@ pub(crate) fn wanted(plan: &Plan<'_>) -> Option<Status> {
 fn capacity(plan: &Plan<'_>) -> Said {
     let all = plan.seen.clusters.len() + plan.halves().count();
     let limit = limit(plan);
-    let more = spared(plan) + &unowned(plan.seen) + &not_begun(plan.seen);
+    let more = keeping(plan) + &spared(plan) + &unowned(plan.seen) + &not_begun(plan.seen);
     match plan.seen.pool.max_size {
         Some(most) if all >= most => {
             let limit = limit.map(|it| format!("; {it}")).unwrap_or_default();
@@ -93,21 +93,43 @@ fn capacity(plan: &Plan<'_>) -> Said {
     }
 }
 
-/// Whether the pool wants more clusters than there are entries beside those of claimed ones. Where one is just going, its
-/// entry will be free.
+/// Whether the pool wants more clusters than there are entries beside those of claimed ones and of such as Hive cannot take
+/// down. Where one is just going, its entry will be free.
 fn is_dry(plan: &Plan<'_>) -> bool {
+    let all = &plan.seen.clusters;
+    let is_going = all.iter().any(|it| it.deleting && !it.hangs) || plan.halves().next().is_some();
+    let keeps = |it: &Cluster| if it.deleting { it.hangs } else { it.claim.is_some() };
+    lacks_entry(plan) && all.iter().any(keeps) && !is_going
+}
+
+/// Whether the pool wants more clusters than there are, and no entry is free for one.
+fn lacks_entry(plan: &Plan<'_>) -> bool {
     let (seen, pool) = (plan.seen, &plan.seen.pool);
-    let is_going =
-        seen.clusters.iter().any(|it| it.deleting && !it.hangs) || plan.halves().next().is_some();
-    let is_claimed = seen.clusters.iter().any(|it| it.claim.is_some() && !it.deleting);
     let unclaimed = seen.clusters.iter().filter(|it| it.is_unclaimed()).count();
     let is_free = |it: &State<'_>| it.now.status == EntryStatus::Available;
     matches!(pool.listed, Listed::Entries(_))
         && !pool.deleting
-        && is_claimed
-        && !is_going
-        && unclaimed < pool.size
+        && unclaimed < plan.target()
         && !plan.inventory.iter().any(is_free)
+}
+
+/// Clusters on their way out that keep the entries which a pool without a free one waits for.
+fn keeping(plan: &Plan<'_>) -> String {
+    if !lacks_entry(plan) {
+        return String::new();
+    }
+    let is_listed = |it: &Cluster| plan.entry_of(it).is_some_and(|it| plan.listed.contains(it));
+    let named = |(hangs, why): (bool, &str)| {
+        let all = plan.seen.clusters.iter();
+        let all = all.filter(|it| it.deleting && it.hangs == hangs && is_listed(it));
+        let names: Vec<&str> = all.map(|it| it.name.as_str()).collect();
+        (!names.is_empty()).then(|| format!("; {why}: {}", some(&names)))
+    };
+    let both = [
+        (false, "the entries of these are free as soon as they are gone"),
+        (true, "Hive cannot take down these, which keep their entries until they are gone"),
+    ];
+    both.into_iter().filter_map(named).collect()
 }
 
 /// What keeps clusters from being made and removed, if something does.
@@ -164,6 +186,9 @@ fn current(plan: &Plan<'_>) -> Said {
     let irreplaceable: Vec<&Cluster> =
         whole.iter().copied().filter(|it| stays && !plan.can_return(it)).collect();
     let protected: Vec<&Cluster> = unclaimed().filter(|it| it.protected && is_stale(it)).collect();
+    let awaited = plan.awaited();
+    let awaited: Vec<&Cluster> =
+        whole.iter().copied().filter(|it| awaited.contains(it.name.as_str())).collect();
     let leaving = |hangs| plan.leaving(hangs).collect::<Vec<&Cluster>>();
     let waits = [
         (leaving(false), "these have to be gone first"),
@@ -171,6 +196,7 @@ fn current(plan: &Plan<'_>) -> Said {
         (unfinished, "these have to be installed first, and are to be replaced then"),
         (leaving(true), "Hive cannot take down"),
         (protected, "an annotation protects from deletion"),
+        (awaited, "claims wait for"),
         (irreplaceable, "no other one can be made in the place of"),
     ];
     let waits = waits.into_iter().filter_map(|(all, why)| Some(format!("{why}: {}", names(all)?)));

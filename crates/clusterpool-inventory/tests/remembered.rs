@@ -106,6 +106,17 @@ impl Caches {
         seen
     }
 
+    /// The clusters that Hive cannot take down so many seconds after the beginning, and in how many there may be more.
+    fn hanging(&mut self, second: i64) -> (Vec<String>, Option<u64>) {
+        let (materials, policy) = (Materials::default(), Policy::default());
+        let now = Timestamp::from_second(second).unwrap();
+        let known = Known::at_first(&policy, &materials, now);
+        let (seen, due) = observe(&self.stores, &self.index, &pool(), &known, &mut self.last);
+        self.last.seen = seen.clone();
+        let hanging = seen.clusters.into_iter().filter(|it| it.hangs).map(|it| it.name);
+        (hanging.collect(), due.map(|it| it.as_secs()))
+    }
+
     /// The namespaces without a cluster, and whether one was there.
     fn empty(&mut self) -> Vec<(String, bool)> {
         let seen = self.look(None);
@@ -264,6 +275,15 @@ fn what_is_refused_is_told_anew_with_another_template_other_patches_or_another_l
 }
 
 #[test]
+fn an_entry_that_tests_its_clusters_name_for_the_pools_is_refused_before_a_cluster_is_made() {
+    let config = json!({ "apiVersion": "v1", "platform": { "none": {} } });
+    let mut caches = Caches::new();
+    caches.patch(&json!({ "op": "test", "path": "/metadata/name", "value": "pool" }), 1);
+    let refused = caches.look(Some(config)).customizations[0].refused.clone();
+    assert!(refused.is_some_and(|it| it.contains("the value is another one")));
+}
+
+#[test]
 fn what_others_make_of_an_entry_is_seen_though_the_entry_was_not_written() {
     let mut caches = Caches::new();
     caches.patch(&json!({ "op": "remove", "path": "/fips" }), 1);
@@ -279,6 +299,19 @@ fn what_others_make_of_an_entry_is_seen_though_the_entry_was_not_written() {
     assert_eq!(others(&mut caches), (vec!["z".to_owned()], true));
     caches.put("z", "other", &json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" }));
     assert_eq!(others(&mut caches), (Vec::new(), true));
+}
+
+#[test]
+fn a_cluster_that_hive_has_not_taken_down_for_hours_hangs_though_nobody_writes_to_it() {
+    let mut caches = Caches::new();
+    let deleted = json!({ "deletionTimestamp": "1970-01-01T00:00:00Z", "resourceVersion": "2" });
+    caches.put("a", "pool", &deleted);
+    let none = Vec::<String>::new();
+    assert_eq!(caches.hanging(60), (none.clone(), Some(10_740)));
+    assert_eq!(caches.hanging(10_799), (none, Some(1)));
+    for second in [10_800, 99_999] {
+        assert_eq!(caches.hanging(second), (vec!["a".to_owned()], None));
+    }
 }
 
 #[test]

@@ -37,18 +37,22 @@ impl Pass<'_> {
         found.map(Some).ok_or(Outcome::Superseded)
     }
 
+    /// What the cluster is installed with; nothing where there is no template any more.
     pub(super) fn install_config(
         &self,
         pool: &ClusterPool,
         cluster: &str,
         entry: Option<&ClusterDeploymentCustomization>,
-    ) -> Option<patch::InstallConfig> {
-        let config = self.materials.config.as_ref()?;
+    ) -> Result<Option<patch::InstallConfig>, Error> {
+        let Some(config) = self.materials.config.as_ref() else { return Ok(None) };
         let patches = entry.map(|it| it.spec.install_config_patches.as_slice()).unwrap_or_default();
         let (spec, rules) = (&pool.spec, self.policy.rules);
         let platform = Platform::of(spec).and_then(|it| it.in_config());
-        // What is refused here was usable when it was decided on: look again.
-        patch::install_config(config, cluster, &spec.base_domain, platform, patches, rules).ok()
+        let domain = &spec.base_domain;
+        let made = patch::install_config(config, cluster, domain, platform, patches, rules);
+        // With another name it was accepted, so another look would end here again.
+        let refused = |why| Error::NotPatched { cluster: cluster.to_owned(), why };
+        made.map(Some).map_err(refused)
     }
 
     pub(super) async fn make(
@@ -74,7 +78,7 @@ impl Pass<'_> {
         let object = match part {
             Part::Namespace => return self.make_namespace(pool, cluster, source, piece).await,
             Part::InstallConfig => {
-                let Some(config) = self.install_config(pool, cluster, source) else {
+                let Some(config) = self.install_config(pool, cluster, source)? else {
                     return Ok(Outcome::Superseded);
                 };
                 let made_from = make::made_from(pool, source, self.materials.config_hash);
@@ -112,7 +116,7 @@ impl Pass<'_> {
         cluster: &str,
         entry: Option<&ClusterDeploymentCustomization>,
     ) -> Result<Outcome, Error> {
-        let config = self.install_config(pool, cluster, entry);
+        let config = self.install_config(pool, cluster, entry)?;
         let config = config.and_then(|it| serde_json::from_str(&it.text).ok());
         let Some(spec) = platform.workers(cluster, &config.unwrap_or_default()) else {
             return Ok(Outcome::Done);
@@ -287,7 +291,7 @@ impl Pass<'_> {
             Ok(source) => source,
             Err(outcome) => return Ok(outcome),
         };
-        let config = self.install_config(pool, name, source.as_deref());
+        let config = self.install_config(pool, name, source.as_deref())?;
         let wanted = make::Wanted {
             cluster: name,
             pool_version: &pool_version(&pool.spec).own,

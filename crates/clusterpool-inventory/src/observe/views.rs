@@ -24,6 +24,9 @@ use crate::seen::{Claim, Cluster, Condition, Part, Pool, Status};
 const DEPROVISION_FAILED: &str = "DeprovisionFailed";
 /// Condition of a cluster: Hive cannot even begin to.
 const DEPROVISION_LAUNCH_ERROR: &str = "DeprovisionLaunchError";
+/// For how long Hive may be taking a cluster down. It ends a try after an hour and begins another one, without end, and says
+/// on the cluster only of credentials on AWS that it fails: what outlives some tries is not waited for.
+const LONGEST_REMOVAL: Duration = Duration::from_secs(3 * 60 * 60);
 /// Condition of a cluster: whether Hive has all that it wants before it begins.
 const REQUIREMENTS_MET: &str = "RequirementsMet";
 /// Conditions of a cluster with which Hive does not begin either.
@@ -218,6 +221,12 @@ fn has_begun(it: &ClusterDeployment) -> bool {
     })
 }
 
+/// For how long Hive may still be taking the cluster down, if it is deleted. That ends without the cluster's being written.
+pub(super) fn removal_left(it: &ClusterDeployment, now: Timestamp) -> Option<Duration> {
+    let since = it.metadata.deletion_timestamp.as_ref()?;
+    Some(LONGEST_REMOVAL.saturating_sub(until(since.0, now)))
+}
+
 /// Whether Hive says that it cannot take the cluster down.
 fn cannot_go(conditions: &[ForeignCondition]) -> bool {
     let is_failed = |it: &ForeignCondition| it.reason.as_deref() == Some(DEPROVISION_FAILED);
@@ -262,6 +271,20 @@ mod tests {
         assert!(of("DeprovisionLaunchError", "True", "AuthenticationFailed"));
         assert!(!of("Provisioned", "False", "Deprovisioning"));
         assert!(!of("DeprovisionLaunchError", "False", "Cleared"));
+    }
+
+    #[test]
+    fn hive_has_the_time_of_some_tries_to_take_a_cluster_down() {
+        let left = |deleted: Option<&str>, now: i64| {
+            let metadata = json!({ "name": "c", "deletionTimestamp": deleted });
+            let it = json!({ "metadata": metadata, "spec": {} });
+            let it: ClusterDeployment = serde_json::from_value(it).unwrap();
+            removal_left(&it, Timestamp::from_second(now).unwrap()).map(|it| it.as_secs())
+        };
+        let deleted = Some("1970-01-01T00:00:00Z");
+        assert_eq!((left(deleted, 0), left(deleted, 10_799)), (Some(10_800), Some(1)));
+        assert_eq!((left(deleted, 10_800), left(deleted, 99_999)), (Some(0), Some(0)));
+        assert_eq!(left(None, 99_999), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Limits, claims, sleep, deleted pools and what is left over.
+//! Limits, sleep, deleted pools and what is left over.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use api_types::hive::ClusterPoolSpec;
 use clusterpool_inventory::decision::Step;
 use clusterpool_inventory::inventory::{Listed, remarks};
 use clusterpool_inventory::reason::Reason;
-use clusterpool_inventory::seen::{Claim, Cluster, Namespace, Observed};
+use clusterpool_inventory::seen::{Cluster, Namespace, Observed};
 
 use crate::world::{
-    at, claim, cluster, customization, decided, deleted, full, installing, lease, leased,
-    namespace, pool, reasons, stored,
+    at, claim, cluster, decided, deleted, full, installing, lease, leased, namespace, pool,
+    reasons, status_of, stored,
 };
 
 #[test]
@@ -47,149 +47,6 @@ fn what_is_missing_stops_new_clusters_and_nothing_else() {
     seen.claims.push(claim("x", 1));
     assert_eq!(reasons(&seen), [Reason::Claimed, Reason::ClusterBroken]);
     assert_eq!(stored(&seen).pool.status.conditions["MissingDependencies"].status, "True");
-}
-
-#[test]
-fn a_cluster_is_given_with_the_time_at_which_its_claim_was_made() {
-    let mut seen = full(0, &["a"]);
-    for begun in [None, Some("ca".to_owned())] {
-        seen.claims = vec![Claim { cluster: begun, ..claim("x", 5) }];
-        let steps: Vec<Step> = decided(&seen).work.into_iter().flat_map(|it| it.steps).collect();
-        let is = |it: &Step| matches!(it, Step::Claim { since, .. } if *since == at(5));
-        assert!(steps.iter().any(is), "{steps:?}");
-    }
-}
-
-#[test]
-fn the_oldest_claim_gets_the_oldest_running_cluster_before_anything_slow() {
-    let mut seen = full(3, &["a", "b", "c"]);
-    seen.clusters[0].running = false;
-    seen.claims = vec![claim("late", 2), claim("early", 1)];
-    seen.customizations.push(customization("d"));
-    seen.pool.listed = Listed::Entries(["a", "b", "c", "d"].map(str::to_owned).to_vec());
-    let work = decided(&seen).work;
-    assert!(matches!(&work[0].steps[..],
-        [Step::Assign { claim, cluster, .. }, Step::Claim { .. }, Step::Confirm { .. }]
-            if claim == "early" && cluster == "cb"));
-    assert!(matches!(&work[1].steps[..],
-        [Step::Assign { claim, cluster, .. }, Step::Claim { .. }, Step::Confirm { .. }]
-            if claim == "late" && cluster == "cc"));
-    assert_eq!(work[2].reason, Reason::Added);
-    assert_eq!(work.len(), 3);
-}
-
-#[test]
-fn half_an_assignment_is_completed_from_either_side() {
-    let mut seen = full(0, &["a"]);
-    seen.claims.push(Claim { cluster: Some("ca".to_owned()), ..claim("x", 1) });
-    assert!(matches!(&decided(&seen).work[0].steps[..],
-        [Step::Claim { claim, .. }, Step::Confirm { .. }] if claim == "x"));
-    seen.claims[0].cluster = None;
-    seen.clusters[0].claim = Some("x".to_owned());
-    assert!(
-        matches!(&decided(&seen).work[0].steps[..], [Step::Assign { cluster, .. }] if cluster == "ca")
-    );
-}
-
-#[test]
-fn a_claim_that_comes_again_under_its_name_does_not_get_what_the_one_before_gave_back() {
-    let mut seen = full(0, &["a"]);
-    (seen.clusters[0].claim, seen.clusters[0].marked) = (Some("x".to_owned()), true);
-    seen.claims.push(claim("x", 1));
-    seen.pool.max_concurrent = Some(0);
-    assert_eq!(reasons(&seen), [Reason::NoClusters]);
-}
-
-#[test]
-fn a_claim_gets_no_cluster_that_was_claimed_before_the_claim_was_made() {
-    let mut seen = full(1, &["a", "b"]);
-    seen.clusters[0].claim = Some("x".to_owned());
-    seen.clusters[0].claimed = Some(at(5));
-    seen.claims.push(claim("x", 6));
-    let given = |seen: &Observed| {
-        let work = decided(seen).work;
-        work.into_iter().flat_map(|it| it.steps).find_map(|it| match it {
-            Step::Assign { cluster, .. } => Some(cluster),
-            _ => None,
-        })
-    };
-    assert_eq!(given(&seen).as_deref(), Some("cb"));
-    // Both times are whole seconds: it may be this one's.
-    seen.claims[0].created = at(5);
-    assert_eq!(given(&seen).as_deref(), Some("ca"));
-    // What the claim says that it has it keeps, also where a backup brought it back as a new one.
-    seen.claims[0] = Claim {
-        cluster: Some("ca".to_owned()),
-        pending: Some("ClusterClaimed".to_owned()),
-        ..claim("x", 6)
-    };
-    assert!(!reasons(&seen).contains(&Reason::AssignmentConflict));
-    assert_eq!(given(&seen), None);
-}
-
-#[test]
-fn a_claim_that_names_no_pool_is_told_once_and_served_when_the_pool_comes() {
-    let mut seen = full(0, &[]);
-    seen.claims = vec![claim("x", 1), Claim { cluster: Some("gone".to_owned()), ..claim("y", 1) }];
-    (seen.pool.deleting, seen.pool.kept) = (true, false);
-    assert_eq!(reasons(&seen), [], "a pool that is there and goes");
-    seen.pool.absent = true;
-    assert_eq!(reasons(&seen), [Reason::NoPool]);
-    seen.claims[0].pending = Some("NoPool".to_owned());
-    assert_eq!(reasons(&seen), []);
-    (seen.pool.deleting, seen.pool.absent, seen.pool.kept) = (false, false, true);
-    assert_eq!(reasons(&seen), [Reason::NoClusters, Reason::Added]);
-}
-
-#[test]
-fn a_claim_on_a_cluster_that_it_cannot_have_is_taken_back() {
-    for change in
-        [(|it: &mut Cluster| it.claim = Some("another".to_owned())) as fn(&mut Cluster), |it| {
-            it.deleting = true;
-        }]
-    {
-        let mut seen = full(0, &["a"]);
-        change(&mut seen.clusters[0]);
-        seen.claims.push(Claim { cluster: Some("ca".to_owned()), ..claim("x", 1) });
-        assert!(reasons(&seen).contains(&Reason::AssignmentConflict));
-    }
-}
-
-#[test]
-fn a_claim_without_a_cluster_is_told_once_and_another_cluster_is_made_for_it() {
-    let mut seen = pool(0, &["a"]);
-    seen.claims.push(claim("x", 1));
-    assert_eq!(reasons(&seen), [Reason::NoClusters, Reason::Added]);
-    seen.claims[0].pending = Some("NoClusters".to_owned());
-    assert_eq!(reasons(&seen), [Reason::Added]);
-}
-
-#[test]
-fn a_claim_that_is_served_wakes_no_other_cluster_and_new_ones_run_as_far_as_wanted() {
-    let mut seen = full(1, &["a", "b"]);
-    seen.pool.hibernates = true;
-    for cluster in &mut seen.clusters {
-        cluster.asked_to_run = Some(cluster.name == "ca");
-    }
-    seen.clusters[1].running = false;
-    seen.claims.push(claim("x", 1));
-    assert_eq!(reasons(&seen), [Reason::Claimed]);
-    // Nobody can be served: the sleeping one is woken.
-    seen.clusters[0].claim = Some("another".to_owned());
-    assert!(reasons(&seen).contains(&Reason::Power));
-    let mut seen = pool(3, &["a", "b", "c"]);
-    seen.pool.hibernates = true;
-    seen.pool.running = 1;
-    let runs: Vec<Option<bool>> = decided(&seen)
-        .work
-        .into_iter()
-        .flat_map(|it| it.steps)
-        .filter_map(|it| match it {
-            Step::Create { run, .. } => Some(run),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(runs, [Some(true), Some(false), Some(false)]);
 }
 
 #[test]
@@ -254,6 +111,8 @@ fn one_cluster_that_hive_cannot_take_down_takes_no_place_and_several_do() {
     assert!(room(&seen).ends_with("beside ca"), "{}", room(&seen));
     seen.clusters[0].hangs = true;
     assert_eq!(leased(&seen), ["c"]);
+    // Its entry is its own until it is gone.
+    assert_eq!((status_of(&seen, "a").as_str(), reasons(&seen)), ("Reserved", vec![Reason::Added]));
     (seen.clusters[1].deleting, seen.clusters[1].hangs) = (true, true);
     assert_eq!(leased(&seen), [""; 0]);
     // The end of a pool is not held up by it either.
@@ -274,34 +133,6 @@ fn a_name_whose_namespace_is_somebody_elses_is_not_tried_again() {
     assert_eq!(created(&seen)[0], "begun");
     seen.taken.insert("begun".to_owned());
     assert!(!created(&seen).contains(&"begun".to_owned()));
-}
-
-#[test]
-fn a_claim_whose_cluster_is_gone_gets_no_other_one_behind_its_users_back() {
-    let mut seen = full(0, &["a"]);
-    seen.claims.push(Claim {
-        cluster: Some("gone".to_owned()),
-        pending: Some("ClusterClaimed".to_owned()),
-        ..claim("x", 1)
-    });
-    assert!(!reasons(&seen).contains(&Reason::AssignmentConflict));
-}
-
-#[test]
-fn a_claim_is_told_that_it_was_assigned_a_cluster_once() {
-    let mut seen = full(0, &["a"]);
-    seen.clusters[0].claim = Some("x".to_owned());
-    seen.claims.push(Claim { cluster: Some("ca".to_owned()), ..claim("x", 1) });
-    for (pending, told) in [
-        (None, true),
-        (Some("Initialized"), true),
-        (Some("NoClusters"), true),
-        (Some("ClusterAssigned"), false),
-        (Some("ClusterClaimed"), false),
-    ] {
-        seen.claims[0].pending = pending.map(str::to_owned);
-        assert_eq!(reasons(&seen).contains(&Reason::ClusterAssigned), told, "{pending:?}");
-    }
 }
 
 #[test]

@@ -8,8 +8,8 @@ use clusterpool_inventory::seen::{Cluster, Observed};
 use serde_json::{Value, json};
 
 use crate::world::{
-    cluster, customization, decided, deleted, entry, failed, full, installing, lease, leased,
-    reasons, status_of, stored,
+    claim, cluster, customization, decided, deleted, entry, failed, full, installing, lease,
+    leased, reasons, status_of, stored,
 };
 
 #[test]
@@ -223,6 +223,36 @@ fn a_pool_whose_entries_are_all_claimed_says_so_until_one_is_free_or_no_more_is_
     assert_eq!(capacity(&seen).0, "False");
     seen.pool.listed = Listed::Nothing;
     assert_eq!(capacity(&seen).0, "True", "clusters need no entry");
+}
+
+#[test]
+fn a_pool_that_is_short_names_the_clusters_whose_end_its_entries_wait_for() {
+    let capacity =
+        |seen: &Observed| stored(seen).pool.status.conditions["CapacityAvailable"].clone();
+    let mut seen = full(2, &["a", "b"]);
+    seen.clusters[1].deleting = true;
+    let told = capacity(&seen);
+    assert_eq!((told.status.as_str(), told.reason.as_str()), ("True", "Available"));
+    assert!(told.message.ends_with("as soon as they are gone: cb"), "{}", told.message);
+    seen.clusters[1].hangs = true;
+    let told = capacity(&seen);
+    assert_eq!((told.status.as_str(), told.reason.as_str()), ("False", "NoFreeEntry"));
+    assert!(told.message.ends_with("until they are gone: cb"), "{}", told.message);
+    // A claim wants one, too.
+    seen.pool.size = 1;
+    assert_eq!(capacity(&seen).message, "There is room");
+    seen.clusters[0].running = false;
+    seen.claims.push(claim("x", 1));
+    assert!(capacity(&seen).message.ends_with("until they are gone: cb"));
+    // It waits for none of them where another entry is free, and names no more than one reads.
+    seen.customizations.push(customization("c"));
+    seen.pool.listed = Listed::Entries(["a", "b", "c"].map(str::to_owned).to_vec());
+    assert_eq!(capacity(&seen).message, "There is room");
+    let names: Vec<String> = (10..30).map(|it| format!("e{it}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut many = full(20, &names);
+    many.clusters.iter_mut().for_each(|it| it.deleting = true);
+    assert!(capacity(&many).message.ends_with("ce19 and more"), "{}", capacity(&many).message);
 }
 
 #[test]

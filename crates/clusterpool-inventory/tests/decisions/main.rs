@@ -4,6 +4,7 @@
 
 mod balance;
 mod care;
+mod claims;
 mod entries;
 mod leases;
 mod making;

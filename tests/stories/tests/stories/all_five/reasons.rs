@@ -55,7 +55,7 @@ const ALL: [Reasons; 5] = [
         // Its list names steps; of those only these are told in a condition.
         list: None,
         said: Some("status.rs"),
-        more: &["ClusterAssigned", "HiveControllerActive", "NoClusters", "NoPool"],
+        more: &["ClusterAssigned", "HiveControllerActive", "NoClusters", "NoPool", "PoolDeleted"],
         silent: &[],
     },
     Reasons {
