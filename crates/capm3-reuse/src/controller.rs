@@ -4,8 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use api_types::ContractVersion;
 use api_types::capi::{Cluster, KubeadmControlPlane, Machine, MachineDeployment, MachineSet};
-use api_types::capm3::{Metal3Data, Metal3DataClaim, Metal3Machine, Metal3MachineTemplate};
+use api_types::capm3::{
+    HostSelector, Metal3Data, Metal3DataClaim, Metal3Machine, Metal3MachineTemplate,
+};
 use api_types::metal3::CachedHost;
 use api_types::names;
 use controller_kit::backoff;
@@ -31,10 +34,11 @@ use crate::echo::{Echo, host_key, machine_key};
 use crate::error::Error;
 use crate::index::Index;
 use crate::machine::is_housed;
-use crate::matter::Matter;
+use crate::matter::{Matter, OfCluster, OfMachine};
 use crate::metrics::Metrics;
 use crate::notes::Key;
 use crate::observe::node::Looks;
+use crate::observe::owner::Outline;
 use crate::observe::{
     self, Sources, Stores, created, last_seen, left, node, observe_machine, owner, wish,
 };
@@ -70,7 +74,12 @@ pub struct Context {
     echo: Echo,
     races: Races,
     settled: Settled,
-    clusters: Matter,
+    clusters: Matter<OfCluster>,
+    parents: Matter<OfMachine>,
+    deployments: Matter<Outline>,
+    planes: Matter<Outline>,
+    /// Which hosts machines select, of each one that there is.
+    selectors: Matter<Option<HostSelector>>,
 }
 
 /// Works until the process is to end. The kit is the process' own, or one that a test made in its place.
@@ -128,7 +137,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
             client: kit.client.clone(),
             served,
             watch_filter: kit.config.watch_filter.clone(),
-            index: Mutex::new(Index::default()),
+            index: Mutex::new(Index::filtered(kit.config.watch_filter.clone())),
             stores,
             refusals: Refusals::default(),
             claims: Claims::default(),
@@ -144,6 +153,10 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         races: Races::default(),
         settled: Settled::default(),
         clusters: Matter::default(),
+        parents: Matter::default(),
+        deployments: Matter::default(),
+        planes: Matter::default(),
+        selectors: Matter::default(),
     });
 
     let about_machines = {
@@ -169,11 +182,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
             .watches_stream_with(
                 deployments.changes,
                 move |it| {
-                    by_deployment.owner_changed(
-                        &it.metadata,
-                        names::capi::GROUP,
-                        "MachineDeployment",
-                    );
+                    by_deployment.deployment_changed(&it);
                     none()
                 },
                 core,
@@ -181,11 +190,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
             .watches_stream_with(sets.changes, move |_| none(), core);
         if let (Some(planes), Some(version)) = (planes, served.control_plane) {
             let of_plane = move |it: KubeadmControlPlane| {
-                by_plane.owner_changed(
-                    &it.metadata,
-                    names::capi::CONTROL_PLANE_GROUP,
-                    "KubeadmControlPlane",
-                );
+                by_plane.plane_changed(&it, version);
                 none()
             };
             loops = loops.watches_stream_with(planes.changes, of_plane, version);
@@ -295,8 +300,14 @@ impl Context {
             self.from.claims.forget(&key);
             self.machines.send(&namespace, freed);
         }
-        // Whether it has a host decides whether its owner needs one that is kept.
-        let kept = if news { index.kept(&namespace, label.as_deref()) } else { Vec::new() };
+        // Whether it has a host, and which it would take, decides whether its owner needs one that is kept.
+        let selector = now.as_ref().map(|it| it.spec.host_selector.clone());
+        let selects_anew = self.selectors.is_news((namespace.clone(), name.clone()), selector);
+        let kept = if news || selects_anew {
+            index.kept(&namespace, label.as_deref())
+        } else {
+            Vec::new()
+        };
         // One that went without giving its host back left that to us.
         let left = index.hosts_of(&namespace, &name);
         drop(index);
@@ -312,7 +323,16 @@ impl Context {
     }
 
     fn parent_changed(&self, machine: &Machine) -> Vec<ObjectRef<Metal3Machine>> {
-        let namespace = machine.namespace().unwrap_or_default();
+        let (namespace, name) = (machine.namespace().unwrap_or_default(), machine.name_any());
+        let now = last_seen(&self.from.stores.parents, self.from.served.core, &namespace, &name);
+        let now = now.as_deref().map(OfMachine::outline);
+        if self.parents.is_news((namespace.clone(), name), now) {
+            self.hosts_of_owner_of(&namespace, machine);
+        }
+        metal3_machine(machine).map(|name| self.machine_ref(&namespace, name)).into_iter().collect()
+    }
+
+    fn hosts_of_owner_of(&self, namespace: &str, machine: &Machine) {
         let labels = machine.labels();
         let label = labels
             .get(names::capi::DEPLOYMENT_NAME)
@@ -322,15 +342,15 @@ impl Context {
                 Some((names::capi::CONTROL_PLANE_GROUP, "KubeadmControlPlane", name))
             });
         if let Some((group, kind, name)) = label {
-            self.hosts_of_owner(&namespace, group, kind, name);
+            self.hosts_of_owner(namespace, group, kind, name);
         }
-        metal3_machine(machine).map(|name| self.machine_ref(&namespace, name)).into_iter().collect()
     }
 
     fn cluster_changed(&self, cluster: &Cluster) -> Vec<ObjectRef<Metal3Machine>> {
         let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
         let now = last_seen(&self.from.stores.clusters, self.from.served.core, &namespace, &name);
-        if !self.clusters.is_news((namespace.clone(), name.clone()), now.as_deref()) {
+        let now = now.as_deref().map(OfCluster::outline);
+        if !self.clusters.is_news((namespace.clone(), name.clone()), now) {
             return Vec::new();
         }
         self.hosts.send(&namespace, self.from.index().kept(&namespace, None));
@@ -374,14 +394,25 @@ impl Context {
         of_it.iter().map(|it| self.machine_ref(&namespace, &it.name_any())).collect()
     }
 
-    fn owner_changed(
-        &self,
-        metadata: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
-        group: &str,
-        kind: &str,
-    ) {
-        let namespace = metadata.namespace.as_deref().unwrap_or_default();
-        self.hosts_of_owner(namespace, group, kind, metadata.name.as_deref().unwrap_or_default());
+    fn deployment_changed(&self, deployment: &MachineDeployment) {
+        let (namespace, name) = (deployment.namespace().unwrap_or_default(), deployment.name_any());
+        let served = self.from.served;
+        let now = last_seen(&self.from.stores.deployments, served.core, &namespace, &name);
+        let now = now.map(|it| Outline::of_deployment(served, &it));
+        if self.deployments.is_news((namespace.clone(), name.clone()), now) {
+            self.hosts_of_owner(&namespace, names::capi::GROUP, "MachineDeployment", &name);
+        }
+    }
+
+    fn plane_changed(&self, plane: &KubeadmControlPlane, version: ContractVersion) {
+        let (namespace, name) = (plane.namespace().unwrap_or_default(), plane.name_any());
+        let store = self.from.stores.control_planes.as_ref();
+        let now = store.and_then(|store| last_seen(store, version, &namespace, &name));
+        let now = now.map(|it| Outline::of_plane(self.from.served, &it));
+        if self.planes.is_news((namespace.clone(), name.clone()), now) {
+            let group = names::capi::CONTROL_PLANE_GROUP;
+            self.hosts_of_owner(&namespace, group, "KubeadmControlPlane", &name);
+        }
     }
 
     fn hosts_of_owner(&self, namespace: &str, group: &str, kind: &str, name: &str) {

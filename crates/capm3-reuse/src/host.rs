@@ -1,5 +1,6 @@
 //! What a host is good for, judged by the host alone.
 
+use api_types::capi::is_watched;
 use api_types::capm3::Metal3Machine;
 use api_types::metal3::{BareMetalHost, OperationalStatus, ProvisioningState};
 use api_types::names;
@@ -55,6 +56,11 @@ pub fn held_up(host: &BareMetalHost) -> Option<Exclusion> {
     } else {
         None
     }
+}
+
+/// Whether another installation looks after it, by the host's own label. One without is anybody's.
+pub fn is_of_others(host: &BareMetalHost, watch_filter: Option<&str>) -> bool {
+    host.label(names::capi::WATCH_FILTER).is_some() && !is_watched(&host.metadata, watch_filter)
 }
 
 /// What failed on it last, if that was not overcome.

@@ -135,6 +135,24 @@ type Free = (Arc<str>, Arc<CachedHost>);
 struct Entry {
     host: Arc<CachedHost>,
     class: Class,
+    /// Whether another installation looks after it.
+    of_others: bool,
+}
+
+impl Entry {
+    fn of(host: Arc<CachedHost>, watch_filter: Option<&str>) -> Self {
+        let of_others = host::is_of_others(&host, watch_filter);
+        let class = match Class::of(&host) {
+            Class::Free if of_others => Class::Excluded,
+            class => class,
+        };
+        Self { host, class, of_others }
+    }
+
+    /// Whether it could be claimed now by whom it is free or kept for.
+    fn is_ready(&self) -> bool {
+        !self.of_others && host::is_ready(&self.host)
+    }
 }
 
 struct Hold {
@@ -147,6 +165,8 @@ struct Hold {
 /// Hosts, and the machines that have to do with them.
 #[derive(Default)]
 pub struct Index {
+    /// Cluster API's watch label, if hosts that have it with another value are not ours.
+    watch_filter: Option<String>,
     namespaces: HashMap<String, Namespace>,
 }
 
@@ -172,6 +192,11 @@ struct Namespace {
 }
 
 impl Index {
+    /// One for an installation with this watch filter.
+    pub fn filtered(watch_filter: Option<String>) -> Self {
+        Self { watch_filter, ..Self::default() }
+    }
+
     /// Takes note of what a host is now, or that it is gone. Returns the machines that this concerns.
     pub fn update(
         &mut self,
@@ -183,7 +208,7 @@ impl Index {
         let space = self.namespaces.entry(namespace.to_owned()).or_default();
         let before = space.remove(name);
         if let Some(host) = host {
-            space.insert(name, host);
+            space.insert(name, Entry::of(host, self.watch_filter.as_deref()));
         }
         let after = space.entries.get(name).map(|entry| &entry.class);
         let mut concerned: BTreeSet<String> =
@@ -249,10 +274,8 @@ impl Index {
             space.look_at_kept(owner, wish, now, &mut choice);
         }
         let free = space.pick_free(wish, chance, now);
-        if free.is_none() && wish.name_bytes.is_some() {
-            let any = Wish { name_bytes: None, ..wish.clone() };
-            let found = space.pick_free(&any, chance, now);
-            choice.too_long = found.map(|(name, _)| name.to_string());
+        if free.is_none() {
+            choice.too_long = space.too_long_for(wish);
         }
         if choice.kept.is_none() && free.is_none() {
             choice.labelled = space.labelled_for(wish);
@@ -363,13 +386,13 @@ impl Index {
 }
 
 impl Namespace {
-    fn insert(&mut self, name: &str, host: Arc<CachedHost>) {
+    fn insert(&mut self, name: &str, entry: Entry) {
         let name: Arc<str> = name.into();
-        let class = Class::of(&host);
+        let Entry { host, class, .. } = &entry;
         if let Some(label) = class.label() {
             self.kept.entry(label.to_owned()).or_default().insert(name.clone());
         }
-        match &class {
+        match class {
             Class::Free => {
                 self.free.insert(name.clone(), host.clone());
                 for (key, value) in host.metadata.labels.iter().flatten() {
@@ -385,11 +408,11 @@ impl Namespace {
             }
             Class::Kept(_) | Class::Excluded => {}
         }
-        self.entries.insert(name, Entry { host, class });
+        self.entries.insert(name, entry);
     }
 
     fn remove(&mut self, name: &str) -> Option<Class> {
-        let Entry { host, class } = self.entries.remove(name)?;
+        let Entry { host, class, .. } = self.entries.remove(name)?;
         self.labelled.remove(name);
         if let Some(label) = class.label()
             && let Some(all) = self.kept.get_mut(label)
@@ -444,7 +467,7 @@ impl Namespace {
     fn is_ready(&self, host: &str) -> bool {
         self.entries.get(host).is_some_and(|entry| match entry.class {
             Class::Free => true,
-            Class::Kept(_) => host::is_ready(&entry.host),
+            Class::Kept(_) => entry.is_ready(),
             Class::Claimed(..) | Class::Excluded => false,
         })
     }
@@ -454,12 +477,24 @@ impl Namespace {
         let would_do = |name: &&Arc<str>| {
             let entry = self.entries.get(*name);
             entry.is_some_and(|it| {
-                host::is_ready(&it.host)
+                it.is_ready()
                     && wish.selector.matches(it.host.metadata.labels.as_ref())
                     && wish.takes_name(name)
             })
         };
         self.labelled.iter().find(would_do).map(ToString::to_string)
+    }
+
+    /// A free host that would do if its name were shorter. Of several it is always the same, whoever is offered which of them
+    /// meanwhile: it is told, and what is told anew each time wakes who tells it.
+    fn too_long_for(&self, wish: &Wish) -> Option<String> {
+        wish.name_bytes?;
+        let would_do = |(name, host): &&Free| {
+            !wish.takes_name(name)
+                && wish.selector.matches(host.metadata.labels.as_ref())
+                && wish.except.as_deref() != Some(name)
+        };
+        self.free.from(0).filter(would_do).map(|(name, _)| name).min().map(ToString::to_string)
     }
 
     fn pick_free(&self, wish: &Wish, chance: u64, now: Instant) -> Option<Free> {

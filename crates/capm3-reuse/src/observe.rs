@@ -142,6 +142,8 @@ pub async fn observe_machine(
     if needs_live(&seen) && !read_live(from, &namespace, &mut seen).await? {
         return Ok(Observed::Nothing);
     }
+    seen.host_of_others = matches!(&seen.host, HostSeen::Here(host)
+        if host::is_of_others(host, from.watch_filter.as_deref()));
     let key = (namespace.clone(), machine.name_any());
     seen.refused = from.refusals.of(&key, Instant::now());
     seen.told = from.refusals.told(&key);

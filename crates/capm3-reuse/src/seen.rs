@@ -46,6 +46,8 @@ pub struct MachineSeen {
     pub reuse: Reuse,
     /// The host that it names, gives up, or that names it.
     pub host: HostSeen,
+    /// Whether another installation looks after that host, by the host's label.
+    pub host_of_others: bool,
     /// Another host that names it as well, for a machine that is being deleted.
     pub another: Option<String>,
     /// Whether machine and host were read live, the host first. What must not be done on old news is done only then.
@@ -317,8 +319,10 @@ pub struct OwnerSeen {
     pub replicas: i32,
     /// Machines that are not being deleted.
     pub machines: usize,
-    /// Those among them that have no host.
+    /// Those among them that have no host and would take this one.
     pub without_host: BTreeSet<String>,
+    /// Whether those that are still to be made would not take it: its template selects other hosts.
+    pub wants_others: bool,
     /// Whether machines of an older template are known to be still replaced.
     pub rolls_out: bool,
     /// Whether its template asks for reuse; nothing if that cannot be said.

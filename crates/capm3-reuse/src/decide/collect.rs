@@ -71,17 +71,17 @@ fn about_owner(seen: &KeptSeen, owner: &OwnerSeen, policy: &Policy, now: Timesta
     // A rollout that does not go on is no reason to keep a host for ever.
     let grace = policy.reservation_grace * if owner.rolls_out { ROLLOUT } else { 1 };
     let decision = if settled >= grace {
-        free(seen, Reason::NotNeeded, "every machine of its owner has a host")
+        free(seen, Reason::NotNeeded, "every machine of its owner has a host or wants another one")
     } else {
         Decision { again: Some(grace.saturating_sub(settled)), ..Decision::rest(Reason::Kept) }
     };
     Decision { settled: true, ..decision }
 }
 
-/// Whether no machine of the owner waits for a host or is missing.
+/// Whether no machine of the owner that would take the host waits for one or is missing.
 fn is_settled(owner: &OwnerSeen) -> bool {
     let wanted = usize::try_from(owner.replicas).unwrap_or(0);
-    owner.without_host.is_empty() && owner.machines >= wanted
+    owner.without_host.is_empty() && (owner.wants_others || owner.machines >= wanted)
 }
 
 /// Whether host, owner and its Cluster came from another cluster together, which gave them new uids. A host that has the uid

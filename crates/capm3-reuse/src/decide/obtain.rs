@@ -204,13 +204,14 @@ fn waits(
     Decision { wants: Some(wants), again: Some(RESYNC), ..decision }
 }
 
-/// Whether this machine may claim this host now.
+/// Whether this machine may claim now the host that it names.
 fn fits(seen: &MachineSeen, selector: &Selector, policy: &Policy, host: &BareMetalHost) -> bool {
     let may_have = match Kept::of(host) {
         None => !is_strict(seen, policy),
         Some(kept) => seen.keeps_for().is_some_and(|owner| kept.is_for(owner)),
     };
     may_have
+        && !seen.host_of_others
         && provider_id(&seen.machine, &host.name_any()).len() <= PROVIDER_ID
         && host::looks_claimable(host)
         && selector.matches(host.metadata.labels.as_ref())

@@ -85,7 +85,7 @@ fn any_seen() -> impl Strategy<Value = (MachineSeen, Policy)> {
         Verdict::Unanswered("why".to_owned()),
     ]);
     let data = prop::sample::select(vec![Data::NotWanted, Data::NotAskedFor, Data::Awaited]);
-    let flags = prop::collection::vec(any::<bool>(), 10);
+    let flags = prop::collection::vec(any::<bool>(), 11);
     (names, reuse, verdict, data, flags, any_host("h"), any_host("kept"), any_host("free"))
         .prop_map(|(names, reuse, verdict, data, flags, host, kept, free)| {
             let mut seen = seen();
@@ -132,6 +132,7 @@ fn any_seen() -> impl Strategy<Value = (MachineSeen, Policy)> {
             if flags[9] {
                 seen.machine.spec.provider_id = Some("metal3://ns/h/m".to_owned());
             }
+            seen.host_of_others = flags[10];
             let strict_reuse = flags[8];
             (seen, Policy { strict_reuse, ..Policy::default() })
         })
@@ -139,7 +140,7 @@ fn any_seen() -> impl Strategy<Value = (MachineSeen, Policy)> {
 
 /// A host that is kept, and what its owner is like. Most owners are there and nothing is the matter with them.
 fn any_kept() -> impl Strategy<Value = (KeptSeen, Policy)> {
-    let flags = prop::collection::vec(prop::bool::weighted(0.15), 13);
+    let flags = prop::collection::vec(prop::bool::weighted(0.15), 14);
     let reuse = prop::sample::select(vec![None, Some(true), Some(true), Some(false)]);
     // Around the grace period, and around that of a rollout.
     let seconds = [None, Some(0), Some(119), Some(120), Some(1_199), Some(1_200)];
@@ -174,6 +175,7 @@ fn any_kept() -> impl Strategy<Value = (KeptSeen, Policy)> {
                 replicas,
                 machines,
                 without_host: waits.then(|| "m".to_owned()).into_iter().collect(),
+                wants_others: flags[13],
                 rolls_out: flags[8],
                 reuse,
             };
@@ -201,7 +203,7 @@ fn is_over(owner: &OwnerSeen, since: Option<Timestamp>, policy: &Policy) -> bool
     let grace = i64::try_from(grace.as_secs()).unwrap();
     let wanted = usize::try_from(owner.replicas).unwrap();
     owner.without_host.is_empty()
-        && owner.machines >= wanted
+        && (owner.wants_others || owner.machines >= wanted)
         && since.is_some_and(|since| now().as_second() - since.as_second() >= grace)
 }
 
@@ -237,6 +239,8 @@ proptest! {
                     // A machine that was up once comes up on no other host.
                     prop_assert!(own || !was_up(machine));
                     prop_assert!(own || judge::exclusion(host).is_none());
+                    let is_others = seen.host_of_others && host.metadata.name.as_deref() == Some("h");
+                    prop_assert!(own || !is_others);
                     prop_assert!(own || judge::looks_claimable(host));
                     if let Some(kept) = Kept::of(host) {
                         prop_assert!(seen.reuse == Reuse::On && kept.is_for(&owner()));

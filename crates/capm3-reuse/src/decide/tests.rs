@@ -44,7 +44,7 @@ pub(crate) fn with(host: &BareMetalHost, patch: &Value) -> BareMetalHost {
     serde_json::from_value(value).unwrap()
 }
 
-fn merge(into: &mut Value, patch: &Value) {
+pub(crate) fn merge(into: &mut Value, patch: &Value) {
     match patch.as_object() {
         Some(fields) => {
             if !into.is_object() {
@@ -428,6 +428,33 @@ fn an_intent_is_given_up_when_the_host_is_not_to_be_had_any_more() {
     seen.machine.status = None;
     seen.host = HostSeen::Gone("h".to_owned());
     assert_eq!(kinds(&decided(&seen)), ["give up"]);
+}
+
+#[test]
+fn a_host_with_the_watch_label_of_others_is_not_claimed_and_one_that_is_its_machine_s_stays() {
+    let free = host("h", "available");
+    let kept = with(&free, &kept_for(&owner()));
+    for host in [&free, &kept] {
+        let mut intends = having(host);
+        intends.machine.status = None;
+        intends.reuse = Reuse::On;
+        assert_eq!(kinds(&decided(&intends)), ["claim", "report"]);
+        intends.host_of_others = true;
+        assert_eq!(kinds(&decided(&intends)), ["give up"]);
+        // And then another is taken. Who had the host before has seen it as it was: no claim of it gets through.
+        let mut given_up = intends;
+        given_up.machine.metadata.annotations = None;
+        annotate(&mut given_up.machine, names::ferrite::GIVES_UP_HOST, "h");
+        given_up.choice.free = Some(cached(&self::host("other", "available")));
+        let steps = decided(&given_up).steps;
+        assert!(matches!(&steps[0], Step::PassOver { host, .. } if host == "h"), "{steps:?}");
+        assert!(matches!(&steps[2], Step::Claim { host, .. } if host == "other"), "{steps:?}");
+    }
+    let installed = json!({"spec": {"image": {"url": "http://a/b"}, "online": true}});
+    let own = with(&with(&host("h", "provisioned"), &consumer("m", "m-uid")), &installed);
+    let mut has = having(&own);
+    has.host_of_others = true;
+    assert_eq!(decided(&has).reason, Reason::Provisioned);
 }
 
 #[test]

@@ -120,9 +120,12 @@ impl Namespace {
         if !kept.is_for(owner) || wish.except.as_deref() == Some(name) {
             return None;
         }
-        let is_ready = host::is_ready(host);
+        let is_ready = entry.is_ready();
         let prospect = if !wish.selector.matches(host.metadata.labels.as_ref()) {
             Prospect::Unfit("does not match hostSelector")
+        } else if entry.of_others {
+            // That it names an owner of ours may be older than the label: who looks after it now decides about it.
+            Prospect::Unfit("is another instance's by its label cluster.x-k8s.io/watch-filter")
         } else if !wish.takes_name(name) {
             Prospect::Unfit("its name is too long for a provider ID")
         } else if is_ready && matches!(entry.class, Class::Kept(_)) {

@@ -25,7 +25,11 @@ fn like(name: &str, state: &str, patches: &[Value]) -> BareMetalHost {
 }
 
 fn index(hosts: &[BareMetalHost]) -> Index {
-    let mut index = Index::default();
+    index_of(None, hosts)
+}
+
+fn index_of(watch_filter: Option<&str>, hosts: &[BareMetalHost]) -> Index {
+    let mut index = Index::filtered(watch_filter.map(str::to_owned));
     for host in hosts {
         let name = host.metadata.name.clone().unwrap();
         index.update("ns", &name, Some(cached(host)), Instant::now());
@@ -223,6 +227,101 @@ fn a_host_whose_name_is_too_long_is_passed_over_and_named_only_if_there_is_no_ot
     let wish = Wish { name_bytes: Some(4), ..self::wish() };
     let choice = index(&[kept_one]).choose(&wish, 0, Instant::now());
     assert_eq!(kept(&choice), (None, None, Some("long-name")));
+}
+
+#[test]
+fn of_several_hosts_whose_names_are_too_long_it_is_always_the_same_that_is_named() {
+    let now = Instant::now();
+    let wish = Wish { name_bytes: Some(4), ..wish() };
+    let long = ["long-a", "long-b", "long-c"].map(|name| host(name, "available"));
+    let [a, b, c] = long.clone();
+    for hosts in [[a.clone(), b.clone(), c.clone()], [c, a, b]] {
+        for chance in 0..3 {
+            let mut all = index(&hosts);
+            assert_eq!(all.choose(&wish, chance, now).too_long.as_deref(), Some("long-a"));
+            // One with a shorter name may be held back for another just now.
+            let other = Wish { machine: "n".to_owned(), ..self::wish() };
+            assert!(all.choose(&other, chance, now).free.is_some());
+            assert_eq!(all.choose(&wish, chance, now).too_long.as_deref(), Some("long-a"));
+        }
+    }
+    let mut held = index(&[host("h", "available")]);
+    assert!(held.choose(&Wish { machine: "n".to_owned(), ..self::wish() }, 0, now).free.is_some());
+    assert_eq!(held.choose(&wish, 0, now).too_long, None);
+    // And only one that would do.
+    let mut elsewhere = wish;
+    elsewhere.selector.equals = [("rack".to_owned(), "b".to_owned())].into();
+    assert_eq!(index(&long).choose(&elsewhere, 0, now).too_long, None);
+}
+
+fn watched_by(value: &str) -> Value {
+    json!({"metadata": {"labels": {names::capi::WATCH_FILTER: value}}})
+}
+
+#[test]
+fn a_free_host_with_the_watch_label_of_others_is_neither_chosen_nor_offered_nor_counted() {
+    let now = Instant::now();
+    for (filter, label, ours) in [
+        (Some("a"), Some("b"), false),
+        (Some("a"), Some(""), false),
+        (Some("a"), Some("a"), true),
+        // Without the label it is anybody's.
+        (Some("a"), None, true),
+        (None, Some("b"), true),
+    ] {
+        let label = label.map_or_else(|| json!({}), watched_by);
+        let it = like("h", "available", std::slice::from_ref(&label));
+        let mut all = index_of(filter, std::slice::from_ref(&it));
+        let (free, excluded) = (usize::from(ours), usize::from(!ours));
+        assert_eq!(all.counts(), Counts { free, excluded, ..Counts::default() }, "{label}");
+        let choice = all.choose(&wish(), 0, now);
+        assert_eq!((choice.free.is_some(), choice.labelled), (ours, None), "{filter:?} {label}");
+        let short = Wish { name_bytes: Some(0), ..wish() };
+        assert_eq!(all.choose(&short, 0, now).too_long.is_some(), ours, "{filter:?} {label}");
+        // Who waits is not woken for it.
+        let mut all = index_of(filter, &[]);
+        assert!(!all.wait(wish(), Wants::Any, now));
+        assert_eq!(all.update("ns", "h", Some(cached(&it)), now).is_empty(), !ours);
+        // To take a label of CAPM3 from it would help nobody here.
+        let capm3s = json!({"metadata": {"labels": {names::capm3::NODE_REUSE: "md-gone"}}});
+        let choice = index_of(filter, &[with(&it, &capm3s)]).choose(&wish(), 0, now);
+        assert_eq!(choice.labelled.is_some(), ours, "{filter:?} {label}");
+    }
+}
+
+#[test]
+fn a_host_that_is_kept_for_our_owner_and_has_the_watch_label_of_others_is_named_and_not_taken() {
+    let now = Instant::now();
+    let leaving = [consumer("before", "before-uid"), pending()];
+    let kept_one = [kept_for(&owner())];
+    for (state, reserved) in
+        [("available", &kept_one[..]), ("deprovisioning", &kept_one), ("provisioned", &leaving)]
+    {
+        let here = like("h", state, reserved);
+        let others = with(&here, &watched_by("b"));
+        let choice = index_of(Some("a"), std::slice::from_ref(&others)).choose(&wish(), 0, now);
+        assert_eq!(kept(&choice), (None, None, Some("h")), "{state}");
+        assert!(choice.unfit.unwrap().1.contains(names::capi::WATCH_FILTER));
+        for (filter, label) in [(None, watched_by("b")), (Some("a"), json!({}))] {
+            let choice = index_of(filter, &[with(&here, &label)]).choose(&wish(), 0, now);
+            assert_eq!(choice.unfit, None, "{state}");
+        }
+        // Who waits for it does so in vain, and is not woken for it.
+        let mut all = index_of(Some("a"), std::slice::from_ref(&others));
+        assert!(all.wait(wish(), Wants::Kept, now));
+        all.leave("ns", "m");
+        assert!(!all.wait(wish(), Wants::Any, now));
+        let woken = all.update("ns", "h", Some(cached(&others)), now);
+        assert!(!woken.contains(&"m".to_owned()), "{state}");
+    }
+}
+
+#[test]
+fn a_host_that_a_machine_has_stays_its_own_whatever_its_watch_label() {
+    let own = like("h", "provisioned", &[consumer("m", "m-uid"), watched_by("b")]);
+    let all = index_of(Some("a"), &[own]);
+    assert_eq!(all.hosts_of("ns", "m").len(), 1);
+    assert_eq!(all.counts(), Counts { claimed: 1, ..Counts::default() });
 }
 
 #[test]

@@ -59,9 +59,7 @@ fn is_of_others(owner: Option<&ObjectMeta>, host: &BareMetalHost, filter: Option
     // One that cannot be read has no labels to go by.
     match owner.filter(|it| it.name.is_some()) {
         Some(owner) => !is_watched(owner, filter),
-        None => {
-            host.label(names::capi::WATCH_FILTER).is_some() && !is_watched(&host.metadata, filter)
-        }
+        None => host::is_of_others(host, filter),
     }
 }
 

@@ -1,12 +1,14 @@
 //! Who owns a machine, what that owner's template says, and whether the owner needs more hosts.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use api_types::ContractVersion;
 use api_types::capi::{
     self, Cluster, KubeadmControlPlane, Machine, MachineDeployment, OwnerStatus,
 };
-use api_types::capm3::Metal3Machine;
+use api_types::capm3::{HostSelector, Metal3Machine, Metal3MachineTemplate};
+use api_types::metal3::BareMetalHost;
 use api_types::name::is_name;
 use api_types::names;
 use api_types::names::capi::{CONTROL_PLANE_GROUP, GROUP};
@@ -25,6 +27,7 @@ use crate::error::Error;
 use crate::machine::is_housed;
 use crate::reservation::{Kept, Owner};
 use crate::seen::{KeptSeen, OwnerSeen, Parent, Verdict};
+use crate::selector::Selector;
 use crate::served::Served;
 
 const TEMPLATE_KIND: &str = "Metal3MachineTemplate";
@@ -318,27 +321,27 @@ fn template_of_set(from: &Sources, namespace: &str, parent: &Machine) -> Option<
 /// Reads what a decision about a kept host needs.
 pub async fn observe_kept(
     from: &Sources,
-    host: &api_types::metal3::BareMetalHost,
+    host: &BareMetalHost,
     settled_since: Option<Timestamp>,
 ) -> Result<Option<KeptSeen>, Error> {
     let Some(kept) = Kept::of(host) else { return Ok(None) };
     let namespace = host.namespace().unwrap_or_default();
-    let owner = owner_seen(from, &namespace, &kept).await?;
+    let owner = owner_seen(from, &namespace, host, &kept).await?;
     Ok(Some(KeptSeen { host: host.clone(), kept, owner, settled_since }))
 }
 
-/// An owner's common parts, from whichever kind.
-struct Common {
+/// All of an owner that a decision depends on, from whichever kind.
+#[derive(Debug, PartialEq)]
+pub struct Outline {
     owner: Owner,
     metadata: ObjectMeta,
-    replicas: Option<i32>,
-    status: OwnerStatus,
+    replicas: i32,
     template: Option<ObjectRef>,
     cluster: Option<String>,
     /// Whether nothing of it may be touched, or it makes no machines of a new template for now.
     paused: bool,
-    /// Whether it replaces no machine by itself.
-    halted: bool,
+    /// Whether it is known to be still replacing machines.
+    rolls_out: bool,
     /// Whether its kind is not watched.
     is_unwatched: bool,
 }
@@ -346,36 +349,40 @@ struct Common {
 async fn owner_seen(
     from: &Sources,
     namespace: &str,
+    host: &BareMetalHost,
     kept: &Kept,
 ) -> Result<Option<OwnerSeen>, Error> {
-    let common = match kept {
+    let outline = match kept {
         Kept::For(owner) => by_name(from, namespace, owner).await?,
         Kept::ByLabel(label) => by_label(from, namespace, label).await?,
     };
-    let Some(common) = common else {
+    let Some(outline) = outline else {
         // While its cluster is moved here an owner may still be to come, and nothing is written while it is paused.
         let paused = cluster::is_any_paused(from, namespace);
         return Ok(paused.then(|| OwnerSeen { paused, ..OwnerSeen::default() }));
     };
-    let cluster = common.cluster.as_deref();
+    let cluster = outline.cluster.as_deref();
     let found = cluster::look(from, namespace, cluster).await?;
-    let wanted = common.replicas.unwrap_or(REPLICAS);
-    let (machines, without_host) = machines_of(from, namespace, &common.owner);
-    let born = common.metadata.creation_timestamp.as_ref();
+    let (machines, without_host) = machines_of(from, namespace, &outline.owner, host);
+    let template = outline.template.and_then(|template| next_template(from, namespace, &template));
+    let template = template.as_ref().map(|it| &it.spec);
+    let born = outline.metadata.creation_timestamp.as_ref();
     let born = born.map_or(Timestamp::UNIX_EPOCH, |born| born.0);
     Ok(Some(OwnerSeen {
-        of_others: !from.is_ours(&common.metadata),
-        is_unwatched: common.is_unwatched,
-        later: (!kept.is_for(&common.owner)).then(|| (common.owner.clone(), born)),
-        deleting: common.metadata.deletion_timestamp.is_some(),
-        paused: common.paused || found.as_ref().is_some_and(Cluster::is_paused),
+        of_others: !from.is_ours(&outline.metadata),
+        is_unwatched: outline.is_unwatched,
+        later: (!kept.is_for(&outline.owner)).then(|| (outline.owner.clone(), born)),
+        deleting: outline.metadata.deletion_timestamp.is_some(),
+        paused: outline.paused || found.as_ref().is_some_and(Cluster::is_paused),
         cluster_deleting: cluster::is_going(cluster, found.as_ref()),
         cluster_since: found.and_then(|it| it.metadata.creation_timestamp).map(|born| born.0),
-        replicas: wanted,
+        replicas: outline.replicas,
         machines,
         without_host,
-        rolls_out: !common.halted && rolls_out(&common.status, common.metadata.generation, wanted),
-        reuse: common.template.and_then(|template| reuse(from, namespace, &template)),
+        wants_others: template
+            .is_some_and(|it| !selects(it.template.spec.host_selector.as_ref(), host)),
+        rolls_out: outline.rolls_out,
+        reuse: template.map(|it| it.node_reuse.unwrap_or(false)),
     }))
 }
 
@@ -404,39 +411,65 @@ fn is_paused(deployment: &MachineDeployment) -> bool {
         || deployment.spec.other.get("paused") == Some(&Value::Bool(true))
 }
 
-fn reuse(from: &Sources, namespace: &str, template: &ObjectRef) -> Option<bool> {
-    let name = template.name.as_deref()?;
+/// The template that an owner's next machine is made from, if it was seen.
+fn next_template(
+    from: &Sources,
+    namespace: &str,
+    template: &ObjectRef,
+) -> Option<Arc<Metal3MachineTemplate>> {
     let version = from.served.infrastructure;
-    let found = last_seen(&from.stores.templates, version, namespace, name)?;
-    Some(found.spec.node_reuse.unwrap_or(false))
+    last_seen(&from.stores.templates, version, namespace, template.name.as_deref()?)
 }
 
-fn of_deployment(from: &Sources, it: &MachineDeployment) -> Common {
-    Common {
-        owner: named(GROUP, from.served.core, "MachineDeployment", &it.metadata),
-        metadata: it.metadata.clone(),
-        replicas: it.spec.replicas,
-        status: it.status.clone().unwrap_or_default(),
-        template: Some(it.spec.infrastructure_ref().clone()),
-        cluster: Some(it.spec.cluster_name.clone()),
-        paused: is_paused(it),
-        halted: is_halted(it),
-        is_unwatched: false,
+/// Whether a host will do. What cannot be read may be corrected to anything.
+fn selects(selector: Option<&HostSelector>, host: &BareMetalHost) -> bool {
+    let read = selector.map_or_else(|| Ok(Selector::default()), Selector::read);
+    read.map_or(true, |it| it.matches(host.metadata.labels.as_ref()))
+}
+
+impl Outline {
+    /// Of a deployment.
+    pub fn of_deployment(served: Served, it: &MachineDeployment) -> Self {
+        let (replicas, status) = (it.spec.replicas.unwrap_or(REPLICAS), it.status.as_ref());
+        let generation = it.metadata.generation;
+        Self {
+            owner: named(GROUP, served.core, "MachineDeployment", &it.metadata),
+            metadata: decided_by(&it.metadata),
+            replicas,
+            template: Some(it.spec.infrastructure_ref().clone()),
+            cluster: Some(it.spec.cluster_name.clone()),
+            paused: is_paused(it),
+            rolls_out: !is_halted(it)
+                && status.is_some_and(|it| rolls_out(it, generation, replicas)),
+            is_unwatched: false,
+        }
+    }
+
+    /// Of a control plane of the kind that is watched.
+    pub fn of_plane(served: Served, it: &KubeadmControlPlane) -> Self {
+        let (replicas, status) = (it.spec.replicas.unwrap_or(REPLICAS), it.status.as_ref());
+        let (version, generation) =
+            (served.control_plane.unwrap_or_default(), it.metadata.generation);
+        Self {
+            owner: named(CONTROL_PLANE_GROUP, version, "KubeadmControlPlane", &it.metadata),
+            metadata: decided_by(&it.metadata),
+            replicas,
+            template: it.spec.infrastructure_ref().cloned(),
+            cluster: cluster_of(&it.metadata),
+            paused: capi::is_paused(&it.metadata),
+            rolls_out: status.is_some_and(|it| rolls_out(it, generation, replicas)),
+            is_unwatched: false,
+        }
     }
 }
 
-fn of_plane(from: &Sources, it: &KubeadmControlPlane) -> Common {
-    let version = from.served.control_plane.unwrap_or_default();
-    Common {
-        owner: named(CONTROL_PLANE_GROUP, version, "KubeadmControlPlane", &it.metadata),
-        metadata: it.metadata.clone(),
-        replicas: it.spec.replicas,
-        status: it.status.clone().unwrap_or_default(),
-        template: it.spec.infrastructure_ref().cloned(),
-        cluster: cluster_of(&it.metadata),
-        paused: capi::is_paused(&it.metadata),
-        halted: false,
-        is_unwatched: false,
+/// Metadata without what changes with every write.
+fn decided_by(metadata: &ObjectMeta) -> ObjectMeta {
+    ObjectMeta {
+        resource_version: None,
+        generation: None,
+        managed_fields: None,
+        ..metadata.clone()
     }
 }
 
@@ -470,35 +503,36 @@ pub async fn metadata(
 }
 
 /// The owner of this kind and name, whatever its uid.
-async fn by_name(from: &Sources, namespace: &str, owner: &Owner) -> Result<Option<Common>, Error> {
+async fn by_name(from: &Sources, namespace: &str, owner: &Owner) -> Result<Option<Outline>, Error> {
     let name = &owner.name;
     Ok(match owner.kind.as_str() {
         "MachineDeployment" => {
             let found = last_seen(&from.stores.deployments, from.served.core, namespace, name);
-            found.map(|it| of_deployment(from, &it))
+            found.map(|it| Outline::of_deployment(from.served, &it))
         }
         "KubeadmControlPlane" => {
             let planes = from.stores.control_planes.as_ref().zip(from.served.control_plane);
             let found =
                 planes.and_then(|(store, version)| last_seen(store, version, namespace, name));
-            found.map(|it| of_plane(from, &it))
+            found.map(|it| Outline::of_plane(from.served, &it))
         }
         _ => of_other_kind(from, namespace, owner).await?,
     })
 }
 
 /// The owner that CAPM3 wrote down as a label.
-async fn by_label(from: &Sources, namespace: &str, label: &str) -> Result<Option<Common>, Error> {
+async fn by_label(from: &Sources, namespace: &str, label: &str) -> Result<Option<Outline>, Error> {
     let here = |meta: &ObjectMeta| meta.namespace.as_deref() == Some(namespace);
-    let is_its = |it: &Common| it.owner.label() == label;
+    let is_its = |it: &Outline| it.owner.label() == label;
     let deployments = from.stores.deployments.state();
     let deployments = deployments.iter().filter(|it| here(&it.metadata));
-    if let Some(found) = deployments.map(|it| of_deployment(from, it)).find(is_its) {
+    if let Some(found) = deployments.map(|it| Outline::of_deployment(from.served, it)).find(is_its)
+    {
         return Ok(Some(found));
     }
     let planes = from.stores.control_planes.as_ref().map(Store::state).unwrap_or_default();
     let planes = planes.iter().filter(|it| here(&it.metadata));
-    if let Some(found) = planes.map(|it| of_plane(from, it)).find(is_its) {
+    if let Some(found) = planes.map(|it| Outline::of_plane(from.served, it)).find(is_its) {
         return Ok(Some(found));
     }
     // One of another provider is found by its cluster.
@@ -518,45 +552,51 @@ async fn of_other_kind(
     from: &Sources,
     namespace: &str,
     owner: &Owner,
-) -> Result<Option<Common>, Error> {
+) -> Result<Option<Outline>, Error> {
     let live = match get_live(from, namespace, owner).await? {
         Found::Here(live) => live,
         // What cannot be read may be there.
         Found::Unreadable(_) => return Ok(Some(unknown(owner))),
         Found::Gone => return Ok(None),
     };
-    let status = serde_json::from_value(live.data["status"].clone()).unwrap_or_default();
+    let status: OwnerStatus =
+        serde_json::from_value(live.data["status"].clone()).unwrap_or_default();
     let replicas = live.data["spec"]["replicas"].as_i64().and_then(|it| i32::try_from(it).ok());
-    Ok(Some(Common {
+    let replicas = replicas.unwrap_or(REPLICAS);
+    Ok(Some(Outline {
         owner: Owner { uid: live.uid().unwrap_or_default(), ..owner.clone() },
         template: template_in(&live.data),
         cluster: cluster_of(&live.metadata),
         paused: capi::is_paused(&live.metadata),
-        halted: false,
+        rolls_out: rolls_out(&status, live.metadata.generation, replicas),
         is_unwatched: true,
         replicas,
-        status,
         metadata: live.metadata,
     }))
 }
 
 /// An owner of which nothing is known: it is taken for one that may need its hosts.
-fn unknown(owner: &Owner) -> Common {
-    Common {
+fn unknown(owner: &Owner) -> Outline {
+    Outline {
         owner: owner.clone(),
         metadata: ObjectMeta::default(),
-        replicas: None,
-        status: OwnerStatus::default(),
+        replicas: REPLICAS,
         template: None,
         cluster: None,
         paused: true,
-        halted: false,
+        rolls_out: false,
         is_unwatched: true,
     }
 }
 
-/// Machines of an owner that are not being deleted, and those among them that have no host yet or give theirs back.
-fn machines_of(from: &Sources, namespace: &str, owner: &Owner) -> (usize, BTreeSet<String>) {
+/// Machines of an owner that are not being deleted, and those among them that have no host yet or give theirs back, and may
+/// come for this one.
+fn machines_of(
+    from: &Sources,
+    namespace: &str,
+    owner: &Owner,
+    host: &BareMetalHost,
+) -> (usize, BTreeSet<String>) {
     let here = |meta: &ObjectMeta| meta.namespace.as_deref() == Some(namespace);
     let sets = from.stores.sets.state_filter(|it| {
         here(&it.metadata) && owner_uids(&it.metadata).any(|uid| uid == owner.uid)
@@ -567,14 +607,21 @@ fn machines_of(from: &Sources, namespace: &str, owner: &Owner) -> (usize, BTreeS
             && it.metadata.deletion_timestamp.is_none()
             && is_machine_of(it, owner, &sets)
     });
-    let has_host = |it: &Machine| {
+    let may_come = |it: &&Arc<Machine>| {
         let name = it.spec.infrastructure_ref.name.as_deref().unwrap_or_default();
         let version = from.served.infrastructure;
-        last_seen(&from.stores.machines, version, namespace, name)
-            .is_some_and(|it| is_housed(&it) && it.metadata.deletion_timestamp.is_none())
+        let seen = last_seen(&from.stores.machines, version, namespace, name);
+        // Of one that was not seen nothing is known.
+        seen.is_none_or(|it| may_come_for(host, &it))
     };
-    let without = machines.iter().filter(|it| !has_host(it)).map(|it| it.name_any()).collect();
+    let without = machines.iter().filter(may_come).map(|it| it.name_any()).collect();
     (machines.len(), without)
+}
+
+/// Whether a machine has no host, or gives its own back, and would take this one.
+fn may_come_for(host: &BareMetalHost, machine: &Metal3Machine) -> bool {
+    let has_host = is_housed(machine) && machine.metadata.deletion_timestamp.is_none();
+    !has_host && selects(machine.spec.host_selector.as_ref(), host)
 }
 
 fn owner_uids(metadata: &ObjectMeta) -> impl Iterator<Item = &str> {

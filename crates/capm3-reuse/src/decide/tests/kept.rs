@@ -34,6 +34,16 @@ fn a_reservation_ends_for_these_reasons_and_for_no_other() {
             (Reason::Kept, false),
         ),
         (settled.clone(), (Reason::NotNeeded, true)),
+        // One is missing, and will be made from a template that selects other hosts.
+        (OwnerSeen { wants_others: true, ..needed.clone() }, (Reason::NotNeeded, true)),
+        (
+            OwnerSeen {
+                wants_others: true,
+                without_host: ["m".to_owned()].into(),
+                ..needed.clone()
+            },
+            (Reason::Kept, false),
+        ),
     ] {
         assert_eq!(told(kept_seen(Some(change.clone()), Some(120))), wanted, "{change:?}");
     }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::decide::tests::owner;
+use crate::decide::tests::{host, owner, with};
 
 #[test]
 fn a_rollout_is_under_way_only_where_its_controller_says_so() {
@@ -87,6 +87,173 @@ fn a_machine_is_its_owner_s_by_label_by_reference_and_through_a_machine_set() {
         let machine = serde_json::from_value(json!({"metadata": metadata.clone()})).unwrap();
         assert_eq!(is_machine_of(&machine, &owner(), &sets), wanted, "{metadata}");
     }
+}
+
+fn labelled(rack: &str) -> BareMetalHost {
+    with(&host("h", "available"), &json!({"metadata": {"labels": {"rack": rack}}}))
+}
+
+fn selecting(rack: &str) -> Value {
+    json!({"hostSelector": {"matchLabels": {"rack": rack}}})
+}
+
+#[test]
+fn a_machine_may_come_for_a_kept_host_if_it_has_none_and_its_selector_matches() {
+    let up = json!({"initialization": {"provisioned": true}});
+    let names_one = json!({"annotations": {names::metal3::HOST: "ns/other"}});
+    let goes = with_deletion(&names_one);
+    let unreadable =
+        json!({"hostSelector": {"matchExpressions": [{"key": "rack", "operator": "Near"}]}});
+    for (spec, metadata, status, wanted) in [
+        (json!({}), json!({}), json!({}), true),
+        (selecting("a"), json!({}), json!({}), true),
+        (selecting("b"), json!({}), json!({}), false),
+        // It may be corrected to anything.
+        (unreadable, json!({}), json!({}), true),
+        (selecting("a"), names_one.clone(), json!({}), true),
+        (selecting("a"), names_one.clone(), up.clone(), false),
+        (selecting("a"), goes.clone(), up.clone(), true),
+        (selecting("b"), goes, up, false),
+    ] {
+        let it = json!({"metadata": metadata, "spec": spec, "status": status});
+        let machine: Metal3Machine = serde_json::from_value(it.clone()).unwrap();
+        assert_eq!(may_come_for(&labelled("a"), &machine), wanted, "{it}");
+    }
+}
+
+fn with_deletion(metadata: &Value) -> Value {
+    let mut goes = metadata.clone();
+    goes["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    goes
+}
+
+#[tokio::test]
+async fn machines_that_select_other_hosts_keep_none_and_those_of_which_nothing_is_known_do() {
+    let machine = |name: &str, spec: Value| -> Metal3Machine {
+        let it = json!({"metadata": {"name": name, "namespace": "ns"}, "spec": spec});
+        serde_json::from_value(it).unwrap()
+    };
+    let template = |rack: &str| -> Metal3MachineTemplate {
+        let spec = json!({"nodeReuse": true, "template": {"spec": selecting(rack)}});
+        let it = json!({"metadata": {"name": "t", "namespace": "ns"}, "spec": spec});
+        serde_json::from_value(it).unwrap()
+    };
+    let here = labelled("a");
+    for (known, template, without_host, wants_others) in [
+        (vec![machine("m", selecting("b"))], Some(template("b")), &[][..], true),
+        (vec![machine("m", selecting("b"))], Some(template("a")), &[], false),
+        (vec![machine("m", selecting("a"))], Some(template("b")), &["m"], true),
+        (vec![], None, &["m"], false),
+    ] {
+        let from = sources(known, template);
+        let kept = Kept::For(owner());
+        let seen = owner_seen(&from, "ns", &here, &kept).await.unwrap().unwrap();
+        let without: Vec<&str> = seen.without_host.iter().map(String::as_str).collect();
+        assert_eq!((seen.machines, seen.replicas, &without[..]), (1, 2, without_host));
+        assert_eq!(seen.wants_others, wants_others);
+    }
+}
+
+/// A deployment that wants two machines and has one Machine, and what else was seen.
+fn sources(machines: Vec<Metal3Machine>, template: Option<Metal3MachineTemplate>) -> Sources {
+    let version = ContractVersion::V1Beta2;
+    let parent = json!({
+        "metadata": {"name": "m", "namespace": "ns", "labels": {names::capi::DEPLOYMENT_NAME: "md"}},
+        "spec": {"clusterName": "c", "infrastructureRef": {"kind": "Metal3Machine", "name": "m"}},
+    });
+    let infrastructure = json!({"infrastructureRef": {"kind": TEMPLATE_KIND, "name": "t"}});
+    let deployment = json!({
+        "metadata": {"name": "md", "namespace": "ns", "uid": "md-uid"},
+        "spec": {"clusterName": "c", "replicas": 2, "template": {"spec": infrastructure}},
+    });
+    let cluster = json!({"metadata": {"name": "c", "namespace": "ns"}});
+    // Nobody would answer: all that is needed was seen.
+    let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+    Sources {
+        client: kube::Client::try_from(config).unwrap(),
+        served: Served { core: version, infrastructure: version, control_plane: None, data: false },
+        watch_filter: None,
+        index: std::sync::Mutex::default(),
+        stores: crate::observe::Stores {
+            hosts: store(vec![], ()),
+            machines: store(machines, version),
+            templates: store(template.into_iter().collect(), version),
+            broken_templates: controller_kit::watch::Undecodable::default(),
+            parents: store(vec![serde_json::from_value(parent).unwrap()], version),
+            clusters: store(vec![serde_json::from_value(cluster).unwrap()], version),
+            sets: store(vec![], version),
+            deployments: store(vec![serde_json::from_value(deployment).unwrap()], version),
+            control_planes: None,
+            claims: None,
+            data: None,
+        },
+        refusals: crate::refusals::Refusals::default(),
+        claims: crate::claims::Claims::default(),
+        waiting: tokio::sync::Semaphore::new(1),
+        looks: crate::observe::node::Looks::new(1),
+    }
+}
+
+fn store<K>(seen: Vec<K>, version: K::DynamicType) -> Store<K>
+where
+    K: kube::runtime::reflector::Lookup + Clone + 'static,
+    K::DynamicType: Eq + std::hash::Hash + Clone,
+{
+    let mut writer = kube::runtime::reflector::store::Writer::new(version);
+    for it in seen {
+        writer.apply_watcher_event(&kube::runtime::watcher::Event::Apply(it));
+    }
+    writer.as_reader()
+}
+
+#[test]
+fn what_an_owner_counts_matters_to_no_kept_host_and_whether_it_rolls_out_does() {
+    let served = Served {
+        core: ContractVersion::V1Beta2,
+        infrastructure: ContractVersion::V1Beta2,
+        control_plane: Some(ContractVersion::V1Beta2),
+        data: false,
+    };
+    let like = |more: &Value| {
+        let mut it = json!({
+            "metadata": {"name": "o", "resourceVersion": "1", "generation": 2},
+            "spec": {"replicas": 3},
+            "status": {"observedGeneration": 2, "upToDateReplicas": 3, "replicas": 3},
+        });
+        crate::decide::tests::merge(&mut it, more);
+        it
+    };
+    let deployment =
+        |more: &Value| Outline::of_deployment(served, &serde_json::from_value(like(more)).unwrap());
+    let plane =
+        |more: &Value| Outline::of_plane(served, &serde_json::from_value(like(more)).unwrap());
+    for (more, matters) in [
+        (json!({"metadata": {"resourceVersion": "2"}, "status": {"replicas": 4}}), false),
+        (json!({"status": {"conditions": [{"type": "Available", "status": "True"}]}}), false),
+        (json!({"status": {"upToDateReplicas": 4}}), false),
+        (json!({"status": {"upToDateReplicas": 2}}), true),
+        (json!({"status": {"observedGeneration": 1}}), true),
+        (json!({"spec": {"replicas": 2}}), true),
+        (json!({"metadata": {"uid": "another"}}), true),
+        (json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}), true),
+        (json!({"metadata": {"labels": {names::capi::WATCH_FILTER: "b"}}}), true),
+        (json!({"metadata": {"labels": {names::capi::CLUSTER_NAME: "c"}}}), true),
+        (json!({"metadata": {"annotations": {names::capi::PAUSED: ""}}}), true),
+    ] {
+        let changed =
+            [deployment(&json!({})) != deployment(&more), plane(&json!({})) != plane(&more)];
+        assert_eq!(changed, [matters; 2], "{more}");
+    }
+    let reference = json!({"kind": TEMPLATE_KIND, "name": "t"});
+    let template = json!({"spec": {"infrastructureRef": reference}});
+    for spec in
+        [json!({"template": template}), json!({"paused": true}), json!({"clusterName": "c"})]
+    {
+        let more = json!({"spec": spec});
+        assert_ne!(deployment(&json!({})), deployment(&more), "{more}");
+    }
+    let more = json!({"spec": {"machineTemplate": template}});
+    assert_ne!(plane(&json!({})), plane(&more));
 }
 
 #[test]
