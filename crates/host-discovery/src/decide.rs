@@ -16,7 +16,7 @@ use crate::inventory::{Facts, abridged};
 use crate::mac::Mac;
 use crate::machine::{Machine, Reading};
 use crate::naming::Named;
-use crate::reason::{Reason, Sort};
+use crate::reason::{ONLY_ITS_WORD, Reason, Sort};
 use crate::refusals::{Cause, Refusal};
 use crate::resource::Resource;
 use crate::seen::Observed;
@@ -97,6 +97,7 @@ impl<'a> Taken<'a> {
         let known = hosts.known(machine.node, name, &machine.ports, facts);
         if let Some(mut verdict) = settled(machine, &known) {
             if verdict.reason == Reason::KnownTwice {
+                verdict.note = self.only_its_word(&known).then(|| ONLY_ITS_WORD.to_owned());
                 verdict.resource = self.whose(machine, facts, &known);
                 verdict.named = self.would_be_named(machine, facts, verdict.resource);
             }
@@ -315,6 +316,16 @@ impl<'a> Taken<'a> {
         maker
             .or_else(|| facts.and_then(|facts| self.taker(machine, facts)))
             .or_else(|| self.complained_to(facts.is_none_or(|it| it.auto_discovered)))
+    }
+
+    /// Whether some of the hosts that a machine is have nothing in common but what the machine says of itself: it may be one
+    /// of them, or a stranger who names the addresses of both.
+    fn only_its_word(&self, known: &[Known]) -> bool {
+        let lacks_one = |it: &Known| {
+            let rivals = self.seen.hosts.rivals(&it.host);
+            known.iter().any(|other| other.host != it.host && !rivals.contains(&other.host))
+        };
+        known.iter().any(lacks_one)
     }
 
     /// What the host of a machine with several would be called; none where no host would be made of it anyway.

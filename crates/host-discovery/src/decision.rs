@@ -37,7 +37,8 @@ pub struct Verdict {
     pub name: Option<String>,
     /// Hosts that it is already, or that stand in its way.
     pub hosts: Vec<HostKey>,
-    /// What went wrong: as Ironic or the API server says it, or why nothing can name the machine.
+    /// What went wrong: as Ironic or the API server says it, or why nothing can name the machine. Of several hosts, what makes
+    /// them one.
     pub note: Option<String>,
     /// The one write.
     pub step: Option<Step>,

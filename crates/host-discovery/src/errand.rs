@@ -144,6 +144,17 @@ struct Waiting {
     errand: Errand,
 }
 
+impl Waiting {
+    /// An errand that is sent, perhaps once more: one that was tried stays so. A mark keeps its turn, too, since every list of
+    /// nodes sends it that does not show it yet; a host asks for its driver when something changed.
+    fn sent(errand: Errand, before: Option<&Self>, now: Instant) -> Self {
+        let same = before.filter(|it| it.errand.is_for(&errand));
+        let (tries, told) = same.map_or((0, false), |it| (it.tries, it.told));
+        let turn = same.filter(|_| matches!(errand, Errand::Mark(_))).map(|it| it.due);
+        Self { due: turn.unwrap_or(now), tries, told, errand }
+    }
+}
+
 /// What came of an errand.
 enum Outcome {
     Done,
@@ -195,10 +206,9 @@ pub async fn run(context: &Context, mut errands: UnboundedReceiver<Errand>) -> I
                     let done = matches!(&errand, Errand::Adopt { node, address, .. }
                         if adopted.get(node) == Some(address));
                     if !done {
-                        let (due, key) = (Instant::now(), errand.key());
-                        let known = waiting.get(&key).filter(|it| it.errand.is_for(&errand));
-                        let (tries, told) = known.map_or((0, false), |it| (it.tries, it.told));
-                        waiting.insert(key, Waiting { due, tries, told, errand });
+                        let (now, key) = (Instant::now(), errand.key());
+                        let sent = Waiting::sent(errand, waiting.get(&key), now);
+                        waiting.insert(key, sent);
                     }
                 }
                 None => std::future::pending().await,
@@ -425,6 +435,22 @@ mod tests {
         let (one, other) = (errands(), errands());
         assert!(one.iter().zip(&other).all(|(it, same)| it.is_for(same)));
         assert!(!one[0].is_for(&one[1]));
+    }
+
+    #[test]
+    fn a_mark_that_every_list_sends_once_more_keeps_its_turn() {
+        let now = Instant::now();
+        let later = now + Duration::from_secs(80);
+        let again = |errand: Errand| {
+            let before = Waiting { due: later, tries: 4, told: true, errand: errand.clone() };
+            let sent = Waiting::sent(errand, Some(&before), now);
+            (sent.due, sent.tries, sent.told)
+        };
+        let [mark, adopt] = errands();
+        assert_eq!(again(mark.clone()), (later, 4, true));
+        assert_eq!(again(adopt), (now, 4, true));
+        let new = Waiting::sent(mark, None, now);
+        assert_eq!((new.due, new.tries, new.told), (now, 0, false));
     }
 
     #[test]

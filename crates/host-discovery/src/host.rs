@@ -58,13 +58,15 @@ pub fn new_host(
 /// The annotations that the operator takes over. Both hold the hardware: the first is the one that
 /// skips inspection, the second the only one that can hold the identifier, by which the operator
 /// finds the node and, when the host is deleted, removes it.
+///
+/// The operator's webhook refuses a host with a field in them that it does not know, so there is none
+/// that came to its schema late: what is absent is zero.
 fn annotations(node: NodeId, details: &str) -> BTreeMap<String, String> {
     let status = json!({
         "operationalStatus": "discovered",
         "errorMessage": "",
         "errorCount": 0,
         "poweredOn": true,
-        "provisioningFailCount": 0,
         "provisioning": {"state": "unmanaged", "ID": node.to_string()},
     });
     let mut status = status.to_string();

@@ -84,6 +84,21 @@ impl Facts {
         Told::read(inventory).facts(ports)
     }
 
+    /// Bytes of its texts and addresses, of which a machine has as many as it likes.
+    pub fn size(&self) -> usize {
+        let texts = [
+            &self.hostname,
+            &self.serial_number,
+            &self.manufacturer,
+            &self.product,
+            &self.architecture,
+            &self.cpu_model,
+        ];
+        let texts: usize = texts.into_iter().flatten().map(|text| text.len()).sum();
+        let addresses = size_of_val(&self.addresses[..]) + size_of_val(&self.bmc[..]);
+        texts + size_of_val(&self.macs[..]) + addresses
+    }
+
     /// A detail as text, for a name.
     pub fn detail(&self, detail: HardwareDetail, node: NodeId) -> Option<String> {
         match detail {

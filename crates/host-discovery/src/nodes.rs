@@ -1,8 +1,9 @@
 //! What is remembered of Ironic's nodes between two polls. No I/O.
 //!
 //! All of it can be forgotten: a new process lists the nodes and reads what it lacks. A node that is a host, or that
-//! somebody registered, takes some bytes; one of which something may be made takes about a kilobyte, and only so many of
-//! those have a place, since anybody on the provisioning network can make them.
+//! somebody registered, takes some bytes. One of which something may be made takes about a kilobyte beside its details,
+//! and eight where it says as much as anybody listens to: only so many of those have a place, and so many bytes together,
+//! since anybody on the provisioning network can make them.
 
 mod track;
 
@@ -29,6 +30,11 @@ const ENROLL: &str = "enroll";
 pub const HAD_HOST: &str = "ferrite_had_host";
 /// Encoded details that are kept for machines that wait. What has no room is read again when its host is made.
 const MOST_DETAILS: usize = 32 << 20;
+/// Bytes that are kept of what all machines say to be decided about. Ten thousand with forty-eight interfaces each have room.
+const MOST_FACTS: usize = 16 << 20;
+/// How much of that has to be free before another machine gets a place: how much it says is not known before it is read, and
+/// all those for which there is no room would else be read at each list.
+const ROOM: usize = 1 << 20;
 /// Bytes of an error of Ironic's that are kept: part of it is the machine's own text, of many megabytes if it likes.
 const LONGEST_ERROR: usize = 256;
 /// After so many failures in a row Ironic's words are told, and no status waits for the reading any more.
@@ -45,6 +51,7 @@ pub struct Nodes {
     /// Nodes whose host went before a list showed them, and that host: kept until a list is complete.
     left: HashMap<NodeId, HostKey>,
     most: usize,
+    facts: usize,
     details: usize,
     round: u32,
     next: u64,
@@ -96,6 +103,7 @@ impl Nodes {
             settled: HashMap::new(),
             left: HashMap::new(),
             most,
+            facts: 0,
             details: 0,
             round: 0,
             next: 0,
@@ -130,14 +138,21 @@ impl Nodes {
         self.len() == 0
     }
 
-    /// How many nodes found no place: a list that broke off says nothing of those that it did not come to.
+    /// How many nodes found no place, or no room for what they say: a list that broke off says nothing of those that it did
+    /// not come to.
     pub fn left_out(&self) -> usize {
         self.left_out.max(self.left_out_before)
     }
 
     /// Whether those that found no place could find one now.
     pub fn has_room_again(&self) -> bool {
-        self.left_out() > 0 && self.machines.len() < self.most / 2
+        let has_room = self.machines.len() < self.most / 2 && self.facts < MOST_FACTS / 2;
+        self.left_out() > 0 && has_room
+    }
+
+    /// Whether another machine finds no place.
+    fn is_full(&self) -> bool {
+        self.machines.len() >= self.most || self.facts > MOST_FACTS - ROOM
     }
 
     /// A list of all nodes begins.
@@ -163,7 +178,7 @@ impl Nodes {
     }
 
     /// Takes a node as a list shows it, without its error. Tells of one that is a host that a discovery made, or was one,
-    /// and does not bear the mark.
+    /// and does not bear the mark, or bears it no longer.
     pub fn note(
         &mut self,
         node: &ironic::Node,
@@ -210,7 +225,10 @@ impl Nodes {
             ([], None) if registered => Some((None, false)),
             _ => None,
         };
-        let unmarked = settled.as_ref().filter(|(_, ours)| *ours && !had_host);
+        // Also one that was lost: after the next start nobody would know that the node had a host. One that is on its way
+        // is written once more at most.
+        let lacks_mark = !had_host || (node.extra.is_some() && !marked);
+        let unmarked = settled.as_ref().filter(|(_, ours)| *ours && lacks_mark);
         let unmarked = unmarked.and_then(|(host, _)| host.clone());
         let unmarked = left.or(unmarked.map(|host| Unmarked { node: id, host }));
         if let Some((host, ours)) = settled.filter(|_| !contested) {
@@ -218,7 +236,7 @@ impl Nodes {
             self.settled.insert(id, Settled { order, round, host, ours, had_host });
             return unmarked;
         }
-        if self.machines.len() >= self.most {
+        if self.is_full() {
             self.left_out += 1;
             return unmarked;
         }
@@ -271,21 +289,24 @@ impl Nodes {
                     machine.unanswered = Some(abridged(&text, LONGEST_ERROR));
                 }
             }
-            Look::Read { node, inventory, details, ports, strange_ports } => {
+            Look::Read { node: shown, inventory, details, ports, strange_ports } => {
                 let (machine, track) = (&mut self.machines[place], &mut self.tracks[place]);
                 let error = machine.last_error.clone();
-                if let Some(node) = node {
-                    machine.take(&node, track);
+                if let Some(shown) = shown {
+                    machine.take(&shown, track);
                     machine.last_error =
-                        node.last_error.as_deref().map(|it| abridged(it, LONGEST_ERROR));
+                        shown.last_error.as_deref().map(|it| abridged(it, LONGEST_ERROR));
                     track.seen = Some(at);
                 }
                 machine.unanswered = None;
                 (track.failures, track.told) = (0, None);
                 track.contested = false;
+                self.facts -= machine.bytes();
                 machine.inventory = inventory;
                 machine.ports = ports;
+                machine.ports.shrink_to_fit();
                 machine.strange_ports = strange_ports;
+                self.facts += machine.bytes();
                 track.look_at(None);
                 track.useless = match (machine.is_useless(), machine.last_error == error) {
                     (true, true) => track.useless.saturating_add(1),
@@ -294,6 +315,11 @@ impl Nodes {
                 };
                 track.rest = (track.useless > 0).then(|| at + rest_after(track.useless));
                 self.keep_details(place, details);
+                if self.facts > MOST_FACTS {
+                    // Of a machine that is known by half something else would come.
+                    self.left_out += 1;
+                    self.drop_all(&[node]);
+                }
             }
         }
     }
@@ -476,6 +502,7 @@ impl Nodes {
         }
         for node in nodes {
             if let Some(place) = self.places.remove(node) {
+                self.facts -= self.machines[place].bytes();
                 self.keep_details(place, None);
             }
         }
@@ -507,6 +534,15 @@ impl Machine {
         self.had_host = marked || (self.had_host && !lost);
         self.enrolled = is_enrolled(node);
         self.name.clone_from(&node.name);
+    }
+
+    /// Bytes that what it says takes, beside those that every machine takes.
+    fn bytes(&self) -> usize {
+        let facts = match &self.inventory {
+            Reading::Facts(facts) => facts.size(),
+            Reading::None | Reading::TooLarge | Reading::Unreadable => 0,
+        };
+        facts + size_of_val(&self.ports[..])
     }
 
     /// Whether nothing was read of which something can be made. What could not be read may have been a proxy's answer, not

@@ -208,8 +208,15 @@ pub(crate) fn word(told: &str) -> &str {
     told.split(':').next().unwrap_or_default()
 }
 
-/// What to do about a machine that waits for this reason, where the reason itself does not say it.
-pub fn advice(word: &str) -> Option<&'static str> {
+/// What is said of hosts that nothing but the machine makes one: anybody on the provisioning network can post their addresses.
+pub const ONLY_ITS_WORD: &str =
+    "only this machine says that these hosts are one: delete none before you have looked at it";
+
+/// What to do about a machine of which a list tells this, where that does not say it itself.
+pub fn advice(told: &str) -> Option<&'static str> {
+    if told.ends_with(ONLY_ITS_WORD) {
+        return None;
+    }
     let all = [
         (
             Reason::AwaitsApproval,
@@ -237,5 +244,5 @@ pub fn advice(word: &str) -> Option<&'static str> {
             "the inventory has more than a mebibyte, or more interfaces than are looked at",
         ),
     ];
-    all.into_iter().find(|(reason, _)| reason.as_str() == word).map(|(_, text)| text)
+    all.into_iter().find(|(reason, _)| reason.as_str() == word(told)).map(|(_, text)| text)
 }

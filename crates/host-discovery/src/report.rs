@@ -100,11 +100,10 @@ fn entry(
     }
 }
 
-/// What stands behind the reason: Ironic's own words, or the hosts in the way.
+/// What stands behind the reason: the hosts in the way, and what is said of them, or Ironic's own words.
 fn told(verdict: &Verdict) -> Option<String> {
-    if let Some(note) = &verdict.note {
-        return Some(note.clone());
-    }
     let hosts: Vec<_> = verdict.hosts.iter().map(ToString::to_string).collect();
-    (!hosts.is_empty()).then(|| hosts.join(", "))
+    let hosts = (!hosts.is_empty()).then(|| hosts.join(", "));
+    let all: Vec<String> = hosts.into_iter().chain(verdict.note.clone()).collect();
+    (!all.is_empty()).then(|| all.join(": "))
 }

@@ -366,7 +366,7 @@ pub fn notes<'a>(
             let macs = entry.macs.iter().take(2).cloned().collect::<Vec<_>>().join(", ");
             let who = if macs.is_empty() { name } else { format!("{name}; {macs}") };
             let reason = entry.reason.as_deref().unwrap_or_default();
-            let to_do = advice(word(entry)).map_or_else(String::new, |it| format!(": {it}"));
+            let to_do = advice(reason).map_or_else(String::new, |it| format!(": {it}"));
             all.push(Note {
                 warning,
                 reason: word(entry).to_owned(),

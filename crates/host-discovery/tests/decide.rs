@@ -10,19 +10,20 @@ mod world;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use api_types::metal3::HardwareDetail;
+use api_types::metal3::{BareMetalHost, HardwareDetail};
+use host_discovery::Mac;
 use host_discovery::config::Policy;
 use host_discovery::decide::decide;
 use host_discovery::decision::{Decision, Step, Verdict};
 use host_discovery::index::Index;
 use host_discovery::machine::{Machine, Reading};
 use host_discovery::naming::Unusable;
-use host_discovery::reason::{Reason, Sort};
+use host_discovery::reason::{ONLY_ITS_WORD, Reason, Sort};
 use host_discovery::resource::Resource;
 use host_discovery::seen::Observed;
 use k8s_openapi::jiff::{Timestamp, ToSpan};
 use serde_json::{Value, json};
-use world::{facts, host, mac, machine, node, port, resource, twins};
+use world::{Facts, facts, host, mac, machine, node, port, resource, twins};
 
 fn start() -> Timestamp {
     Timestamp::UNIX_EPOCH
@@ -136,6 +137,34 @@ fn two_hosts_of_one_machine_are_a_conflict_that_nobody_touches() {
     let verdict =
         one(machine(1), &json!({}), &with(&[host("a", "x", &spec), host("b", "x", &spec)]));
     assert_eq!((verdict.reason, verdict.hosts.len(), verdict.step), (Reason::KnownTwice, 2, None));
+}
+
+#[test]
+fn nobody_is_advised_to_delete_a_host_on_a_machines_word_alone() {
+    let boots = |mac: Mac| json!({"spec": {"bootMACAddress": mac.to_string()}});
+    // A machine that names the boot addresses of two others beside its own.
+    let macs = vec![mac(1, 0), mac(2, 0), mac(3, 0)];
+    let claims = Facts { macs, ..facts(1) };
+    let stranger = Machine { inventory: Reading::Facts(Box::new(claims)), ..machine(1) };
+    let told = |hosts: &[BareMetalHost]| {
+        let verdict = one(stranger.clone(), &json!({}), &with(hosts));
+        assert_eq!((verdict.reason, verdict.step), (Reason::KnownTwice, None));
+        verdict.note
+    };
+    let others = [host("a", "two", &boots(mac(2, 0))), host("b", "three", &boots(mac(3, 0)))];
+    let word = Some(ONLY_ITS_WORD.to_owned());
+    assert_eq!(told(&others), word);
+    // Two that are one, and a third that shares nothing with them.
+    let [two, three] = others;
+    let again = host("c", "two", &boots(mac(2, 0)));
+    assert_eq!(told(&[two.clone(), again.clone(), three]), word);
+    assert_eq!(told(&[two, again]), None);
+    // What an inspection of one of them found says it as well.
+    let nics = json!([{"mac": mac(3, 0).to_string()}]);
+    let mut inspected = boots(mac(2, 0));
+    inspected["status"] = json!({"hardware": {"nics": nics}});
+    let both = [host("a", "two", &inspected), host("b", "three", &boots(mac(3, 0)))];
+    assert_eq!(told(&both), None);
 }
 
 #[test]

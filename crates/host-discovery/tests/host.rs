@@ -7,7 +7,7 @@
 )]
 
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
-use host_discovery::hardware::HardwareDetails;
+use host_discovery::hardware::{HardwareDetails, LateFields};
 use host_discovery::host::new_host;
 use host_discovery::index::Index;
 use host_discovery::inventory::{Facts, Port};
@@ -86,10 +86,151 @@ fn a_new_host_carries_what_the_operator_takes_over() {
         status,
         json!({
             "operationalStatus": "discovered", "errorMessage": "", "errorCount": 0, "poweredOn": true,
-            "provisioningFailCount": 0, "provisioning": {"state": "unmanaged", "ID": NODE},
-            "hardware": details,
+            "provisioning": {"state": "unmanaged", "ID": NODE}, "hardware": details,
         })
     );
+}
+
+/// The fields of a host's status and of what is in it that the operator knows in each release from 0.10.6 to 0.13.2, by where
+/// they stand. Its webhook decodes both annotations strictly and refuses a host with any other field, so one that only a
+/// later release has must not be written.
+const KNOWN_FIELDS: [(&str, &[&str]); 10] = [
+    (
+        "",
+        &[
+            "operationalStatus",
+            "errorType",
+            "lastUpdated",
+            "hardwareProfile",
+            "hardware",
+            "provisioning",
+            "goodCredentials",
+            "triedCredentials",
+            "errorMessage",
+            "poweredOn",
+            "operationHistory",
+            "errorCount",
+        ],
+    ),
+    (
+        ".provisioning",
+        &[
+            "state",
+            "ID",
+            "image",
+            "rootDeviceHints",
+            "bootMode",
+            "raid",
+            "firmware",
+            "customDeploy",
+        ],
+    ),
+    (
+        ".hardware",
+        &["systemVendor", "firmware", "ramMebibytes", "nics", "storage", "cpu", "hostname"],
+    ),
+    (".hardware.systemVendor", &["manufacturer", "productName", "serialNumber"]),
+    (".hardware.firmware", &["bios"]),
+    (".hardware.firmware.bios", &["date", "vendor", "version"]),
+    (".hardware.nics", &["name", "model", "mac", "ip", "speedGbps", "vlans", "vlanId", "pxe"]),
+    (".hardware.nics.vlans", &["id", "name"]),
+    (
+        ".hardware.storage",
+        &[
+            "name",
+            "alternateNames",
+            "rotational",
+            "type",
+            "sizeBytes",
+            "vendor",
+            "model",
+            "serialNumber",
+            "wwn",
+            "wwnVendorExtension",
+            "wwnWithExtension",
+            "hctl",
+        ],
+    ),
+    (".hardware.cpu", &["arch", "model", "clockMegahertz", "flags", "count"]),
+];
+
+/// Where the fields of a value stand that not every release knows.
+fn unknown_fields(value: &Value, path: &str, found: &mut Vec<String>) {
+    for inner in value.as_array().into_iter().flatten() {
+        unknown_fields(inner, path, found);
+    }
+    let known = KNOWN_FIELDS.iter().find(|(it, _)| *it == path).map(|(_, fields)| *fields);
+    for (name, inner) in value.as_object().into_iter().flatten() {
+        let path_of_it = format!("{path}.{name}");
+        if known.is_some_and(|fields| fields.contains(&name.as_str())) {
+            unknown_fields(inner, &path_of_it, found);
+        } else {
+            found.push(path_of_it);
+        }
+    }
+}
+
+/// A machine that says all that has a place on a host.
+fn telling_all() -> Inventory {
+    serde_json::from_value(json!({
+        "inventory": {
+            "hostname": "n1",
+            "system_vendor": {
+                "manufacturer": "ACME Corp.", "product_name": "Anvil 3", "serial_number": "7",
+                "firmware": {"vendor": "ACME", "version": "1.7.3", "build_date": "03/14/2026"},
+            },
+            "memory": {"physical_mb": 65536},
+            "cpu": {
+                "architecture": "x86_64", "model_name": "Example CPU", "count": 48, "frequency": "2600",
+                "flags": ["sse"],
+            },
+            "boot": {"current_boot_mode": "uefi", "pxe_interface": "52:54:00:00:07:01"},
+            "interfaces": [{
+                "name": "p1", "mac_address": "52:54:00:00:07:01", "ipv4_address": "10.7.0.4",
+                "ipv6_address": "fd00::7", "vendor": "0x15b3", "product": "0x1017", "speed_mbps": 2500,
+                "pci_address": "0000:af:00.0",
+            }],
+            "disks": [{
+                "name": "/dev/sdc", "by_path": "/dev/disk/by-path/p", "rotational": true, "size": 512,
+                "vendor": "ACME", "model": "Platter", "serial": "P-1", "wwn": "0x5000",
+                "wwn_vendor_extension": "0x01", "wwn_with_extension": "0x500001", "hctl": "0:1:0:0",
+            }],
+        },
+        "plugin_data": {
+            "auto_discovered": true,
+            "all_interfaces": {"p1": {"pxe_enabled": true}},
+            "parsed_lldp": {"p1": {
+                "switch_chassis_id": "aa:bb:cc:00:00:01", "switch_port_id": "Eth7",
+                "switch_system_name": "leaf7", "switch_port_untagged_vlan_id": 70,
+                "switch_port_vlans": [{"id": 70, "name": "seventy"}],
+            }},
+        },
+    }))
+    .unwrap()
+}
+
+#[test]
+fn a_new_host_has_no_field_that_a_release_of_the_operator_does_not_know() {
+    let inventory = telling_all();
+    let mac = Mac::parse("52:54:00:00:07:01").unwrap();
+    let facts = Facts::read(&inventory, &[Port { mac, pxe: true }]);
+    let node = NodeId::parse(NODE).unwrap();
+    let unknown_to = |known: LateFields| {
+        let details = HardwareDetails::read(&inventory).for_operator(known).encoded();
+        let host = new_host(&resource(&json!({})), "n1", node, mac, &facts, &details).object;
+        let status = annotation(&host, "baremetalhost.metal3.io/status");
+        let hardware = annotation(&host, "inspect.metal3.io/hardwaredetails");
+        assert_eq!(status["hardware"], hardware);
+        let mut found = Vec::new();
+        unknown_fields(&status, "", &mut found);
+        found.sort_unstable();
+        found.dedup();
+        found
+    };
+    assert_eq!(unknown_to(LateFields::default()), Vec::<String>::new());
+    // Only an operator that knows these two, too, gets them.
+    let late = LateFields { lldp: true, pci_address: true };
+    assert_eq!(unknown_to(late), [".hardware.nics.lldp", ".hardware.nics.pciAddress"]);
 }
 
 #[test]

@@ -8,12 +8,15 @@
 mod world;
 
 use std::collections::{BTreeMap, HashSet};
+use std::net::IpAddr;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use host_discovery::config::Policy;
 use host_discovery::decide::decide;
 use host_discovery::index::{HostKey, Index};
-use host_discovery::machine::Reading;
+use host_discovery::inventory::{Facts, Port};
+use host_discovery::machine::{Machine, Reading};
 use host_discovery::nodes::{Look, Nodes, Unmarked};
 use host_discovery::reason::Reason;
 use host_discovery::seen::Observed;
@@ -443,4 +446,112 @@ fn who_deletes_a_host_whose_mark_was_lost_meanwhile_does_not_get_it_back() {
     known.nodes.unsettle(&gone, Timestamp::UNIX_EPOCH, known.at);
     list(&mut known, &unmarked);
     assert!(known.nodes.machines()[0].had_host);
+}
+
+#[test]
+fn a_mark_that_was_lost_while_the_host_is_there_is_written_again() {
+    let [marked, unmarked] = marks();
+    let mut known = Known::new();
+    known.host("n1", mac(1, 0), Some(node(1)));
+    let list = |known: &mut Known, number, more: &Value| {
+        known.at += Duration::from_secs(1);
+        known.nodes.note(&shown(number, more), &known.hosts, Timestamp::UNIX_EPOCH, known.at)
+    };
+    assert_eq!(list(&mut known, 1, &marked), None);
+    assert_eq!(list(&mut known, 1, &json!({})), None, "the answer does not say what stands there");
+    assert_eq!(list(&mut known, 1, &unmarked), Some(had(1)));
+    known.nodes.marked(node(1));
+    assert_eq!(list(&mut known, 1, &marked), None, "it is there again");
+    // A host that a person made leaves none.
+    known.host("n2", mac(2, 0), None);
+    let named = |more: &Value| {
+        let mut more = more.clone();
+        more["name"] = json!("metal~n2");
+        more
+    };
+    assert_eq!(list(&mut known, 2, &named(&marked)), None);
+    assert_eq!(list(&mut known, 2, &named(&unmarked)), None);
+    assert_eq!(known.nodes.known(), 2);
+}
+
+/// Ironic shows machines, and each is read only then: it says this, with so many ports and addresses of interfaces.
+fn discover(nodes: &mut Nodes, numbers: Range<u32>, nics: u8, says: &Facts) {
+    let (id, at) = (|number| NodeId::from(u128::from(number)), Instant::now());
+    for number in numbers.clone() {
+        let listed = json!({"uuid": id(number).to_string(), "provision_state": "enroll"});
+        let listed: ironic::Node = serde_json::from_value(listed).unwrap();
+        nodes.note(&listed, &Index::default(), Timestamp::UNIX_EPOCH, at);
+    }
+    for number in numbers {
+        let [_, b, c, d] = number.to_be_bytes();
+        let mac = |nic| Mac::parse(&format!("52:{nic:02x}:00:{b:02x}:{c:02x}:{d:02x}")).unwrap();
+        let facts = Facts { macs: (0..nics).map(mac).collect(), ..says.clone() };
+        let ports = facts.macs.iter().map(|mac| Port { mac: *mac, pxe: true }).collect();
+        let inventory = Reading::Facts(Box::new(facts));
+        let look = Look::Read { node: None, inventory, details: None, ports, strange_ports: 0 };
+        nodes.read(id(number), look, at);
+    }
+}
+
+/// What a machine with this many addresses says, each text as long.
+fn saying(addresses: usize, length: usize) -> Facts {
+    let text = || Some("x".repeat(length).into());
+    Facts {
+        hostname: text(),
+        serial_number: text(),
+        manufacturer: text(),
+        product: text(),
+        architecture: text(),
+        cpu_model: text(),
+        addresses: vec![IpAddr::from([10, 0, 0, 1]); addresses],
+        ..Facts::default()
+    }
+}
+
+#[test]
+fn ten_thousand_machines_of_forty_eight_interfaces_have_room() {
+    let mut nodes = Nodes::new(10_000);
+    nodes.begin();
+    discover(&mut nodes, 0..10_000, 48, &saying(24, 24));
+    nodes.end();
+    assert_eq!((nodes.machines().len(), nodes.left_out()), (10_000, 0));
+}
+
+/// More machines than there is room for, each of which says as much as is kept of one.
+fn flooded() -> Nodes {
+    let mut nodes = Nodes::new(10_000);
+    nodes.begin();
+    discover(&mut nodes, 0..3_000, 255, &saying(128, 256));
+    nodes.end();
+    nodes
+}
+
+#[test]
+fn of_machines_that_say_too_much_together_those_without_room_are_left_out_and_told() {
+    let nodes = flooded();
+    let kept = nodes.machines().len();
+    assert!((2_000..2_500).contains(&kept), "{kept}");
+    assert_eq!(nodes.left_out(), 3_000 - kept);
+    // Each of them is known in full, or not at all.
+    let is_whole =
+        |it: &Machine| matches!(&it.inventory, Reading::Facts(facts) if facts.macs.len() == 255);
+    assert!(nodes.machines().iter().all(is_whole));
+}
+
+#[test]
+fn a_machine_is_not_read_again_and_again_while_there_is_no_room_for_what_it_says() {
+    let mut nodes = flooded();
+    let (late, left_out) = (NodeId::from(3_000), nodes.left_out());
+    assert!(!nodes.has_room_again());
+    discover(&mut nodes, 3_000..3_001, 1, &saying(0, 1));
+    assert_eq!((nodes.is_machine(late), nodes.left_out()), (false, left_out + 1));
+    // What goes leaves its room to others.
+    let all = nodes.machines().len();
+    let gone: Vec<NodeId> = nodes.machines().iter().map(|it| it.node).take(all * 2 / 3).collect();
+    for node in gone {
+        nodes.read(node, Look::Gone, Instant::now());
+    }
+    nodes.begin();
+    discover(&mut nodes, 3_000..3_001, 255, &saying(128, 256));
+    assert!(nodes.is_machine(late) && nodes.has_room_again());
 }

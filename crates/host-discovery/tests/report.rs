@@ -15,6 +15,7 @@ use host_discovery::decide::decide;
 use host_discovery::decision::Decision;
 use host_discovery::index::Index;
 use host_discovery::machine::{Machine, Reading};
+use host_discovery::reason::ONLY_ITS_WORD;
 use host_discovery::report::{LONGEST_LIST, report};
 use host_discovery::resource::Resource;
 use host_discovery::seen::Observed;
@@ -106,6 +107,15 @@ fn the_name_that_a_host_would_get_is_told_also_where_it_gets_none_now() {
     let entry = listed(machine(1), &json!({}), &twice, "conflicts");
     assert_eq!(entry["reason"], "KnownTwice: metal/x, metal/y");
     assert_eq!(entry["proposedName"], "n1");
+}
+
+#[test]
+fn hosts_that_only_the_machine_says_are_one_are_named_with_that() {
+    let boots = |nic| json!({"spec": {"bootMACAddress": mac(1, nic).to_string()}});
+    let strangers = [host("metal", "x", &boots(0)), host("metal", "y", &boots(1))];
+    let entry = listed(machine(1), &json!({}), &strangers, "conflicts");
+    let told = format!("KnownTwice: metal/x, metal/y: {ONLY_ITS_WORD}");
+    assert_eq!(entry["reason"], told);
 }
 
 #[test]

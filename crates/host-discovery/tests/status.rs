@@ -13,7 +13,7 @@ use api_types::metal3::{BareMetalHostDiscoveryStatus, DiscoveryCounts, ListedHos
 use host_discovery::config::Policy;
 use host_discovery::decide::decide;
 use host_discovery::index::{HostKey, Index};
-use host_discovery::reason::Reason;
+use host_discovery::reason::{ONLY_ITS_WORD, Reason};
 use host_discovery::refusals::{Cause, Refusals};
 use host_discovery::seen::Observed;
 use host_discovery::status::{Reach, Strays, Troubles, conditions, notes};
@@ -161,6 +161,25 @@ fn the_event_of_a_machine_that_waits_says_what_to_do() {
     // One that somebody registered has a name of its own.
     let told = notes(&before, &after, |_| Some("metal~x"));
     assert_eq!(told[1].text, "Node 0f92160d (metal~x in Ironic): NoInventory");
+}
+
+#[test]
+fn an_event_advises_to_delete_a_host_only_where_the_hosts_themselves_say_that_they_are_one() {
+    let told = |more: &str| {
+        let entry = ListedHost {
+            node_id: "0f92160d".to_owned(),
+            reason: Some(format!("KnownTwice: metal/x, metal/y{more}")),
+            ..ListedHost::default()
+        };
+        let conflicts = vec![entry];
+        let after =
+            BareMetalHostDiscoveryStatus { conflicts, ..BareMetalHostDiscoveryStatus::default() };
+        notes(&BareMetalHostDiscoveryStatus::default(), &after, |_| None).remove(0).text
+    };
+    let advice = ": delete the wrong one of these hosts";
+    assert!(told("").ends_with(advice), "{}", told(""));
+    let doubtful = told(&format!(": {ONLY_ITS_WORD}"));
+    assert!(doubtful.ends_with("delete none before you have looked at it"), "{doubtful}");
 }
 
 #[test]

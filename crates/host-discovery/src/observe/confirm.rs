@@ -1,9 +1,11 @@
 //! One more look at machines that Ironic showed long ago.
 
 use std::collections::{BTreeMap, HashSet};
+use std::future::ready;
+use std::pin::pin;
 use std::time::Instant;
 
-use futures_util::{StreamExt as _, stream};
+use futures_util::{Stream, StreamExt as _, stream};
 use ironic::Class;
 
 use super::{AT_ONCE, BEGINNINGS, List, MANY, Read, count, is_silence, node, note};
@@ -49,8 +51,8 @@ impl Looked {
 /// Looks once more at machines that Ironic showed long ago: at many by a list of all that are not older. Tells of each as
 /// soon as Ironic has shown it, if it is as it was.
 ///
-/// What was answered before something was not counts: the rest is asked about the next time, as is what no host could be made
-/// of any more, since time is over `until` then. What was `refused` is asked about last.
+/// What was answered before something was not counts: the rest is asked about the next time, as is all that was not asked
+/// about `until` then, so that hosts come of what was shown, however slow Ironic is. What was `refused` is asked about last.
 pub async fn confirm(
     context: &Context,
     nodes: &Nodes,
@@ -102,7 +104,7 @@ pub async fn confirm(
     old.sort_by_key(|node| refused.contains_key(node));
     let jobs = old.into_iter().take(MOST_CONFIRMED);
     let jobs: Vec<_> = jobs.map(|id| async move { (id, node(ironic, id).await) }).collect();
-    let mut answers = stream::iter(jobs).buffer_unordered(AT_ONCE);
+    let mut answers = pin!(begun(jobs, until));
     let mut unanswered = 0;
     while let Some((id, answer)) = answers.next().await {
         match answer {
@@ -132,4 +134,37 @@ pub async fn confirm(
         }
     }
     looked
+}
+
+/// What comes of these jobs, some at a time, in the order in which they end. None begins when time is over, and what has begun
+/// is waited for.
+fn begun<J: Future>(jobs: Vec<J>, until: Instant) -> impl Stream<Item = J::Output> {
+    let in_time =
+        move |job: J| async move { if Instant::now() < until { Some(job.await) } else { None } };
+    let jobs = jobs.into_iter().map(in_time);
+    stream::iter(jobs).buffer_unordered(AT_ONCE).filter_map(ready)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn no_machine_is_asked_about_any_more_when_time_is_over_and_answers_under_way_count() {
+        let asked = Cell::new(0);
+        let slow = || async {
+            asked.set(asked.get() + 1);
+            tokio::time::sleep(Duration::from_millis(600)).await;
+        };
+        let all = || (0..3 * AT_ONCE).map(|_| slow()).collect::<Vec<_>>();
+        let soon = Instant::now() + Duration::from_millis(300);
+        let answers = begun(all(), soon).count().await;
+        assert_eq!((asked.get(), answers), (AT_ONCE, AT_ONCE));
+        assert_eq!(begun(all(), Instant::now()).count().await, 0);
+        let later = Instant::now() + Duration::from_secs(60);
+        assert_eq!(begun(all(), later).count().await, 3 * AT_ONCE);
+    }
 }

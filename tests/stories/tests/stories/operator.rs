@@ -5,14 +5,18 @@ use std::process::Command;
 use std::time::Duration;
 
 use bench::bmc::Rack;
+use bench::certs::Authority;
 use bench::control_plane::ControlPlane;
 use bench::crds;
 use bench::ironic::Options;
 use bench::process::{Service, answers, free_port};
 use bmo_reboot::config::Policy;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-use kube::api::PostParams;
+use kube::api::{ApiResource, DynamicObject, PostParams};
+use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
 use crate::bmo_reboot::{HARD, PLAIN, merge};
@@ -21,17 +25,25 @@ use crate::{bmo_reboot as power, host_discovery as discovery};
 /// Its program.
 const PROGRAM: &str = "FERRITE_OPERATOR";
 const PAUSED: &str = "baremetalhost.metal3.io/paused";
+const STATUS: &str = "baremetalhost.metal3.io/status";
 
-/// Starts it for one namespace, with all of its CRDs.
+/// Starts it for one namespace, with all of its CRDs, and its webhook, which refuses what it does not know.
 async fn start(plane: &ControlPlane, namespace: &str, ironic: &str) -> Service {
     let program = std::env::var(PROGRAM)
         .unwrap_or_else(|_| panic!("{PROGRAM} is not set: see docs/testing.md"));
     crds::install_folder(&plane.admin().await).await.unwrap();
-    let health = format!("127.0.0.1:{}", free_port());
+    let (health, webhook) = (format!("127.0.0.1:{}", free_port()), free_port());
+    // It looks for its certificate below the folder for temporary files.
+    let temporary = plane.dir().join(format!("operator-{namespace}"));
+    let certificates = temporary.join("k8s-webhook-server/serving-certs");
+    std::fs::create_dir_all(&certificates).unwrap();
+    let authority = Authority::new().unwrap();
+    authority.server().unwrap().write(&certificates, "tls").unwrap();
     let mut command = Command::new(program);
     command
-        .args(["-namespace", namespace, "-metrics-addr", "0", "-webhook-port", "0"])
-        .args(["-health-addr", &health])
+        .args(["-namespace", namespace, "-metrics-addr", "0"])
+        .args(["-webhook-port", &webhook.to_string(), "-health-addr", &health])
+        .env("TMPDIR", &temporary)
         .env("KUBECONFIG", plane.kubeconfig(namespace, &["system:masters"]).unwrap())
         .env("IRONIC_ENDPOINT", format!("{ironic}/v1/"))
         .env("DEPLOY_KERNEL_URL", "http://127.0.0.1/kernel")
@@ -44,7 +56,48 @@ async fn start(plane: &ControlPlane, namespace: &str, ironic: &str) -> Service {
         assert!(service.alive() && began.elapsed() < discovery::PATIENCE, "{}", service.log_tail());
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+    ask_webhook(&plane.admin().await, namespace, webhook, &authority).await;
     service
+}
+
+/// Has the API server ask the operator about each host of a namespace, as its manifests do of all.
+async fn ask_webhook(client: &kube::Client, namespace: &str, port: u16, authority: &Authority) {
+    let path = "validate-metal3-io-v1alpha1-baremetalhost";
+    let webhooks = json!({
+        "metadata": { "name": format!("operator-{namespace}") },
+        "webhooks": [{
+            "name": "baremetalhost.metal3.io", "failurePolicy": "Fail", "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+            "clientConfig": {
+                "url": format!("https://127.0.0.1:{port}/{path}"),
+                "caBundle": ByteString(authority.pem().into_bytes()),
+            },
+            "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": namespace } },
+            "rules": [{
+                "apiGroups": ["metal3.io"], "apiVersions": ["v1alpha1"],
+                "operations": ["CREATE", "UPDATE"], "resources": ["baremetalhosts"],
+            }],
+        }],
+    });
+    let webhooks = serde_json::from_value(webhooks).unwrap();
+    let api: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
+    api.create(&PostParams::default(), &webhooks).await.unwrap();
+    // The API server takes notice of it some moments later: it refuses then what the operator does.
+    let odd = json!({
+        "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost",
+        "metadata": { "name": "odd", "annotations": { STATUS: r#"{"odd":0}"# } },
+        "spec": { "online": false },
+    });
+    let odd: DynamicObject = serde_json::from_value(odd).unwrap();
+    let kind = GroupVersionKind::gvk("metal3.io", "v1alpha1", "BareMetalHost");
+    let hosts: Api<DynamicObject> =
+        Api::namespaced_with(client.clone(), namespace, &ApiResource::from_gvk(&kind));
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    let began = std::time::Instant::now();
+    while hosts.create(&dry, &odd).await.is_ok() {
+        assert!(began.elapsed() < discovery::PATIENCE, "the webhook is not asked");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }
 
 async fn credentials(client: &kube::Client, namespace: &str) {
