@@ -336,7 +336,8 @@ async fn reconcile(
     is_ours: bool,
     context: Arc<Context>,
 ) -> Result<Action, Error> {
-    if !is_ours {
+    // What was begun here may have lost its label since.
+    if !is_ours && !request.finalizer {
         return Ok(Action::await_change());
     }
     if request.deleting.is_none() && context.crowd.holds_back(&request.uid, Instant::now()) {

@@ -26,11 +26,13 @@ use crate::seen::{ClusterSeen, Host, Machine, Observed, Unmanaged};
 /// Decides about a request.
 pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
     let case = Case::of(seen, policy, now);
-    let rules: [fn(&Case<'_>) -> Option<Decision>; 21] = [
+    let rules: [fn(&Case<'_>) -> Option<Decision>; 22] = [
         // May anything be done at all?
         paused,
         // Before whatever waits for a time to pass.
         attempt::set_right,
+        // Is it still for us to decide about?
+        ending::disowned,
         // How does it end? Before what is refused: a request that turns wrong in the middle is undone all the same.
         ending::withdrawn,
         ending::over,
@@ -65,6 +67,7 @@ fn taking_over(case: &Case<'_>, mut decision: Decision) -> Decision {
     let done = |it: &Act| matches!(it, Act::AddFinalizer | Act::RemoveFinalizer);
     if case.request.theirs
         && is_known
+        && case.is_watched()
         && case.request.deleting.is_none()
         && decision.reason != Reason::Paused
         && !decision.acts.iter().any(done)
@@ -96,6 +99,11 @@ impl<'a> Case<'a> {
 
     pub(crate) fn host(&self) -> Option<&'a Host> {
         self.seen.host.as_ref()
+    }
+
+    /// Whether the watch filter lets the request pass. Without a filter all do.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.policy.watch_filter.is_none() || self.request.label == self.policy.watch_filter
     }
 
     /// The host, if the machine has it.

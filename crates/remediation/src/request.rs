@@ -80,6 +80,8 @@ pub struct Request {
     pub others: Vec<String>,
     /// The status of the condition `Succeeded`, and since when it has it.
     pub transition: Option<(String, Timestamp)>,
+    /// For which installation its watch label says that it is.
+    pub label: Option<String>,
     /// The Machine that owns it, or nothing if a person made it.
     pub owner: Option<Owner>,
     /// The cluster that its label names.
@@ -342,6 +344,7 @@ impl Request {
         });
         let finalizers = metadata.finalizers.iter().flatten();
         let has = |name: &str| finalizers.clone().any(|it| it == name);
+        let label = |key: &str| metadata.labels.as_ref().and_then(|all| all.get(key)).cloned();
         let owner = metadata.owner_references.iter().flatten().find(|it| {
             it.kind == "Machine" && it.api_version.split('/').next() == Some("cluster.x-k8s.io")
         });
@@ -353,12 +356,8 @@ impl Request {
             others: finalizers.filter(|it| *it != OURS && *it != THEIRS).cloned().collect(),
             transition: None,
             owner: owner.map(|it| Owner { name: it.name.clone(), uid: it.uid.clone() }),
-            cluster: metadata
-                .labels
-                .as_ref()
-                .and_then(|it| it.get(names::capi::CLUSTER_NAME))
-                .filter(|it| !it.is_empty())
-                .cloned(),
+            label: label(names::capi::WATCH_FILTER),
+            cluster: label(names::capi::CLUSTER_NAME).filter(|it| !it.is_empty()),
             deleting: metadata.deletion_timestamp.map(|it| it.0),
             generation: metadata.generation.unwrap_or_default(),
             namespace: metadata.namespace.unwrap_or_default(),

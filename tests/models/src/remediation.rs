@@ -185,7 +185,7 @@ impl State {
         if request.backup.is_none() || !self.gone || self.away {
             return;
         }
-        let since = request.deleting.or(request.standing.since);
+        let since = request.standing.since.max(request.deleting);
         let early = self.machine.deleting.is_none() && since != Some(long_ago());
         self.breaks("the successor of a deleted node is waited for", early);
         self.given_up = true;

@@ -94,7 +94,8 @@ pub(super) fn recover(case: &Case<'_>) -> Option<Decision> {
     if host.held {
         return None;
     }
-    let left = case.left(since, case.strategy().timeout);
+    let timeout = case.strategy().timeout;
+    let left = case.left(since, timeout);
     let machine = case.machine()?;
     let Some(is_back) = node::has_returned(case, machine, since) else {
         return Some(Decision::look_at_node(Reason::Recovering));
@@ -102,7 +103,12 @@ pub(super) fn recover(case: &Case<'_>) -> Option<Decision> {
     if is_back || (left.is_none() && node::is_ready_in_the_end(case, machine, since)) {
         return Some(recovered(case, host));
     }
-    let Some(left) = left else { return Some(fail(case, host, Reason::NotRecovered)) };
+    let Some(left) = left else {
+        // It may have been back for long: one look without an answer says nothing of a time in which nobody looked.
+        let is_blind = matches!(case.seen.node, NodeSeen::NoAccess(_));
+        let missed = missed(case, host, since, timeout).filter(|_| is_blind);
+        return Some(missed.unwrap_or_else(|| fail(case, host, Reason::NotRecovered)));
+    };
     let poll = (case.age(since) / 8).clamp(POLL.0, POLL.1);
     let mut decision = Decision::rest(Reason::Recovering).again(left.min(poll));
     if let Some(history) = node::first_sight(case, host) {

@@ -56,6 +56,26 @@ pub(super) fn withdrawn(case: &Case<'_>) -> Option<Decision> {
     Some(undo(case, Reason::Withdrawn))
 }
 
+/// Somebody took the label of this installation from a request. What was begun here nobody else would undo; anything else about
+/// it is left to others.
+pub(super) fn disowned(case: &Case<'_>) -> Option<Decision> {
+    if case.is_watched() {
+        return None;
+    }
+    let is_begun = case.seen.last().is_some_and(|it| it.filter == case.policy.watch_filter);
+    if !is_begun || !case.request.finalizer {
+        return Some(Decision::rest(Reason::AtRest));
+    }
+    let mut decision = undo(case, Reason::Withdrawn);
+    if case.request.deleting.is_none() && decision.acts.last() == Some(&Act::RemoveFinalizer) {
+        // Without the finalizer nobody looks at it here any more.
+        let text = "the label of the watch filter is gone: nothing is done about it any more";
+        let at = decision.acts.len() - 1;
+        decision.acts.splice(at..at, stopped(case, Reason::Withdrawn, text).acts);
+    }
+    Some(decision)
+}
+
 /// Nothing is done any more. A request that somebody else keeps there says so, and not how far it was when it was stopped.
 fn stopped(case: &Case<'_>, reason: Reason, text: &str) -> Decision {
     let (standing, decision) = (case.standing, Decision::rest(reason));
@@ -379,20 +399,20 @@ pub(super) fn undo(case: &Case<'_>, reason: Reason) -> Decision {
     if !case.request.finalizer {
         return decision;
     }
-    let since = since(case);
-    if since.is_none() && !decision.acts.is_empty() {
+    let begun = begun(case);
+    if begun.is_none() && case.request.deleting.is_none() && !decision.acts.is_empty() {
         // First the host; when it was written, the rest is looked at again.
         return decision.again(Duration::ZERO);
     }
-    let started = since.unwrap_or(case.now);
-    if let Some(wait) = awaits_host(case, started) {
-        return remember(case, decision, since).again(wait);
+    if let Some(wait) = awaits_host(case) {
+        return remember(case, decision, None).again(wait);
     }
+    let since = begun.unwrap_or(case.now);
     let marks = give_back(case);
-    match what_is_left(case, reason, started) {
+    match what_is_left(case, reason, since) {
         Left::Nothing => {}
         Left::Look => return Decision { needs_node: true, ..decision },
-        Left::Wait(wait) => return remember(case, decision, since).again(wait),
+        Left::Wait(wait) => return remember(case, decision, Some(since)).again(wait),
         Left::GivenUp(what) => decision = give_up(case, decision, &what),
     }
     // What is cut off after the record on the host was ended is told to nobody, and its kubelet writes to the node that is
@@ -445,38 +465,47 @@ pub(super) fn is_owed(case: &Case<'_>) -> bool {
     marked && matches!(case.seen.node, NodeSeen::NoAccess(_))
 }
 
-/// Since when things are being undone, where that is known.
-fn since(case: &Case<'_>) -> Option<Timestamp> {
-    let step = matches!(case.step(), Some(Step::Undo | Step::Done));
-    case.request.deleting.or_else(|| case.standing.since.filter(|_| step))
+/// Since when the node is waited for, where that has begun: not before its host is on, which may take longer. It begins anew
+/// when the request is withdrawn.
+fn begun(case: &Case<'_>) -> Option<Timestamp> {
+    let is_said = matches!(case.step(), Some(Step::Undo | Step::Done));
+    let since = case.standing.since.filter(|_| is_said)?;
+    Some(case.request.deleting.map_or(since, |it| it.max(since)))
 }
 
-/// What has to be waited for has a beginning that a restart does not forget, and does not go on saying how far the try was.
+/// What is waited for has a beginning that a restart does not forget, and does not go on saying how far the try was. While the
+/// host is waited for, that of the node is still to come.
 fn remember(case: &Case<'_>, decision: Decision, since: Option<Timestamp>) -> Decision {
     let standing = case.standing;
     let is_old = standing.is_under_way() && case.step() != Some(&Step::Undo);
-    if since.is_some() && !is_old {
+    let is_known = matches!(case.step(), Some(Step::Undo | Step::Done)) && begun(case) == since;
+    if is_known && !is_old {
         return decision;
     }
     let message = format!("what was changed is being undone ({})", decision.reason.as_str());
     let undoing = Said { succeeded: None, reason: Reason::Undoing, message };
     let said = if is_old { Some(undoing) } else { standing.said.clone() };
-    let since = Some(since.unwrap_or(case.now));
     let wanted = Standing { step: Some(Step::Undo), since, said, ..standing.clone() };
     decision.act(Act::Say(wanted))
 }
 
 /// A node whose host is still off is not given back before the host is on, unless that takes too long. Only the end of a
 /// request that is withdrawn waits for that.
-fn awaits_host(case: &Case<'_>, since: Timestamp) -> Option<Duration> {
-    let host = case.own_host()?;
-    let withdrawn = case.request.deleting.is_some();
-    let comes_back = withdrawn && host.online && host.unmanaged.is_none();
-    let machine = case.machine()?;
+fn awaits_host(case: &Case<'_>) -> Option<Duration> {
+    let (withdrawn, host, machine) = (case.request.deleting?, case.own_host()?, case.machine()?);
+    let comes_back = host.online && host.unmanaged.is_none();
     if !comes_back || host.powered_on || !host.provisioned || machine.deleting.is_some() {
         return None;
     }
-    case.left(since, case.policy.power_on)
+    case.left(withdrawn, case.policy.power_on)
+}
+
+/// Whether a person keeps the host off, and the request stays: the node, or its successor, comes when the host may be on.
+fn is_kept_off(case: &Case<'_>) -> bool {
+    let stays = case.request.deleting.is_none() && !case.standing.is_over();
+    stays
+        && case.machine().is_some_and(|it| it.deleting.is_none())
+        && case.own_host().is_some_and(|it| !it.online)
 }
 
 enum Left {
@@ -494,6 +523,13 @@ fn what_is_left(case: &Case<'_>, reason: Reason, since: Timestamp) -> Left {
     let backup = case.request.backup.is_some();
     match &case.seen.node {
         NodeSeen::NotAsked => Left::Look,
+        NodeSeen::NoAccess(_)
+        | NodeSeen::Gone
+        | NodeSeen::Here(Node { deleting: true, foreign: None, .. })
+            if backup && is_kept_off(case) =>
+        {
+            Left::Wait(POLL.1)
+        }
         // The machine is well and stays, and nobody waits for the request to go.
         NodeSeen::NoAccess(_)
             if reason == Reason::Recovered && case.request.deleting.is_none() && is_owed(case) =>

@@ -6,11 +6,13 @@
 
 use std::time::Duration;
 
+use super::attempt::POLL;
 use super::ending::GRACE;
 use super::{Case, complaint, node};
-use crate::decision::Decision;
+use crate::decision::{Act, Decision};
 use crate::reason::Reason;
 use crate::request::{Said, Standing};
+use crate::seen::NodeSeen;
 
 /// So long a health check waits for the first node of a machine, unless it is told otherwise.
 const BOOT: Duration = Duration::from_secs(600);
@@ -37,7 +39,7 @@ pub(super) fn awaited(case: &Case<'_>) -> Option<Decision> {
             (true, _) => Some(rest),
             (false, None) => Some(Decision::look_at_node(REASON)),
             (false, Some(true)) => Some(rest.again(GRACE)),
-            (false, Some(false)) => None,
+            (false, Some(false)) => unseen(case, said, time),
         };
     };
     let until = since.checked_add(time).unwrap_or(since);
@@ -55,4 +57,27 @@ pub(super) fn awaited(case: &Case<'_>) -> Option<Decision> {
     decision.acts.extend(case.say(wanted));
     decision.acts.extend(complaint(case, REASON, &message));
     Some(if begun.is_none() { decision.note(false, REASON, message) } else { decision })
+}
+
+/// Its time is over, and its node cannot be looked at: it is not known yet whether it has come up. That is said once, since
+/// nobody may have been at work when the time was over, and a little later it counts as not up.
+fn unseen(case: &Case<'_>, said: &Said, time: Duration) -> Option<Decision> {
+    let NodeSeen::NoAccess(_) = &case.seen.node else { return None };
+    let (rest, fence) = (Decision::rest(REASON), case.policy.fence);
+    if said.succeeded.is_none() {
+        let left = case.left(case.standing.since?, time + fence)?;
+        return Some(rest.again(left.min(POLL.1)));
+    }
+    let until = case.now.checked_add(fence).unwrap_or(case.now);
+    let trouble = node::but(case);
+    let message = format!(
+        "the first boot should be over{trouble}; it is looked for until {until}, and after that the host is power-cycled unless the machine is well"
+    );
+    let wanted = Standing {
+        // As if its time had run out just now.
+        since: Some(case.now.checked_sub(time).unwrap_or(case.now)),
+        said: Some(Said { succeeded: None, reason: REASON, message }),
+        ..case.standing.clone()
+    };
+    Some(rest.act(Act::Say(wanted)).again(fence.min(POLL.0)))
 }

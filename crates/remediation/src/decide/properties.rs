@@ -416,6 +416,33 @@ proptest! {
         prop_assert!(!under_way || goes_on, "{decision:?}");
     }
 
+    /// What was begun on a request that lost its label comes to its end, and nothing new is begun there.
+    #[test]
+    fn a_request_without_the_label_of_the_watch_filter_is_only_undone(
+        seen in worlds(), policy in policies(), now in 0_i64..5000,
+    ) {
+        let (mut seen, mut policy) = (seen, policy);
+        policy.watch_filter = Some("a".to_owned());
+        for host in seen.host.iter_mut().chain(seen.stray.as_mut()) {
+            host.history.0.iter_mut().for_each(|it| it.filter.clone_from(&policy.watch_filter));
+        }
+        let decision = decide(&seen, &policy, at(now));
+        for act in &decision.acts {
+            let undoes = match act {
+                Act::Host(it) => it.key != Some(true) && !it.mark && !it.offline,
+                Act::Say(it) => it.step.is_none() || it.step == Some(Step::Undo),
+                Act::Untaint | Act::Restore(_) | Act::Settled | Act::RemoveFinalizer => true,
+                _ => false,
+            };
+            // Of a time that is still to come nothing else is said than that it is now.
+            let sets_right = seen.request.standing.since.max(seen.request.standing.last) > Some(at(now));
+            prop_assert!(undoes || sets_right, "{act:?}");
+        }
+        let is_begun = seen.request.finalizer && seen.last().is_some() && !seen.request.paused;
+        let goes_on = !decision.acts.is_empty() || decision.needs_node || decision.again.is_some();
+        prop_assert!(!is_begun || goes_on, "{decision:?}");
+    }
+
     /// What was done is not done again.
     #[test]
     fn a_decision_that_says_where_it_is_does_not_say_so_twice(

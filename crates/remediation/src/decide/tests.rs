@@ -46,6 +46,7 @@ pub(crate) fn request() -> Request {
         theirs: false,
         others: Vec::new(),
         transition: None,
+        label: None,
         owner: Some(Owner { name: "m".to_owned(), uid: "m".to_owned() }),
         cluster: Some("c".to_owned()),
         strategy: Ok(Strategy { retries: 1, timeout: Duration::from_secs(300) }),

@@ -25,6 +25,7 @@ pub(super) fn request() -> Request {
         theirs: false,
         others: Vec::new(),
         transition: None,
+        label: None,
         owner: Some(Owner { name: "m".to_owned(), uid: "m".to_owned() }),
         cluster: None,
         strategy: Ok(Strategy { retries: LIMIT, timeout: Duration::from_secs(300) }),

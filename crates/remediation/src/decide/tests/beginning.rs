@@ -31,7 +31,8 @@ fn the_finalizer_comes_before_the_key_and_in_a_crowd_right_after_it() {
 #[test]
 fn a_try_names_the_installation_that_it_belongs_to() {
     let policy = Policy { watch_filter: Some("a".to_owned()), ..Policy::default() };
-    let decision = decide(&fresh(), &policy, at(0));
+    let labelled = edit(fresh(), |seen| seen.request.label = Some("a".to_owned()));
+    let decision = decide(&labelled, &policy, at(0));
     let entry = writes(&decision)[0].history.as_ref().unwrap().open("uid").unwrap().clone();
     assert_eq!(entry.filter.as_deref(), Some("a"));
 }

@@ -57,7 +57,7 @@ fn what_has_come_up_when_its_first_boot_is_over_is_not_taken_away() {
     let waits = now(&ready, 700);
     assert!(waits.acts.is_empty() && waits.again.is_some(), "{waits:?}");
     let ails = edit(ready.clone(), |seen| seen.machine.as_mut().unwrap().ails = true);
-    for seen in [with(NodeSeen::Here(node())), with(NodeSeen::NoAccess("away".to_owned())), ails] {
+    for seen in [with(NodeSeen::Here(node())), with(NodeSeen::Gone), ails] {
         assert!(is_asked(&now(&seen, 700)), "{seen:?}");
     }
     let agreed = edit(named, |seen| seen.machine.as_mut().unwrap().healthy = Some(true));
@@ -69,6 +69,30 @@ fn what_has_come_up_when_its_first_boot_is_over_is_not_taken_away() {
         });
         assert!(is_asked(&now(&by_hand, 700)), "a person does not ask because a node is not ready");
     }
+}
+
+#[test]
+fn a_node_that_cannot_be_seen_when_its_first_boot_is_over_is_looked_for_a_little_longer() {
+    // Long after that time was over: nobody was at work.
+    let blind = edit(booting(), |seen| {
+        seen.machine.as_mut().unwrap().node = Some("n".to_owned());
+        seen.node = NodeSeen::NoAccess("away".to_owned());
+    });
+    let first = now(&blind, 10_000);
+    let [Act::Say(standing)] = first.acts.as_slice() else { panic!("{first:?}") };
+    let word = standing.said.as_ref().unwrap();
+    assert_eq!((word.reason, word.succeeded), (Reason::HostBooting, None), "nobody knows");
+    assert!(word.message.contains("cannot be seen: away") && first.again.is_some(), "{first:?}");
+    let told = edit(blind, |seen| seen.request.standing = standing.clone());
+    let waits = now(&told, 10_119);
+    assert!(waits.acts.is_empty() && waits.again == Some(Duration::from_secs(1)), "{waits:?}");
+    assert!(is_asked(&now(&told, 10_120)), "in bounded time, whoever is at work");
+    let with = |node: Node| edit(told.clone(), |seen| seen.node = NodeSeen::Here(node));
+    let ready = now(&with(Node { ready: true, ..node() }), 10_005);
+    assert!(ready.acts.is_empty() && ready.again.is_some(), "{ready:?}");
+    assert!(is_asked(&now(&with(node()), 10_005)), "it can be seen, and is not ready");
+    let unasked = edit(told, |seen| seen.node = NodeSeen::NotAsked);
+    assert!(now(&unasked, 10_005).needs_node);
 }
 
 #[test]

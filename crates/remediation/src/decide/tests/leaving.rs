@@ -164,7 +164,7 @@ fn what_cannot_be_undone_in_time_is_told_and_remembered() {
     assert_eq!(standing.said.as_ref().unwrap().reason, Reason::Undoing, "not how far it was");
     let withdrawn = edit(withdrawn, |seen| seen.request.standing = standing);
     assert!(now(&withdrawn, 32).acts.is_empty(), "once");
-    let late = now(&withdrawn, 150);
+    let late = now(&withdrawn, 151);
     let [Act::Host(write), Act::RemoveFinalizer] = late.acts.as_slice() else { panic!("{late:?}") };
     let history = write.history.clone().unwrap();
     let left = history.last("uid").unwrap().left.clone().unwrap();
@@ -174,11 +174,90 @@ fn what_cannot_be_undone_in_time_is_told_and_remembered() {
         let host = seen.host.as_mut().unwrap();
         (host.ours, host.paused) = (false, true);
     });
-    let late = now(&paused, 150);
+    let late = now(&paused, 151);
     assert_eq!(late.acts, [Act::RemoveFinalizer], "to a host that is paused nothing is written");
     assert!(late.notes.iter().any(|it| it.warning && it.text.contains(&left)), "{late:?}");
     let cut = edit(withdrawn, |seen| seen.host.as_mut().unwrap().history = history);
-    assert_eq!(now(&cut, 151).acts, [Act::RemoveFinalizer], "said already");
+    assert_eq!(now(&cut, 152).acts, [Act::RemoveFinalizer], "said already");
+}
+
+/// Withdrawn at 30 while its host is off, with what its node had; its host shows on at 400, and its node is awaited.
+fn withdrawn_while_off(backup: Option<Backup>, node: &NodeSeen) -> (Observed, Decision) {
+    let gone = edit(off(), |seen| {
+        seen.request.deleting = Some(at(30));
+        seen.request.backup = backup;
+        seen.node = node.clone();
+    });
+    let first = now(&gone, 31);
+    assert_eq!(writes(&first)[0].key, Some(false));
+    let free = edit(gone, |seen| {
+        let host = seen.host.as_mut().unwrap();
+        (host.held, host.history) = (false, writes(&first)[0].history.clone().unwrap());
+        seen.request.standing = said(&first);
+    });
+    assert!(now(&free, 399).acts.is_empty(), "once: {:?}", now(&free, 399));
+    let on = edit(free, |seen| seen.host.as_mut().unwrap().powered_on = true);
+    let decision = now(&on, 400);
+    (on, decision)
+}
+
+#[test]
+fn what_is_on_a_node_has_its_own_time_from_when_its_host_is_on_again() {
+    let away = NodeSeen::NoAccess("no answer".to_owned());
+    let backup = Some(node().backup);
+    let courses =
+        [(None, away.clone(), 120), (backup.clone(), away, 120), (backup, NodeSeen::Gone, 300)];
+    for (backup, node, time) in courses {
+        let (on, decision) = withdrawn_while_off(backup, &node);
+        assert!(decision.again.is_some(), "{decision:?}");
+        let [Act::Say(standing)] = decision.acts.as_slice() else { panic!("{decision:?}") };
+        assert_eq!((standing.step.clone(), standing.since), (Some(Step::Undo), Some(at(400))));
+        let told = edit(on, |seen| seen.request.standing = standing.clone());
+        let waits = now(&told, 399 + time);
+        assert!(waits.acts.is_empty() && waits.again.is_some(), "{waits:?}");
+        let late = now(&told, 400 + time);
+        assert!(late.acts.ends_with(&[Act::RemoveFinalizer]), "not for ever: {late:?}");
+        let off = edit(told, |seen| seen.host.as_mut().unwrap().powered_on = false);
+        assert_eq!(said(&now(&off, 410)).since, None, "no node comes before its host is on again");
+    }
+}
+
+#[test]
+fn a_host_that_does_not_come_back_does_not_keep_a_request_that_is_withdrawn_for_ever() {
+    let (on, _) = withdrawn_while_off(Some(node().backup), &NodeSeen::Gone);
+    let off = edit(on, |seen| seen.host.as_mut().unwrap().powered_on = false);
+    let late = now(&off, 630);
+    let [Act::Say(standing)] = late.acts.as_slice() else { panic!("{late:?}") };
+    assert_eq!(standing.since, Some(at(630)), "from then on its node is awaited all the same");
+    let told = edit(off, |seen| seen.request.standing = standing.clone());
+    assert!(now(&told, 929).acts.is_empty());
+    assert!(now(&told, 930).acts.contains(&Act::RemoveFinalizer));
+}
+
+#[test]
+fn what_a_node_had_is_kept_while_a_person_keeps_its_host_off() {
+    let off = edit(off(), |seen| {
+        seen.request.backup = Some(node().backup);
+        seen.request.standing.step = Some(Step::Undo);
+        seen.request.standing.since = Some(at(30));
+        let host = seen.host.as_mut().unwrap();
+        (host.held, host.online) = (false, false);
+        host.history = host.history.ended("uid", Reason::HostOffline, at(30));
+        seen.node = NodeSeen::Gone;
+    });
+    for seen in [off.clone(), away(off.clone())] {
+        for second in [331, 100_000] {
+            let waits = now(&seen, second);
+            assert!(waits.again.is_some(), "{waits:?}");
+            assert!(!waits.acts.contains(&Act::RemoveFinalizer), "{waits:?}");
+        }
+    }
+    let deleted = edit(off.clone(), |seen| seen.request.deleting = Some(at(100_000)));
+    let waits = now(&deleted, 100_001);
+    assert!(!waits.acts.contains(&Act::RemoveFinalizer), "{waits:?}");
+    assert!(now(&deleted, 100_300).acts.contains(&Act::RemoveFinalizer), "not for ever");
+    let going = edit(off, |seen| seen.machine.as_mut().unwrap().deleting = Some(at(31)));
+    assert!(now(&going, 331).acts.contains(&Act::RemoveFinalizer), "it will have no other node");
 }
 
 #[test]

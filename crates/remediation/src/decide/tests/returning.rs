@@ -195,7 +195,8 @@ fn a_node_that_is_being_deleted_is_no_return_and_its_labels_are_kept_for_its_suc
     let waits = now(&withdrawn, 42);
     assert!(waits.acts.iter().all(|it| matches!(it, Act::Say(_))), "{waits:?}");
     assert!(waits.again.is_some(), "{waits:?}");
-    assert!(now(&withdrawn, 341).acts.contains(&Act::RemoveFinalizer), "not for ever");
+    let told = edit(withdrawn, |seen| seen.request.standing = said(&waits));
+    assert!(now(&told, 342).acts.contains(&Act::RemoveFinalizer), "not for ever");
 }
 
 #[test]

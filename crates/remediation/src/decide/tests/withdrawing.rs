@@ -103,9 +103,9 @@ fn a_node_that_cannot_be_asked_is_back_when_the_health_check_says_so() {
         seen.request.standing = said(&well);
         seen.host.as_mut().unwrap().history = writes(&well)[0].history.clone().unwrap();
     });
-    let waits = now(&waiting, 144);
+    let waits = now(&waiting, 145);
     assert!(waits.acts.is_empty() && waits.again.is_some(), "{waits:?}");
-    let late = now(&waiting, 145);
+    let late = now(&waiting, 146);
     assert!(late.acts.starts_with(&[Act::Settled]), "{late:?}");
     assert!(late.acts.ends_with(&[Act::RemoveFinalizer]), "{late:?}");
     assert_eq!(result(&late).as_deref(), Some("Recovered"));
@@ -132,5 +132,59 @@ fn what_a_machine_says_of_another_request_stays() {
     ];
     for change in others {
         assert!(!settles(change));
+    }
+}
+
+/// An installation for the label `a`.
+fn filtered() -> Policy {
+    Policy { watch_filter: Some("a".to_owned()), ..Policy::default() }
+}
+
+/// A try of an installation with a filter, on a request that has this label by now.
+fn labelled(begun: Observed, filter: &str, label: Option<&str>) -> Observed {
+    edit(begun, |seen| {
+        seen.request.label = label.map(str::to_owned);
+        let host = seen.host.as_mut().unwrap();
+        host.history = host.history.changed("uid", |it| it.filter = Some(filter.to_owned()));
+    })
+}
+
+#[test]
+fn what_was_begun_on_a_request_that_lost_its_label_is_undone_and_nothing_else_is_done() {
+    let with = |seen: &Observed, second| decide(seen, &filtered(), at(second));
+    assert!(with(&labelled(off(), "a", Some("a")), 5).needs_node, "it goes on");
+    for (label, deleting) in [(None, None), (Some("b"), None), (None, Some(at(30)))] {
+        let lost = edit(labelled(off(), "a", label), |seen| seen.request.deleting = deleting);
+        let first = with(&lost, 31);
+        let [Act::Host(write), ..] = first.acts.as_slice() else { panic!("{first:?}") };
+        assert_eq!((write.key, result(&first).as_deref()), (Some(false), Some("Withdrawn")));
+        let free = edit(lost, |seen| {
+            let host = seen.host.as_mut().unwrap();
+            (host.held, host.powered_on) = (false, true);
+            host.history = write.history.clone().unwrap();
+            seen.node = NodeSeen::Here(Node { taint: Taint::Ours, ..node() });
+        });
+        let ends = with(&free, 40);
+        assert!(ends.acts.starts_with(&[Act::Untaint]), "{ends:?}");
+        assert!(ends.acts.ends_with(&[Act::RemoveFinalizer]), "{ends:?}");
+        if deleting.is_none() {
+            assert!(!said(&ends).is_under_way(), "it says that it was stopped");
+        }
+        let done = edit(free, |seen| seen.request.finalizer = false);
+        assert_eq!(with(&done, 41), Decision::rest(Reason::AtRest));
+    }
+}
+
+#[test]
+fn what_another_installation_began_is_left_to_it() {
+    for begun in [fresh(), asked(), off(), released(), recovering(), succeeded()] {
+        for (theirs, deleting) in [(false, None), (false, Some(at(30))), (true, None)] {
+            let seen = edit(labelled(begun.clone(), "b", Some("b")), |seen| {
+                (seen.request.finalizer, seen.request.theirs) = (true, theirs);
+                seen.request.deleting = deleting;
+            });
+            let decision = decide(&seen, &filtered(), at(100_000));
+            assert_eq!(decision, Decision::rest(Reason::AtRest));
+        }
     }
 }
