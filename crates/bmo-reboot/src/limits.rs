@@ -145,7 +145,9 @@ impl Waiting {
     /// Whether no more of those that are not hard may wait.
     fn is_full(&mut self) -> bool {
         let lesser = &mut self.lines[1..];
-        lesser.iter_mut().for_each(|line| line.retain(|it| !it.is_closed()));
+        for line in lesser.iter_mut() {
+            line.retain(|it| !it.is_closed());
+        }
         lesser.iter().map(VecDeque::len).sum::<usize>() >= self.most
     }
 }

@@ -3,7 +3,7 @@
 //! What is here is only a hint: it may be behind, and a claim is decided by its precondition. A host that is offered to
 //! one machine is held back from the others for a moment, so that they do not all try the same one.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use crate::selector::{Labels, Selector};
 
 mod bag;
 mod kept;
+mod queue;
 
 /// How long a host is held back for the machine that it was offered to. Its own claim ends this earlier.
 const HOLD: Duration = Duration::from_secs(10);
@@ -542,76 +543,6 @@ impl Namespace {
                 && !self.is_held(name, &wish.machine, now)
         };
         fewest.into_iter().flat_map(|bag| bag.from(chance)).find(fits).cloned()
-    }
-
-    /// Whether a host that is ready is what a waiter waits for.
-    fn accepts(&self, waiter: &Waiter, name: &str, now: Instant) -> bool {
-        let Some(entry) = self.entries.get(name) else { return false };
-        let Waiter { wish, wants } = waiter;
-        let for_it = match &entry.class {
-            Class::Free => *wants == Wants::Any,
-            Class::Kept(_) => wish
-                .owner
-                .as_ref()
-                .is_some_and(|owner| Kept::of(&entry.host).is_some_and(|kept| kept.is_for(owner))),
-            Class::Claimed(..) | Class::Excluded => false,
-        };
-        for_it
-            && wish.takes_name(name)
-            && self.is_ready(name)
-            && wish.selector.matches(entry.host.metadata.labels.as_ref())
-            && !self.is_held(name, &wish.machine, now)
-    }
-
-    fn first_for(&self, waiter: &Waiter, now: Instant) -> Option<Arc<str>> {
-        let kept = waiter.wish.owner.as_ref().and_then(|owner| self.kept.get(&owner.label()));
-        let kept = kept.into_iter().flatten();
-        if let Some(name) = kept.clone().find(|name| self.accepts(waiter, name, now)) {
-            return Some(name.clone());
-        }
-        if waiter.wants != Wants::Any {
-            return None;
-        }
-        self.pick(&waiter.wish.selector.equals, &waiter.wish, 0, now).map(|(name, _)| name)
-    }
-
-    /// Offers a host to the first who waits for one like it and was not offered another, of those behind a place in the
-    /// queue.
-    fn offer(
-        &mut self,
-        name: &str,
-        behind: Option<&(Timestamp, String)>,
-        now: Instant,
-    ) -> Option<String> {
-        if self.waiters.is_empty()
-            || !self.is_ready(name)
-            || self.holds.get(name).is_some_and(|hold| hold.until > now)
-        {
-            return None;
-        }
-        let machine = self.next_for(name, behind, now)?;
-        self.hold(name.into(), &machine, true, now);
-        Some(machine)
-    }
-
-    /// Machines that were offered a host and have not come for it yet.
-    fn served(&self, now: Instant) -> HashSet<&str> {
-        let offers = self.holds.values().filter(|hold| hold.offered && hold.until > now);
-        offers.map(|hold| hold.machine.as_str()).collect()
-    }
-
-    fn next_for(
-        &self,
-        name: &str,
-        behind: Option<&(Timestamp, String)>,
-        now: Instant,
-    ) -> Option<String> {
-        let served = self.served(now);
-        let mut waiters = self.waiters.iter().filter(|(key, _)| behind < Some(*key));
-        let next = waiters.find(|((_, machine), waiter)| {
-            !served.contains(machine.as_str()) && self.accepts(waiter, name, now)
-        });
-        next.map(|((_, machine), _)| machine.clone())
     }
 }
 

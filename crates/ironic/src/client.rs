@@ -8,27 +8,16 @@ use reqwest::{Method, Url};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::Result;
 use crate::error::{Class, Error};
 use crate::files::{Material, cause};
+use crate::places::{Place, Places};
 use crate::settings::Settings;
 use crate::version::{Feature, Version};
 
 /// Most connections to one Ironic. It resets those that exceed some 25, and others speak to it too.
 pub const CONNECTIONS: usize = 8;
-/// How many requests are under way at once. A connection whose answer was read needs a moment until it can be used
-/// again; whoever asks in that moment gets a new one, and the two that are left over are for these.
-pub const AT_ONCE: usize = 6;
-/// How many of them may be reading, so that a power request always finds room soon.
-const READING: usize = 4;
-/// How many of them may be anything but a hard change of power, for which somebody may wait with lost data: one place is
-/// always left for those.
-const LESSER: usize = AT_ONCE - 1;
-/// How many of those may be changes: for a node whose conductor is away each hangs until its timeout, and a look at another
-/// node, which needs no conductor, finds room beside them.
-const WRITING: usize = LESSER - 1;
 /// Largest answer that is read: a full page of detailed nodes has less than a fifth of it.
 pub(crate) const MAX_ANSWER: usize = 16 << 20;
 /// Largest error that is read. What is longer is no message for people.
@@ -47,10 +36,7 @@ pub struct Client {
 #[derive(Debug)]
 struct Inner {
     settings: Settings,
-    all: Semaphore,
-    lesser: Semaphore,
-    reading: Semaphore,
-    writing: Semaphore,
+    places: Places,
     connected: Mutex<Connected>,
     spoken: Mutex<Option<Spoken>>,
 }
@@ -108,7 +94,7 @@ impl Call {
         self
     }
 
-    fn reads(&self) -> bool {
+    pub(crate) fn reads(&self) -> bool {
         self.method == Method::GET
     }
 
@@ -167,25 +153,6 @@ fn secrets_in(value: &Value, secret: bool, found: &mut Vec<String>) {
     }
 }
 
-/// A place among the requests that are under way, until it is dropped.
-#[derive(Debug)]
-struct Place<'a> {
-    _permits: [Option<SemaphorePermit<'a>>; 3],
-}
-
-impl Inner {
-    /// Waits for a place.
-    async fn place(&self, call: &Call) -> Result<Place<'_>> {
-        let (kind, lesser) = if call.urgent {
-            (None, None)
-        } else {
-            let kind = if call.reads() { &self.reading } else { &self.writing };
-            (Some(permit(kind).await?), Some(permit(&self.lesser).await?))
-        };
-        Ok(Place { _permits: [kind, lesser, Some(permit(&self.all).await?)] })
-    }
-}
-
 /// A request that is sent as soon as it is told to: it has its place among those under way, and the version is agreed upon.
 #[derive(Debug)]
 #[must_use]
@@ -217,10 +184,7 @@ impl Client {
         Ok(Self {
             inner: Arc::new(Inner {
                 settings,
-                all: Semaphore::new(AT_ONCE),
-                lesser: Semaphore::new(LESSER),
-                reading: Semaphore::new(READING),
-                writing: Semaphore::new(WRITING),
+                places: Places::new(),
                 connected: Mutex::new(Connected {
                     http,
                     material,
@@ -285,7 +249,7 @@ impl Client {
     /// Waits until a request can be sent at once.
     pub(crate) async fn ready(&self, call: Call) -> Result<Ready<'_>> {
         let version = self.version().await?;
-        let place = self.inner.place(&call).await?;
+        let place = self.inner.places.take(&call).await?;
         Ok(Ready { client: self, call, version, place })
     }
 
@@ -389,7 +353,7 @@ impl Client {
         let inner = &*self.inner;
         let _place = match place {
             Some(place) => place,
-            None => inner.place(call).await?,
+            None => inner.places.take(call).await?,
         };
 
         self.look_at_files(false);
@@ -485,11 +449,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn permit(semaphore: &Semaphore) -> Result<SemaphorePermit<'_>> {
-    let closed = |_| Error::new(Class::Invalid, "the client is shut down");
-    semaphore.acquire().await.map_err(closed)
-}
-
 /// A request that got no complete answer.
 fn transport(error: &reqwest::Error, reads: bool, settings: &Settings) -> Error {
     let maybe_done = !reads && !error.is_connect() && !error.is_builder();
@@ -566,42 +525,6 @@ mod tests {
             call.fields = fields;
             assert_eq!(call.url(&root, Version(81)).query(), query);
         }
-    }
-
-    #[tokio::test]
-    async fn a_hard_change_of_power_finds_a_place_beside_all_else_and_no_more_are_under_way() {
-        let lookup =
-            |name: &str| (name == "METAL3_AUTH_ROOT_DIR").then(|| "/nonexistent".to_owned());
-        let settings = Settings::from_lookup(Some("http://localhost:1/"), lookup).unwrap();
-        let client = Client::new(settings).unwrap();
-        let soon = async |call: &Call| {
-            let place = client.inner.place(call);
-            tokio::time::timeout(Duration::from_millis(20), place).await.ok()
-        };
-        let (read, other) = (Call::get("nodes"), Call::new(Method::PUT, "x"));
-        let hard = Call { urgent: true, ..Call::new(Method::PUT, "x") };
-        let mut taken = Vec::new();
-        for call in [&read, &other] {
-            while let Some(place) = soon(call).await {
-                taken.push(place);
-            }
-        }
-        assert_eq!(taken.len(), LESSER);
-        taken.clear();
-        while let Some(place) = soon(&other).await {
-            taken.push(place);
-        }
-        assert_eq!(taken.len(), WRITING);
-        taken.push(soon(&read).await.unwrap());
-        let first = soon(&hard).await;
-        assert!(first.is_some() && soon(&hard).await.is_none(), "one place is left for them");
-        drop((first, taken.pop()));
-        assert!(soon(&other).await.is_some(), "and the others go on");
-        taken.clear();
-        while let Some(place) = soon(&hard).await {
-            taken.push(place);
-        }
-        assert_eq!(taken.len(), AT_ONCE);
     }
 
     #[test]

@@ -17,16 +17,18 @@ mod inventory;
 mod lenient;
 mod node;
 mod paging;
+mod places;
 mod settings;
 mod version;
 
-pub use client::{AT_ONCE, CONNECTIONS, Client, Ready};
+pub use client::{CONNECTIONS, Client, Ready};
 pub use error::{Class, Error};
 pub use inventory::{
     Boot, Cpu, Disk, Firmware, Interface, Inventory, Machine, Memory, PluginData, SystemVendor,
 };
 pub use node::{Driver, Node, PatchOp, Port, Power, PowerTarget};
 pub use paging::{Detail, MAX_PAGE, NodeQuery, Pager, PortQuery};
+pub use places::AT_ONCE;
 pub use settings::Settings;
 pub use version::{Feature, Version};
 

@@ -161,6 +161,7 @@ mod kept;
 mod leaving;
 mod left;
 mod nodes;
+mod refusing;
 mod waiting;
 
 type Change = fn(&mut MachineSeen);
@@ -263,74 +264,6 @@ fn what_a_slower_watch_may_still_bring_is_not_missing_yet() {
         let older = decided(&seen);
         assert_eq!((kinds(&older), older.news), (vec!["report"], true), "{:?}", older.reason);
     }
-}
-
-#[test]
-fn an_image_needs_a_checksum_but_where_nothing_is_to_be_checked() {
-    for (image, refused) in [
-        (json!({"url": "http://a/b", "checksum": "c"}), false),
-        (json!({"url": "http://a/b"}), true),
-        (json!({"url": "http://a/b", "checksum": ""}), true),
-        (json!({"url": "http://a/b", "diskFormat": "live-iso"}), false),
-        (json!({"url": "http://a/b", "format": "live-iso"}), false),
-        (json!({"url": "oci://a/b"}), false),
-        (json!({"url": "oci://a/b", "checksum": "c"}), true),
-        (json!({"url": "nowhere"}), true),
-    ] {
-        let mut seen = seen();
-        seen.machine.spec.image = Some(serde_json::from_value(image.clone()).unwrap());
-        let is_refused = decided(&seen).reason == Reason::ImageInvalid;
-        assert_eq!(is_refused, refused, "{image}");
-    }
-    let mut seen = seen();
-    seen.machine.spec.image = None;
-    seen.machine.spec.custom_deploy =
-        Some(serde_json::from_value(json!({"method": "mine"})).unwrap());
-    assert_eq!(decided(&seen).reason, Reason::NoHostAvailable);
-}
-
-#[test]
-fn secrets_of_another_namespace_are_refused() {
-    let foreign = NamedRef { namespace: Some("other".to_owned()), ..NamedRef::default() };
-    let mut seen = seen();
-    seen.machine.spec.network_data = Some(foreign);
-    let decision = decided(&seen);
-    assert_eq!(decision.reason, Reason::ForeignNamespace);
-    assert!(decision.message.contains("spec.networkData.namespace"), "{}", decision.message);
-    let mut seen = self::seen();
-    let template = ObjectRef { namespace: Some("other".to_owned()), ..ObjectRef::default() };
-    seen.machine.spec.data_template = Some(template);
-    assert_eq!(decided(&seen).reason, Reason::ForeignNamespace);
-}
-
-#[test]
-fn secrets_that_a_machine_names_itself_are_looked_for_unless_others_are_rendered_in_their_place() {
-    let named = |name: &str| Some(NamedRef { name: Some(name.to_owned()), ..NamedRef::default() });
-    let mut seen = seen();
-    assert!(seen.own_secrets().is_empty());
-    seen.machine.spec.meta_data = named("facts");
-    seen.machine.spec.network_data = named("network");
-    let (facts, network) =
-        (("metaData", "facts".to_owned()), ("networkData", "network".to_owned()));
-    let rendered = Data::Rendered {
-        name: "facts-0".to_owned(),
-        meta_data: Some("m-facts".to_owned()),
-        network_data: None,
-    };
-    for (data, looked_for) in [
-        (Data::NotWanted, vec![facts, network.clone()]),
-        (Data::NotAskedFor, vec![]),
-        (Data::Awaited, vec![]),
-        (rendered, vec![network]),
-    ] {
-        seen.data = data;
-        assert_eq!(seen.own_secrets(), looked_for, "{:?}", seen.data);
-    }
-    seen.missing_secret = Some(("networkData", "network".to_owned()));
-    let decision = decided(&seen);
-    assert_eq!(decision.reason, Reason::SecretMissing);
-    assert!(decision.message.contains("Secret network, which spec.networkData"));
-    assert!(decision.again.is_some());
 }
 
 #[test]

@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api_types::ContractVersion;
-use api_types::capi::{
-    self, Cluster, KubeadmControlPlane, Machine, MachineDeployment, OwnerStatus,
-};
+use api_types::capi::{self, Cluster, Machine, OwnerStatus};
 use api_types::capm3::{HostSelector, Metal3Machine, Metal3MachineTemplate};
 use api_types::metal3::BareMetalHost;
 use api_types::name::is_name;
@@ -22,6 +20,8 @@ use kube::core::GroupVersionKind;
 use kube::runtime::reflector::Store;
 use serde_json::Value;
 
+pub use self::outline::Outline;
+use self::outline::{REPLICAS, cluster_of, rolls_out};
 use super::{Sources, cluster, last_seen, version_of};
 use crate::error::Error;
 use crate::machine::is_housed;
@@ -30,9 +30,9 @@ use crate::seen::{KeptSeen, OwnerSeen, Parent, Verdict};
 use crate::selector::Selector;
 use crate::served::Served;
 
+mod outline;
+
 const TEMPLATE_KIND: &str = "Metal3MachineTemplate";
-/// What the API server fills in where a deployment or control plane names no number.
-const REPLICAS: i32 = 1;
 
 /// Who owns the Machine of a `Metal3Machine`. Without the Machine its labels, which the `Metal3Machine` has too, say it.
 pub fn of_machine(
@@ -330,22 +330,6 @@ pub async fn observe_kept(
     Ok(Some(KeptSeen { host: host.clone(), kept, owner, settled_since }))
 }
 
-/// All of an owner that a decision depends on, from whichever kind.
-#[derive(Debug, PartialEq)]
-pub struct Outline {
-    owner: Owner,
-    metadata: ObjectMeta,
-    replicas: i32,
-    template: Option<ObjectRef>,
-    cluster: Option<String>,
-    /// Whether nothing of it may be touched, or it makes no machines of a new template for now.
-    paused: bool,
-    /// Whether it is known to be still replacing machines.
-    rolls_out: bool,
-    /// Whether its kind is not watched.
-    is_unwatched: bool,
-}
-
 async fn owner_seen(
     from: &Sources,
     namespace: &str,
@@ -386,31 +370,6 @@ async fn owner_seen(
     }))
 }
 
-/// Whether machines of an older template are still to be replaced, as far as the owner's controller says. What it does not
-/// say is not known.
-fn rolls_out(status: &OwnerStatus, generation: Option<i64>, wanted: i32) -> bool {
-    let behind = status.observed_generation.is_some() && status.observed_generation < generation;
-    let current = status.up_to_date_replicas.or(status.updated_replicas);
-    behind || current.is_some_and(|current| current < wanted)
-}
-
-/// Whether a deployment replaces no machine by itself.
-fn is_halted(deployment: &MachineDeployment) -> bool {
-    let spec = &deployment.spec.other;
-    let strategies = [
-        spec.get("rollout").map(|it| &it["strategy"]["type"]),
-        spec.get("strategy").map(|it| &it["type"]),
-    ];
-    strategies.into_iter().flatten().any(|it| it == "OnDelete")
-}
-
-/// Whether a deployment is paused, by annotation or by its own field: then a rollout stands still half way, and goes on with
-/// the hosts that it freed.
-fn is_paused(deployment: &MachineDeployment) -> bool {
-    capi::is_paused(&deployment.metadata)
-        || deployment.spec.other.get("paused") == Some(&Value::Bool(true))
-}
-
 /// The template that an owner's next machine is made from, if it was seen.
 fn next_template(
     from: &Sources,
@@ -427,52 +386,6 @@ fn selects(selector: Option<&HostSelector>, host: &BareMetalHost) -> bool {
     read.map_or(true, |it| it.matches(host.metadata.labels.as_ref()))
 }
 
-impl Outline {
-    /// Of a deployment.
-    pub fn of_deployment(served: Served, it: &MachineDeployment) -> Self {
-        let (replicas, status) = (it.spec.replicas.unwrap_or(REPLICAS), it.status.as_ref());
-        let generation = it.metadata.generation;
-        Self {
-            owner: named(GROUP, served.core, "MachineDeployment", &it.metadata),
-            metadata: decided_by(&it.metadata),
-            replicas,
-            template: Some(it.spec.infrastructure_ref().clone()),
-            cluster: Some(it.spec.cluster_name.clone()),
-            paused: is_paused(it),
-            rolls_out: !is_halted(it)
-                && status.is_some_and(|it| rolls_out(it, generation, replicas)),
-            is_unwatched: false,
-        }
-    }
-
-    /// Of a control plane of the kind that is watched.
-    pub fn of_plane(served: Served, it: &KubeadmControlPlane) -> Self {
-        let (replicas, status) = (it.spec.replicas.unwrap_or(REPLICAS), it.status.as_ref());
-        let (version, generation) =
-            (served.control_plane.unwrap_or_default(), it.metadata.generation);
-        Self {
-            owner: named(CONTROL_PLANE_GROUP, version, "KubeadmControlPlane", &it.metadata),
-            metadata: decided_by(&it.metadata),
-            replicas,
-            template: it.spec.infrastructure_ref().cloned(),
-            cluster: cluster_of(&it.metadata),
-            paused: capi::is_paused(&it.metadata),
-            rolls_out: status.is_some_and(|it| rolls_out(it, generation, replicas)),
-            is_unwatched: false,
-        }
-    }
-}
-
-/// Metadata without what changes with every write.
-fn decided_by(metadata: &ObjectMeta) -> ObjectMeta {
-    ObjectMeta {
-        resource_version: None,
-        generation: None,
-        managed_fields: None,
-        ..metadata.clone()
-    }
-}
-
 pub(crate) fn named(group: &str, version: ContractVersion, kind: &str, meta: &ObjectMeta) -> Owner {
     Owner {
         api_version: format!("{group}/{}", version.as_str()),
@@ -480,16 +393,6 @@ pub(crate) fn named(group: &str, version: ContractVersion, kind: &str, meta: &Ob
         name: meta.name.clone().unwrap_or_default(),
         uid: meta.uid.clone().unwrap_or_default(),
     }
-}
-
-/// The cluster that a control plane belongs to: by its label, or by whom it is owned.
-fn cluster_of(metadata: &ObjectMeta) -> Option<String> {
-    let label = metadata.labels.as_ref().and_then(|all| all.get(names::capi::CLUSTER_NAME));
-    let is_cluster = |it: &&OwnerReference| {
-        it.kind == "Cluster" && it.api_version.split('/').next() == Some(GROUP)
-    };
-    let owner = metadata.owner_references.iter().flatten().find(is_cluster);
-    label.or(owner.map(|it| &it.name)).cloned()
 }
 
 /// The metadata of the owner of this kind and name, which is empty if it cannot be read; nothing if there is none.
@@ -556,7 +459,7 @@ async fn of_other_kind(
     let live = match get_live(from, namespace, owner).await? {
         Found::Here(live) => live,
         // What cannot be read may be there.
-        Found::Unreadable(_) => return Ok(Some(unknown(owner))),
+        Found::Unreadable(_) => return Ok(Some(Outline::unknown(owner))),
         Found::Gone => return Ok(None),
     };
     let status: OwnerStatus =
@@ -573,20 +476,6 @@ async fn of_other_kind(
         replicas,
         metadata: live.metadata,
     }))
-}
-
-/// An owner of which nothing is known: it is taken for one that may need its hosts.
-fn unknown(owner: &Owner) -> Outline {
-    Outline {
-        owner: owner.clone(),
-        metadata: ObjectMeta::default(),
-        replicas: REPLICAS,
-        template: None,
-        cluster: None,
-        paused: true,
-        rolls_out: false,
-        is_unwatched: true,
-    }
 }
 
 /// Machines of an owner that are not being deleted, and those among them that have no host yet or give theirs back, and may

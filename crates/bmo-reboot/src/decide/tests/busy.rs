@@ -61,7 +61,7 @@ fn the_stamp_of_a_power_on_that_ironic_does_not_take_is_written_once_a_minute() 
     for reason in WAITS {
         let [_, _, (on, seen, _)] = waiting(reason);
         let tried = |last, pending| {
-            let done = decided(&Host { last, pending, ..on.clone() }, &seen);
+            let done = decided(&Host { pending, last, ..on.clone() }, &seen);
             assert_eq!(done.call, Some(Call::On), "{reason:?}");
             done.status.last.is_some()
         };

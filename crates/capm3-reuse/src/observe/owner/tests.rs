@@ -2,6 +2,9 @@
 
 use serde_json::json;
 
+use api_types::capi::MachineDeployment;
+
+use super::outline::{is_halted, is_paused};
 use super::*;
 use crate::decide::tests::{host, owner, with};
 
@@ -67,7 +70,7 @@ fn a_right_that_the_chart_gives_and_that_is_away_is_no_word_about_an_owner() {
 
 #[test]
 fn an_owner_that_cannot_be_read_keeps_its_hosts_and_is_not_watched() {
-    let unknown = unknown(&owner());
+    let unknown = Outline::unknown(&owner());
     assert_eq!((unknown.paused, unknown.is_unwatched), (true, true));
 }
 

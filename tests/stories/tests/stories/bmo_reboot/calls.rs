@@ -213,7 +213,9 @@ async fn a_hold_that_comes_while_a_power_on_waits_behind_others_that_hang_is_hon
     site.wait(name, "about to be on", |host| record(host).0 == "PoweringOn").await;
     site.annotate(name, json!({ LATE: HARD })).await;
     drop(calls);
-    arrived.into_iter().for_each(|(_, call)| call.release());
+    for (_, call) in arrived {
+        call.release();
+    }
     let held = |host: &Value| {
         let (reason, message) = record(host);
         reason == "HeldOff" && message.contains(LATE) && host["status"]["poweredOn"] == false
