@@ -19,6 +19,7 @@ use crate::case::second_after;
 use crate::controller::Context;
 use crate::decision::{Again, Answer, Call, Change, Decision, Note};
 use crate::error::{Error, asked};
+use crate::limits::Turn;
 use crate::metrics::seconds;
 use crate::reason::Reason;
 use crate::requests::Request;
@@ -36,23 +37,17 @@ pub struct Done {
     pub again: Again,
 }
 
-/// Carries out a decision about a host and its node.
+/// Carries out a decision about a host and its node. A call has its turn by then: between a write and the call that it
+/// justifies nothing may take its time.
 pub async fn act(
     context: &Context,
     host: &Host,
     node: &NodeSeen,
     decision: Decision,
+    turn: Option<Turn>,
 ) -> Result<Done, Error> {
     let client = context.kit.client.clone();
     let api: Api<CachedHost> = Api::namespaced(client, &host.namespace);
-    // Waited for first: between a write and the call that it justifies nothing may take its time.
-    let turn = match decision.call {
-        Some(call) => match context.ironic.turns.take(call).await {
-            Some(turn) => Some(turn),
-            None => return Ok(Done { version: host.version.clone(), again: Again::Turn }),
-        },
-        None => None,
-    };
     let now = write(context, &api, Host::clone(host), &decision).await?;
     let written = !decision.annotations.is_empty() || !decision.status.is_empty();
     if decision.call.is_some() && !written {
@@ -235,23 +230,51 @@ async fn ask(
         Call::Reset => PowerTarget::Reboot,
         Call::SoftReset(time) => PowerTarget::SoftReboot(time),
     };
-    let began = Instant::now();
-    let ready = ironic.client.ready_for_power(&host.node, target).await;
-    // Others that hang may have had all places for long: whoever has asked meanwhile is not to be told by nobody.
-    let proven = if began.elapsed() < PROVEN { Ok(()) } else { prove(api, now).await };
-    let proven = proven.and(context.kit.may_act().then_some(()).ok_or(Error::Superseded));
-    if let Err(error) = proven {
-        ironic.soft.free(&host.uid);
-        return Err(error);
-    }
-    let result = match ready {
-        Ok(ready) => ready.send().await,
-        Err(error) => Err(error),
+    let sent = send(context, api, (host, now), target).await;
+    let result = match sent {
+        Ok(result) => result,
+        Err(error) => {
+            ironic.soft.free(&host.uid);
+            return Err(error);
+        }
     };
     ironic.breaker.note(Some(&host.node), result.as_ref().err());
     let answer = result.map_or_else(|error| meaning(&error), |()| Answer::Accepted);
     if !matches!(answer, Answer::Accepted | Answer::Unknown) {
         ironic.soft.free(&host.uid);
+    }
+    Ok(answer)
+}
+
+/// Sends it, as soon as there is a place for it. Others that hang may have had all places for long: whoever has asked meanwhile
+/// is not to be told by nobody.
+async fn send(
+    context: &Context,
+    api: &Api<CachedHost>,
+    (host, now): (&Host, &Host),
+    target: PowerTarget,
+) -> Result<ironic::Result<()>, Error> {
+    let (mut answer, mut proven) = (Ok(()), Instant::now());
+    for _ in 0..2 {
+        let ready = context.ironic.client.ready_for_power(&host.node, target).await;
+        if proven.elapsed() >= PROVEN {
+            prove(api, now).await?;
+            proven = Instant::now();
+        }
+        if !context.kit.may_act() {
+            return Err(Error::Superseded);
+        }
+        answer = match ready {
+            Ok(ready) => ready.send().await,
+            Err(error) => Err(error),
+        };
+        // Neither was acted upon, and what was wrong may be right by now.
+        let outdated = |error: &ironic::Error| {
+            matches!(error.class(), Class::TooOld | Class::Unauthorized) && !error.maybe_done()
+        };
+        if !answer.as_ref().is_err_and(outdated) {
+            break;
+        }
     }
     Ok(answer)
 }

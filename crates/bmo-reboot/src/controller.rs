@@ -17,14 +17,14 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::{Controller, watcher};
 use tokio::sync::Notify;
 
-use crate::act::act;
+use crate::act::{Done, act};
 use crate::config::Policy;
 use crate::decide::{BUSY, decide};
 use crate::decision::{Again, Decision, Note};
 use crate::error::Error;
 use crate::first_step::{self, First, first};
 use crate::index::{Index, Name, NodeKey};
-use crate::limits::Ironic;
+use crate::limits::{Ironic, Turn};
 use crate::memory::{Memory, lasts, off_since};
 use crate::metrics::Metrics;
 use crate::observe;
@@ -432,11 +432,6 @@ async fn pass(context: &Context, name: &Name, cached: &Host) -> Result<Action, E
     let soft_free = context.ironic.soft.has_room(&host.uid, Instant::now());
     let seen = Observed { host: Some(host), node, soft_free };
     let decision = decide(&seen, &context.policy, now);
-    if decision.call.is_some()
-        && let Some(known) = context.memory().get_mut(name)
-    {
-        known.calls();
-    }
     carry_out(context, name, &seen, decision).await
 }
 
@@ -456,12 +451,21 @@ async fn carry_out(
         "Decided"
     );
     let Some(host) = &seen.host else { return Ok(Action::await_change()) };
-    let (reason, calls) = (decision.reason, decision.call.is_some());
-    let done = act(context, host, &seen.node, decision).await;
-    if calls && let Some(known) = context.memory().get_mut(name) {
-        known.readings.call_ended(Instant::now());
-    }
-    let done = done?;
+    let reason = decision.reason;
+    let done = match turn(context, &decision).await {
+        Some(turn) => {
+            let calls = turn.is_some();
+            if calls && let Some(known) = context.memory().get_mut(name) {
+                known.calls();
+            }
+            let done = act(context, host, &seen.node, decision, turn).await;
+            if calls && let Some(known) = context.memory().get_mut(name) {
+                known.readings.call_ended(Instant::now());
+            }
+            done?
+        }
+        None => Done { version: host.version.clone(), again: Again::Turn },
+    };
     let unit = backoff::random_unit();
     let wait = match done.again {
         Again::Now => Some(Duration::ZERO),
@@ -484,6 +488,14 @@ async fn carry_out(
         known.ended(done.again, rests);
     }
     Ok(wait.map_or_else(Action::await_change, Action::requeue))
+}
+
+/// The turn for the call of a decision, if it makes one; nothing where too many wait. That a machine is on which everybody
+/// takes for off is told with its call, and at once.
+async fn turn(context: &Context, decision: &Decision) -> Option<Option<Turn>> {
+    let Some(call) = decision.call else { return Some(None) };
+    let tells_on = decision.status.powered_on == Some(true);
+    context.ironic.turns.take(call, tells_on).await.map(Some)
 }
 
 /// A quarter more at most, so that hosts that failed together do not come back together. `unit` is from 0 to 1.

@@ -406,7 +406,8 @@ fn switch_on(case: &Case<'_>) -> Option<Decision> {
     // Ahead, or a hold would not know of a call whose answer is lost; and not again for every try.
     let retried = case.record.as_ref().is_some_and(Record::waits_for_ironic);
     let stands = |last| last <= case.exact && case.age(last) < STANDS;
-    let stamped = retried && !case.in_cycle() && case.host.last.is_some_and(stands);
+    let asks = case.requests().next().is_some();
+    let stamped = retried && !asks && !case.in_cycle() && case.host.last.is_some_and(stands);
     if !case.online_only() && !stamped {
         draft.stamp_on(last_stamp(case));
     }

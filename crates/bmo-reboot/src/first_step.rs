@@ -79,9 +79,6 @@ pub(crate) fn first(context: &Context, name: &Name, object: &CachedHost, host: &
     if !is_first(&decision) {
         return First::Look;
     }
-    if let Some(known) = context.memory().get_mut(name) {
-        known.calls();
-    }
     First::Step(Box::new(seen), Box::new(decision))
 }
 

@@ -172,8 +172,9 @@ impl Turns {
         waiting.free <= waiting.kept && waiting.is_full()
     }
 
-    /// Waits for a turn. A call that is not hard gets none where too many wait.
-    pub async fn take(&self, call: Call) -> Option<Turn> {
+    /// Waits for a turn. A call that is not hard gets none where too many wait, unless it `insists`; a soft one takes the place
+    /// of the last power-on.
+    pub async fn take(&self, call: Call, insists: bool) -> Option<Turn> {
         let urgency = Urgency::of(call);
         loop {
             let line = {
@@ -183,8 +184,13 @@ impl Turns {
                     waiting.free -= 1;
                     return Some(Turn(Some(self.0.clone())));
                 }
-                if urgency != Urgency::Hard && waiting.is_full() {
-                    return None;
+                if urgency != Urgency::Hard && !insists && waiting.is_full() {
+                    let sent_away = match urgency {
+                        Urgency::Soft => waiting.lines[Urgency::On as usize].pop_back(),
+                        _ => None,
+                    };
+                    // Whoever waits there finds that out, and that there are too many.
+                    sent_away?;
                 }
                 let (sender, receiver) = oneshot::channel();
                 waiting.lines[urgency as usize].push_back(sender);
@@ -340,11 +346,11 @@ mod tests {
         let turns = ironic(&Policy::default()).turns;
         let mut taken = Vec::new();
         for _ in 0..ironic::CONNECTIONS {
-            taken.push(turns.take(Call::HardOff).await);
+            taken.push(turns.take(Call::HardOff, false).await);
         }
         let done = Mutex::new(Vec::new());
         let wait = async |call| {
-            let turn = turns.take(call).await;
+            let turn = turns.take(call, false).await;
             lock(&done).push(call);
             drop(turn);
         };
@@ -362,8 +368,9 @@ mod tests {
     #[tokio::test]
     async fn a_hard_call_finds_a_turn_behind_a_wave_of_others() {
         let turns = ironic(&Policy::default()).turns;
-        let soon =
-            async |call| tokio::time::timeout(Duration::from_millis(20), turns.take(call)).await;
+        let soon = async |call| {
+            tokio::time::timeout(Duration::from_millis(20), turns.take(call, false)).await
+        };
         let mut taken = Vec::new();
         while let Ok(turn) = soon(Call::On).await {
             taken.push(turn);
@@ -374,14 +381,15 @@ mod tests {
         drop((hard, taken.pop()));
         assert!(soon(Call::On).await.is_ok(), "and the others go on");
         let single = ironic(&Policy { power_calls: 1, ..Policy::default() }).turns;
-        let turn = tokio::time::timeout(Duration::from_millis(20), single.take(Call::On)).await;
+        let turn =
+            tokio::time::timeout(Duration::from_millis(20), single.take(Call::On, false)).await;
         assert!(turn.is_ok(), "one turn is for everybody");
     }
 
     #[test]
     fn calls_that_are_not_hard_leave_a_quarter_of_all_passes_to_hard_requests() {
         use futures_util::FutureExt as _;
-        let on = |turns: &Turns| turns.take(Call::On).now_or_never();
+        let on = |turns: &Turns| turns.take(Call::On, false).now_or_never();
         for (passes, lesser) in [(1, 1), (2, 1), (4, 3), (8, 6), (32, 24), (100, 75)] {
             let turns = Turns::new(ironic::CONNECTIONS, passes);
             let mut taken = Vec::new();
@@ -390,17 +398,41 @@ mod tests {
             }
             let mut waiting: Vec<_> = (taken.len()..lesser)
                 .map(|_| {
-                    let mut waits = Box::pin(turns.take(Call::On));
+                    let mut waits = Box::pin(turns.take(Call::On, false));
                     assert!(!turns.are_full() && waits.as_mut().now_or_never().is_none());
                     waits
                 })
                 .collect();
             assert!(turns.are_full() && matches!(on(&turns), Some(None)), "{passes} {lesser}");
-            assert!(matches!(turns.take(Call::HardOff).now_or_never(), Some(Some(_))), "{passes}");
+            assert!(
+                matches!(turns.take(Call::HardOff, false).now_or_never(), Some(Some(_))),
+                "{passes}"
+            );
             if waiting.pop().is_some() {
                 assert!(on(&turns).is_none(), "{passes}: who went away leaves its place");
             }
+            assert!(turns.take(Call::On, true).now_or_never().is_none(), "{passes}: it waits");
         }
+    }
+
+    #[tokio::test]
+    async fn a_soft_call_is_not_behind_a_crowd_of_power_ons() {
+        let turns = Turns::new(2, 4);
+        let first = turns.take(Call::On, false).await.unwrap();
+        let soft = Call::SoftOff(Duration::from_secs(1));
+        let order = Mutex::new(Vec::new());
+        let wait = async |call| {
+            let turn = turns.take(call, false).await;
+            lock(&order).push((call, turn.is_some()));
+        };
+        let later = async {
+            assert!(turns.are_full());
+            tokio::task::yield_now().await;
+            drop(first);
+        };
+        // Two wait where there is room for two, and the soft one comes third.
+        tokio::join!(wait(Call::On), wait(Call::On), wait(soft), later);
+        assert_eq!(*lock(&order), [(Call::On, false), (soft, true), (Call::On, true)]);
     }
 
     #[test]

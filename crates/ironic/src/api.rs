@@ -56,14 +56,12 @@ impl Client {
     /// Asks for a power state. `Ok` means accepted: the node shows the target at once, and the
     /// state only once it is reached. A hard one waits for nothing else that is under way.
     pub async fn set_power(&self, id: &str, target: PowerTarget) -> Result<()> {
-        self.ready_for_power(id, target).await?.send().await
+        self.send(power_call(id, target)?).await
     }
 
     /// Waits until a power state can be asked for at once, for whoever has to look before that whether it is still wanted.
     pub async fn ready_for_power(&self, id: &str, target: PowerTarget) -> Result<Ready<'_>> {
-        let path = node_path(id, "/states/power")?;
-        let call = Call::new(Method::PUT, path).body(target.body());
-        self.ready(Call { urgent: target.is_hard(), ..call }).await
+        self.ready(power_call(id, target)?).await
     }
 
     /// Asks for a step in the node's life, such as `manage`, `provide` or `abort`.
@@ -105,6 +103,11 @@ impl Client {
     pub async fn delete_node(&self, id: &str) -> Result<()> {
         self.send(Call::new(Method::DELETE, node_path(id, "")?)).await
     }
+}
+
+fn power_call(id: &str, target: PowerTarget) -> Result<Call> {
+    let call = Call::new(Method::PUT, node_path(id, "/states/power")?).body(target.body());
+    Ok(Call { urgent: target.is_hard(), ..call })
 }
 
 /// The path of a node. What is no identity or name never gets into a path: it comes from objects

@@ -164,10 +164,24 @@ pub struct Ready<'a> {
 }
 
 impl Ready<'_> {
-    /// Sends it.
+    /// Sends it, once: another try would wait for another place. After [`Class::TooOld`] and [`Class::Unauthorized`] one may be
+    /// taken, since version and files were looked at again.
     pub async fn send(self) -> Result<()> {
         let Self { client, call, version, place } = self;
-        client.carry_out(&call, version, Some(place)).await.map(drop)
+        let error = match client.once(&call, Some(version), Some(place)).await {
+            Ok(answer) => {
+                client.follow_offer(answer.offered);
+                return Ok(());
+            }
+            Err(error) => error,
+        };
+        match error.class() {
+            // It may come back as another release.
+            Class::TooOld | Class::Unreachable => *lock(&client.inner.spoken) = None,
+            Class::Unauthorized => drop(client.look_at_files(true)),
+            _ => {}
+        }
+        Err(error)
     }
 }
 
@@ -266,18 +280,10 @@ impl Client {
     }
 
     async fn call(&self, call: &Call) -> Result<Vec<u8>> {
-        self.carry_out(call, self.version().await?, None).await
-    }
-
-    async fn carry_out(
-        &self,
-        call: &Call,
-        mut version: Version,
-        mut place: Option<Place<'_>>,
-    ) -> Result<Vec<u8>> {
+        let mut version = self.version().await?;
         let (mut renegotiated, mut reread) = (false, false);
         loop {
-            let error = match self.once(call, Some(version), place.take()).await {
+            let error = match self.once(call, Some(version), None).await {
                 Ok(answer) => {
                     self.follow_offer(answer.offered);
                     return Ok(answer.body);

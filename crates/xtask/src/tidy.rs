@@ -45,6 +45,7 @@ const WRITES: &[&str] = &[
     ".replace_status(",
     ".patch_node(",
     ".set_power(",
+    ".ready_for_power(",
 ];
 
 /// Prefixes of labels and annotations: their names stand once, in api-types.

@@ -69,6 +69,13 @@ fn the_stamp_of_a_power_on_that_ironic_does_not_take_is_written_once_a_minute() 
         assert!(!tried(Some(at(1_000_000 - 59)), None) && !tried(Some(now()), Some(at(999_000))));
         // A cycle that was begun after it has not ended.
         assert!(tried(Some(at(1_000_000 - 9)), Some(at(1_000_000 - 8))));
+        // Who asks is answered by a later one.
+        let mut asking = with(&[(PLAIN, "")]);
+        (asking.powered_on, asking.last) = (false, Some(at(1_000_000 - 9)));
+        record(&mut asking, reason, false, 600);
+        let answered = decided(&asking, &seen);
+        assert_eq!(answered.annotations, [(PLAIN.to_owned(), None)].into());
+        assert_eq!(answered.status.last, Some(at(1_000_000)), "{reason:?}");
         // Only what Ironic was too busy for is tried again.
         let mut first = on.clone();
         record(&mut first, Reason::PoweredOff, false, 600);
