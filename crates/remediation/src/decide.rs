@@ -26,12 +26,13 @@ use crate::seen::{ClusterSeen, Host, Machine, Observed, Unmanaged};
 /// Decides about a request.
 pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
     let case = Case::of(seen, policy, now);
-    let rules: [fn(&Case<'_>) -> Option<Decision>; 22] = [
+    let rules: [fn(&Case<'_>) -> Option<Decision>; 23] = [
         // May anything be done at all?
+        ending::of_others,
         paused,
         // Before whatever waits for a time to pass.
         attempt::set_right,
-        // Is it still for us to decide about?
+        // Is it still for us to carry out?
         ending::disowned,
         // How does it end? Before what is refused: a request that turns wrong in the middle is undone all the same.
         ending::withdrawn,

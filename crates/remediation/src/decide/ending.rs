@@ -56,15 +56,18 @@ pub(super) fn withdrawn(case: &Case<'_>) -> Option<Decision> {
     Some(undo(case, Reason::Withdrawn))
 }
 
+/// A request that another installation looks after, or nobody, is left as it is.
+pub(super) fn of_others(case: &Case<'_>) -> Option<Decision> {
+    let is_begun = case.seen.last().is_some_and(|it| it.filter == case.policy.watch_filter);
+    let is_ours = case.is_watched() || (is_begun && case.request.finalizer);
+    (!is_ours).then(|| Decision::rest(Reason::AtRest))
+}
+
 /// Somebody took the label of this installation from a request. What was begun here nobody else would undo; anything else about
 /// it is left to others.
 pub(super) fn disowned(case: &Case<'_>) -> Option<Decision> {
     if case.is_watched() {
         return None;
-    }
-    let is_begun = case.seen.last().is_some_and(|it| it.filter == case.policy.watch_filter);
-    if !is_begun || !case.request.finalizer {
-        return Some(Decision::rest(Reason::AtRest));
     }
     let mut decision = undo(case, Reason::Withdrawn);
     if case.request.deleting.is_none() && decision.acts.last() == Some(&Act::RemoveFinalizer) {
@@ -413,6 +416,8 @@ pub(super) fn undo(case: &Case<'_>, reason: Reason) -> Decision {
         Left::Nothing => {}
         Left::Look => return Decision { needs_node: true, ..decision },
         Left::Wait(wait) => return remember(case, decision, Some(since)).again(wait),
+        // Its time is still to come.
+        Left::KeptOff => return remember(case, decision, None).again(POLL.1),
         Left::GivenUp(what) => decision = give_up(case, decision, &what),
     }
     // What is cut off after the record on the host was ended is told to nobody, and its kubelet writes to the node that is
@@ -512,6 +517,7 @@ enum Left {
     Nothing,
     Look,
     Wait(Duration),
+    KeptOff,
     GivenUp(String),
 }
 
@@ -528,7 +534,7 @@ fn what_is_left(case: &Case<'_>, reason: Reason, since: Timestamp) -> Left {
         | NodeSeen::Here(Node { deleting: true, foreign: None, .. })
             if backup && is_kept_off(case) =>
         {
-            Left::Wait(POLL.1)
+            Left::KeptOff
         }
         // The machine is well and stays, and nobody waits for the request to go.
         NodeSeen::NoAccess(_)

@@ -252,6 +252,19 @@ fn what_a_node_had_is_kept_while_a_person_keeps_its_host_off() {
             assert!(!waits.acts.contains(&Act::RemoveFinalizer), "{waits:?}");
         }
     }
+    // Its time begins when the host may be on, also where the request is refused for another reason then.
+    let kept = now(&off, 100_000);
+    let on = edit(off.clone(), |seen| {
+        seen.request.standing = said(&kept);
+        seen.host.as_mut().unwrap().online = true;
+        seen.machine.as_mut().unwrap().skipped = true;
+    });
+    let begins = now(&on, 100_001);
+    assert!(!begins.acts.contains(&Act::RemoveFinalizer), "{begins:?}");
+    assert_eq!(said(&begins).since, Some(at(100_001)));
+    let begun = edit(on, |seen| seen.request.standing = said(&begins));
+    assert!(!now(&begun, 100_300).acts.contains(&Act::RemoveFinalizer));
+    assert!(now(&begun, 100_302).acts.contains(&Act::RemoveFinalizer), "not for ever");
     let deleted = edit(off.clone(), |seen| seen.request.deleting = Some(at(100_000)));
     let waits = now(&deleted, 100_001);
     assert!(!waits.acts.contains(&Act::RemoveFinalizer), "{waits:?}");

@@ -183,8 +183,11 @@ fn what_another_installation_began_is_left_to_it() {
                 (seen.request.finalizer, seen.request.theirs) = (true, theirs);
                 seen.request.deleting = deleting;
             });
-            let decision = decide(&seen, &filtered(), at(100_000));
-            assert_eq!(decision, Decision::rest(Reason::AtRest));
+            // Also where its clock is ahead of ours.
+            for now in [at(100_000), at(-100)] {
+                let decision = decide(&seen, &filtered(), now);
+                assert_eq!(decision, Decision::rest(Reason::AtRest));
+            }
         }
     }
 }
