@@ -24,6 +24,7 @@ pub use self::outline::Outline;
 use self::outline::{REPLICAS, cluster_of, rolls_out};
 use super::{Sources, cluster, last_seen, version_of};
 use crate::error::Error;
+use crate::host::is_of_others;
 use crate::machine::is_housed;
 use crate::reservation::{Kept, Owner};
 use crate::seen::{KeptSeen, OwnerSeen, Parent, Verdict};
@@ -347,7 +348,12 @@ async fn owner_seen(
     };
     let cluster = outline.cluster.as_deref();
     let found = cluster::look(from, namespace, cluster).await?;
-    let (machines, without_host) = machines_of(from, namespace, &outline.owner, host);
+    let (machines, mut without_host) = machines_of(from, namespace, &outline.owner, host);
+    let of_others = is_of_others(host, from.watch_filter.as_deref());
+    if of_others {
+        // No machine of this installation takes it any more.
+        without_host.clear();
+    }
     let template = outline.template.and_then(|template| next_template(from, namespace, &template));
     let template = template.as_ref().map(|it| &it.spec);
     let born = outline.metadata.creation_timestamp.as_ref();
@@ -363,8 +369,8 @@ async fn owner_seen(
         replicas: outline.replicas,
         machines,
         without_host,
-        wants_others: template
-            .is_some_and(|it| !selects(it.template.spec.host_selector.as_ref(), host)),
+        wants_others: of_others
+            || template.is_some_and(|it| !selects(it.template.spec.host_selector.as_ref(), host)),
         rolls_out: outline.rolls_out,
         reuse: template.map(|it| it.node_reuse.unwrap_or(false)),
     }))

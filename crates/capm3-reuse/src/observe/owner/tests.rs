@@ -155,6 +155,14 @@ async fn machines_that_select_other_hosts_keep_none_and_those_of_which_nothing_i
         assert_eq!((seen.machines, seen.replicas, &without[..]), (1, 2, without_host));
         assert_eq!(seen.wants_others, wants_others);
     }
+    let mut others = labelled("a");
+    others.labels_mut().insert(names::capi::WATCH_FILTER.to_owned(), "theirs".to_owned());
+    for (filter, without_host, wants_others) in [(None, 1, false), (Some("ours"), 0, true)] {
+        let mut from = sources(vec![machine("m", selecting("a"))], Some(template("a")));
+        from.watch_filter = filter.map(str::to_owned);
+        let seen = owner_seen(&from, "ns", &others, &Kept::For(owner())).await.unwrap().unwrap();
+        assert_eq!((seen.without_host.len(), seen.wants_others), (without_host, wants_others));
+    }
 }
 
 /// A deployment that wants two machines and has one Machine, and what else was seen.
