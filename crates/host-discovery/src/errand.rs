@@ -29,6 +29,8 @@ use crate::reason::Told;
 /// How soon something that did not work is tried again.
 const AGAIN: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_secs(300);
+/// A mark is tried more often: until it is written, a host that is deleted could come back after the next start.
+const MARKED: Duration = Duration::from_secs(30);
 /// After so many tries a node that is still not at rest is no longer on its way somewhere, but in use.
 const SOON: u32 = 4;
 /// Writes that are under way at once: a host is safe from being made again only when its node bears the mark.
@@ -251,7 +253,11 @@ pub async fn run(context: &Context, mut errands: UnboundedReceiver<Errand>) -> I
                         }
                     }
                 };
-                let due = Instant::now() + wait_after(it.tries);
+                let wait = match it.errand {
+                    Errand::Mark(_) => wait_after(it.tries).min(MARKED),
+                    Errand::Adopt { .. } => wait_after(it.tries),
+                };
+                let due = Instant::now() + wait;
                 // What was sent meanwhile is newer.
                 waiting.entry(key).or_insert(Waiting { due, tries, told, errand: it.errand });
             }
