@@ -1,6 +1,7 @@
 //! All writes, each on the version that was decided upon, and the one call that may follow them.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::{Duration, Instant};
 
 use api_types::condition::{find, put};
@@ -321,6 +322,22 @@ fn measure(context: &Context, host: &Host, node: &NodeSeen, decision: &Decision)
     if decision.notes.iter().any(|note| note.reason == Reason::SoftPowerOffFailed) {
         metrics.escalated();
     }
+}
+
+/// Tells the owner of a host that a write to it was refused, once an hour: an event does not live longer. A status is judged
+/// by no webhook, so a machine may have been switched off for a request that cannot be taken off its host.
+pub async fn complain(context: &Context, host: &Host, error: &Error) {
+    if !error.is_refusal() {
+        return;
+    }
+    let text =
+        format!("{error}. Nothing more is done to the power of this host until that is allowed");
+    let hour = Timestamp::now().as_second() / 3600;
+    let mut number = DefaultHasher::new();
+    (&text, hour).hash(&mut number);
+    let (reason, about) = (Reason::Refused, String::new());
+    let note = Note { warning: true, reason, about, text, once: Some(number.finish()) };
+    publish(context, host, &note).await;
 }
 
 async fn publish(context: &Context, host: &Host, note: &Note) {

@@ -17,7 +17,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::{Controller, watcher};
 use tokio::sync::Notify;
 
-use crate::act::{Done, act};
+use crate::act::{Done, act, complain};
 use crate::config::Policy;
 use crate::decide::{BUSY, decide};
 use crate::decision::{Again, Decision, Note};
@@ -461,6 +461,9 @@ async fn carry_out(
             let done = act(context, host, &seen.node, decision, turn).await;
             if calls && let Some(known) = context.memory().get_mut(name) {
                 known.readings.call_ended(Instant::now());
+            }
+            if let Err(error) = &done {
+                complain(context, host, error).await;
             }
             done?
         }

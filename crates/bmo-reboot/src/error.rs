@@ -44,6 +44,11 @@ pub(crate) async fn asked<T>(
 }
 
 impl Error {
+    /// Whether somebody has to allow or correct something: a webhook, or one that does not answer, a schema, a permission.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Api { source, .. } if api_error::is_refusal(source))
+    }
+
     /// How it is retried. Somebody waits for a machine to be off, so nothing here waits for minutes, nor for a change of
     /// the host: what is refused today by a webhook or a schema is corrected there.
     pub fn class(&self) -> Class {
@@ -72,6 +77,7 @@ mod tests {
             let source = Box::new(kube::Error::Api(Box::new(status)));
             let error = Error::Api { what: "change annotations", source };
             assert_eq!(error.class(), Class::Urgent, "{code}");
+            assert_eq!(error.is_refusal(), [400, 403, 422].contains(&code), "{code}");
         }
     }
 }

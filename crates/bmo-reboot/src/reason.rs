@@ -80,11 +80,13 @@ pub enum Reason {
     SoftPowerOffFailed,
     /// A request's value is not understood and counts as soft.
     InvalidRequest,
+    /// The API server, or a webhook, refused a write to the host.
+    Refused,
 }
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 37] = [
         Self::Gone,
         Self::NotLookedAt,
         Self::NotSelected,
@@ -121,6 +123,7 @@ impl Reason {
         Self::PoweredOn,
         Self::SoftPowerOffFailed,
         Self::InvalidRequest,
+        Self::Refused,
     ];
 
     /// The word, which must never change: it is read back.
@@ -162,13 +165,15 @@ impl Reason {
             Self::PoweredOn => "PoweredOn",
             Self::SoftPowerOffFailed => "SoftPowerOffFailed",
             Self::InvalidRequest => "InvalidRequest",
+            Self::Refused => "Refused",
         }
     }
 
-    /// The reason of a word that a condition of ours may have. A request that is not understood is told by an event only.
+    /// The reason of a word that a condition of ours may have. A request that is not understood, and a write that is refused, are
+    /// told by an event only.
     pub fn parse(word: &str) -> Option<Self> {
         let found = Self::ALL.into_iter().find(|it| it.as_str() == word);
-        found.filter(|it| *it != Self::InvalidRequest)
+        found.filter(|it| !matches!(it, Self::InvalidRequest | Self::Refused))
     }
 
     /// Whether something is under way between Ironic and us.
@@ -212,7 +217,8 @@ mod tests {
     #[test]
     fn every_reason_of_a_condition_is_read_back_as_it_was_written() {
         for reason in Reason::ALL {
-            let told = (reason != Reason::InvalidRequest).then_some(reason);
+            let only_events = [Reason::InvalidRequest, Reason::Refused].contains(&reason);
+            let told = (!only_events).then_some(reason);
             assert_eq!(Reason::parse(reason.as_str()), told);
         }
     }

@@ -116,7 +116,8 @@ fn switched_off_later(case: &Case<'_>) -> Option<Decision> {
     let uid = &case.request.uid;
     let stays_on = host.history.last(uid).is_some_and(|it| it.stays_on);
     // Whoever took the mark away has repaired it.
-    let is_due = machine.deleting.is_some() && !machine.kept && host.online && host.marked;
+    let may_go = host.online && !host.power_off_disabled;
+    let is_due = machine.deleting.is_some() && !machine.kept && may_go && host.marked;
     if !stays_on || !is_due || !case.policy.switch_off {
         return None;
     }
@@ -309,7 +310,8 @@ pub(super) fn hand_over(case: &Case<'_>, host: &Host, why: Reason) -> Decision {
         Reason::Exhausted => host.history.last(uid).and_then(|it| it.cause.clone()),
         why => Some(failure(case, why)),
     };
-    let switches_off = case.policy.switch_off && host.online;
+    // The operator's webhook lets nobody write that a host is to be off which must not be switched off.
+    let switches_off = case.policy.switch_off && host.online && !host.power_off_disabled;
     let stays_on = switches_off && case.machine().is_some_and(|it| is_kept_on(case, it));
     let history =
         if exhausted { host.history.clone() } else { given_up(case, host, failed.as_deref()) };

@@ -101,7 +101,9 @@ fn a_hand_over_that_was_cut_off_switches_the_host_off_once_its_machine_is_being_
 #[test]
 fn a_host_of_a_control_plane_stays_on_when_it_is_repaired_or_anothers_or_that_is_not_wanted() {
     type Change = fn(&mut Observed);
-    let changes: [Change; 3] = [
+    let changes: [Change; 4] = [
+        // The operator's webhook would refuse it.
+        |seen| seen.host.as_mut().unwrap().power_off_disabled = true,
         |seen| seen.host.as_mut().unwrap().ours = false,
         |seen| seen.host.as_mut().unwrap().marked = false,
         |seen| seen.machine = None,
@@ -110,6 +112,8 @@ fn a_host_of_a_control_plane_stays_on_when_it_is_repaired_or_anothers_or_that_is
         let decision = now(&edit(deleted(spared()), change), 400);
         assert!(!switches_off(&decision), "{decision:?}");
     }
+    let stays = edit(last_try(), |seen| seen.host.as_mut().unwrap().power_off_disabled = true);
+    assert!(switches_off(&now(&last_try(), 320)) && !switches_off(&now(&stays, 320)));
     let policy = Policy { switch_off: false, ..Policy::default() };
     assert!(!switches_off(&decide(&deleted(spared()), &policy, at(400))));
 }

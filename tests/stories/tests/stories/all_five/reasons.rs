@@ -39,6 +39,7 @@ const ALL: [Reasons; 5] = [
             "InvalidRequest",
             "NotLookedAt",
             "PoweredOn",
+            "Refused",
             "SoftPowerOffFailed",
             "TakenOver",
         ],

@@ -1,13 +1,18 @@
 //! What a BMC refuses, a watch that breaks, hosts that are only to be on or off.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bench::bmc::Behaviour;
 use bench::faults::{At, Fault, Plan};
 use bmo_reboot::config::Policy;
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::{HARD, PLAIN, Site, condition, keys, machine, quick, record, stamps};
+use super::{HARD, PATIENCE, PLAIN, Site, condition, keys, machine, quick, record, stamps};
 
 const HOLD: &str = "reboot.metal3.io/somebody";
 
@@ -82,6 +87,73 @@ async fn an_available_host_is_only_kept_on_or_off_and_only_where_that_was_asked_
     // A hold is for those who run something.
     let host = site.wait("h", "on", |host| host["status"]["poweredOn"] == true).await;
     assert_eq!((keys(&host), stamps(&host)), (vec![HOLD.to_owned()], (None, None)));
+    let seen = machine.seen().await.unwrap();
+    assert_eq!((seen.turned_off(), seen.turned_on()), (1, 2), "{seen:?}");
+}
+
+/// As the operator's webhook does of a host that a newer release of it finds wrong: it judges annotations, and no status.
+async fn refuse(site: &Site) -> Api<ValidatingAdmissionPolicyBinding> {
+    let name = &site.namespace;
+    let asks = "has(oldObject.metadata.annotations) && 'reboot.metal3.io' in oldObject.metadata.annotations";
+    let asks_on =
+        "has(object.metadata.annotations) && 'reboot.metal3.io' in object.metadata.annotations";
+    let policy = json!({
+        "metadata": { "name": name },
+        "spec": {
+            "matchConstraints": { "resourceRules": [{
+                "apiGroups": ["metal3.io"], "apiVersions": ["v1alpha1"],
+                "operations": ["UPDATE"], "resources": ["baremetalhosts"],
+            }] },
+            "validations": [{ "expression": format!("!({asks}) || ({asks_on})"), "message": "not now" }],
+        },
+    });
+    let binding = json!({
+        "metadata": { "name": name },
+        "spec": {
+            "policyName": name, "validationActions": ["Deny"],
+            "matchResources": { "namespaceSelector": {
+                "matchLabels": { "kubernetes.io/metadata.name": name },
+            } },
+        },
+    });
+    let (params, admin) = (PostParams::default(), &site.admin);
+    let policies: Api<ValidatingAdmissionPolicy> = Api::all(admin.clone());
+    policies.create(&params, &serde_json::from_value(policy).unwrap()).await.unwrap();
+    let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(admin.clone());
+    bindings.create(&params, &serde_json::from_value(binding).unwrap()).await.unwrap();
+    let gone = Patch::Merge(json!({ "metadata": { "annotations": { PLAIN: null } } }));
+    let dry = PatchParams { dry_run: true, ..PatchParams::default() };
+    let began = Instant::now();
+    while site.api().patch("probe", &dry, &gone).await.is_ok() {
+        assert!(began.elapsed() < PATIENCE, "nothing is refused");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    bindings
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_that_stays_off_because_a_webhook_refuses_its_host_is_told_and_comes_back() {
+    let site = Site::new("webhook").await;
+    let (ironic, machine, node) = machine("webhook").await;
+    site.host("probe", "00000000-0000-0000-0000-000000000000", json!({})).await;
+    site.patch("probe", json!({ "metadata": { "annotations": { PLAIN: HARD } } })).await;
+    site.host("h", &node, json!({})).await;
+    let bindings = refuse(&site).await;
+    let _running = site.start(&ironic.endpoint, quick());
+    site.annotate("h", json!({ PLAIN: HARD })).await;
+    site.wait("h", "off", |host| host["status"]["poweredOn"] == false).await;
+    let began = Instant::now();
+    let told = loop {
+        let all = site.warned("Refused").await;
+        if let Some(told) = all.into_iter().find(|(host, _)| host == "h") {
+            break told;
+        }
+        assert!(began.elapsed() < PATIENCE, "nobody is told");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    assert_eq!(told.1, 1, "once, however often it is tried: {told:?}");
+    bindings.delete(&site.namespace, &DeleteParams::default()).await.unwrap();
+    site.cycled("h").await;
     let seen = machine.seen().await.unwrap();
     assert_eq!((seen.turned_off(), seen.turned_on()), (1, 2), "{seen:?}");
 }
