@@ -68,28 +68,31 @@ mod tests {
 
     use super::*;
 
+    async fn soon<'a>(places: &'a Places, call: &Call) -> Option<Result<Place<'a>>> {
+        tokio::time::timeout(Duration::from_millis(20), places.take(call)).await.ok()
+    }
+
     #[tokio::test]
     async fn a_hard_change_of_power_finds_a_place_beside_all_else_and_no_more_are_under_way() {
         let places = Places::new();
-        let soon = async |call: &Call| {
-            let place = places.take(call);
-            tokio::time::timeout(Duration::from_millis(20), place).await.ok()
-        };
         let (read, other) = (Call::get("nodes"), Call::new(Method::PUT, "x"));
         let hard = Call { urgent: true, ..Call::new(Method::PUT, "x") };
         let mut taken = Vec::new();
         for call in [&read, &other] {
-            while let Some(place) = soon(call).await {
+            while let Some(place) = soon(&places, call).await {
                 taken.push(place);
             }
         }
         assert_eq!(taken.len(), LESSER);
-        let first = soon(&hard).await;
-        assert!(first.is_some() && soon(&hard).await.is_none(), "one place is left for them");
+        let first = soon(&places, &hard).await;
+        assert!(
+            first.is_some() && soon(&places, &hard).await.is_none(),
+            "one place is left for them"
+        );
         drop((first, taken.pop()));
-        assert!(soon(&other).await.is_some(), "and the others go on");
+        assert!(soon(&places, &other).await.is_some(), "and the others go on");
         taken.clear();
-        while let Some(place) = soon(&hard).await {
+        while let Some(place) = soon(&places, &hard).await {
             taken.push(place);
         }
         assert_eq!(taken.len(), AT_ONCE);
@@ -98,16 +101,12 @@ mod tests {
     #[tokio::test]
     async fn a_look_finds_a_place_beside_changes_that_hang() {
         let places = Places::new();
-        let soon = async |call: &Call| {
-            let place = places.take(call);
-            tokio::time::timeout(Duration::from_millis(20), place).await.ok()
-        };
         let (read, change) = (Call::get("nodes"), Call::new(Method::PUT, "x"));
         let mut taken = Vec::new();
-        while let Some(place) = soon(&change).await {
+        while let Some(place) = soon(&places, &change).await {
             taken.push(place);
         }
         assert_eq!(taken.len(), WRITING);
-        assert!(soon(&read).await.is_some());
+        assert!(soon(&places, &read).await.is_some());
     }
 }
