@@ -25,7 +25,7 @@ use crate::error::Error;
 use crate::first_step::{self, First, first};
 use crate::index::{Index, Name, NodeKey};
 use crate::limits::{Ironic, Turn};
-use crate::memory::{Memory, lasts, off_since};
+use crate::memory::{Memory, Watching, lasts, off_since};
 use crate::metrics::Metrics;
 use crate::observe;
 use crate::poll::{self, Digest};
@@ -119,12 +119,18 @@ impl Context {
 
     /// Hosts whose next step is Ironic's.
     pub fn watching(&self) -> usize {
-        self.memory().values().filter(|known| known.watching).count()
+        self.memory().values().filter(|known| known.watching != Watching::No).count()
     }
 
     /// Whether so many wait that they should be looked at together.
     pub fn is_crowded(&self) -> bool {
-        self.memory().values().filter(|known| known.watching).nth(ALONE).is_some()
+        self.watching() > ALONE
+    }
+
+    /// Whether somebody is told by the lists alone of what Ironic does: also the last of a crowd.
+    pub fn is_told_by_lists(&self) -> bool {
+        let now = Instant::now();
+        self.memory().values().any(|known| known.is_told_by_lists(now))
     }
 
     /// Whether hard requests wait for a list.
@@ -360,7 +366,7 @@ fn is_settled(context: &Context, name: &Name, host: &CachedHost) -> bool {
         if known.uid != host.uid {
             **known = Memory::of(&host, Instant::now());
         }
-        known.watching = false;
+        known.watching = Watching::No;
         let node = NodeKey::of(&host.node);
         let another = known.seen.is_none() || known.node != node;
         if host.needs_node(&context.policy) && another {
@@ -470,11 +476,12 @@ async fn carry_out(
         None => Done { version: host.version.clone(), again: Again::Turn },
     };
     let unit = backoff::random_unit();
+    let in_crowd = context.is_crowded();
     let wait = match done.again {
         Again::Now => Some(Duration::ZERO),
         Again::After(wait) => Some(spread(wait, unit)),
         // The poll tells those that wait in a crowd.
-        Again::Watch if context.is_crowded() => Some(spread(Duration::from_secs(20), unit)),
+        Again::Watch if in_crowd => Some(spread(Duration::from_secs(20), unit)),
         Again::Watch => Some(spread(Duration::from_millis(700), unit)),
         Again::Turn => Some(spread(TURN, unit)),
         Again::OnChange => None,
@@ -488,7 +495,7 @@ async fn carry_out(
         let wrote = done.version != host.version;
         let rests = !wrote || wait.is_some();
         let rests = rests.then(|| (done.version, wait.map(|wait| Instant::now() + wait)));
-        known.ended(done.again, rests);
+        known.ended(done.again, in_crowd, rests);
     }
     Ok(wait.map_or_else(Action::await_change, Action::requeue))
 }

@@ -37,7 +37,7 @@ pub(crate) struct Memory {
     pub(crate) told: BTreeSet<(String, u64)>,
     /// Somebody wants it looked at, whatever the cache says.
     pub(crate) asked: bool,
-    pub(crate) watching: bool,
+    pub(crate) watching: Watching,
     pub(crate) node: Option<NodeKey>,
     /// The operator's name for a node that Ironic does not have: it may come back under this one.
     pub(crate) also: Option<NodeKey>,
@@ -48,6 +48,17 @@ pub(crate) struct Memory {
     /// Since when it lets hard requests of others pass.
     pub(crate) waits_since: Option<Instant>,
     pub(crate) let_go: LetGo,
+}
+
+/// Whether the next step is Ironic's, and who notices it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Watching {
+    #[default]
+    No,
+    /// The host itself, which is looked at soon.
+    Alone,
+    /// The lists of all nodes: one of many that wait. They come soon until the last of them was told.
+    ByLists,
 }
 
 /// Whether the host is not to be ours, and its status has said so already.
@@ -130,7 +141,7 @@ impl Memory {
         let same = self.rests.as_ref().is_some_and(|(known, _)| known == version);
         let lately =
             self.readings.looked.is_some_and(|looked| now.duration_since(looked) < OVERLOOKED);
-        same && lately && !self.asked && !self.watching && self.off_since.is_none()
+        same && lately && !self.asked && self.watching == Watching::No && self.off_since.is_none()
     }
 
     /// A request that is gone, or says something else now, is told of anew should it come back.
@@ -167,9 +178,25 @@ impl Memory {
     }
 
     /// A pass came to its end.
-    pub(crate) fn ended(&mut self, again: Again, rests: Option<(String, Option<Instant>)>) {
-        (self.watching, self.rests) = (again == Again::Watch, rests);
+    pub(crate) fn ended(
+        &mut self,
+        again: Again,
+        in_crowd: bool,
+        rests: Option<(String, Option<Instant>)>,
+    ) {
+        self.watching = match again {
+            Again::Watch if in_crowd => Watching::ByLists,
+            Again::Watch => Watching::Alone,
+            _ => Watching::No,
+        };
+        self.rests = rests;
         self.turned_away = again == Again::Turn;
+    }
+
+    /// Whether only the lists tell the host of what Ironic does, until its next pass is due.
+    pub(crate) fn is_told_by_lists(&self, now: Instant) -> bool {
+        let due = self.rests.as_ref().and_then(|(_, due)| *due);
+        self.watching == Watching::ByLists && due.is_some_and(|due| now < due)
     }
 
     /// Whether nothing has happened to the host since it was sent away.
@@ -259,7 +286,7 @@ mod tests {
         assert!(known.makes_way(&host(false, true), true, first));
         let late = first + COURTESY;
         assert!(known.makes_way(&host(false, true), true, first + COURTESY.saturating_sub(second)));
-        known.ended(Again::OnChange, None);
+        known.ended(Again::OnChange, false, None);
         assert!(!known.makes_way(&host(false, true), true, late), "a pass gives no time anew");
         assert!(!known.makes_way(&host(false, true), false, late));
         assert!(known.makes_way(&host(false, true), true, late), "another crowd");
@@ -299,7 +326,7 @@ mod tests {
         for change in [
             |known: &mut Memory| known.rests = None,
             |known: &mut Memory| known.asked = true,
-            |known: &mut Memory| known.watching = true,
+            |known: &mut Memory| known.watching = Watching::Alone,
             |known: &mut Memory| known.off_since = Some(Instant::now()),
         ] {
             let mut known = waiting.clone();
@@ -348,8 +375,8 @@ mod tests {
         let (began, second) = (Instant::now(), Duration::from_secs(1));
         let mut known = Memory::new("u", began);
         (known.node, known.seen) = (NodeKey::of("node"), Some(failed));
-        known.ended(Again::Watch, None);
-        assert!(!known.is_outdated(&list(began + second, &shown)) && known.watching);
+        known.ended(Again::Watch, false, None);
+        assert!(!known.is_outdated(&list(began + second, &shown)));
         known.off_since = Some(began);
         known.calls();
         assert!(!known.is_outdated(&list(began + second * 2, &shown)), "the call is under way");
@@ -454,14 +481,31 @@ mod tests {
     }
 
     #[test]
+    fn the_last_of_a_crowd_are_told_by_lists_until_they_look_themselves() {
+        let (now, wait) = (Instant::now(), Duration::from_secs(20));
+        let ended = |again, in_crowd| {
+            let mut known = Memory::default();
+            known.ended(again, in_crowd, Some(("7".to_owned(), Some(now + wait))));
+            known
+        };
+        let mut last = ended(Again::Watch, true);
+        assert!(last.is_told_by_lists(now) && !last.is_told_by_lists(now + wait));
+        last.rests = None;
+        assert!(!last.is_told_by_lists(now), "it was told");
+        for other in [ended(Again::Watch, false), ended(Again::After(wait), true)] {
+            assert!(!other.is_told_by_lists(now), "{other:?}");
+        }
+    }
+
+    #[test]
     fn a_look_that_somebody_wants_during_a_pass_is_not_lost_to_the_rest_that_it_ends_with() {
         let now = Instant::now();
         let mut known = Memory::default();
-        known.ended(Again::OnChange, Some(("7".to_owned(), None)));
+        known.ended(Again::OnChange, false, Some(("7".to_owned(), None)));
         assert_eq!(known.rest("7", now), Some(Action::await_change()));
         assert_eq!(known.rest("8", now), None, "somebody wrote");
         known.asked = true;
-        known.ended(Again::OnChange, Some(("7".to_owned(), None)));
+        known.ended(Again::OnChange, false, Some(("7".to_owned(), None)));
         assert_eq!(known.rest("7", now), None);
     }
 

@@ -205,7 +205,7 @@ async fn wait(
         if acts && (!acted || (answered && context.is_list_awaited())) {
             return;
         }
-        let (crowded, stormy) = (context.is_crowded(), context.ironic.urgent.are_many());
+        let (crowded, stormy) = (context.is_told_by_lists(), context.ironic.urgent.are_many());
         if start.elapsed() >= due(interval, took, crowded, stormy) {
             return;
         }
@@ -224,7 +224,7 @@ async fn look(context: &Context, page: u32, listed: &mut Listed) -> Result<(), E
     // Once all is read, those whom the list concerns wait for nobody.
     while !pages.is_done() {
         // Who waits for the list would otherwise ask alone, which takes more of Ironic's time.
-        if !context.is_crowded() && !context.is_list_awaited() {
+        if !context.is_told_by_lists() && !context.is_list_awaited() {
             context.ironic.urgent.make_way(COURTESY).await;
         }
         let began = Instant::now();

@@ -94,6 +94,9 @@ pub async fn materials(
     let authority = platform.and_then(|it| it.certificates_key());
     let certificates = take(certificates, "spec.platform", authority);
     if let Some(platform) = platform {
+        if let Some(why) = platform.unserved() {
+            lacks(format!("spec.platform.{} cannot be used: {why}", platform.name));
+        }
         for field in platform.unnamed() {
             lacks(format!("spec.platform.{}.{field} names no secret; name one", platform.name));
         }

@@ -70,6 +70,13 @@ impl<'a> Platform<'a> {
         needed.iter().copied().filter(|it| self.secret(&[*it]).is_none()).collect()
     }
 
+    /// Why Hive takes no cluster of a pool on this platform, if so.
+    pub fn unserved(&self) -> Option<&'static str> {
+        (self.name == "ibmcloud").then_some(
+            "Hive demands manifests for each cluster on IBM Cloud, for which a pool has no field; use another platform",
+        )
+    }
+
     /// What the secret with the certificates has to hold.
     pub fn certificates_key(&self) -> Option<&'static str> {
         (self.name == "vsphere").then_some(".cacert")
@@ -98,12 +105,12 @@ impl<'a> Platform<'a> {
     /// config says of them counts; sizes are those that an installer would choose.
     pub fn workers(&self, cluster: &str, config: &Value) -> Option<Value> {
         let said = config.pointer(&format!("/compute/0/platform/{}", self.name));
-        let said = |field: &str| said.and_then(|it| it.get(field)).filter(|it| !it.is_null());
+        let said = |field: &str| said.and_then(|it| it.get(field)).filter(|it| says(it));
         let or = |field: &str, default: Value| said(field).cloned().unwrap_or(default);
         // A machine pool has to have fields that an installer can do without.
         let with = |field: &str, mut default: Value| {
             let said = said(field).and_then(Value::as_object).into_iter().flatten();
-            for (name, value) in said.filter(|(_, value)| !value.is_null()) {
+            for (name, value) in said.filter(|(_, value)| says(value)) {
                 default[name.as_str()] = value.clone();
             }
             default
@@ -235,6 +242,12 @@ impl<'a> Platform<'a> {
     }
 }
 
+/// Whether a field of an install config says anything. Zero and nothing are what an installer fills in, and Hive refuses a
+/// machine pool with them.
+fn says(value: &Value) -> bool {
+    !(value.is_null() || *value == json!("") || *value == json!(0))
+}
+
 /// Puts a credential where none is said.
 fn fill(place: &mut Map<String, Value>, field: &str, text: Option<&str>) -> Result<(), String> {
     if place.get(field).and_then(Value::as_str).is_some_and(|it| !it.is_empty()) {
@@ -294,6 +307,13 @@ mod tests {
     }
 
     #[test]
+    fn a_platform_on_which_hive_takes_no_cluster_of_a_pool_is_refused() {
+        let unserved =
+            |name: &str| Platform::of(&spec(&json!({ name: {} }))).unwrap().unserved().is_some();
+        assert!(unserved("ibmcloud") && !unserved("aws") && !unserved("none"));
+    }
+
+    #[test]
     fn an_install_config_is_asked_for_the_platform_where_hive_asks_for_it() {
         let of = |name: &str| {
             let spec = spec(&json!({ name: {} }));
@@ -328,6 +348,8 @@ mod tests {
         let fast = json!({ "size": null, "type": "io1", "iops": 4000 });
         assert_eq!(volume(fast), json!({ "size": 120, "type": "io1", "iops": 4000 }));
         assert_eq!(volume(Value::Null), json!({ "size": 120, "type": "gp3" }));
+        assert_eq!(volume(json!({ "size": 0, "type": "" })), json!({ "size": 120, "type": "gp3" }));
+        assert_eq!(of("gcp", json!({ "type": "" })), json!({ "type": "n1-standard-4" }));
         let disk = of("azure", json!({ "osDisk": { "diskType": "Premium_LRS" }, "type": null }));
         let whole = json!({ "diskSizeGB": 128, "diskType": "Premium_LRS" });
         assert_eq!(disk, json!({ "osDisk": whole, "type": "Standard_D4s_v3" }));

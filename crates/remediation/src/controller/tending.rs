@@ -23,6 +23,7 @@ use crate::metrics::tally;
 use crate::reason::Reason;
 use crate::request::key_of;
 use crate::seen::{has_plain, is_paused};
+use crate::told::Told;
 
 /// How often it is looked.
 const TICK: Duration = Duration::from_secs(2);
@@ -32,6 +33,7 @@ const TICK: Duration = Duration::from_secs(2);
 struct Later {
     failures: Failures<String>,
     at: HashMap<String, Instant>,
+    told: Told,
 }
 
 impl Later {
@@ -42,6 +44,7 @@ impl Later {
     /// Forgets what does not have to be done any more.
     fn keep(&mut self, wanted: &HashSet<String>) {
         self.at.retain(|it, _| wanted.contains(it));
+        self.told.keep(wanted);
     }
 
     fn done(&mut self, what: &str) {
@@ -116,10 +119,26 @@ async fn release_all(context: &Context, later: &mut Later) {
             Ok(()) => later.done(&uid),
             Err(error) => {
                 tracing::warn!(object.namespace = namespace, object.name = name, %error, "Could not release a host");
+                if error.is_refusal()
+                    && later.told.is_news(&uid, &error.to_string(), Instant::now())
+                {
+                    tell_refused(context, &namespace, &name, &error).await;
+                }
                 later.failed(uid, &error);
             }
         }
     }
+}
+
+/// A host stays off for a request that is gone, and a person has to allow that it is released.
+async fn tell_refused(context: &Context, namespace: &str, name: &str, error: &Error) {
+    let Ok(Some(host)) = context.from.host(namespace, Some(name)).await else { return };
+    let text = format!(
+        "The request that held the host off is gone, and the write that releases the host is refused; it is retried \
+         until it is allowed: {error}"
+    );
+    let object = host.object_ref(&());
+    context.kit.events.warning(&object, Reason::Refused.as_str(), "Release", &text).await;
 }
 
 async fn take_back_all(context: &Context, later: &mut Later) {

@@ -172,7 +172,8 @@ async fn a_hold_that_comes_while_a_power_on_waits_behind_others_that_hang_is_hon
         site.annotate(name, json!({ HOLD: HARD })).await;
         hosts.push((name, node));
     }
-    let _running = site.start(&proxy.endpoint, quick());
+    // None of those that hang is given up meanwhile, which would make room for the one that waits.
+    let _running = site.start_impatient(&proxy.endpoint, PATIENCE);
     for (name, _) in &hosts {
         site.wait(name, "held off", |host| record(host).0 == "HeldOff").await;
     }
@@ -212,6 +213,8 @@ async fn a_hold_that_comes_while_a_power_on_waits_behind_others_that_hang_is_hon
     let (name, node) = &hosts[waits];
     site.wait(name, "about to be on", |host| record(host).0 == "PoweringOn").await;
     site.annotate(name, json!({ LATE: HARD })).await;
+    // What was written a tenth of a second before a call proves that it is wanted; this was written before that.
+    tokio::time::sleep(Duration::from_millis(200)).await;
     drop(calls);
     for (_, call) in arrived {
         call.release();
