@@ -65,7 +65,7 @@ pub struct Settings {
     /// How long a machine may take to shut down before its power is cut
     #[arg(long, env = "FERRITE_SOFT_TIMEOUT", global = true, default_value = "180s")]
     pub soft_timeout: String,
-    /// Most calls to Ironic that change power at the same time; at most 8 reach Ironic whatever is set
+    /// Most calls to Ironic that change power at the same time; at most 8 count, whatever is set, and 6 are sent at once
     #[arg(long, env = "FERRITE_POWER_CALLS", global = true, default_value = "32")]
     pub power_calls: String,
     /// Most soft attempts under way; each takes one of Ironic's workers for as long as it lasts
