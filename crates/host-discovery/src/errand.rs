@@ -253,11 +253,7 @@ pub async fn run(context: &Context, mut errands: UnboundedReceiver<Errand>) -> I
                         }
                     }
                 };
-                let wait = match it.errand {
-                    Errand::Mark(_) => wait_after(it.tries).min(MARKED),
-                    Errand::Adopt { .. } => wait_after(it.tries),
-                };
-                let due = Instant::now() + wait;
+                let due = Instant::now() + wait_after(&it.errand, it.tries);
                 // What was sent meanwhile is newer.
                 waiting.entry(key).or_insert(Waiting { due, tries, told, errand: it.errand });
             }
@@ -276,8 +272,12 @@ fn at_once(making: Option<Instant>, now: Instant) -> usize {
 }
 
 /// How long to wait after `tries` tries: twice as long each time.
-fn wait_after(tries: u32) -> Duration {
-    (AGAIN * 2_u32.pow(tries.min(10))).min(LONGEST)
+fn wait_after(errand: &Errand, tries: u32) -> Duration {
+    let longest = match errand {
+        Errand::Mark(_) => MARKED,
+        Errand::Adopt { .. } => LONGEST,
+    };
+    (AGAIN * 2_u32.pow(tries.min(10))).min(longest)
 }
 
 /// Does one errand.
@@ -468,8 +468,9 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_done_is_tried_less_and_less_often() {
-        let waits = [0, 1, 2, 5, 6, 99].map(|tries| wait_after(tries).as_secs());
-        assert_eq!(waits, [5, 10, 20, 160, 300, 300]);
+    fn what_cannot_be_done_is_tried_less_and_less_often_and_a_mark_each_half_minute() {
+        let waits =
+            errands().map(|it| [0, 1, 2, 5, 6, 99].map(|tries| wait_after(&it, tries).as_secs()));
+        assert_eq!(waits, [[5, 10, 20, 30, 30, 30], [5, 10, 20, 160, 300, 300]]);
     }
 }
