@@ -201,6 +201,23 @@ async fn a_reservation_ends_when_reuse_is_switched_off_and_when_nobody_will_come
 }
 
 #[tokio::test]
+async fn a_reservation_ends_when_the_machine_that_is_to_come_is_to_have_another_host() {
+    let scene = Scene::with_deployment(plane().await, "elsewhere", &["h1"], true).await;
+    let quick = Policy { reservation_grace: Duration::from_secs(1), ..Policy::default() };
+    let (_running, _) = start(plane().await, &scene.namespace, quick).await;
+    scene.machine("m1", "md", "t").await;
+    let host = scene.up("m1").await;
+    scene.remove("m1").await;
+    scene.host_is(&host, "kept", |it| consumer(it) == "MachineDeployment/md").await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(scene.consumer(&host).await, "MachineDeployment/md", "its next machine will come");
+    let elsewhere = json!({"hostSelector": {"matchLabels": {"rack": "elsewhere"}}});
+    let elsewhere = json!({"spec": {"template": {"spec": elsewhere}}});
+    scene.patch(METAL3_MACHINE_TEMPLATE, "t", elsewhere).await;
+    scene.host_is(&host, "free", |it| consumer(it).is_empty()).await;
+}
+
+#[tokio::test]
 async fn who_is_to_come_for_a_kept_host_has_as_long_for_that_however_long_the_host_was_cleared() {
     let scene = Scene::with_deployment(plane().await, "surge", &["h1"], true).await;
     let grace = Duration::from_secs(5);
