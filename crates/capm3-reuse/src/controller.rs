@@ -7,7 +7,7 @@ use api_types::capi::{Cluster, KubeadmControlPlane, Machine, MachineDeployment, 
 use api_types::capm3::{
     HostSelector, Metal3Data, Metal3DataClaim, Metal3Machine, Metal3MachineTemplate,
 };
-use api_types::metal3::CachedHost;
+use api_types::metal3::{BareMetalHost, CachedHost};
 use controller_kit::backoff;
 use controller_kit::events::shorten;
 use controller_kit::wakes::{Wakes, woken};
@@ -209,8 +209,14 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         }
         loops
     };
-    let about_hosts =
-        Controller::for_stream(stream::pending(), hosts.store).reconcile_on(woken(woken_hosts, ()));
+    // Few of ten thousand hosts are kept or left, and which is known once the caches are filled.
+    let from_the_start = {
+        let context = context.clone();
+        kit.allowed().flat_map(move |()| stream::iter(context.hosts_to_look_at()))
+    };
+    let about_hosts = Controller::for_stream(stream::pending(), hosts.store)
+        .reconcile_on(woken(woken_hosts, ()))
+        .reconcile_on(from_the_start);
 
     let feed = watch::feed(hosts.changes, |host| context.host_changed(host));
     let drive_machines = run::drive(
@@ -221,7 +227,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         reconcile_machine,
         Error::class,
     );
-    let drive_hosts = run::drive(
+    let drive_hosts = run::drive_woken(
         &kit,
         about_hosts,
         context.clone(),
@@ -274,9 +280,19 @@ impl Context {
             // Its next reservation has its own time.
             self.settled.end(&(namespace.clone(), name.clone()));
         }
-        if kept || now.is_some_and(|it| left::seems_left(&self.from, &it)) {
+        if now.is_some_and(|it| self.is_to_be_looked_at(&it)) {
             self.hosts.send(&namespace, [name]);
         }
+    }
+
+    /// Whether a host's own loop has anything to do with it.
+    fn is_to_be_looked_at(&self, host: &BareMetalHost) -> bool {
+        Kept::of(host).is_some() || left::seems_left(&self.from, host)
+    }
+
+    fn hosts_to_look_at(&self) -> Vec<ObjectRef<CachedHost>> {
+        let hosts = self.from.stores.hosts.state_filter(|it| self.is_to_be_looked_at(it));
+        hosts.iter().map(|it| ObjectRef::from_obj(&**it)).collect()
     }
 
     fn machine_changed(&self, machine: &Metal3Machine) {

@@ -283,6 +283,26 @@ pub async fn drive<K, C, F, W, E>(
     W: Future<Output = Result<Action, E>> + Send + 'static,
     E: std::error::Error + Send + 'static,
 {
+    let controller = controller.reconcile_all_on(kit.allowed());
+    drive_woken(kit, controller, context, deadline, reconcile, class).await;
+}
+
+/// As [`drive`], for many objects of which few have to be looked at when acting becomes possible: which, the controller is
+/// told by its own streams.
+pub async fn drive_woken<K, C, F, W, E>(
+    kit: &Kit,
+    controller: Controller<K>,
+    context: Arc<C>,
+    deadline: Duration,
+    reconcile: F,
+    class: fn(&E) -> Class,
+) where
+    K: Resource<DynamicType: Version> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+    C: Send + Sync + 'static,
+    F: Fn(Arc<K>, Arc<C>) -> W + Send + Sync + 'static,
+    W: Future<Output = Result<Action, E>> + Send + 'static,
+    E: std::error::Error + Send + 'static,
+{
     let name = kit.config.controller;
     let limit = kit.config.concurrency;
     kit.metrics.most_active.with_label_values(&[name]).set(i64::from(limit));
@@ -300,7 +320,6 @@ pub async fn drive<K, C, F, W, E>(
     };
     let mut done = controller
         .with_config(controller::Config::default().concurrency(limit))
-        .reconcile_all_on(kit.allowed())
         .graceful_shutdown_on(kit.shutdown.requested())
         .run(pass, |_, error, _| match *error {}, context)
         .boxed();

@@ -353,6 +353,33 @@ async fn who_waits_for_a_host_whose_machine_went_without_giving_it_back_gets_it(
 }
 
 #[tokio::test]
+async fn what_was_kept_or_left_when_no_process_ran_is_looked_at_by_the_next_one() {
+    let scene = Scene::with_deployment(plane().await, "absent", &["h1", "h2"], true).await;
+    let (running, _) = start(plane().await, &scene.namespace, patient()).await;
+    scene.machine("m1", "md", "t").await;
+    scene.machine("m2", "md", "t").await;
+    let (kept, left) = (scene.up("m1").await, scene.up("m2").await);
+    scene.remove("m1").await;
+    assert_eq!(scene.consumer(&kept).await, "MachineDeployment/md");
+    scene.operator().keep(&scene.namespace, &left);
+    scene.delete(METAL3_MACHINE, "m2").await;
+    scene
+        .host_is(&left, "told for whom", |it| {
+            it.annotations().contains_key("ferrite.metal3.io/pending-reservation")
+        })
+        .await;
+    drop(running);
+    scene.patch(METAL3_MACHINE, "m2", json!({"metadata": {"finalizers": null}})).await;
+    scene.gone(METAL3_MACHINE, "m2").await;
+    scene.delete(MACHINE_DEPLOYMENT, "md").await;
+    scene.operator().go_on(&scene.namespace, &left).await.unwrap();
+    let (_running, _) = start(plane().await, &scene.namespace, patient()).await;
+    for host in [kept, left] {
+        scene.host_is(&host, "free", |it| consumer(it).is_empty()).await;
+    }
+}
+
+#[tokio::test]
 async fn a_host_is_free_in_the_end_if_its_deployment_goes_before_it_is_named_for_it() {
     let (scene, _running, _) = leaving("ownerless", &["h1"]).await;
     scene
