@@ -13,14 +13,14 @@ use bench::{bmo, cluster_api, crds, load};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
 use super::fleet::{self, NAMESPACE, RACKS, fleet};
 use super::program::Running;
 use super::{
-    AT_ONCE, Environment, Figure, Ground, Limits, Operation, Program, Round, Work, account,
+    AT_ONCE, Environment, Figure, Ground, Limits, Operation, Program, Round, Work, account, watch,
 };
 
 pub(super) const WORK: Work = Work {
@@ -221,7 +221,7 @@ async fn done(ground: &Ground, round: Round) -> anyhow::Result<()> {
     let which = watcher::Config::default().labels(&format!("{ROUND}={}", round.number));
     let waiting = async {
         let mut hosts = std::collections::BTreeMap::new();
-        let mut seen = pin!(watcher(api, which).default_backoff().applied_objects());
+        let mut seen = pin!(watch::objects(api, which));
         while let Some(machine) = seen.try_next().await? {
             if let Some(host) = machine.annotations().get("metal3.io/BareMetalHost") {
                 hosts.insert(machine.name_any(), host.clone());
@@ -266,8 +266,7 @@ async fn freed(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<Fig
     }
     let running = Running::start(ground, program, &account).await?;
     let machines = METAL3_MACHINE.api(&ground.admin, &namespace);
-    let mut waiting =
-        pin!(watcher(machines, watcher::Config::default()).default_backoff().applied_objects());
+    let mut waiting = pin!(watch::objects(machines, watcher::Config::default()));
     let mut told = std::collections::BTreeSet::new();
     let patience = Duration::from_secs(300);
     let all_wait = async {
@@ -283,9 +282,7 @@ async fn freed(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<Fig
         .await
         .context("the machines do not say that they wait")??;
     let hosts = bmo::api(&ground.admin, &namespace);
-    let mut seen = pin!(
-        watcher(hosts.clone(), watcher::Config::default()).default_backoff().applied_objects()
-    );
+    let mut seen = pin!(watch::objects(hosts.clone(), watcher::Config::default()));
     let mut took = Vec::new();
     for (number, name) in names.iter().enumerate() {
         if program.is_peer {

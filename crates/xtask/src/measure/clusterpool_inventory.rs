@@ -15,13 +15,14 @@ use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
 use super::program::Running;
 use super::{
     Environment, Figure, Ground, Limits, Operation, Program, Round, Work, account, fleet, rest,
+    watch,
 };
 
 pub(super) const WORK: Work = Work {
@@ -284,7 +285,7 @@ fn is_of(cluster: &DynamicObject, pool: &str) -> bool {
 
 fn changes(client: &Client, kind: &str) -> impl Stream<Item = watcher::Result<DynamicObject>> {
     let all: Api<DynamicObject> = Api::all_with(client.clone(), &hive::kind(kind));
-    watcher(all, watcher::Config::default()).default_backoff().applied_objects()
+    watch::objects(all, watcher::Config::default())
 }
 
 /// Hive may install every cluster of the pool.

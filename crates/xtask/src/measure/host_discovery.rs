@@ -19,13 +19,15 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::PartialObjectMeta;
 use kube::runtime::wait::{await_condition, conditions};
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::runtime::watcher;
 use kube::{Api, CustomResourceExt, ResourceExt};
 use serde_json::json;
 
 use super::fleet::{self, fleet};
 use super::program::{Account, Running};
-use super::{AT_ONCE, Environment, Figure, Ground, Limits, Program, Work, account, requests, rest};
+use super::{
+    AT_ONCE, Environment, Figure, Ground, Limits, Program, Work, account, requests, rest, watch,
+};
 
 /// Ironic with its database is slower than the API server: what it takes to read the machines is told apart from what it
 /// takes to make hosts of them.
@@ -191,7 +193,7 @@ fn hosts(
     site: &str,
 ) -> impl Stream<Item = watcher::Result<watcher::Event<PartialObjectMeta<BareMetalHost>>>> {
     let api: Api<PartialObjectMeta<BareMetalHost>> = Api::namespaced(ground.admin.clone(), site);
-    watcher(api, watcher::Config::default()).default_backoff()
+    watch::events(api, watcher::Config::default())
 }
 
 /// From the beginning of something by which so many hosts are made in a namespace without any, to the last of them.

@@ -18,6 +18,7 @@ mod sample;
 mod split;
 mod table;
 mod together;
+mod watch;
 
 use std::path::{Path, PathBuf};
 use std::pin::Pin;

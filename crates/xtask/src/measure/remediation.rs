@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 
 use super::fleet::{self, fleet};
 use super::program::{Account, Running};
-use super::{AT_ONCE, Environment, Figure, Ground, Limits, Program, Work, account, rest};
+use super::{AT_ONCE, Environment, Figure, Ground, Limits, Program, Work, account, rest, watch};
 
 /// What it reaches is compared with bare requests among its own figures: most of its writes can wait, and do.
 pub(super) const WORK: Work = Work {
@@ -45,7 +45,7 @@ const CLUSTER_NAME: &str = "metal";
 const ONE_BY_ONE: u32 = 100;
 /// Machines that fail at once, and how often that is measured.
 const STORM: u32 = 500;
-const STORMS: u32 = 2;
+const STORMS: u32 = 5;
 /// The annotation of a bare write.
 const BARE: &str = "ferrite.test/bare";
 /// Machines that are healed, for the writes that it takes.
@@ -203,7 +203,7 @@ impl<'a> Site<'a> {
     /// Hosts as they change, after the list with which a watch begins.
     async fn hosts(&self) -> anyhow::Result<BoxStream<'static, watcher::Result<DynamicObject>>> {
         let api = bmo::api(&self.ground.admin, &self.namespace);
-        let mut hosts = watcher(api, watcher::Config::default()).default_backoff().boxed();
+        let mut hosts = watch::events(api, watcher::Config::default()).boxed();
         while !matches!(hosts.try_next().await?, Some(watcher::Event::InitDone)) {}
         Ok(hosts.applied_objects().boxed())
     }
@@ -274,7 +274,7 @@ async fn one_by_one(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Ve
 }
 
 /// All at once: the requests are there and their cluster is paused, until it is not. That takes a second, in which a server
-/// may have other things to do, so it is done twice, and of both sides the better counts; the slower one has to be in time.
+/// may have other things to do, so it is done five times, and of both sides the best counts; the slower one has to be in time.
 /// A peer that does not heed the pause of a cluster gets them as fast as they can be made.
 async fn storm(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<Figure>> {
     let (mut bare, mut best, mut slowest) = (Duration::MAX, Duration::MAX, Duration::ZERO);
@@ -349,8 +349,7 @@ async fn healed(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Figure
     let mark = ground.audit.mark().await?;
     site.requests(HEALED).await?;
     let requests = site.request.api(&ground.admin, &site.namespace);
-    let mut seen =
-        pin!(watcher(requests, watcher::Config::default()).default_backoff().applied_objects());
+    let mut seen = pin!(watch::objects(requests, watcher::Config::default()));
     let mut done = BTreeSet::new();
     let all = async {
         while done.len() < HEALED as usize {

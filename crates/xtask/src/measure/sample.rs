@@ -9,10 +9,10 @@ use bench::load;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::PostParams;
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::runtime::watcher;
 use kube::{Api, ResourceExt};
 
-use super::{AT_ONCE, Ground, Limits, Operation, Round, Work, none};
+use super::{AT_ONCE, Ground, Limits, Operation, Round, Work, none, watch};
 
 /// It lists and reads before each write, for the sake of an example: there is no share that it has to reach.
 pub(super) const WORK: Work = Work {
@@ -69,7 +69,7 @@ async fn done(ground: &Ground, round: Round) -> anyhow::Result<()> {
         watcher::Config::default().labels(&format!("{ROLE}={GUEST},{ROUND}={}", round.number));
     let waiting = async {
         let mut seated = BTreeSet::new();
-        let mut seen = std::pin::pin!(watcher(api, guests).default_backoff().applied_objects());
+        let mut seen = std::pin::pin!(watch::objects(api, guests));
         while let Some(guest) = seen.try_next().await? {
             if guest.annotations().contains_key(RESULT) {
                 seated.extend(guest.uid());
