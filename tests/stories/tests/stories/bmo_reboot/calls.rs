@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bench::ironic;
+use bench::ironic::{self, Ironic, Options};
 use bench::observer::Observer;
 use bench::proxy::{Fault, Moment, Proxy, Recorded, power_changes};
+use bmo_reboot::config::Policy;
 use futures_util::future::join_all;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -265,6 +266,47 @@ async fn a_hard_request_is_begun_and_seen_to_its_end_while_a_crowd_of_power_ons_
     assert_eq!(proxy.powered(&node), ["power off"]);
     held.into_iter().for_each(bench::proxy::Held::release);
     for name in &crowd {
+        site.cycled(name).await;
+    }
+}
+
+/// Many that wait are told of what Ironic did by lists, which come soon. The last of them has nobody else to wait with, and its
+/// own look is far away.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_of_a_crowd_is_told_as_soon_as_the_others() {
+    let site = Site::new("last").await;
+    let options = Options { fake_delay: "6".to_owned(), ..Options::default() };
+    let ironic = Ironic::start(options).await.unwrap();
+    let crowd: Vec<String> = (0..12).map(|number| format!("h{number}")).collect();
+    let enrolled = crowd.iter().map(async |name| {
+        let node = ironic.enroll_fake(name).await.unwrap();
+        switch(&ironic, &node, "power on").await;
+        site.host(name, &node, json!({})).await;
+        site.annotate(name, json!({ HOLD: HARD })).await;
+        node
+    });
+    let nodes = join_all(enrolled).await;
+    let rarely = Duration::from_secs(600);
+    let _running = site.start(&ironic.endpoint, Policy { poll_interval: rarely, ..quick() });
+    for name in &crowd {
+        site.wait(name, "held off", |host| record(host).0 == "HeldOff").await;
+    }
+    let let_go = async |name: &String| site.annotate(name, json!({ HOLD: null })).await;
+    let (last, others) = crowd.split_last().unwrap();
+    join_all(others.iter().map(let_go)).await;
+    let is_asked = |node: &Value| node["target_power_state"] == "power on";
+    for node in &nodes[..others.len()] {
+        ironic.wait(node, "asked to be on", is_asked).await.unwrap();
+    }
+    // It comes to them while they wait, and waits when they have all been told.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let_go(last).await;
+    let is_on = |node: &Value| node["power_state"] == "power on";
+    ironic.wait(nodes.last().unwrap(), "power on", is_on).await.unwrap();
+    let on = Instant::now();
+    site.cycled(last).await;
+    assert!(on.elapsed() < Duration::from_secs(10), "{:?}", on.elapsed());
+    for name in others {
         site.cycled(name).await;
     }
 }

@@ -162,6 +162,32 @@ impl Guard {
         guard
     }
 
+    /// One of somebody else's, by which what is written to a host of a namespace must keep a rule.
+    pub(crate) async fn of_hosts(
+        plane: &ControlPlane,
+        namespace: &str,
+        expression: &str,
+        message: &str,
+    ) -> Self {
+        let name = format!("{namespace}.hosts");
+        let rule = json!({
+            "apiGroups": ["metal3.io"], "apiVersions": ["*"], "operations": ["UPDATE"],
+            "resources": ["baremetalhosts"],
+        });
+        let policy = json!({
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [rule]},
+            "validations": [{ "expression": expression, "reason": "Forbidden", "message": message }],
+        });
+        let here = json!({"matchLabels": {"kubernetes.io/metadata.name": namespace}});
+        let binding = json!({
+            "policyName": name,
+            "validationActions": ["Deny"],
+            "matchResources": {"namespaceSelector": here},
+        });
+        Self::of(plane, vec![POLICY.object(&name, &policy), BINDING.object(&name, &binding)]).await
+    }
+
     /// What is left of the guard when the release is uninstalled.
     pub(crate) async fn uninstall(self) {
         for (kind, name) in &self.objects {
@@ -176,28 +202,9 @@ impl Guard {
 
 /// A policy of somebody else's, by which nobody may give a host of this scene, `h1` among them, to a machine.
 pub(super) async fn without_claims(scene: &Scene) -> Guard {
-    let name = format!("{}.claims", scene.namespace);
-    let rule = json!({
-        "apiGroups": ["metal3.io"], "apiVersions": ["*"], "operations": ["UPDATE"],
-        "resources": ["baremetalhosts"],
-    });
-    let policy = json!({
-        "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": [rule]},
-        "validations": [{
-            "expression": "object.spec.?consumerRef.?kind.orValue('') != 'Metal3Machine'",
-            "reason": "Forbidden",
-            "message": "no host is given away for now",
-        }],
-    });
-    let here = json!({"matchLabels": {"kubernetes.io/metadata.name": scene.namespace}});
-    let binding = json!({
-        "policyName": name,
-        "validationActions": ["Deny"],
-        "matchResources": {"namespaceSelector": here},
-    });
-    let objects = vec![POLICY.object(&name, &policy), BINDING.object(&name, &binding)];
-    let guard = Guard::of(plane().await, objects).await;
+    let expression = "object.spec.?consumerRef.?kind.orValue('') != 'Metal3Machine'";
+    let message = "no host is given away for now";
+    let guard = Guard::of_hosts(plane().await, &scene.namespace, expression, message).await;
     // Any account may try whether the API server knows it yet.
     let anybody = Capm3::new(plane().await, &scene.namespace).await;
     anybody.is_refused(HOST, "h1", &consumer()).await;

@@ -8,10 +8,12 @@ use kube::api::{Api, Patch, PatchParams};
 use remediation::config::{Fencing, Policy};
 use serde_json::{Value, json};
 
+use super::bad_input::warned;
 use super::ground::{planes, quick, start};
 use super::scene::{
     CLUSTER_NAME, PATIENCE, REMEDIATION, Scene, condition, history, is_tainted, keys, reboot,
 };
+use crate::capm3_reuse::guard::{Capm3, Guard, HOST, Write};
 
 /// Where a request is when something ends it.
 #[derive(Clone, Copy, Debug)]
@@ -222,20 +224,44 @@ async fn while_its_cluster_is_paused_nothing_is_written_and_when_the_cluster_is_
     }
 }
 
+/// Takes a request away as somebody does who only wants to be rid of it.
+async fn take_away(scene: &Scene, machine: &str) {
+    let pause = json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": ""}}});
+    scene.patch(MACHINE, machine, pause).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    scene.delete(REMEDIATION, machine).await;
+    scene.patch(REMEDIATION, machine, json!({"metadata": {"finalizers": null}})).await;
+    scene.gone(REMEDIATION, machine).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_host_whose_request_was_taken_away_by_force_is_released() {
     let scene = Scene::new("forced").await;
     let _running = start(&planes().await.management, &scene.namespace, long()).await;
     scene.machine("m", "h").await;
     bring(&scene, "m", "h", Moment::PowerOff).await;
-    // As somebody does who only wants to be rid of it.
-    scene
-        .patch(MACHINE, "m", json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": ""}}}))
-        .await;
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    scene.delete(REMEDIATION, "m").await;
-    scene.patch(REMEDIATION, "m", json!({"metadata": {"finalizers": null}})).await;
-    scene.gone(REMEDIATION, "m").await;
+    take_away(&scene, "m").await;
+    scene.host_is("h", "free of our key", |it| keys(it).is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_that_is_refused_is_told_on_its_host_and_made_when_it_is_allowed() {
+    let (scene, plane) = (Scene::new("kept-off").await, &planes().await.management);
+    let _running = start(plane, &scene.namespace, long()).await;
+    scene.machine("m", "h").await;
+    bring(&scene, "m", "h", Moment::PowerOff).await;
+    let held =
+        "object.metadata.?annotations.orValue({}).exists(it, it.startsWith('reboot.metal3.io/'))";
+    let guard = Guard::of_hosts(plane, &scene.namespace, held, "it stays off for now").await;
+    let mut none = serde_json::Map::new();
+    none.extend(keys(&scene.get_host("h").await).into_iter().map(|it| (it, Value::Null)));
+    let anybody = Capm3::new(plane, &scene.namespace).await;
+    let release = Write::Part(json!({ "metadata": { "annotations": none } }));
+    anybody.is_refused(HOST, "h", &release).await;
+    take_away(&scene, "m").await;
+    warned(&scene, "Refused", &["BareMetalHost"]).await;
+    assert_eq!(keys(&scene.get_host("h").await).len(), 1, "it is held");
+    guard.uninstall().await;
     scene.host_is("h", "free of our key", |it| keys(it).is_empty()).await;
 }
 

@@ -185,7 +185,7 @@ async fn a_name_that_no_host_can_have_is_that_of_a_host_which_is_missing_and_its
 }
 
 /// Waits until there is a warning with this reason about an object of each of these kinds.
-async fn warned(scene: &Scene, reason: &str, kinds: &[&str]) {
+pub(super) async fn warned(scene: &Scene, reason: &str, kinds: &[&str]) {
     let events: Api<Event> = Api::namespaced(scene.client.clone(), &scene.namespace);
     let deadline = Instant::now() + PATIENCE;
     loop {
