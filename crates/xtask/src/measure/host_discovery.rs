@@ -23,6 +23,7 @@ use kube::runtime::watcher;
 use kube::{Api, CustomResourceExt, ResourceExt};
 use serde_json::json;
 
+use super::apart::Apart;
 use super::fleet::{self, fleet};
 use super::program::{Account, Running};
 use super::{
@@ -102,7 +103,10 @@ async fn further(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<F
     let began = Instant::now();
     all_pending(ground, &site, new).await?;
     let read = began.elapsed();
+    // It is asked once more about each machine, on processors that are not the API server's.
+    let apart = Apart::begin(machines.ironic.group())?;
     let made = approved(ground, &site, new).await?;
+    drop(apart);
     let memory = running.resident_megabytes()?;
     marked(machines, new).await?;
     rest(ground, &account).await?;
@@ -110,7 +114,9 @@ async fn further(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<F
     let latest = switched_on(ground, machines, &site).await?;
     running.stop().await?;
     let sync = full_sync(ground, program, &account).await?;
+    let apart = Apart::begin(machines.ironic.group())?;
     let (posted, bare) = bare(ground, &account, &site).await?;
+    drop(apart);
 
     let each = |time: Duration, count: u32| time.as_secs_f64() / f64::from(count);
     let plain = |what: String, value| Figure { what, value, at_most: None };
