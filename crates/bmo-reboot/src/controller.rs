@@ -178,7 +178,9 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
         }
     });
     let broken = [watched.undecodable];
-    let controller = Controller::for_stream(changes, watched.store).reconcile_on(woken(woke, ()));
+    let controller = Controller::for_stream(changes, watched.store)
+        .reconcile_on(woken(woke, ()))
+        .reconcile_all_on(kit.allowed());
     let driving = controller_kit::run::drive(
         &kit,
         controller,

@@ -170,6 +170,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         let (by_deployment, by_plane) = (shared(), shared());
         let mut loops = Controller::for_stream_with(changes, machines.store, infrastructure)
             .reconcile_on(woken(woken_machines, infrastructure))
+            .reconcile_all_on(kit.allowed())
             .watches_stream_with(parents.changes, move |it| by_parent.parent_changed(&it), core)
             .watches_stream_with(clusters.changes, move |it| by_cluster.cluster_changed(&it), core)
             .watches_stream_with(
@@ -227,7 +228,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         reconcile_machine,
         Error::class,
     );
-    let drive_hosts = run::drive_woken(
+    let drive_hosts = run::drive(
         &kit,
         about_hosts,
         context.clone(),

@@ -189,7 +189,8 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         started: Timestamp::now(),
     });
     let controller = Controller::for_stream(stream::pending(), context.pools.clone())
-        .reconcile_on(woken(to_wake, ()));
+        .reconcile_on(woken(to_wake, ()))
+        .reconcile_all_on(kit.allowed());
     let feed = async {
         tokio::join!(
             watch::feed(pools.changes, |it| context.pool_changed(it)),

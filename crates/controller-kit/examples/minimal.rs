@@ -33,7 +33,8 @@ fn main() -> ExitCode {
 
 async fn work(kit: Kit) -> Result<(), String> {
     let maps = watch::namespaced::<ConfigMap>(&kit, &watcher::Config::default());
-    let controller = Controller::for_stream(maps.changes, maps.store);
+    let controller =
+        Controller::for_stream(maps.changes, maps.store).reconcile_all_on(kit.allowed());
     let nothing =
         |_: Arc<ConfigMap>, _: Arc<()>| async { Ok::<_, Infallible>(Action::await_change()) };
     run::drive(&kit, controller, Arc::new(()), Duration::from_secs(60), nothing, |_| {

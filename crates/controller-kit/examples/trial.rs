@@ -78,7 +78,8 @@ fn main() -> ExitCode {
 
 async fn work(kit: Kit) -> Result<(), String> {
     let trials = watch::namespaced::<Trial>(&kit, &watcher::Config::default());
-    let controller = Controller::for_stream(trials.changes, trials.store);
+    let controller =
+        Controller::for_stream(trials.changes, trials.store).reconcile_all_on(kit.allowed());
     let client = Arc::new(kit.client.clone());
     run::drive(&kit, controller, client, Duration::from_secs(60), reconcile, |_| Class::Transient)
         .await;

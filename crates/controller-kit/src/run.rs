@@ -268,28 +268,9 @@ pub async fn client(config: &Config, metrics: &Metrics) -> Result<Client, String
 /// Drives a controller until the process is asked to end. Errors end here: each is logged once, counted, and
 /// retried by its class.
 ///
-/// A pass runs only while [`Kit::may_act`]; when acting becomes possible, every object is looked at.
+/// A pass runs only while [`Kit::may_act`]. What is to be looked at when that begins, the controller is told by
+/// [`Kit::allowed`]: every object, by `reconcile_all_on`, unless few of very many have anything to be done.
 pub async fn drive<K, C, F, W, E>(
-    kit: &Kit,
-    controller: Controller<K>,
-    context: Arc<C>,
-    deadline: Duration,
-    reconcile: F,
-    class: fn(&E) -> Class,
-) where
-    K: Resource<DynamicType: Version> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
-    C: Send + Sync + 'static,
-    F: Fn(Arc<K>, Arc<C>) -> W + Send + Sync + 'static,
-    W: Future<Output = Result<Action, E>> + Send + 'static,
-    E: std::error::Error + Send + 'static,
-{
-    let controller = controller.reconcile_all_on(kit.allowed());
-    drive_woken(kit, controller, context, deadline, reconcile, class).await;
-}
-
-/// As [`drive`], for many objects of which few have to be looked at when acting becomes possible: which, the controller is
-/// told by its own streams.
-pub async fn drive_woken<K, C, F, W, E>(
     kit: &Kit,
     controller: Controller<K>,
     context: Arc<C>,

@@ -149,8 +149,9 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
             () = watch::feed(clusters.changes, |it| context.cluster_changed(it)) => "Clusters",
         }
     };
-    let loop_of_ours =
-        Controller::for_stream(ours.changes, ours.store).reconcile_on(woken(woken_ours, ()));
+    let loop_of_ours = Controller::for_stream(ours.changes, ours.store)
+        .reconcile_on(woken(woken_ours, ()))
+        .reconcile_all_on(kit.allowed());
     let drive_ours = run::drive(
         &kit,
         loop_of_ours,
@@ -167,7 +168,8 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
             return kit.shutdown.requested().await;
         };
         let requests = Controller::for_stream_with(upstream.changes, upstream.store, version)
-            .reconcile_on(woken(woken_upstream, version));
+            .reconcile_on(woken(woken_upstream, version))
+            .reconcile_all_on(kit.allowed());
         run::drive(
             &kit,
             requests,

@@ -36,7 +36,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         .map_err(|error| format!("Cannot set up metrics: {error}"))?;
     let ours = watch::namespaced::<ConfigMap>(&kit, &watcher::Config::default().labels(ROLE));
     let triggers = with_concerned(ours.store.clone(), ours.changes);
-    let controller = Controller::for_stream(triggers, ours.store);
+    let controller = Controller::for_stream(triggers, ours.store).reconcile_all_on(kit.allowed());
     let context = Arc::new(Context { client: kit.client.clone(), policy, metrics });
     run::drive(&kit, controller, context, DEADLINE, reconcile, Error::class).await;
     Ok(())

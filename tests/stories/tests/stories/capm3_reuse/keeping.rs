@@ -38,6 +38,13 @@ async fn leaving(name: &str, hosts: &[&str]) -> (Scene, Running, String) {
     (scene, running, host)
 }
 
+/// It is decided for whom a host is to be kept that a machine gives back.
+async fn told_for_whom(scene: &Scene, host: &str) {
+    let is_decided =
+        |it: &DynamicObject| it.annotations().contains_key("ferrite.metal3.io/pending-reservation");
+    scene.host_is(host, "told for whom", is_decided).await;
+}
+
 /// The operator begins to clear a host that was told to forget its machine.
 async fn deprovision(scene: &Scene, host: &str) {
     scene.host_is(host, "told to forget", |it| it.data["spec"]["image"].is_null()).await;
@@ -157,11 +164,7 @@ async fn an_unhealthy_kept_host_neither_is_taken_nor_blocks() {
 #[tokio::test]
 async fn the_verdict_outlives_template_and_deployment_and_a_reservation_without_owner_ends() {
     let (scene, _running, _) = leaving("verdict", &["h1"]).await;
-    scene
-        .host_is("h1", "told for whom", |it| {
-            it.annotations().contains_key("ferrite.metal3.io/pending-reservation")
-        })
-        .await;
+    told_for_whom(&scene, "h1").await;
     scene.delete(METAL3_MACHINE_TEMPLATE, "t").await;
     scene.operator().go_on(&scene.namespace, "h1").await.unwrap();
     scene.host_is("h1", "kept", |it| consumer(it) == "MachineDeployment/md").await;
@@ -339,11 +342,7 @@ async fn who_waits_for_a_kept_host_that_is_deleted_takes_a_free_one_and_its_last
 #[tokio::test]
 async fn who_waits_for_a_host_whose_machine_went_without_giving_it_back_gets_it() {
     let (scene, _running, host) = leaving("left", &["h1", "h2"]).await;
-    scene
-        .host_is(&host, "told for whom", |it| {
-            it.annotations().contains_key("ferrite.metal3.io/pending-reservation")
-        })
-        .await;
+    told_for_whom(&scene, &host).await;
     scene.patch(METAL3_MACHINE, "m1", json!({"metadata": {"finalizers": null}})).await;
     scene.gone(METAL3_MACHINE, "m1").await;
     scene.machine("m2", "md", "t").await;
@@ -363,11 +362,7 @@ async fn what_was_kept_or_left_when_no_process_ran_is_looked_at_by_the_next_one(
     assert_eq!(scene.consumer(&kept).await, "MachineDeployment/md");
     scene.operator().keep(&scene.namespace, &left);
     scene.delete(METAL3_MACHINE, "m2").await;
-    scene
-        .host_is(&left, "told for whom", |it| {
-            it.annotations().contains_key("ferrite.metal3.io/pending-reservation")
-        })
-        .await;
+    told_for_whom(&scene, &left).await;
     drop(running);
     scene.patch(METAL3_MACHINE, "m2", json!({"metadata": {"finalizers": null}})).await;
     scene.gone(METAL3_MACHINE, "m2").await;
@@ -382,11 +377,7 @@ async fn what_was_kept_or_left_when_no_process_ran_is_looked_at_by_the_next_one(
 #[tokio::test]
 async fn a_host_is_free_in_the_end_if_its_deployment_goes_before_it_is_named_for_it() {
     let (scene, _running, _) = leaving("ownerless", &["h1"]).await;
-    scene
-        .host_is("h1", "told for whom", |it| {
-            it.annotations().contains_key("ferrite.metal3.io/pending-reservation")
-        })
-        .await;
+    told_for_whom(&scene, "h1").await;
     scene.delete(MACHINE_DEPLOYMENT, "md").await;
     deprovision(&scene, "h1").await;
     scene.host_is("h1", "kept", |it| consumer(it) == "MachineDeployment/md").await;
