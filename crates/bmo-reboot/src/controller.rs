@@ -122,9 +122,10 @@ impl Context {
         self.memory().values().filter(|known| known.watching != Watching::No).count()
     }
 
-    /// Whether so many wait that they should be looked at together.
+    /// Whether so many wait that they should be looked at together: also those who will while hard requests come in, though
+    /// the last list may have told all who waited for it.
     pub fn is_crowded(&self) -> bool {
-        self.watching() > ALONE
+        self.watching() > ALONE || self.ironic.urgent.are_many()
     }
 
     /// Whether somebody is told by the lists alone of what Ironic does: also the last of a crowd.
@@ -137,6 +138,13 @@ impl Context {
     pub fn is_list_awaited(&self) -> bool {
         let now = Instant::now();
         self.memory().values().any(|known| known.readings.is_awaited(now))
+    }
+
+    /// Whether what a list has shown of a host is no reason to look at it any more: a hard request of its is in the queue anyway,
+    /// or a pass has looked at its node since then, or changed its power.
+    pub fn needs_no_look(&self, host: &Name, listed: Instant) -> bool {
+        self.ironic.urgent.has(host)
+            || self.memory().get(host).is_some_and(|known| known.readings.is_overtaken(listed))
     }
 
     /// Takes notice of a list. Gives the hosts whose node is not as a pass last saw it.

@@ -251,6 +251,11 @@ impl Urgent {
         }
     }
 
+    /// Whether this host is one of them.
+    pub fn has(&self, host: &Name) -> bool {
+        lock(&self.0).contains_key(host)
+    }
+
     /// Whether there are any.
     pub fn are_there(&self) -> bool {
         !lock(&self.0).is_empty()

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use ironic::{Error, MAX_PAGE, NodeQuery, Power};
 
 use crate::controller::Context;
-use crate::index::{NodeKey, number};
+use crate::index::{Name, NodeKey, number};
 use crate::observe::FIELDS;
 use crate::readings::{Reading, is_plain};
 use crate::seen::{Node, Registration, Target};
@@ -28,6 +28,8 @@ const STORMY_AT_LEAST: Duration = Duration::from_secs(18);
 const RESPECT: u32 = 20;
 /// How long a list that nobody waits for waits for hard requests before it goes on with its next page.
 const COURTESY: Duration = Duration::from_secs(5);
+/// How long it takes at most to have all looked at whom a list concerns while hard requests come in: those need passes, too.
+const SETTLING: Duration = Duration::from_secs(3);
 /// Nodes of a page while somebody may be waiting for Ironic, which answers little else while it tells of one: a quarter of
 /// a second for a thousand.
 const SMALL_PAGE: u32 = 250;
@@ -141,9 +143,10 @@ pub async fn poll(context: &Context) -> Infallible {
         let acts = context.kit.may_act();
         let page = page(context.watching(), last.nodes);
         last.took = Duration::ZERO;
+        let mut changed = Vec::new();
         let mut result = if checked { Ok(()) } else { check(context).await };
         if result.is_ok() && acts {
-            result = look(context, page, &mut last).await;
+            result = look(context, page, &mut last).await.map(|hosts| changed = hosts);
         } else if checked {
             result = check(context).await;
         }
@@ -158,7 +161,8 @@ pub async fn poll(context: &Context) -> Infallible {
         }
         checked = result.is_ok();
         let interval = if checked { context.policy.poll_interval } else { AGAIN };
-        wait(context, interval, last.took, (acts, checked)).await;
+        let next = wait(context, interval, last.took, (acts, checked));
+        tokio::join!(next, wake(context, &changed));
     }
 }
 
@@ -216,7 +220,8 @@ async fn check(context: &Context) -> Result<(), Error> {
     context.ironic.client.check().await.map(drop)
 }
 
-async fn look(context: &Context, page: u32, listed: &mut Listed) -> Result<(), Error> {
+/// Lists all nodes. Gives the hosts that are to be looked at.
+async fn look(context: &Context, page: u32, listed: &mut Listed) -> Result<Vec<Name>, Error> {
     let query = NodeQuery { detail: FIELDS, page, ..NodeQuery::default() };
     let mut pages = context.ironic.client.nodes(query);
     let mut nodes = Nodes::new(Instant::now(), listed.nodes);
@@ -236,10 +241,23 @@ async fn look(context: &Context, page: u32, listed: &mut Listed) -> Result<(), E
             nodes.add(node, began);
         }
     }
-    for host in context.changed(&nodes) {
-        context.look_at(&host);
+    Ok(context.changed(&nodes))
+}
+
+/// Has them looked at: all at once, or a few at a time while hard requests come in. Whoever is woken goes before those that
+/// wait in the queue already, and hundreds that write what became of them would take all passes for a second or more. Those for
+/// which another look is no use by then are left out.
+async fn wake(context: &Context, hosts: &[Name]) {
+    let listed = Instant::now();
+    let apart = SETTLING / u32::try_from(hosts.len()).unwrap_or(u32::MAX).max(100);
+    for host in hosts {
+        if context.ironic.urgent.are_many() {
+            tokio::time::sleep(apart).await;
+        }
+        if !context.needs_no_look(host, listed) {
+            context.look_at(host);
+        }
     }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -120,6 +120,13 @@ impl Readings {
         self.quiet_since.is_some_and(|quiet| quiet < began)
     }
 
+    /// Whether a pass has looked at the node since then, or a call of ours was made or is under way: what was read before is no
+    /// reason for another look.
+    pub(crate) fn is_overtaken(&self, since: Instant) -> bool {
+        let looked = self.looked.is_some_and(|looked| since <= looked);
+        looked || self.quiet_since.is_none_or(|quiet| since <= quiet)
+    }
+
     /// A list has shown the node.
     pub(crate) fn listed(&mut self, reading: Reading) {
         let later = self.looked.is_none_or(|looked| looked < reading.began);
@@ -219,6 +226,20 @@ mod tests {
         assert_eq!((known.for_pass("7", at(7)), known.running(Duration::MAX, at(7))), (None, None));
         known.listed(reading(7));
         assert!(known.for_pass("7", at(8)).is_some() && known.counts(at(7)));
+    }
+
+    #[test]
+    fn what_a_list_has_shown_is_no_reason_for_a_look_once_a_pass_has_looked_or_called() {
+        let mut known = waiting();
+        assert!(!known.is_overtaken(at(4)));
+        known.looked(None, at(5));
+        assert!(
+            known.is_overtaken(at(4)) && known.is_overtaken(at(5)) && !known.is_overtaken(at(6))
+        );
+        known.call_begins();
+        assert!(known.is_overtaken(at(6)), "it is under way");
+        known.call_ended(at(7));
+        assert!(known.is_overtaken(at(6)) && !known.is_overtaken(at(8)));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use bench::observer::Observer;
 use bench::proxy::{Fault, Moment, Proxy, Recorded, power_changes};
 use bmo_reboot::config::Policy;
 use futures_util::future::join_all;
+use futures_util::{StreamExt as _, stream};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -309,6 +310,48 @@ async fn the_last_of_a_crowd_is_told_as_soon_as_the_others() {
     for name in others {
         site.cycled(name).await;
     }
+}
+
+/// A rack that is lost. Those that are off already are told of by lists, also right after one of them when hardly anybody waits
+/// for the next: Ironic's time is for those whose power is still on.
+#[tokio::test(flavor = "multi_thread")]
+async fn while_a_crowd_is_being_cut_off_hardly_any_node_is_asked_about_alone() {
+    const CROWD: usize = 120;
+    /// The last ones are few, who need no such courtesy.
+    const FEW: usize = 20;
+    let site = Site::new("rack").await;
+    let ironic = ironic::shared().await;
+    let proxy = Proxy::start(ironic).await.unwrap();
+    let make = async |number: usize| {
+        let name = format!("h{number}");
+        let node = ironic.enroll_fake(&format!("{}-{name}", site.namespace)).await.unwrap();
+        switch(ironic, &node, "power on").await;
+        site.host(&name, &node, json!({})).await;
+        site.annotate(&name, json!({ PLAIN: HARD })).await;
+        (name, node)
+    };
+    let crowd: Vec<(String, String)> =
+        stream::iter(0..CROWD).map(make).buffer_unordered(8).collect().await;
+    let often = Duration::from_secs(2);
+    let _running = site.start(&proxy.endpoint, Policy { poll_interval: often, ..quick() });
+    for (name, node) in &crowd {
+        site.cycled(name).await;
+        assert_eq!(proxy.agreed(node), ["power off", "power on"], "{name}");
+    }
+    let requests = proxy.requests();
+    let is_off = |it: &&Recorded| {
+        power_changes(&it.method, &it.path) && it.body.windows(9).any(|word| word == b"power off")
+    };
+    let mut offs: Vec<Instant> = requests.iter().filter(is_off).map(|it| it.at).collect();
+    offs.sort_unstable();
+    let (first, last) = (offs[0], offs[CROWD - FEW]);
+    let meanwhile = || requests.iter().filter(|it| (first..last).contains(&it.at));
+    let lists = meanwhile().filter(|it| it.path.starts_with("/v1/nodes?")).count();
+    let alone =
+        meanwhile().filter(|it| it.method == Method::GET && it.path.starts_with("/v1/nodes/"));
+    let (alone, took) = (alone.count(), last - first);
+    assert!(lists > 0, "no list came in {took:?}");
+    assert!(alone <= 5, "{alone} in {took:?} with {lists} lists");
 }
 
 /// Whoever asks may wait with lost data, and Ironic takes as long to tell of a node as a good part of the call itself.
