@@ -40,8 +40,6 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const DEADLINE: Duration = Duration::from_secs(150);
 /// How often the owners of hosts that cannot be decoded are told of new ones.
 const TICK: Duration = Duration::from_secs(2);
-/// Up to so many hosts that wait for Ironic ask for themselves; more are looked at by one list for all.
-const ALONE: usize = 8;
 /// When a host that found too many waiting for a turn comes back. A turn takes a twentieth of that.
 const TURN: Duration = Duration::from_secs(1);
 
@@ -122,10 +120,9 @@ impl Context {
         self.memory().values().filter(|known| known.watching != Watching::No).count()
     }
 
-    /// Whether so many wait that they should be looked at together: also those who will while hard requests come in, though
-    /// the last list may have told all who waited for it.
+    /// Whether those who wait should be looked at together.
     pub fn is_crowded(&self) -> bool {
-        self.watching() > ALONE || self.ironic.urgent.are_many()
+        self.ironic.urgent.are_looked_at_together(self.watching())
     }
 
     /// Whether somebody is told by the lists alone of what Ironic does: also the last of a crowd.

@@ -227,6 +227,9 @@ impl Drop for Turn {
 /// Up to so many hard requests need the patience only of hosts whose power nobody wants cut: turns are enough for the others.
 const FEW: usize = 8;
 
+/// Up to so many hosts that wait for Ironic ask for themselves; more are looked at by one list for all.
+const ALONE: usize = 8;
+
 /// Hosts with a hard request at which no pass has looked yet, each with the version that shows it. A rack that is lost is
 /// many at once, and each look at a host that waits for its power anyway would take Ironic's time from them.
 #[derive(Default)]
@@ -264,6 +267,12 @@ impl Urgent {
     /// Whether there are so many that what is not urgent should wait.
     pub fn are_many(&self) -> bool {
         lock(&self.0).len() > FEW
+    }
+
+    /// Whether so many hosts wait for Ironic that one list should tell all of them: also few, while so many more are about to
+    /// that the last list may just have told those who waited for it.
+    pub fn are_looked_at_together(&self, watching: usize) -> bool {
+        watching > ALONE || self.are_many()
     }
 
     /// Whether this host need not wait for them. One that is `patient` lets also a single one pass.
@@ -499,6 +508,18 @@ mod tests {
         assert!(urgent.are_there(), "the pass began before it");
         urgent.looked_at(&host, "2");
         assert!(!urgent.are_there());
+    }
+
+    #[test]
+    fn hosts_are_looked_at_together_where_many_wait_or_are_about_to() {
+        let urgent = Urgent::default();
+        assert!(!urgent.are_looked_at_together(ALONE) && urgent.are_looked_at_together(ALONE + 1));
+        let host = |n: usize| ("metal".to_owned(), n.to_string());
+        (0..=FEW).for_each(|n| urgent.note(&host(n), Some("1")));
+        assert!(urgent.are_looked_at_together(0), "a list has just told all who waited");
+        assert!(urgent.has(&host(FEW)) && !urgent.has(&host(FEW + 1)));
+        urgent.looked_at(&host(FEW), "1");
+        assert!(!urgent.has(&host(FEW)) && !urgent.are_looked_at_together(0));
     }
 
     #[tokio::test]

@@ -249,15 +249,21 @@ async fn look(context: &Context, page: u32, listed: &mut Listed) -> Result<Vec<N
 /// which another look is no use by then are left out.
 async fn wake(context: &Context, hosts: &[Name]) {
     let listed = Instant::now();
-    let apart = SETTLING / u32::try_from(hosts.len()).unwrap_or(u32::MAX).max(100);
     for host in hosts {
-        if context.ironic.urgent.are_many() {
+        let apart = apart(hosts.len(), context.ironic.urgent.are_many());
+        if !apart.is_zero() {
             tokio::time::sleep(apart).await;
         }
         if !context.needs_no_look(host, listed) {
             context.look_at(host);
         }
     }
+}
+
+/// From one host that is woken to the next: few are not made to wait as long as many.
+fn apart(hosts: usize, stormy: bool) -> Duration {
+    let most = u32::try_from(hosts.max(100)).unwrap_or(u32::MAX);
+    if stormy { SETTLING / most } else { Duration::ZERO }
 }
 
 #[cfg(test)]
@@ -313,6 +319,17 @@ mod tests {
         nodes.add(&node(waits), began);
         let waits = nodes.reading(key("w"));
         assert!(waits.registration == Registration::Enrolled && waits.plain);
+    }
+
+    #[test]
+    fn those_whom_a_list_concerns_are_woken_within_seconds_and_one_by_one_while_hard_requests_come_in()
+     {
+        for hosts in [1, 100, 1000, 10_000] {
+            assert_eq!(apart(hosts, false), Duration::ZERO);
+            let apart = apart(hosts, true);
+            assert!(!apart.is_zero() && apart <= Duration::from_millis(30), "{hosts}");
+            assert!(apart * u32::try_from(hosts).unwrap() <= SETTLING, "{hosts}");
+        }
     }
 
     #[test]

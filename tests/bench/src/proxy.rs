@@ -92,6 +92,17 @@ pub struct Recorded {
     pub fault: Option<Fault>,
 }
 
+impl Recorded {
+    /// The power that Ironic is asked for, if it is asked for any.
+    pub fn target(&self) -> Option<String> {
+        let body: serde_json::Value = serde_json::from_slice(&self.body).ok()?;
+        body["target"]
+            .as_str()
+            .filter(|_| power_changes(&self.method, &self.path))
+            .map(ToOwned::to_owned)
+    }
+}
+
 type Matches = Box<dyn Fn(&Method, &str) -> bool + Send + Sync>;
 type Crash = Box<dyn FnOnce() + Send>;
 
@@ -288,10 +299,7 @@ impl Proxy {
                 && r.path == path
                 && r.upstream.map_or(r.fault.is_none(), |status| status.is_success())
         });
-        let targets = agreed.filter_map(|r| {
-            let body: serde_json::Value = serde_json::from_slice(&r.body).ok()?;
-            body["target"].as_str().map(ToOwned::to_owned)
-        });
+        let targets = agreed.filter_map(Recorded::target);
         targets.collect()
     }
 

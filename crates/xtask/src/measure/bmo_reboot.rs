@@ -5,7 +5,7 @@ mod servers;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use bench::proxy::{Proxy, power_changes};
+use bench::proxy::Proxy;
 use bench::{bmo, crds, ironic, load};
 use controller_kit::crd;
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -138,9 +138,7 @@ impl Crowd {
         loop {
             let requests = proxy.requests();
             let offs = requests.iter().filter(|request| {
-                request.at >= since
-                    && power_changes(&request.method, &request.path)
-                    && request.body.windows(9).any(|word| word == b"power off")
+                request.at >= since && request.target().as_deref() == Some("power off")
             });
             let first = offs.clone().map(|request| request.at).min();
             let taken = offs.filter(|request| request.upstream.is_some_and(|it| it.is_success()));
