@@ -26,6 +26,7 @@ pub mod check;
 pub mod config;
 pub mod connection;
 pub mod crd;
+pub mod engine;
 pub mod events;
 mod guarded;
 pub mod http;

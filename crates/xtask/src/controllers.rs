@@ -1,6 +1,7 @@
 //! What the reference says of each controller comes from its code: a new controller is a new entry here.
 
 use clap::CommandFactory;
+use controller_kit::engine;
 use kube::runtime::reflector;
 use prometheus::Registry;
 
@@ -51,6 +52,6 @@ pub(crate) const ALL: &[Controller] = &[
     Controller {
         name: "sample",
         command: sample::config::Cli::command,
-        metrics: |registry| sample::metrics::Metrics::new(registry).map(drop),
+        metrics: |registry| engine::register::<sample::reason::Reason>("sample", registry),
     },
 ];

@@ -9,8 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use sample::FINALIZER;
 use sample::config::{Flaw, Policy};
 use sample::decide::decide;
-use sample::decision::Step;
-use sample::seen::{Guest, Observed, Seat};
+use sample::model::{Guest, Observed, Seat, Write};
 use stateright::{Model, Property};
 
 use crate::World;
@@ -54,7 +53,7 @@ struct Replica {
     /// What it read first: the holders of the seats.
     read: Option<(Subject, Vec<Option<u8>>)>,
     /// What it will do then.
-    steps: Vec<Step>,
+    steps: Vec<Write>,
     /// Seats that changed since it read them.
     old_seats: u8,
     /// Guests that changed since it read them.
@@ -91,15 +90,16 @@ fn number(text: &str) -> u8 {
 }
 
 impl Hall {
-    fn as_read(&self, state: &State, subject: Subject, seats: &[Option<u8>]) -> Observed {
+    fn as_read(&self, state: &State, subject: Subject, seats: &[Option<u8>]) -> Option<Observed> {
         let seat = |index: usize, holder: &Option<u8>| Seat {
             name: format!("s{index}"),
             version: AS_READ.to_owned(),
             holder: holder.map(|uid| format!("g{uid}")),
         };
-        match subject {
-            Subject::Guest(index) => match state.guests[usize::from(index)] {
-                Visit::Here(person) => Observed::Guest {
+        let seen = match subject {
+            Subject::Guest(index) => {
+                let Visit::Here(person) = state.guests[usize::from(index)] else { return None };
+                Observed::Guest {
                     guest: Guest {
                         name: format!("g{index}"),
                         uid: format!("g{index}"),
@@ -111,9 +111,8 @@ impl Hall {
                         result: person.result.map(|it| format!("s{it}")),
                     },
                     seats: seats.iter().enumerate().map(|(i, it)| seat(i, it)).collect(),
-                },
-                Visit::Outside | Visit::Gone => Observed::Nothing,
-            },
+                }
+            }
             Subject::Seat(index) => Observed::Seat {
                 seat: seat(usize::from(index), &seats[usize::from(index)]),
                 guests: (0..self.guests)
@@ -121,31 +120,32 @@ impl Hall {
                     .map(|it| format!("g{it}"))
                     .collect(),
             },
-        }
+        };
+        Some(seen)
     }
 
-    fn decided(&self, state: &State, replica: u8) -> Vec<Step> {
+    fn decided(&self, state: &State, replica: u8) -> Vec<Write> {
         let Some((subject, seats)) = &state.replicas[usize::from(replica)].read else {
             return Vec::new();
         };
         let seen = self.as_read(state, *subject, seats);
-        decide(&seen, &self.policy, Timestamp::UNIX_EPOCH).steps
+        seen.map_or_else(Vec::new, |it| decide(&it, &self.policy, Timestamp::UNIX_EPOCH).writes)
     }
 }
 
 impl State {
     /// Whether a precondition still holds.
-    fn is_old(&self, replica: u8, step: &Step) -> bool {
+    fn is_old(&self, replica: u8, step: &Write) -> bool {
         let it = &self.replicas[usize::from(replica)];
         match step {
-            Step::Claim { at: None, .. } => false,
-            Step::Claim { seat, .. } | Step::Release { seat, .. } | Step::PassOver { seat, .. } => {
-                it.old_seats & 1 << number(seat) != 0
-            }
-            Step::Intend { guest, .. }
-            | Step::GiveUp { guest, .. }
-            | Step::Record { guest, .. }
-            | Step::LetGo { guest, .. } => it.old_guests & 1 << number(guest) != 0,
+            Write::Claim { at: None, .. } => false,
+            Write::Claim { seat, .. }
+            | Write::Release { seat, .. }
+            | Write::PassOver { seat, .. } => it.old_seats & 1 << number(seat) != 0,
+            Write::Intend { guest, .. }
+            | Write::GiveUp { guest, .. }
+            | Write::Record { guest, .. }
+            | Write::LetGo { guest, .. } => it.old_guests & 1 << number(guest) != 0,
         }
     }
 
@@ -172,40 +172,40 @@ impl State {
     }
 
     /// The write, if its precondition holds; whether it did.
-    fn write(&mut self, replica: u8, step: &Step) -> bool {
+    fn write(&mut self, replica: u8, step: &Write) -> bool {
         let gone = |guest: &str| !matches!(self.guests[usize::from(number(guest))], Visit::Here(_));
         let refused = match step {
-            Step::Intend { guest, .. }
-            | Step::GiveUp { guest, .. }
-            | Step::Record { guest, .. }
-            | Step::LetGo { guest, .. } => gone(guest),
-            Step::Claim { .. } | Step::Release { .. } | Step::PassOver { .. } => false,
+            Write::Intend { guest, .. }
+            | Write::GiveUp { guest, .. }
+            | Write::Record { guest, .. }
+            | Write::LetGo { guest, .. } => gone(guest),
+            Write::Claim { .. } | Write::Release { .. } | Write::PassOver { .. } => false,
         };
         if refused || self.is_old(replica, step) {
             return false;
         }
         match step {
-            Step::Intend { guest, seat, .. } => self.change(number(guest), |person| {
+            Write::Intend { guest, seat, .. } => self.change(number(guest), |person| {
                 let intent = Some(number(seat));
                 Visit::Here(Person { intent, gives_up: None, kept: true, ..person })
             }),
-            Step::GiveUp { guest, seat, .. } => self.change(number(guest), |person| {
+            Write::GiveUp { guest, seat, .. } => self.change(number(guest), |person| {
                 Visit::Here(Person { intent: None, gives_up: Some(number(seat)), ..person })
             }),
-            Step::Record { guest, seat, .. } => self.change(number(guest), |person| {
+            Write::Record { guest, seat, .. } => self.change(number(guest), |person| {
                 let seat = Some(number(seat));
                 Visit::Here(Person { intent: seat, gives_up: None, result: seat, ..person })
             }),
-            Step::LetGo { guest, .. } => self.change(number(guest), |person| {
+            Write::LetGo { guest, .. } => self.change(number(guest), |person| {
                 if person.deleting {
                     Visit::Gone
                 } else {
                     Visit::Here(Person { kept: false, ..person })
                 }
             }),
-            Step::Claim { seat, uid, .. } => self.hold(seat, Some(number(uid))),
-            Step::Release { seat, .. } => self.hold(seat, None),
-            Step::PassOver { seat, .. } => self.hold(seat, self.seats[usize::from(number(seat))]),
+            Write::Claim { seat, uid, .. } => self.hold(seat, Some(number(uid))),
+            Write::Release { seat, .. } => self.hold(seat, None),
+            Write::PassOver { seat, .. } => self.hold(seat, self.seats[usize::from(number(seat))]),
         }
         true
     }
@@ -304,14 +304,14 @@ impl Model for Hall {
     }
 
     fn format_step(&self, before: &State, action: Action) -> Option<String> {
-        let told = |step: &Step| match step {
-            Step::Intend { guest, seat, .. } => format!("{guest} intends {seat}"),
-            Step::Claim { seat, uid, .. } => format!("{seat} holder {uid}"),
-            Step::Record { guest, seat, .. } => format!("{guest} seated on {seat}"),
-            Step::Release { seat, .. } => format!("{seat} holder none"),
-            Step::GiveUp { guest, seat, .. } => format!("{guest} gives up {seat}"),
-            Step::PassOver { seat, by, .. } => format!("{seat} passed over by {by}"),
-            Step::LetGo { guest, .. } => format!("{guest} without finalizer"),
+        let told = |step: &Write| match step {
+            Write::Intend { guest, seat, .. } => format!("{guest} intends {seat}"),
+            Write::Claim { seat, uid, .. } => format!("{seat} holder {uid}"),
+            Write::Record { guest, seat, .. } => format!("{guest} seated on {seat}"),
+            Write::Release { seat, .. } => format!("{seat} holder none"),
+            Write::GiveUp { guest, seat, .. } => format!("{guest} gives up {seat}"),
+            Write::PassOver { seat, by, .. } => format!("{seat} passed over by {by}"),
+            Write::LetGo { guest, .. } => format!("{guest} without finalizer"),
         };
         match action {
             Action::Decide(replica) => {
@@ -376,7 +376,7 @@ pub fn world(flaw: Flaw, guests: u8, seats: u8) -> World {
         };
         let name = "every guest is seated in the end";
         let progress = [Progress { name, goal: in_order, own }];
-        let policy = Policy { flaw, ..Policy::default() };
+        let policy = Policy { flaw };
         explore(&Hall { guests, seats, policy }, &progress, bounds)
     };
     let flaw = if flaw == Flaw::None { String::new() } else { format!(", {flaw:?}") };

@@ -1,7 +1,6 @@
 //! What can be set, and the flaws that can be ordered.
 
 use std::str::FromStr;
-use std::time::Duration;
 
 use clap::{Args, Parser};
 use controller_kit::config::{Command, Mistakes, Settings as Common};
@@ -30,9 +29,6 @@ pub struct Cli {
 #[group(id = "sample")]
 #[command(next_help_heading = "Options of the sample")]
 pub struct Settings {
-    /// How soon to look again after somebody else wrote first
-    #[arg(long, env = "FERRITE_RETRY", global = true, default_value = "20ms")]
-    pub retry: String,
     /// A flaw to have: `none`, `claim-without-precondition` or `forgets-after-crash`
     #[arg(long, env = "FERRITE_FLAW", global = true, default_value = "none")]
     pub flaw: String,
@@ -43,8 +39,6 @@ pub struct Settings {
 pub struct Policy {
     /// A deliberate flaw, so that what should find it can be tried.
     pub flaw: Flaw,
-    /// When to look again after somebody else was faster.
-    pub retry: Duration,
 }
 
 /// Errors in design that a test of one process on its own does not show.
@@ -61,7 +55,7 @@ pub enum Flaw {
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { flaw: Flaw::None, retry: Duration::from_millis(20) }
+        Self { flaw: Flaw::None }
     }
 }
 
@@ -83,10 +77,7 @@ impl Settings {
     pub fn check(&self, mistakes: &mut Mistakes) -> Policy {
         let default = Policy::default();
         let flaws = "none, claim-without-precondition or forgets-after-crash";
-        Policy {
-            flaw: mistakes.parse("--flaw", &self.flaw, flaws, default.flaw),
-            retry: mistakes.duration("--retry", &self.retry, default.retry),
-        }
+        Policy { flaw: mistakes.parse("--flaw", &self.flaw, flaws, default.flaw) }
     }
 }
 
@@ -94,9 +85,9 @@ impl Settings {
 mod tests {
     use super::*;
 
-    fn read(retry: &str, flaw: &str) -> (Policy, Vec<String>) {
+    fn read(flaw: &str) -> (Policy, Vec<String>) {
         let mut mistakes = Mistakes::default();
-        let settings = Settings { retry: retry.to_owned(), flaw: flaw.to_owned() };
+        let settings = Settings { flaw: flaw.to_owned() };
         let policy = settings.check(&mut mistakes);
         (policy, mistakes.lines().to_vec())
     }
@@ -110,14 +101,12 @@ mod tests {
     }
 
     #[test]
-    fn every_wrong_value_is_told_with_its_flag_and_its_variable() {
-        let (_, told) = read("soon", "some");
-        assert_eq!(told.len(), 2, "{told:?}");
+    fn a_wrong_value_is_reported_with_its_flag_and_its_variable() {
+        let (_, told) = read("some");
+        assert_eq!(told.len(), 1, "{told:?}");
         assert!(told[0].starts_with("--flaw (FERRITE_FLAW): \"some\""), "{told:?}");
-        assert!(told[1].starts_with("--retry (FERRITE_RETRY): \"soon\""), "{told:?}");
-        let (policy, told) = read("1s", "forgets-after-crash");
+        let (policy, told) = read("forgets-after-crash");
         assert_eq!(policy.flaw, Flaw::ForgetsAfterCrash);
-        assert_eq!(policy.retry, Duration::from_secs(1));
         assert!(told.is_empty(), "{told:?}");
     }
 }

@@ -1,20 +1,19 @@
 //! The rules, in the order in which they apply. Pure: no client, no clock.
 
+use controller_kit::engine::Next;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::FINALIZER;
 use crate::config::{Flaw, Policy};
-use crate::decision::{Decision, Step};
+use crate::model::{Decision, Guest, Observed, Seat, Write};
 use crate::reason::Reason;
-use crate::seen::{Guest, Observed, Seat};
 
 /// Decides about a guest or a seat.
 pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
     match seen {
-        Observed::Nothing => Decision::rest(Reason::NotOurs),
         Observed::Guest { guest, seats } => about_guest(guest, seats, policy, now),
         Observed::Seat { seat, guests } => match &seat.holder {
-            Some(uid) if !guests.contains(uid) => Decision::step(release(seat), Reason::Abandoned),
+            Some(uid) if !guests.contains(uid) => Decision::write(Reason::Abandoned, release(seat)),
             _ => Decision::rest(Reason::InOrder),
         },
     }
@@ -25,8 +24,8 @@ fn about_guest(guest: &Guest, seats: &[Seat], policy: &Policy, now: Timestamp) -
     let mine = seats.iter().find(is_mine);
     if guest.deleting {
         return match mine {
-            Some(seat) => Decision::step(release(seat), Reason::Leaving),
-            None if guest.is_kept() => Decision::step(let_go(guest), Reason::Left),
+            Some(seat) => Decision::write(Reason::Leaving, release(seat)),
+            None if guest.is_kept() => Decision::write(Reason::Left, let_go(guest)),
             None => Decision::rest(Reason::Left),
         };
     }
@@ -38,42 +37,38 @@ fn about_guest(guest: &Guest, seats: &[Seat], policy: &Policy, now: Timestamp) -
     let free = seats.iter().find(|seat| seat.holder.is_none());
     if policy.flaw == Flaw::ForgetsAfterCrash {
         return match free {
-            Some(seat) => Decision {
-                steps: vec![claim(guest, seat, policy), record(guest, seat, now)],
-                reason: Reason::Taking,
-                again: None,
-            },
+            Some(seat) => {
+                let writes = vec![claim(guest, seat, policy), record(guest, seat, now)];
+                Decision { writes, next: Next::Now, ..Decision::rest(Reason::Taking) }
+            }
             None => Decision::rest(Reason::Waiting),
         };
     }
     if let Some(seat) = mine {
-        return Decision::step(record(guest, seat, now), Reason::Taken);
+        return Decision::write(Reason::Taken, record(guest, seat, now));
     }
     match (&guest.intent, named(&guest.intent), free) {
         (_, Some(seat), _) if seat.holder.is_none() => {
-            Decision::step(claim(guest, seat, policy), Reason::Taking)
+            Decision::write(Reason::Taking, claim(guest, seat, policy))
         }
         (_, _, None) => Decision::rest(Reason::Waiting),
         // Another intent would be no safer than the claim that may still be on its way to this seat.
-        (Some(seat), _, _) => Decision::step(give_up(guest, seat), Reason::Beaten),
+        (Some(seat), _, _) => Decision::write(Reason::Beaten, give_up(guest, seat)),
         (None, _, Some(seat)) => {
             let given_up = named(&guest.gives_up);
             let passed = given_up.map(|seat| pass_over(guest, seat));
-            Decision {
-                steps: passed.into_iter().chain([intend(guest, seat)]).collect(),
-                reason: Reason::Found,
-                again: None,
-            }
+            let writes = passed.into_iter().chain([intend(guest, seat)]).collect();
+            Decision { writes, next: Next::Now, ..Decision::rest(Reason::Found) }
         }
     }
 }
 
-fn intend(guest: &Guest, seat: &Seat) -> Step {
+fn intend(guest: &Guest, seat: &Seat) -> Write {
     let mut finalizers = guest.finalizers.clone();
     if !guest.is_kept() {
         finalizers.push(FINALIZER.to_owned());
     }
-    Step::Intend {
+    Write::Intend {
         guest: guest.name.clone(),
         seat: seat.name.clone(),
         finalizers,
@@ -81,29 +76,29 @@ fn intend(guest: &Guest, seat: &Seat) -> Step {
     }
 }
 
-fn give_up(guest: &Guest, seat: &str) -> Step {
-    Step::GiveUp { guest: guest.name.clone(), seat: seat.to_owned(), at: guest.version.clone() }
+fn give_up(guest: &Guest, seat: &str) -> Write {
+    Write::GiveUp { guest: guest.name.clone(), seat: seat.to_owned(), at: guest.version.clone() }
 }
 
-fn pass_over(guest: &Guest, seat: &Seat) -> Step {
-    Step::PassOver {
+fn pass_over(guest: &Guest, seat: &Seat) -> Write {
+    Write::PassOver {
         seat: seat.name.clone(),
         by: format!("{}/{}", guest.uid, guest.version),
         at: seat.version.clone(),
     }
 }
 
-fn claim(guest: &Guest, seat: &Seat, policy: &Policy) -> Step {
+fn claim(guest: &Guest, seat: &Seat, policy: &Policy) -> Write {
     let careless = policy.flaw == Flaw::ClaimWithoutPrecondition;
-    Step::Claim {
+    Write::Claim {
         seat: seat.name.clone(),
         uid: guest.uid.clone(),
         at: (!careless).then(|| seat.version.clone()),
     }
 }
 
-fn record(guest: &Guest, seat: &Seat, now: Timestamp) -> Step {
-    Step::Record {
+fn record(guest: &Guest, seat: &Seat, now: Timestamp) -> Write {
+    Write::Record {
         guest: guest.name.clone(),
         seat: seat.name.clone(),
         since: now,
@@ -111,13 +106,13 @@ fn record(guest: &Guest, seat: &Seat, now: Timestamp) -> Step {
     }
 }
 
-fn release(seat: &Seat) -> Step {
-    Step::Release { seat: seat.name.clone(), at: seat.version.clone() }
+fn release(seat: &Seat) -> Write {
+    Write::Release { seat: seat.name.clone(), at: seat.version.clone() }
 }
 
-fn let_go(guest: &Guest) -> Step {
+fn let_go(guest: &Guest) -> Write {
     let others = guest.finalizers.iter().filter(|it| *it != FINALIZER);
-    Step::LetGo {
+    Write::LetGo {
         guest: guest.name.clone(),
         finalizers: others.cloned().collect(),
         at: guest.version.clone(),
@@ -154,13 +149,13 @@ mod tests {
     fn the_intent_is_written_before_a_seat_is_touched() {
         let done = decided(guest(), vec![seat("a", Some("x")), seat("b", None)]);
         let finalizers = vec!["other".to_owned(), FINALIZER.to_owned()];
-        let wanted = Step::Intend {
+        let wanted = Write::Intend {
             guest: "g".to_owned(),
             seat: "b".to_owned(),
             finalizers,
             at: "7".to_owned(),
         };
-        assert_eq!(done.steps, [wanted]);
+        assert_eq!(done.writes, [wanted]);
     }
 
     #[test]
@@ -168,7 +163,7 @@ mod tests {
         let mut it = guest();
         it.intent = Some("a".to_owned());
         let done = decided(it, vec![seat("a", None)]);
-        assert!(matches!(&done.steps[..], [Step::Claim { at: Some(at), .. }] if at == "3"));
+        assert!(matches!(&done.writes[..], [Write::Claim { at: Some(at), .. }] if at == "3"));
     }
 
     #[test]
@@ -177,14 +172,14 @@ mod tests {
         it.intent = Some("a".to_owned());
         let seats = vec![seat("a", Some("x")), seat("b", None)];
         let done = decided(it.clone(), seats.clone());
-        assert!(matches!(&done.steps[..], [Step::GiveUp { seat, .. }] if seat == "a"));
+        assert!(matches!(&done.writes[..], [Write::GiveUp { seat, .. }] if seat == "a"));
         it.gives_up = it.intent.take();
         let done = decided(it, seats);
         let passed_first = matches!(
-            &done.steps[..],
-            [Step::PassOver { seat: a, .. }, Step::Intend { seat: b, .. }] if a == "a" && b == "b"
+            &done.writes[..],
+            [Write::PassOver { seat: a, .. }, Write::Intend { seat: b, .. }] if a == "a" && b == "b"
         );
-        assert!(passed_first, "{:?}", done.steps);
+        assert!(passed_first, "{:?}", done.writes);
     }
 
     #[test]
@@ -195,12 +190,12 @@ mod tests {
         let done = decided(it.clone(), vec![seat("a", Some("u"))]);
         assert_eq!(done.reason, Reason::Leaving);
         let done = decided(it, vec![seat("a", None)]);
-        let wanted = Step::LetGo {
+        let wanted = Write::LetGo {
             guest: "g".to_owned(),
             finalizers: vec!["other".to_owned()],
             at: "7".to_owned(),
         };
-        assert_eq!(done.steps, [wanted]);
+        assert_eq!(done.writes, [wanted]);
     }
 
     #[test]
@@ -208,7 +203,7 @@ mod tests {
         let guests = std::iter::once("x".to_owned()).collect();
         let seen = Observed::Seat { seat: seat("a", Some("u")), guests };
         let done = decide(&seen, &Policy::default(), Timestamp::UNIX_EPOCH);
-        assert_eq!(done.steps, [release(&seat("a", Some("u")))]);
+        assert_eq!(done.writes, [release(&seat("a", Some("u")))]);
     }
 
     #[test]
@@ -217,7 +212,7 @@ mod tests {
         it.intent = Some("a".to_owned());
         it.result = Some("a".to_owned());
         let done = decided(it, vec![seat("a", Some("u"))]);
-        assert_eq!(done.steps, []);
+        assert_eq!(done.writes, []);
         assert_eq!(done.reason, Reason::Seated);
     }
 }

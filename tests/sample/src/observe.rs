@@ -1,44 +1,35 @@
 //! All reads. The contested object is read first, see the crate's documentation.
 
 use controller_kit::api_error::unless_gone;
+use controller_kit::engine::{Error, asked};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 
-use crate::error::Error;
-use crate::seen::{Guest, Observed, Seat};
+use crate::model::{Guest, Observed, Seat};
 use crate::{GIVES_UP, GUEST, HOLDER, INTENT, RESULT, ROLE, SEAT};
 
-/// Reads what a decision about this object needs.
-pub async fn observe(api: &Api<ConfigMap>, hint: &ConfigMap) -> Result<Observed, Error> {
+/// Reads what a decision about this object needs; nothing, if it is gone or was never ours.
+pub async fn observe(api: &Api<ConfigMap>, hint: &ConfigMap) -> Result<Option<Observed>, Error> {
     let name = hint.name_any();
     let of = |role: &str| ListParams::default().labels(&format!("{ROLE}={role}"));
     match role(hint) {
         Some(GUEST) => {
-            let seats = api.list(&of(SEAT)).await.map_err(Error::api("list seats"))?;
-            let guest = unless_gone(api.get(&name).await);
-            let guest = guest.map_err(Error::api("get the guest"))?;
-            let Some(guest) = guest.filter(|it| role(it) == Some(GUEST)) else {
-                return Ok(Observed::Nothing);
-            };
+            let seats = asked("list seats", api.list(&of(SEAT))).await?;
+            let guest = asked("get the guest", async { unless_gone(api.get(&name).await) }).await?;
+            let guest = guest.filter(|it| role(it) == Some(GUEST));
             let mut seats: Vec<Seat> = seats.items.iter().map(seat).collect();
             seats.sort_by(|a, b| a.name.cmp(&b.name));
-            Ok(Observed::Guest { guest: as_guest(&guest), seats })
+            Ok(guest.map(|guest| Observed::Guest { guest: as_guest(&guest), seats }))
         }
         Some(SEAT) => {
-            let found = unless_gone(api.get(&name).await);
-            let found = found.map_err(Error::api("get the seat"))?;
-            let Some(found) = found.filter(|it| role(it) == Some(SEAT)) else {
-                return Ok(Observed::Nothing);
-            };
-            let guests = api.list(&of(GUEST)).await;
-            let guests = guests.map_err(Error::api("list guests"))?;
-            Ok(Observed::Seat {
-                seat: seat(&found),
-                guests: guests.items.iter().filter_map(ResourceExt::uid).collect(),
-            })
+            let found = asked("get the seat", async { unless_gone(api.get(&name).await) }).await?;
+            let guests = asked("list guests", api.list(&of(GUEST))).await?;
+            let guests = guests.items.iter().filter_map(ResourceExt::uid).collect();
+            let found = found.filter(|it| role(it) == Some(SEAT));
+            Ok(found.map(|found| Observed::Seat { seat: seat(&found), guests }))
         }
-        _ => Ok(Observed::Nothing),
+        _ => Ok(None),
     }
 }
 

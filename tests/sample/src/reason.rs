@@ -1,66 +1,21 @@
-//! Why something was decided: one word for the metric.
+//! Why something was decided: one word for metric and log.
 
-/// Why a decision was taken; closed, so that it can label a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reason {
-    /// Nothing of ours.
-    NotOurs,
-    /// A deleted guest still has a seat.
-    Leaving,
-    /// A deleted guest has no seat any more.
-    Left,
-    /// Seated, nothing to do.
-    Seated,
-    /// The guest's seat was given away or deleted by somebody.
-    SeatLost,
-    /// The seat is the guest's and the guest does not know it yet.
-    Taken,
-    /// The seat that the guest is going to take is free.
-    Taking,
-    /// A free seat was found.
-    Found,
-    /// Somebody else got the seat that the guest was going to take.
-    Beaten,
-    /// All seats are taken.
-    Waiting,
-    /// A seat is held by a guest that is no more.
-    Abandoned,
-    /// A seat is free or held by a guest that is there.
-    InOrder,
-}
+use controller_kit::reasons;
 
-impl Reason {
-    /// All of them, so that each is a series from the start.
-    pub const ALL: [Self; 12] = [
-        Self::NotOurs,
-        Self::Leaving,
-        Self::Left,
-        Self::Seated,
-        Self::SeatLost,
-        Self::Taken,
-        Self::Taking,
-        Self::Found,
-        Self::Beaten,
-        Self::Waiting,
-        Self::Abandoned,
-        Self::InOrder,
-    ];
-
-    /// As a label.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NotOurs => "NotOurs",
-            Self::Leaving => "Leaving",
-            Self::Left => "Left",
-            Self::Seated => "Seated",
-            Self::SeatLost => "SeatLost",
-            Self::Taken => "Taken",
-            Self::Taking => "Taking",
-            Self::Found => "Found",
-            Self::Beaten => "Beaten",
-            Self::Waiting => "Waiting",
-            Self::Abandoned => "Abandoned",
-            Self::InOrder => "InOrder",
-        }
+reasons! {
+    /// Why a decision was taken.
+    pub enum Reason {
+        Leaving: Kind::Rests, "The deleted guest still has a seat.";
+        Left: Kind::Rests, "The deleted guest has no seat any more.";
+        Seated: Kind::Rests, "The guest has its seat.";
+        SeatLost: Kind::Waits, "The seat of the guest was given away or deleted.",
+            "Delete the guest.";
+        Taken: Kind::Rests, "The seat is the guest's, and is written on the guest next.";
+        Taking: Kind::Rests, "The seat that the guest intends to take is free.";
+        Found: Kind::Rests, "A free seat was found.";
+        Beaten: Kind::Rests, "Another guest got the seat that the guest intended to take.";
+        Waiting: Kind::Waits, "All seats are taken.", "Add a seat, or delete a guest.";
+        Abandoned: Kind::Rests, "The guest of the seat is gone.";
+        InOrder: Kind::Rests, "The seat is free, or its guest is there.";
     }
 }

@@ -167,13 +167,13 @@ async fn check_passes_under_the_charts_role_and_names_what_another_place_lacks()
 #[test]
 fn its_own_mistakes_are_listed_with_the_common_ones() {
     let output = Command::new(program("sample"))
-        .args(["--retry=soon", "--flaw=some", "--concurrency=none"])
+        .args(["--flaw=some", "--concurrency=none"])
         .env_clear()
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
-    for flag in ["--retry (FERRITE_RETRY)", "--flaw (FERRITE_FLAW)", "--concurrency ("] {
+    for flag in ["--flaw (FERRITE_FLAW)", "--concurrency ("] {
         assert_eq!(said.matches(flag).count(), 1, "{flag} in:\n{said}");
     }
 }

@@ -24,7 +24,7 @@ use crate::in_process;
 /// The sample in one namespace. One pass at a time: what only two processes can do wrong must not already show in one.
 async fn run(client: Client, namespace: String, flaw: Flaw) {
     let config = Config { concurrency: 1, ..in_process::config("sample", vec![namespace]) };
-    let policy = Policy { flaw, ..Policy::default() };
+    let policy = Policy { flaw };
     sample::controller::run(in_process::kit(config, client), policy).await.unwrap();
 }
 

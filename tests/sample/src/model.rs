@@ -1,25 +1,80 @@
-//! What a pass is to do, as plain data that can be compared.
+//! What one pass knows and what it may write, as plain data: the page to read first.
+//!
+//! [`observe`](crate::observe) reads an [`Observed`], [`decide`](crate::decide) makes a [`Decision`] of it,
+//! [`write`](crate::write) carries out each [`Write`].
 
-use std::time::Duration;
+use std::collections::BTreeSet;
 
+use controller_kit::engine;
 use k8s_openapi::jiff::Timestamp;
 
+use crate::FINALIZER;
 use crate::reason::Reason;
 
-/// What to do, and why.
+/// What is decided about a guest or a seat.
+pub type Decision = engine::Decision<Write, Reason>;
+
+/// What one pass knows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Decision {
-    /// In this order; the first that is superseded ends the pass.
-    pub steps: Vec<Step>,
-    /// Why.
-    pub reason: Reason,
-    /// When to look again without being told.
-    pub again: Option<Duration>,
+pub enum Observed {
+    /// A guest, and before it all seats.
+    Guest {
+        /// The guest.
+        guest: Guest,
+        /// All seats by name.
+        seats: Vec<Seat>,
+    },
+    /// A seat, and after it the uids of all guests.
+    Seat {
+        /// The seat.
+        seat: Seat,
+        /// Who is there.
+        guests: BTreeSet<String>,
+    },
+}
+
+/// A guest as it was read.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Guest {
+    /// Its name.
+    pub name: String,
+    /// Its uid, which no later guest of that name shares.
+    pub uid: String,
+    /// Its resourceVersion.
+    pub version: String,
+    /// Whether its deletion was asked for.
+    pub deleting: bool,
+    /// All its finalizers.
+    pub finalizers: Vec<String>,
+    /// The seat that it is going to take.
+    pub intent: Option<String>,
+    /// The seat that it intended and somebody else got.
+    pub gives_up: Option<String>,
+    /// The seat that it has.
+    pub result: Option<String>,
+}
+
+/// A seat as it was read.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Seat {
+    /// Its name.
+    pub name: String,
+    /// Its resourceVersion.
+    pub version: String,
+    /// The uid of its guest.
+    pub holder: Option<String>,
+}
+
+impl Guest {
+    /// Whether it waits for us to free its seat.
+    pub fn is_kept(&self) -> bool {
+        self.finalizers.iter().any(|it| it == FINALIZER)
+    }
 }
 
 /// One write. `at` is the resourceVersion that it insists on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Step {
+pub enum Write {
     /// Writes on the guest which seat it is going to take, and keeps the guest until that is undone.
     Intend {
         /// The guest.
@@ -85,16 +140,4 @@ pub enum Step {
         /// The guest's version.
         at: String,
     },
-}
-
-impl Decision {
-    /// Nothing to do.
-    pub(crate) fn rest(reason: Reason) -> Self {
-        Self { steps: Vec::new(), reason, again: None }
-    }
-
-    /// One write.
-    pub(crate) fn step(step: Step, reason: Reason) -> Self {
-        Self { steps: vec![step], ..Self::rest(reason) }
-    }
 }

@@ -1,0 +1,28 @@
+//! The engine: schedules, remembers, limits, retries and counts for every controller. A controller is its rule book, the
+//! trait [`Controller`]; [`run`](fn@run) does the rest.
+//!
+//! * [`queue`]: which key is looked at next, by class and age.
+//! * [`slots`]: a target that does not answer holds up nobody else. [`lanes`] is the same for calls to a neighbour.
+//! * [`memory`]: one cell for each key.
+//! * [`decision`]: what a pass decided; [`reasons`]: why.
+//!
+//! It stands on the watches of kube-runtime and takes the place of its scheduler alone, which knows no classes, no slots and
+//! no ages.
+
+pub mod decision;
+pub mod error;
+mod key;
+pub mod lanes;
+pub mod memory;
+pub mod queue;
+pub mod reasons;
+mod run;
+pub mod slots;
+mod waiting;
+
+pub use decision::{Decision, Event, Next, Now};
+pub use error::{Error, asked};
+pub use key::ObjectKey;
+pub use queue::Class;
+pub use reasons::Reason;
+pub use run::{Controller, Lookout, register, run};

@@ -1,0 +1,70 @@
+//! What a pass decided, the same in all controllers: plain data that can be compared.
+
+use std::time::{Duration, Instant};
+
+use k8s_openapi::jiff::Timestamp;
+
+/// What to do about a key: the writes in their order, then the events.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision<W, R> {
+    /// Why.
+    pub reason: R,
+    /// Each on the version that was decided upon.
+    pub writes: Vec<W>,
+    /// What to tell people, once everything is written.
+    pub events: Vec<Event>,
+    /// When to look again.
+    pub next: Next,
+}
+
+/// When to look at a key again, should nothing change before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Next {
+    /// When something changes.
+    OnChange,
+    /// At once: what was written is what another rule waits for.
+    Now,
+    /// After this long, and up to a quarter more.
+    After(Duration),
+}
+
+/// An event on the object of a key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Event {
+    /// Whether a person should look at it.
+    pub warning: bool,
+    /// Its word.
+    pub reason: &'static str,
+    /// What it is about, where several of one word may come together: the API server keeps one note for each.
+    pub action: String,
+    /// Its text.
+    pub text: String,
+}
+
+/// The time of a pass. Decisions compare it with times that they are given, and ask no clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// As people and other processes know it. It may be set, also back.
+    pub wall: Timestamp,
+    /// As it passes for this process.
+    pub moment: Instant,
+}
+
+impl Now {
+    /// It is now.
+    pub fn read() -> Self {
+        Self { wall: Timestamp::now(), moment: Instant::now() }
+    }
+}
+
+impl<W, R> Decision<W, R> {
+    /// Nothing to do until something changes.
+    pub fn rest(reason: R) -> Self {
+        Self { reason, writes: Vec::new(), events: Vec::new(), next: Next::OnChange }
+    }
+
+    /// One write, and another look after it.
+    pub fn write(reason: R, write: W) -> Self {
+        Self { writes: vec![write], next: Next::Now, ..Self::rest(reason) }
+    }
+}

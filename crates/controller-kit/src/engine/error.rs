@@ -1,0 +1,103 @@
+//! Why a pass ended early, and how it is retried: the same in all controllers.
+
+use std::time::Duration;
+
+use crate::api_error;
+use crate::backoff::Class as Retry;
+
+/// Why a pass ended early.
+#[derive(Debug)]
+pub enum Error {
+    /// Somebody else wrote first: the copy that was decided upon is old. No failure.
+    Superseded,
+    /// The API server refused, or failed.
+    Api {
+        /// What was tried: `write the status`.
+        what: &'static str,
+        /// What came of it.
+        source: Box<kube::Error>,
+    },
+    /// The API server did not answer in time.
+    Silent(&'static str),
+    /// Anything else, in words that say what to do, and how it is retried.
+    Other(String, Retry),
+}
+
+impl Error {
+    /// Whether a person has to allow or correct something: a webhook, a schema, a permission.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Api { source, .. } if api_error::is_refusal(source))
+    }
+
+    /// How it is retried.
+    pub fn retry(&self) -> Retry {
+        match self {
+            Self::Superseded => Retry::Conflict,
+            Self::Api { source, .. } => api_error::class(source),
+            Self::Silent(_) => Retry::Transient,
+            Self::Other(_, retry) => *retry,
+        }
+    }
+
+    /// The word under which a key waits after it.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Superseded => SUPERSEDED,
+            Self::Api { .. } if self.is_refusal() => REFUSED,
+            Self::Api { .. } | Self::Silent(_) => API_FAILED,
+            Self::Other(..) => FAILED,
+        }
+    }
+}
+
+/// Somebody else wrote first, again and again.
+const SUPERSEDED: &str = "Superseded";
+/// A webhook, a policy, a quota or a missing permission refuses a write.
+const REFUSED: &str = "Refused";
+/// The API server fails, or does not answer.
+const API_FAILED: &str = "ApiFailed";
+/// Something else failed.
+const FAILED: &str = "Failed";
+/// The pass did not end in time, or was given up for others.
+pub(super) const TIMED_OUT: &str = "TimedOut";
+
+/// The words under which a key waits after a pass that did not come to its end.
+pub const WORDS: [&str; 5] = [SUPERSEDED, REFUSED, API_FAILED, FAILED, TIMED_OUT];
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Superseded => f.write_str("the object changed since it was read"),
+            Self::Api { what, source } => {
+                write!(f, "could not {what}: {}", api_error::explain(source))
+            }
+            Self::Silent(what) => {
+                write!(f, "could not {what}: the API server did not answer in time")
+            }
+            Self::Other(text, _) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Waits for a request to the API server, but not for ever.
+pub async fn asked<T>(
+    what: &'static str,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, Error> {
+    asked_within(api_error::PATIENCE, what, request).await
+}
+
+/// The same with another patience.
+pub async fn asked_within<T>(
+    patience: Duration,
+    what: &'static str,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, Error> {
+    let answer = tokio::time::timeout(patience, request).await;
+    answer.map_err(|_| Error::Silent(what))?.map_err(|error| match error {
+        kube::Error::Api(status) if api_error::is_conflict(&status) => Error::Superseded,
+        other => Error::Api { what, source: Box::new(other) },
+    })
+}

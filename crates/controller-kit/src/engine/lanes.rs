@@ -1,0 +1,205 @@
+//! Calls to a neighbour that serves many targets: few at a time, the most urgent first, one for each target, and none that
+//! hangs holds up another target for longer than the patience. See [`Slots`].
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+use super::queue::{Class, Queue};
+use super::slots::{Limits, Slots};
+
+/// Slots for calls; clones share them.
+#[derive(Debug)]
+pub struct Lanes<T: Clone + Ord>(Arc<Mutex<Inner<T>>>);
+
+#[derive(Debug)]
+struct Inner<T: Clone + Ord> {
+    patience: Duration,
+    slots: Slots<T>,
+    /// Targets that somebody wants to call, and those of them that did not answer lately.
+    queue: Queue<T>,
+    suspects: Queue<T>,
+    callers: BTreeMap<T, Vec<Caller<T>>>,
+    /// How the call to a target is told to give up.
+    calls: BTreeMap<T, oneshot::Sender<()>>,
+}
+
+/// Somebody who waits for a slot.
+#[derive(Debug)]
+struct Caller<T: Clone + Ord> {
+    class: Class,
+    turn: oneshot::Sender<Lane<T>>,
+}
+
+/// The call was given up: its target had not answered for the patience, and others that do not answer needed its place. The
+/// target may have taken it all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GivenUp;
+
+/// A slot for one call to one target, until it is dropped.
+#[derive(Debug)]
+#[must_use]
+pub struct Lane<T: Clone + Ord> {
+    lanes: Lanes<T>,
+    target: T,
+    give_up: oneshot::Receiver<()>,
+    answered: bool,
+}
+
+impl<T: Clone + Ord> Clone for Lanes<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T: Clone + Ord> Lanes<T> {
+    /// None is taken.
+    pub fn new(limits: Limits) -> Self {
+        Self(Arc::new(Mutex::new(Inner {
+            patience: limits.patience,
+            slots: Slots::new(limits),
+            queue: Queue::default(),
+            suspects: Queue::default(),
+            callers: BTreeMap::new(),
+            calls: BTreeMap::new(),
+        })))
+    }
+
+    /// Waits for a slot.
+    pub async fn enter(&self, target: &T, class: Class) -> Lane<T> {
+        loop {
+            let (turn, lane) = oneshot::channel();
+            {
+                let mut inner = self.lock();
+                inner.callers.entry(target.clone()).or_default().push(Caller { class, turn });
+                inner.enqueue(target, class, Instant::now());
+            }
+            self.serve();
+            if let Ok(lane) = lane.await {
+                return lane;
+            }
+        }
+    }
+
+    /// How many calls have a regular slot, and how many a slow one.
+    pub fn taken(&self) -> (usize, usize) {
+        self.lock().slots.taken()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives each free slot to the caller that is next.
+    fn serve(&self) {
+        let (mut inner, now) = (self.lock(), Instant::now());
+        for target in inner.slots.make_room(now) {
+            if let Some(give_up) = inner.calls.remove(&target) {
+                // A call that has just ended leaves anyway.
+                let _ = give_up.send(());
+            }
+        }
+        let mut unwanted = Vec::new();
+        while let Some((target, caller)) = inner.next(now) {
+            let (give_up, told) = oneshot::channel();
+            inner.calls.insert(target.clone(), give_up);
+            let lane = Lane { lanes: self.clone(), target, give_up: told, answered: false };
+            unwanted.extend(caller.turn.send(lane).err());
+        }
+        // To drop one is to take the lock again.
+        drop(inner);
+    }
+}
+
+impl<T: Clone + Ord> Inner<T> {
+    fn enqueue(&mut self, target: &T, class: Class, now: Instant) {
+        let suspect = self.slots.is_suspect(target);
+        let queue = if suspect { &mut self.suspects } else { &mut self.queue };
+        queue.enqueue(target.clone(), class, now);
+    }
+
+    /// The caller that is next, with a slot for its target.
+    fn next(&mut self, now: Instant) -> Option<(T, Caller<T>)> {
+        loop {
+            let mut found = self.slots.free_for().and_then(|least| self.queue.next(now, least));
+            if found.is_none() && self.slots.has_slow() {
+                found = self.suspects.next(now, Class::Background);
+            }
+            let (target, class) = found?;
+            // Its next caller has its turn when the call under way ends.
+            if self.slots.has(&target) {
+                continue;
+            }
+            let callers = self.callers.entry(target.clone()).or_default();
+            callers.retain(|caller| !caller.turn.is_closed());
+            let first = (0..callers.len()).min_by_key(|index| callers[*index].class);
+            match first {
+                Some(first) if self.slots.enter(&target, class, now) => {
+                    let caller = callers.remove(first);
+                    return Some((target, caller));
+                }
+                // It was found slow while this one waited for it.
+                Some(_) => {
+                    self.left(&target);
+                    self.enqueue(&target, class, now);
+                }
+                None => {
+                    self.callers.remove(&target);
+                    self.left(&target);
+                }
+            }
+        }
+    }
+
+    /// Nobody calls the target now: whoever waits for it may.
+    fn left(&mut self, target: &T) {
+        self.queue.done(target);
+        self.suspects.done(target);
+    }
+
+    fn leave(&mut self, target: &T, answered: bool) {
+        self.calls.remove(target);
+        self.slots.leave(target, answered);
+        self.left(target);
+        let Some(callers) = self.callers.get_mut(target) else { return };
+        match callers.iter().map(|caller| caller.class).min() {
+            Some(class) => self.enqueue(target, class, Instant::now()),
+            None => drop(self.callers.remove(target)),
+        }
+    }
+}
+
+impl<T: Clone + Ord> Lane<T> {
+    /// Makes the call. `answered` says whether the target took part in what came of it: one that did is not slow.
+    pub async fn run<F: Future>(
+        mut self,
+        call: F,
+        answered: impl FnOnce(&F::Output) -> bool,
+    ) -> Result<F::Output, GivenUp> {
+        let patience = tokio::time::sleep(self.lanes.lock().patience);
+        tokio::pin!(patience, call);
+        let mut is_late = false;
+        loop {
+            tokio::select! {
+                output = &mut call => {
+                    self.answered = answered(&output);
+                    return Ok(output);
+                }
+                Ok(()) = &mut self.give_up => return Err(GivenUp),
+                () = &mut patience, if !is_late => {
+                    is_late = true;
+                    self.lanes.serve();
+                }
+            }
+        }
+    }
+}
+
+impl<T: Clone + Ord> Drop for Lane<T> {
+    fn drop(&mut self) {
+        self.lanes.lock().leave(&self.target, self.answered);
+        self.lanes.serve();
+    }
+}

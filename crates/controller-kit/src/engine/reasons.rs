@@ -1,0 +1,79 @@
+//! Why something was decided, as data: the word that condition, event, log and metric share, what it means, what to do
+//! about it, and how long it may last.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+/// What is known of a reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct About {
+    /// The word. Conditions, metrics and alerts use it, so it never changes.
+    pub word: &'static str,
+    /// What it means.
+    pub meaning: &'static str,
+    /// What a person can do about it; empty where nothing is to be done.
+    pub action: &'static str,
+    /// What becomes of a key that rests in it.
+    pub kind: Kind,
+}
+
+/// What becomes of a key that rests in a reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing is to be done.
+    Rests,
+    /// Somebody or something is waited for, as long as that takes.
+    Waits,
+    /// Something is under way, or waited for, that ends within this time. What lasts longer is overdue.
+    EndsWithin(Duration),
+}
+
+/// The closed set of a controller's reasons. [`reasons!`](crate::reasons) makes it.
+pub trait Reason: Copy + Debug + Eq + Ord + Send + Sync + 'static {
+    /// All of them, so that each is a series from the start.
+    const ALL: &'static [Self];
+
+    /// What is known of it.
+    fn about(self) -> &'static About;
+
+    /// Its word.
+    fn as_str(self) -> &'static str {
+        self.about().word
+    }
+}
+
+/// Makes the reasons of a controller, one line each: name, kind, meaning, and what to do.
+#[macro_export]
+macro_rules! reasons {
+    (
+        $(#[$doc:meta])*
+        pub enum $Reason:ident {
+            $( $Name:ident: $kind:expr, $meaning:literal $(, $action:literal)?; )+
+        }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $Reason {
+            $( #[doc = $meaning] $Name, )+
+        }
+
+        impl $crate::engine::reasons::Reason for $Reason {
+            const ALL: &'static [Self] = &[$( Self::$Name, )+];
+
+            fn about(self) -> &'static $crate::engine::reasons::About {
+                use $crate::engine::reasons::{About, Kind};
+                match self {
+                    $( Self::$Name => {
+                        const ABOUT: About = About {
+                            word: stringify!($Name),
+                            meaning: $meaning,
+                            action: concat!($( $action )?),
+                            kind: $kind,
+                        };
+                        &ABOUT
+                    } )+
+                }
+            }
+        }
+    };
+}

@@ -1,0 +1,135 @@
+//! Who may work now, so that a target that does not answer holds up nobody else. Pure: every method is given the time.
+//!
+//! There are a few regular slots. Whoever is not done within the patience leaves its regular slot for one of a second,
+//! larger set of slots, so six targets that hang hold the others up for the patience at most, and not until their timeouts. A
+//! target that was slow and has not answered since begins in the second set, so it costs the others that time only once. Where the
+//! second set is full, the one that has been in it longest has to go: its work is given up, as if the process had crashed
+//! there, and is taken up again by the next pass.
+//!
+//! A target never has two slots. The less urgent classes leave a slot each to the more urgent ones.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use super::queue::Class;
+
+/// How many slots there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Limits {
+    /// For targets that answer.
+    pub regular: usize,
+    /// For those that do not.
+    pub slow: usize,
+    /// How long a target may take in a regular slot.
+    pub patience: Duration,
+}
+
+/// Which targets are worked on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Slots<T: Ord> {
+    limits: Limits,
+    /// Since when.
+    regular: BTreeMap<T, Instant>,
+    slow: BTreeMap<T, Instant>,
+    /// Targets that were slow the last time that they were worked on.
+    suspects: BTreeSet<T>,
+}
+
+impl<T: Clone + Ord> Slots<T> {
+    /// None is taken.
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, regular: BTreeMap::new(), slow: BTreeMap::new(), suspects: BTreeSet::new() }
+    }
+
+    /// The least urgent class for which a regular slot is free.
+    pub fn free_for(&self) -> Option<Class> {
+        let free = self.limits.regular.saturating_sub(self.regular.len());
+        // Where there are very few, the classes share them.
+        let kept = |class: Class| (class as usize).min(self.limits.regular - 1);
+        Class::ALL.into_iter().rev().find(|class| free > kept(*class))
+    }
+
+    /// Whether a target has a slot.
+    pub fn has(&self, target: &T) -> bool {
+        self.regular.contains_key(target) || self.slow.contains_key(target)
+    }
+
+    /// Takes a slot for a target, where there is one and the target has none yet.
+    pub fn enter(&mut self, target: &T, class: Class, now: Instant) -> bool {
+        if self.has(target) {
+            return false;
+        }
+        let line = if self.is_suspect(target) {
+            if !self.has_slow() {
+                return false;
+            }
+            &mut self.slow
+        } else if self.free_for().is_some_and(|least| class <= least) {
+            &mut self.regular
+        } else {
+            return false;
+        };
+        line.insert(target.clone(), now);
+        true
+    }
+
+    /// Whether a target was slow the last time, and has not answered since.
+    pub fn is_suspect(&self, target: &T) -> bool {
+        self.suspects.contains(target)
+    }
+
+    /// Whether there is a slot for one of those.
+    pub fn has_slow(&self) -> bool {
+        self.slow.len() < self.limits.slow
+    }
+
+    /// Moves those that took too long out of the regular slots. Gives those that have to go for them.
+    pub fn make_room(&mut self, now: Instant) -> Vec<T> {
+        let patience = self.limits.patience;
+        let late = |since: Instant| now.saturating_duration_since(since) >= patience;
+        let slow: Vec<T> = self
+            .regular
+            .iter()
+            .filter(|(_, since)| late(**since))
+            .map(|(it, _)| it.clone())
+            .collect();
+        for target in &slow {
+            if let Some(since) = self.regular.remove(target) {
+                self.slow.insert(target.clone(), since);
+                self.suspects.insert(target.clone());
+            }
+        }
+        let mut given_up = Vec::new();
+        while self.slow.len() > self.limits.slow {
+            let longest = self.slow.iter().min_by_key(|(_, since)| **since);
+            let Some(target) = longest.map(|(it, _)| it.clone()) else { break };
+            self.slow.remove(&target);
+            given_up.push(target);
+        }
+        given_up
+    }
+
+    /// When [`Slots::make_room`] has something to do next.
+    pub fn next_at(&self) -> Option<Instant> {
+        self.regular.values().min().map(|since| *since + self.limits.patience)
+    }
+
+    /// The work for a target has ended. `answered`: the target took part in that, so it is not slow any more.
+    pub fn leave(&mut self, target: &T, answered: bool) {
+        self.regular.remove(target);
+        self.slow.remove(target);
+        if answered {
+            self.suspects.remove(target);
+        }
+    }
+
+    /// The target does not exist any more.
+    pub fn forget(&mut self, target: &T) {
+        self.suspects.remove(target);
+    }
+
+    /// How many have a regular slot, and how many a slow one.
+    pub fn taken(&self) -> (usize, usize) {
+        (self.regular.len(), self.slow.len())
+    }
+}

@@ -1,0 +1,133 @@
+//! For what reason each key rests, and since when: a fact of the engine, so that no controller counts by hand, and what rests
+//! in an error or a refusal counts as well.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use prometheus::{GaugeVec, IntGaugeVec, Opts, Registry};
+
+use super::error;
+use super::reasons::{About, Kind, Reason};
+
+/// The latest reason of each key; clones share it.
+pub(super) struct Waiting<K>(Arc<Mutex<BTreeMap<K, Rest>>>);
+
+/// Why a key rests, and since when this process has seen it so.
+#[derive(Clone, Copy)]
+struct Rest {
+    word: &'static str,
+    kind: Kind,
+    since: Instant,
+}
+
+impl<K> Clone for Waiting<K> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<K: Ord> Default for Waiting<K> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<K: Ord> Waiting<K> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<K, Rest>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A pass has ended with a reason.
+    pub(super) fn note(&self, key: K, about: &About, now: Instant) {
+        self.put(key, about.word, about.kind, now);
+    }
+
+    /// A pass did not come to its end.
+    pub(super) fn failed(&self, key: K, word: &'static str, now: Instant) {
+        self.put(key, word, Kind::Waits, now);
+    }
+
+    /// There is no such key any more.
+    pub(super) fn forget(&self, key: &K) {
+        self.lock().remove(key);
+    }
+
+    fn put(&self, key: K, word: &'static str, kind: Kind, now: Instant) {
+        let mut rests = self.lock();
+        // What needs nothing takes no room: most keys of most controllers.
+        if kind == Kind::Rests {
+            rests.remove(&key);
+            return;
+        }
+        let rest = rests.entry(key).or_insert(Rest { word, kind, since: now });
+        if rest.word != word {
+            *rest = Rest { word, kind, since: now };
+        }
+    }
+
+    /// How many wait for each reason, for how many seconds the first of them, and how many wait longer than it should last.
+    fn count(&self, now: Instant) -> BTreeMap<&'static str, (i64, f64, i64)> {
+        let mut counts = BTreeMap::new();
+        for rest in self.lock().values() {
+            let age = now.saturating_duration_since(rest.since);
+            let (count, oldest, overdue) = counts.entry(rest.word).or_insert((0, 0.0_f64, 0));
+            *count += 1;
+            *oldest = oldest.max(age.as_secs_f64());
+            *overdue += i64::from(matches!(rest.kind, Kind::EndsWithin(most) if age > most));
+        }
+        counts
+    }
+}
+
+/// The gauges of a controller, filled when they are asked for.
+struct Gauges<K> {
+    waiting: Waiting<K>,
+    words: Vec<&'static str>,
+    count: IntGaugeVec,
+    oldest: GaugeVec,
+    overdue: IntGaugeVec,
+}
+
+impl<K: Ord + Send + Sync + 'static> Waiting<K> {
+    /// Registers `ferrite_<controller>_waiting`, `.._waiting_oldest_seconds` and `.._waiting_overdue`, each by reason.
+    pub(super) fn register<R: Reason>(
+        &self,
+        controller: &str,
+        registry: &Registry,
+    ) -> Result<(), prometheus::Error> {
+        let prefix = format!("ferrite_{}_waiting", controller.replace('-', "_"));
+        let opts = |name: &str, help: &str| Opts::new(format!("{prefix}{name}"), help);
+        let waits = R::ALL.iter().map(|it| it.about()).filter(|it| it.kind != Kind::Rests);
+        let count = IntGaugeVec::new(opts("", "Objects that wait, by reason"), &["reason"])?;
+        let oldest = opts("_oldest_seconds", "How long the first of them has waited, by reason");
+        let overdue = opts("_overdue", "Those that wait longer than the reason should last");
+        registry.register(Box::new(Gauges {
+            waiting: self.clone(),
+            words: waits.map(|it| it.word).chain(error::WORDS).collect(),
+            count,
+            oldest: GaugeVec::new(oldest, &["reason"])?,
+            overdue: IntGaugeVec::new(overdue, &["reason"])?,
+        }))
+    }
+}
+
+impl<K: Ord + Send + Sync> Collector for Gauges<K> {
+    fn desc(&self) -> Vec<&Desc> {
+        let all = [self.count.desc(), self.oldest.desc(), self.overdue.desc()];
+        all.into_iter().flatten().collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let counts = self.waiting.count(Instant::now());
+        for word in &self.words {
+            let (count, oldest, overdue) = counts.get(word).copied().unwrap_or_default();
+            self.count.with_label_values(&[word]).set(count);
+            self.oldest.with_label_values(&[word]).set(oldest);
+            self.overdue.with_label_values(&[word]).set(overdue);
+        }
+        [self.count.collect(), self.oldest.collect(), self.overdue.collect()].concat()
+    }
+}
