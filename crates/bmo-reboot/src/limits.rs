@@ -36,7 +36,7 @@ impl Ironic {
             breaker: Breaker::default(),
             // Little more than the client sends at once: while some write to their host, the others call. With more,
             // a call would come late after the write that justifies it.
-            turns: Turns::new(policy.power_calls.min(ironic::CONNECTIONS), passes),
+            turns: Turns::new(policy.power_calls.min(TURNS), passes),
             soft: SoftRoom::new(policy.soft_attempts),
             urgent: Urgent::default(),
         }
@@ -120,6 +120,9 @@ impl Urgency {
         }
     }
 }
+
+/// Calls that change power at the same time: a little more than Ironic's client sends.
+const TURNS: usize = 8;
 
 /// So many turns are kept for hard calls: one that comes after a wave of others finds one.
 const KEPT: usize = 2;

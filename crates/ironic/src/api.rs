@@ -1,5 +1,6 @@
 //! The operations.
 
+use controller_kit::engine::Class as Urgency;
 use reqwest::Method;
 use serde::Deserialize;
 use serde_json::Value;
@@ -36,7 +37,7 @@ impl Client {
 
     /// One node, by identity or name.
     pub async fn node(&self, id: &str, detail: Detail) -> Result<Node> {
-        let mut call = Call::get(node_path(id, "")?);
+        let mut call = Call::get(node_path(id, "")?).of_node(id);
         if let Detail::Fields(fields) = detail {
             call.fields = fields;
         }
@@ -48,7 +49,7 @@ impl Client {
     ///
     /// [`Class::NotFound`] is also the first answer for a machine that is just being discovered.
     pub async fn inventory(&self, id: &str, max_bytes: usize) -> Result<Inventory> {
-        let mut call = Call::get(node_path(id, "/inventory")?);
+        let mut call = Call::get(node_path(id, "/inventory")?).of_node(id);
         call.max_answer = max_bytes;
         self.read(call).await
     }
@@ -68,7 +69,7 @@ impl Client {
     pub async fn set_provision_state(&self, id: &str, target: &str) -> Result<()> {
         let path = node_path(id, "/states/provision")?;
         let body = serde_json::json!({ "target": target });
-        self.send(Call::new(Method::PUT, path).body(body)).await
+        self.send(Call::new(Method::PUT, path).of_node(id).body(body)).await
     }
 
     /// Changes a node. With `reset_interfaces` a change of the driver also picks that driver's own
@@ -81,7 +82,7 @@ impl Client {
     ) -> Result<Node> {
         let body = serde_json::to_value(patch)
             .map_err(|error| Error::new(Class::Invalid, error.to_string()))?;
-        let mut call = Call::new(Method::PATCH, node_path(id, "")?).body(body);
+        let mut call = Call::new(Method::PATCH, node_path(id, "")?).of_node(id).body(body);
         if reset_interfaces {
             call.query.push(("reset_interfaces", "true".to_owned()));
         }
@@ -101,13 +102,14 @@ impl Client {
 
     /// Removes a node with its ports.
     pub async fn delete_node(&self, id: &str) -> Result<()> {
-        self.send(Call::new(Method::DELETE, node_path(id, "")?)).await
+        self.send(Call::new(Method::DELETE, node_path(id, "")?).of_node(id)).await
     }
 }
 
 fn power_call(id: &str, target: PowerTarget) -> Result<Call> {
-    let call = Call::new(Method::PUT, node_path(id, "/states/power")?).body(target.body());
-    Ok(Call { urgent: target.is_hard(), ..call })
+    let call = Call::new(Method::PUT, node_path(id, "/states/power")?).of_node(id);
+    let urgency = if target.is_hard() { Urgency::Urgent } else { Urgency::Normal };
+    Ok(Call { urgency, ..call.body(target.body()) })
 }
 
 /// The path of a node. What is no identity or name never gets into a path: it comes from objects

@@ -1,8 +1,12 @@
 //! One request to Ironic, from the free connection to the last byte of the answer.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use controller_kit::engine::Class as Urgency;
+use controller_kit::engine::lanes::{Lane, Lanes};
+use controller_kit::engine::slots::Limits;
 use reqwest::header::ACCEPT;
 use reqwest::{Method, Url};
 use serde::Deserialize;
@@ -12,12 +16,17 @@ use serde_json::Value;
 use crate::Result;
 use crate::error::{Class, Error};
 use crate::files::{Material, cause};
-use crate::places::{Place, Places};
 use crate::settings::Settings;
 use crate::version::{Feature, Version};
 
+/// Calls to nodes that answer, at the same time. More of them make Ironic slower, not faster.
+const CALLS: usize = 6;
+/// Calls to nodes that do not, at the same time.
+const SLOW_CALLS: usize = 12;
+/// A connection whose answer was read needs a moment until it can be used again; a call in that moment gets a new one.
+const SPARE_CONNECTIONS: usize = 2;
 /// Most connections to one Ironic. It resets those that exceed some 25, and others speak to it too.
-pub const CONNECTIONS: usize = 8;
+pub const CONNECTIONS: usize = CALLS + SLOW_CALLS + SPARE_CONNECTIONS;
 /// Largest answer that is read: a full page of detailed nodes has less than a fifth of it.
 pub(crate) const MAX_ANSWER: usize = 16 << 20;
 /// Largest error that is read. What is longer is no message for people.
@@ -36,7 +45,9 @@ pub struct Client {
 #[derive(Debug)]
 struct Inner {
     settings: Settings,
-    places: Places,
+    lanes: Lanes<Target>,
+    /// Numbers for calls that are about no single node.
+    calls: AtomicU64,
     connected: Mutex<Connected>,
     spoken: Mutex<Option<Spoken>>,
 }
@@ -68,25 +79,44 @@ pub(crate) struct Call {
     pub(crate) fields: &'static [&'static str],
     pub(crate) body: Option<Value>,
     pub(crate) max_answer: usize,
-    /// Whether it goes past all that can wait.
-    pub(crate) urgent: bool,
+    /// The node that it is about: it has one call at a time, and holds up no other one.
+    pub(crate) node: Option<String>,
+    pub(crate) urgency: Urgency,
+}
+
+/// Whom a call waits for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Target {
+    /// A node, or what makes its management controller answer.
+    Node(String),
+    /// Ironic itself.
+    Ironic(u64),
 }
 
 impl Call {
     pub(crate) fn new(method: Method, path: impl Into<String>) -> Self {
+        // Whoever changes something has waited for a look already.
+        let reads = method == Method::GET;
         Self {
+            urgency: if reads { Urgency::Background } else { Urgency::Normal },
             method,
             path: path.into(),
             query: Vec::new(),
             fields: &[],
             body: None,
             max_answer: MAX_ANSWER,
-            urgent: false,
+            node: None,
         }
     }
 
     pub(crate) fn get(path: impl Into<String>) -> Self {
         Self::new(Method::GET, path)
+    }
+
+    /// About this node.
+    pub(crate) fn of_node(mut self, id: &str) -> Self {
+        self.node = Some(id.to_owned());
+        self
     }
 
     pub(crate) fn body(mut self, body: Value) -> Self {
@@ -153,22 +183,22 @@ fn secrets_in(value: &Value, secret: bool, found: &mut Vec<String>) {
     }
 }
 
-/// A request that is sent as soon as it is told to: it has its place among those under way, and the version is agreed upon.
+/// A request that is sent as soon as it is told to: it has its slot among those under way, and the version is agreed upon.
 #[derive(Debug)]
 #[must_use]
 pub struct Ready<'a> {
     client: &'a Client,
     call: Call,
     version: Version,
-    place: Place<'a>,
+    lane: Lane<Target>,
 }
 
 impl Ready<'_> {
-    /// Sends it, once: another try would wait for another place. After [`Class::TooOld`] and [`Class::Unauthorized`] one may be
+    /// Sends it, once: another try would wait for another slot. After [`Class::TooOld`] and [`Class::Unauthorized`] one may be
     /// taken, since version and files were looked at again.
     pub async fn send(self) -> Result<()> {
-        let Self { client, call, version, place } = self;
-        let error = match client.once(&call, Some(version), Some(place)).await {
+        let Self { client, call, version, lane } = self;
+        let error = match client.once(&call, Some(version), Some(lane)).await {
             Ok(answer) => {
                 client.follow_offer(answer.offered);
                 return Ok(());
@@ -195,10 +225,12 @@ impl Client {
     pub fn new(settings: Settings) -> Result<Self> {
         let material = Material::read(&settings, &Material::default())?;
         let http = material.connect(&settings, CONNECTIONS)?;
+        let patience = settings.patience;
         Ok(Self {
             inner: Arc::new(Inner {
                 settings,
-                places: Places::new(),
+                lanes: Lanes::new(Limits { regular: CALLS, slow: SLOW_CALLS, patience }),
+                calls: AtomicU64::new(0),
                 connected: Mutex::new(Connected {
                     http,
                     material,
@@ -263,8 +295,14 @@ impl Client {
     /// Waits until a request can be sent at once.
     pub(crate) async fn ready(&self, call: Call) -> Result<Ready<'_>> {
         let version = self.version().await?;
-        let place = self.inner.places.take(&call).await?;
-        Ok(Ready { client: self, call, version, place })
+        let lane = self.lane(&call).await;
+        Ok(Ready { client: self, call, version, lane })
+    }
+
+    async fn lane(&self, call: &Call) -> Lane<Target> {
+        let number = || self.inner.calls.fetch_add(1, Ordering::Relaxed);
+        let target = call.node.clone().map_or_else(|| Target::Ironic(number()), Target::Node);
+        self.inner.lanes.enter(&target, call.urgency).await
     }
 
     /// Sends a request and reads its answer.
@@ -325,11 +363,19 @@ impl Client {
         &self,
         call: &Call,
         version: Option<Version>,
-        place: Option<Place<'_>>,
+        lane: Option<Lane<Target>>,
     ) -> Result<Answer> {
         let path = format!("/v1/{}", call.path);
         let started = Instant::now();
-        let result = self.exchange(call, version, place).await;
+        let lane = match lane {
+            Some(lane) => lane,
+            None => self.lane(call).await,
+        };
+        let is_answer = |it: &Result<Answer>| {
+            it.as_ref().err().is_none_or(|error| error.class() != Class::Timeout)
+        };
+        let exchange = lane.run(self.exchange(call, version), is_answer).await;
+        let result = exchange.unwrap_or_else(|_| Err(given_up(call, &self.inner.settings)));
         let millis = started.elapsed().as_millis();
         let method = call.method.as_str();
         match result {
@@ -350,18 +396,8 @@ impl Client {
         }
     }
 
-    async fn exchange(
-        &self,
-        call: &Call,
-        version: Option<Version>,
-        place: Option<Place<'_>>,
-    ) -> Result<Answer> {
+    async fn exchange(&self, call: &Call, version: Option<Version>) -> Result<Answer> {
         let inner = &*self.inner;
-        let _place = match place {
-            Some(place) => place,
-            None => inner.places.take(call).await?,
-        };
-
         self.look_at_files(false);
         let url = call.url(&inner.settings.endpoint, version.unwrap_or(Version::OLDEST));
         let mut secrets = call.secrets();
@@ -401,7 +437,7 @@ impl Client {
             }
         }
         drop(response);
-        // Lets the connection go back before somebody else takes our place.
+        // Lets the connection go back before another call takes this slot.
         tokio::task::yield_now().await;
         if !status.is_success() {
             return Err(Error::of_answer(status.as_u16(), &body).without(&secrets));
@@ -453,6 +489,13 @@ impl Client {
 /// A panic elsewhere leaves nothing half-done behind these locks.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A call that others needed the slot of.
+fn given_up(call: &Call, settings: &Settings) -> Error {
+    let patience = settings.patience;
+    let text = format!("no answer within {patience:?}, and too many other nodes do not answer");
+    Error::new(Class::Timeout, text).perhaps_done(!call.reads())
 }
 
 /// A request that got no complete answer.

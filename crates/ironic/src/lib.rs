@@ -17,7 +17,6 @@ mod inventory;
 mod lenient;
 mod node;
 mod paging;
-mod places;
 mod settings;
 mod version;
 
@@ -28,7 +27,6 @@ pub use inventory::{
 };
 pub use node::{Driver, Node, PatchOp, Port, Power, PowerTarget};
 pub use paging::{Detail, MAX_PAGE, NodeQuery, Pager, PortQuery};
-pub use places::AT_ONCE;
 pub use settings::Settings;
 pub use version::{Feature, Version};
 

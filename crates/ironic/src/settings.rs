@@ -9,6 +9,8 @@ const DEFAULT_AUTH_ROOT: &str = "/opt/metal3/auth";
 const DEFAULT_CA: &str = "/opt/metal3/certs/ca/tls.crt";
 const DEFAULT_CLIENT_CERT: &str = "/opt/metal3/certs/client/tls.crt";
 const DEFAULT_CLIENT_KEY: &str = "/opt/metal3/certs/client/tls.key";
+/// How long a call may hold up others. Ironic answers what needs no machine within a fraction of it.
+const CALL_PATIENCE: Duration = Duration::from_secs(2);
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Settings of the client. They hold paths, never the secrets themselves, so they may be logged.
@@ -33,6 +35,8 @@ pub struct Settings {
     /// Limit of a whole request, from connecting to the last byte of the answer. The time that a
     /// request waits for a free connection is not part of it.
     pub timeout: Duration,
+    /// How long a call may hold up those to other nodes.
+    pub patience: Duration,
 }
 
 impl Settings {
@@ -143,6 +147,7 @@ impl Settings {
                 insecure,
                 conductor_group: None,
                 timeout,
+                patience: CALL_PATIENCE,
             }),
             _ => Err(mistakes),
         }

@@ -136,7 +136,7 @@ impl<T: Clone + Ord> Inner<T> {
             callers.retain(|caller| !caller.turn.is_closed());
             let first = (0..callers.len()).min_by_key(|index| callers[*index].class);
             match first {
-                Some(first) if self.slots.enter(&target, class, now) => {
+                Some(first) if self.slots.enter(&target, now) => {
                     let caller = callers.remove(first);
                     return Some((target, caller));
                 }

@@ -2,7 +2,7 @@
 //!
 //! A key waits at most once, with the earliest time and the most urgent class that anybody asked for, and is never handed
 //! out twice at a time. Urgent keys go first. So that nothing starves behind them, every eighth key that is handed out is
-//! the one that has waited longest, whatever its class.
+//! the one that has waited longest, whatever its class and for whomever the slot was kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -79,13 +79,14 @@ impl<K: Clone + Ord> Queue<K> {
         });
     }
 
-    /// The key that is to be worked on now, none that is less urgent than this. It is busy until [`Queue::done`].
+    /// The key that is to be worked on now, none that is less urgent than this but for the one that goes by its age. It is
+    /// busy until [`Queue::done`].
     pub fn next(&mut self, now: Instant, least: Class) -> Option<(K, Class)> {
         self.wake(now);
-        let classes = Class::ALL.into_iter().filter(|class| *class <= least);
+        let by_age = self.handed_out + 1 == OLDEST_EVERY;
+        let classes = Class::ALL.into_iter().filter(|class| by_age || *class <= least);
         let mut waiting =
             classes.filter_map(|class| Some((self.ready[class as usize].first()?.0, class)));
-        let by_age = self.handed_out + 1 == OLDEST_EVERY;
         let (_, class) = if by_age { waiting.min()? } else { waiting.next()? };
         let (_, key) = self.ready[class as usize].pop_first()?;
         self.handed_out = (self.handed_out + 1) % OLDEST_EVERY;

@@ -249,7 +249,7 @@ impl<'a, C: Controller> Engine<'a, C> {
         loop {
             let least = self.slots.free_for()?;
             let (key, class) = self.lookout.queue().next(now, least)?;
-            if self.slots.enter(&key, class, now) {
+            if self.slots.enter(&key, now) {
                 let memory = self.memory.take(&key);
                 let (handle, abort) = AbortHandle::new_pair();
                 self.aborts.insert(key.clone(), handle);

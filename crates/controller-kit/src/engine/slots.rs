@@ -41,11 +41,11 @@ impl<T: Clone + Ord> Slots<T> {
         Self { limits, regular: BTreeMap::new(), slow: BTreeMap::new(), suspects: BTreeSet::new() }
     }
 
-    /// The least urgent class for which a regular slot is free.
+    /// The least urgent class for which a regular slot is free. The others are kept for those that are more urgent.
     pub fn free_for(&self) -> Option<Class> {
         let free = self.limits.regular.saturating_sub(self.regular.len());
         // Where there are very few, the classes share them.
-        let kept = |class: Class| (class as usize).min(self.limits.regular - 1);
+        let kept = |class: Class| (class as usize).min(self.limits.regular.saturating_sub(1));
         Class::ALL.into_iter().rev().find(|class| free > kept(*class))
     }
 
@@ -55,20 +55,14 @@ impl<T: Clone + Ord> Slots<T> {
     }
 
     /// Takes a slot for a target, where there is one and the target has none yet.
-    pub fn enter(&mut self, target: &T, class: Class, now: Instant) -> bool {
-        if self.has(target) {
+    pub fn enter(&mut self, target: &T, now: Instant) -> bool {
+        let suspect = self.is_suspect(target);
+        let is_free =
+            if suspect { self.has_slow() } else { self.regular.len() < self.limits.regular };
+        if self.has(target) || !is_free {
             return false;
         }
-        let line = if self.is_suspect(target) {
-            if !self.has_slow() {
-                return false;
-            }
-            &mut self.slow
-        } else if self.free_for().is_some_and(|least| class <= least) {
-            &mut self.regular
-        } else {
-            return false;
-        };
+        let line = if suspect { &mut self.slow } else { &mut self.regular };
         line.insert(target.clone(), now);
         true
     }

@@ -246,14 +246,17 @@ async fn an_inventory_is_read_up_to_the_size_that_was_allowed_and_may_not_be_the
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_hundred_calls_at_once_share_eight_connections_and_a_power_change_waits_for_no_list() {
+async fn two_hundred_calls_at_once_share_few_connections_and_a_power_change_waits_for_none() {
     let ironic = shared().await;
     let proxy = Proxy::start(ironic).await.unwrap();
     let client = client(&proxy.endpoint);
-    let node = &register(&client, "crowd", 1).await[0].uuid;
+    let nodes = register(&client, "crowd", 21).await;
+    let (node, others) = nodes.split_first().unwrap();
+    let node = &node.uuid;
     let delay = Fault::Delay(Duration::from_millis(20));
     proxy.fault(delay, usize::MAX, |method, _| *method == Method::GET);
-    let reads = futures_util::stream::iter(0..200).map(|_| client.node(node, Detail::Basic));
+    let read = |number: usize| client.node(&others[number % others.len()].uuid, Detail::Basic);
+    let reads = futures_util::stream::iter(0..200).map(read);
     let reads = reads.buffer_unordered(200).collect::<Vec<_>>();
     let writing = async {
         // By now the reads have taken all the connections that they may have.

@@ -159,7 +159,7 @@ async fn a_hold_that_comes_while_the_power_on_is_on_its_way_is_honoured_by_anoth
     assert!(broken.is_none(), "{}", broken.unwrap_or_default());
 }
 
-/// Five hosts that are held off, and let go while Ironic hangs: four places are for calls that are not hard, so one power-on
+/// Six hosts that are held off, and let go while Ironic hangs: five slots are for calls that are not hard, so one power-on
 /// waits behind the others after the write that justified it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_that_comes_while_a_power_on_waits_behind_others_that_hang_is_honoured_before_it() {
@@ -167,20 +167,22 @@ async fn a_hold_that_comes_while_a_power_on_waits_behind_others_that_hang_is_hon
     let ironic = ironic::shared().await;
     let proxy = Proxy::start(ironic).await.unwrap();
     let mut hosts = Vec::new();
-    for name in ["a", "b", "c", "d", "e"] {
+    for name in ["a", "b", "c", "d", "e", "f"] {
         let node = ironic.enroll_fake(&format!("{}-{name}", site.namespace)).await.unwrap();
         switch(ironic, &node, "power on").await;
         site.host(name, &node, json!({})).await;
         site.annotate(name, json!({ HOLD: HARD })).await;
         hosts.push((name, node));
     }
-    // None of those that hang is given up meanwhile, which would make room for the one that waits.
-    let _running = site.start_impatient(&proxy.endpoint, PATIENCE);
+    // None of those that hang leaves its slot meanwhile, which would make room for the one that waits.
+    let mut settings = super::settings(&proxy.endpoint);
+    (settings.timeout, settings.patience) = (PATIENCE, PATIENCE);
+    let _running = site.start_with(settings);
     for (name, _) in &hosts {
         site.wait(name, "held off", |host| record(host).0 == "HeldOff").await;
     }
     // The last has looked at its node before the others take all places.
-    let looks = hosts[4].1.clone();
+    let looks = hosts[5].1.clone();
     let mut look = proxy.hold(move |method, path| *method == Method::GET && path.contains(&looks));
     let mut calls = Vec::new();
     for (_, node) in &hosts {
@@ -189,16 +191,16 @@ async fn a_hold_that_comes_while_a_power_on_waits_behind_others_that_hang_is_hon
             proxy.hold(move |method, path| power_changes(method, path) && path.contains(&node)),
         ));
     }
-    site.annotate("e", json!({ HOLD: null })).await;
+    site.annotate("f", json!({ HOLD: null })).await;
     // Where a list has just shown the node, there is no look.
     let looked = look.arrives(Duration::from_secs(3)).await;
-    for (name, _) in &hosts[..4] {
+    for (name, _) in &hosts[..5] {
         site.annotate(name, json!({ HOLD: null })).await;
     }
     let mut arrived = Vec::new();
     let began = Instant::now();
     let mut look = looked.is_ok().then_some(look);
-    while arrived.len() < 4 {
+    while arrived.len() < 5 {
         assert!(began.elapsed() < PATIENCE, "only {} hang", arrived.len());
         for (number, held) in calls.iter_mut().enumerate() {
             let Some(mut call) = held.take() else { continue };
@@ -207,11 +209,11 @@ async fn a_hold_that_comes_while_a_power_on_waits_behind_others_that_hang_is_hon
                 Err(_) => *held = Some(call),
             }
         }
-        if arrived.len() >= 3 {
+        if arrived.len() >= 4 {
             drop(look.take());
         }
     }
-    let waits = (0..5).find(|it| arrived.iter().all(|(number, _)| number != it)).unwrap();
+    let waits = (0..6).find(|it| arrived.iter().all(|(number, _)| number != it)).unwrap();
     let (name, node) = &hosts[waits];
     site.wait(name, "about to be on", |host| record(host).0 == "PoweringOn").await;
     site.annotate(name, json!({ LATE: HARD })).await;

@@ -131,9 +131,14 @@ impl Site {
     }
 
     /// A controller that waits for an answer of Ironic no longer than this.
-    pub(crate) fn start_impatient(&self, endpoint: &str, patience: Duration) -> Running {
+    pub(crate) fn start_impatient(&self, endpoint: &str, timeout: Duration) -> Running {
         let mut settings = settings(endpoint);
-        settings.timeout = patience;
+        settings.timeout = timeout;
+        self.start_with(settings)
+    }
+
+    /// A controller with these settings of its Ironic client.
+    pub(crate) fn start_with(&self, settings: ::ironic::Settings) -> Running {
         let namespace = self.namespace.clone();
         let run = |client| serve(client, namespace, quick(), settings);
         Running::start(self.account.clone(), Plan::none("bmo-reboot"), run)
