@@ -274,7 +274,8 @@ pub fn needs(settings: Option<ironic::Settings>) -> Needs {
     Needs { crds: "", fields: needed(), rules: RULES, checks: checks.collect() }
 }
 
-/// The fields without which nothing is switched: they are the memory of what was promised.
+/// The conditions of hosts, without which nothing is switched: they are the memory of what was promised. The fields of the
+/// stamps show others what the record says, where they are there.
 pub fn needed() -> Vec<Needed> {
     let ours = extensions().into_iter().filter(|extension| extension.controller == NAME);
     let ours = ours.map(|extension| Needed {
@@ -285,6 +286,7 @@ pub fn needed() -> Vec<Needed> {
             property: extension.property,
             schema: serde_json::to_value(&extension.schema).unwrap_or_default(),
             replace: extension.replace,
+            optional: true,
         }),
     });
     ours.chain([conditions()]).collect()
@@ -314,7 +316,13 @@ fn conditions() -> Needed {
     Needed {
         crd: "baremetalhosts.metal3.io",
         versions: &["v1alpha1"],
-        field: Some(Field { path: &["status"], property: "conditions", schema, replace: false }),
+        field: Some(Field {
+            path: &["status"],
+            property: "conditions",
+            schema,
+            replace: false,
+            optional: false,
+        }),
     }
 }
 
@@ -393,10 +401,11 @@ mod tests {
     }
 
     #[test]
-    fn both_stamps_are_needed_and_the_conditions_that_say_what_they_are_about() {
+    fn conditions_are_needed_and_the_fields_of_the_stamps_are_not() {
         let needed = needed();
-        let names: Vec<_> =
-            needed.iter().filter_map(|it| Some(it.field.as_ref()?.property)).collect();
-        assert_eq!(names, ["lastPoweredOn", "pendingRebootSince", "conditions"]);
+        let fields = needed.iter().filter_map(|it| it.field.as_ref());
+        let fields: Vec<_> = fields.map(|it| (it.property, it.optional)).collect();
+        let stamps = [("lastPoweredOn", true), ("pendingRebootSince", true)];
+        assert_eq!(fields, [stamps[0], stamps[1], ("conditions", false)]);
     }
 }

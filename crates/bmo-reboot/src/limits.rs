@@ -362,7 +362,7 @@ mod tests {
     async fn the_most_urgent_call_has_the_next_connection() {
         let turns = ironic(&Policy::default()).turns;
         let mut taken = Vec::new();
-        for _ in 0..ironic::CONNECTIONS {
+        for _ in 0..TURNS {
             taken.push(turns.take(Call::HardOff, false).await);
         }
         let done = Mutex::new(Vec::new());
@@ -376,7 +376,7 @@ mod tests {
         let free = async {
             tokio::task::yield_now().await;
             assert!(lock(&done).is_empty(), "there are no more turns than connections");
-            taken.truncate(ironic::CONNECTIONS - KEPT - 1);
+            taken.truncate(TURNS - KEPT - 1);
         };
         tokio::join!(waiting, free);
         assert_eq!(*lock(&done), [Call::HardOff, soft, Call::On]);
@@ -392,7 +392,7 @@ mod tests {
         while let Ok(turn) = soon(Call::On).await {
             taken.push(turn);
         }
-        assert_eq!(taken.len(), ironic::CONNECTIONS - KEPT);
+        assert_eq!(taken.len(), TURNS - KEPT);
         let hard = soon(Call::HardOff).await;
         assert!(hard.is_ok() && soon(Call::On).await.is_err());
         drop((hard, taken.pop()));
@@ -408,7 +408,7 @@ mod tests {
         use futures_util::FutureExt as _;
         let on = |turns: &Turns| turns.take(Call::On, false).now_or_never();
         for (passes, lesser) in [(1, 1), (2, 1), (4, 3), (8, 6), (32, 24), (100, 75)] {
-            let turns = Turns::new(ironic::CONNECTIONS, passes);
+            let turns = Turns::new(TURNS, passes);
             let mut taken = Vec::new();
             while let Some(Some(turn)) = on(&turns) {
                 taken.push(turn);

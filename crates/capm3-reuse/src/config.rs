@@ -109,7 +109,11 @@ pub fn needed() -> Vec<Needed> {
     let of = |crd, versions| Needed { crd, versions, field: None };
     let field = |crd, versions, path, property, kind: &str| {
         let schema = json!({ "type": kind });
-        Needed { crd, versions, field: Some(Field { path, property, schema, replace: false }) }
+        Needed {
+            crd,
+            versions,
+            field: Some(Field { path, property, schema, replace: false, optional: false }),
+        }
     };
     let reuse = json!({
         "type": "boolean",
@@ -127,6 +131,7 @@ pub fn needed() -> Vec<Needed> {
                 property: "nodeReuse",
                 schema: reuse,
                 replace: false,
+                optional: false,
             }),
         },
         of("clusters.cluster.x-k8s.io", CONTRACTS),

@@ -141,6 +141,7 @@ pub fn needed() -> Vec<Needed> {
             property: extension.property,
             schema: serde_json::to_value(&extension.schema).unwrap_or_default(),
             replace: extension.replace,
+            optional: false,
         }),
     });
     fields

@@ -70,6 +70,7 @@ fn main() -> ExitCode {
         property: "served",
         schema: json!({"type": "integer", "description": "The number that was served."}),
         replace: false,
+        optional: false,
     };
     let needed = Needed { crd: "trials.kit.example.org", versions: &["v1"], field: Some(served) };
     let needs = Needs { fields: vec![needed], rules: RULES, ..Needs::default() };

@@ -86,12 +86,15 @@ pub async fn run(
         rows.extend(permitted(client, config, rules).await);
         let subject = "CRDs".to_owned();
         match within(crd::check(client, needed, config.controller)).await {
-            Ok(missing) if missing.is_empty() => {
-                rows.push(Row { subject, result: Ok("all fields are there".to_owned()) });
+            Ok((unmet, without)) => {
+                let lines = unmet.into_iter().map(Err).chain(without.into_iter().map(Ok));
+                let found = lines.map(|result| Row { subject: subject.clone(), result });
+                let before = rows.len();
+                rows.extend(found);
+                if rows.len() == before {
+                    rows.push(Row { subject, result: Ok("all fields are there".to_owned()) });
+                }
             }
-            Ok(missing) => rows.extend(
-                missing.into_iter().map(|line| Row { subject: subject.clone(), result: Err(line) }),
-            ),
             Err(why) => rows.push(Row {
                 subject,
                 result: Err(format!("{why}; allow get on customresourcedefinitions")),

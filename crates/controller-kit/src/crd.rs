@@ -25,6 +25,12 @@ pub struct Needed {
     pub field: Option<Field>,
 }
 
+impl Needed {
+    fn is_optional(&self) -> bool {
+        self.field.as_ref().is_some_and(|field| field.optional)
+    }
+}
+
 /// A field of a CRD's schema.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
@@ -36,6 +42,8 @@ pub struct Field {
     pub schema: Value,
     /// Whether a field of that name with another type is replaced, or left as its owner wants it.
     pub replace: bool,
+    /// Whether the controller works without it.
+    pub optional: bool,
 }
 
 impl Field {
@@ -145,33 +153,50 @@ pub fn lacking(crd: Option<&Value>, needed: &Needed, controller: &str) -> Option
     };
     match look(crd, needed) {
         Found::Present => None,
-        Found::Addable(_) => {
-            let field = needed.field.as_ref().map(Field::name).unwrap_or_default();
-            let version = served(crd, needed).map_or("", |(_, version)| version);
-            Some(format!(
-                "field {field} is missing in CRD {} version {version}: run `{controller} extend-crd` as a user who may patch CRDs",
-                needed.crd
-            ))
-        }
+        Found::Addable(_) if needed.is_optional() => None,
+        Found::Addable(_) => Some(format!(
+            "{}: run `{controller} extend-crd` as a user who may patch CRDs",
+            missing(crd, needed)
+        )),
         Found::Impossible(why) => {
             Some(format!("{why}: install a release of its operator that fits"))
         }
     }
 }
 
-/// One look at all CRDs; one sentence for each need that is not met.
+fn missing(crd: &Value, needed: &Needed) -> String {
+    let field = needed.field.as_ref().map(Field::name).unwrap_or_default();
+    let version = served(crd, needed).map_or("", |(_, version)| version);
+    format!("field {field} is missing in CRD {} version {version}", needed.crd)
+}
+
+/// What an installed CRD lacks of what the controller can do without, as a sentence.
+pub fn spared(crd: Option<&Value>, needed: &Needed, controller: &str) -> Option<String> {
+    let crd = crd.filter(|_| needed.is_optional())?;
+    let addable = matches!(look(crd, needed), Found::Addable(_));
+    addable.then(|| {
+        let missing = missing(crd, needed);
+        format!(
+            "{missing}, and {controller} works without it. Run `{controller} extend-crd` to have it"
+        )
+    })
+}
+
+/// One look at all CRDs: one sentence for each need that is not met, and one for each that need not be.
 pub async fn check(
     client: &Client,
     needed: &[Needed],
     controller: &str,
-) -> Result<Vec<String>, kube::Error> {
-    let mut all = Vec::new();
+) -> Result<(Vec<String>, Vec<String>), kube::Error> {
+    let (mut unmet, mut without) = (Vec::new(), Vec::new());
     for name in names(needed) {
         let crd = api_error::unless_gone(api(client).get(name).await)?.map(|crd| crd.data);
-        let of_this = needed.iter().filter(|needed| needed.crd == name);
-        all.extend(of_this.filter_map(|needed| lacking(crd.as_ref(), needed, controller)));
+        for needed in needed.iter().filter(|needed| needed.crd == name) {
+            unmet.extend(lacking(crd.as_ref(), needed, controller));
+            without.extend(spared(crd.as_ref(), needed, controller));
+        }
     }
-    Ok(all)
+    Ok((unmet, without))
 }
 
 /// Keeps one readiness condition per CRD true to what is installed, for as long as it is polled, which never ends.

@@ -49,7 +49,8 @@ impl LateFields {
     pub fn of(crd: &Value) -> Self {
         let has = |property: &'static str| {
             let path = &["status", "hardware", "nics", "[]"];
-            let field = Field { path, property, schema: Value::Null, replace: false };
+            let field =
+                Field { path, property, schema: Value::Null, replace: false, optional: false };
             let needed = Needed { crd: HOSTS, versions: &["v1alpha1"], field: Some(field) };
             look(crd, &needed) == Found::Present
         };

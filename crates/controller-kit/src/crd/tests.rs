@@ -17,7 +17,7 @@ fn crd() -> Value {
 
 fn needed(path: &'static [&'static str], property: &'static str) -> Needed {
     let schema = json!({ "type": "string", "description": "ours" });
-    let field = Some(Field { path, property, schema, replace: false });
+    let field = Some(Field { path, property, schema, replace: false, optional: false });
     Needed { crd: "things.example.com", versions: &["v1"], field }
 }
 
@@ -94,6 +94,18 @@ fn each_lack_says_what_to_do() {
     let told = say(Some(&crd()), &Needed { versions, ..wanted.clone() });
     assert!(told.contains("does not serve version v0 or v2"), "{told}");
     assert_eq!(say(Some(&crd()), &Needed { field: None, ..wanted }), "");
+}
+
+#[test]
+fn a_field_that_is_optional_is_missed_without_being_needed() {
+    let mut wanted = needed(&["status"], "seenAt");
+    wanted.field.as_mut().unwrap().optional = true;
+    assert_eq!(lacking(Some(&crd()), &wanted, "it"), None);
+    let told = spared(Some(&crd()), &wanted, "it").unwrap();
+    assert!(told.contains("status.seenAt") && told.contains("it works without it"), "{told}");
+    assert!(lacking(None, &wanted, "it").is_some() && spared(None, &wanted, "it").is_none());
+    let there = needed(&["status"], "ready");
+    assert_eq!(spared(Some(&crd()), &there, "it"), None, "who needs it is told otherwise");
 }
 
 #[test]
