@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::{Duration, Instant};
 
-use api_types::condition::{find, put};
-use api_types::metal3::{CachedHost, ErrorType};
-use api_types::names::ferrite::CONDITION_POWER_MANAGED;
+use api_types::metal3::{CachedHost, ErrorType, Kept};
 use api_types::time::{until, whole};
 use ironic::{Class, Power, PowerTarget};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -26,6 +24,7 @@ use crate::reason::Reason;
 use crate::requests::Request;
 use crate::seen::{Host, NodeSeen};
 use crate::settle::settle;
+use crate::text;
 
 /// How long it stands that a call is wanted, from the moment in which that was proven until the call is sent.
 const PROVEN: Duration = Duration::from_millis(100);
@@ -138,14 +137,9 @@ async fn write_status(
     let params = PatchParams::default();
     let written = asked("write the status", api.patch_status(&host.name, &params, &patch)).await?;
     let written = context.view(&written);
-    // A CRD without our fields drops them without a word.
-    if change.pending.is_some() && written.pending != change.pending {
-        return Err(Error::Dropped("status.provisioning.pendingRebootSince"));
-    }
-    if change.last.is_some() && written.last != change.last {
-        return Err(Error::Dropped("status.provisioning.lastPoweredOn"));
-    }
-    Ok(written)
+    // A CRD without conditions drops them without a word.
+    let kept = change.record(host).is_none_or(|record| written.record() == Kept::Known(record));
+    if kept { Ok(written) } else { Err(Error::Dropped) }
 }
 
 /// The merge patch. Conditions are a list, which a merge patch replaces as a whole; the version makes sure that it is
@@ -170,18 +164,7 @@ fn status_patch(host: &Host, change: &Change, now: Timestamp) -> Value {
     if !stamps.is_empty() {
         status["provisioning"] = stamps.into();
     }
-    let mut conditions = host.conditions.clone();
-    if let Some(record) = &change.record {
-        put(&mut conditions, record.condition(host.generation));
-    }
-    if let Some(managed) = &change.managed {
-        // Its time is that of its status, as everywhere; `Rebooting` brings its own.
-        let known = find(&host.conditions, CONDITION_POWER_MANAGED);
-        let same = known.filter(|known| known.is_true() == managed.managed);
-        let since =
-            same.and_then(|known| known.last_transition_time.as_ref()).map_or(now, |time| time.0);
-        put(&mut conditions, managed.condition(since, host.generation));
-    }
+    let conditions = change.conditions(host, now);
     if conditions != host.conditions {
         status["conditions"] = json!(conditions);
     }
@@ -314,10 +297,10 @@ fn measure(context: &Context, host: &Host, node: &NodeSeen, decision: &Decision)
     }
     // One that is only not certainly off any more was not seen on.
     let seen_on = matches!(node, NodeSeen::Seen(node) if node.power == Power::On);
-    if let (Some(true), true, Some(record)) = (change.powered_on, seen_on, host.record())
-        && record.reason == Reason::PoweringOn
+    if let (Some(true), true, Some(progress)) = (change.powered_on, seen_on, host.progress())
+        && progress.reason == Reason::PoweringOn
     {
-        metrics.on_after(seconds(record.since, now));
+        metrics.on_after(seconds(progress.since, now));
     }
     if decision.notes.iter().any(|note| note.reason == Reason::SoftPowerOffFailed) {
         metrics.escalated();
@@ -330,8 +313,7 @@ pub async fn complain(context: &Context, host: &Host, error: &Error) {
     if !error.is_refusal() {
         return;
     }
-    let text =
-        format!("{error}. Nothing more is done to the power of this host until that is allowed");
+    let text = text::refused(error);
     let hour = Timestamp::now().as_second() / 3600;
     let mut number = DefaultHasher::new();
     (&text, hour).hash(&mut number);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use api_types::metal3::Kept;
 use api_types::time::{until, whole};
 use ironic::Power;
 use k8s_openapi::jiff::{Timestamp, ToSpan as _};
@@ -10,9 +11,10 @@ use crate::config::Policy;
 use crate::decision::{Again, Decision};
 use crate::draft::Draft;
 use crate::reason::Reason;
-use crate::record::{Managed, Record, Soft};
+use crate::record::{Doubt, RebootProgress, Soft};
 use crate::requests::{Request, named};
 use crate::seen::{Host, Node, NodeSeen, Pause, Target};
+use crate::text;
 
 /// After a soft power-off a second reading must agree, this much later.
 pub(crate) const CONFIRM: Duration = Duration::from_secs(3);
@@ -29,7 +31,11 @@ pub(crate) struct Case<'a> {
     pub(crate) now: Timestamp,
     /// The same with its fraction.
     pub(crate) exact: Timestamp,
-    pub(crate) record: Option<Record>,
+    pub(crate) progress: Option<RebootProgress>,
+    /// Whether the host was seen provisioned when it could not be served; not known where the record cannot be read.
+    pub(crate) was_provisioned: Option<bool>,
+    /// Why the record cannot be read, if it cannot.
+    pub(crate) unreadable: Option<String>,
 }
 
 impl<'a> Case<'a> {
@@ -40,7 +46,13 @@ impl<'a> Case<'a> {
         policy: &'a Policy,
         exact: Timestamp,
     ) -> Self {
-        Self { host, seen, soft_free, policy, now: whole(exact), exact, record: host.record() }
+        let (progress, was_provisioned, unreadable) = match host.record() {
+            Kept::Absent => (None, Some(false), None),
+            Kept::Known(record) => (record.progress, Some(record.was_provisioned), None),
+            Kept::Unreadable(why) => (None, None, Some(why)),
+        };
+        let now = whole(exact);
+        Self { host, seen, soft_free, policy, now, exact, progress, was_provisioned, unreadable }
     }
 
     pub(crate) fn node(&self) -> Option<&'a Node> {
@@ -51,7 +63,7 @@ impl<'a> Case<'a> {
     }
 
     pub(crate) fn reason(&self) -> Option<Reason> {
-        self.record.as_ref().map(|record| record.reason)
+        self.progress.as_ref().map(|progress| progress.reason)
     }
 
     pub(crate) fn is(&self, reason: Reason) -> bool {
@@ -122,12 +134,12 @@ impl<'a> Case<'a> {
     /// Whether the power was cut in what is under way, or is to be.
     pub(crate) fn was_hard(&self) -> bool {
         let in_cycle = self.in_cycle();
-        self.record.as_ref().is_some_and(|it| it.hard && (in_cycle || it.reason.is_phase()))
+        self.progress.as_ref().is_some_and(|it| it.hard && (in_cycle || it.reason.is_phase()))
     }
 
     /// Since when the host is held off, where that was seen and nothing was done since.
     pub(crate) fn held_since(&self) -> Option<Timestamp> {
-        self.record.as_ref().and_then(Record::held_since)
+        self.progress.as_ref().and_then(RebootProgress::held_since)
     }
 
     /// Whether somebody holds a machine that Ironic shows off and has not looked at for all who do. While its node is in
@@ -138,28 +150,28 @@ impl<'a> Case<'a> {
         let Some(node) = self.node().filter(|_| self.is_held() && self.seems_off()) else {
             return false;
         };
-        let lost = || self.record.as_ref().is_some_and(Record::is_out_of_sight);
+        let lost = || self.progress.as_ref().is_some_and(RebootProgress::is_out_of_sight);
         let unseen = node.maintenance || (!self.must_stay_on() && lost());
-        unseen && !node.off_taken && !self.is_told(Record::was_asked_for)
+        unseen && !node.off_taken && !self.is_told(RebootProgress::was_asked_for)
     }
 
     /// The same as far as it is to be remembered: where Ironic does not answer, it has looked at nothing.
     pub(crate) fn is_not_seen(&self) -> bool {
         match self.node() {
             Some(_) => self.is_out_of_sight(),
-            None => self.record.as_ref().is_some_and(Record::is_out_of_sight),
+            None => self.progress.as_ref().is_some_and(RebootProgress::is_out_of_sight),
         }
     }
 
     /// Whether the machine was off for all who hold it when somebody last saw it.
     pub(crate) fn is_held_as_before(&self) -> bool {
-        self.is_told(Record::was_held_for)
+        self.is_told(RebootProgress::was_held_for)
     }
 
     /// What the record tells of those who hold the host.
-    fn is_told(&self, told: fn(&Record, &[&str]) -> bool) -> bool {
+    fn is_told(&self, told: fn(&RebootProgress, &[&str]) -> bool) -> bool {
         let holds: Vec<&str> = self.holds().collect();
-        self.record.as_ref().is_some_and(|record| told(record, &holds))
+        self.progress.as_ref().is_some_and(|progress| told(progress, &holds))
     }
 
     /// Whether Ironic is to be asked for off because the machine is out of sight. Where nobody new holds it, not before the
@@ -182,21 +194,18 @@ impl<'a> Case<'a> {
     /// What is told of a soft attempt that began then.
     pub(crate) fn soft_message(&self, since: Timestamp) -> String {
         let end = since.checked_add(self.policy.soft_timeout).unwrap_or(since);
-        let who = self.wanted_by();
-        format!(
-            "for {who}: the operating system is asked to shut down, and the power is cut at {end} unless it is off by then"
-        )
+        text::softly(&self.wanted_by(), end)
     }
 
     /// The soft attempt that is behind the host.
     pub(crate) fn soft(&self) -> Option<Soft> {
-        self.record.as_ref().and_then(Record::soft)
+        self.progress.as_ref().and_then(|progress| progress.soft)
     }
 
     /// The soft attempt that was written down ahead of its call. Whether Ironic took that, the record does not say.
     pub(crate) fn soft_ahead(&self) -> Option<Soft> {
-        let ahead = self.record.as_ref().filter(|it| it.reason == Reason::SoftPowerOff)?;
-        ahead.soft().is_none().then_some(Soft { since: ahead.since, last: ahead.since })
+        let ahead = self.progress.as_ref().filter(|it| it.reason == Reason::SoftPowerOff)?;
+        ahead.soft.is_none().then_some(Soft { since: ahead.since, last: ahead.since })
     }
 
     /// Whether a call of ours towards off may have failed since, or is still to be made for those who hold a machine that is
@@ -231,27 +240,28 @@ impl<'a> Case<'a> {
     /// ended. It shows what it knew before that, though the machine may have come on. Asked for off, it looks. Where the
     /// failure may be older, the power-on may still be on its way and would undo that, so it is waited for first.
     pub(crate) fn may_have_come_on(&self, node: &Node) -> bool {
-        let earlier = self.record.as_ref().is_some_and(Record::may_have_failed_earlier);
+        let earlier = self.progress.as_ref().is_some_and(RebootProgress::may_have_failed_earlier);
         let ended = !earlier || !self.may_be_on_its_way(node);
         self.is_held() && self.power_on_was_asked() && node.last_error.is_some() && ended
     }
 
     /// The failure of the power-on that Ironic took.
     pub(crate) fn failed_power_on<'n>(&self, node: &'n Node) -> Option<&'n String> {
-        let taken = |it: &Record| it.reason == Reason::PoweringOn && !it.may_have_failed_earlier();
-        node.last_error.as_ref().filter(|_| self.record.as_ref().is_some_and(taken))
+        let taken =
+            |it: &RebootProgress| it.reason == Reason::PoweringOn && !it.may_have_failed_earlier();
+        node.last_error.as_ref().filter(|_| self.progress.as_ref().is_some_and(taken))
     }
 
     /// Whether the last that Ironic was asked for may be a power-on. One that Ironic was too busy for, or that failed, is
     /// asked for again, which is not written down for every try.
     fn power_on_was_asked(&self) -> bool {
         use Reason::{IronicUnreachable, NodeBusy, PowerFailed, PowerUnknown, PoweringOn};
-        self.record.as_ref().is_some_and(|record| match record.reason {
+        self.progress.as_ref().is_some_and(|progress| match progress.reason {
             PoweringOn => true,
             PowerFailed | NodeBusy | IronicUnreachable | PowerUnknown => {
-                !self.in_cycle() && !self.was_hard() && record.held_since().is_none()
+                !self.in_cycle() && !self.was_hard() && progress.held_since().is_none()
             }
-            _ => record.leaves_open(),
+            _ => progress.leaves_open(),
         })
     }
 
@@ -265,12 +275,12 @@ impl<'a> Case<'a> {
         self.power_on_was_asked() && (node.last_error.is_some() || self.may_be_on_its_way(node))
     }
 
-    /// What is told of a machine that was seen off, for those who hold it after that.
-    pub(crate) fn seen_off_message(&self, text: &str) -> String {
+    /// What is not known of a power-on of a machine that was seen off, for those who hold it after that.
+    pub(crate) fn doubt(&self) -> Option<Doubt> {
         // Once told it stays: that time has passed alone is worth no write.
-        let open = self.record.as_ref().is_some_and(Record::leaves_open)
+        let open = self.progress.as_ref().is_some_and(RebootProgress::leaves_open)
             || self.node().is_some_and(|node| self.power_on_is_open(node));
-        Record::seen_off_message(text, open)
+        open.then_some(Doubt::Open)
     }
 
     /// Off is believed at the second reading, unless the power was cut: a soft attempt may be behind it, whoever asked
@@ -295,11 +305,11 @@ impl<'a> Case<'a> {
             (None, Power::Off) => self.power_on_is_open(node),
             // Its management controller was lost on the way.
             (None, Power::Unknown) => {
-                let open = self.record.as_ref().is_some_and(Record::leaves_open);
+                let open = self.progress.as_ref().is_some_and(RebootProgress::leaves_open);
                 let asked = self.is(Reason::PoweringOn) || open;
                 let waits =
                     matches!(self.reason(), Some(Reason::PowerUnknown | Reason::IronicUnreachable));
-                let begun = self.record.as_ref().is_some_and(|record| record.rebooting);
+                let begun = self.progress.as_ref().is_some_and(|progress| progress.rebooting);
                 asked || (waits && begun && !self.in_cycle())
             }
             _ => false,
@@ -345,6 +355,10 @@ impl<'a> Case<'a> {
 
     /// Whether handing the host over now would leave something half done.
     pub(crate) fn is_in_the_middle(&self) -> bool {
+        // Nothing is ended of which nobody can read what it was.
+        if self.unreadable.is_some() {
+            return false;
+        }
         let node = match self.seen {
             NodeSeen::Seen(node) => node,
             NodeSeen::Unanswered { .. } => return true,
@@ -384,16 +398,18 @@ impl<'a> Case<'a> {
     pub(crate) fn refused(&self, reason: Reason, message: &str) -> Decision {
         let mut draft = Draft::new(self);
         if self.claims_off() || self.reason().is_some_and(Reason::is_refusal) {
-            let told = "The host was off when bmo-reboot last managed its power and may be on by \
-                        now; the condition PowerManaged says why it is not managed";
-            let told = self.seen_off_message(told);
-            draft.record(false, reason, self.in_cycle() && self.was_hard(), &told);
+            let hard = self.in_cycle() && self.was_hard();
+            let progress = RebootProgress { hard, doubt: self.doubt(), ..draft.step(reason) };
+            draft.progress(progress, text::WAS_OFF);
         }
-        let known = self.host.managed();
-        let seen =
-            self.host.state.is_provisioned() || known.is_some_and(|known| known.was_provisioned());
-        draft.managed(false, reason, &Managed::remembering(seen, message));
+        draft.not_managed(reason, message, self.host.state.is_provisioned() || self.was_ours());
         draft.finish(reason, Again::OnChange)
+    }
+
+    /// Whether the host was provisioned while it was ours, or was to be, and not deprovisioned under our eyes since.
+    pub(crate) fn was_ours(&self) -> bool {
+        let managed = self.host.managed().is_some_and(|it| it.reason == Reason::Managed);
+        managed || self.was_provisioned == Some(true)
     }
 
     /// Whether something is to be done, or may be, once more is known of the node.

@@ -547,7 +547,8 @@ fn remember(
         reading = Some(Reading::of(node, began, also));
         known.seen = Some(Digest::of(node));
         let off = node.power == ironic::Power::Off && node.target.is_none();
-        let softly = host.record().is_some_and(|record| record.reason == Reason::SoftPowerOff);
+        let softly =
+            host.progress().is_some_and(|progress| progress.reason == Reason::SoftPowerOff);
         let slice = context.policy.soft_slice;
         context.ironic.soft.notice(&host.uid, (softly, node.target), slice, moment);
         node.off_since = off_since(&mut known.off_since, off, (began, moment, now));

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use api_types::metal3::KeySet;
 use api_types::names::ferrite::PAUSED_BY_BMO_REBOOT;
 use api_types::names::metal3::{PAUSED, REBOOT};
 use api_types::time::until;
@@ -19,9 +20,10 @@ use crate::decision::{Again, Call, Decision, Note};
 use crate::draft::Draft;
 use crate::power_off::{go_off, reset};
 use crate::reason::Reason;
-use crate::record::Record;
-use crate::requests::{Request, named};
+use crate::record::{Doubt, RebootProgress, Reset, Sight};
+use crate::requests::Request;
 use crate::seen::{Host, NodeSeen, Observed, Pause, Target, Trouble};
+use crate::text;
 
 /// When to try again what Ironic was too busy for.
 pub const BUSY: Duration = Duration::from_secs(3);
@@ -40,7 +42,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
     let Some(host) = &seen.host else { return Decision::rest(Reason::Gone) };
     let case = Case::of(host, &seen.node, seen.soft_free, policy, now);
-    let rules: [fn(&Case<'_>) -> Option<Decision>; 19] = [
+    let rules: [fn(&Case<'_>) -> Option<Decision>; 20] = [
         // Whose is it?
         not_looked_at,
         // Before those that leave a host alone, which wait for the end of what was begun.
@@ -49,6 +51,8 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
         deleting,
         paused,
         detached,
+        // Whoever leaves a host alone, or gives it back, needs no record.
+        unreadable,
         // Without credentials, too: keys must not outlive what was installed.
         left_provisioned,
         without_credentials,
@@ -84,17 +88,13 @@ fn not_looked_at(case: &Case<'_>) -> Option<Decision> {
         Pause::ByUs if host.brings_status => handed_back(case),
         Pause::ByUs if !host.deleting => {
             let reason = Reason::NotLookedAt;
-            let (about, text) = (String::new(), WITHOUT_STATUS.to_owned());
+            let (about, text) = (String::new(), text::WITHOUT_STATUS.to_owned());
             let note = Note { warning: true, reason, about, text, once: Some(0) };
             Decision { notes: vec![note], ..Decision::rest(reason) }
         }
         _ => Decision::rest(Reason::NotLookedAt),
     })
 }
-
-const WITHOUT_STATUS: &str = "The host has the pause of bmo-reboot and no status, nor one in its annotation \
-    baremetalhost.metal3.io/status that says it is installed: write there the status of the host in its source or in a \
-    backup before anybody takes the pause off, or the bare metal operator installs it anew";
 
 fn hand_back(case: &Case<'_>) -> Option<Decision> {
     (case.is_wanted_back() && !case.is_in_the_middle()).then(|| handed_back(case))
@@ -103,8 +103,7 @@ fn hand_back(case: &Case<'_>) -> Option<Decision> {
 fn handed_back(case: &Case<'_>) -> Decision {
     let mut draft = Draft::unseen(case);
     draft.annotate(PAUSED, None);
-    let text = "The pause of the bare metal operator was lifted: it manages this host again";
-    draft.tell(Reason::HandedBack, text);
+    draft.tell(Reason::HandedBack, text::HANDED_BACK);
     draft.finish(Reason::HandedBack, Again::Now)
 }
 
@@ -114,7 +113,7 @@ fn not_selected(case: &Case<'_>) -> Option<Decision> {
     }
     let was_ours = case.host.managed().is_some_and(|managed| managed.managed);
     Some(if was_ours || case.claims_off() {
-        case.refused(Reason::NotSelected, "the host does not match --host-selector any more")
+        case.refused(Reason::NotSelected, text::NOT_SELECTED)
     } else {
         Decision::rest(Reason::NotSelected)
     })
@@ -122,19 +121,23 @@ fn not_selected(case: &Case<'_>) -> Option<Decision> {
 
 fn deleting(case: &Case<'_>) -> Option<Decision> {
     (case.host.deleting && !case.is_to_be_finished())
-        .then(|| case.refused(Reason::Deleting, "the host is being deleted"))
+        .then(|| case.refused(Reason::Deleting, text::DELETING))
 }
 
 fn paused(case: &Case<'_>) -> Option<Decision> {
-    let message = "the host is paused: remove the annotation baremetalhost.metal3.io/paused";
-    (case.host.paused == Pause::ByOthers).then(|| case.refused(Reason::Paused, message))
+    (case.host.paused == Pause::ByOthers).then(|| case.refused(Reason::Paused, text::PAUSED))
 }
 
 fn detached(case: &Case<'_>) -> Option<Decision> {
-    let message =
-        "the host is detached from Ironic: remove the annotation baremetalhost.metal3.io/detached";
     (case.host.detached && !case.is_to_be_finished())
-        .then(|| case.refused(Reason::Detached, message))
+        .then(|| case.refused(Reason::Detached, text::DETACHED))
+}
+
+/// Of a host whose record says nothing that can be relied on nobody knows whether its power was cut, nor for whom it is held
+/// off. It stays as it is until somebody has decided what that record is worth.
+fn unreadable(case: &Case<'_>) -> Option<Decision> {
+    let why = case.unreadable.as_ref()?;
+    Some(case.refused(Reason::RecordUnreadable, &text::record_unreadable(why)))
 }
 
 /// Requests and stamps belong to what was installed. The keys go first: as long as the stamps or the condition are
@@ -147,7 +150,8 @@ fn left_provisioned(case: &Case<'_>) -> Option<Decision> {
         return None;
     }
     let stamped = host.pending.is_some() || host.last.is_some();
-    let was_ours = host.managed().is_some_and(|managed| managed.was_provisioned());
+    let was_ours = case.was_provisioned == Some(true)
+        || host.managed().is_some_and(|managed| managed.reason == Reason::Managed);
     let deprovisioning = host.state == Deprovisioning;
     let evidence = stamped || was_ours || (deprovisioning && !host.requests.is_empty());
     evidence.then(|| {
@@ -157,37 +161,32 @@ fn left_provisioned(case: &Case<'_>) -> Option<Decision> {
         }
         draft.clear_stamps(stamped);
         draft.no_trouble();
-        if case.record.is_some() {
-            draft.record(false, Reason::Deprovisioned, false, "The host was deprovisioned");
+        if case.progress.is_some() {
+            let progress = draft.step(Reason::Deprovisioned);
+            draft.progress(progress, text::DEPROVISIONED);
         }
-        draft.managed(false, Reason::NotProvisioned, NOT_PROVISIONED);
+        draft.not_managed(Reason::NotProvisioned, text::NOT_PROVISIONED, false);
         if !host.requests.is_empty() {
             let keys = || host.requests.iter().map(|request| request.key.as_str());
-            let named = named(keys());
-            let text = format!("The host was deprovisioned, which ends all requests: {named}");
-            draft.tell_about(Reason::Deprovisioned, keys(), &text);
+            draft.tell_about(Reason::Deprovisioned, keys(), &text::requests_ended(keys()));
         }
         draft.finish(Reason::Deprovisioned, Again::Now)
     })
 }
 
 fn without_credentials(case: &Case<'_>) -> Option<Decision> {
-    let message =
-        "without credentials power is not maintained and no reboot honoured: set spec.bmc";
-    (!case.host.credentials).then(|| case.refused(Reason::NoCredentials, message))
+    (!case.host.credentials).then(|| case.refused(Reason::NoCredentials, text::NO_CREDENTIALS))
 }
-
-const NOT_PROVISIONED: &str = "power is managed while the host is provisioned";
 
 fn not_provisioned(case: &Case<'_>) -> Option<Decision> {
     use api_types::metal3::ProvisioningState::Other;
     let managed = case.host.state.is_provisioned() || case.online_only();
     (!managed).then(|| {
-        let unknown = match &case.host.state {
-            Other(state) => format!("; this release does not know its state {state}"),
-            _ => String::new(),
+        let message = match &case.host.state {
+            Other(state) => text::unknown_state(state),
+            _ => text::NOT_PROVISIONED.to_owned(),
         };
-        case.refused(Reason::NotProvisioned, &format!("{NOT_PROVISIONED}{unknown}"))
+        case.refused(Reason::NotProvisioned, &message)
     })
 }
 
@@ -196,8 +195,7 @@ fn not_provisioned(case: &Case<'_>) -> Option<Decision> {
 /// Two hosts with one node would undo each other's holds, so neither is served.
 fn shared_node(case: &Case<'_>) -> Option<Decision> {
     let other = case.host.shared_with.as_ref()?;
-    let node = &case.host.node;
-    let message = format!("the host {other} names the same node {node}: correct one of them");
+    let message = text::node_shared(other, &case.host.node);
     // Ironic may give a node another name, of which nobody tells.
     Some(Decision { again: Again::After(SHARED), ..case.refused(Reason::NodeShared, &message) })
 }
@@ -210,9 +208,7 @@ fn ironic_silent(case: &Case<'_>) -> Option<Decision> {
             return Some(Draft::untouched(case, Reason::AtRest, Again::After(BUSY)));
         }
         NodeSeen::Missing => {
-            let node = &case.host.node;
-            let message =
-                format!("Ironic has no node {node}: the operator has to register it again");
+            let message = text::node_not_found(&case.host.node);
             return Some(case.refused(Reason::NodeNotFound, &message));
         }
         NodeSeen::Unanswered { lasting, problem } => (*lasting, problem),
@@ -236,26 +232,20 @@ fn take_over(case: &Case<'_>) -> Option<Decision> {
     }
     if let Some(state) = case.being_registered() {
         // Paused in the middle of that, the operator would never come to its end.
-        let node = &host.node;
-        let message = format!("Ironic's node {node} is {state}: the operator is registering it");
+        let message = text::node_registering(&host.node, state);
         let refused = case.refused(Reason::NodeRegistering, &message);
         return Some(Decision { again: Again::After(REGISTERING), ..refused });
     }
     if host.needs_operator {
-        let message = "the operator has work to do on this host (another image, firmware, or externallyProvisioned is \
-                       false now), and its power until that is done";
-        return Some(case.refused(Reason::OperatorAtWork, message));
+        return Some(case.refused(Reason::OperatorAtWork, text::OPERATOR_AT_WORK));
     }
     if case.only_node_stays_on() {
-        let message = "the operator has to tell Ironic that spec.disablePowerOff is false";
-        let refused = case.refused(Reason::OperatorAtWork, message);
+        let refused = case.refused(Reason::OperatorAtWork, text::OPERATOR_TELLS_IRONIC);
         return Some(Decision { again: Again::After(REGISTERING), ..refused });
     }
     let mut draft = Draft::new(case);
     draft.annotate(PAUSED, Some(PAUSED_BY_BMO_REBOOT));
-    let text =
-        "The bare metal operator is paused on this host: from now on only bmo-reboot switches it";
-    draft.tell(Reason::TakenOver, text);
+    draft.tell(Reason::TakenOver, text::TAKEN_OVER);
     Some(draft.finish(Reason::TakenOver, Again::Now))
 }
 
@@ -270,21 +260,14 @@ fn withdraw_off(case: &Case<'_>) -> Option<Decision> {
         let mut draft = Draft::new(case);
         draft.withdraw_off();
         let (reason, text) = if coming {
-            let text =
-                "The host may be powering on: status.poweredOn is true until it is certainly off";
-            (Reason::PoweringOn, text)
+            (Reason::PoweringOn, text::MAY_BE_COMING_ON)
         } else {
-            let text = "Ironic has not looked at the machine since the maintenance of its node began: \
-                        status.poweredOn is true until it is certainly off";
-            (Reason::PowerUnknown, text)
+            (Reason::PowerUnknown, text::NOT_LOOKED_AT)
         };
         draft.tell_about(Reason::PoweredOn, case.holds(), text);
         draft.finish(reason, Again::Now)
     })
 }
-
-const IN_MAINTENANCE: &str = "Ironic does not look at a machine whose node is in maintenance: end that, or nobody knows \
-    whether the machine is off";
 
 /// Nobody new holds a machine of which Ironic shows what it knew before the maintenance of its node. It was off for those
 /// who hold it, and they are told that nobody sees whether it still is. The same of one that is not asked for off.
@@ -293,8 +276,9 @@ fn lose_sight(case: &Case<'_>) -> Option<Decision> {
         return None;
     }
     let holds: Vec<&str> = case.holds().collect();
-    let lost = Record::out_of_sight(&holds);
-    Some(nobody_sees(case, IN_MAINTENANCE, &lost).finish(Reason::PowerUnknown, Again::OnChange))
+    let lost = (text::out_of_sight(case.holds()), Some(KeySet::of(holds)));
+    let draft = nobody_sees(case, text::IN_MAINTENANCE, lost);
+    Some(draft.finish(Reason::PowerUnknown, Again::OnChange))
 }
 
 /// A request of a running machine is stamped, unless the cycle that is under way answers it too.
@@ -302,7 +286,7 @@ fn accept(case: &Case<'_>) -> Option<Decision> {
     let node = case.node()?;
     let answered = |request: &Request| {
         case.must_stay_on()
-            && case.record.as_ref().is_some_and(|record| record.has_served(&request.key))
+            && case.progress.as_ref().is_some_and(|progress| progress.has_served(&request.key))
     };
     let asked = case.requests().any(|request| !answered(request));
     // Ironic forgets the power of a machine whose management controller is lost, which is when fencing is asked for.
@@ -318,11 +302,11 @@ fn accept(case: &Case<'_>) -> Option<Decision> {
     let keys: Vec<&str> = case.requests().map(|request| request.key.as_str()).collect();
     draft.accept(pending, &keys);
     let begun = Host { pending: Some(pending), conditions: Vec::new(), ..case.host.clone() };
-    let next = Case { host: &begun, record: None, ..*case };
+    let next = Case { host: &begun, progress: None, unreadable: None, ..*case };
     if !case.must_stay_on() {
         return Some(go_off(&next, draft, node));
     }
-    let hopeless = case.record.as_ref().is_some_and(Record::failed_softly);
+    let hopeless = case.progress.as_ref().is_some_and(RebootProgress::failed_softly);
     Some(reset(&next, draft, node, hopeless))
 }
 
@@ -344,9 +328,6 @@ fn switch_off(case: &Case<'_>) -> Option<Decision> {
     (wanted && !turning_on && !case.host.deleting).then(|| go_off(case, draft, node))
 }
 
-const ANSWERED: &str =
-    "The host is already off: the annotation reboot.metal3.io is removed without a power cycle";
-
 /// Off, and somebody wants it to stay so.
 fn hold(case: &Case<'_>) -> Option<Decision> {
     if !case.is_off() || case.holds().next().is_none() {
@@ -355,15 +336,18 @@ fn hold(case: &Case<'_>) -> Option<Decision> {
     let mut draft = Draft::new(case);
     draft.no_trouble();
     let hard = case.in_cycle() && case.was_hard();
-    let holds: Vec<&str> = case.holds().collect();
+    let held = KeySet::of(case.holds());
     let asked = case.node().is_some_and(|node| node.maintenance);
-    draft.record(true, Reason::HeldOff, hard, &Record::held_message(&holds, asked));
+    let sight = asked.then_some(Sight::AskedOff);
+    let progress =
+        RebootProgress { rebooting: true, hard, held, sight, ..draft.step(Reason::HeldOff) };
+    draft.progress(progress, &text::held_off(case.holds()));
     // The plain request is answered by the machine being off. It goes only after everybody could see that.
     let shown = draft.shows_off();
     if shown && case.host.online && case.host.requests.has_plain() {
         draft.annotate(REBOOT, None);
         if !case.in_cycle() {
-            draft.tell(Reason::Answered, ANSWERED);
+            draft.tell(Reason::Answered, text::ANSWERED);
         }
     }
     Some(draft.finish(Reason::HeldOff, if shown { Again::OnChange } else { Again::Now }))
@@ -376,13 +360,15 @@ fn switch_on(case: &Case<'_>) -> Option<Decision> {
         return None;
     }
     let mut draft = Draft::new(case);
-    let rebooting = case.in_cycle() || case.record.as_ref().is_some_and(|record| record.rebooting);
+    let rebooting =
+        case.in_cycle() || case.progress.as_ref().is_some_and(|progress| progress.rebooting);
     if !draft.shows_off() {
         draft.no_trouble();
         let hard = case.in_cycle() && case.was_hard();
         // Somebody may hold it before it is asked to be on again.
-        let message = case.seen_off_message("The host is off");
-        draft.record(rebooting, Reason::PoweredOff, hard, &message);
+        let doubt = case.doubt();
+        let progress = RebootProgress { rebooting, hard, doubt, ..draft.step(Reason::PoweredOff) };
+        draft.progress(progress, text::OFF);
         return Some(draft.finish(Reason::PoweredOff, Again::Now));
     }
     if let Some(problem) = case.failed_power_on(node) {
@@ -400,11 +386,11 @@ fn switch_on(case: &Case<'_>) -> Option<Decision> {
     if case.requests().any(|request| request.key == REBOOT) {
         draft.annotate(REBOOT, None);
         if !rebooting {
-            draft.tell(Reason::Answered, ANSWERED);
+            draft.tell(Reason::Answered, text::ANSWERED);
         }
     }
     // Ahead, or a hold would not know of a call whose answer is lost; and not again for every try.
-    let retried = case.record.as_ref().is_some_and(Record::waits_for_ironic);
+    let retried = case.progress.as_ref().is_some_and(RebootProgress::waits_for_ironic);
     let stands = |last| last <= case.exact && case.age(last) < STANDS;
     let asks = case.requests().next().is_some();
     let stamped = retried && !asks && !case.in_cycle() && case.host.last.is_some_and(stands);
@@ -412,11 +398,12 @@ fn switch_on(case: &Case<'_>) -> Option<Decision> {
         draft.stamp_on(last_stamp(case));
     }
     if !retried && !case.is(Reason::PowerFailed) && !case.is(Reason::PoweringOn) {
-        draft.tell(Reason::PoweringOn, &Record::on_message(false));
+        draft.tell(Reason::PoweringOn, text::COMES_ON);
     }
     if !retried {
-        let message = Record::on_message(node.last_error.is_some());
-        draft.record(rebooting, Reason::PoweringOn, false, &message);
+        let doubt = node.last_error.is_some().then_some(Doubt::EarlierFailure);
+        let progress = RebootProgress { rebooting, doubt, ..draft.step(Reason::PoweringOn) };
+        draft.progress(progress, text::COMES_ON);
     }
     draft.call(Call::On);
     Some(draft.finish(Reason::PoweringOn, Again::Watch))
@@ -430,82 +417,93 @@ fn rest(case: &Case<'_>) -> Option<Decision> {
         return Some(draft.finish(Reason::AtRest, Again::Watch));
     }
     if node.power == Power::Unknown {
-        let problem = "Ironic does not know whether the machine is on: check its management \
-                       controller";
+        let problem = text::POWER_UNKNOWN;
         let again = if case.waits() { Again::After(BLIND) } else { Again::OnChange };
-        return Some(nobody_sees(case, problem, problem).finish(Reason::PowerUnknown, again));
+        return Some(
+            nobody_sees(case, problem, (problem.to_owned(), None))
+                .finish(Reason::PowerUnknown, again),
+        );
     }
     if case.seems_off() && !case.is_off() {
         let Some(problem) = node.last_error.as_ref().filter(|_| case.may_have_come_on(node)) else {
             return Some(draft.finish(Reason::AtRest, Again::After(CONFIRM)));
         };
         // All others are asked for off. Of these nobody knows more until Ironic finds them on, or the hold goes.
-        let why = if case.must_stay_on() { "it must stay on" } else { "its host is being deleted" };
-        let told = format!(
-            "{problem}; the machine may be on, and bmo-reboot does not switch it off because {why}"
-        );
+        let told = text::may_be_on(problem, case.must_stay_on());
         if case.failed_power_on(node).is_some() {
             draft.failed(false, &told);
         } else {
-            draft.phase(Reason::PowerFailed, false, &format!("failed: {told}"));
+            draft.phase(Reason::PowerFailed, false, &text::failed(&told));
         }
         return Some(draft.finish(Reason::PowerFailed, Again::OnChange));
     }
-    let record = case.record.as_ref();
+    let progress = case.progress.as_ref();
     // Which holds were answered by a reset must not be forgotten, or they are answered again and again. One that is gone
     // is: should it come back, somebody asks anew.
-    let served = |key: &&str| record.is_some_and(|record| record.has_served(key));
-    let served: Vec<&str> = case.holds().filter(served).collect();
-    if let (Some(record), Some(problem), true) = (record, &node.last_error, case.must_stay_on()) {
-        if let Some(text) = record.reset_failure(problem) {
-            draft.failed(true, &text);
-            draft.answering(&served);
+    let served = |key: &&str| progress.is_some_and(|progress| progress.has_served(key));
+    let served = KeySet::of(case.holds().filter(served));
+    if let (Some(progress), Some(problem), true) = (progress, &node.last_error, case.must_stay_on())
+    {
+        if let Some(Reset::Taken { hard }) = progress.reset {
+            draft.reset_failed(hard, served, problem);
             return Some(draft.finish(Reason::PowerFailed, Again::OnChange));
         }
-        if record.reason == Reason::PowerFailed && case.was_hard() {
-            let message = record.answering(&served);
-            draft.exact_record(record.rebooting, Reason::PowerFailed, true, message);
+        if progress.reason == Reason::PowerFailed && case.was_hard() {
+            if progress.served != served {
+                let problem = match progress.reset {
+                    Some(Reset::Failed { hard }) => text::reset_failed(hard, problem),
+                    _ => problem.clone(),
+                };
+                let what = text::change(true, &text::failed(&problem));
+                draft.progress(RebootProgress { served, ..progress.clone() }, &what);
+            }
             return Some(draft.finish(Reason::PowerFailed, Again::OnChange));
         }
     }
     draft.no_trouble();
-    let begun = record.is_some_and(|Record { rebooting, reason, .. }| {
+    let begun = progress.is_some_and(|RebootProgress { rebooting, reason, .. }| {
         *rebooting || reason.is_phase() || reason.is_refusal() || *reason == Reason::PoweredOff
     });
     let refused = case.must_stay_on() && case.is(Reason::HoldUnsupported);
     if case.is_off() && (begun || case.in_cycle()) {
-        let message = case.seen_off_message("The host stays off because spec.online is false");
         let hard = case.in_cycle() && case.was_hard();
-        draft.record(false, Reason::Offline, hard, &message);
+        let progress = RebootProgress { hard, doubt: case.doubt(), ..draft.step(Reason::Offline) };
+        draft.progress(progress, text::STAYS_OFF);
         return Some(draft.finish(Reason::Offline, Again::OnChange));
     }
     if case.must_stay_on() && !served.is_empty() {
-        let message = Record::served_message(case.stays_on_by(), &served);
-        draft.exact_record(false, Reason::HoldUnsupported, false, message);
+        let progress = RebootProgress { served, ..draft.step(Reason::HoldUnsupported) };
+        draft.progress(progress, &text::hold_unsupported(case.stays_on_by()));
     } else if case.must_stay_on() && !case.host.online {
-        let by = case.stays_on_by();
-        let message =
-            format!("spec.online is false, but the machine must not be switched off ({by})");
-        draft.record(false, Reason::HoldUnsupported, false, &message);
+        let progress = draft.step(Reason::HoldUnsupported);
+        draft.progress(progress, &text::off_unsupported(case.stays_on_by()));
     } else if begun || (refused && case.holds().next().is_none()) {
-        draft.record(false, Reason::Completed, false, "The host is on");
-        if record.is_some_and(|record| record.rebooting) {
-            draft.tell(Reason::Completed, "The reboot is over, the host is on");
+        let completed = draft.step(Reason::Completed);
+        draft.progress(completed, text::ON);
+        if progress.is_some_and(|progress| progress.rebooting) {
+            draft.tell(Reason::Completed, text::COMPLETED);
         }
     }
     Some(draft.finish(Reason::AtRest, Again::OnChange))
 }
 
-/// Nobody is to rely on a machine being off that nobody sees. `lost` tells those who hold it, `problem` everybody else.
-fn nobody_sees<'a>(case: &Case<'a>, problem: &str, lost: &str) -> Draft<'a> {
+/// Nobody is to rely on a machine being off that nobody sees. Those who hold it are told the `lost` text, and remembered by
+/// their keys where these are known to have been served; `problem` is for everybody else.
+fn nobody_sees<'a>(
+    case: &Case<'a>,
+    problem: &str,
+    (lost, held): (String, Option<KeySet>),
+) -> Draft<'a> {
     let mut draft = Draft::new(case);
     if let (Some(since), true) = (case.held_since(), case.is_held()) {
         if case.is(Reason::HeldOff) {
             draft.warn(Reason::PowerUnknown, problem);
         }
         let hard = case.in_cycle() && case.was_hard();
-        let message = Record::lost_message(hard, lost, since);
-        draft.exact_record(case.in_cycle(), Reason::PowerUnknown, hard, message);
+        let (rebooting, sight) = (case.in_cycle(), Some(Sight::Lost { since, held }));
+        let progress =
+            RebootProgress { rebooting, hard, sight, ..draft.step(Reason::PowerUnknown) };
+        draft.progress(progress, &lost);
     } else if case.waits() && !case.tells() && draft.waiting(Reason::PowerUnknown, problem) {
         draft.warn(Reason::PowerUnknown, problem);
     }
@@ -515,7 +513,8 @@ fn nobody_sees<'a>(case: &Case<'a>, problem: &str, lost: &str) -> Draft<'a> {
 /// How long a failure is still to be waited for. One of the future was written by a clock that is ahead of ours: nobody
 /// knows how old it is, and waiting until then could take for ever.
 pub(crate) fn still_waiting(case: &Case<'_>, delay: Duration) -> Option<Duration> {
-    let failed = case.record.as_ref().filter(|record| record.reason == Reason::PowerFailed)?;
+    let failed =
+        case.progress.as_ref().filter(|progress| progress.reason == Reason::PowerFailed)?;
     if failed.since > case.exact {
         return None;
     }

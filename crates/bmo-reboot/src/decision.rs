@@ -3,11 +3,17 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use api_types::condition::{Condition, find, put};
+use api_types::metal3::{Kept, power_record};
+use api_types::names::ferrite::{
+    CONDITION_POWER_MANAGED, CONDITION_REBOOT_RECORD, CONDITION_REBOOTING,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::reason::Reason;
-use crate::record::{Managed, Record};
-use crate::seen::Trouble;
+use crate::record::{Managed, RebootProgress, Record};
+use crate::seen::{Host, Trouble};
 
 /// What to do: metadata first, then status, then the call. Each write insists on the version that was read or that the
 /// write before it made, and the call comes only after both were accepted.
@@ -40,7 +46,11 @@ pub struct Change {
     /// Both stamps go.
     pub clear_stamps: bool,
     /// How far a reboot has come.
-    pub record: Option<Record>,
+    pub progress: Option<RebootProgress>,
+    /// What people are told of that: the message of the condition `Rebooting`.
+    pub told: String,
+    /// Whether the host was seen provisioned while it could not be served.
+    pub was_provisioned: Option<bool>,
     /// Whether the host's power is ours.
     pub managed: Option<Managed>,
     /// A failure of Ironic to change the power, or that it is over.
@@ -51,6 +61,70 @@ impl Change {
     /// Whether nothing is to be written.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// The record after this change, where it is another one then. One that cannot be read is somebody else's.
+    pub fn record(&self, host: &Host) -> Option<Record> {
+        let known = match host.record() {
+            Kept::Absent => Record::default(),
+            Kept::Known(record) => record,
+            Kept::Unreadable(_) => return None,
+        };
+        let stamps = if self.clear_stamps { (None, None) } else { (host.pending, host.last) };
+        let stamps = (self.pending.or(stamps.0), self.last.or(stamps.1));
+        let stamped = self.clear_stamps || self.pending.is_some() || self.last.is_some();
+        let touched = stamped || self.progress.is_some() || self.was_provisioned.is_some();
+        let was_provisioned = self.was_provisioned.unwrap_or(known.was_provisioned);
+        let progress = self.progress.clone().or_else(|| known.progress.clone());
+        let record = Record::new(stamps, was_provisioned, progress);
+        (touched && record != known).then_some(record)
+    }
+
+    /// All conditions of the host after this change.
+    pub fn conditions(&self, host: &Host, now: Timestamp) -> Vec<Condition> {
+        let mut conditions = host.conditions.clone();
+        let generation = host.generation;
+        // A condition's time is that of its status; `Rebooting` brings its own.
+        let since = |kind: &str, status: bool| {
+            let known = find(&host.conditions, kind).filter(|known| known.is_true() == status);
+            known.and_then(|known| known.last_transition_time.as_ref()).map_or(now, |time| time.0)
+        };
+        if let Some(record) = self.record(host) {
+            let since = since(CONDITION_REBOOT_RECORD, true);
+            put(&mut conditions, power_record::condition(&record, since, generation));
+        }
+        if let Some(progress) = &self.progress {
+            put(&mut conditions, rebooting(progress, &self.told, generation));
+        }
+        if let Some(Managed { managed, reason, message }) = &self.managed {
+            let since = since(CONDITION_POWER_MANAGED, *managed);
+            let told = (*managed, *reason, message.as_str());
+            put(&mut conditions, condition(CONDITION_POWER_MANAGED, told, since, generation));
+        }
+        conditions
+    }
+}
+
+/// How far a reboot has come, as people are told.
+pub fn rebooting(progress: &RebootProgress, told: &str, generation: i64) -> Condition {
+    let said = (progress.rebooting, progress.reason, told);
+    condition(CONDITION_REBOOTING, said, progress.since, generation)
+}
+
+fn condition(
+    kind: &str,
+    (status, reason, message): (bool, Reason, &str),
+    since: Timestamp,
+    generation: i64,
+) -> Condition {
+    Condition {
+        r#type: kind.to_owned(),
+        status: if status { "True" } else { "False" }.to_owned(),
+        reason: Some(reason.as_str().to_owned()),
+        message: Some(message.to_owned()),
+        last_transition_time: Some(Time(since)),
+        observed_generation: Some(generation),
+        ..Condition::default()
     }
 }
 

@@ -2,19 +2,24 @@
 
 use std::collections::BTreeMap;
 
-use api_types::metal3::ErrorType;
+use api_types::condition::find;
+use api_types::metal3::{ErrorType, KeySet};
+use api_types::names::ferrite::CONDITION_REBOOTING;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::case::Case;
-use crate::decision::{Again, Call, Change, Decision, Note};
+use crate::decision::{Again, Call, Change, Decision, Note, rebooting};
 use crate::reason::Reason;
-use crate::record::{Managed, Record, Soft};
-use crate::requests::{named, told_apart};
+use crate::record::{Managed, RebootProgress, Reset, Sight, Soft};
+use crate::requests::told_apart;
 use crate::seen::{Host, Trouble};
+use crate::text;
 
 pub(crate) struct Draft<'a> {
     host: &'a Host,
-    record: Option<Record>,
+    progress: Option<RebootProgress>,
+    /// Whether the record says that the host was seen provisioned; not known where it cannot be read.
+    was_provisioned: Option<bool>,
     now: Timestamp,
     annotations: BTreeMap<String, Option<String>>,
     status: Change,
@@ -34,7 +39,8 @@ impl<'a> Draft<'a> {
     pub(crate) fn unseen(case: &Case<'a>) -> Self {
         Self {
             host: case.host,
-            record: case.record.clone(),
+            progress: case.progress.clone(),
+            was_provisioned: case.was_provisioned,
             now: case.now,
             annotations: BTreeMap::new(),
             status: Change::default(),
@@ -59,25 +65,21 @@ impl<'a> Draft<'a> {
         };
         draft.status.powered_on = seen.filter(|on| *on != case.host.powered_on);
         if draft.status.powered_on == Some(true) && case.held_since().is_some() && case.is_held() {
-            let held = named(case.holds());
-            let text = format!(
-                "The host was found switched on although it is held off by {held}: it is switched off again"
-            );
+            let text = text::found_on(case.holds());
             draft.note(true, Reason::PoweredOn, told_apart(case.holds()), &text);
         }
         if case.online_only() {
-            draft.managed(true, Reason::OnlineOnly, "spec.online is maintained");
+            draft.managed(true, Reason::OnlineOnly, text::ONLINE_ONLY);
         } else {
-            draft.managed(true, Reason::Managed, "spec.online and reboot requests are carried out");
+            draft.managed(true, Reason::Managed, &text::managed(case.host.only_record));
         }
+        draft.remember_provisioned(false);
         for (key, value) in case.host.requests.odd() {
             draft.notes.push(Note {
                 warning: true,
                 reason: Reason::InvalidRequest,
                 about: key.to_owned(),
-                text: format!(
-                    "The value of {key} is not understood and counts as soft: write {{\"mode\": \"soft\"}} or {{\"mode\": \"hard\"}}"
-                ),
+                text: text::invalid(key),
                 once: Some(value),
             });
         }
@@ -89,13 +91,27 @@ impl<'a> Draft<'a> {
         Self::unseen(case).finish(reason, again)
     }
 
-    /// Whether the host's power is ours. When it is not, nothing that was found out about power is written either.
-    pub(crate) fn managed(&mut self, managed: bool, reason: Reason, message: &str) {
-        let managed = Managed { managed, reason, message: message.to_owned() };
-        if !managed.managed {
-            self.status.powered_on = None;
-            self.notes.clear();
+    /// The host's power is not ours, and nothing that was found out about power is written either. `provisioned`: something
+    /// is installed on it, as far as anybody knows.
+    pub(crate) fn not_managed(&mut self, reason: Reason, message: &str, provisioned: bool) {
+        self.status.powered_on = None;
+        self.notes.clear();
+        if provisioned {
+            self.managed(false, reason, &text::until_deprovisioned(message));
+        } else {
+            self.managed(false, reason, message);
         }
+        self.remember_provisioned(provisioned);
+    }
+
+    fn remember_provisioned(&mut self, provisioned: bool) {
+        let known = self.was_provisioned;
+        self.status.was_provisioned =
+            known.is_some_and(|known| known != provisioned).then_some(provisioned);
+    }
+
+    fn managed(&mut self, managed: bool, reason: Reason, message: &str) {
+        let managed = Managed { managed, reason, message: message.to_owned() };
         let known = self.host.managed();
         let repeated = known.as_ref().is_some_and(|known| known.reason == managed.reason);
         // Host and node names may change in the text without news for anybody.
@@ -114,11 +130,11 @@ impl<'a> Draft<'a> {
     pub(crate) fn accept(&mut self, pending: Timestamp, keys: &[&str]) {
         self.status.pending = Some(pending);
         self.rebooting = true;
-        self.record = None;
+        self.progress = None;
         self.hard = false;
         self.soft = None;
         self.no_trouble();
-        let text = format!("A reboot was asked for by {}", named(keys.iter().copied()));
+        let text = text::accepted(keys.iter().copied());
         self.tell_about(Reason::RequestAccepted, keys.iter().copied(), &text);
     }
 
@@ -142,9 +158,37 @@ impl<'a> Draft<'a> {
         self.call = Some(call);
     }
 
-    /// How far it has come. As long as that stays the same, so does its time; a new message alone is written too.
-    pub(crate) fn record(&mut self, rebooting: bool, reason: Reason, hard: bool, message: &str) {
-        self.exact_record(rebooting, reason, hard, Record::telling(hard, message));
+    /// How far it has come. As long as that stays the same, so does its time.
+    pub(crate) fn step(&self, reason: Reason) -> RebootProgress {
+        let known = self.progress.as_ref();
+        let same = known.filter(|known| known.reason == reason);
+        let held = known.filter(|_| reason == Reason::HeldOff).and_then(RebootProgress::held_since);
+        let since = same.map(|known| known.since).or(held).unwrap_or(self.now);
+        RebootProgress::new(reason, since)
+    }
+
+    /// Writes that down, and what people are told of it. A new message alone is written too.
+    pub(crate) fn progress(&mut self, progress: RebootProgress, what: &str) {
+        let (reason, told) = (progress.reason, text::step(&progress, what));
+        let news = self.progress.as_ref().is_none_or(|known| known.reason != reason);
+        if news && reason == Reason::HeldOff {
+            let holds = || self.host.requests.holds();
+            // All keys may be too much for an event.
+            let text = text::now_held_off(holds(), progress.hard);
+            let about = told_apart(holds());
+            self.note(false, reason, about, &text);
+        } else if news && reason == Reason::Offline {
+            self.tell(reason, &told);
+        }
+        let shown = find(&self.host.conditions, CONDITION_REBOOTING).is_some_and(|shown| {
+            let generation = shown.observed_generation.unwrap_or_default();
+            *shown == rebooting(&progress, &told, generation)
+        });
+        if shown && self.progress.as_ref() == Some(&progress) {
+            (self.status.progress, self.status.told) = (None, String::new());
+        } else {
+            (self.status.progress, self.status.told) = (Some(progress), told);
+        }
     }
 
     /// The soft attempt that is behind the host.
@@ -154,7 +198,7 @@ impl<'a> Draft<'a> {
 
     /// A soft attempt that is begun afresh has its whole time.
     pub(crate) fn begun_afresh(&mut self) {
-        self.record = self.record.take().filter(|it| it.reason != Reason::SoftPowerOff);
+        self.progress = self.progress.take().filter(|it| it.reason != Reason::SoftPowerOff);
     }
 
     /// The power is to be cut, although nobody has asked for that.
@@ -162,52 +206,27 @@ impl<'a> Draft<'a> {
         self.hard |= hard;
     }
 
-    /// A step between Ironic and us, worded so that it is remembered whether the power is to be cut, whether Ironic has
-    /// looked at the machine, and what was tried softly until then.
-    pub(crate) fn phase(&mut self, reason: Reason, hard: bool, message: &str) {
-        let mut message = Record::wording(hard, message);
-        if self.not_seen {
-            message = Record::not_seen(&message);
-        }
-        if let Some(soft) = self.soft.filter(|_| !hard) {
-            message = Record::softly(&message, soft);
-        }
-        self.exact_record(self.rebooting, reason, hard, message);
+    /// A step between Ironic and us. It is remembered whether Ironic has looked at the machine, and what was tried softly
+    /// until then.
+    pub(crate) fn phase(&mut self, reason: Reason, hard: bool, what: &str) {
+        self.exact_phase(RebootProgress { hard, ..self.step(reason) }, what);
     }
 
-    pub(crate) fn exact_record(
-        &mut self,
-        rebooting: bool,
-        reason: Reason,
-        hard: bool,
-        message: String,
-    ) {
-        let known = self.record.as_ref();
-        let same = known.filter(|known| known.reason == reason);
-        let held = known.filter(|_| reason == Reason::HeldOff).and_then(Record::held_since);
-        let since = same.map(|known| known.since).or(held).unwrap_or(self.now);
-        let news = same.is_none();
-        let record = Record { rebooting, reason, since, hard, message };
-        if news && reason == Reason::HeldOff {
-            let holds = || self.host.requests.holds();
-            // All keys may be too much for an event.
-            let text = Record::telling(hard, &format!("Held off by {}", named(holds())));
-            let about = told_apart(holds());
-            self.note(false, reason, about, &text);
-        } else if news && reason == Reason::Offline {
-            self.tell(reason, &record.message);
-        }
-        self.status.record = (self.record.as_ref() != Some(&record)).then_some(record);
+    fn exact_phase(&mut self, step: RebootProgress, what: &str) {
+        let soft = self.soft.filter(|_| !step.hard);
+        let sight = self.not_seen.then_some(Sight::Unseen);
+        let what = text::change(step.hard, what);
+        self.progress(RebootProgress { rebooting: self.rebooting, soft, sight, ..step }, &what);
     }
 
     /// It cannot go on for now. Why is written once: the wording of a network's failures changes with every try.
     /// Says whether that is new.
     pub(crate) fn waiting(&mut self, reason: Reason, why: &str) -> bool {
-        let known = self.record.as_ref();
+        let known = self.progress.as_ref();
         let repeated = known.is_some_and(|known| known.reason == reason);
         if !repeated {
             self.rebooting |= known.is_some_and(|known| known.rebooting);
-            self.phase(reason, self.hard, &format!("waits: {why}"));
+            self.phase(reason, self.hard, &text::waits(why));
         }
         !repeated
     }
@@ -222,7 +241,7 @@ impl<'a> Draft<'a> {
             Call::Reset | Call::SoftReset(_) => Some(Reason::Restarting),
             _ => None,
         };
-        let waits = self.record.as_ref().is_none_or(|known| {
+        let waits = self.progress.as_ref().is_none_or(|known| {
             use Reason::{IronicUnreachable, NodeBusy, PoweredOff, RequestAccepted};
             Some(known.reason) == ahead
                 || matches!(
@@ -231,7 +250,7 @@ impl<'a> Draft<'a> {
                 )
         });
         // A reset is written down ahead of every try.
-        let again = self.record.as_ref().is_some_and(Record::resets_again);
+        let again = self.progress.as_ref().is_some_and(RebootProgress::resets_again);
         waits && self.waiting(reason, why) && !again
     }
 
@@ -244,11 +263,29 @@ impl<'a> Draft<'a> {
 
     /// An event that Ironic is busy with the node.
     pub(crate) fn tell_busy(&mut self, why: &str) {
-        self.tell(Reason::NodeBusy, &format!("Ironic does not change the power now: {why}"));
+        self.tell(Reason::NodeBusy, &text::busy(why));
     }
 
     /// Ironic could not change the power. Gives how often in a row that was.
     pub(crate) fn failed(&mut self, off: bool, problem: &str) -> i64 {
+        self.fail(
+            RebootProgress { hard: off, ..RebootProgress::new(Reason::PowerFailed, self.now) },
+            problem,
+        )
+    }
+
+    /// The same of a reset that Ironic had taken, for these holds.
+    pub(crate) fn reset_failed(&mut self, hard: bool, served: KeySet, problem: &str) -> i64 {
+        let reset = Some(Reset::Failed { hard });
+        let step = RebootProgress::new(Reason::PowerFailed, self.now);
+        self.fail(
+            RebootProgress { hard: true, reset, served, ..step },
+            &text::reset_failed(hard, problem),
+        )
+    }
+
+    /// A failure that is repeated is a new one: its time starts anew.
+    fn fail(&mut self, step: RebootProgress, problem: &str) -> i64 {
         let known = &self.host.trouble;
         let ours = !known.is_anothers();
         // Whoever writes statuses may have written any number.
@@ -259,21 +296,13 @@ impl<'a> Draft<'a> {
             self.status.trouble = Some(Some(Trouble { kind, count, message: problem.to_owned() }));
         }
         let repeated =
-            self.record.as_ref().is_some_and(|known| known.reason == Reason::PowerFailed);
-        // A failure that is repeated is a new one: its time starts anew.
-        self.record = None;
-        self.phase(Reason::PowerFailed, off, &format!("failed: {problem}"));
+            self.progress.as_ref().is_some_and(|known| known.reason == Reason::PowerFailed);
+        self.progress = None;
+        self.exact_phase(step, &text::failed(problem));
         if !repeated && count == 1 {
             self.warn(Reason::PowerFailed, problem);
         }
         count
-    }
-
-    /// What is written down of a reset also tells for which holds it was, of those that are there.
-    pub(crate) fn answering(&mut self, holds: &[&str]) {
-        if let Some(record) = &mut self.status.record {
-            record.message = record.answering(holds);
-        }
     }
 
     /// The power is as it should be, so a failure of ours is over. Failures of others are theirs.
@@ -285,11 +314,8 @@ impl<'a> Draft<'a> {
 
     /// A soft attempt did not work.
     pub(crate) fn escalated(&mut self, problem: Option<&str>) {
-        let problem = problem.unwrap_or("it did not stop in time");
-        self.warn(
-            Reason::SoftPowerOffFailed,
-            &format!("A soft power-off did not work, so the power is cut: {problem}"),
-        );
+        let problem = problem.unwrap_or(text::NOT_IN_TIME);
+        self.warn(Reason::SoftPowerOffFailed, &text::escalated(problem));
     }
 
     /// Whether everybody can see in the status that the host is off.
@@ -327,11 +353,8 @@ impl<'a> Draft<'a> {
         if let Some(on) = self.status.powered_on
             && self.notes.iter().all(|note| note.once.is_some())
         {
-            let (word, text) = if on {
-                (Reason::PoweredOn, "The host is on")
-            } else {
-                (Reason::PoweredOff, "The host is off")
-            };
+            let (word, text) =
+                if on { (Reason::PoweredOn, text::ON) } else { (Reason::PoweredOff, text::OFF) };
             self.tell(word, text);
         }
         let Self { annotations, status, call, notes, .. } = self;
@@ -341,5 +364,5 @@ impl<'a> Draft<'a> {
 
 /// Most hosts that are not ours are so by somebody's wish; these are not.
 fn is_for_people(reason: Reason) -> bool {
-    matches!(reason, Reason::NodeNotFound | Reason::NodeShared)
+    matches!(reason, Reason::NodeNotFound | Reason::NodeShared | Reason::RecordUnreadable)
 }

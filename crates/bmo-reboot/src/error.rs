@@ -24,11 +24,11 @@ pub enum Error {
     /// All that a pass waits for took too long together.
     #[error("the pass did not end in time")]
     Slow,
-    /// A stamp was written and is not there: nothing may be switched off without this memory.
+    /// The record was written and is not there: nothing may be switched off without this memory.
     #[error(
-        "the API server dropped {0}: the CRD baremetalhosts.metal3.io lacks it, run `bmo-reboot extend-crd`"
+        "the API server dropped status.conditions: the CRD baremetalhosts.metal3.io lacks them, run `bmo-reboot extend-crd`"
     )]
-    Dropped(&'static str),
+    Dropped,
 }
 
 /// Waits for a request to the API server, but not for ever.
@@ -55,7 +55,7 @@ impl Error {
         match self {
             Self::Superseded => Class::Conflict,
             Self::Api { source, .. } => api_error::class(source).urgent(),
-            Self::Silent(_) | Self::Slow | Self::Dropped(_) => Class::Urgent,
+            Self::Silent(_) | Self::Slow | Self::Dropped => Class::Urgent,
         }
     }
 }

@@ -10,7 +10,7 @@
 //!   last reading of the node, and of a crowd the nodes are read by lists. The host is then the one in the cache, and is
 //!   written on that version or not at all.
 //! * Writes: of a host's status `poweredOn`, the stamps `pendingRebootSince` and `lastPoweredOn`, the conditions
-//!   `Rebooting` and `PowerManaged`, a power management error, and `lastUpdated`; of its annotations it removes the
+//!   `Rebooting`, `PowerManaged` and `RebootRecord`, a power management error, and `lastUpdated`; of its annotations it removes the
 //!   plain request when it was carried out, all requests when the host was deprovisioned, and with `--takeover` it sets
 //!   and lifts the operator's pause with a value of its own. Events. The power state in Ironic.
 //! * Never: removes somebody's hold from a provisioned host, changes any other field, acts on what a cache says without a
@@ -38,3 +38,4 @@ pub mod record;
 pub mod requests;
 pub mod seen;
 pub mod settle;
+pub mod text;

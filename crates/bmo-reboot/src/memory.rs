@@ -256,6 +256,7 @@ mod tests {
     use crate::config::Policy;
     use crate::controller::spread;
     use crate::decide::BUSY;
+    use crate::decision::Change;
     use crate::limits::Urgent;
     use crate::record::Managed;
     use crate::requests::Requests;
@@ -569,16 +570,17 @@ mod tests {
     fn a_host_that_was_let_go_and_is_made_somebody_elses_is_left_to_them() {
         let mut other = host(false, true);
         let managed = |managed, reason| {
-            let message = String::new();
-            Managed { managed, reason, message }.condition(Timestamp::UNIX_EPOCH, 1)
+            let managed = Some(Managed { managed, reason, message: String::new() });
+            let change = Change { managed, ..Change::default() };
+            change.conditions(&host(false, true), Timestamp::UNIX_EPOCH)
         };
-        other.conditions = vec![managed(true, Reason::Managed)];
+        other.conditions = managed(true, Reason::Managed);
         let mut known = Memory { uid: other.uid.clone(), ..Memory::default() };
         assert!(!known.is_anothers(&other), "it was ours, and has to be let go once");
         known.lets_go(&other, Reason::NotSelected);
         assert!(known.is_anothers(&other));
         assert!(known.is_to_be_warned() && !known.is_to_be_warned(), "told once");
-        other.conditions = vec![managed(false, Reason::NotSelected)];
+        other.conditions = managed(false, Reason::NotSelected);
         assert!(!known.is_anothers(&other), "nobody claims it");
         other.paused = Pause::ByUs;
         assert!(known.is_anothers(&other), "that pause is another's");

@@ -1,6 +1,6 @@
 //! The controller's own metrics; the kit counts reconciles, requests and the rest. Names of objects are never labels.
 
-use api_types::metal3::{BareMetalHostStatus, CachedHost, ErrorType};
+use api_types::metal3::{BareMetalHostStatus, CachedHost, ErrorType, Kept};
 use api_types::time::until;
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::reflector::Store;
@@ -12,7 +12,7 @@ use prometheus::{
 
 use crate::decision::{Answer, Call};
 use crate::reason::Reason;
-use crate::record::{Managed, Record};
+use crate::record::{Managed, RebootProgress, Record};
 
 /// From a reset of an idle machine to a soft attempt that took its whole time.
 const SECONDS: &[f64] =
@@ -196,16 +196,14 @@ impl Shown {
 
 /// Whether Ironic could not change the power of a host, and no try has succeeded since. While the next one is under way the
 /// record tells of that; the failure stands beside it, unless there is one of somebody else.
-fn is_failing(status: &BareMetalHostStatus, record: &Record) -> bool {
-    record.reason == Reason::PowerFailed || status.error_type == Some(ErrorType::PowerManagement)
+fn is_failing(status: &BareMetalHostStatus, progress: &RebootProgress) -> bool {
+    progress.reason == Reason::PowerFailed || status.error_type == Some(ErrorType::PowerManagement)
 }
 
 /// Since when a request is accepted for which the machine was not seen off yet. A stamp may lie a little ahead.
-fn pending_since(status: &BareMetalHostStatus) -> Option<Timestamp> {
-    let provisioning = &status.provisioning;
-    let pending = provisioning.pending_reboot_since.as_ref()?.0;
-    let served = provisioning.last_powered_on.as_ref().is_some_and(|last| last.0 >= pending);
-    (status.powered_on && !served).then_some(pending)
+fn pending_since(status: &BareMetalHostStatus, record: &Record) -> Option<Timestamp> {
+    let (pending, last) = record.power.stamps(&status.provisioning);
+    pending.filter(|pending| status.powered_on && last.is_none_or(|last| last < *pending))
 }
 
 impl Collector for Shown {
@@ -222,15 +220,19 @@ impl Collector for Shown {
             if !Managed::of(&status.conditions).is_some_and(|managed| managed.managed) {
                 continue;
             }
-            if let Some(since) = pending_since(status) {
+            let record = match Record::of(&status.conditions) {
+                Kept::Known(record) => record,
+                _ => Record::default(),
+            };
+            if let Some(since) = pending_since(status, &record) {
                 longest = longest.max(seconds(since, now));
             }
-            let Some(record) = Record::of(&status.conditions) else { continue };
-            if let Some(since) = record.held_since() {
+            let Some(progress) = record.progress else { continue };
+            if let Some(since) = progress.held_since() {
                 held += 1;
                 oldest = oldest.max(seconds(since, now));
             }
-            failing += i64::from(is_failing(status, &record));
+            failing += i64::from(is_failing(status, &progress));
         }
         self.held.set(held);
         self.oldest.set(oldest);
@@ -251,21 +253,26 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::config::Policy;
+    use crate::decision::Change;
+    use crate::seen::Host;
 
     /// A host with what its conditions and its status say.
     fn host(name: &str, managed: bool, reason: Reason, error: Option<&str>) -> CachedHost {
-        let (now, message) = (Timestamp::UNIX_EPOCH, String::new());
-        let (why, hard) = (if managed { Reason::Managed } else { Reason::Paused }, true);
-        let managed = Managed { managed, reason: why, message: message.clone() };
-        let record = Record { rebooting: true, reason, since: now, hard, message };
         let host = json!({
             "metadata": { "name": name, "namespace": "n" }, "spec": {},
-            "status": {
-                "errorType": error, "provisioning": { "state": "provisioned" },
-                "conditions": [managed.condition(now, 1), record.condition(1)],
-            },
+            "status": { "errorType": error, "provisioning": { "state": "provisioned" } },
         });
-        serde_json::from_value(host).unwrap()
+        let mut host: BareMetalHost = serde_json::from_value(host).unwrap();
+        let why = if managed { Reason::Managed } else { Reason::Paused };
+        let managed = Managed { managed, reason: why, message: String::new() };
+        let progress =
+            RebootProgress { hard: true, ..RebootProgress::new(reason, Timestamp::UNIX_EPOCH) };
+        let (managed, progress) = (Some(managed), Some(progress));
+        let change = Change { progress, managed, ..Change::default() };
+        let seen = Host::of(&host, &Policy::default());
+        host.status.as_mut().unwrap().conditions = change.conditions(&seen, Timestamp::UNIX_EPOCH);
+        host.into()
     }
 
     #[test]

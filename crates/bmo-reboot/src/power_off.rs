@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use api_types::metal3::KeySet;
 use api_types::names::metal3::REBOOT;
 
 use crate::case::{CONFIRM, Case};
@@ -10,22 +11,20 @@ use crate::decide::{BUSY, last_stamp, off_delay, still_early, still_waiting};
 use crate::decision::{Again, Call, Decision};
 use crate::draft::Draft;
 use crate::reason::Reason;
-use crate::record::{Record, Soft};
-use crate::requests::{Request, named, told_apart};
+use crate::record::{RebootProgress, Reset, Soft};
+use crate::requests::{Request, told_apart};
 use crate::seen::Node;
-
-/// What is waited for where as many soft attempts are under way as may be.
-pub(crate) const NO_ROOM: &str = "--soft-attempts soft power-offs are already under way";
+use crate::text;
 
 /// One step closer to off: wait, ask the operating system, or cut the power.
 pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Decision {
-    let record = case.record.as_ref();
+    let progress = case.progress.as_ref();
     let asked = case.host.in_cycle() || case.is_held();
     let any_hard = asked && case.requests().any(Request::is_hard);
     let was_hard = case.was_hard();
     if node.target.is_some() {
-        if record.is_none_or(|record| record.reason.is_refusal()) {
-            let message = format!("for {} waits for a change that is under way", case.wanted_by());
+        if progress.is_none_or(|progress| progress.reason.is_refusal()) {
+            let message = text::waits_for_change(&case.wanted_by());
             draft.phase(Reason::RequestAccepted, any_hard || was_hard, &message);
         }
         return draft.finish(Reason::RequestAccepted, Again::Watch);
@@ -48,21 +47,18 @@ pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Deci
         return cut(case, draft, node, exhausted);
     }
     if !case.soft_free {
-        draft.waiting(Reason::RequestAccepted, NO_ROOM);
+        draft.waiting(Reason::RequestAccepted, text::NO_ROOM);
         return draft.finish(Reason::RequestAccepted, Again::After(BUSY));
     }
     let used = begun.map_or(Duration::ZERO, |soft| case.age(soft.since));
     let left = case.policy.soft_timeout.saturating_sub(used);
-    let retried = record.is_some_and(|it| !it.hard && it.waits_for_ironic());
+    let retried = progress.is_some_and(|it| !it.hard && it.waits_for_ironic());
     // Written ahead only where the failure that the node shows cannot be taken for the one of this attempt.
     if node.last_error.is_none() && !retried {
         let message = case.soft_message(begun.map_or(case.now, |soft| soft.since));
         draft.phase(Reason::SoftPowerOff, false, &message);
     } else if !case.reason().is_some_and(Reason::is_phase) {
-        let message = format!(
-            "for {} comes next: its operating system will be asked to shut down",
-            case.wanted_by()
-        );
+        let message = text::soft_comes_next(&case.wanted_by());
         draft.phase(Reason::RequestAccepted, false, &message);
     }
     draft.call(Call::SoftOff(left.min(case.policy.soft_slice).max(Duration::from_secs(1))));
@@ -113,7 +109,7 @@ fn is_exhausted(case: &Case<'_>, soft: Soft, node: &Node) -> bool {
 /// Cuts the power, again and again if need be.
 fn cut(case: &Case<'_>, mut draft: Draft<'_>, node: &Node, exhausted: bool) -> Decision {
     let failed = case.is(Reason::HardPowerOff).then_some(node.last_error.as_ref()).flatten();
-    let record = case.record.as_ref();
+    let progress = case.progress.as_ref();
     if let Some(problem) = failed {
         let delay = draft.failed(true, problem);
         return draft.finish(Reason::PowerFailed, Again::After(off_delay(delay)));
@@ -127,20 +123,15 @@ fn cut(case: &Case<'_>, mut draft: Draft<'_>, node: &Node, exhausted: bool) -> D
     if exhausted {
         draft.escalated(node.last_error.as_deref());
     }
-    let retried = record.is_some_and(|it| it.hard && it.waits_for_ironic());
+    let retried = progress.is_some_and(|it| it.hard && it.waits_for_ironic());
     if node.last_error.is_none() && !retried {
-        draft.phase(Reason::HardPowerOff, true, &hard_message(case));
-    } else if !record.is_some_and(|record| record.hard && record.reason.is_phase()) {
-        let message = format!("for {} comes next", case.wanted_by());
+        draft.phase(Reason::HardPowerOff, true, &text::hard(&case.wanted_by()));
+    } else if !progress.is_some_and(|progress| progress.hard && progress.reason.is_phase()) {
+        let message = text::comes_next(&case.wanted_by());
         draft.phase(Reason::RequestAccepted, true, &message);
     }
     draft.call(Call::HardOff);
     draft.finish(Reason::HardPowerOff, Again::Watch)
-}
-
-/// What is told of a hard power-off.
-pub(crate) fn hard_message(case: &Case<'_>) -> String {
-    format!("for {} was asked of Ironic", case.wanted_by())
 }
 
 /// One reset for a stamp, never an off. The node's own time of change tells whether Ironic took a call whose answer
@@ -151,13 +142,13 @@ pub(crate) fn reset(
     node: &Node,
     hopeless: bool,
 ) -> Decision {
-    let record = case.record.as_ref();
-    let asked = record.filter(|record| record.reason == Reason::Restarting);
+    let progress = case.progress.as_ref();
+    let asked = progress.filter(|progress| progress.reason == Reason::Restarting);
     let hard = hopeless
         || case.requests().any(Request::is_hard)
-        || record.is_some_and(|record| record.reason.is_phase() && record.hard);
+        || progress.is_some_and(|progress| progress.reason.is_phase() && progress.hard);
     match asked {
-        Some(record) if !record.is_untouched(node.changed.as_deref()) => {
+        Some(progress) if !progress.is_untouched(node.changed.as_deref()) => {
             if let (None, Some(problem)) = (node.target, &node.last_error) {
                 let delay = draft.failed(true, problem);
                 return draft.finish(Reason::PowerFailed, Again::After(off_delay(delay)));
@@ -178,13 +169,15 @@ pub(crate) fn reset(
     }
     // Its stamp is not to lie after the machine is on again.
     if let Some(wait) = still_early(case) {
-        let message = format!("for {} waits for the next second", case.wanted_by());
+        let message = text::waits_for_second(&case.wanted_by());
         draft.phase(Reason::RequestAccepted, hard, &message);
         return draft.finish(Reason::RequestAccepted, Again::After(wait));
     }
-    let again = record.is_some_and(|it| it.waits_for_ironic() || it.resets_again());
-    let message = Record::restart_message(hard, again, node.changed.as_deref());
-    draft.exact_record(true, Reason::Restarting, hard, message);
+    let again = progress.is_some_and(|it| it.waits_for_ironic() || it.resets_again());
+    let asked = Some(Reset::Asked { changed: node.changed.clone(), again });
+    let step = draft.step(Reason::Restarting);
+    let what = text::change(hard, text::reset_asked(again));
+    draft.progress(RebootProgress { rebooting: true, hard, reset: asked, ..step }, &what);
     draft.call(if hard { Call::Reset } else { Call::SoftReset(case.policy.soft_timeout) });
     draft.finish(Reason::Restarting, Again::Watch)
 }
@@ -196,19 +189,13 @@ pub(crate) fn was_reset(case: &Case<'_>, draft: &mut Draft<'_>) {
     }
     draft.stamp_on(last_stamp(case));
     draft.no_trouble();
-    let holds: Vec<&str> = case.holds().collect();
-    let hard = case.record.as_ref().is_none_or(|record| record.hard);
-    let message = Record::reset_message(hard, &holds);
-    if holds.is_empty() {
-        draft.exact_record(true, Reason::PoweringOn, false, message);
-    } else {
-        draft.exact_record(true, Reason::Restarting, false, message);
-        let keys = || holds.iter().copied();
-        let text = format!(
-            "The machine must not be switched off ({}), so it was reset and cannot be held off for {}",
-            case.stays_on_by(),
-            named(keys())
-        );
-        draft.note(true, Reason::HoldUnsupported, told_apart(keys()), &text);
+    let hard = case.progress.as_ref().is_none_or(|progress| progress.hard);
+    let reason = if case.is_held() { Reason::Restarting } else { Reason::PoweringOn };
+    let (reset, served) = (Some(Reset::Taken { hard }), KeySet::of(case.holds()));
+    let progress = RebootProgress { rebooting: true, reset, served, ..draft.step(reason) };
+    draft.progress(progress, text::reset_taken(hard));
+    if case.is_held() {
+        let text = text::reset_instead(case.stays_on_by(), case.holds());
+        draft.note(true, Reason::HoldUnsupported, told_apart(case.holds()), &text);
     }
 }

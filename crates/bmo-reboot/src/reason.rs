@@ -4,9 +4,11 @@ use api_types::names::ferrite::{
     REASON_HELD_OFF, REASON_IRONIC_UNREACHABLE, REASON_NODE_BUSY, REASON_NODE_NOT_FOUND,
     REASON_NODE_REGISTERING, REASON_POWER_FAILED, REASON_POWER_UNKNOWN,
 };
+use serde::{Deserialize, Serialize};
 
 /// Why a decision was taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "&'static str", try_from = "String")]
 pub enum Reason {
     /// The host does not exist (any more).
     Gone,
@@ -20,6 +22,8 @@ pub enum Reason {
     Paused,
     /// The host is taken out of Ironic.
     Detached,
+    /// The record on the host says nothing that this release may rely on.
+    RecordUnreadable,
     /// Nobody gave credentials of the management controller.
     NoCredentials,
     /// No operating system of a consumer runs on the host.
@@ -86,13 +90,14 @@ pub enum Reason {
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 38] = [
         Self::Gone,
         Self::NotLookedAt,
         Self::NotSelected,
         Self::Deleting,
         Self::Paused,
         Self::Detached,
+        Self::RecordUnreadable,
         Self::NoCredentials,
         Self::NotProvisioned,
         Self::Deprovisioned,
@@ -135,6 +140,7 @@ impl Reason {
             Self::Deleting => "Deleting",
             Self::Paused => "Paused",
             Self::Detached => "Detached",
+            Self::RecordUnreadable => "RecordUnreadable",
             Self::NoCredentials => "NoCredentials",
             Self::NotProvisioned => "NotProvisioned",
             Self::Deprovisioned => "Deprovisioned",
@@ -200,6 +206,7 @@ impl Reason {
                 | Self::Deleting
                 | Self::Paused
                 | Self::Detached
+                | Self::RecordUnreadable
                 | Self::NoCredentials
                 | Self::NotProvisioned
                 | Self::NodeShared
@@ -207,6 +214,20 @@ impl Reason {
                 | Self::NodeRegistering
                 | Self::OperatorAtWork
         )
+    }
+}
+
+impl From<Reason> for &'static str {
+    fn from(reason: Reason) -> Self {
+        reason.as_str()
+    }
+}
+
+impl TryFrom<String> for Reason {
+    type Error = &'static str;
+
+    fn try_from(word: String) -> Result<Self, Self::Error> {
+        Self::parse(&word).ok_or("an unknown reason")
     }
 }
 

@@ -2,7 +2,7 @@
 
 use api_types::condition::Condition;
 use api_types::metal3::{
-    BareMetalHost, CustomDeploy, ErrorType, Image, OperationalStatus, ProvisioningState,
+    BareMetalHost, CustomDeploy, ErrorType, Image, Kept, OperationalStatus, ProvisioningState,
 };
 use api_types::names::ferrite::PAUSED_BY_BMO_REBOOT;
 use api_types::names::metal3::PAUSED;
@@ -13,8 +13,9 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::config::Policy;
 use crate::reason::Reason;
-use crate::record::{Managed, Record};
+use crate::record::{Managed, RebootProgress, Record};
 use crate::requests::{Request, Requests};
+use crate::text;
 
 /// What one pass knows.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,6 +78,8 @@ pub struct Host {
     pub pending: Option<Timestamp>,
     /// Stamp of the last time it was switched on.
     pub last: Option<Timestamp>,
+    /// Whether a stamp stands in the record only, since the CRD or the operator drops the fields for them.
+    pub only_record: bool,
     /// What its status says about failures.
     pub trouble: Trouble,
     /// All its conditions, ours among them.
@@ -118,8 +121,10 @@ impl Trouble {
 }
 
 /// So much of Ironic's last failure is read: it may repeat whatever a management controller answered. It is to fit into a
-/// condition together with all keys that a reset has answered.
+/// condition together with the keys that a reset has answered.
 const LONGEST_ERROR: usize = 2_000;
+/// So much of a time, which is kept in the record.
+const LONGEST_TIME: usize = 100;
 
 /// What is known about a node.
 #[derive(Clone, Debug, PartialEq)]
@@ -240,6 +245,9 @@ impl Host {
             |wanted: String, installed: String| !installed.is_empty() && wanted != installed;
         let other_image = differs(image(&host.spec.image), image(&provisioning.image))
             || differs(deploy(&host.spec.custom_deploy), deploy(&provisioning.custom_deploy));
+        let record = Record::of(&status.conditions);
+        let power = record.known().map(|it| it.power.clone()).unwrap_or_default();
+        let (pending, last) = power.stamps(provisioning);
         Self {
             uid: uid.unwrap_or_default(),
             version: resource_version.unwrap_or_default(),
@@ -273,8 +281,10 @@ impl Host {
             shared_with: None,
             requests: Requests::of(host.reboot_requests()),
             powered_on: status.powered_on,
-            pending: provisioning.pending_reboot_since.as_ref().map(|time| time.0),
-            last: provisioning.last_powered_on.as_ref().map(|time| time.0),
+            pending,
+            last,
+            only_record: (pending.is_some() && provisioning.pending_reboot_since.is_none())
+                || (last.is_some() && provisioning.last_powered_on.is_none()),
             trouble: Trouble {
                 // An error that the operator has not named is none of ours either.
                 kind: status.error_type.or_else(|| {
@@ -295,9 +305,14 @@ impl Host {
         registered_as(&self.namespace, &self.name)
     }
 
-    /// How far a reboot has come.
-    pub fn record(&self) -> Option<Record> {
+    /// What is kept of it.
+    pub fn record(&self) -> Kept<Record> {
         Record::of(&self.conditions)
+    }
+
+    /// How far a reboot has come.
+    pub fn progress(&self) -> Option<RebootProgress> {
+        self.record().known().and_then(|record| record.progress.clone())
     }
 
     /// Whether we said that its power is ours.
@@ -319,23 +334,27 @@ impl Host {
     /// under way is no beginning.
     pub fn is_urgent(&self, policy: &Policy) -> bool {
         let record = self.record();
-        let answered = |request: &Request| {
-            record.as_ref().is_some_and(|record| record.has_served(&request.key))
-        };
+        if matches!(record, Kept::Unreadable(_)) {
+            return false;
+        }
+        let progress = record.known().and_then(|record| record.progress.as_ref());
+        let answered =
+            |request: &Request| progress.is_some_and(|progress| progress.has_served(&request.key));
         let hard = self.requests.iter().any(|it| it.is_hard() && !answered(it));
-        let begun = record.as_ref().is_some_and(|record| {
-            let cut = self.in_cycle() && record.hard && record.reason.is_phase();
-            let off = matches!(record.reason, Reason::Offline | Reason::PoweredOff);
-            cut || (!self.powered_on && (off || record.held_since().is_some()))
+        let begun = progress.is_some_and(|progress| {
+            let cut = self.in_cycle() && progress.hard && progress.reason.is_phase();
+            let off = matches!(progress.reason, Reason::Offline | Reason::PoweredOff);
+            cut || (!self.powered_on && (off || progress.held_since().is_some()))
         });
         hard && !begun && self.needs_node(policy)
     }
 
     /// Whether it waits for a free place among the soft attempts, and nobody asks for more.
     pub fn waits_for_room(&self) -> bool {
-        let waits =
-            |it: &Record| it.reason == Reason::RequestAccepted && !it.hard && it.soft().is_none();
-        self.record().as_ref().is_some_and(waits) && !self.requests.iter().any(Request::is_hard)
+        let waits = |it: &RebootProgress| {
+            it.reason == Reason::RequestAccepted && !it.hard && it.soft.is_none()
+        };
+        self.progress().as_ref().is_some_and(waits) && !self.requests.iter().any(Request::is_hard)
     }
 
     /// Whether nobody asks for its power to be cut: whoever waits for it to be on, or to be asked softly, can wait a moment
@@ -355,7 +374,9 @@ impl Host {
         let managed = self.state.is_provisioned()
             || (policy.manage_available && self.state.is_available())
             || self.paused == Pause::ByUs;
-        ours && managed && self.paused != Pause::ByOthers && self.credentials
+        let readable =
+            || self.paused == Pause::ByUs || !matches!(self.record(), Kept::Unreadable(_));
+        ours && managed && self.paused != Pause::ByOthers && self.credentials && readable()
     }
 }
 
@@ -373,7 +394,7 @@ impl Node {
         });
         let state = set(&node.provision_state).unwrap_or_default();
         let working = ["cleaning", "clean wait", "deploying", "servicing", "service wait"];
-        let engaged = working.contains(&state.as_str()).then(|| format!("it is {state}"));
+        let engaged = working.contains(&state.as_str()).then(|| text::working(&state));
         Self {
             power: node.power(),
             target,
@@ -381,7 +402,7 @@ impl Node {
             last_error: set(&node.last_error).map(|error| shorten(&error, LONGEST_ERROR)),
             disable_power_off: node.disable_power_off.unwrap_or(false),
             registration: Registration::of(&state),
-            changed: set(&node.updated_at),
+            changed: set(&node.updated_at).map(|time| shorten(&time, LONGEST_TIME)),
             maintenance: node.maintenance.unwrap_or(false),
             off_since: None,
             off_taken: false,

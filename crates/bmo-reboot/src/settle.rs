@@ -7,10 +7,11 @@ use crate::config::Policy;
 use crate::decide::{BUSY, off_delay, on_delay};
 use crate::decision::{Again, Answer, Call, Decision};
 use crate::draft::Draft;
-use crate::power_off::{NO_ROOM, hard_message, is_first_slice, was_reset};
+use crate::power_off::{is_first_slice, was_reset};
 use crate::reason::Reason;
-use crate::record::{Record, Soft};
+use crate::record::{Doubt, RebootProgress, Soft};
 use crate::seen::{Host, NodeSeen};
+use crate::text;
 
 /// What to write down about Ironic's answer to a call. `host` is the host as our own write before the call left it.
 pub fn settle(
@@ -34,8 +35,10 @@ pub fn settle(
                     draft.attempted(Some(Soft { since, last: case.now }));
                     draft.phase(Reason::SoftPowerOff, false, &case.soft_message(since));
                 }
-                Call::HardOff => draft.phase(Reason::HardPowerOff, true, &hard_message(&case)),
-                Call::On => switching_on(&case, &mut draft, false, false),
+                Call::HardOff => {
+                    draft.phase(Reason::HardPowerOff, true, &text::hard(&case.wanted_by()));
+                }
+                Call::On => switching_on(&case, &mut draft, false, None),
                 Call::Reset | Call::SoftReset(_) => was_reset(&case, &mut draft),
             }
             draft.finish(Reason::Managed, Again::Watch)
@@ -53,28 +56,31 @@ pub fn settle(
             draft.finish(Reason::IronicUnreachable, Again::After(BUSY))
         }
         Answer::NoRoom => {
-            draft.not_taken(call, clean, Reason::RequestAccepted, NO_ROOM);
+            draft.not_taken(call, clean, Reason::RequestAccepted, text::NO_ROOM);
             draft.finish(Reason::RequestAccepted, Again::After(BUSY))
         }
         Answer::Unsupported if !hard && call != Call::On => {
-            draft.escalated(Some("its driver cannot ask the operating system"));
-            let message = "comes next: the driver has no soft power-off";
-            draft.phase(Reason::RequestAccepted, true, message);
+            draft.escalated(Some(text::NO_SOFT_POWER_OFF));
+            draft.phase(Reason::RequestAccepted, true, text::HARD_COMES_NEXT);
             draft.finish(Reason::SoftPowerOffFailed, Again::Now)
         }
-        Answer::Unsupported => refused(host, draft, call, "the driver does not support it"),
+        Answer::Unsupported => refused(host, draft, call, text::UNSUPPORTED),
         Answer::Refused(why) => refused(host, draft, call, why),
         Answer::Unknown => {
             // It may be on its way. Where it was waited for before, nothing was written down ahead of the call.
-            let waited = clean && case.record.as_ref().is_some_and(Record::waits_for_ironic);
+            let waited =
+                clean && case.progress.as_ref().is_some_and(RebootProgress::waits_for_ironic);
             match call {
-                Call::On => switching_on(&case, &mut draft, case.was_hard(), !clean),
+                Call::On => {
+                    let doubt = (!clean).then_some(Doubt::EarlierFailure);
+                    switching_on(&case, &mut draft, case.was_hard(), doubt);
+                }
                 Call::SoftOff(_) if waited && !case.was_hard() => {
                     let since = case.soft().map_or(case.now, |soft| soft.since);
                     draft.phase(Reason::SoftPowerOff, false, &case.soft_message(since));
                 }
                 Call::HardOff if waited && case.was_hard() => {
-                    draft.phase(Reason::HardPowerOff, true, &hard_message(&case));
+                    draft.phase(Reason::HardPowerOff, true, &text::hard(&case.wanted_by()));
                 }
                 _ => {}
             }
@@ -83,10 +89,10 @@ pub fn settle(
     }
 }
 
-/// `earlier`: the failure that the node shows may be older than this power-on.
-fn switching_on(case: &Case<'_>, draft: &mut Draft<'_>, hard: bool, earlier: bool) {
-    let rebooting = case.record.as_ref().is_some_and(|record| record.rebooting);
-    draft.record(rebooting, Reason::PoweringOn, hard, &Record::on_message(earlier));
+fn switching_on(case: &Case<'_>, draft: &mut Draft<'_>, hard: bool, doubt: Option<Doubt>) {
+    let rebooting = case.progress.as_ref().is_some_and(|progress| progress.rebooting);
+    let step = draft.step(Reason::PoweringOn);
+    draft.progress(RebootProgress { rebooting, hard, doubt, ..step }, text::COMES_ON);
 }
 
 fn refused(host: &Host, mut draft: Draft<'_>, call: Call, why: &str) -> Decision {

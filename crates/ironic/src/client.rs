@@ -20,7 +20,7 @@ use crate::settings::Settings;
 use crate::version::{Feature, Version};
 
 /// Calls to nodes that answer, at the same time. More of them make Ironic slower, not faster.
-const CALLS: usize = 6;
+pub const CALLS: usize = 6;
 /// Calls to nodes that do not, at the same time.
 const SLOW_CALLS: usize = 12;
 /// A connection whose answer was read needs a moment until it can be used again; a call in that moment gets a new one.

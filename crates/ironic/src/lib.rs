@@ -20,7 +20,7 @@ mod paging;
 mod settings;
 mod version;
 
-pub use client::{CONNECTIONS, Client, Ready};
+pub use client::{CALLS, CONNECTIONS, Client, Ready};
 pub use error::{Class, Error};
 pub use inventory::{
     Boot, Cpu, Disk, Firmware, Interface, Inventory, Machine, Memory, PluginData, SystemVendor,

@@ -4,15 +4,14 @@ use api_types::ContractVersion;
 use api_types::capi;
 use api_types::capm3::{Metal3Machine, is_of};
 use api_types::condition::{Condition, find};
-use api_types::metal3::{BareMetalHost, OperationalStatus};
+use api_types::metal3::{BareMetalHost, Kept, OperationalStatus, PowerRecord};
 use api_types::names;
 use api_types::names::capi::{
     CONDITION_EXTERNALLY_REMEDIATED, CONDITION_HEALTH_CHECK_SUCCEEDED, CONDITION_OWNER_REMEDIATED,
 };
 use api_types::names::ferrite::{
-    CONDITION_REBOOTING, PAUSED_BY_BMO_REBOOT, REASON_HELD_OFF, REASON_IRONIC_UNREACHABLE,
-    REASON_NODE_BUSY, REASON_NODE_NOT_FOUND, REASON_NODE_REGISTERING, REASON_POWER_FAILED,
-    REASON_POWER_UNKNOWN,
+    CONDITION_REBOOTING, PAUSED_BY_BMO_REBOOT, REASON_IRONIC_UNREACHABLE, REASON_NODE_BUSY,
+    REASON_NODE_NOT_FOUND, REASON_NODE_REGISTERING, REASON_POWER_FAILED, REASON_POWER_UNKNOWN,
 };
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -339,25 +338,24 @@ impl Host {
         // Whoever else asks for a reboot overwrites what ours said, and it is still to come.
         let shared = open.is_some_and(|it| it.plain && it.released.is_none())
             && host.annotation(names::metal3::REBOOT).is_some();
-        let stamp =
-            |it: Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>| it.map(|it| it.0);
-        let pending = stamp(status.provisioning.pending_reboot_since);
-        let last = stamp(status.provisioning.last_powered_on);
+        let kept = PowerRecord::of(&status.conditions);
+        // What this release cannot read proves nothing.
+        let unreadable = matches!(kept, Kept::Unreadable(_));
+        let record = kept.known().cloned().unwrap_or_default();
+        let (pending, last) = record.stamps(&status.provisioning);
         let rebooting = find(&status.conditions, CONDITION_REBOOTING);
         // An "off" that nobody can make sure of now is as old as the time when somebody could.
         let doubtful = rebooting.and_then(|it| it.reason.as_deref()).is_some_and(is_blind)
+            || unreadable
             || status.error_type.is_some()
             || status.operational_status == OperationalStatus::Error;
-        let updated = stamp(status.last_updated);
+        let updated = status.last_updated.map(|it| it.0);
         let looked = updated.zip(asked).is_some_and(|(at, asked)| at > asked);
         // All tries of a request have the same key: what was said in the one before may be over. Its own stamp tells it from
         // a new word; our clock is another one.
         let is_new =
             open.is_some_and(|it| it.held_off_before.is_none() || it.held_off_before != updated);
-        let held_off = rebooting.is_some_and(|it| {
-            it.reason.as_deref() == Some(REASON_HELD_OFF)
-                && it.message.as_deref().is_some_and(|it| it.contains(&key))
-        });
+        let held_off = record.held.names(&key);
         let unmanaged = if host.metadata.deletion_timestamp.is_some() {
             Some(Unmanaged::Deleting)
         } else if host.is_detached() {
@@ -380,10 +378,11 @@ impl Host {
             confirmed: held_off && is_new,
             held_off_at: held_off.then_some(updated).flatten(),
             // One that somebody else had asked for before is old: the host may have been switched on by hand since.
-            in_cycle: pending.is_some_and(|pending| {
-                asked.is_some_and(|asked| pending.as_second() >= asked.as_second())
-                    && last.is_none_or(|last| pending > last)
-            }),
+            in_cycle: !unreadable
+                && pending.is_some_and(|pending| {
+                    asked.is_some_and(|asked| pending.as_second() >= asked.as_second())
+                        && last.is_none_or(|last| pending > last)
+                }),
             looked_at: looked && !doubtful,
             marked: host.annotation(names::capm3::UNHEALTHY).is_some()
                 && host.annotation(names::capm3::UNHEALTHY_DEPRECATED).is_some(),
@@ -429,6 +428,8 @@ pub fn has_plain(host: &BareMetalHost, uid: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use api_types::metal3::{KeySet, power_record};
+    use api_types::names::ferrite::{CONDITION_REBOOT_RECORD, REASON_RECORD};
     use serde_json::json;
 
     use super::*;
@@ -461,32 +462,48 @@ mod tests {
 
     #[test]
     fn a_word_that_stood_there_before_the_key_of_a_try_does_not_prove_its_off() {
-        let confirmed = |reason: &str, keys: &str, updated: i64, before: Option<i64>| {
+        let confirmed = |held: &str, updated: i64, before: Option<i64>| {
             let mut entry = Entry::begin("uid", "m", 1, at(100));
             entry.held_off_before = before.map(at);
             let mut host = BareMetalHost::default();
             let note =
                 (names::ferrite::REMEDIATION_HISTORY.to_owned(), History(vec![entry]).text());
             host.metadata.annotations = Some([note].into());
-            let condition = json!({"type": CONDITION_REBOOTING, "status": "True", "reason": reason, "message": keys});
+            let record = PowerRecord { held: KeySet::of([held]), ..PowerRecord::default() };
+            let condition = power_record::condition(&record, at(100), 1);
             let status = json!({"conditions": [condition], "lastUpdated": at(updated).to_string()});
             host.status = Some(serde_json::from_value(status).unwrap());
             Host::of(&host, &request(), None).confirmed
         };
-        let ours = format!("Held off by {}", request().key());
+        let ours = request().key();
         for updated in [98, 100, 101] {
-            assert!(
-                confirmed(REASON_HELD_OFF, &ours, updated, None),
-                "whatever the other clock shows"
-            );
+            assert!(confirmed(&ours, updated, None), "whatever the other clock shows");
         }
-        assert!(
-            !confirmed(REASON_HELD_OFF, &ours, 90, Some(90)),
-            "the try before had the same key"
-        );
-        assert!(confirmed(REASON_HELD_OFF, &ours, 91, Some(90)), "it was said anew");
-        assert!(!confirmed(REASON_HELD_OFF, "Held off by reboot.metal3.io/a", 101, None));
-        assert!(!confirmed("PoweredOff", &ours, 101, None));
+        assert!(!confirmed(&ours, 90, Some(90)), "the try before had the same key");
+        assert!(confirmed(&ours, 91, Some(90)), "it was said anew");
+        assert!(!confirmed("reboot.metal3.io/a", 101, None));
+        assert!(!confirmed(&format!("{ours}-longer"), 101, None), "a key that only begins so");
+    }
+
+    #[test]
+    fn a_record_of_another_version_proves_no_fence() {
+        let key = request().key();
+        let seen = |version: u32| {
+            let message = json!({
+                "version": version, "pending": at(101).to_string(), "held": {"keys": [key]},
+            });
+            host(&json!({
+                "lastUpdated": at(101).to_string(),
+                "conditions": [{
+                    "type": CONDITION_REBOOT_RECORD, "status": "True", "reason": REASON_RECORD,
+                    "message": message.to_string(),
+                }],
+            }))
+        };
+        let known = seen(1);
+        assert!(known.confirmed && known.in_cycle && known.looked_at);
+        let unknown = seen(2);
+        assert!(!unknown.confirmed && !unknown.in_cycle && !unknown.looked_at);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use bmo_reboot::decide::decide;
 use bmo_reboot::decision::{Again, Answer, Call, Change, Decision};
 use bmo_reboot::first_step::is_first;
 use bmo_reboot::reason::Reason;
-use bmo_reboot::record::Record;
+use bmo_reboot::record::RebootProgress;
 use bmo_reboot::seen::{Observed, Target};
 use bmo_reboot::settle::settle;
 use stateright::{Model, Property};
@@ -156,10 +156,10 @@ fn apply(stored: &mut Stored, change: &Change) {
     if change.last.is_some() {
         stored.stamps = Stamps::Done;
     }
-    if let Some(record) = &change.record {
-        let known = stored.told.filter(|told| told.reason == record.reason);
-        let age = known.filter(|told| record.since == at(-AGES[usize::from(told.age)]));
-        let (rebooting, reason, hard) = (record.rebooting, record.reason, record.hard);
+    if let Some(RebootProgress { rebooting, reason, since, hard, .. }) = &change.progress {
+        let (rebooting, reason, hard) = (*rebooting, *reason, *hard);
+        let known = stored.told.filter(|told| told.reason == reason);
+        let age = known.filter(|told| *since == at(-AGES[usize::from(told.age)]));
         stored.told = Some(Told { rebooting, reason, hard, age: age.map_or(0, |told| told.age) });
     }
     if let Some(trouble) = &change.trouble {
@@ -184,11 +184,12 @@ impl Rack {
     fn plan(decision: Decision, host: Stored, node: Machine) -> Stage {
         let Decision { annotations, mut status, call, .. } = decision;
         let removes = KEYS.iter().enumerate().filter(|(_, key)| annotations.contains_key(**key));
-        // Its text is of no consequence here, and would only make states differ.
-        if let Some(record) = &mut status.record {
-            record.message = Record::wording(record.hard, "x");
+        // Texts are of no consequence, and the other facts of the record would only make states differ.
+        if let Some(progress) = &mut status.progress {
+            let RebootProgress { rebooting, reason, since, hard, .. } = *progress;
+            *progress = RebootProgress { rebooting, hard, ..RebootProgress::new(reason, since) };
         }
-        status.managed = None;
+        (status.managed, status.was_provisioned, status.told) = (None, None, String::new());
         if let Some(Some(trouble)) = &mut status.trouble {
             trouble.count = 1;
         }

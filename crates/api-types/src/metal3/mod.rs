@@ -3,6 +3,7 @@
 mod cached;
 mod discovery;
 mod host;
+pub mod power_record;
 mod state;
 
 pub use cached::CachedHost;
@@ -15,4 +16,5 @@ pub use host::{
     BareMetalHost, BareMetalHostKind, BareMetalHostSpec, BareMetalHostStatus, Bmc, CustomDeploy,
     Hardware, Image, Nic, Operation, OperationHistory, Provisioning,
 };
+pub use power_record::{Kept, KeySet, PowerRecord};
 pub use state::{ErrorType, OperationalStatus, ProvisioningState};

@@ -89,11 +89,15 @@ pub const PASSED_OVER_BY: &str = "ferrite.metal3.io/passed-over-by";
 /// Written and removed by `remediation`.
 pub const REMEDIATION_FINALIZER: &str = "ferrite.metal3.io/remediation";
 
-/// Condition of a host: a reboot is under way, and how far. Written and read by `bmo-reboot` as
-/// its record of progress; `remediation` reads the reasons that follow.
+/// Condition of a host: the record of `bmo-reboot`, as JSON in the message. Internal: written by `bmo-reboot` and read by it
+/// and, as far as [`PowerRecord`](crate::metal3::PowerRecord) goes, by `remediation`. Not for people, and not to be edited.
+pub const CONDITION_REBOOT_RECORD: &str = "RebootRecord";
+/// Reason of [`CONDITION_REBOOT_RECORD`], always.
+pub const REASON_RECORD: &str = "Record";
+/// Condition of a host: a reboot is under way, and how far. Written by `bmo-reboot` for people; `remediation` reads the
+/// reasons that follow.
 pub const CONDITION_REBOOTING: &str = "Rebooting";
-/// Reason of [`CONDITION_REBOOTING`]: keys hold the host off, which the message names. Written by `bmo-reboot`, read by
-/// `remediation`.
+/// Reason of [`CONDITION_REBOOTING`]: keys hold the host off. Written by `bmo-reboot`, read by `remediation`.
 pub const REASON_HELD_OFF: &str = "HeldOff";
 /// Reason of [`CONDITION_REBOOTING`]: Ironic does not know whether the machine is on. Written by `bmo-reboot`, read by
 /// `remediation`.

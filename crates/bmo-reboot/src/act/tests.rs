@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::Policy;
-use crate::record::Record;
+use crate::record::RebootProgress;
 use crate::seen::Trouble;
 
 /// All that the CRD allows in a condition.
@@ -42,14 +42,19 @@ fn a_patch_names_the_version_and_only_what_changes() {
 
 #[test]
 fn conditions_of_others_are_written_back_as_they_were() {
-    let (since, message) = (at(60), "x".to_owned());
-    let record = Record { rebooting: true, reason: Reason::HeldOff, since, hard: false, message };
-    let change = Change { record: Some(record), ..Change::default() };
+    let progress =
+        RebootProgress { rebooting: true, ..RebootProgress::new(Reason::HeldOff, at(60)) };
+    let change = Change { progress: Some(progress), told: "x".to_owned(), ..Change::default() };
     let patch = status_patch(&host(), &change, at(61));
     let conditions = patch["status"]["conditions"].as_array().unwrap();
-    assert_eq!(conditions.len(), 2);
+    assert_eq!(conditions.len(), 3);
     assert_eq!(conditions[0], foreign());
-    assert_eq!(conditions[1]["lastTransitionTime"], "1970-01-01T00:01:00Z");
+    let since = |kind: &str| {
+        let ours = conditions.iter().find(|it| it["type"] == kind);
+        ours.unwrap()["lastTransitionTime"].clone()
+    };
+    assert_eq!(since("Rebooting"), "1970-01-01T00:01:00Z");
+    assert_eq!(since("RebootRecord"), "1970-01-01T00:01:01Z");
 }
 
 #[test]

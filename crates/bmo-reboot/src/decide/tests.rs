@@ -66,6 +66,7 @@ fn host() -> Host {
         powered_on: true,
         pending: None,
         last: None,
+        only_record: false,
         trouble: Trouble::default(),
         conditions: Vec::new(),
     };
@@ -74,8 +75,7 @@ fn host() -> Host {
         &Policy::default(),
         now(),
     );
-    let managed = first.status.managed.unwrap();
-    host.conditions.push(managed.condition(now(), 1));
+    write(&mut host, &first.status);
     host
 }
 
@@ -86,16 +86,36 @@ fn with(keys: &[(&str, &str)]) -> Host {
 /// A host in a cycle that has come so far, some seconds ago.
 fn cycling(keys: &[(&str, &str)], reason: Reason, hard: bool, ago: i64) -> Host {
     let mut host = Host { pending: Some(at(999_000)), ..with(keys) };
-    record(&mut host, reason, hard, ago);
+    progress(&mut host, reason, hard, ago);
     host
 }
 
-fn record(host: &mut Host, reason: Reason, hard: bool, ago: i64) {
-    let message = Record::wording(hard, "x");
-    let since = at(1_000_000 - ago);
-    host.conditions.retain(|it| it.r#type != "Rebooting");
-    host.conditions
-        .push(Record { rebooting: host.in_cycle(), reason, since, hard, message }.condition(1));
+fn progress(host: &mut Host, reason: Reason, hard: bool, ago: i64) {
+    let step = RebootProgress::new(reason, at(1_000_000 - ago));
+    put(host, &RebootProgress { rebooting: host.in_cycle(), hard, ..step });
+}
+
+/// Puts a record on a host that has come so far.
+fn put(host: &mut Host, progress: &RebootProgress) {
+    let (progress, told) = (Some(progress.clone()), "x".to_owned());
+    write(host, &Change { progress, told, ..Change::default() });
+}
+
+/// Says on a host whether its power is ours.
+fn put_managed(host: &mut Host, managed: bool, reason: Reason, message: &str) {
+    let managed = Some(Managed { managed, reason, message: message.to_owned() });
+    write(host, &Change { managed, ..Change::default() });
+}
+
+/// Writes the conditions of a change.
+fn write(host: &mut Host, change: &Change) {
+    host.conditions = change.conditions(host, now());
+}
+
+/// What people read in the condition `Rebooting`.
+fn shown(host: &Host) -> String {
+    let shown = host.conditions.iter().find(|it| it.r#type == "Rebooting").unwrap();
+    shown.message.clone().unwrap()
 }
 
 fn node(power: Power) -> NodeSeen {
@@ -142,15 +162,7 @@ fn after(mut host: Host, done: &Decision) -> Host {
     host.pending = done.status.pending.or(host.pending);
     host.last = done.status.last.or(host.last);
     host.powered_on = done.status.powered_on.unwrap_or(host.powered_on);
-    for (kind, new) in [
-        ("Rebooting", done.status.record.as_ref().map(|it| it.condition(1))),
-        ("PowerManaged", done.status.managed.as_ref().map(|it| it.condition(now(), 1))),
-    ] {
-        if let Some(new) = new {
-            host.conditions.retain(|it| it.r#type != kind);
-            host.conditions.push(new);
-        }
-    }
+    write(&mut host, &done.status);
     host
 }
 
@@ -160,7 +172,7 @@ fn decided_by(policy: &Policy, host: &Host, node: &NodeSeen) -> Decision {
 }
 
 fn reason_written(decision: &Decision) -> Option<Reason> {
-    decision.status.record.as_ref().map(|record| record.reason)
+    decision.status.progress.as_ref().map(|progress| progress.reason)
 }
 
 #[test]
@@ -274,7 +286,7 @@ fn a_hard_power_off_that_failed_is_tried_again_within_half_a_minute() {
             panic!("{count}")
         };
         assert!(wait <= seconds(30));
-        record(&mut host, Reason::PowerFailed, true, 30);
+        progress(&mut host, Reason::PowerFailed, true, 30);
         assert_eq!(decided(&host, &failed(Power::On)).call, Some(Call::HardOff));
     }
 }
@@ -294,13 +306,13 @@ fn what_failed_for_others_says_nothing_of_when_to_try_again() {
             (stays_on, node(Power::On), Call::Reset, 3),
         ] {
             host.trouble = trouble.clone();
-            record(&mut host, Reason::PowerFailed, call != Call::On, wait + 1);
+            progress(&mut host, Reason::PowerFailed, call != Call::On, wait + 1);
             assert_eq!(decided(&host, &seen).call, Some(call), "{count}");
-            record(&mut host, Reason::PowerFailed, call != Call::On, wait - 2);
+            progress(&mut host, Reason::PowerFailed, call != Call::On, wait - 2);
             assert_eq!(decided(&host, &seen).call, None, "{call:?} {count}");
         }
         let mut refused = Host { powered_on: false, trouble, ..host() };
-        record(&mut refused, Reason::PoweringOn, false, 1);
+        progress(&mut refused, Reason::PoweringOn, false, 1);
         let (seen, now) = (node(Power::Off), now());
         let answer = Answer::Refused("no".to_owned());
         let done = settle(&refused, &seen, (Call::On, &answer), &Policy::default(), now);
@@ -323,7 +335,7 @@ fn a_failure_of_a_clock_that_was_ahead_is_not_waited_for() {
     let on = cycling(&[(PLAIN, HARD)], Reason::PowerFailed, true, -600);
     assert_eq!(decided(&on, &failed(Power::On)).call, Some(Call::HardOff));
     let mut off = Host { powered_on: false, ..host() };
-    record(&mut off, Reason::PowerFailed, false, -600);
+    progress(&mut off, Reason::PowerFailed, false, -600);
     assert_eq!(decided(&off, &failed(Power::Off)).call, Some(Call::On));
 }
 
@@ -354,7 +366,7 @@ fn off_is_shown_before_the_plain_request_goes_and_power_returns() {
     assert_eq!((done.status.powered_on, done.annotations.len(), done.call), (Some(false), 0, None));
     assert_eq!(done.again, Again::Now);
     host.powered_on = false;
-    record(&mut host, Reason::PoweredOff, false, 1);
+    progress(&mut host, Reason::PoweredOff, false, 1);
     let done = decided(&host, &node(Power::Off));
     assert_eq!(done.annotations, [(PLAIN.to_owned(), None)].into());
     assert_eq!((done.status.last, done.call), (Some(at(1_000_000)), Some(Call::On)));
@@ -411,7 +423,7 @@ fn unknown_power_and_silence_change_nothing_that_is_known() {
     let done = decided(&host(), &node(Power::Unknown));
     assert_eq!(done, Decision::rest(Reason::PowerUnknown));
     let mut off = Host { powered_on: false, ..with(&[(HOLD, "")]) };
-    record(&mut off, Reason::HeldOff, false, 5);
+    progress(&mut off, Reason::HeldOff, false, 5);
     for lasting in [false, true] {
         let silence = NodeSeen::Unanswered { lasting, problem: "no connection".to_owned() };
         for host in [&host(), &off] {
@@ -435,13 +447,8 @@ fn a_deprovisioned_host_loses_all_requests_and_both_stamps() {
         assert!(done.status.clear_stamps);
         host.requests = Requests::default();
         (host.pending, host.last) = (None, None);
-        record(&mut host, Reason::Deprovisioned, false, 0);
-        let managed = Managed {
-            managed: false,
-            reason: Reason::NotProvisioned,
-            message: NOT_PROVISIONED.to_owned(),
-        };
-        host.conditions[0] = managed.condition(now(), 1);
+        progress(&mut host, Reason::Deprovisioned, false, 0);
+        write(&mut host, &done.status);
         assert_eq!(decided(&host, &NodeSeen::NotAsked), Decision::rest(Reason::NotProvisioned));
     }
 }
@@ -453,7 +460,7 @@ fn a_state_of_a_newer_operator_costs_no_hold_and_no_stamp_and_is_not_the_end_of_
     let done = decided(&host, &NodeSeen::NotAsked);
     assert_eq!((done.reason, done.annotations.len()), (Reason::NotProvisioned, 0));
     assert!(!done.status.clear_stamps && done.call.is_none());
-    host.conditions[0] = done.status.managed.unwrap().condition(now(), 1);
+    write(&mut host, &done.status);
     (host.pending, host.state) = (None, ProvisioningState::Available);
     assert_eq!(decided(&host, &NodeSeen::NotAsked).annotations.len(), 2, "now it was removed");
 }
@@ -491,10 +498,9 @@ fn a_hold_of_a_machine_that_must_stay_on_is_refused_and_not_repeated() {
     let done = settle(&host, &node(Power::On), call, &policy, at(1_000_002));
     assert_eq!(reason_written(&done), Some(Reason::Restarting));
     let mut host = after(host, &done);
-    let record = decided(&host, &node(Power::On)).status.record.unwrap();
-    assert_eq!(record.reason, Reason::HoldUnsupported);
-    host.conditions.pop();
-    host.conditions.push(record.condition(1));
+    let done = decided(&host, &node(Power::On));
+    assert_eq!(reason_written(&done), Some(Reason::HoldUnsupported));
+    write(&mut host, &done.status);
     assert!(decided(&host, &node(Power::On)).status.is_empty(), "it is refused for good");
     host.requests = Requests::of([(HOLD, HARD), ("reboot.metal3.io/b", "")].into_iter());
     assert_eq!(decided(&host, &node(Power::On)).call, Some(Call::Reset), "somebody else asks");
@@ -561,7 +567,7 @@ fn what_ironic_is_too_busy_for_is_nobodys_failure() {
         let done = settle(&host, &node(Power::On), call, &Policy::default(), now());
         assert_eq!(reason_written(&done), reason);
         assert_eq!((done.status.trouble, done.annotations.len()), (None, 0));
-        assert!(done.status.record.is_none_or(|record| record.hard), "hard is remembered");
+        assert!(done.status.progress.is_none_or(|progress| progress.hard), "hard is remembered");
     }
 }
 
@@ -571,11 +577,9 @@ fn a_driver_without_soft_power_off_is_cut_at_once() {
     let call = (Call::SoftOff(seconds(60)), &Answer::Unsupported);
     let done = settle(&host, &node(Power::On), call, &Policy::default(), now());
     assert_eq!(done.again, Again::Now);
-    let record = done.status.record.unwrap();
-    assert!(record.hard);
+    assert!(done.status.progress.as_ref().unwrap().hard);
     let mut next = host;
-    next.conditions.pop();
-    next.conditions.push(record.condition(1));
+    write(&mut next, &done.status);
     assert_eq!(decided(&next, &failed(Power::On)).call, Some(Call::HardOff));
 }
 

@@ -1,6 +1,6 @@
 //! The chapter of power: two clients hold a server off, and it comes back when the second lets go.
 
-use api_types::metal3::BareMetalHost;
+use api_types::metal3::{BareMetalHost, PowerRecord};
 use api_types::names::ferrite::{POWER, POWER_MANAGED};
 use api_types::names::metal3::REBOOT;
 use kube::api::{Api, Patch, PatchParams};
@@ -46,9 +46,9 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<()> {
     table.say("The remediation is done and lets go. The backup is not: the server stays off.");
     request(&hosts, name, "remediation", None).await?;
     watch(&mut table, &hosts, servers, "the hold of the backup alone is shown", |host, power| {
-        power == "Off"
-            && rebooting(host).1.contains("backup")
-            && !rebooting(host).1.contains("remediation")
+        let held = held(host);
+        let is_by = |key: &str| held.iter().any(|held| held.ends_with(key));
+        power == "Off" && is_by("/backup") && !is_by("/remediation")
     })
     .await?;
 
@@ -116,7 +116,7 @@ async fn watch(
             let host = serde_json::to_value(hosts.get(&server.name).await?)?;
             let power = server.power().await?;
             all &= is_so(&host, &power);
-            let (reason, _) = rebooting(&host);
+            let reason = rebooting(&host);
             let on = if powered_on(&host) { "true" } else { "false" };
             rows.push(vec![server.name.clone(), power, on.to_owned(), reason, keys(&host)]);
         }
@@ -130,12 +130,18 @@ fn powered_on(host: &Value) -> bool {
     host["status"]["poweredOn"] == true
 }
 
-/// Reason and message of the condition that tells how far a reboot is.
-fn rebooting(host: &Value) -> (String, String) {
+/// Reason of the condition that tells how far a reboot is.
+fn rebooting(host: &Value) -> String {
     let conditions = host["status"]["conditions"].as_array();
     let condition = conditions.into_iter().flatten().find(|it| it["type"] == "Rebooting");
-    let text = |field: &str| condition.and_then(|it| it[field].as_str()).unwrap_or("-").to_owned();
-    (text("reason"), text("message"))
+    condition.and_then(|it| it["reason"].as_str()).unwrap_or("-").to_owned()
+}
+
+/// The holds for which the host is off, by its record.
+fn held(host: &Value) -> Vec<String> {
+    let host = serde_json::from_value::<BareMetalHost>(host.clone()).unwrap_or_default();
+    let conditions = host.status.unwrap_or_default().conditions;
+    PowerRecord::of(&conditions).known().map(|it| it.held.keys.clone()).unwrap_or_default()
 }
 
 /// The clients that hold the host off, by the keys of their annotations.

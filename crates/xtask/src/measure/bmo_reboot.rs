@@ -254,7 +254,7 @@ async fn switch(nodes: &[String], target: &str) -> anyhow::Result<()> {
             ensure!(matches!(status.as_u16(), 409 | 503), "{status}: {body}");
         }
     };
-    stream::iter(nodes).map(switch).buffer_unordered(::ironic::AT_ONCE).try_collect().await
+    stream::iter(nodes).map(switch).buffer_unordered(::ironic::CALLS).try_collect().await
 }
 
 async fn settled(nodes: &[String], power: &str) -> anyhow::Result<()> {

@@ -1,10 +1,12 @@
 //! What a replica reads, and what it remembers of the node between two passes.
 
 use api_types::metal3::{ErrorType, ProvisioningState};
+use bmo_reboot::decision::Change;
 use bmo_reboot::reason::Reason;
-use bmo_reboot::record::{Managed, Record};
+use bmo_reboot::record::{Managed, RebootProgress};
 use bmo_reboot::requests::Requests;
 use bmo_reboot::seen::{Host, Node, NodeSeen, Pause, Registration, Trouble};
+use bmo_reboot::text;
 use ironic::Power;
 use k8s_openapi::jiff::Timestamp;
 
@@ -61,18 +63,13 @@ pub(super) fn view(stored: &Stored) -> Host {
         Stamps::Accepted => (Some(at(-5_000)), Some(at(-9_000))),
         Stamps::Done => (Some(at(-9_000)), Some(at(-5_000))),
     };
-    let told = stored.told.map(|told| {
-        let message = Record::wording(told.hard, "x");
-        let Told { rebooting, reason, hard, age } = told;
-        let since = at(-AGES[usize::from(age)]);
-        Record { rebooting, reason, since, hard, message }.condition(1)
+    let progress = stored.told.map(|Told { rebooting, reason, hard, age }| {
+        let step = RebootProgress::new(reason, at(-AGES[usize::from(age)]));
+        RebootProgress { rebooting, hard, ..step }
     });
-    let managed = Managed {
-        managed: true,
-        reason: Reason::Managed,
-        message: "spec.online and reboot requests are carried out".to_owned(),
-    };
-    Host {
+    let managed = Managed { managed: true, reason: Reason::Managed, message: text::managed(false) };
+    let written = Change { progress, managed: Some(managed), ..Change::default() };
+    let mut host = Host {
         namespace: "n".to_owned(),
         name: "h".to_owned(),
         uid: "u".to_owned(),
@@ -100,8 +97,11 @@ pub(super) fn view(stored: &Stored) -> Host {
             count: i64::from(stored.failed),
             message: String::new(),
         },
-        conditions: told.into_iter().chain([managed.condition(at(-9_000), 1)]).collect(),
-    }
+        only_record: false,
+        conditions: Vec::new(),
+    };
+    host.conditions = written.conditions(&host, at(-9_000));
+    host
 }
 
 pub(super) fn seen(machine: Machine, off_before: bool) -> NodeSeen {

@@ -24,7 +24,7 @@ fn waiting(reason: Reason) -> [(Host, NodeSeen, Call); 3] {
     let hard = cycling(&[(PLAIN, HARD)], reason, true, 600);
     let soft = cycling(&[(PLAIN, "")], reason, false, 600);
     let mut on = Host { powered_on: false, ..host() };
-    record(&mut on, reason, false, 600);
+    progress(&mut on, reason, false, 600);
     [
         (hard, node(Power::On), Call::HardOff),
         (soft, node(Power::On), Call::SoftOff(seconds(60))),
@@ -72,13 +72,13 @@ fn the_stamp_of_a_power_on_that_ironic_does_not_take_is_written_once_a_minute() 
         // Who asks is answered by a later one.
         let mut asking = with(&[(PLAIN, "")]);
         (asking.powered_on, asking.last) = (false, Some(at(1_000_000 - 9)));
-        record(&mut asking, reason, false, 600);
+        progress(&mut asking, reason, false, 600);
         let answered = decided(&asking, &seen);
         assert_eq!(answered.annotations, [(PLAIN.to_owned(), None)].into());
         assert_eq!(answered.status.last, Some(at(1_000_000)), "{reason:?}");
         // Only what Ironic was too busy for is tried again.
         let mut first = on.clone();
-        record(&mut first, Reason::PoweredOff, false, 600);
+        progress(&mut first, Reason::PoweredOff, false, 600);
         first.last = Some(at(1_000_000 - 9));
         assert!(decided(&first, &seen).status.last.is_some());
     }
@@ -101,9 +101,9 @@ fn a_call_that_was_not_written_down_ahead_is_where_nobody_knows_whether_ironic_t
     for reason in WAITS {
         for (host, seen, call) in waiting(reason) {
             let lost = settled(&host, &seen, call, &Answer::Unknown);
-            let record = lost.status.record.clone().unwrap();
+            let progress = lost.status.progress.clone().unwrap();
             assert_eq!(
-                (record.hard, record.since),
+                (progress.hard, progress.since),
                 (call == Call::HardOff, at(1_000_000)),
                 "{call:?}"
             );
@@ -129,15 +129,13 @@ fn a_soft_attempt_that_waited_for_ironic_goes_on_by_its_own_clock() {
     let begun = Soft { since: at(999_930), last: at(999_930) };
     for reason in WAITS {
         let mut host = cycling(&[(PLAIN, "")], reason, false, 5);
-        let told = host.record().unwrap();
-        let message = Record::softly(&told.message, begun);
-        host.conditions.pop();
-        host.conditions.push(Record { message, ..told }.condition(1));
+        let told = host.progress().unwrap();
+        put(&mut host, &RebootProgress { soft: Some(begun), ..told });
         let call = Call::SoftOff(seconds(60));
         assert_eq!(decided(&host, &node(Power::On)).call, Some(call));
         for (answer, last) in [(Answer::Accepted, at(1_000_000)), (Answer::Unknown, begun.last)] {
-            let record = settled(&host, &node(Power::On), call, &answer).status.record.unwrap();
-            assert_eq!(record.soft(), Some(Soft { last, ..begun }), "{answer:?}");
+            let progress = settled(&host, &node(Power::On), call, &answer).status.progress.unwrap();
+            assert_eq!(progress.soft, Some(Soft { last, ..begun }), "{answer:?}");
         }
     }
 }

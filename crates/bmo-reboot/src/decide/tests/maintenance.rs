@@ -21,7 +21,7 @@ fn holds(keys: &[&str]) -> Requests {
 /// Out of use, as its status says, and then held.
 fn parked(keys: &[&str]) -> Host {
     let mut host = Host { online: false, powered_on: false, ..host() };
-    record(&mut host, Reason::Offline, false, 500);
+    progress(&mut host, Reason::Offline, false, 500);
     Host { requests: holds(keys), ..host }
 }
 
@@ -30,7 +30,7 @@ fn held(keys: &[&str]) -> Host {
     let mut host = cycling(&[], Reason::HardPowerOff, true, 500);
     host.requests = holds(keys);
     let host = after(host.clone(), &decided(&host, &node(Power::Off)));
-    assert_eq!(host.record().map(|it| it.reason), Some(Reason::HeldOff));
+    assert_eq!(host.progress().map(|it| it.reason), Some(Reason::HeldOff));
     host
 }
 
@@ -38,7 +38,7 @@ fn held(keys: &[&str]) -> Host {
 fn held_within(keys: &[&str]) -> Host {
     let host = held(keys);
     let host = after(host.clone(), &decided(&host, &looked_at()));
-    assert!(host.record().unwrap().was_asked_for(keys), "{:?}", host.record());
+    assert!(host.progress().unwrap().was_asked_for(keys), "{:?}", host.progress());
     host
 }
 
@@ -85,7 +85,7 @@ fn an_off_in_maintenance_that_failed_is_not_believed() {
     let done = decided(&host, &failed);
     assert_eq!((done.call, reason_written(&done)), (None, Some(Reason::PowerFailed)));
     let mut host = after(host, &done);
-    record(&mut host, Reason::PowerFailed, true, 30);
+    progress(&mut host, Reason::PowerFailed, true, 30);
     let done = decided(&host, &failed);
     assert_eq!((done.call, done.status.powered_on), (Some(Call::HardOff), None));
 }
@@ -94,7 +94,7 @@ fn an_off_in_maintenance_that_failed_is_not_believed() {
 fn a_power_on_that_may_be_on_its_way_is_waited_for_before_a_machine_in_maintenance_is_asked_for_off()
  {
     let mut host = Host { last: Some(at(999_999)), ..parked(&[HOLD]) };
-    record(&mut host, Reason::PoweringOn, false, 1);
+    progress(&mut host, Reason::PoweringOn, false, 1);
     let since = |second| change(unseen(), |node| node.off_since = Some(at(second)));
     let done = decided(&host, &since(999_990));
     assert_eq!((done.status.powered_on, done.reason), (Some(true), Reason::PoweringOn));
@@ -111,9 +111,10 @@ fn who_was_held_off_before_the_maintenance_is_told_that_nobody_sees_it_and_left_
         let done = decided(&host, &unseen());
         assert_eq!((done.call, done.status.powered_on, done.again), (None, None, Again::OnChange));
         assert!(done.notes.iter().any(|it| it.warning && it.reason == Reason::PowerUnknown));
-        let told = done.status.record.clone().unwrap();
+        let told = done.status.progress.clone().unwrap();
         assert_eq!((told.reason, told.held_since()), (Reason::PowerUnknown, Some(at(1_000_000))));
-        assert!(told.hard && told.message.contains("maintenance"), "{}", told.message);
+        let words = &done.status.told;
+        assert!(told.hard && words.contains("maintenance"), "{words}");
         let host = after(host, &done);
         let done = decided(&host, &unseen());
         assert!(done.status.is_empty() && done.notes.is_empty(), "told once: {done:?}");
@@ -143,9 +144,9 @@ fn after_the_maintenance_the_machine_is_asked_for_off_before_that_is_believed() 
     let busy = settle(&ahead, &node(Power::Off), busy, &Policy::default(), now());
     let silence = NodeSeen::Unanswered { lasting: true, problem: "no connection".to_owned() };
     let silent = after(ahead.clone(), &decided(&ahead, &silence));
-    assert_eq!(silent.record().map(|it| it.reason), Some(Reason::IronicUnreachable));
+    assert_eq!(silent.progress().map(|it| it.reason), Some(Reason::IronicUnreachable));
     for waiting in [ahead.clone(), after(ahead.clone(), &busy), silent] {
-        let told = waiting.record();
+        let told = waiting.progress();
         let shown = after(waiting.clone(), &decided(&waiting, &node(Power::Off)));
         let done = decided(&shown, &node(Power::Off));
         assert_eq!((done.call, done.status.powered_on), (Some(Call::HardOff), None), "{told:?}");
@@ -157,7 +158,7 @@ fn after_the_maintenance_the_machine_is_asked_for_off_before_that_is_believed() 
     let host = held_within(&[HOLD]);
     let done = decided(&host, &node(Power::Off));
     assert_eq!((done.call, reason_written(&done)), (None, Some(Reason::HeldOff)));
-    assert!(!done.status.record.unwrap().message.contains("maintenance"));
+    assert!(!done.status.told.contains("maintenance"), "{}", done.status.told);
 }
 
 #[test]

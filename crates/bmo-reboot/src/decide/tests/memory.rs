@@ -7,15 +7,9 @@ use crate::record::Soft;
 fn softly(keys: &[(&str, &str)], reason: Reason, since: i64, last: i64) -> Host {
     let mut host = cycling(keys, reason, false, last);
     let soft = Soft { since: at(1_000_000 - since), last: at(1_000_000 - last) };
-    let told = host.record().unwrap();
-    let message = Record::softly(&told.message, soft);
-    put(&mut host, &Record { message, ..told });
+    let told = host.progress().unwrap();
+    put(&mut host, &RebootProgress { soft: Some(soft), ..told });
     host
-}
-
-fn put(host: &mut Host, record: &Record) {
-    host.conditions.retain(|it| it.r#type != "Rebooting");
-    host.conditions.push(record.condition(1));
 }
 
 fn just_off() -> NodeSeen {
@@ -35,7 +29,7 @@ fn the_soft_clock_goes_on_while_something_is_waited_for() {
 #[test]
 fn whatever_a_host_waits_for_it_keeps_its_soft_clock() {
     let host = softly(&[(PLAIN, "")], Reason::SoftPowerOff, 100, 61);
-    let soft = host.record().unwrap().soft();
+    let soft = host.progress().unwrap().soft;
     assert!(soft.is_some());
     let full = Observed { host: Some(host.clone()), node: failed(Power::On), soft_free: false };
     let full = decide(&full, &Policy::default(), now());
@@ -44,9 +38,11 @@ fn whatever_a_host_waits_for_it_keeps_its_soft_clock() {
     let waits = [full, decided(&host, &engaged), decided(&host, &silent)];
     let reasons = [Reason::RequestAccepted, Reason::NodeBusy, Reason::IronicUnreachable];
     for (done, reason) in waits.into_iter().zip(reasons) {
-        let record = done.status.record.unwrap();
-        assert_eq!((record.reason, record.soft()), (reason, soft));
-        assert_eq!(Record::of(&[record.condition(1)]), Some(record));
+        let progress = done.status.progress.unwrap();
+        assert_eq!((progress.reason, progress.soft), (reason, soft));
+        let mut written = host.clone();
+        put(&mut written, &progress);
+        assert_eq!(written.progress(), Some(progress));
     }
 }
 
@@ -60,12 +56,12 @@ fn taken(policy: &Policy, host: &Host, seen: &NodeSeen) -> Change {
 fn a_slice_that_ironic_took_is_remembered_with_its_time() {
     let ahead = cycling(&[(PLAIN, "")], Reason::SoftPowerOff, false, 2);
     let settled =
-        |host: &Host, seen: &NodeSeen| taken(&Policy::default(), host, seen).record.unwrap();
-    let record = settled(&ahead, &failed(Power::On));
-    assert_eq!(record.soft(), Some(Soft { since: at(999_998), last: at(1_000_000) }));
-    assert_eq!((record.reason, record.since), (Reason::SoftPowerOff, at(999_998)));
+        |host: &Host, seen: &NodeSeen| taken(&Policy::default(), host, seen).progress.unwrap();
+    let progress = settled(&ahead, &failed(Power::On));
+    assert_eq!(progress.soft, Some(Soft { since: at(999_998), last: at(1_000_000) }));
+    assert_eq!((progress.reason, progress.since), (Reason::SoftPowerOff, at(999_998)));
     let second = softly(&[(PLAIN, "")], Reason::SoftPowerOff, 70, 70);
-    let soft = settled(&second, &node(Power::On)).soft();
+    let soft = settled(&second, &node(Power::On)).soft;
     assert_eq!(soft, Some(Soft { since: at(999_930), last: at(1_000_000) }));
 }
 
@@ -79,7 +75,7 @@ fn the_first_of_several_slices_needs_no_record_but_the_one_ahead_of_it() {
     assert!(settled(60, 2).is_empty() && settled(45, 2).is_empty());
     // Where no look is left before its time is over, or this is a later one, nothing else would end it.
     for (slice, ago) in [(180, 2), (61, 2), (60, 61)] {
-        let soft = settled(slice, ago).record.unwrap().soft();
+        let soft = settled(slice, ago).progress.unwrap().soft;
         let written = Soft { since: at(1_000_000 - ago), last: at(1_000_000) };
         assert_eq!(soft, Some(written), "{slice}, {ago}");
     }
@@ -93,21 +89,21 @@ fn a_slice_that_ironic_may_not_have_taken_uses_up_its_time_and_never_cuts_the_po
     for (ago, millis, since) in times {
         let done = decided(&ahead(ago), &node(Power::On));
         assert_eq!(done.call, Some(Call::SoftOff(Duration::from_millis(millis))), "{ago}");
-        let record = done.status.record.unwrap();
-        assert_eq!((record.since, record.soft()), (at(1_000_000 - since), None), "{ago}");
+        let progress = done.status.progress.unwrap();
+        assert_eq!((progress.since, progress.soft), (at(1_000_000 - since), None), "{ago}");
     }
     // Nor does it while something is waited for.
     let engaged = change(node(Power::On), |node| node.engaged = Some("cleaning".to_owned()));
-    let record = decided(&ahead(100), &engaged).status.record.unwrap();
-    assert_eq!((record.reason, record.soft()), (Reason::NodeBusy, None));
+    let progress = decided(&ahead(100), &engaged).status.progress.unwrap();
+    assert_eq!((progress.reason, progress.soft), (Reason::NodeBusy, None));
 }
 
 #[test]
 fn the_power_is_cut_although_ironic_loses_the_failure_of_every_slice() {
     let host = cycling(&[(PLAIN, "")], Reason::SoftPowerOff, false, 61);
     let mut host = after(host.clone(), &decided(&host, &node(Power::On)));
-    let record = taken(&Policy::default(), &host, &node(Power::On)).record.unwrap();
-    put(&mut host, &record);
+    let progress = taken(&Policy::default(), &host, &node(Power::On)).progress.unwrap();
+    put(&mut host, &progress);
     let at_second = |second| decided_at(at(second), &host, &node(Power::On)).call;
     assert_eq!(at_second(1_000_100), Some(Call::SoftOff(seconds(19))));
     assert_eq!(at_second(1_000_119), Some(Call::HardOff));
@@ -150,7 +146,7 @@ fn a_soft_attempt_that_was_only_written_down_is_made_however_late() {
     let host = cycling(&[(PLAIN, "")], Reason::SoftPowerOff, false, 4_000);
     let done = decided(&host, &node(Power::On));
     assert_eq!(done.call, Some(Call::SoftOff(seconds(60))));
-    assert_eq!(done.status.record.unwrap().since, at(1_000_000), "with its whole time");
+    assert_eq!(done.status.progress.unwrap().since, at(1_000_000), "with its whole time");
     let taken = softly(&[(PLAIN, "")], Reason::SoftPowerOff, 4_000, 4_000);
     assert_eq!(decided(&taken, &node(Power::On)).call, Some(Call::HardOff));
 }
@@ -203,7 +199,7 @@ fn off_with_a_failure_stays_doubtful_whatever_is_waited_for() {
     // A power-on that failed says nothing about off.
     let mut host = host();
     host.powered_on = false;
-    record(&mut host, Reason::PowerFailed, false, 400);
+    progress(&mut host, Reason::PowerFailed, false, 400);
     assert_eq!(decided(&host, &failed(Power::Off)).call, Some(Call::On));
 }
 
@@ -217,17 +213,17 @@ fn soft_never_follows_hard_while_the_cycle_lasts() {
     ] {
         host.requests = Requests::of(keys.iter().copied());
         host.online = online;
-        let record = decided(&host, &node(Power::Off)).status.record.unwrap();
-        assert_eq!((record.reason, record.hard), (reason, true));
+        let progress = decided(&host, &node(Power::Off)).status.progress.unwrap();
+        assert_eq!((progress.reason, progress.hard), (reason, true));
         let mut woken = host.clone();
-        put(&mut woken, &record);
-        assert_eq!(woken.record(), Some(record));
+        put(&mut woken, &progress);
+        assert_eq!(woken.progress(), Some(progress));
         assert_eq!(decided(&woken, &node(Power::On)).call, Some(Call::HardOff), "{reason:?}");
     }
     // The next cycle is another one.
     let mut next = with(&[(PLAIN, "")]);
     (next.pending, next.last) = (Some(at(5)), Some(at(6)));
-    record(&mut next, Reason::HeldOff, true, 5);
+    progress(&mut next, Reason::HeldOff, true, 5);
     assert!(matches!(decided(&next, &node(Power::On)).call, Some(Call::SoftOff(_))));
 }
 
@@ -245,16 +241,16 @@ fn a_hold_keeps_its_age_while_the_power_is_not_known() {
     assert!(done.status.is_empty() && done.notes.is_empty(), "told once: {done:?}");
     // Seen off again, also with the failure of that time, it is held as long as before.
     for seen in [node(Power::Off), failed(Power::Off)] {
-        let record = decided(&host, &seen).status.record.unwrap();
-        assert_eq!((record.reason, record.since), (Reason::HeldOff, at(999_500)));
-        assert!(record.hard, "and how it was switched off is not forgotten");
+        let progress = decided(&host, &seen).status.progress.unwrap();
+        assert_eq!((progress.reason, progress.since), (Reason::HeldOff, at(999_500)));
+        assert!(progress.hard, "and how it was switched off is not forgotten");
     }
 }
 
 #[test]
 fn a_hold_without_a_cycle_is_no_cycle_because_its_power_was_not_known() {
     let mut host = Host { powered_on: false, ..with(&[(HOLD, "")]) };
-    record(&mut host, Reason::HeldOff, false, 500);
+    progress(&mut host, Reason::HeldOff, false, 500);
     host.conditions.last_mut().unwrap().status = "True".to_owned();
     let host = after(host.clone(), &decided(&host, &node(Power::Unknown)));
     let done = decided(&host, &node(Power::Unknown));
@@ -277,7 +273,7 @@ fn held_while_coming_on() -> Host {
     let stamps = (Some(at(999_000)), Some(at(999_999)));
     let mut host =
         Host { powered_on: false, pending: stamps.0, last: stamps.1, ..with(&[(HOLD, HARD)]) };
-    record(&mut host, Reason::PoweringOn, false, 1);
+    progress(&mut host, Reason::PoweringOn, false, 1);
     host
 }
 
@@ -328,7 +324,7 @@ fn whoever_holds_a_machine_whose_power_on_failed_has_ironic_look_at_it_again() {
         for (mode, call) in [(HARD, Call::HardOff), ("", Call::SoftOff(seconds(60)))] {
             let mut host = held_while_coming_on();
             host.requests = Requests::of([(HOLD, mode)].into_iter());
-            record(&mut host, reason, false, 1);
+            progress(&mut host, reason, false, 1);
             let done = decided(&host, &failed(Power::Off));
             assert_eq!((done.status.powered_on, done.call), (Some(true), None), "{reason:?}");
             host = after(host, &done);
@@ -346,7 +342,7 @@ fn whoever_holds_a_machine_whose_power_on_failed_has_ironic_look_at_it_again() {
     }
     // Who is held was seen off.
     let mut host = Host { powered_on: false, ..with(&[(HOLD, HARD)]) };
-    record(&mut host, Reason::HeldOff, false, 9);
+    progress(&mut host, Reason::HeldOff, false, 9);
     assert_eq!(decided(&host, &failed(Power::Off)).call, None);
 }
 
@@ -363,18 +359,17 @@ fn a_held_machine_that_may_have_come_on_and_is_not_asked_for_off_is_told_so() {
         let done = look(&host, &failed(Power::Off));
         assert_eq!((done.status.powered_on, done.call), (None, None), "{done:?}");
         assert_eq!(done.again, Again::OnChange);
-        let told = done.status.record.clone().unwrap();
-        assert_eq!(told.reason, Reason::PowerFailed);
-        assert!(told.message.contains("may be on"), "{}", told.message);
+        assert_eq!(reason_written(&done), Some(Reason::PowerFailed));
+        assert!(done.status.told.contains("may be on"), "{}", done.status.told);
         after(host, &done)
     });
     assert_eq!(look(&gone, &failed(Power::Off)).reason, Reason::HandedBack);
     let done = look(&stays, &failed(Power::Off));
     assert!(done.status.is_empty() && done.call.is_none(), "told once: {done:?}");
     // Also where the failure was told before the hold came.
-    record(&mut stays, Reason::PowerFailed, false, 400);
-    let told = look(&stays, &failed(Power::Off)).status.record.unwrap();
-    assert!(told.message.contains("may be on"), "{}", told.message);
+    progress(&mut stays, Reason::PowerFailed, false, 400);
+    let told = look(&stays, &failed(Power::Off)).status.told;
+    assert!(told.contains("may be on"), "{told}");
     // Power returns when the hold goes.
     let free = Host { requests: Requests::default(), ..stays };
     let done = look(&free, &failed(Power::Off));
@@ -386,7 +381,7 @@ fn a_held_machine_that_may_have_come_on_and_is_not_asked_for_off_is_told_so() {
 fn a_power_on_is_written_down_ahead_also_where_ironic_shows_an_earlier_failure() {
     for reason in [Reason::PoweredOff, Reason::PowerFailed] {
         let mut off = Host { requests: Requests::default(), ..held_while_coming_on() };
-        record(&mut off, reason, false, 400);
+        progress(&mut off, reason, false, 400);
         let done = decided(&off, &failed(Power::Off));
         assert_eq!((done.call, reason_written(&done)), (Some(Call::On), Some(Reason::PoweringOn)));
         let ahead = after(off, &done);
@@ -420,7 +415,7 @@ fn a_power_on_is_written_down_ahead_also_where_ironic_shows_an_earlier_failure()
 fn a_power_on_that_is_asked_for_again_may_be_on_its_way_although_not_every_try_is_written_down() {
     for reason in [Reason::NodeBusy, Reason::IronicUnreachable] {
         let mut host = held_while_coming_on();
-        record(&mut host, reason, false, 1);
+        progress(&mut host, reason, false, 1);
         let free = Host { requests: Requests::default(), ..host.clone() };
         let done = decided(&free, &node(Power::Off));
         assert_eq!((done.call, reason_written(&done)), (Some(Call::On), None), "{reason:?}");
@@ -471,7 +466,7 @@ fn what_became_of_a_power_on_is_not_taken_for_known_because_its_host_was_seen_of
 fn a_power_on_whose_answer_was_lost_is_written_down_also_after_one_that_was_refused() {
     for reason in [Reason::NodeBusy, Reason::IronicUnreachable] {
         let mut host = held_while_coming_on();
-        record(&mut host, reason, false, 1);
+        progress(&mut host, reason, false, 1);
         let settled = |seen: &NodeSeen| {
             let call = (Call::On, &Answer::Unknown);
             crate::settle::settle(&host, seen, call, &Policy::default(), now())
@@ -489,10 +484,9 @@ fn a_power_on_whose_answer_was_lost_is_written_down_also_after_one_that_was_refu
         }
     }
     let mut host = held_while_coming_on();
-    let message = "The host is being switched on".to_owned();
-    let told = host.record().unwrap();
-    put(&mut host, &Record { message, ..told });
     let call = (Call::On, &Answer::Unknown);
+    let told = settle(&host, &node(Power::Off), call, &Policy::default(), now());
+    write(&mut host, &told.status);
     let done = crate::settle::settle(&host, &node(Power::Off), call, &Policy::default(), now());
     assert!(done.status.is_empty(), "once: {done:?}");
 }
@@ -501,8 +495,8 @@ fn a_power_on_whose_answer_was_lost_is_written_down_also_after_one_that_was_refu
 fn a_machine_that_was_lost_while_it_was_being_switched_on_is_no_fence() {
     for reason in [Reason::PoweringOn, Reason::PowerUnknown] {
         let mut host = held_while_coming_on();
-        let told = host.record().unwrap();
-        put(&mut host, &Record { reason, rebooting: true, ..told });
+        let told = host.progress().unwrap();
+        put(&mut host, &RebootProgress { reason, rebooting: true, ..told });
         assert_eq!(decided(&host, &node(Power::Unknown)).status.powered_on, Some(true));
         host.powered_on = true;
         let done = decided(&host, &node(Power::Unknown));
@@ -515,9 +509,9 @@ fn power_that_is_not_known_is_told_to_those_who_wait_for_it() {
     let mut waiting = host();
     waiting.powered_on = false;
     let done = decided(&waiting, &node(Power::Unknown));
-    let record = done.status.record.clone().unwrap();
-    assert_eq!((record.reason, done.call), (Reason::PowerUnknown, None));
-    put(&mut waiting, &record);
+    let progress = done.status.progress.clone().unwrap();
+    assert_eq!((progress.reason, done.call), (Reason::PowerUnknown, None));
+    put(&mut waiting, &progress);
     assert!(decided(&waiting, &node(Power::Unknown)).status.is_empty(), "once");
     let asked = Host { powered_on: false, ..with(&[(PLAIN, "")]) };
     let done = decided(&asked, &node(Power::Unknown));
@@ -531,8 +525,12 @@ fn silence_is_told_although_a_hold_has_gone_or_the_host_is_wanted_again() {
     for (reason, online) in [(Reason::HeldOff, true), (Reason::Offline, true)] {
         let mut host = cycling(&[], reason, true, 5);
         (host.powered_on, host.online) = (false, online);
-        let record = decided(&host, &silence).status.record.unwrap();
-        assert_eq!((record.reason, record.hard), (Reason::IronicUnreachable, true), "{reason:?}");
+        let progress = decided(&host, &silence).status.progress.unwrap();
+        assert_eq!(
+            (progress.reason, progress.hard),
+            (Reason::IronicUnreachable, true),
+            "{reason:?}"
+        );
     }
 }
 

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::record::Record;
 
 const REASONS: [Reason; 18] = [
     Reason::RequestAccepted,
@@ -32,7 +33,7 @@ fn any_host() -> impl Strategy<Value = Host> {
         prop::sample::select(vec!["", HARD, "nonsense"]),
         0..4,
     );
-    let record =
+    let progress =
         prop::option::of((prop::sample::select(&REASONS[..]), 0_i64..400, any::<[bool; 4]>()));
     let states = vec![
         ProvisioningState::Provisioned,
@@ -46,7 +47,7 @@ fn any_host() -> impl Strategy<Value = Host> {
     let trouble = prop::option::of((any::<bool>(), 0_i64..9));
     let rest =
         (prop::sample::select(states), prop::sample::select(who), any::<[bool; 9]>(), trouble);
-    (stamp(), stamp(), keys, record, rest).prop_map(|(pending, last, keys, told, rest)| {
+    (stamp(), stamp(), keys, progress, rest).prop_map(|(pending, last, keys, told, rest)| {
         let (state, paused, flags, trouble) = rest;
         let [online, powered_on, disable, rarely, a, b, c, d, registering] = flags;
         let mut host = Host {
@@ -71,24 +72,24 @@ fn any_host() -> impl Strategy<Value = Host> {
             ..host()
         };
         if let Some((reason, ago, [rebooting, hard, words, asked])) = told {
-            super::record(&mut host, reason, hard, ago);
-            let holds: Vec<&str> = host.requests.holds().collect();
-            let message = match reason {
+            super::progress(&mut host, reason, hard, ago);
+            let holds = KeySet::of(host.requests.holds());
+            let step = RebootProgress { rebooting, ..host.progress().unwrap() };
+            let progress = match reason {
                 Reason::HeldOff if words => {
-                    Some(Record::telling(hard, &Record::held_message(&holds, asked)))
+                    let sight = asked.then_some(Sight::AskedOff);
+                    RebootProgress { held: holds, sight, ..step }
                 }
                 Reason::PowerUnknown if words => {
-                    Some(Record::lost_message(hard, &Record::out_of_sight(&holds), at(999_000)))
+                    let sight = Some(Sight::Lost { since: at(999_000), held: Some(holds) });
+                    RebootProgress { sight, ..step }
                 }
                 _ if words && reason.is_phase() => {
-                    Some(Record::not_seen(&Record::wording(hard, "x")))
+                    RebootProgress { sight: Some(Sight::Unseen), ..step }
                 }
-                _ => None,
+                _ => step,
             };
-            let last = host.conditions.last_mut().unwrap();
-            last.message = message.or(last.message.take());
-            host.conditions.last_mut().unwrap().status =
-                if rebooting { "True" } else { "False" }.to_owned();
+            put(&mut host, &progress);
         }
         host
     })
@@ -171,23 +172,14 @@ fn applied(host: &Host, decision: &Decision) -> Host {
     if let Some(trouble) = &change.trouble {
         host.trouble = trouble.clone().unwrap_or_default();
     }
-    let mut put = |new: api_types::condition::Condition| {
-        host.conditions.retain(|it| it.r#type != new.r#type);
-        host.conditions.push(new);
-    };
-    if let Some(record) = &change.record {
-        put(record.condition(1));
-    }
-    if let Some(managed) = &change.managed {
-        put(managed.condition(now(), 1));
-    }
+    write(&mut host, change);
     host
 }
 
 /// Whether its status says that Ironic was asked for off for all who hold the host.
 fn says_asked(host: &Host) -> bool {
     let holds: Vec<&str> = host.requests.holds().collect();
-    host.record().is_some_and(|it| it.was_asked_for(&holds))
+    host.progress().is_some_and(|it| it.was_asked_for(&holds))
 }
 
 fn may_stay_on(host: &Host, seen: &NodeSeen) -> bool {
@@ -215,7 +207,7 @@ proptest! {
             if !online_only {
                 prop_assert!(!holds && after.requests.is_empty());
                 // A stamp of just now stands where Ironic did not take the call; then the host is read before it.
-                let waits = host.record().is_some_and(|it| it.waits_for_ironic());
+                let waits = host.progress().is_some_and(|it| it.waits_for_ironic());
                 let stands = waits && status.is_empty() && host.last.is_some_and(|last| until(last, now()) < seconds(60));
                 prop_assert!((status.last.is_some() || stands) && !after.in_cycle(), "a write proves that nobody holds it");
             }
@@ -249,17 +241,17 @@ proptest! {
             prop_assert!(may_stay_on(&host, &seen) && after.in_cycle());
         }
         // Off is what was seen, never what was not, and twice unless the power was cut.
-        let record = host.record();
+        let progress = host.progress();
         let in_cycle = host.in_cycle() && !online_only;
-        let hard = record.as_ref().is_some_and(|it| it.hard && (it.reason.is_phase() || in_cycle));
+        let hard = progress.as_ref().is_some_and(|it| it.hard && (it.reason.is_phase() || in_cycle));
         match status.powered_on {
             Some(false) => {
                 let NodeSeen::Seen(node) = &seen else { panic!("not seen") };
                 let twice = node.off_since.is_some_and(|since| since <= at(999_990));
-                let told = |it: &Record| matches!(it.reason, Reason::HardPowerOff | Reason::Restarting);
-                let cut = hard && record.as_ref().is_some_and(told);
+                let told = |it: &RebootProgress| matches!(it.reason, Reason::HardPowerOff | Reason::Restarting);
+                let cut = hard && progress.as_ref().is_some_and(told);
                 prop_assert!(is_off(&seen) && (twice || cut || may_stay_on(&host, &seen)));
-                let asked = record.as_ref().is_some_and(|it| {
+                let asked = progress.as_ref().is_some_and(|it| {
                     it.reason.is_phase() && it.held_since().is_none()
                         && !matches!(it.reason, Reason::Restarting | Reason::PoweringOn | Reason::PowerFailed)
                 });
@@ -307,14 +299,14 @@ proptest! {
             prop_assert!(done.call.is_none() || keeps_on);
         }
         // In maintenance an off is one that Ironic has taken for all who hold the host, or that is told to be.
-        let held = status.record.as_ref().is_some_and(|it| it.reason == Reason::HeldOff);
-        let open = record.as_ref().is_some_and(Record::is_out_of_sight) && !may_stay_on(&host, &seen);
+        let held = status.progress.as_ref().is_some_and(|it| it.reason == Reason::HeldOff);
+        let open = progress.as_ref().is_some_and(RebootProgress::is_out_of_sight) && !may_stay_on(&host, &seen);
         if let (NodeSeen::Seen(node), true) = (&seen, held) && (node.maintenance || open) {
             prop_assert!(node.off_taken || says_asked(&host), "{done:?}");
         }
         // Who is not looked after is not told to be held off.
         if status.managed.as_ref().is_some_and(|it| !it.managed) {
-            prop_assert!(after.record().is_none_or(|it| it.held_since().is_none()));
+            prop_assert!(after.progress().is_none_or(|it| it.held_since().is_none()));
         }
         // Failures of others are theirs.
         if status.trouble.is_some() {
@@ -339,7 +331,7 @@ proptest! {
         }
         if done.call.is_none() {
             prop_assert!(done.status.is_empty() && done.annotations.is_empty(), "{done:#?}");
-            let held = host.record().is_some_and(|it| it.reason == Reason::HeldOff) && !host.powered_on && is_off(&seen);
+            let held = host.progress().is_some_and(|it| it.reason == Reason::HeldOff) && !host.powered_on && is_off(&seen);
             if let (NodeSeen::Seen(node), true) = (&seen, held && host.requests.holds().next().is_some())
                 && node.maintenance && host.managed().is_some_and(|it| it.reason == Reason::Managed)
             {
@@ -356,7 +348,43 @@ proptest! {
         let done = crate::settle::settle(&host, &seen, (call, answer), &Policy::default(), now());
         prop_assert!(done.status.trouble.is_none() && done.annotations.is_empty() && done.call.is_none());
         prop_assert!(done.status.pending.is_none() && done.status.last.is_none() && done.status.powered_on.is_none());
-        let hard = host.record().is_some_and(|it| it.hard && (it.reason.is_phase() || host.in_cycle()));
-        prop_assert!(done.status.record.is_none_or(|it| it.hard == hard));
+        let hard = host.progress().is_some_and(|it| it.hard && (it.reason.is_phase() || host.in_cycle()));
+        prop_assert!(done.status.progress.is_none_or(|it| it.hard == hard));
+    }
+}
+
+/// What is decided, but for the texts that people read.
+fn without_texts(mut done: Decision, host: &Host) -> (Decision, Option<Record>) {
+    let record = done.status.record(host);
+    done.status.told.clear();
+    (done.status.progress, done.status.managed) = (None, None);
+    (done, record)
+}
+
+proptest! {
+    #[test]
+    fn no_decision_depends_on_a_message(host in any_host(), node in any_node(), text in ".{0,40}") {
+        let mut other = host.clone();
+        for condition in &mut other.conditions {
+            if ["Rebooting", "PowerManaged"].contains(&condition.r#type.as_str()) {
+                condition.message = Some(text.clone());
+            }
+        }
+        let [one, two] = [&host, &other].map(|it| without_texts(decided(it, &node), it));
+        prop_assert_eq!(one, two);
+    }
+
+    #[test]
+    fn a_host_whose_record_cannot_be_read_is_never_switched(host in any_host(), node in any_node(), text in ".{0,40}") {
+        let mut host = host;
+        host.conditions.retain(|it| it.r#type != "RebootRecord");
+        let mut odd = Change { was_provisioned: Some(true), ..Change::default() }.conditions(&host, now());
+        let record = odd.iter_mut().find(|it| it.r#type == "RebootRecord").unwrap();
+        record.message = Some(text);
+        host.conditions = odd;
+        let done = decided(&host, &node);
+        prop_assert_eq!(done.call, None);
+        prop_assert_eq!((done.status.pending, done.status.last, done.status.record(&host)), (None, None, None));
+        prop_assert!(done.annotations.keys().all(|key| key == PAUSED), "{done:?}");
     }
 }

@@ -22,22 +22,16 @@ fn reset_for(host: &Host) -> Host {
     if done.annotations.contains_key(PLAIN) {
         host.requests = Requests::default();
     }
-    host.conditions.pop();
-    host.conditions.push(done.status.record.unwrap().condition(1));
+    write(&mut host, &done.status);
     host
 }
 
 /// The same, and somebody saw that the reset is over.
 fn refused_for(host: &Host) -> Host {
     let mut host = reset_for(host);
-    let record = decided(&host, &node(Power::On)).status.record.unwrap();
-    put(&mut host, &record);
+    let done = decided(&host, &node(Power::On));
+    write(&mut host, &done.status);
     host
-}
-
-fn put(host: &mut Host, record: &Record) {
-    host.conditions.pop();
-    host.conditions.push(record.condition(1));
 }
 
 #[test]
@@ -52,10 +46,7 @@ fn a_hold_that_was_answered_by_a_reset_is_not_answered_again_because_online_is_f
         for _ in 0..3 {
             let done = decided(&host, &node);
             assert_eq!((done.call, done.status.pending), (None, None), "{done:?}");
-            if let Some(record) = done.status.record {
-                host.conditions.pop();
-                host.conditions.push(record.condition(1));
-            }
+            write(&mut host, &done.status);
         }
     }
 }
@@ -63,15 +54,13 @@ fn a_hold_that_was_answered_by_a_reset_is_not_answered_again_because_online_is_f
 #[test]
 fn a_reset_that_failed_after_ironic_took_it_is_not_called_completed() {
     let mut host = reset_for(&stays_on(&[(PLAIN, HARD)]));
-    assert_eq!(host.record().unwrap().reason, Reason::PoweringOn);
+    assert_eq!(host.progress().unwrap().reason, Reason::PoweringOn);
     let done = decided(&host, &failed(Power::On));
-    let record = done.status.record.clone().unwrap();
-    assert_eq!((record.reason, done.call), (Reason::PowerFailed, None));
-    assert!(done.status.trouble.unwrap().is_some());
+    assert_eq!((reason_written(&done), done.call), (Some(Reason::PowerFailed), None));
+    assert!(done.status.trouble.as_ref().unwrap().is_some());
     assert!(done.notes.iter().any(|note| note.warning && note.reason == Reason::PowerFailed));
     host.trouble.kind = Some(ErrorType::PowerManagement);
-    host.conditions.pop();
-    host.conditions.push(record.condition(1));
+    write(&mut host, &done.status);
     let done = decided(&host, &failed(Power::On));
     assert!(done.status.is_empty() && done.call.is_none(), "told once, and reset once: {done:?}");
     // It was off all along, or the reset left it so: off is believed, and then it is switched on.
@@ -79,8 +68,7 @@ fn a_reset_that_failed_after_ironic_took_it_is_not_called_completed() {
     assert_eq!((done.status.powered_on, done.reason), (Some(false), Reason::PoweredOff));
     let stamps = (Some(at(5)), Some(at(6)));
     let mut off = Host { powered_on: false, pending: stamps.0, last: stamps.1, ..host.clone() };
-    off.conditions.pop();
-    off.conditions.push(done.status.record.unwrap().condition(1));
+    write(&mut off, &done.status);
     assert_eq!(decided(&off, &failed(Power::Off)).call, Some(Call::On));
     host.requests = Requests::of([(PLAIN, HARD)].into_iter());
     assert_eq!(decided(&host, &failed(Power::On)).call, Some(Call::Reset), "asked again");
@@ -90,24 +78,21 @@ fn a_reset_that_failed_after_ironic_took_it_is_not_called_completed() {
 fn a_soft_reset_that_failed_names_the_way_out_and_is_not_repeated_softly() {
     let mut host = reset_for(&stays_on(&[(PLAIN, "")]));
     let done = decided(&host, &failed(Power::On));
-    let record = done.status.record.unwrap();
-    assert!(record.message.contains("ask with mode hard"), "{}", record.message);
-    assert_eq!((record.reason, done.call), (Reason::PowerFailed, None));
-    host.conditions.pop();
-    host.conditions.push(record.condition(1));
+    assert!(done.status.told.contains("ask with mode hard"), "{}", done.status.told);
+    assert_eq!((reason_written(&done), done.call), (Some(Reason::PowerFailed), None));
+    write(&mut host, &done.status);
     host.requests = Requests::of([(PLAIN, "")].into_iter());
     let done = decided(&host, &failed(Power::On));
     assert_eq!(done.call, Some(Call::Reset), "a soft one would fail in the same way");
-    assert!(done.status.record.unwrap().hard, "and that is kept");
+    assert!(done.status.progress.unwrap().hard, "and that is kept");
     let engaged = change(failed(Power::On), |node| node.engaged = Some("cleaning".to_owned()));
-    let waiting = decided(&host, &engaged).status.record.unwrap();
+    let waiting = decided(&host, &engaged).status.progress.unwrap();
     assert_eq!((waiting.reason, waiting.hard), (Reason::NodeBusy, true));
     // What failed hard says nothing about softly.
     let mut other = reset_for(&stays_on(&[(PLAIN, HARD)]));
-    let record = decided(&other, &failed(Power::On)).status.record.unwrap();
-    assert!(record.message.contains("ask again"), "{}", record.message);
-    other.conditions.pop();
-    other.conditions.push(record.condition(1));
+    let done = decided(&other, &failed(Power::On));
+    assert!(done.status.told.contains("ask again"), "{}", done.status.told);
+    write(&mut other, &done.status);
     other.requests = Requests::of([(PLAIN, "")].into_iter());
     let again = decided(&other, &failed(Power::On)).call;
     assert!(matches!(again, Some(Call::SoftReset(_))), "{again:?}");
@@ -119,19 +104,20 @@ fn a_reset_for_a_hold_that_failed_is_told_and_made_again_only_for_a_hold_that_co
     let done = decided(&host, &heading(Power::On, Target::On));
     assert!(done.status.is_empty() && done.again == Again::Watch, "it is under way: {done:?}");
     let done = decided(&host, &failed(Power::On));
-    let record = done.status.record.unwrap();
-    assert_eq!((record.reason, done.call), (Reason::PowerFailed, None));
-    assert!(record.message.contains("was not reset") && record.has_served(HOLD), "{record:?}");
+    let progress = done.status.progress.clone().unwrap();
+    assert_eq!((progress.reason, done.call), (Reason::PowerFailed, None));
+    assert!(done.status.told.contains("was not reset"), "{}", done.status.told);
+    assert!(progress.has_served(HOLD), "{progress:?}");
     assert!(done.notes.iter().any(|note| note.warning && note.reason == Reason::PowerFailed));
-    host.trouble = done.status.trouble.unwrap().unwrap();
+    host.trouble = done.status.trouble.clone().unwrap().unwrap();
     assert!(!host.trouble.message.contains(HOLD), "{}", host.trouble.message);
-    put(&mut host, &record);
+    write(&mut host, &done.status);
     let done = decided(&host, &failed(Power::On));
     assert!(done.status.is_empty() && done.call.is_none(), "told once: {done:?}");
     host.requests = Requests::default();
-    let record = decided(&host, &failed(Power::On)).status.record.unwrap();
-    assert_eq!((record.reason, record.has_served(HOLD)), (Reason::PowerFailed, false));
-    put(&mut host, &record);
+    let progress = decided(&host, &failed(Power::On)).status.progress.unwrap();
+    assert_eq!((progress.reason, progress.has_served(HOLD)), (Reason::PowerFailed, false));
+    put(&mut host, &progress);
     host.requests = Requests::of([(HOLD, "")].into_iter());
     assert_eq!(decided(&host, &failed(Power::On)).call, Some(Call::Reset), "asked again");
 }
@@ -140,15 +126,14 @@ fn a_reset_for_a_hold_that_failed_is_told_and_made_again_only_for_a_hold_that_co
 fn a_hold_that_went_and_comes_back_is_answered_by_another_reset() {
     const OTHER: &str = "reboot.metal3.io/b";
     let mut host = refused_for(&stays_on(&[(HOLD, HARD), (OTHER, HARD)]));
-    assert_eq!(decided(&host, &node(Power::On)).status.record, None, "as long as both are there");
+    assert_eq!(decided(&host, &node(Power::On)).status.progress, None, "as long as both are there");
     let both = host.requests.clone();
     host.requests = Requests::of([(HOLD, HARD)].into_iter());
     let done = decided(&host, &node(Power::On));
     assert_eq!((done.call, done.status.pending), (None, None), "{done:?}");
-    let record = done.status.record.unwrap();
-    assert!(record.has_served(HOLD) && !record.has_served(OTHER));
-    host.conditions.pop();
-    host.conditions.push(record.condition(1));
+    let progress = done.status.progress.as_ref().unwrap();
+    assert!(progress.has_served(HOLD) && !progress.has_served(OTHER));
+    write(&mut host, &done.status);
     assert!(decided(&host, &node(Power::On)).status.is_empty(), "written once");
     host.requests = both;
     assert_eq!(decided(&host, &node(Power::On)).call, Some(Call::Reset));
@@ -159,9 +144,10 @@ fn thousands_of_holds_that_cannot_be_given_fit_into_a_condition_and_are_answered
     let keys: Vec<String> = (0..3_000).map(|n| format!("reboot.metal3.io/client-{n:05}")).collect();
     let asked: Vec<(&str, &str)> = keys.iter().map(|key| (key.as_str(), "")).collect();
     let host = reset_for(&stays_on(&asked));
-    let record = host.record().unwrap();
-    assert!(record.message.len() < 32_768, "{}", record.message.len());
-    assert!(keys.iter().all(|key| record.has_served(key)));
+    let progress = host.progress().unwrap();
+    let lengths = host.conditions.iter().map(|it| it.message.as_ref().unwrap().len());
+    assert!(lengths.max().unwrap() < 32_768);
+    assert!(keys.iter().all(|key| progress.has_served(key)));
     assert_eq!(decided(&host, &node(Power::On)).call, None);
     let new = Requests::of(asked.into_iter().chain([("reboot.metal3.io/a", "")]));
     let done = decided(&Host { requests: new, ..host }, &node(Power::On));
@@ -206,12 +192,12 @@ fn whose_word_it_is_that_a_machine_must_stay_on_is_told() {
     ] {
         let mut offline = Host { online: false, ..host.clone() };
         offline.requests = Requests::default();
-        let told = decided(&offline, &node).status.record.unwrap();
-        assert!(told.message.contains(by), "{}", told.message);
-        let message = Record::served_message("of before", &[HOLD]);
-        let reason = Reason::HoldUnsupported;
-        put(&mut host, &Record { rebooting: false, reason, since: now(), hard: false, message });
-        let told = decided(&host, &node).status.record.unwrap();
-        assert!(told.message.contains(by) && told.has_served(HOLD), "{}", told.message);
+        let told = decided(&offline, &node).status.told;
+        assert!(told.contains(by), "{told}");
+        let step = RebootProgress::new(Reason::HoldUnsupported, now());
+        put(&mut host, &RebootProgress { served: KeySet::of([HOLD]), ..step });
+        let status = decided(&host, &node).status;
+        assert!(status.told.contains(by), "{}", status.told);
+        assert!(status.progress.unwrap().has_served(HOLD));
     }
 }

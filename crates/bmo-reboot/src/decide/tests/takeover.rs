@@ -254,16 +254,13 @@ fn what_was_asked_of_a_host_goes_although_it_could_not_be_served_while_it_was_pr
                 break;
             }
             assert_eq!((done.reason, done.annotations.len()), (reason, 0), "{reason:?}");
-            if let Some(managed) = done.status.managed {
-                host.conditions = vec![managed.condition(now(), 1)];
-            }
+            write(&mut host, &done.status);
         }
         host.state = ProvisioningState::Available;
         (host.paused, host.detached, host.shared_with) = (Pause::No, false, None);
         let done = decided(&host, &NodeSeen::NotAsked);
         assert_eq!((done.reason, done.annotations.len()), (Reason::Deprovisioned, 2), "{reason:?}");
-        let managed = done.status.managed.unwrap();
-        host.conditions = vec![managed.condition(now(), 1)];
+        write(&mut host, &done.status);
         // Once: what somebody asks for later is not ours to remove.
         assert_eq!(decided(&host, &NodeSeen::NotAsked).annotations.len(), 0, "{reason:?}");
     }
@@ -274,9 +271,9 @@ fn what_was_asked_of_a_host_without_a_node_goes_also_where_available_hosts_are_m
     let policy = Policy { manage_available: true, ..Policy::default() };
     let mut host = with(&[(HOLD, "")]);
     host.conditions.clear();
-    let told = decided_by(&policy, &host, &NodeSeen::Missing).status.managed.unwrap();
-    assert_eq!(told.reason, Reason::NodeNotFound);
-    host.conditions.push(told.condition(now(), 1));
+    let told = decided_by(&policy, &host, &NodeSeen::Missing).status;
+    assert_eq!(told.managed.as_ref().unwrap().reason, Reason::NodeNotFound);
+    write(&mut host, &told);
     host.state = ProvisioningState::Available;
     let done = decided_by(&policy, &host, &NodeSeen::Missing);
     assert_eq!(done.annotations, [(HOLD.to_owned(), None)].into());
@@ -297,8 +294,8 @@ fn an_available_host_that_shares_its_node_keeps_what_is_asked_of_it() {
     let mut host = with(&[(HOLD, "")]);
     (host.state, host.shared_with) = (ProvisioningState::Available, Some("n/other".to_owned()));
     host.conditions.clear();
-    let told = decided_by(&policy, &host, &node(Power::On)).status.managed.unwrap();
-    host.conditions.push(told.condition(now(), 1));
+    let told = decided_by(&policy, &host, &node(Power::On)).status;
+    write(&mut host, &told);
     let done = decided_by(&policy, &host, &node(Power::On));
     assert_eq!((done.reason, done.annotations.len()), (Reason::NodeShared, 0));
     assert!(done.status.is_empty());

@@ -8,10 +8,7 @@ fn told(done: &Decision) -> Vec<Reason> {
 
 /// Takes over what a decision wrote about how far it is.
 fn go_on(host: &mut Host, done: &Decision) {
-    if let Some(record) = &done.status.record {
-        host.conditions.retain(|it| it.r#type != "Rebooting");
-        host.conditions.push(record.condition(1));
-    }
+    write(host, &done.status);
     host.powered_on = done.status.powered_on.unwrap_or(host.powered_on);
 }
 
@@ -32,7 +29,7 @@ fn each_step_of_a_cycle_is_told_once() {
     go_on(&mut host, &done);
     assert_eq!(told(&decided(&host, &node(Power::Off))), []);
     for reason in [Reason::PowerFailed, Reason::NodeBusy, Reason::IronicUnreachable] {
-        record(&mut host, reason, false, 400);
+        progress(&mut host, reason, false, 400);
         assert_eq!(told(&decided(&host, &node(Power::Off))), [], "{reason:?}");
     }
 }
@@ -41,7 +38,7 @@ fn each_step_of_a_cycle_is_told_once() {
 fn plain_changes_of_power_are_told() {
     let mut off = Host { online: false, ..host() };
     assert_eq!(told(&decided(&off, &node(Power::Off))), [Reason::PoweredOff]);
-    record(&mut off, Reason::SoftPowerOff, false, 5);
+    progress(&mut off, Reason::SoftPowerOff, false, 5);
     assert_eq!(told(&decided(&off, &node(Power::Off))), [Reason::Offline]);
     let on = Host { powered_on: false, ..host() };
     assert_eq!(told(&decided(&on, &node(Power::On))), [Reason::PoweredOn]);

@@ -12,14 +12,15 @@ fn a_hard_request_is_urgent_until_its_power_is_being_cut() {
     let hard = &[(PLAIN, HARD)][..];
     let served = |key: &str| {
         let (reason, since) = (Reason::HoldUnsupported, at(5));
-        let message = Record::served_message("spec.disablePowerOff", &[key]);
-        let record = Record { rebooting: false, reason, since, hard: false, message };
         let mut host = with(&[(HOLD, HARD)]);
-        host.conditions.push(record.condition(1));
+        put(
+            &mut host,
+            &RebootProgress { served: KeySet::of([key]), ..RebootProgress::new(reason, since) },
+        );
         host
     };
     let mut failed_reset = with(hard);
-    record(&mut failed_reset, Reason::PowerFailed, true, 5);
+    progress(&mut failed_reset, Reason::PowerFailed, true, 5);
     for (number, (host, urgent)) in [
         (with(hard), true),
         (with(&[(PLAIN, "")]), false),
@@ -66,10 +67,9 @@ fn a_host_that_is_to_be_switched_on_is_patient() {
 fn only_a_soft_request_that_has_not_begun_waits_for_room() {
     let soft = &[(PLAIN, "")][..];
     let mut begun = cycling(soft, Reason::RequestAccepted, false, 5);
-    let told = begun.record().unwrap();
-    let message = Record::softly(&told.message, Soft { since: at(5), last: at(5) });
-    begun.conditions.pop();
-    begun.conditions.push(Record { message, ..told }.condition(1));
+    let told = begun.progress().unwrap();
+    let attempt = Some(Soft { since: at(5), last: at(5) });
+    put(&mut begun, &RebootProgress { soft: attempt, ..told });
     for (number, (host, waits)) in [
         (cycling(soft, Reason::RequestAccepted, false, 5), true),
         (cycling(&[(PLAIN, ""), (HOLD, HARD)], Reason::RequestAccepted, false, 5), false),
@@ -87,6 +87,6 @@ fn only_a_soft_request_that_has_not_begun_waits_for_room() {
     let asked = Observed { host: Some(with(soft)), node: node(Power::On), soft_free: false };
     let done = decide(&asked, &Policy::default(), now());
     let mut waiting = Host { pending: done.status.pending, ..with(soft) };
-    waiting.conditions.push(done.status.record.unwrap().condition(1));
+    write(&mut waiting, &done.status);
     assert!(waiting.waits_for_room() && matches!(done.again, Again::After(_)));
 }

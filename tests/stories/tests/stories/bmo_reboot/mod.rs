@@ -8,6 +8,7 @@ mod maintenance;
 mod model;
 mod ours;
 mod process;
+mod record;
 mod rest;
 mod sweeps;
 mod takeover;
@@ -97,7 +98,11 @@ fn settings(endpoint: &str) -> ::ironic::Settings {
 
 impl Site {
     pub(crate) async fn new(name: &str) -> Self {
-        let plane = plane().await;
+        Self::on(plane().await, name).await
+    }
+
+    /// The same on another API server.
+    pub(crate) async fn on(plane: &'static ControlPlane, name: &str) -> Self {
         let admin = plane.admin().await;
         let namespace = plane.namespace(name).await;
         let (account, user) = in_process::account(plane, "bmo-reboot", &namespace).await;
@@ -278,6 +283,11 @@ pub(crate) fn condition(host: &Value, kind: &str) -> (String, String) {
 
 pub(crate) fn record(host: &Value) -> (String, String) {
     condition(host, "Rebooting")
+}
+
+/// What bmo-reboot keeps of a host in the condition `RebootRecord`.
+pub(crate) fn kept(host: &Value) -> Value {
+    serde_json::from_str(&condition(host, "RebootRecord").1).unwrap_or_default()
 }
 
 /// All reboot requests of a host.

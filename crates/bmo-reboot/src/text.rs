@@ -1,0 +1,333 @@
+//! Every sentence of the conditions and events about a host. Programs read the record; nothing reads these.
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::record::{Doubt, RebootProgress, Sight};
+use crate::requests::{all_named, named};
+
+/// What is waited for where as many soft attempts are under way as may be.
+pub const NO_ROOM: &str = "--soft-attempts soft power-offs are already under way";
+/// Why an operating system is not asked to shut down.
+pub const NO_SOFT_POWER_OFF: &str = "its driver cannot ask the operating system";
+/// Why a soft attempt is over, where Ironic says nothing of it.
+pub const NOT_IN_TIME: &str = "it did not stop in time";
+/// Why a call failed that the driver of a node does not know.
+pub const UNSUPPORTED: &str = "the driver does not support it";
+
+/// Why Ironic would not change the power of a node now.
+pub fn working(state: &str) -> String {
+    format!("it is {state}")
+}
+
+// The condition `Rebooting`.
+
+/// A step and what else is known of it, as the message of the condition `Rebooting`.
+pub fn step(progress: &RebootProgress, what: &str) -> String {
+    let mut text = what.to_owned();
+    if !text.ends_with('.') {
+        text.push('.');
+    }
+    let mut add = |more: &str| {
+        text.push(' ');
+        text.push_str(more);
+    };
+    if progress.hard && !progress.reason.is_phase() {
+        add("The power was cut.");
+    }
+    if let Some(soft) = progress.soft {
+        let (since, last) = (soft.since, soft.last);
+        add(&format!("Its operating system was first asked at {since}, last at {last}."));
+    }
+    match &progress.sight {
+        Some(Sight::AskedOff) => {
+            add("Its node is in maintenance: Ironic was asked for off, and looked.");
+        }
+        Some(Sight::Lost { since, .. }) => add(&format!("It is held off since {since}.")),
+        Some(Sight::Unseen) => add("Ironic shows the state from before the maintenance."),
+        None => {}
+    }
+    match progress.doubt {
+        Some(Doubt::EarlierFailure) => add("Ironic still shows an earlier failure."),
+        Some(Doubt::Open) => add("A power-on that was asked for before may still come."),
+        None => {}
+    }
+    if !progress.served.is_empty() {
+        let keys = progress.served.keys.join(", ");
+        let rest = progress.served.rest.as_ref();
+        let more = rest.map(|rest| format!(" and {} more", rest.count)).unwrap_or_default();
+        add(&format!("It was asked for by {keys}{more}."));
+    }
+    text
+}
+
+/// A change towards off.
+pub fn change(hard: bool, rest: &str) -> String {
+    if hard { format!("Hard power-off {rest}") } else { format!("Power change {rest}") }
+}
+
+/// A change that has to wait.
+pub fn waits(why: &str) -> String {
+    format!("waits: {why}")
+}
+
+/// A change that is waited for by somebody.
+pub fn waits_for_change(who: &str) -> String {
+    format!("for {who} waits for a change that is under way")
+}
+
+/// The same in the second of its stamp.
+pub fn waits_for_second(who: &str) -> String {
+    format!("for {who} waits for the next second")
+}
+
+/// A change that is to be asked for, beside a failure of before.
+pub fn comes_next(who: &str) -> String {
+    format!("for {who} comes next")
+}
+
+/// The same of a soft attempt.
+pub fn soft_comes_next(who: &str) -> String {
+    format!("for {who} comes next: its operating system will be asked to shut down")
+}
+
+/// What follows where the driver of a node has no soft power-off.
+pub const HARD_COMES_NEXT: &str = "comes next: the driver has no soft power-off";
+
+/// A soft attempt, and when it ends.
+pub fn softly(who: &str, end: Timestamp) -> String {
+    format!(
+        "for {who}: the operating system is asked to shut down. The power is cut at {end} unless it is off by then"
+    )
+}
+
+/// A hard power-off.
+pub fn hard(who: &str) -> String {
+    format!("for {who} was asked of Ironic")
+}
+
+/// A reset that is asked for.
+pub fn reset_asked(again: bool) -> &'static str {
+    if again { "by a reset was asked of Ironic again" } else { "by a reset was asked of Ironic" }
+}
+
+/// A reset that Ironic has taken.
+pub fn reset_taken(hard: bool) -> &'static str {
+    if hard {
+        "The machine is being reset"
+    } else {
+        "The machine is being reset by its operating system"
+    }
+}
+
+/// A change that failed.
+pub fn failed(problem: &str) -> String {
+    format!("failed: {problem}")
+}
+
+/// A reset that failed after Ironic had taken it.
+pub fn reset_failed(hard: bool, problem: &str) -> String {
+    if hard {
+        format!("the machine was not reset, ask again: {problem}")
+    } else {
+        format!("the machine was not reset by its operating system, ask with mode hard: {problem}")
+    }
+}
+
+/// A power-on that failed, of a machine that is not asked for off although somebody holds it.
+pub fn may_be_on(problem: &str, must_stay_on: bool) -> String {
+    let why = if must_stay_on { "it must stay on" } else { "its host is being deleted" };
+    format!("{problem}; the machine may be on, and bmo-reboot does not switch it off because {why}")
+}
+
+/// A host that is held off.
+pub fn held_off<'a>(holds: impl Iterator<Item = &'a str>) -> String {
+    format!("Held off by {}", all_named(holds))
+}
+
+/// What those who hold a host are told whose machine is out of sight.
+pub fn out_of_sight<'a>(holds: impl Iterator<Item = &'a str>) -> String {
+    let held = all_named(holds);
+    format!(
+        "Ironic does not look at a machine whose node is in maintenance. Before that it was off for {held}"
+    )
+}
+
+/// The same for everybody else.
+pub const IN_MAINTENANCE: &str = "Ironic does not look at a machine whose node is in maintenance: end that, or nobody knows \
+    whether the machine is off";
+
+/// A machine whose power Ironic has forgotten.
+pub const POWER_UNKNOWN: &str =
+    "Ironic does not know whether the machine is on: check its management controller";
+
+/// A host that is off and comes on next.
+pub const OFF: &str = "The host is off";
+/// A host that is being switched on.
+pub const COMES_ON: &str = "The host is being switched on";
+/// A host that is on.
+pub const ON: &str = "The host is on";
+/// A host that is not wanted on.
+pub const STAYS_OFF: &str = "The host stays off because spec.online is false";
+/// A host without what was installed.
+pub const DEPROVISIONED: &str = "The host was deprovisioned";
+/// A host that was off when it ceased to be looked after.
+pub const WAS_OFF: &str = "The host was off when bmo-reboot last managed its power and may be on by now; the condition \
+    PowerManaged says why it is not managed";
+
+/// A machine that was reset because nobody can hold it off. `by`: whose word that is.
+pub fn hold_unsupported(by: &str) -> String {
+    format!("The machine must not be switched off ({by}), so nobody can hold it off: it was reset")
+}
+
+/// A machine that is on although that is not wanted.
+pub fn off_unsupported(by: &str) -> String {
+    format!("spec.online is false, but the machine must not be switched off ({by})")
+}
+
+// The condition `PowerManaged`.
+
+/// All of the host's power is ours. `only_record`: its stamps did not stay in their fields.
+pub fn managed(only_record: bool) -> String {
+    let text = "spec.online and reboot requests are carried out.";
+    if !only_record {
+        return text.to_owned();
+    }
+    format!(
+        "{text} The stamps pendingRebootSince and lastPoweredOn stand in the condition RebootRecord only: the CRD, or the \
+         operator, drops them from status.provisioning."
+    )
+}
+
+/// Only `spec.online` is ours.
+pub const ONLINE_ONLY: &str = "spec.online is maintained.";
+/// The host was taken from us.
+pub const NOT_SELECTED: &str = "The host does not match --host-selector any more.";
+/// The host goes.
+pub const DELETING: &str = "The host is being deleted.";
+/// Everybody is to leave the host alone.
+pub const PAUSED: &str =
+    "The host is paused. Remove the annotation baremetalhost.metal3.io/paused to continue.";
+/// The host is not in Ironic.
+pub const DETACHED: &str = "The host is detached from Ironic. Remove the annotation baremetalhost.metal3.io/detached to continue.";
+/// The host has no management controller that could be asked.
+pub const NO_CREDENTIALS: &str = "The host has no credentials: its power is not maintained and no reboot is carried out. \
+    Set spec.bmc.";
+/// Nothing of a consumer runs on the host.
+pub const NOT_PROVISIONED: &str = "The host is not provisioned: its power is managed while it is.";
+/// The operator has work to do on the host.
+pub const OPERATOR_AT_WORK: &str = "The power of the host is the operator's for now: the operator has work to do on it \
+    (another image, firmware, or externallyProvisioned is false now).";
+/// The operator has to pass on what the host's spec says.
+pub const OPERATOR_TELLS_IRONIC: &str = "The power of the host is the operator's for now: the operator has to tell Ironic \
+    that spec.disablePowerOff is false.";
+
+/// The state of the host is one of a newer operator.
+pub fn unknown_state(state: &str) -> String {
+    format!("{NOT_PROVISIONED} This release does not know its state {state}.")
+}
+
+/// Two hosts have one node.
+pub fn node_shared(other: &str, node: &str) -> String {
+    format!("The host {other} names the same node {node}. Correct one of them.")
+}
+
+/// Ironic has no node of the host.
+pub fn node_not_found(node: &str) -> String {
+    format!("Ironic has no node {node}. The operator has to register it again.")
+}
+
+/// The node is being made known to Ironic.
+pub fn node_registering(node: &str, state: &str) -> String {
+    format!("The operator is registering the node {node}, which is {state} in Ironic.")
+}
+
+/// The record says nothing that this release may rely on.
+pub fn record_unreadable(why: &str) -> String {
+    format!(
+        "The condition RebootRecord of the host cannot be read: {why}. Upgrade bmo-reboot, or remove that condition from the \
+         status of the host: its reboots are then forgotten."
+    )
+}
+
+/// The same, where it is remembered that something is installed.
+pub fn until_deprovisioned(text: &str) -> String {
+    format!("{text} What is asked of it ends when it is deprovisioned.")
+}
+
+// Events.
+
+/// A host that was let into the cluster without its status.
+pub const WITHOUT_STATUS: &str = "The host has the pause of bmo-reboot and no status, nor one in its annotation \
+    baremetalhost.metal3.io/status that says it is installed: write there the status of the host in its source or in a \
+    backup before anybody takes the pause off, or the bare metal operator installs it anew";
+/// The operator has the host back.
+pub const HANDED_BACK: &str =
+    "The pause of the bare metal operator was lifted: it manages this host again";
+/// The host is ours alone.
+pub const TAKEN_OVER: &str =
+    "The bare metal operator is paused on this host: from now on only bmo-reboot switches it";
+/// A hold that came while the machine was being switched on.
+pub const MAY_BE_COMING_ON: &str =
+    "The host may be powering on: status.poweredOn is true until it is certainly off";
+/// A hold that came while Ironic did not look.
+pub const NOT_LOOKED_AT: &str = "Ironic has not looked at the machine since the maintenance of its node began: \
+    status.poweredOn is true until it is certainly off";
+/// A plain request of a host that is off.
+pub const ANSWERED: &str =
+    "The host is already off: the annotation reboot.metal3.io is removed without a power cycle";
+/// A reboot has come to its end.
+pub const COMPLETED: &str = "The reboot is over, the host is on";
+
+/// A request is accepted.
+pub fn accepted<'a>(keys: impl Iterator<Item = &'a str>) -> String {
+    format!("A reboot was asked for by {}", named(keys))
+}
+
+/// A request says something that is not understood.
+pub fn invalid(key: &str) -> String {
+    format!(
+        "The value of {key} is not understood and counts as soft: write {{\"mode\": \"soft\"}} or {{\"mode\": \"hard\"}}"
+    )
+}
+
+/// A host that is held off; not all holds of thousands.
+pub fn now_held_off<'a>(holds: impl Iterator<Item = &'a str>, hard: bool) -> String {
+    let held = format!("Held off by {}", named(holds));
+    if hard { format!("{held}; the power was cut") } else { held }
+}
+
+/// A host that is held off was switched on by somebody.
+pub fn found_on<'a>(holds: impl Iterator<Item = &'a str>) -> String {
+    let held = named(holds);
+    format!(
+        "The host was found switched on although it is held off by {held}: it is switched off again"
+    )
+}
+
+/// The requests of a host go with what was installed.
+pub fn requests_ended<'a>(keys: impl Iterator<Item = &'a str>) -> String {
+    format!("The host was deprovisioned, which ends all requests: {}", named(keys))
+}
+
+/// Ironic works on a node.
+pub fn busy(why: &str) -> String {
+    format!("Ironic does not change the power now: {why}")
+}
+
+/// A soft attempt did not work.
+pub fn escalated(problem: &str) -> String {
+    format!("A soft power-off did not work, so the power is cut: {problem}")
+}
+
+/// A machine was reset for those who hold it.
+pub fn reset_instead<'a>(by: &str, holds: impl Iterator<Item = &'a str>) -> String {
+    let holds = named(holds);
+    format!(
+        "The machine must not be switched off ({by}), so it was reset and cannot be held off for {holds}"
+    )
+}
+
+/// A write to the host was refused.
+pub fn refused(error: &dyn std::fmt::Display) -> String {
+    format!("{error}. Nothing more is done to the power of this host until that is allowed")
+}
