@@ -4,6 +4,7 @@
 
 mod chart_readme;
 mod check_upstream;
+mod circles;
 mod controllers;
 mod demo;
 mod generate;
