@@ -4,6 +4,7 @@
 //! * [`queue`]: which key is looked at next, by class and age.
 //! * [`slots`]: a target that does not answer holds up nobody else. [`lanes`] is the same for calls to a neighbour.
 //! * [`memory`]: one cell for each key.
+//! * [`links`]: whom a change concerns; [`fresh`]: whether it is news at all.
 //! * [`decision`]: what a pass decided; [`reasons`]: why.
 //!
 //! It stands on the watches of kube-runtime and takes the place of its scheduler alone, which knows no classes, no slots and
@@ -11,16 +12,19 @@
 
 pub mod decision;
 pub mod error;
+pub mod fresh;
 mod key;
 pub mod lanes;
+pub mod links;
 pub mod memory;
+mod outbox;
 pub mod queue;
 pub mod reasons;
 mod run;
 pub mod slots;
 mod waiting;
 
-pub use decision::{Decision, Event, Next, Now};
+pub use decision::{Decision, Event, Next, Now, Outcome};
 pub use error::{Error, asked};
 pub use key::ObjectKey;
 pub use queue::Class;

@@ -4,6 +4,7 @@
 pub mod bmo_reboot;
 pub mod capm3_reuse;
 pub mod clusterpool_inventory;
+pub mod engine;
 pub mod host_discovery;
 pub mod remediation;
 pub mod sample;
@@ -26,6 +27,7 @@ pub const ALL: &[(&str, Worlds)] = &[
     ("bmo-reboot", bmo_reboot::large),
     ("capm3-reuse", capm3_reuse::large),
     ("clusterpool-inventory", clusterpool_inventory::large),
+    ("engine", engine::large),
     ("host-discovery", host_discovery::large),
     ("remediation", remediation::large),
     ("sample", sample::large),

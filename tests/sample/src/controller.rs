@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller_kit::engine::{self, Class, Controller, Error, Lookout, Now, ObjectKey};
+use controller_kit::engine::{self, Class, Controller, Error, Lookout, Now, ObjectKey, Outcome};
 use controller_kit::{Kit, watch};
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
 use kube::runtime::watcher;
@@ -85,7 +85,13 @@ impl Controller for Context {
         decide(seen, &self.policy, now.wall)
     }
 
-    async fn write(&self, key: &ObjectKey, _: &Observed, it: Write) -> Result<(), Error> {
+    async fn write(
+        &self,
+        key: &ObjectKey,
+        _: &Observed,
+        it: Write,
+        (): &mut (),
+    ) -> Result<Outcome, Error> {
         write(&self.api(key), &it).await
     }
 }

@@ -1,6 +1,6 @@
 //! All writes, each with its precondition.
 
-use controller_kit::engine::{Error, asked};
+use controller_kit::engine::{Error, Outcome, asked};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -10,7 +10,7 @@ use crate::model::Write;
 use crate::{GIVES_UP, HOLDER, INTENT, PASSED, RESULT, SINCE};
 
 /// Makes one write.
-pub async fn write(api: &Api<ConfigMap>, write: &Write) -> Result<(), Error> {
+pub async fn write(api: &Api<ConfigMap>, write: &Write) -> Result<Outcome, Error> {
     let (name, metadata) = match write {
         Write::Intend { guest, seat, finalizers, at } => {
             let metadata = json!({
@@ -53,5 +53,6 @@ pub async fn write(api: &Api<ConfigMap>, write: &Write) -> Result<(), Error> {
         }
     };
     let patch = Patch::Merge(json!({"metadata": metadata}));
-    asked("patch a ConfigMap", api.patch(name, &PatchParams::default(), &patch)).await.map(drop)
+    asked("patch a ConfigMap", api.patch(name, &PatchParams::default(), &patch)).await?;
+    Ok(Outcome::default())
 }

@@ -39,6 +39,27 @@ pub struct Event {
     pub action: String,
     /// Its text.
     pub text: String,
+    /// A number, where the fact does not go away and is told once an hour: an event lives no longer. Another number is
+    /// another fact.
+    pub hourly: Option<u64>,
+}
+
+/// What came of a write.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// The object's version after it, if it was the object of the key that was written.
+    pub version: Option<String>,
+    /// What else to tell people.
+    pub events: Vec<Event>,
+    /// When to look again, in place of what was decided: an answer may say.
+    pub next: Option<Next>,
+}
+
+impl Event {
+    /// One that is told whenever it is decided.
+    pub fn new(warning: bool, reason: &'static str, action: &str, text: &str) -> Self {
+        Self { warning, reason, action: action.to_owned(), text: text.to_owned(), hourly: None }
+    }
 }
 
 /// The time of a pass. Decisions compare it with times that they are given, and ask no clock.

@@ -53,7 +53,7 @@ impl Error {
 /// Somebody else wrote first, again and again.
 const SUPERSEDED: &str = "Superseded";
 /// A webhook, a policy, a quota or a missing permission refuses a write.
-const REFUSED: &str = "Refused";
+pub(super) const REFUSED: &str = "Refused";
 /// The API server fails, or does not answer.
 const API_FAILED: &str = "ApiFailed";
 /// Something else failed.

@@ -5,7 +5,7 @@ use kube::Resource;
 use kube::runtime::reflector::ObjectRef;
 
 /// Namespace and name of an object, where all keys are of one kind.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
     /// Its namespace.
     pub namespace: String,

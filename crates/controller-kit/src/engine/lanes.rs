@@ -203,3 +203,6 @@ impl<T: Clone + Ord> Drop for Lane<T> {
         self.lanes.serve();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -99,6 +99,11 @@ impl<K: Clone + Ord> Queue<K> {
         self.change(key.clone(), |entry| entry.busy = false);
     }
 
+    /// Nobody wants the key looked at any more, now or later.
+    pub fn cancel(&mut self, key: &K) {
+        self.change(key.clone(), |entry| entry.due = None);
+    }
+
     /// Keeps a key from being handed out before this time, or until [`Queue::release`].
     pub fn hold(&mut self, key: &K, until: Instant) {
         self.change(key.clone(), |entry| entry.held = Some(until));
@@ -114,9 +119,9 @@ impl<K: Clone + Ord> Queue<K> {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// How many keys of a class are ready and wait for a free worker.
-    pub fn waiting(&self, class: Class) -> usize {
-        self.ready[class as usize].len()
+    /// Whether another look at a key is wanted, now or later.
+    pub fn wants(&self, key: &K) -> bool {
+        self.keys.get(key).is_some_and(|entry| entry.due.is_some())
     }
 
     /// Makes ready what is due.
@@ -163,3 +168,6 @@ impl<K: Clone + Ord> Queue<K> {
 pub fn spread(wait: Duration, unit: f64) -> Duration {
     wait.mul_f64(1.0 + unit.clamp(0.0, 1.0) / 4.0)
 }
+
+#[cfg(test)]
+mod tests;

@@ -47,13 +47,13 @@ pub trait Reason: Copy + Debug + Eq + Ord + Send + Sync + 'static {
 macro_rules! reasons {
     (
         $(#[$doc:meta])*
-        pub enum $Reason:ident {
+        $visible:vis enum $Reason:ident {
             $( $Name:ident: $kind:expr, $meaning:literal $(, $action:literal)?; )+
         }
     ) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum $Reason {
+        $visible enum $Reason {
             $( #[doc = $meaning] $Name, )+
         }
 

@@ -6,16 +6,18 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use futures_util::future::{AbortHandle, Abortable};
+use futures_util::future::{AbortHandle, AbortRegistration, Abortable};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{StreamExt as _, pin_mut};
 use k8s_openapi::api::core::v1::ObjectReference;
-use prometheus::{IntCounterVec, Opts, Registry};
+use prometheus::{IntCounter, IntCounterVec, Opts, Registry};
 use tokio::sync::Notify;
 
-use super::decision::{Decision, Next, Now};
-use super::error::{Error, TIMED_OUT};
-use super::memory::Memory;
+use super::decision::{Decision, Event, Next, Now, Outcome};
+use super::error::{Error, REFUSED, TIMED_OUT};
+use super::fresh::Fresh;
+use super::memory::{Cell, Memory};
+use super::outbox::Outbox;
 use super::queue::{Class, Queue, spread};
 use super::reasons::Reason;
 use super::slots::{Limits, Slots};
@@ -29,6 +31,8 @@ const PASS_PATIENCE: Duration = Duration::from_secs(2);
 const SLOW_PASSES: usize = 8;
 /// How often a pass begins afresh at once because somebody else wrote first.
 const FRESH_STARTS: u32 = 3;
+/// How long what is still to be told may take when the process is to end.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 /// A loop that does not turn for this long is stuck.
 const TURN: Duration = Duration::from_secs(30);
 
@@ -53,6 +57,16 @@ pub trait Controller: Sync {
         Class::Normal
     }
 
+    /// How an error is retried.
+    fn retry(&self, error: &Error) -> RetryClass {
+        error.retry()
+    }
+
+    /// The version of the key's object that is decided upon, if it has one.
+    fn version<'s>(&self, _seen: &'s Self::Observed) -> Option<&'s str> {
+        None
+    }
+
     /// The object of a key, for events.
     fn object(&self, key: &Self::Key) -> ObjectReference;
 
@@ -72,7 +86,8 @@ pub trait Controller: Sync {
         key: &Self::Key,
         seen: &Self::Observed,
         write: Self::Write,
-    ) -> impl Future<Output = Result<(), Error>> + Send;
+        memory: &mut Self::Memory,
+    ) -> impl Future<Output = Result<Outcome, Error>> + Send;
 }
 
 /// Has keys looked at. Clones share the queue.
@@ -81,8 +96,15 @@ pub struct Lookout<K: Ord>(Arc<Shared<K>>);
 
 #[derive(Debug)]
 struct Shared<K: Ord> {
-    queue: Mutex<Queue<K>>,
+    lines: Mutex<Lines<K>>,
     changed: Notify,
+}
+
+/// Keys that wait, and what of them is known already.
+#[derive(Debug, Default)]
+struct Lines<K: Ord> {
+    queue: Queue<K>,
+    fresh: Fresh<K>,
 }
 
 impl<K: Ord> Clone for Lookout<K> {
@@ -93,19 +115,40 @@ impl<K: Ord> Clone for Lookout<K> {
 
 impl<K: Clone + Ord> Default for Lookout<K> {
     fn default() -> Self {
-        Self(Arc::new(Shared { queue: Mutex::default(), changed: Notify::new() }))
+        let lines = Mutex::new(Lines { queue: Queue::default(), fresh: Fresh::default() });
+        Self(Arc::new(Shared { lines, changed: Notify::new() }))
     }
 }
 
 impl<K: Clone + Ord> Lookout<K> {
     /// Has a key looked at as soon as its class allows.
     pub fn enqueue(&self, key: K, class: Class) {
-        self.queue().enqueue(key, class, Instant::now());
+        let mut lines = self.lines();
+        lines.fresh.asked(&key);
+        lines.queue.enqueue(key, class, Instant::now());
+        drop(lines);
         self.0.changed.notify_one();
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue<K>> {
-        self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The same because a watch tells of this version of the key's object. Our own writes are no news; says whether it is.
+    pub fn changed(&self, key: K, version: &str, class: Class) -> bool {
+        let mut lines = self.lines();
+        let news = lines.fresh.is_news(&key, version);
+        if news {
+            lines.queue.enqueue(key, class, Instant::now());
+            self.0.changed.notify_one();
+        }
+        news
+    }
+
+    /// The key's object is gone: another one may be made under its name.
+    pub fn gone(&self, key: K) {
+        self.lines().fresh.forget(&key);
+        self.enqueue(key, Class::Normal);
+    }
+
+    fn lines(&self) -> MutexGuard<'_, Lines<K>> {
+        self.0.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -115,7 +158,8 @@ enum End<R> {
     Gone,
     /// This process may not act: whoever may looks at everything.
     NotActing,
-    Decided(R, Next),
+    /// Why, when to look again, and the version that needs no look before.
+    Decided(R, Next, Option<String>),
     Failed(Error),
     TimedOut,
 }
@@ -136,11 +180,14 @@ pub async fn run<C: Controller>(
     let regular = usize::from(kit.config.concurrency).max(1);
     kit.metrics.most_active.with_label_values(&[name]).set(i64::from(kit.config.concurrency));
     let waiting = Waiting::default();
-    let decisions = register_all::<_, C::Reason>(name, &kit.metrics.registry, &waiting)
+    let (decisions, dropped) = register_all::<_, C::Reason>(name, &kit.metrics.registry, &waiting)
         .map_err(|error| format!("Cannot set up metrics: {error}"))?;
+    let outbox = Outbox::new(dropped);
+    let publishing = outbox.publish(&kit.events);
     let mut engine = Engine {
         kit,
         controller,
+        outbox: &outbox,
         lookout,
         slots: Slots::new(Limits { regular, slow: regular * SLOW_PASSES, patience: PASS_PATIENCE }),
         memory: Memory::default(),
@@ -151,7 +198,7 @@ pub async fn run<C: Controller>(
     };
     let mut passes = FuturesUnordered::new();
     let allowed = kit.allowed();
-    pin_mut!(allowed, watching);
+    pin_mut!(allowed, watching, publishing);
     let mut tick = tokio::time::interval(Duration::from_secs(1));
     loop {
         engine.make_room();
@@ -174,12 +221,14 @@ pub async fn run<C: Controller>(
                     engine.ended(key, memory, end);
                 }
             }
+            () = &mut publishing => {}
             () = &mut watching => return Err("A watch ended".to_owned()),
             () = kit.shutdown.requested() => break,
         }
     }
     // What is under way may still end; the process gives it a moment and then drops it.
     while passes.next().await.is_some() {}
+    let _ = tokio::time::timeout(LAST_WORDS, outbox.empty(&kit.events)).await;
     kit.liveness.done("controller");
     Ok(())
 }
@@ -204,23 +253,28 @@ fn register_all<K: Ord + Send + Sync + 'static, R: Reason>(
     controller: &str,
     registry: &Registry,
     waiting: &Waiting<K>,
-) -> Result<IntCounterVec, prometheus::Error> {
+) -> Result<(IntCounterVec, IntCounter), prometheus::Error> {
     waiting.register::<R>(controller, registry)?;
-    let name = format!("ferrite_{}_decisions_total", controller.replace('-', "_"));
+    let prefix = format!("ferrite_{}", controller.replace('-', "_"));
+    let name = format!("{prefix}_decisions_total");
     let decisions = IntCounterVec::new(Opts::new(name, "Decisions by their reason"), &["reason"])?;
+    let name = format!("{prefix}_events_dropped_total");
+    let dropped = IntCounter::new(name, "Events that were not told because too many waited")?;
     for reason in R::ALL {
         decisions.with_label_values(&[reason.as_str()]);
     }
     registry.register(Box::new(decisions.clone()))?;
-    Ok(decisions)
+    registry.register(Box::new(dropped.clone()))?;
+    Ok((decisions, dropped))
 }
 
 struct Engine<'a, C: Controller> {
     kit: &'a Kit,
     controller: &'a C,
+    outbox: &'a Outbox,
     lookout: &'a Lookout<C::Key>,
     slots: Slots<C::Key>,
-    memory: Memory<C::Key, C::Memory>,
+    memory: Memory<C::Key, Cell<C::Memory>>,
     failures: Failures<C::Key>,
     waiting: Waiting<C::Key>,
     decisions: IntCounterVec,
@@ -244,26 +298,27 @@ impl<'a, C: Controller> Engine<'a, C> {
     }
 
     /// The key that is next, with what is remembered of it.
-    fn next(&mut self) -> Option<(C::Key, C::Memory, futures_util::future::AbortRegistration)> {
+    fn next(&mut self) -> Option<(C::Key, Cell<C::Memory>, AbortRegistration)> {
         let now = Instant::now();
         loop {
             let least = self.slots.free_for()?;
-            let (key, class) = self.lookout.queue().next(now, least)?;
+            let (key, class) = self.lookout.lines().queue.next(now, least)?;
             if self.slots.enter(&key, now) {
+                self.lookout.lines().fresh.begins(&key);
                 let memory = self.memory.take(&key);
                 let (handle, abort) = AbortHandle::new_pair();
                 self.aborts.insert(key.clone(), handle);
                 return Some((key, memory, abort));
             }
             // Its last pass was slow, and too many that are slow are under way.
-            let mut queue = self.lookout.queue();
-            queue.done(&key);
-            queue.enqueue(key, class, now + PASS_PATIENCE);
+            let mut lines = self.lookout.lines();
+            lines.queue.done(&key);
+            lines.queue.enqueue(key, class, now + PASS_PATIENCE);
         }
     }
 
     fn next_at(&self) -> Option<Instant> {
-        let due = self.lookout.queue().next_at().filter(|_| self.slots.free_for().is_some());
+        let due = self.lookout.lines().queue.next_at().filter(|_| self.slots.free_for().is_some());
         due.into_iter().chain(self.slots.next_at()).min()
     }
 
@@ -271,13 +326,14 @@ impl<'a, C: Controller> Engine<'a, C> {
     fn pass(
         &self,
         key: C::Key,
-        mut memory: C::Memory,
+        mut cell: Cell<C::Memory>,
         deadline: Duration,
-    ) -> impl Future<Output = (C::Key, C::Memory, End<C::Reason>)> + use<'a, C> {
-        let (kit, controller, decisions) = (self.kit, self.controller, self.decisions.clone());
+    ) -> impl Future<Output = (C::Key, Cell<C::Memory>, End<C::Reason>)> + use<'a, C> {
+        let (kit, controller, outbox) = (self.kit, self.controller, self.outbox);
+        let decisions = self.decisions.clone();
         async move {
             if !kit.may_act() {
-                return (key, memory, End::NotActing);
+                return (key, cell, End::NotActing);
             }
             let name = kit.config.controller;
             let _working = kit.metrics.working(name);
@@ -285,7 +341,7 @@ impl<'a, C: Controller> Engine<'a, C> {
             let work = async {
                 let mut starts = 0;
                 loop {
-                    let end = look(kit, controller, &key, &mut memory, &decisions).await;
+                    let end = look((controller, outbox), &key, &mut cell, &decisions).await;
                     let superseded = matches!(end, End::Failed(Error::Superseded));
                     starts += 1;
                     if !superseded || starts > FRESH_STARTS || !kit.may_act() {
@@ -294,12 +350,20 @@ impl<'a, C: Controller> Engine<'a, C> {
                 }
             };
             let end = tokio::time::timeout(deadline, work).await.unwrap_or(End::TimedOut);
+            if let End::Failed(error) = &end
+                && error.is_refusal()
+            {
+                let text = format!("{error}. Nothing more is done here until that is allowed");
+                let mut event = Event::new(true, REFUSED, "Write", &text);
+                event.hourly = Some(0);
+                tell((controller, outbox), &key, &mut cell, event);
+            }
             kit.metrics.seconds.with_label_values(&[name]).observe(start.elapsed().as_secs_f64());
-            (key, memory, end)
+            (key, cell, end)
         }
     }
 
-    fn ended(&mut self, key: C::Key, memory: C::Memory, end: End<C::Reason>) {
+    fn ended(&mut self, key: C::Key, memory: Cell<C::Memory>, end: End<C::Reason>) {
         self.aborts.remove(&key);
         let name = self.kit.config.controller;
         match end {
@@ -308,9 +372,11 @@ impl<'a, C: Controller> Engine<'a, C> {
                 self.slots.forget(&key);
                 self.failures.forget(&key);
                 self.waiting.forget(&key);
-                self.lookout.queue().done(&key);
+                let mut lines = self.lookout.lines();
+                lines.fresh.ended(&key, None);
+                lines.queue.done(&key);
             }
-            End::Decided(reason, next) => {
+            End::Decided(reason, next, version) => {
                 self.memory.put(key.clone(), memory);
                 self.slots.leave(&key, true);
                 self.failures.forget(&key);
@@ -324,19 +390,24 @@ impl<'a, C: Controller> Engine<'a, C> {
                 let result = if at.is_some() { "requeue_after" } else { "success" };
                 self.kit.metrics.reconciles.with_label_values(&[name, result]).inc();
                 let class = self.controller.class(&key);
-                let mut queue = self.lookout.queue();
-                queue.done(&key);
+                let mut lines = self.lookout.lines();
+                if lines.fresh.ended(&key, version.as_deref()) {
+                    lines.queue.cancel(&key);
+                }
+                lines.queue.done(&key);
                 if let Some(at) = at {
-                    queue.enqueue(key, class, at);
+                    lines.queue.enqueue(key, class, at);
                 }
             }
             End::Failed(error) => {
                 self.memory.put(key.clone(), memory);
                 self.slots.leave(&key, true);
-                self.retry(key, error.retry(), error.word(), &error.to_string());
+                let class = self.controller.retry(&error);
+                self.retry(key, class, error.word(), &error.to_string());
             }
             End::TimedOut => {
                 self.kit.metrics.timeouts.with_label_values(&[name]).inc();
+                self.memory.put(key.clone(), memory);
                 self.slots.leave(&key, false);
                 self.retry(key, RetryClass::Timeout, TIMED_OUT, "the pass did not end in time");
             }
@@ -359,38 +430,60 @@ impl<'a, C: Controller> Engine<'a, C> {
         self.waiting.failed(key.clone(), word, now);
         let retry = self.failures.failed(key.clone(), class, backoff::random_unit());
         let look = self.controller.class(&key);
-        let mut queue = self.lookout.queue();
-        queue.done(&key);
+        let mut lines = self.lookout.lines();
+        lines.fresh.ended(&key, None);
+        lines.queue.done(&key);
         if let Retry::After(delay) = retry {
-            queue.enqueue(key, look, now + delay);
+            lines.queue.enqueue(key, look, now + delay);
         }
     }
 }
 
 /// Reads, decides and writes once.
 async fn look<C: Controller>(
-    kit: &Kit,
-    controller: &C,
+    (controller, outbox): (&C, &Outbox),
     key: &C::Key,
-    memory: &mut C::Memory,
+    cell: &mut Cell<C::Memory>,
     decisions: &IntCounterVec,
 ) -> End<C::Reason> {
-    let seen = match controller.observe(key, memory).await {
+    let seen = match controller.observe(key, &mut cell.own).await {
         Ok(Some(seen)) => seen,
         Ok(None) => return End::Gone,
         Err(error) => return End::Failed(error),
     };
-    let Decision { reason, writes, events, next } = controller.decide(&seen, Now::read());
+    let Decision { reason, writes, mut events, mut next } = controller.decide(&seen, Now::read());
     decisions.with_label_values(&[reason.as_str()]).inc();
     tracing::debug!(object.key = ?key, reason = reason.as_str(), "Decided");
+    let wrote = !writes.is_empty();
+    let mut version = controller.version(&seen).map(str::to_owned);
     for write in writes {
-        if let Err(error) = controller.write(key, &seen, write).await {
-            return End::Failed(error);
+        match controller.write(key, &seen, write, &mut cell.own).await {
+            Ok(outcome) => {
+                version = outcome.version.or(version);
+                next = outcome.next.unwrap_or(next);
+                events.extend(outcome.events);
+            }
+            Err(error) => return End::Failed(error),
         }
     }
     for event in events {
-        let object = controller.object(key);
-        kit.events.tell(&object, event.warning, event.reason, &event.action, &event.text).await;
+        tell((controller, outbox), key, cell, event);
     }
-    End::Decided(reason, next)
+    // What was written may be what another rule waits for, so it is looked at once more if nothing else brings that about.
+    let settled = version.filter(|_| !wrote || next != Next::OnChange);
+    End::Decided(reason, next, settled)
 }
+
+fn tell<C: Controller>(
+    (controller, outbox): (&C, &Outbox),
+    key: &C::Key,
+    cell: &mut Cell<C::Memory>,
+    event: Event,
+) {
+    if cell.is_news(&event, Instant::now()) {
+        outbox.put(controller.object(key), event);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -127,3 +127,6 @@ impl<T: Clone + Ord> Slots<T> {
         (self.regular.len(), self.slow.len())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -131,3 +131,6 @@ impl<K: Ord + Send + Sync> Collector for Gauges<K> {
         [self.count.collect(), self.oldest.collect(), self.overdue.collect()].concat()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -36,3 +36,13 @@ fn what_is_known_to_the_process_only_is_found_with_the_way_there() {
     assert!(text.contains("broken: a guest holds at most one seat"), "{text}");
     assert!(text.contains("writes"), "{text}");
 }
+
+/// The queue and the slots of the kit's engine, with a key that hangs beside others.
+#[test]
+fn no_key_of_the_engine_starves_is_doubled_or_lost() {
+    let world = models::engine::world(2, 3);
+    let report = (world.explore)(Bounds::default());
+    println!("{}: {report}", world.name);
+    assert!(report.passed(), "{report}");
+    assert!(report.states > 5_000, "{report}");
+}

@@ -1,0 +1,140 @@
+//! Whether a change that a watch tells of is news: not so, if it is our own write, or what a pass has decided upon already.
+//! Pure.
+//!
+//! Versions of one object are compared by their number, which grows with every write. A server that numbers them otherwise
+//! costs one more look for each write.
+
+use std::collections::BTreeMap;
+
+/// What was decided upon, by key.
+#[derive(Debug)]
+pub struct Fresh<K>(BTreeMap<K, Known>);
+
+/// What is known of a key.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// The version that needs no look any more, nor any before it.
+    settled: Option<u64>,
+    /// What was asked for since the pass that is under way began.
+    meanwhile: Option<Meanwhile>,
+}
+
+/// What was asked for while a key is worked on.
+#[derive(Clone, Copy, Debug, Default)]
+struct Meanwhile {
+    /// The latest version that the watch has told of.
+    latest: Option<u64>,
+    /// Somebody wants a look whatever the version is.
+    other: bool,
+}
+
+impl<K> Default for Fresh<K> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<K: Clone + Ord> Fresh<K> {
+    /// The watch tells of a version of the key's object. Says whether it is to be looked at.
+    pub fn is_news(&mut self, key: &K, version: &str) -> bool {
+        let Some(known) = self.0.get_mut(key) else { return true };
+        let version = number(version);
+        let settled = version.is_some_and(|it| known.settled.is_some_and(|settled| it <= settled));
+        if let (false, Some(meanwhile)) = (settled, &mut known.meanwhile) {
+            match version {
+                Some(version) => meanwhile.latest = meanwhile.latest.max(Some(version)),
+                None => meanwhile.other = true,
+            }
+        }
+        !settled
+    }
+
+    /// Somebody wants a look for another reason.
+    pub fn asked(&mut self, key: &K) {
+        if let Some(meanwhile) = self.0.get_mut(key).and_then(|known| known.meanwhile.as_mut()) {
+            meanwhile.other = true;
+        }
+    }
+
+    /// A pass begins.
+    pub fn begins(&mut self, key: &K) {
+        let known = self.0.entry(key.clone()).or_default();
+        known.meanwhile = Some(Meanwhile::default());
+    }
+
+    /// It has ended, and this version needs no look any more, if any is named. Says whether all that was asked for meanwhile
+    /// is answered by that.
+    pub fn ended(&mut self, key: &K, version: Option<&str>) -> bool {
+        let Some(known) = self.0.get_mut(key) else { return false };
+        let meanwhile = known.meanwhile.take().unwrap_or_default();
+        let Some(settled) = version.and_then(number) else {
+            if known.settled.is_none() {
+                self.0.remove(key);
+            }
+            return false;
+        };
+        known.settled = known.settled.max(Some(settled));
+        !meanwhile.other && meanwhile.latest <= Some(settled)
+    }
+
+    /// There is no such key any more.
+    pub fn forget(&mut self, key: &K) {
+        self.0.remove(key);
+    }
+}
+
+fn number(version: &str) -> Option<u64> {
+    version.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_echo_of_a_write_is_no_news_whenever_it_comes() {
+        let mut fresh = Fresh::default();
+        assert!(fresh.is_news(&"a", "5"));
+        fresh.begins(&"a");
+        assert!(fresh.is_news(&"a", "6"), "it may be somebody else's");
+        assert!(fresh.ended(&"a", Some("7")), "it was ours");
+        assert!(!fresh.is_news(&"a", "7") && !fresh.is_news(&"a", "6"));
+        assert!(fresh.is_news(&"a", "8") && fresh.is_news(&"b", "7"));
+    }
+
+    #[test]
+    fn what_others_do_while_a_key_is_worked_on_is_news() {
+        let mut fresh = Fresh::default();
+        fresh.begins(&"a");
+        assert!(fresh.is_news(&"a", "9"));
+        assert!(!fresh.ended(&"a", Some("7")), "that version was not decided upon");
+        fresh.begins(&"a");
+        fresh.asked(&"a");
+        assert!(!fresh.ended(&"a", Some("9")), "somebody knows more than the object says");
+        fresh.begins(&"a");
+        assert!(fresh.ended(&"a", Some("9")));
+    }
+
+    #[test]
+    fn a_pass_that_failed_settles_nothing() {
+        let mut fresh = Fresh::default();
+        fresh.begins(&"a");
+        assert!(!fresh.ended(&"a", None) && fresh.is_news(&"a", "1"));
+        fresh.begins(&"a");
+        fresh.ended(&"a", Some("3"));
+        fresh.begins(&"a");
+        assert!(!fresh.ended(&"a", None) && !fresh.is_news(&"a", "3"));
+        fresh.forget(&"a");
+        assert!(fresh.is_news(&"a", "3"), "another object may have been made under its name");
+    }
+
+    #[test]
+    fn a_version_that_is_no_number_is_always_news() {
+        let mut fresh = Fresh::default();
+        fresh.begins(&"a");
+        assert!(fresh.is_news(&"a", "x"));
+        assert!(!fresh.ended(&"a", Some("7")));
+        fresh.begins(&"a");
+        assert!(!fresh.ended(&"a", Some("y")) && fresh.is_news(&"a", "y"));
+    }
+}

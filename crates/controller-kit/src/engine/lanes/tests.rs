@@ -1,0 +1,125 @@
+//! Calls of many callers to many targets, some of which hang.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::future::{join_all, poll_immediate};
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_millis(40);
+const LIMITS: Limits = Limits { regular: 2, slow: 2, patience: PATIENCE };
+
+fn is_empty(lanes: &Lanes<u32>) -> bool {
+    let inner = lanes.lock();
+    inner.slots.taken() == (0, 0) && inner.callers.is_empty() && inner.calls.is_empty()
+}
+
+/// A target that answers at once.
+async fn answers(lanes: &Lanes<u32>, target: u32, class: Class) {
+    lanes.enter(&target, class).await.run(async {}, |()| true).await.unwrap();
+}
+
+#[tokio::test]
+async fn calls_are_made_by_class_and_one_target_has_one_at_a_time() {
+    let lanes = Lanes::new(Limits { regular: 1, ..LIMITS });
+    let first = lanes.enter(&1, Class::Normal).await;
+    let order = Mutex::new(Vec::new());
+    let call = async |target: u32, class: Class, name: &'static str| {
+        let lane = lanes.enter(&target, class).await;
+        lane.run(async { order.lock().unwrap().push(name) }, |()| true).await.unwrap();
+    };
+    let calls = async {
+        tokio::join!(
+            call(1, Class::Background, "same, background"),
+            call(1, Class::Urgent, "same, urgent"),
+            call(2, Class::Normal, "other"),
+        )
+    };
+    tokio::join!(calls, async {
+        tokio::task::yield_now().await;
+        assert!(order.lock().unwrap().is_empty(), "the slot is taken");
+        drop(first);
+    });
+    assert_eq!(*order.lock().unwrap(), ["same, urgent", "other", "same, background"]);
+    assert!(is_empty(&lanes));
+}
+
+#[tokio::test]
+async fn a_target_that_hangs_frees_its_slot_after_the_patience() {
+    let lanes = Lanes::new(Limits { regular: 1, ..LIMITS });
+    let hangs = lanes.enter(&1, Class::Urgent).await;
+    let hanging = hangs.run(std::future::pending::<()>(), |()| true);
+    let began = Instant::now();
+    tokio::select! {
+        _ = hanging => panic!("it hangs"),
+        () = answers(&lanes, 2, Class::Background) => {}
+    }
+    assert!(began.elapsed() >= PATIENCE);
+    assert!(is_empty(&lanes), "a call that is dropped leaves");
+    // It is known to be slow, so the next call to it holds up nobody for a moment.
+    let _hangs = lanes.enter(&1, Class::Urgent).await;
+    assert_eq!(lanes.taken(), (0, 1));
+    answers(&lanes, 2, Class::Background).await;
+}
+
+#[tokio::test]
+async fn calls_that_hang_are_given_up_where_there_are_too_many() {
+    let lanes = Lanes::new(LIMITS);
+    let call = async |target: u32| {
+        let lane = lanes.enter(&target, Class::Normal).await;
+        lane.run(std::future::pending::<()>(), |()| true).await
+    };
+    let all = join_all((0..6).map(call));
+    tokio::select! {
+        _ = all => panic!("some have a slot"),
+        () = answers(&lanes, 9, Class::Normal) => {}
+        () = tokio::time::sleep(PATIENCE * 100) => panic!("a target that answers waits for ever"),
+    }
+    assert!(is_empty(&lanes));
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_away_leaves_nothing_behind() {
+    let lanes = Lanes::new(Limits { regular: 1, ..LIMITS });
+    let first = lanes.enter(&1, Class::Normal).await;
+    // While it waits, beside a thousand others.
+    let targets: Vec<u32> = (0..1_000).map(|number| number % 400).collect();
+    let enter = |target| Box::pin(lanes.enter(target, Class::Normal));
+    let mut waiting: Vec<_> = targets.iter().map(enter).collect();
+    for it in &mut waiting {
+        assert!(poll_immediate(it).await.is_none());
+    }
+    drop(waiting);
+    // After it was given a slot, before it knows.
+    let mut given = Box::pin(lanes.enter(&2, Class::Normal));
+    assert!(poll_immediate(&mut given).await.is_none());
+    drop(first);
+    assert_eq!(lanes.taken(), (1, 0));
+    drop(given);
+    answers(&lanes, 3, Class::Normal).await;
+    assert!(is_empty(&lanes), "{:?}", lanes.lock());
+}
+
+#[tokio::test]
+async fn targets_that_answer_are_served_beside_as_many_that_hang() {
+    let lanes = Lanes::new(Limits { regular: 6, slow: 12, patience: PATIENCE });
+    let made = AtomicUsize::new(0);
+    let hang = join_all((0..200_u32).map(async |target| {
+        loop {
+            let lane = lanes.enter(&target, Class::Urgent).await;
+            let _ = lane.run(std::future::pending::<()>(), |()| true).await;
+        }
+    }));
+    let answer = join_all((200..400).map(async |target| {
+        for _ in 0..5 {
+            answers(&lanes, target, Class::Urgent).await;
+            made.fetch_add(1, Ordering::Relaxed);
+        }
+    }));
+    tokio::select! {
+        _ = hang => panic!("they hang"),
+        _ = answer => {}
+        () = tokio::time::sleep(PATIENCE * 500) => panic!("only {made:?} were answered"),
+    }
+    assert_eq!(made.into_inner(), 1_000);
+}

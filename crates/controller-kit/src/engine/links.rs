@@ -1,0 +1,272 @@
+//! Which keys are concerned by what: found by the thing that changed, without looking at all keys.
+//!
+//! A thing may have several names, of which each key knows one: a node its UUID and its name. Whoever has looked at the
+//! thing tells the others, so that two keys which name one thing differently are found to share it.
+
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::hash::{Hash, Hasher as _};
+use std::num::NonZeroU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A name of a thing in eight bytes: ten thousand texts would be larger than all else that is remembered of their things.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ThingName(NonZeroU64);
+
+impl ThingName {
+    /// None where there is no name.
+    pub fn of(name: &str) -> Option<Self> {
+        (!name.is_empty()).then(|| {
+            let mut hasher = DefaultHasher::new();
+            name.hash(&mut hasher);
+            Self(NonZeroU64::new(hasher.finish()).unwrap_or(NonZeroU64::MIN))
+        })
+    }
+}
+
+/// Keys by thing; clones share them.
+#[derive(Clone, Debug)]
+pub struct Links<K>(Arc<Mutex<Inner<K>>>);
+
+/// Keys stand here once each: an index of ten thousand objects is to be small beside the objects.
+#[derive(Debug)]
+struct Inner<K> {
+    things: HashMap<Arc<K>, Known>,
+    keys: BTreeSet<(ThingName, Arc<K>)>,
+    /// The key before all others.
+    first: Arc<K>,
+}
+
+/// What is known of a key's thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Known {
+    /// What the object of the key calls it.
+    named: ThingName,
+    /// What else it is called: whoever names it so names the same one.
+    also: [Option<ThingName>; 2],
+}
+
+impl Known {
+    fn names(self) -> impl Iterator<Item = ThingName> {
+        std::iter::once(self.named).chain(self.also.into_iter().flatten())
+    }
+
+    fn has(self, name: ThingName) -> bool {
+        self.names().any(|it| it == name)
+    }
+}
+
+impl<K: Default> Default for Links<K> {
+    fn default() -> Self {
+        let (things, keys, first) = (HashMap::new(), BTreeSet::new(), Arc::default());
+        Self(Arc::new(Mutex::new(Inner { things, keys, first })))
+    }
+}
+
+impl<K: Clone + Ord + Hash> Inner<K> {
+    /// The keys that stand under a name of a thing.
+    fn under(&self, thing: ThingName) -> impl Iterator<Item = &Arc<K>> {
+        let begin = (thing, self.first.clone());
+        self.keys.range(begin..).take_while(move |(it, _)| *it == thing).map(|(_, key)| key)
+    }
+
+    fn has_room(&self, key: &K, thing: &str, most: usize) -> bool {
+        let Some(name) = ThingName::of(thing) else { return false };
+        self.things.get(key).is_some_and(|known| known.has(name))
+            || self.under(name).take(most).count() < most
+    }
+
+    /// Enters a key under all names of its thing, and under no other. Gives the keys whose neighbours changed by that.
+    fn place(&mut self, key: &Arc<K>, now: Known) -> Vec<K> {
+        let before = self.things.insert(key.clone(), now);
+        let mut others = Vec::new();
+        for gone in before.into_iter().flat_map(Known::names).filter(|it| !now.has(*it)) {
+            others.extend(self.leave(key, gone));
+        }
+        for new in now.names().filter(|it| before.is_none_or(|before| !before.has(*it))) {
+            others.extend(self.under(new).map(|it| K::clone(it)));
+            self.keys.insert((new, key.clone()));
+        }
+        others
+    }
+
+    /// Takes a key out from under a name of its thing. Gives those that still stand there.
+    fn leave(&mut self, key: &Arc<K>, thing: ThingName) -> Vec<K> {
+        self.keys.remove(&(thing, key.clone()));
+        self.under(thing).map(|it| K::clone(it)).collect()
+    }
+}
+
+impl<K: Clone + Ord + Hash> Links<K> {
+    fn lock(&self) -> MutexGuard<'_, Inner<K>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes notice of a key that appeared, changed or went: what it calls its thing now, or nothing. Gives the keys whose
+    /// neighbours changed by that.
+    pub fn update(&self, key: &K, thing: Option<&str>) -> Vec<K> {
+        let mut inner = self.lock();
+        let (thing, known) = (thing.and_then(ThingName::of), inner.things.get_key_value(key));
+        if known.map(|(_, known)| known.named) == thing {
+            return Vec::new();
+        }
+        let key = known.map_or_else(|| Arc::new(key.clone()), |(key, _)| key.clone());
+        if let Some(named) = thing {
+            return inner.place(&key, Known { named, also: [None; 2] });
+        }
+        let before = inner.things.remove(&key);
+        before.into_iter().flat_map(Known::names).flat_map(|it| inner.leave(&key, it)).collect()
+    }
+
+    /// Takes notice of what else the thing is called that a key names so. Gives the keys whose neighbours changed by that.
+    pub fn learn(&self, key: &K, thing: &str, names: &[ThingName]) -> Vec<K> {
+        let mut inner = self.lock();
+        // One that has gone meanwhile is not entered again.
+        let Some((key, known)) = inner.things.get_key_value(key) else { return Vec::new() };
+        let Some(own) = ThingName::of(thing) else { return Vec::new() };
+        let mut others = names.iter().copied().filter(|it| *it != own);
+        let now = Known { named: own, also: [others.next(), others.next()] };
+        if *known == now {
+            return Vec::new();
+        }
+        let key = key.clone();
+        inner.place(&key, now)
+    }
+
+    /// Another key with this thing, whichever of its names either of them gives.
+    pub fn other(&self, key: &K, thing: &str) -> Option<K> {
+        let inner = self.lock();
+        let also = inner.things.get(key).into_iter().flat_map(|known| known.also).flatten();
+        let names = ThingName::of(thing).into_iter().chain(also);
+        let there = names.flat_map(|name| inner.under(name));
+        // Always the same one, as its name is told.
+        there.filter(|it| ***it != *key).min().map(|it| K::clone(it))
+    }
+
+    /// The keys whose thing is called so.
+    pub fn keys(&self, thing: &str) -> Vec<K> {
+        let inner = self.lock();
+        let name = ThingName::of(thing);
+        name.into_iter().flat_map(|name| inner.under(name)).map(|it| K::clone(it)).collect()
+    }
+
+    /// The keys whose things are none of these.
+    pub fn without(&self, things: &HashSet<ThingName>) -> Vec<K> {
+        let inner = self.lock();
+        let gone = |known: Known| known.names().all(|name| !things.contains(&name));
+        inner
+            .things
+            .iter()
+            .filter(|(_, known)| gone(**known))
+            .map(|(key, _)| K::clone(key))
+            .collect()
+    }
+
+    /// Whether a key has this thing, or may have it where so many keys may.
+    pub fn has_room(&self, key: &K, thing: &str, most: usize) -> bool {
+        self.lock().has_room(key, thing, most)
+    }
+
+    /// Gives a key this thing, where so many keys may have it. Says whether it has it now.
+    pub fn enter(&self, key: &K, thing: &str, most: usize) -> bool {
+        let mut inner = self.lock();
+        let Some(named) = ThingName::of(thing) else { return false };
+        let room = inner.has_room(key, thing, most);
+        if room {
+            let key = inner
+                .things
+                .get_key_value(key)
+                .map_or_else(|| Arc::new(key.clone()), |(key, _)| key.clone());
+            inner.place(&key, Known { named, also: [None; 2] });
+        }
+        room
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> String {
+        text.to_owned()
+    }
+
+    #[test]
+    fn keys_with_one_thing_know_of_each_other_until_one_goes() {
+        let links = Links::default();
+        let (a, b) = (name("a"), name("b"));
+        assert!(links.update(&a, Some("1")).is_empty());
+        assert_eq!(links.update(&b, Some("1")), vec![a.clone()]);
+        assert_eq!(links.other(&a, "1"), Some(b.clone()));
+        assert_eq!(links.update(&b, Some("2")), vec![a.clone()]);
+        assert_eq!(links.other(&a, "1"), None);
+        links.update(&b, Some("1"));
+        assert_eq!(links.update(&b, None), vec![a.clone()]);
+        assert_eq!(links.other(&a, "1"), None);
+        assert!(links.update(&a, Some("1")).is_empty(), "nothing changed");
+    }
+
+    #[test]
+    fn keys_that_name_one_thing_differently_know_of_each_other_once_either_was_read() {
+        let links = Links::default();
+        let (a, b, ironics) =
+            (name("a"), name("b"), ["u", "rack-7"].map(|it| ThingName::of(it).unwrap()));
+        links.update(&a, Some("rack-7"));
+        links.update(&b, Some("u"));
+        assert_eq!((links.other(&a, "rack-7"), links.other(&b, "u")), (None, None));
+        assert_eq!(links.learn(&b, "u", &ironics), vec![a.clone()], "it is looked at");
+        assert_eq!(links.other(&b, "u"), Some(a.clone()));
+        assert_eq!(links.other(&a, "rack-7"), Some(b.clone()), "before it was read itself");
+        assert!(links.learn(&b, "u", &ironics).is_empty(), "nothing changed");
+        assert_eq!(links.learn(&a, "rack-7", &ironics), vec![b.clone()]);
+        // One that appears later is known at once, and one that is corrected is not any more.
+        let c = name("c");
+        assert_eq!(links.update(&c, Some("rack-7")), vec![a.clone(), b.clone()]);
+        let mut left = links.update(&a, Some("elsewhere"));
+        left.sort();
+        left.dedup();
+        assert_eq!(left, vec![b.clone(), c.clone()]);
+        assert_eq!(links.other(&a, "elsewhere"), None);
+        assert_eq!(links.update(&c, None), vec![b.clone()]);
+        assert_eq!(links.other(&b, "u"), None);
+        // A thing that is gone has no names.
+        links.update(&c, Some("rack-7"));
+        assert_eq!(links.learn(&b, "u", &[]), vec![c.clone()]);
+        assert_eq!(links.other(&b, "u"), None);
+        // A key that was corrected already, but whose change was not heard of yet.
+        assert_eq!(links.learn(&c, "u", &ironics), vec![b.clone()]);
+        assert_eq!(links.other(&c, "u"), Some(b));
+        assert!(
+            links.learn(&name("gone"), "u", &ironics).is_empty(),
+            "who is not there learns nothing"
+        );
+    }
+
+    #[test]
+    fn a_thing_that_few_may_have_is_given_to_no_more() {
+        let links = Links::default();
+        let [a, b, c] = ["a", "b", "c"].map(name);
+        assert!(
+            links.enter(&a, "soft", 2) && links.enter(&b, "soft", 2) && links.enter(&a, "soft", 2)
+        );
+        assert!(!links.enter(&c, "soft", 2) && !links.has_room(&c, "soft", 2));
+        assert!(links.has_room(&a, "soft", 2) && links.has_room(&c, "soft", 3));
+        links.update(&b, None);
+        assert!(links.enter(&c, "soft", 2) && !links.has_room(&b, "soft", 2));
+    }
+
+    #[test]
+    fn keys_are_found_by_the_names_of_their_things_and_by_their_absence() {
+        let links = Links::default();
+        let (a, b) = (name("a"), name("b"));
+        links.update(&a, Some("rack-7"));
+        links.update(&b, Some("2"));
+        let names = |of: &[&str]| of.iter().filter_map(|it| ThingName::of(it)).collect::<Vec<_>>();
+        links.learn(&a, "rack-7", &names(&["u", "rack-7"]));
+        assert_eq!((links.keys("u"), links.keys("rack-7")), (vec![a.clone()], vec![a.clone()]));
+        assert!(links.keys("3").is_empty() && links.keys("").is_empty());
+        let there = |of: &[&str]| links.without(&names(of).into_iter().collect());
+        assert_eq!((there(&["u"]), there(&["2"])), (vec![b.clone()], vec![a.clone()]));
+        assert!(there(&["rack-7", "2"]).is_empty());
+    }
+}

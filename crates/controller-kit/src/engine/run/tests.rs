@@ -1,0 +1,206 @@
+//! Passes over keys of a controller that asks nothing of anybody.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use kube::Client;
+
+use super::*;
+use crate::config::{Config, LogFormat};
+use crate::engine::decision::Next;
+use crate::metrics::Metrics;
+use crate::reasons;
+use crate::shutdown::Shutdown;
+
+reasons! {
+    /// Why.
+    enum Why {
+        Done: Kind::Rests, "It was looked at.";
+    }
+}
+
+fn kit(concurrency: u16) -> Kit {
+    let config = Config {
+        controller: "some",
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        namespaces: Vec::new(),
+        watch_filter: None,
+        lease: None,
+        concurrency,
+        log_format: LogFormat::Text,
+        log: String::new(),
+        kubeconfig: None,
+    };
+    // Nothing is asked of it.
+    let nowhere = kube::Config::new("http://127.0.0.1:9".parse().unwrap());
+    let client = Client::try_from(nowhere).unwrap();
+    Kit::new(config, client, Metrics::new("some").unwrap(), Shutdown::default())
+}
+
+/// Notes each look, and does in it what a test wants.
+#[derive(Default)]
+struct Watcher {
+    keys: Vec<u8>,
+    seen: Mutex<Vec<(u8, u32)>>,
+    under_way: Mutex<Vec<u8>>,
+    looked: Notify,
+    hangs: Option<u8>,
+    urgent: Option<u8>,
+    conflicts: AtomicUsize,
+    again: AtomicBool,
+}
+
+impl Controller for Watcher {
+    type Key = u8;
+    type Observed = u8;
+    type Write = ();
+    type Memory = u32;
+    type Reason = Why;
+
+    fn keys(&self) -> Vec<u8> {
+        self.keys.clone()
+    }
+
+    fn class(&self, key: &u8) -> Class {
+        if self.urgent == Some(*key) { Class::Urgent } else { Class::Normal }
+    }
+
+    fn object(&self, _: &u8) -> ObjectReference {
+        ObjectReference::default()
+    }
+
+    async fn observe(&self, key: &u8, memory: &mut u32) -> Result<Option<u8>, Error> {
+        {
+            let mut under_way = self.under_way.lock().unwrap();
+            assert!(!under_way.contains(key), "{key} is worked on twice at a time");
+            under_way.push(*key);
+        }
+        *memory += 1;
+        self.seen.lock().unwrap().push((*key, *memory));
+        self.looked.notify_one();
+        if self.hangs == Some(*key) {
+            std::future::pending::<()>().await;
+        }
+        tokio::task::yield_now().await;
+        self.under_way.lock().unwrap().retain(|it| it != key);
+        Ok(Some(*key))
+    }
+
+    fn decide(&self, _: &u8, _: Now) -> Decision<(), Why> {
+        let next =
+            if self.again.swap(false, Ordering::Relaxed) { Next::Now } else { Next::OnChange };
+        Decision { writes: vec![()], next, ..Decision::rest(Why::Done) }
+    }
+
+    async fn write(&self, _: &u8, _: &u8, (): (), _: &mut u32) -> Result<Outcome, Error> {
+        let left = self.conflicts.load(Ordering::Relaxed);
+        self.conflicts.store(left.saturating_sub(1), Ordering::Relaxed);
+        if left > 0 { Err(Error::Superseded) } else { Ok(Outcome::default()) }
+    }
+}
+
+impl Watcher {
+    fn seen(&self) -> Vec<(u8, u32)> {
+        self.seen.lock().unwrap().clone()
+    }
+
+    /// Drives it until so many looks were taken.
+    async fn driven(&self, kit: &Kit, lookout: &Lookout<u8>, looks: usize) {
+        let enough = async {
+            while self.seen().len() < looks {
+                self.looked.notified().await;
+            }
+            // The last one ends as well.
+            for _ in 0..20 {
+                tokio::task::yield_now().await;
+            }
+        };
+        let deadline = Duration::from_secs(60);
+        let driving = run(kit, self, lookout, std::future::pending(), deadline);
+        tokio::select! {
+            ended = driving => panic!("it ended: {ended:?}"),
+            () = enough => {}
+            () = tokio::time::sleep(Duration::from_secs(30)) => panic!("only {:?}", self.seen()),
+        }
+    }
+}
+
+#[tokio::test]
+async fn all_keys_are_looked_at_once_acting_is_possible() {
+    let (kit, watcher) = (kit(4), Watcher { keys: vec![1, 2, 3], ..Watcher::default() });
+    kit.readiness.require("CRD", "not looked at yet");
+    let lookout = Lookout::default();
+    lookout.enqueue(9, Class::Urgent);
+    let allow = async {
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        assert!(watcher.seen().is_empty(), "nobody may act");
+        kit.readiness.ready("CRD");
+    };
+    tokio::join!(watcher.driven(&kit, &lookout, 3), allow);
+    let mut keys: Vec<u8> = watcher.seen().iter().map(|(key, _)| *key).collect();
+    keys.sort_unstable();
+    assert_eq!(keys, [1, 2, 3]);
+}
+
+#[tokio::test]
+async fn a_pass_that_hangs_holds_up_others_for_the_patience_only() {
+    let watcher =
+        Watcher { keys: vec![1, 2], hangs: Some(1), urgent: Some(1), ..Watcher::default() };
+    let began = Instant::now();
+    watcher.driven(&kit(1), &Lookout::default(), 2).await;
+    assert_eq!(watcher.seen(), [(1, 1), (2, 1)]);
+    assert!(began.elapsed() >= PASS_PATIENCE);
+}
+
+#[tokio::test]
+async fn an_urgent_key_overtakes_the_others() {
+    let watcher = Watcher { keys: vec![1, 2, 3], urgent: Some(3), ..Watcher::default() };
+    watcher.driven(&kit(1), &Lookout::default(), 3).await;
+    assert_eq!(watcher.seen()[0], (3, 1));
+}
+
+#[tokio::test]
+async fn a_conflict_begins_afresh_at_once_and_then_backs_off() {
+    let watcher = Watcher { keys: vec![1], conflicts: AtomicUsize::new(4), ..Watcher::default() };
+    let looks = usize::try_from(FRESH_STARTS).unwrap() + 1;
+    watcher.driven(&kit(1), &Lookout::default(), looks).await;
+    assert_eq!(watcher.seen().len(), looks, "one more comes later");
+    let watcher = Watcher { conflicts: AtomicUsize::new(4), ..watcher };
+    watcher.seen.lock().unwrap().clear();
+    let began = Instant::now();
+    watcher.driven(&kit(1), &Lookout::default(), looks + 1).await;
+    assert!(began.elapsed() >= Duration::from_millis(400), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn memory_is_kept_from_pass_to_pass() {
+    let watcher = Watcher { keys: vec![1], again: AtomicBool::new(true), ..Watcher::default() };
+    watcher.driven(&kit(2), &Lookout::default(), 2).await;
+    assert_eq!(watcher.seen(), [(1, 1), (1, 2)]);
+}
+
+#[tokio::test]
+async fn a_wake_up_during_a_pass_is_followed_by_another() {
+    let watcher = Watcher { keys: vec![1], ..Watcher::default() };
+    let lookout = Lookout::default();
+    let wake = async {
+        while watcher.seen().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        lookout.enqueue(1, Class::Normal);
+    };
+    let kit = kit(2);
+    tokio::join!(watcher.driven(&kit, &lookout, 2), wake);
+    assert_eq!(watcher.seen().len(), 2);
+}
+
+#[tokio::test]
+async fn a_process_that_is_to_end_begins_no_pass() {
+    let (kit, watcher) = (kit(2), Watcher { keys: vec![1], ..Watcher::default() });
+    kit.shutdown.request();
+    let lookout = Lookout::default();
+    run(&kit, &watcher, &lookout, std::future::pending(), Duration::from_secs(1)).await.unwrap();
+    assert!(watcher.seen().is_empty());
+}
