@@ -37,7 +37,13 @@ impl Client {
 
     /// One node, by identity or name.
     pub async fn node(&self, id: &str, detail: Detail) -> Result<Node> {
-        let mut call = Call::get(node_path(id, "")?).of_node(id);
+        self.node_at(id, detail, Urgency::Background).await
+    }
+
+    /// The same for whoever waits with this urgency.
+    pub async fn node_at(&self, id: &str, detail: Detail, urgency: Urgency) -> Result<Node> {
+        let call = Call::get(node_path(id, "")?).of_node(id);
+        let mut call = Call { urgency, ..call };
         if let Detail::Fields(fields) = detail {
             call.fields = fields;
         }

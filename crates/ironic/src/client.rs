@@ -25,8 +25,16 @@ pub const CALLS: usize = 6;
 const SLOW_CALLS: usize = 12;
 /// A connection whose answer was read needs a moment until it can be used again; a call in that moment gets a new one.
 const SPARE_CONNECTIONS: usize = 2;
-/// Most connections to one Ironic. It resets those that exceed some 25, and others speak to it too.
-pub const CONNECTIONS: usize = CALLS + SLOW_CALLS + SPARE_CONNECTIONS;
+/// Most connections to one Ironic, with [`CALLS`] calls at the same time. It resets those that exceed some 25, and others speak
+/// to it too.
+pub const CONNECTIONS: usize = connections(CALLS);
+/// Most calls at the same time that may be asked for.
+pub const MOST_CALLS: usize = 8;
+
+const fn connections(calls: usize) -> usize {
+    calls + SLOW_CALLS + SPARE_CONNECTIONS
+}
+
 /// Largest answer that is read: a full page of detailed nodes has less than a fifth of it.
 pub(crate) const MAX_ANSWER: usize = 16 << 20;
 /// Largest error that is read. What is longer is no message for people.
@@ -218,18 +226,20 @@ impl Ready<'_> {
 struct Answer {
     body: Vec<u8>,
     offered: Option<Version>,
+    /// When the request was sent, after it had waited for its slot.
+    sent: Instant,
 }
 
 impl Client {
     /// A client for the settings. It reads the files, but does not connect yet.
     pub fn new(settings: Settings) -> Result<Self> {
         let material = Material::read(&settings, &Material::default())?;
-        let http = material.connect(&settings, CONNECTIONS)?;
-        let patience = settings.patience;
+        let http = material.connect(&settings, connections(settings.calls))?;
+        let (regular, patience) = (settings.calls, settings.patience);
         Ok(Self {
             inner: Arc::new(Inner {
                 settings,
-                lanes: Lanes::new(Limits { regular: CALLS, slow: SLOW_CALLS, patience }),
+                lanes: Lanes::new(Limits { regular, slow: SLOW_CALLS, patience }),
                 calls: AtomicU64::new(0),
                 connected: Mutex::new(Connected {
                     http,
@@ -307,24 +317,30 @@ impl Client {
 
     /// Sends a request and reads its answer.
     pub(crate) async fn read<T: DeserializeOwned>(&self, call: Call) -> Result<T> {
-        let body = self.call(&call).await?;
-        serde_json::from_slice(&body).map_err(|error| {
+        self.read_sent(call).await.map(|(read, _)| read)
+    }
+
+    /// The same, and when it was sent.
+    pub(crate) async fn read_sent<T: DeserializeOwned>(&self, call: Call) -> Result<(T, Instant)> {
+        let Answer { body, sent, .. } = self.call(&call).await?;
+        let read = serde_json::from_slice(&body).map_err(|error| {
             let text = format!("the answer has not the expected form: {error}");
             Error::new(Class::Invalid, text)
                 .without(&call.secrets())
                 .of(call.method.as_str(), &format!("/v1/{}", call.path))
                 .perhaps_done(!call.reads())
-        })
+        });
+        Ok((read?, sent))
     }
 
-    async fn call(&self, call: &Call) -> Result<Vec<u8>> {
+    async fn call(&self, call: &Call) -> Result<Answer> {
         let mut version = self.version().await?;
         let (mut renegotiated, mut reread) = (false, false);
         loop {
             let error = match self.once(call, Some(version), None).await {
                 Ok(answer) => {
                     self.follow_offer(answer.offered);
-                    return Ok(answer.body);
+                    return Ok(answer);
                 }
                 Err(error) => error,
             };
@@ -397,7 +413,7 @@ impl Client {
     }
 
     async fn exchange(&self, call: &Call, version: Option<Version>) -> Result<Answer> {
-        let inner = &*self.inner;
+        let (inner, sent) = (&*self.inner, Instant::now());
         self.look_at_files(false);
         let url = call.url(&inner.settings.endpoint, version.unwrap_or(Version::OLDEST));
         let mut secrets = call.secrets();
@@ -446,7 +462,7 @@ impl Client {
             let text = format!("the answer is larger than {most} bytes, which is refused");
             return Err(Error::new(Class::TooLarge, text).perhaps_done(!call.reads()));
         }
-        Ok(Answer { body, offered })
+        Ok(Answer { body, offered, sent })
     }
 
     /// Takes over rotated files. Says whether something changed.
@@ -470,7 +486,7 @@ impl Client {
             return false;
         }
         if material.needs_new_connections(&connected.material) {
-            match material.connect(settings, CONNECTIONS) {
+            match material.connect(settings, connections(settings.calls)) {
                 Ok(http) => connected.http = http,
                 Err(error) => {
                     tracing::warn!(%error, "keeping the earlier credentials and certificates");
@@ -585,7 +601,10 @@ mod tests {
 
     #[test]
     fn the_offer_is_read_from_the_root_and_nothing_else() {
-        let read = |body: &str| offer(&Answer { body: body.as_bytes().to_vec(), offered: None });
+        let read = |body: &str| {
+            let (body, sent) = (body.as_bytes().to_vec(), Instant::now());
+            offer(&Answer { body, offered: None, sent })
+        };
         let root = r#"{"id": "v1", "version": {"min_version": "1.1", "version": "1.115"}}"#;
         assert_eq!(read(root).unwrap(), (Version(1), Version(115)));
         for other in ["<html>", "{}", r#"{"version": {"version": "2.0"}}"#] {

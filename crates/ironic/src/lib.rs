@@ -16,16 +16,18 @@ mod files;
 mod inventory;
 mod lenient;
 mod node;
+mod nodes;
 mod paging;
 mod settings;
 mod version;
 
-pub use client::{CALLS, CONNECTIONS, Client, Ready};
+pub use client::{CALLS, CONNECTIONS, Client, MOST_CALLS, Ready};
 pub use error::{Class, Error};
 pub use inventory::{
     Boot, Cpu, Disk, Firmware, Interface, Inventory, Machine, Memory, PluginData, SystemVendor,
 };
 pub use node::{Driver, Node, PatchOp, Port, Power, PowerTarget};
+pub use nodes::{Calling, Follow, Nodes, Reading};
 pub use paging::{Detail, MAX_PAGE, NodeQuery, Pager, PortQuery};
 pub use settings::Settings;
 pub use version::{Feature, Version};

@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 use std::marker::PhantomData;
+use std::time::Instant;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -77,6 +78,7 @@ pub struct Pager<T> {
     /// All markers so far.
     been: HashSet<String>,
     done: bool,
+    sent: Option<Instant>,
     item: PhantomData<fn() -> T>,
 }
 
@@ -164,6 +166,7 @@ impl<T> Pager<T> {
             been: marker.iter().cloned().collect(),
             marker,
             done: false,
+            sent: None,
             item: PhantomData,
         }
     }
@@ -171,6 +174,11 @@ impl<T> Pager<T> {
     /// The identity of the last object seen: a later query with it as `after` gives what is new.
     pub fn last_seen(&self) -> Option<&str> {
         self.marker.as_deref()
+    }
+
+    /// When the last page was asked for, if any was read: it tells of what had happened then.
+    pub fn sent(&self) -> Option<Instant> {
+        self.sent
     }
 
     /// Whether the server said that nothing follows; a list that was not begun may have more.
@@ -198,11 +206,12 @@ impl<T: Listed> Pager<T> {
         if self.done {
             return Ok(None);
         }
-        let answer = self.client.read::<Page<T>>(self.call()).await;
-        let page = answer.map_err(|error| match (error.class(), &self.marker) {
+        let answer = self.client.read_sent::<Page<T>>(self.call()).await;
+        let (page, sent) = answer.map_err(|error| match (error.class(), &self.marker) {
             (Class::NotFound, Some(_)) => error.reclassify(Class::MarkerGone),
             _ => error,
         })?;
+        self.sent = Some(sent);
         self.advance(&page)?;
         Ok(Some(page.items))
     }

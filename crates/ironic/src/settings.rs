@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use reqwest::Url;
 
+use crate::client::CALLS;
+
 const DEFAULT_AUTH_ROOT: &str = "/opt/metal3/auth";
 const DEFAULT_CA: &str = "/opt/metal3/certs/ca/tls.crt";
 const DEFAULT_CLIENT_CERT: &str = "/opt/metal3/certs/client/tls.crt";
@@ -37,6 +39,8 @@ pub struct Settings {
     pub timeout: Duration,
     /// How long a call may hold up those to other nodes.
     pub patience: Duration,
+    /// How many calls are under way at the same time, of those that are answered within that time.
+    pub calls: usize,
 }
 
 impl Settings {
@@ -148,6 +152,7 @@ impl Settings {
                 conductor_group: None,
                 timeout,
                 patience: CALL_PATIENCE,
+                calls: CALLS,
             }),
             _ => Err(mistakes),
         }
