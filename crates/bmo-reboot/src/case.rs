@@ -8,12 +8,10 @@ use ironic::Power;
 use k8s_openapi::jiff::{Timestamp, ToSpan as _};
 
 use crate::config::Policy;
-use crate::decision::{Again, Decision};
-use crate::draft::Draft;
+use crate::model::{Host, Node, NodeSeen, Pause, Target};
 use crate::reason::Reason;
 use crate::record::{Doubt, RebootProgress, Soft};
 use crate::requests::{Request, named};
-use crate::seen::{Host, Node, NodeSeen, Pause, Target};
 use crate::text;
 
 /// After a soft power-off a second reading must agree, this much later.
@@ -391,19 +389,6 @@ impl<'a> Case<'a> {
     pub(crate) fn claims_off(&self) -> bool {
         self.held_since().is_some()
             || matches!(self.reason(), Some(Reason::Offline | Reason::PoweredOff))
-    }
-
-    /// The host is not ours for this reason, and its status says so. How far a reboot has come is kept, but nobody is told
-    /// any more that the machine is held off: a hold is carried out anew when the host comes back.
-    pub(crate) fn refused(&self, reason: Reason, message: &str) -> Decision {
-        let mut draft = Draft::new(self);
-        if self.claims_off() || self.reason().is_some_and(Reason::is_refusal) {
-            let hard = self.in_cycle() && self.was_hard();
-            let progress = RebootProgress { hard, doubt: self.doubt(), ..draft.step(reason) };
-            draft.progress(progress, text::WAS_OFF);
-        }
-        draft.not_managed(reason, message, self.host.state.is_provisioned() || self.was_ours());
-        draft.finish(reason, Again::OnChange)
     }
 
     /// Whether the host was provisioned while it was ours, or was to be, and not deprovisioned under our eyes since.

@@ -65,8 +65,8 @@ pub struct Settings {
     /// How long a machine may take to shut down before its power is cut
     #[arg(long, env = "FERRITE_SOFT_TIMEOUT", global = true, default_value = "180s")]
     pub soft_timeout: String,
-    /// Most calls to Ironic that change power at the same time; at most 8 count, whatever is set, and 6 are sent at once
-    #[arg(long, env = "FERRITE_POWER_CALLS", global = true, default_value = "32")]
+    /// Most calls to Ironic at the same time, of those that it answers within two seconds: from 1 to 8
+    #[arg(long, env = "FERRITE_POWER_CALLS", global = true, default_value = "6")]
     pub power_calls: String,
     /// Most soft attempts under way; each takes one of Ironic's workers for as long as it lasts
     #[arg(long, env = "FERRITE_SOFT_ATTEMPTS", global = true, default_value = "100")]
@@ -97,8 +97,6 @@ pub struct Policy {
     pub soft_slice: Duration,
     /// Length of all soft attempts together.
     pub soft_timeout: Duration,
-    /// Power calls at the same time.
-    pub power_calls: usize,
     /// Soft attempts at the same time.
     pub soft_attempts: usize,
     /// Time between two lists of all nodes.
@@ -118,7 +116,6 @@ impl Default for Policy {
             manage_available: false,
             soft_slice: Duration::from_secs(60),
             soft_timeout: Duration::from_secs(180),
-            power_calls: 32,
             soft_attempts: 100,
             poll_interval: Duration::from_secs(60),
         }
@@ -158,11 +155,12 @@ impl Settings {
                 Selector::default()
             })
         });
-        let mut number = |flag: &str, text: &str, default: usize| {
-            mistakes.above_zero(flag, text, "a number above zero", default)
-        };
-        let power_calls = number("--power-calls", &self.power_calls, default.power_calls);
-        let soft_attempts = number("--soft-attempts", &self.soft_attempts, default.soft_attempts);
+        let soft_attempts = mistakes.above_zero(
+            "--soft-attempts",
+            &self.soft_attempts,
+            "a number above zero",
+            default.soft_attempts,
+        );
         let soft_slice = mistakes.duration("--soft-slice", &self.soft_slice, default.soft_slice);
         let soft_timeout =
             mistakes.duration("--soft-timeout", &self.soft_timeout, default.soft_timeout);
@@ -187,7 +185,6 @@ impl Settings {
             ),
             soft_slice: soft_slice.min(soft_timeout),
             soft_timeout,
-            power_calls,
             soft_attempts,
             poll_interval,
         }
@@ -204,9 +201,17 @@ impl Settings {
         }
         let endpoint = controller_kit::config::given(&self.ironic_endpoint);
         let group = controller_kit::config::given(&self.conductor_group);
-        ironic::Settings::from_env_in_group(endpoint.as_deref(), group)
+        let expected = "a number from 1 to 8: Ironic refuses connections beyond some 25";
+        let calls =
+            mistakes.above_zero("--power-calls", &self.power_calls, expected, ironic::CALLS);
+        if calls > ironic::MOST_CALLS {
+            mistakes.add("--power-calls", &self.power_calls, expected);
+        }
+        let mut settings = ironic::Settings::from_env_in_group(endpoint.as_deref(), group)
             .map_err(|lines| lines.into_iter().for_each(|line| mistakes.note(line)))
-            .ok()
+            .ok()?;
+        settings.calls = calls;
+        Some(settings)
     }
 }
 

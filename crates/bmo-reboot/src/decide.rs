@@ -10,7 +10,6 @@ use std::time::Duration;
 use api_types::metal3::KeySet;
 use api_types::names::ferrite::PAUSED_BY_BMO_REBOOT;
 use api_types::names::metal3::{PAUSED, REBOOT};
-use api_types::time::until;
 use ironic::Power;
 use k8s_openapi::jiff::Timestamp;
 
@@ -18,15 +17,14 @@ use crate::case::{CONFIRM, Case, second_after};
 use crate::config::Policy;
 use crate::decision::{Again, Call, Decision, Note};
 use crate::draft::Draft;
+use crate::model::{Host, NodeSeen, Observed, Pause, Target};
 use crate::power_off::{go_off, reset};
 use crate::reason::Reason;
 use crate::record::{Doubt, RebootProgress, Reset, Sight};
 use crate::requests::Request;
-use crate::seen::{Host, NodeSeen, Observed, Pause, Target, Trouble};
 use crate::text;
+use crate::waits::{BUSY, last_stamp, on_delay, still_early, still_waiting};
 
-/// When to try again what Ironic was too busy for.
-pub const BUSY: Duration = Duration::from_secs(3);
 /// When to look again at a node whose power Ironic does not know, should nobody have told before.
 const BLIND: Duration = Duration::from_secs(20);
 /// When to look again how far the operator is with a node that it registers, should the list of all nodes not tell before.
@@ -35,8 +33,6 @@ const REGISTERING: Duration = Duration::from_secs(60);
 const SHARED: Duration = Duration::from_secs(60);
 /// How long the stamp of a power-on that Ironic does not take stands for the next tries: each is a write of the whole host.
 const STANDS: Duration = Duration::from_secs(60);
-/// A stamp that is bumped into the future by more than this is the clock's fault and not waited for.
-const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Decides about a host.
 pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
@@ -414,7 +410,7 @@ fn rest(case: &Case<'_>) -> Option<Decision> {
     let node = case.node()?;
     let mut draft = Draft::new(case);
     if node.target.is_some() {
-        return Some(draft.finish(Reason::AtRest, Again::Watch));
+        return Some(draft.finish(case.reason().unwrap_or(Reason::AtRest), Again::Watch));
     }
     if node.power == Power::Unknown {
         let problem = text::POWER_UNKNOWN;
@@ -508,49 +504,6 @@ fn nobody_sees<'a>(
         draft.warn(Reason::PowerUnknown, problem);
     }
     draft
-}
-
-/// How long a failure is still to be waited for. One of the future was written by a clock that is ahead of ours: nobody
-/// knows how old it is, and waiting until then could take for ever.
-pub(crate) fn still_waiting(case: &Case<'_>, delay: Duration) -> Option<Duration> {
-    let failed =
-        case.progress.as_ref().filter(|progress| progress.reason == Reason::PowerFailed)?;
-    if failed.since > case.exact {
-        return None;
-    }
-    delay.checked_sub(case.age(failed.since)).filter(|left| !left.is_zero())
-}
-
-/// How long to wait after `count` failures to switch off: never more than half a minute, since somebody waits.
-pub(crate) fn off_delay(count: i64) -> Duration {
-    Duration::from_secs(match count {
-        ..=1 => 3,
-        2 => 5,
-        3 => 10,
-        4 => 20,
-        // With the spread.
-        _ => 23,
-    })
-}
-
-/// How long to wait after `count` failures to switch on: twice as long each time, up to five minutes. Beside somebody else's
-/// failure the count is unknown: as after the fifth.
-pub(crate) fn on_delay(before: &Trouble, count: i64) -> Duration {
-    let count = if before.is_anothers() { 5 } else { count };
-    let doublings = u32::try_from(count.clamp(1, 8) - 1).unwrap_or(0);
-    Duration::from_secs((3 << doublings).min(300))
-}
-
-/// The stamp of a power-on now: later than the request that it answers, and never earlier than one before.
-pub(crate) fn last_stamp(case: &Case<'_>) -> Timestamp {
-    let after = case.host.pending.map_or(case.now, second_after);
-    case.now.max(after).max(case.host.last.unwrap_or(case.now))
-}
-
-/// How long that stamp still lies in the future, if that is to be waited for.
-pub(crate) fn still_early(case: &Case<'_>) -> Option<Duration> {
-    let early = until(case.exact, last_stamp(case));
-    (early > Duration::ZERO && early <= PATIENCE).then_some(early)
 }
 
 #[cfg(test)]

@@ -8,12 +8,13 @@ use api_types::metal3::{Kept, power_record};
 use api_types::names::ferrite::{
     CONDITION_POWER_MANAGED, CONDITION_REBOOT_RECORD, CONDITION_REBOOTING,
 };
+use controller_kit::engine::{Event, Next, Reason as _};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
+use crate::model::{Host, Trouble};
 use crate::reason::Reason;
 use crate::record::{Managed, RebootProgress, Record};
-use crate::seen::{Host, Trouble};
 
 /// What to do: metadata first, then status, then the call. Each write insists on the version that was read or that the
 /// write before it made, and the call comes only after both were accepted.
@@ -174,7 +175,7 @@ pub struct Note {
     pub about: String,
     /// Its text.
     pub text: String,
-    /// Told once per this number for as long as the process lives, where the fact does not go away.
+    /// Told once an hour per this number, where the fact does not go away.
     pub once: Option<u64>,
 }
 
@@ -187,13 +188,52 @@ pub enum Again {
     Watch,
     /// After this long.
     After(Duration),
-    /// When fewer wait for a turn to ask Ironic.
-    Turn,
     /// When somebody changes something.
     OnChange,
 }
 
+impl Note {
+    /// As the engine tells it.
+    pub fn event(&self) -> Event {
+        // The action is part of what makes an event another one, and it is bounded.
+        let about: String = self.about.chars().rev().take(60).collect();
+        let about: String = about.chars().rev().collect();
+        let action = if about.is_empty() { "Reboot" } else { &about };
+        let event = Event::new(self.warning, self.reason.as_str(), action, &self.text);
+        Event { hourly: self.once, ..event }
+    }
+}
+
+impl Again {
+    /// As the engine takes it. A node whose next step is Ironic's is looked at again at this pace.
+    pub fn next(self, pace: Duration) -> Next {
+        match self {
+            Self::Now => Next::Now,
+            Self::Watch => Next::After(pace),
+            Self::After(wait) => Next::After(wait),
+            Self::OnChange => Next::OnChange,
+        }
+    }
+}
+
 impl Decision {
+    /// Whether anything is to be written, or asked of Ironic.
+    pub fn acts(&self) -> bool {
+        self.call.is_some() || !self.annotations.is_empty() || !self.status.is_empty()
+    }
+
+    /// Whether the host has to be looked at before something changes, and nobody looks at it already.
+    pub fn needs_look(&self) -> bool {
+        self.acts() || !matches!(self.again, Again::OnChange | Again::Watch)
+    }
+
+    /// Whether there is nothing to do until something changes, nor anything new to tell.
+    pub fn rests(&self) -> bool {
+        !self.needs_look()
+            && self.again == Again::OnChange
+            && self.notes.iter().all(|note| note.once.is_some())
+    }
+
     /// Nothing to do.
     pub fn rest(reason: Reason) -> Self {
         Self {

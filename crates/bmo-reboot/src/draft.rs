@@ -9,10 +9,10 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::case::Case;
 use crate::decision::{Again, Call, Change, Decision, Note, rebooting};
+use crate::model::{Host, Trouble};
 use crate::reason::Reason;
 use crate::record::{Managed, RebootProgress, Reset, Sight, Soft};
 use crate::requests::told_apart;
-use crate::seen::{Host, Trouble};
 use crate::text;
 
 pub(crate) struct Draft<'a> {
@@ -359,6 +359,21 @@ impl<'a> Draft<'a> {
         }
         let Self { annotations, status, call, notes, .. } = self;
         Decision { reason, annotations, status, call, notes, again }
+    }
+}
+
+impl Case<'_> {
+    /// The host is not ours for this reason, and its status says so. How far a reboot has come is kept, but nobody is told
+    /// any more that the machine is held off: a hold is carried out anew when the host comes back.
+    pub(crate) fn refused(&self, reason: Reason, message: &str) -> Decision {
+        let mut draft = Draft::new(self);
+        if self.claims_off() || self.reason().is_some_and(Reason::is_refusal) {
+            let hard = self.in_cycle() && self.was_hard();
+            let progress = RebootProgress { hard, doubt: self.doubt(), ..draft.step(reason) };
+            draft.progress(progress, text::WAS_OFF);
+        }
+        draft.not_managed(reason, message, self.host.state.is_provisioned() || self.was_ours());
+        draft.finish(reason, Again::OnChange)
     }
 }
 

@@ -6,9 +6,9 @@
 //!
 //! * Watches: `BareMetalHost`s, all of them; acts on those that `--host-selector` selects. The CRD of hosts, for
 //!   the fields that its `extend-crd` adds. Ironic's list of nodes, polled.
-//! * Reads live: the host and its node, in every pass, with two exceptions: the first step for a hard request rests on the
-//!   last reading of the node, and of a crowd the nodes are read by lists. The host is then the one in the cache, and is
-//!   written on that version or not at all.
+//! * Reads live: the host and its node, in every pass. Of many at once the nodes are read by one list; the host is then the
+//!   one in the cache, which the list is later than, and is written on that version or not at all. A host that its node
+//!   would leave at rest is not looked at: the lists tell of each node that is not as its host says.
 //! * Writes: of a host's status `poweredOn`, the stamps `pendingRebootSince` and `lastPoweredOn`, the conditions
 //!   `Rebooting`, `PowerManaged` and `RebootRecord`, a power management error, and `lastUpdated`; of its annotations it removes the
 //!   plain request when it was carried out, all requests when the host was deprovisioned, and with `--takeover` it sets
@@ -16,26 +16,21 @@
 //! * Never: removes somebody's hold from a provisioned host, changes any other field, acts on what a cache says without a
 //!   write that proves it, switches a host on without a write that proves that nobody holds it, or takes silence for off.
 
-pub mod act;
 mod case;
 pub mod config;
+pub mod context;
 pub mod controller;
 pub mod decide;
 pub mod decision;
 mod draft;
-pub mod error;
-pub mod first_step;
-pub mod index;
-pub mod limits;
-mod memory;
 pub mod metrics;
+pub mod model;
 pub mod observe;
-pub mod poll;
 mod power_off;
-mod readings;
 pub mod reason;
 pub mod record;
 pub mod requests;
-pub mod seen;
 pub mod settle;
 pub mod text;
+mod waits;
+pub mod write;

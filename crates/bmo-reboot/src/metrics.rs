@@ -255,7 +255,7 @@ mod tests {
     use super::*;
     use crate::config::Policy;
     use crate::decision::Change;
-    use crate::seen::Host;
+    use crate::model::Host;
 
     /// A host with what its conditions and its status say.
     fn host(name: &str, managed: bool, reason: Reason, error: Option<&str>) -> CachedHost {

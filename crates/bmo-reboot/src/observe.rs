@@ -1,23 +1,31 @@
-//! All reads: a host and its node as they are now.
+//! All reads: a host and its node as they are now, or as a list has shown the node since.
+
+use std::time::{Duration, Instant};
 
 use api_types::metal3::CachedHost;
 use controller_kit::api_error::unless_gone;
-use ironic::{Class, Detail};
+use controller_kit::engine::links::ThingName;
+use controller_kit::engine::{Class as Urgency, Error, ObjectKey, asked};
+use ironic::{Class, Detail, Power, Reading};
+use k8s_openapi::jiff::Timestamp;
 use kube::{Api, Client};
 
-use crate::error::{Error, asked};
-use crate::index::NodeKey;
-use crate::limits::Ironic;
-use crate::seen::{Node, NodeSeen};
+use crate::context::Context;
+use crate::decide::decide;
+use crate::model::{
+    Host, LetGo, Look, Memory, Node, NodeSeen, Observed, Pause, Registration, Target,
+};
+use crate::reason::Reason;
 
-/// Whether a node can have this identity or name. There is none with another, so nobody has to be asked.
-fn is_name(id: &str) -> bool {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
-    !id.is_empty() && id.len() <= 255 && !matches!(id, "." | "..") && id.chars().all(allowed)
-}
+/// How long a node is not answered for until its host says so, though others may be.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// So often a machine whose power nobody knows is asked for off as soon as Ironic takes it, and this often after that.
+const BLIND_CALLS: u32 = 3;
+const BLIND_PACE: Duration = Duration::from_secs(5);
 
 /// What decisions depend on, of one node and in a list.
-pub(crate) const FIELDS: Detail = Detail::Fields(&[
+pub const FIELDS: Detail = Detail::Fields(&[
     "uuid",
     "name",
     "power_state",
@@ -28,48 +36,285 @@ pub(crate) const FIELDS: Detail = Detail::Fields(&[
     "disable_power_off",
 ]);
 
-/// Reads the host, without what makes it large.
-pub async fn host(
-    client: &Client,
-    namespace: &str,
-    name: &str,
-) -> Result<Option<CachedHost>, Error> {
-    let api: Api<CachedHost> = Api::namespaced(client.clone(), namespace);
-    asked("read the host", async { unless_gone(api.get(name).await) }).await
+/// What was found of a node: how it is, under which names Ironic knows it, and when it was asked for.
+struct Found {
+    node: NodeSeen,
+    names: Vec<ThingName>,
+    began: Instant,
 }
 
-/// Reads the node, and under which names Ironic knows it. `with_time` also reads when it last changed, which costs Ironic
-/// more.
-pub async fn node(ironic: &Ironic, id: &str, with_time: bool) -> (NodeSeen, Vec<NodeKey>) {
+/// Reads what a decision about this host needs; nothing, if it is gone or was never ours.
+pub async fn observe(
+    context: &Context,
+    key: &ObjectKey,
+    memory: &mut Memory,
+) -> Result<Option<Look>, Error> {
+    let (policy, nodes) = (&context.policy, &context.nodes);
+    let cached = context.hosts.get(&key.in_store()).filter(|host| !policy.is_anothers(host));
+    let Some(cached) = cached.map(|host| context.view(&host)) else { return Ok(None) };
+    let was_ours = cached.managed().is_some() || cached.paused == Pause::ByUs;
+    if !cached.selected && !was_ours {
+        return Ok(None);
+    }
+    if memory.uid != cached.uid {
+        *memory = Memory { uid: cached.uid.clone(), ..Memory::default() };
+    }
+    if is_anothers(&cached, memory) {
+        return Ok(Some(Look::nothing()));
+    }
+    let needed = cached.needs_node(policy);
+    let soft_free = context.soft_free(key);
+    if needed && cached.progress().is_some_and(|it| it.reason.is_phase()) {
+        nodes.waits(&cached.node);
+    }
+    let mut listed = None;
+    if needed {
+        listed = nodes.awaited(&cached.node).await;
+    }
+    let is_news = listed.is_some();
+    let listed = listed.filter(|it| !cached.disable_power_off && Node::of(&it.node).is_plain());
+    if !is_news && let Some(seen) = at_rest(context, &cached, soft_free) {
+        return Ok(Some(Look { seen, pace: Duration::ZERO }));
+    }
+    let (mut host, mut found) = if let Some(reading) = listed {
+        // It began after this version of the host was there; a write insists on that, and a call on a write or another look.
+        (cached, Some(of_reading(reading)))
+    } else if cached.waits_for_room() && !soft_free {
+        // Thousands of looks at hosts that can only wait would take Ironic's time from those that need it.
+        (cached, Some(Found { node: NodeSeen::NotAsked, names: Vec::new(), began: Instant::now() }))
+    } else {
+        // Both at once: somebody waits.
+        let reads =
+            async { if needed { Some(node(context, &cached, &cached.node).await) } else { None } };
+        let (host, found) = tokio::join!(host(&context.kit.client, key), reads);
+        let host = host?.filter(|host| !policy.is_anothers(host));
+        let Some(host) = host.map(|host| context.view(&host)) else { return Ok(None) };
+        // One that must stay on is read in another way.
+        let alike = host.node == cached.node && host.disable_power_off == cached.disable_power_off;
+        (host, found.filter(|_| alike))
+    };
+    if host.uid != memory.uid || is_anothers(&host, memory) {
+        return Ok(Some(Look::nothing()));
+    }
+    if found.is_none() && host.needs_node(policy) {
+        found = Some(node(context, &host, &host.node).await);
+    }
+    let asked_for = host.node.clone();
+    if found.as_ref().is_some_and(|it| it.node == NodeSeen::Missing)
+        && host.node != host.registered_as()
+    {
+        let by_name = host.registered_as();
+        let read = node(context, &host, &by_name).await;
+        if read.node == NodeSeen::Missing {
+            // It may come back under that name.
+            found = Some(Found { names: ThingName::of(&by_name).into_iter().collect(), ..read });
+        } else {
+            (found, host.node) = (Some(read), by_name);
+        }
+    }
+    let now = Instant::now();
+    let not_asked = || Found { node: NodeSeen::NotAsked, names: Vec::new(), began: now };
+    let mut found = found.unwrap_or_else(not_asked);
+    if matches!(found.node, NodeSeen::Seen(_) | NodeSeen::Missing) {
+        context.learn(key, &asked_for, &found.names);
+    }
+    host.shared_with = context.shared_with(&host, &host.node);
+    remember(memory, &host, &mut found, (now, Timestamp::now()));
+    if let NodeSeen::Unanswered { lasting, .. } = &mut found.node {
+        *lasting |= nodes.silence().is_some();
+    }
+    let pace = nodes.pace(&host.node);
+    Ok(Some(Look { seen: Observed { host: Some(host), node: found.node, soft_free }, pace }))
+}
+
+/// What is decided about a host where Ironic shows its node as its status says, if there is nothing to do then. No more is
+/// read: the poll compares all nodes in one list, and tells of each that is not so.
+fn at_rest(context: &Context, host: &Host, soft_free: bool) -> Option<Observed> {
+    let power = if host.powered_on { Power::On } else { Power::Off };
+    let off_since = Some(Timestamp::UNIX_EPOCH);
+    let node = NodeSeen::Seen(Node { off_since, ..Node::resting(power) });
+    let seen = Observed { host: Some(host.clone()), node, soft_free };
+    decide(&seen, &context.policy, Timestamp::now()).rests().then_some(seen)
+}
+
+/// Whether another instance, with another selector, has made a host its own that was let go here: who undid that would do so
+/// for ever.
+fn is_anothers(host: &Host, memory: &mut Memory) -> bool {
+    let managed = host.managed().is_some_and(|it| it.managed);
+    let claimed = host.paused == Pause::ByUs || managed;
+    if host.selected {
+        memory.let_go = LetGo::No;
+    } else if !claimed && memory.let_go == LetGo::No {
+        // Its status says so by now.
+        memory.let_go = LetGo::Yes;
+    }
+    let is_anothers = memory.let_go != LetGo::No && claimed;
+    if is_anothers && memory.let_go == LetGo::Yes {
+        memory.let_go = LetGo::Warned;
+        tracing::warn!(
+            object.namespace = host.namespace,
+            object.name = host.name,
+            "Another instance manages the power of this host, which --host-selector does not match here; it is left to \
+             that one. Give the two instances namespaces or watch filters of their own"
+        );
+    }
+    is_anothers
+}
+
+/// Remembers the reading, and adds to it what earlier ones showed.
+fn remember(
+    memory: &mut Memory,
+    host: &Host,
+    found: &mut Found,
+    (moment, now): (Instant, Timestamp),
+) {
+    lasts(&mut memory.silent_since, &mut found.node, moment);
+    let NodeSeen::Seen(node) = &mut found.node else {
+        (memory.off_since, memory.off_taken) = (None, None);
+        return;
+    };
+    let off = node.power == Power::Off && node.target.is_none();
+    node.off_since = off_since(&mut memory.off_since, off, (found.began, moment, now));
+    if host.progress().is_some_and(|it| it.reason == Reason::HeldOff) {
+        // Its status says so by now, and for whom.
+        memory.off_taken = None;
+    }
+    node.off_taken = still_taken(&mut memory.off_taken, host, node);
+    node.spared = spared(&mut memory.blind_calls, node.power, moment);
+}
+
+/// For how long a machine of unknown power is not asked for off again. Each call has its management controller looked for, by a
+/// worker of Ironic that others need.
+fn spared(calls: &mut (u32, Option<Instant>), power: Power, now: Instant) -> Option<Duration> {
+    if power != Power::Unknown {
+        *calls = (0, None);
+    }
+    let last = calls.1.filter(|_| calls.0 >= BLIND_CALLS)?;
+    let left = BLIND_PACE.saturating_sub(now.saturating_duration_since(last));
+    (!left.is_zero()).then_some(left)
+}
+
+/// Whether the off that Ironic has taken still counts for all who hold the host, by what the node shows now.
+fn still_taken(taken: &mut Option<u64>, host: &Host, node: &Node) -> bool {
+    let off = match node.target {
+        None => node.power == Power::Off && node.last_error.is_none(),
+        Some(target) => target == Target::Off,
+    };
+    let holders = || host.requests.holders_of(&host.node);
+    *taken = taken.filter(|it| off && *it == holders());
+    taken.is_some()
+}
+
+/// Silence about one node is also lasting when Ironic answers others.
+fn lasts(silent_since: &mut Option<Instant>, node: &mut NodeSeen, now: Instant) {
+    let NodeSeen::Unanswered { lasting, .. } = node else {
+        *silent_since = None;
+        return;
+    };
+    *lasting |= now.duration_since(*silent_since.get_or_insert(now)) >= SILENCE;
+}
+
+/// Since when every reading has shown the machine off, by the clock as it is now: one that was set in between must neither
+/// stand in for the second reading nor put it off. From the end of the first reading to the beginning of this one.
+fn off_since(
+    first: &mut Option<Instant>,
+    off: bool,
+    (began, ended, now): (Instant, Instant, Timestamp),
+) -> Option<Timestamp> {
+    *first = off.then(|| first.unwrap_or(ended));
+    first.and_then(|first| now.checked_sub(began.saturating_duration_since(first)).ok())
+}
+
+/// Reads the host, without what makes it large.
+async fn host(client: &Client, key: &ObjectKey) -> Result<Option<CachedHost>, Error> {
+    let api: Api<CachedHost> = Api::namespaced(client.clone(), &key.namespace);
+    asked("read the host", async { unless_gone(api.get(&key.name).await) }).await
+}
+
+/// Whether a node can have this identity or name. There is none with another, so nobody has to be asked.
+fn is_name(id: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
+    !id.is_empty() && id.len() <= 255 && !matches!(id, "." | "..") && id.chars().all(allowed)
+}
+
+/// Reads a node of a host. Of one that must stay on it is also read when it last changed, which costs Ironic more.
+async fn node(context: &Context, host: &Host, id: &str) -> Found {
+    let (nodes, began) = (&context.nodes, Instant::now());
+    let nothing = |node| Found { node, names: Vec::new(), began };
     if !is_name(id) {
-        return (NodeSeen::Missing, Vec::new());
+        return nothing(NodeSeen::Missing);
     }
-    if let Some(problem) = ironic.breaker.is_open() {
-        return (NodeSeen::Unanswered { lasting: true, problem }, Vec::new());
+    if let Some(problem) = nodes.silence() {
+        return nothing(NodeSeen::Unanswered { lasting: true, problem });
     }
-    let detail = |full: bool| if full { Detail::Full } else { FIELDS };
-    let mut answer = ironic.client.node(id, detail(with_time)).await;
-    if !with_time && answer.as_ref().is_ok_and(|node| node.disable_power_off == Some(true)) {
-        answer = ironic.client.node(id, detail(true)).await;
+    let urgency =
+        if host.is_urgent(&context.policy) { Urgency::Urgent } else { Urgency::Background };
+    let full = host.disable_power_off.then_some(Detail::Full);
+    let mut answer = nodes.read(id, full, urgency).await;
+    let stays_on = |it: &Reading| it.node.disable_power_off == Some(true);
+    if full.is_none() && answer.as_ref().is_ok_and(stays_on) {
+        answer = nodes.read(id, Some(Detail::Full), urgency).await;
     }
-    ironic.breaker.note(Some(id), answer.as_ref().err());
     match answer {
-        Ok(node) => {
-            let seen = NodeSeen::Seen(Node::of(&node));
-            let names = std::iter::once(node.uuid).chain(node.name);
-            (seen, names.filter_map(|name| NodeKey::of(&name)).collect())
+        Ok(reading) => of_reading(reading),
+        Err(error) if error.class() == Class::NotFound => nothing(NodeSeen::Missing),
+        Err(error) => nothing(NodeSeen::Unanswered { lasting: false, problem: error.to_string() }),
+    }
+}
+
+fn of_reading(Reading { node, began }: Reading) -> Found {
+    let names = [Some(node.uuid.as_str()), node.name.as_deref()];
+    let names = names.into_iter().flatten().filter_map(ThingName::of).collect();
+    Found { node: NodeSeen::Seen(Node::of(&node)), names, began }
+}
+
+impl Node {
+    /// One that shows this power and nothing else.
+    pub fn resting(power: Power) -> Self {
+        Self {
+            power,
+            target: None,
+            engaged: None,
+            last_error: None,
+            disable_power_off: false,
+            registration: Registration::Done,
+            changed: None,
+            maintenance: false,
+            off_since: None,
+            off_taken: false,
+            spared: None,
         }
-        Err(error) if error.class() == Class::NotFound => (NodeSeen::Missing, Vec::new()),
-        Err(error) => {
-            let lasting = ironic.breaker.is_open().is_some();
-            (NodeSeen::Unanswered { lasting, problem: error.to_string() }, Vec::new())
-        }
+    }
+
+    /// Whether it shows nothing but its power. All else is read anew, with all its details.
+    pub fn is_plain(&self) -> bool {
+        let calm = self.last_error.is_none() && self.engaged.is_none() && !self.maintenance;
+        calm && !self.disable_power_off && !self.registration.is_under_way()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use api_types::metal3::BareMetalHost;
+    use serde_json::json;
+
     use super::*;
+    use crate::config::Policy;
+    use crate::decision::Change;
+    use crate::record::Managed;
+    use crate::requests::Requests;
+
+    fn host() -> Host {
+        let host = json!({
+            "metadata": { "name": "h", "namespace": "n", "uid": "u", "resourceVersion": "7" },
+            "spec": { "online": true },
+            "status": {
+                "poweredOn": true, "provisioning": { "state": "provisioned", "ID": "node" },
+            },
+        });
+        let host: BareMetalHost = serde_json::from_value(host).unwrap();
+        Host::of(&host, &Policy::default())
+    }
 
     #[test]
     fn what_cannot_be_a_node_is_none() {
@@ -79,5 +324,122 @@ mod tests {
         for id in ["", ".", "..", "a/b", "a b", "a?b", "\u{e4}"] {
             assert!(!is_name(id), "{id:?}");
         }
+    }
+
+    #[test]
+    fn a_clock_that_is_set_neither_stands_in_for_the_second_reading_nor_puts_it_off() {
+        let (began, clock) = (Instant::now(), Timestamp::from_second(1_000_000).unwrap());
+        let later = |seconds| began + Duration::from_secs(seconds);
+        for set in [999_000, 1_000_000, 1_001_000].map(|it| Timestamp::from_second(it).unwrap()) {
+            let mut first = None;
+            let mut at =
+                |off, second, set| off_since(&mut first, off, (later(second), later(second), set));
+            assert_eq!(at(true, 0, clock), Some(clock));
+            let since = at(true, 5, set).unwrap();
+            assert_eq!(set.duration_since(since).as_secs(), 5);
+            assert_eq!(at(false, 6, set), None);
+            assert_eq!(at(true, 7, set), Some(set), "anew");
+        }
+    }
+
+    #[test]
+    fn between_two_readings_is_what_lies_between_the_end_of_one_and_the_beginning_of_the_other() {
+        let (began, clock) = (Instant::now(), Timestamp::from_second(1_000_000).unwrap());
+        let later = |seconds| began + Duration::from_secs(seconds);
+        let mut first = None;
+        assert_eq!(off_since(&mut first, true, (began, later(2), clock)), Some(clock));
+        // A list that began just after the first reading, and was long.
+        let since = off_since(&mut first, true, (later(3), later(9), clock)).unwrap();
+        assert_eq!(clock.duration_since(since).as_secs(), 1);
+        let mut same = first;
+        assert_eq!(off_since(&mut same, true, (later(1), later(9), clock)), Some(clock));
+    }
+
+    #[test]
+    fn one_node_that_is_not_answered_for_is_told_after_a_while() {
+        let (mut since, began) = (None, Instant::now());
+        let at = |second| began + Duration::from_secs(second);
+        let silent = || NodeSeen::Unanswered { lasting: false, problem: "no".to_owned() };
+        let mut lasting = |mut node, second| {
+            lasts(&mut since, &mut node, at(second));
+            matches!(node, NodeSeen::Unanswered { lasting: true, .. })
+        };
+        assert!(!lasting(silent(), 0) && !lasting(silent(), 9) && lasting(silent(), 10));
+        assert!(lasting(silent(), 60));
+        assert!(!lasting(NodeSeen::Missing, 61) && !lasting(silent(), 62), "an answer counts anew");
+    }
+
+    #[test]
+    fn an_off_that_ironic_has_taken_counts_for_those_who_held_the_host_then_until_it_shows_anything_else()
+     {
+        let held = |keys: &[&str]| {
+            let requests = Requests::of(keys.iter().map(|key| (*key, "")));
+            Host { requests, ..host() }
+        };
+        let (a, b) = ("reboot.metal3.io/a", "reboot.metal3.io/b");
+        let node = |node| Node::of(&serde_json::from_value(node).unwrap());
+        let off = node(json!({ "power_state": "power off" }));
+        let going = json!({ "power_state": "power on", "target_power_state": "power off" });
+        let taken = Some(held(&[a]).requests.holders_of("node"));
+        let mut known = taken;
+        for seen in [&node(going), &off, &off] {
+            assert!(still_taken(&mut known, &held(&[a]), seen));
+        }
+        for (host, seen) in [
+            (held(&[a, b]), off.clone()),
+            (held(&[b]), off.clone()),
+            (held(&[]), off.clone()),
+            (Host { node: "other".to_owned(), ..held(&[a]) }, off.clone()),
+            (held(&[a]), node(json!({ "power_state": "power on" }))),
+            (held(&[a]), node(json!({ "power_state": null }))),
+            (held(&[a]), node(json!({ "power_state": "power off", "last_error": "it broke" }))),
+            (
+                held(&[a]),
+                node(json!({ "power_state": "power off", "target_power_state": "power on" })),
+            ),
+        ] {
+            let mut known = taken;
+            assert!(!still_taken(&mut known, &host, &seen), "{seen:?}");
+            assert!(
+                !still_taken(&mut known, &held(&[a]), &off),
+                "nor does it count again: {seen:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_host_that_was_let_go_and_is_made_somebody_elses_is_left_to_them() {
+        let managed = |managed, reason| {
+            let managed = Some(Managed { managed, reason, message: String::new() });
+            let change = Change { managed, ..Change::default() };
+            change.conditions(&host(), Timestamp::UNIX_EPOCH)
+        };
+        let claimed = Host { conditions: managed(true, Reason::Managed), ..host() };
+        let free = Host { conditions: managed(false, Reason::NotSelected), ..host() };
+        let mut memory = Memory::default();
+        assert!(!is_anothers(&claimed, &mut memory), "it was ours, and has to be let go once");
+        assert!(!is_anothers(&free, &mut memory), "nobody claims it");
+        assert!(is_anothers(&claimed, &mut memory) && memory.let_go == LetGo::Warned);
+        let paused = Host { paused: Pause::ByUs, ..free.clone() };
+        assert!(is_anothers(&paused, &mut memory), "that pause is another's");
+        // Handed to us again it is ours, and so it is when it is let go after that.
+        assert!(!is_anothers(&Host { selected: true, ..claimed.clone() }, &mut memory));
+        assert!(!is_anothers(&claimed, &mut memory));
+    }
+
+    #[test]
+    fn a_machine_of_unknown_power_is_asked_thrice_and_then_each_five_seconds() {
+        let (began, mut calls) = (Instant::now(), (0, None));
+        let at = |second| began + Duration::from_secs(second);
+        for call in 1..=3 {
+            assert_eq!(spared(&mut calls, Power::Unknown, at(0)), None, "{call}");
+            calls = (call, Some(at(0)));
+        }
+        assert_eq!(spared(&mut calls, Power::Unknown, at(1)), Some(Duration::from_secs(4)));
+        assert_eq!(spared(&mut calls, Power::Unknown, at(5)), None);
+        calls = (4, Some(at(5)));
+        assert!(spared(&mut calls, Power::Unknown, at(9)).is_some());
+        assert_eq!(spared(&mut calls, Power::On, at(9)), None);
+        assert_eq!(calls, (0, None), "it is known now");
     }
 }

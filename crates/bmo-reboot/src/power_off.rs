@@ -7,14 +7,14 @@ use api_types::metal3::KeySet;
 use api_types::names::metal3::REBOOT;
 
 use crate::case::{CONFIRM, Case};
-use crate::decide::{BUSY, last_stamp, off_delay, still_early, still_waiting};
 use crate::decision::{Again, Call, Decision};
 use crate::draft::Draft;
+use crate::model::Node;
 use crate::reason::Reason;
 use crate::record::{RebootProgress, Reset, Soft};
 use crate::requests::{Request, told_apart};
-use crate::seen::Node;
 use crate::text;
+use crate::waits::{BUSY, last_stamp, off_delay, still_early, still_waiting};
 
 /// One step closer to off: wait, ask the operating system, or cut the power.
 pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Decision {
@@ -119,6 +119,9 @@ fn cut(case: &Case<'_>, mut draft: Draft<'_>, node: &Node, exhausted: bool) -> D
         still_waiting(case, off_delay(case.host.trouble.failures())).filter(|_| case.was_hard());
     if let Some(wait) = wait {
         return draft.finish(Reason::PowerFailed, Again::After(wait));
+    }
+    if let Some(left) = node.spared {
+        return draft.finish(Reason::HardPowerOff, Again::After(left));
     }
     if exhausted {
         draft.escalated(node.last_error.as_deref());

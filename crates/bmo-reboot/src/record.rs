@@ -267,6 +267,8 @@ impl Managed {
 
 #[cfg(test)]
 mod tests {
+    use controller_kit::engine::Reason as _;
+
     use super::*;
 
     fn read_back(progress: &RebootProgress) -> Option<RebootProgress> {
@@ -294,7 +296,7 @@ mod tests {
             Reset::Taken { hard: true },
             Reset::Failed { hard: false },
         ];
-        let told = Reason::ALL.into_iter().filter(|it| Reason::parse(it.as_str()).is_some());
+        let told = Reason::ALL.iter().copied().filter(|it| Reason::parse(it.as_str()).is_some());
         let mut all: Vec<RebootProgress> =
             told.map(|reason| RebootProgress::new(reason, at(0))).collect();
         let plain = RebootProgress::new(Reason::HeldOff, at(0));

@@ -1,11 +1,17 @@
 //! What the annotations ask for. Only keys and modes matter here: values are never repeated, they may be anything.
 
 use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 
 use api_types::names::metal3::{REBOOT, is_reboot_hold, is_reboot_request};
 use serde_json::Value;
 
-use crate::index::number;
+/// A number that tells such values apart.
+pub fn number(of: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
+}
 
 /// How a host is to be switched off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

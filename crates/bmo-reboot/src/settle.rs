@@ -4,14 +4,14 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::case::Case;
 use crate::config::Policy;
-use crate::decide::{BUSY, off_delay, on_delay};
 use crate::decision::{Again, Answer, Call, Decision};
 use crate::draft::Draft;
+use crate::model::{Host, NodeSeen};
 use crate::power_off::{is_first_slice, was_reset};
 use crate::reason::Reason;
 use crate::record::{Doubt, RebootProgress, Soft};
-use crate::seen::{Host, NodeSeen};
 use crate::text;
+use crate::waits::{BUSY, off_delay, on_delay};
 
 /// What to write down about Ironic's answer to a call. `host` is the host as our own write before the call left it.
 pub fn settle(

@@ -5,6 +5,9 @@ use k8s_openapi::jiff::Timestamp;
 use crate::record::{Doubt, RebootProgress, Sight};
 use crate::requests::{all_named, named};
 
+/// The record was written and is not there: nothing may be switched off without this memory.
+pub const DROPPED: &str = "the API server dropped status.conditions: the CRD baremetalhosts.metal3.io lacks them, run `bmo-reboot \
+     extend-crd`";
 /// What is waited for where as many soft attempts are under way as may be.
 pub const NO_ROOM: &str = "--soft-attempts soft power-offs are already under way";
 /// Why an operating system is not asked to shut down.
@@ -325,9 +328,4 @@ pub fn reset_instead<'a>(by: &str, holds: impl Iterator<Item = &'a str>) -> Stri
     format!(
         "The machine must not be switched off ({by}), so it was reset and cannot be held off for {holds}"
     )
-}
-
-/// A write to the host was refused.
-pub fn refused(error: &dyn std::fmt::Display) -> String {
-    format!("{error}. Nothing more is done to the power of this host until that is allowed")
 }

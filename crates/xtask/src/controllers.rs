@@ -26,7 +26,8 @@ pub(crate) const ALL: &[Controller] = &[
         command: bmo_reboot::config::Cli::command,
         metrics: |registry| {
             let (hosts, _) = reflector::store();
-            bmo_reboot::metrics::Metrics::new(registry, hosts).map(drop)
+            bmo_reboot::metrics::Metrics::new(registry, hosts)?;
+            engine::register::<bmo_reboot::reason::Reason>("bmo-reboot", registry)
         },
     },
     Controller {

@@ -1,8 +1,7 @@
 //! `bmo-reboot`'s world: a host, its machine behind Ironic, clients that add, change and remove requests, and replicas
 //! that act on what they read some time ago.
 //!
-//! A replica looks at the node itself, or rests on a list of all nodes that began after all that it knows; the first step for
-//! a hard request rests on the last that it read, however old.
+//! A replica looks at the node itself, or rests on a list of all nodes that began after all that it knows.
 //!
 //! Times are told apart only as far as decisions do: which stamp is later, and whether a step is fresh, old, or older
 //! than all patience. Versions are not counted: a replica remembers whether the host changed since its last write.
@@ -15,11 +14,11 @@ use bench::model::{Progress, explore};
 use bmo_reboot::config::Policy;
 use bmo_reboot::decide::decide;
 use bmo_reboot::decision::{Again, Answer, Call, Change, Decision};
-use bmo_reboot::first_step::is_first;
+use bmo_reboot::model::{Observed, Target};
 use bmo_reboot::reason::Reason;
 use bmo_reboot::record::RebootProgress;
-use bmo_reboot::seen::{Observed, Target};
 use bmo_reboot::settle::settle;
+use controller_kit::engine::Reason as _;
 use stateright::{Model, Property};
 
 use crate::World;
@@ -137,7 +136,6 @@ enum Action {
     Read(u8),
     List(u8),
     ReadListed(u8),
-    FirstStep(u8),
     Go(u8),
     Lose(u8),
     Stop(u8),
@@ -211,7 +209,7 @@ impl State {
             return;
         }
         for (index, replica) in (0..).zip(&mut self.replicas) {
-            replica.known.host_changed();
+            replica.known = Known::default();
             replica.old |= Some(index) != by && replica.stage != Stage::Idle;
         }
     }
@@ -226,22 +224,9 @@ impl State {
         let off = !machine.on && machine.target.is_none();
         replica.off_before =
             off && (replica.off_before || matches!(decision.again, Again::After(_)));
-        replica.known = Known::looked(machine);
+        replica.known = Known::default();
         replica.stage = Rack::plan(decision, host, machine);
         replica.old = false;
-    }
-
-    /// A replica takes the first step for a hard request, if it is one.
-    fn steps(&mut self, rack: &Rack, index: u8, machine: Machine) -> Option<()> {
-        let host = self.host;
-        let node = seen(machine, false);
-        let observed = Observed { host: Some(view(&host)), node, soft_free: true };
-        let decision = decide(&observed, &rack.policy, at(0));
-        let fits = host.powered_on && host.stamps != Stamps::Accepted && is_first(&decision);
-        let replica = &mut self.replicas[usize::from(index)];
-        replica.stage = fits.then(|| Rack::plan(decision, host, machine))?;
-        replica.old = false;
-        Some(())
     }
 
     fn breaks(&mut self, rule: &'static str, is_broken: bool) {
@@ -377,7 +362,6 @@ impl Model for Rack {
             if replica.stage == Stage::Idle {
                 actions.extend([Action::Read(index), Action::List(index)]);
                 actions.extend(replica.known.for_pass().map(|_| Action::ReadListed(index)));
-                actions.extend(replica.known.running().map(|_| Action::FirstStep(index)));
                 continue;
             }
             actions.push(Action::Go(index));
@@ -411,10 +395,6 @@ impl Model for Rack {
             Action::ReadListed(index) => {
                 let machine = before.replicas[usize::from(index)].known.for_pass()?;
                 state.decides(self, index, machine);
-            }
-            Action::FirstStep(index) => {
-                let machine = before.replicas[usize::from(index)].known.running()?;
-                state.steps(self, index, machine)?;
             }
             Action::Go(index) => state.go(self, index, false),
             Action::Lose(index) => {
@@ -455,7 +435,6 @@ impl Model for Rack {
             Action::Read(replica) => format!("replica-{replica}  reads and decides"),
             Action::List(replica) => format!("replica-{replica}  lists all nodes"),
             Action::ReadListed(replica) => format!("replica-{replica}  decides on that list"),
-            Action::FirstStep(replica) => format!("replica-{replica}  takes the first step"),
             Action::Go(replica) => format!("replica-{replica}  goes on"),
             Action::Lose(replica) => format!("replica-{replica}  calls, and the answer is lost"),
             Action::Stop(replica) => format!("replica-{replica}  is stopped and started"),

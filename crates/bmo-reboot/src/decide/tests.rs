@@ -6,13 +6,15 @@ use k8s_openapi::jiff::ToSpan as _;
 
 use super::*;
 use crate::decision::{Answer, Change};
+use crate::model::{Node, Registration, Trouble};
 use crate::record::Managed;
 use crate::requests::Requests;
-use crate::seen::{Node, Registration, Trouble};
 use crate::settle::settle;
+use crate::waits::off_delay;
 
 mod busy;
 mod let_go;
+mod listed;
 mod maintenance;
 mod memory;
 mod properties;
@@ -130,6 +132,7 @@ fn node(power: Power) -> NodeSeen {
         maintenance: false,
         off_since: (power == Power::Off).then(|| at(999_990)),
         off_taken: false,
+        spared: None,
     })
 }
 

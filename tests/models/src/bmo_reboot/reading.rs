@@ -2,53 +2,31 @@
 
 use api_types::metal3::{ErrorType, ProvisioningState};
 use bmo_reboot::decision::Change;
+use bmo_reboot::model::{Host, Node, NodeSeen, Pause, Registration, Trouble};
 use bmo_reboot::reason::Reason;
 use bmo_reboot::record::{Managed, RebootProgress};
 use bmo_reboot::requests::Requests;
-use bmo_reboot::seen::{Host, Node, NodeSeen, Pause, Registration, Trouble};
 use bmo_reboot::text;
 use ironic::Power;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{AGES, KEYS, Machine, NOW, Stamps, Stored, Told};
 
-/// The latest reading of the node, as far as the controller makes something of it. It is forgotten with every call.
+/// What a list has shown of the node, if it stands for a look: it began after the host's version was there, and no pass has
+/// rested on it. It is forgotten with every call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Known {
-    latest: Option<Machine>,
-    /// Whether a list brought it that began after the host's version was there, and no pass has rested on it.
-    listed: bool,
-}
+pub(super) struct Known(Option<Machine>);
 
 impl Known {
-    /// A pass looked at the node.
-    pub(super) fn looked(machine: Machine) -> Self {
-        Self { latest: running(machine), listed: false }
-    }
-
     /// A list showed it. A failure is not read from lists.
     pub(super) fn listed(machine: Machine) -> Self {
-        Self { latest: (!machine.error).then_some(machine), listed: !machine.error }
-    }
-
-    /// Somebody wrote to the host, so lists of before stand for no look any more.
-    pub(super) fn host_changed(&mut self) {
-        *self = Self { latest: self.latest.and_then(running), listed: false };
+        Self((!machine.error).then_some(machine))
     }
 
     /// What stands for a look.
     pub(super) fn for_pass(self) -> Option<Machine> {
-        self.latest.filter(|_| self.listed)
+        self.0
     }
-
-    /// What the first step for a hard request rests on.
-    pub(super) fn running(self) -> Option<Machine> {
-        self.latest.and_then(running)
-    }
-}
-
-fn running(machine: Machine) -> Option<Machine> {
-    (machine.on && machine.target.is_none() && !machine.error).then_some(machine)
 }
 
 pub(super) fn at(seconds: i64) -> Timestamp {
@@ -117,5 +95,6 @@ pub(super) fn seen(machine: Machine, off_before: bool) -> NodeSeen {
         maintenance: false,
         off_since: off.then(|| at(if off_before { -100 } else { 0 })),
         off_taken: false,
+        spared: None,
     })
 }

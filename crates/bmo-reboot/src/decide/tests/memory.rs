@@ -537,7 +537,10 @@ fn silence_is_told_although_a_hold_has_gone_or_the_host_is_wanted_again() {
 #[test]
 fn off_is_tried_again_within_half_a_minute_also_after_the_spread() {
     for count in 1..20 {
-        assert!(crate::controller::spread(off_delay(count), 1.0) <= seconds(30), "{count}");
+        assert!(
+            controller_kit::engine::queue::spread(off_delay(count), 1.0) <= seconds(30),
+            "{count}"
+        );
     }
-    assert!(crate::controller::spread(BLIND, 1.0) <= seconds(30));
+    assert!(controller_kit::engine::queue::spread(BLIND, 1.0) <= seconds(30));
 }

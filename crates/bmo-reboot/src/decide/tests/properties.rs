@@ -2,6 +2,8 @@
 
 use proptest::prelude::*;
 
+use api_types::time::until;
+
 use super::*;
 use crate::record::Record;
 
@@ -122,6 +124,7 @@ fn any_node() -> impl Strategy<Value = NodeSeen> {
                 off_since: (power == Power::Off && target.is_none())
                     .then(|| if confirmed { at(999_900) } else { now() }),
                 off_taken: off_taken && power == Power::Off && !error,
+                spared: (power == Power::Unknown && rarely).then_some(Duration::from_secs(4)),
             })
         },
     );
@@ -281,8 +284,7 @@ proptest! {
             && host.selected && !host.deleting && !host.detached && host.paused != Pause::ByOthers;
         if ours && host.in_cycle() && !is_off(&seen) && seen != NodeSeen::Missing {
             let soon = match done.again {
-                // That one is what carrying it out may come to.
-                Again::OnChange | Again::Turn => false,
+                Again::OnChange => false,
                 Again::After(wait) => wait <= Duration::from_secs(30),
                 Again::Now | Again::Watch => true,
             };

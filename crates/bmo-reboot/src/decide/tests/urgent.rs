@@ -48,22 +48,6 @@ fn a_hard_request_is_urgent_until_its_power_is_being_cut() {
 }
 
 #[test]
-fn a_soft_request_that_has_not_begun_is_patient() {
-    let soft = &[(PLAIN, ""), (HOLD, "")][..];
-    assert!(with(soft).is_patient());
-    assert!(!with(&[(PLAIN, ""), (HOLD, HARD)]).is_patient());
-}
-
-#[test]
-fn a_host_that_is_to_be_switched_on_is_patient() {
-    let released = off(cycling(&[], Reason::HeldOff, true, 500));
-    assert_eq!(decided(&released, &node(Power::Off)).call, Some(Call::On));
-    assert!(released.is_patient(), "its hold was hard, and is gone");
-    let failed = off(cycling(&[(PLAIN, "")], Reason::PoweringOn, false, 5));
-    assert!(failed.is_patient() && off(host()).is_patient());
-}
-
-#[test]
 fn only_a_soft_request_that_has_not_begun_waits_for_room() {
     let soft = &[(PLAIN, "")][..];
     let mut begun = cycling(soft, Reason::RequestAccepted, false, 5);

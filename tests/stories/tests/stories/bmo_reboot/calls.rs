@@ -273,6 +273,69 @@ async fn a_hard_request_is_begun_and_seen_to_its_end_while_a_crowd_of_power_ons_
     }
 }
 
+/// Half of the nodes hang: every request about them, for a minute. The others are cut, let go, asked softly and switched on as if
+/// none did.
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_that_hang_hold_up_no_other_whatever_is_asked() {
+    const HALF: usize = 16;
+    const HANGS: Duration = Duration::from_secs(60);
+    let site = Site::new("half").await;
+    let ironic = ironic::shared().await;
+    let proxy = Proxy::start(ironic).await.unwrap();
+    let make = async |number: usize| {
+        let name = format!("h{number}");
+        let node = ironic.enroll_fake(&format!("{}-{name}", site.namespace)).await.unwrap();
+        switch(ironic, &node, "power on").await;
+        site.host(&name, &node, json!({})).await;
+        (name, node)
+    };
+    let all: Vec<(String, String)> =
+        stream::iter(0..2 * HALF).map(make).buffered(8).collect().await;
+    let (sound, sick) = all.split_at(HALF);
+    let mut settings = super::settings(&proxy.endpoint);
+    settings.timeout = HANGS;
+    let _running = site.start_with(settings);
+    for (name, _) in &all {
+        site.wait(name, "looked at", |host| condition(host, "PowerManaged").0 == "Managed").await;
+    }
+    let hung: Vec<String> = sick.iter().map(|(_, node)| node.clone()).collect();
+    let about = move |_: &Method, path: &str| hung.iter().any(|node| path.contains(node.as_str()));
+    let mut table = Vec::new();
+    for hangs in [false, true] {
+        if hangs {
+            proxy.fault(Fault::Delay(HANGS), usize::MAX, about.clone());
+            join_all(
+                sick.iter().map(async |(name, _)| site.annotate(name, json!({ HOLD: HARD })).await),
+            )
+            .await;
+            // Each has hung for longer than the patience.
+            tokio::time::sleep(Duration::from_secs(5)).await;
+        }
+        for mode in [HARD, ""] {
+            let began = Instant::now();
+            let held = |host: &Value| record(host).0 == "HeldOff";
+            join_all(sound.iter().map(async |(name, _)| {
+                site.annotate(name, json!({ HOLD: mode })).await;
+                site.wait(name, "held off", held).await;
+            }))
+            .await;
+            let off = began.elapsed();
+            let began = Instant::now();
+            join_all(sound.iter().map(async |(name, _)| {
+                site.annotate(name, json!({ HOLD: null })).await;
+                site.cycled(name).await;
+            }))
+            .await;
+            table.push((hangs, mode, off, began.elapsed()));
+        }
+    }
+    println!("hangs, mode, all held off after, all on again after: {table:#?}");
+    for (without, with) in table[..2].iter().zip(&table[2..]) {
+        let slower = |a: Duration, b: Duration| b > a.mul_f64(1.5) + Duration::from_secs(5);
+        assert!(!slower(without.2, with.2) && !slower(without.3, with.3), "{table:#?}");
+    }
+}
+
 /// Many that wait are told of what Ironic did by lists, which come soon. The last of them has nobody else to wait with, and its
 /// own look is far away.
 #[tokio::test(flavor = "multi_thread")]
@@ -356,7 +419,7 @@ async fn while_a_crowd_is_being_cut_off_hardly_any_node_is_asked_about_alone() {
 
 /// Whoever asks may wait with lost data, and Ironic takes as long to tell of a node as a good part of the call itself.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hard_request_begins_without_a_look_at_its_node() {
+async fn a_hard_request_begins_after_one_look_at_its_node() {
     let site = Site::new("at-once").await;
     let node = imaginary(&site).await;
     let proxy = Proxy::start(ironic::shared().await).await.unwrap();
@@ -368,12 +431,13 @@ async fn a_hard_request_begins_without_a_look_at_its_node() {
         site.annotate("h", json!({ HOLD: HARD })).await;
         site.wait("h", "held off", |host| record(host).0 == "HeldOff").await;
         let requests = proxy.requests();
-        let since = || requests.iter().filter(|it| it.at > asked);
-        let call = since().find(|it| it.path.contains(&node)).unwrap();
-        assert_eq!(call.method, Method::PUT, "{round}: {}", call.path);
+        let since = || requests.iter().filter(|it| it.at > asked && it.path.contains(&node));
+        let methods: Vec<&Method> = since().map(|it| &it.method).collect();
+        assert_eq!(methods[..2], [&Method::GET, &Method::PUT], "{round}");
+        let call = since().nth(1).unwrap();
         // Its own, or a list.
         let answered = call.at + call.took.unwrap();
-        let looked = since().any(|it| it.at > answered && it.method == Method::GET);
+        let looked = requests.iter().any(|it| it.at > answered && it.method == Method::GET);
         assert!(looked, "{round}: off is not believed without a look");
         site.annotate("h", json!({ HOLD: null })).await;
         site.cycled("h").await;
@@ -382,7 +446,7 @@ async fn a_hard_request_begins_without_a_look_at_its_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hard_request_that_rests_on_an_old_reading_does_no_harm() {
+async fn a_machine_that_was_changed_past_us_is_looked_at_before_it_is_cut() {
     tokio::join!(misled(false), misled(true));
 }
 
@@ -414,8 +478,8 @@ async fn misled(must_stay_on: bool) {
     site.annotate("h", json!({ PLAIN: HARD, MARK: "asked" })).await;
     let host = site.cycled("h").await;
     assert!(host["status"]["errorType"].is_null(), "{host:#}");
-    let agreed = if must_stay_on { vec!["rebooting"] } else { vec!["power off", "power on"] };
-    assert_eq!(proxy.agreed(&node), agreed);
+    let agreed = if must_stay_on { "rebooting" } else { "power on" };
+    assert_eq!(proxy.agreed(&node), [agreed]);
     let seen = machine.seen().await.unwrap();
     if must_stay_on {
         assert_eq!(seen.requests("ForceRestart") + seen.requests("ForceOff"), 1, "{seen:?}");

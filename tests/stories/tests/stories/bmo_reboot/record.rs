@@ -18,8 +18,8 @@ async fn a_hold_and_its_cycle_work_on_the_stock_crd() {
     let admin = plane.admin().await;
     install(&admin, &[Group::Metal3]).await.unwrap();
     settled(&admin).await.unwrap();
-    let site = Site::on(plane, "stock").await;
-    let (ironic, machine, node) = machine("stock").await;
+    let site = Site::on(plane, "record").await;
+    let (ironic, machine, node) = machine("record").await;
     let proxy = Proxy::start(ironic).await.unwrap();
     site.host("h", &node, json!({})).await;
     let running = site.start(&proxy.endpoint, quick());

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::config::Policy;
+use crate::model::Trouble;
 use crate::record::RebootProgress;
-use crate::seen::Trouble;
 
 /// All that the CRD allows in a condition.
 fn foreign() -> Value {

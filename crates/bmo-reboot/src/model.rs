@@ -1,4 +1,6 @@
-//! What one pass knows, as plain data. [`observe`](crate::observe) reads it, [`decide`](crate::decide) goes by it.
+//! What one pass knows, as plain data. [`observe`](mod@crate::observe) reads it, [`decide`](mod@crate::decide) goes by it.
+
+use std::time::{Duration, Instant};
 
 use api_types::condition::Condition;
 use api_types::metal3::{
@@ -6,6 +8,7 @@ use api_types::metal3::{
 };
 use api_types::names::ferrite::PAUSED_BY_BMO_REBOOT;
 use api_types::names::metal3::PAUSED;
+use controller_kit::engine::ObjectKey;
 use controller_kit::events::shorten;
 use ironic::Power;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -16,6 +19,53 @@ use crate::reason::Reason;
 use crate::record::{Managed, RebootProgress, Record};
 use crate::requests::{Request, Requests};
 use crate::text;
+
+/// What this process remembers of a host between two passes. All of it can be forgotten: it has to be waited for again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Of which host: another one of the same name has another identity.
+    pub uid: String,
+    /// Since when each reading has shown its machine off.
+    pub off_since: Option<Instant>,
+    /// For which holds, and of which node, Ironic has taken an off of ours, until it shows anything else or the status of the
+    /// host says so.
+    pub off_taken: Option<u64>,
+    /// Since when Ironic has not answered about its node.
+    pub silent_since: Option<Instant>,
+    /// How often it was asked for off in a row while nobody knew its power, and when last.
+    pub blind_calls: (u32, Option<Instant>),
+    /// Whether it was let go.
+    pub let_go: LetGo,
+}
+
+/// Whether the host is not to be ours, and its status has said so already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LetGo {
+    /// It is ours, or was and is still to be let go.
+    #[default]
+    No,
+    /// It was.
+    Yes,
+    /// And that another instance wants it was told.
+    Warned,
+}
+
+/// What one pass knows, and how soon it looks again at a node whose next step is Ironic's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Look {
+    /// What is decided about.
+    pub seen: Observed,
+    /// How soon.
+    pub pace: Duration,
+}
+
+impl Look {
+    /// At a host that is left to others.
+    pub fn nothing() -> Self {
+        let seen = Observed { host: None, node: NodeSeen::NotAsked, soft_free: true };
+        Self { seen, pace: Duration::ZERO }
+    }
+}
 
 /// What one pass knows.
 #[derive(Clone, Debug, PartialEq)]
@@ -167,6 +217,8 @@ pub struct Node {
     pub off_since: Option<Timestamp>,
     /// Whether Ironic has taken an off from this process for all who hold the host now, and has shown nothing else since.
     pub off_taken: bool,
+    /// For how long it is not asked for off again, where its power is not known and it was asked several times.
+    pub spared: Option<Duration>,
 }
 
 /// How far the operator is with a node that it makes known to Ironic.
@@ -300,6 +352,11 @@ impl Host {
         }
     }
 
+    /// Under which the engine knows it.
+    pub fn key(&self) -> ObjectKey {
+        ObjectKey { namespace: self.namespace.clone(), name: self.name.clone() }
+    }
+
     /// The name under which the operator registers its node.
     pub fn registered_as(&self) -> String {
         registered_as(&self.namespace, &self.name)
@@ -357,17 +414,6 @@ impl Host {
         self.progress().as_ref().is_some_and(waits) && !self.requests.iter().any(Request::is_hard)
     }
 
-    /// Whether nobody asks for its power to be cut: whoever waits for it to be on, or to be asked softly, can wait a moment
-    /// more. One that is on its way to off goes on all the same.
-    pub fn is_patient(&self) -> bool {
-        !self.requests.iter().any(Request::is_hard)
-    }
-
-    /// Whether a reboot that was begun has not come to off yet.
-    pub fn is_on_its_way(&self) -> bool {
-        self.in_cycle() && self.powered_on
-    }
-
     /// Whether any decision about it depends on its node.
     pub fn needs_node(&self, policy: &Policy) -> bool {
         let ours = self.selected || self.paused == Pause::ByUs;
@@ -406,6 +452,7 @@ impl Node {
             maintenance: node.maintenance.unwrap_or(false),
             off_since: None,
             off_taken: false,
+            spared: None,
         }
     }
 }

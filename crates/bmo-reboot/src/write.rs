@@ -1,105 +1,99 @@
 //! All writes, each on the version that was decided upon, and the one call that may follow them.
 
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::{Duration, Instant};
 
 use api_types::metal3::{CachedHost, ErrorType, Kept};
 use api_types::time::{until, whole};
+use controller_kit::backoff::Class as Retry;
+use controller_kit::engine::{Error, Next, Outcome, Reason as _, asked};
 use ironic::{Class, Power, PowerTarget};
-use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
-use kube::runtime::reflector::ObjectRef;
 use serde_json::{Value, json};
 
 use crate::case::second_after;
-use crate::controller::Context;
-use crate::decision::{Again, Answer, Call, Change, Decision, Note};
-use crate::error::{Error, asked};
-use crate::limits::Turn;
+use crate::context::{Context, SOFT};
+use crate::decision::{Answer, Call, Change, Decision, Note};
 use crate::metrics::seconds;
+use crate::model::{Host, Look, Memory, NodeSeen};
 use crate::reason::Reason;
 use crate::requests::Request;
-use crate::seen::{Host, NodeSeen};
 use crate::settle::settle;
 use crate::text;
 
-/// How long it stands that a call is wanted, from the moment in which that was proven until the call is sent.
-const PROVEN: Duration = Duration::from_millis(100);
+/// How long it stands that a power-on is wanted, from the moment in which that was proven until it is sent: somebody may hold
+/// the host since. An off that was accepted is carried out whatever becomes of its request.
+const ON_IS_PROVEN: Duration = Duration::from_millis(100);
+const OFF_IS_PROVEN: Duration = Duration::from_secs(1);
 
-/// What became of a decision.
-pub struct Done {
-    /// The host's version after our last write.
-    pub version: String,
-    /// When to look again.
-    pub again: Again,
-}
-
-/// Carries out a decision about a host and its node. A call has its turn by then: between a write and the call that it
-/// justifies nothing may take its time.
-pub async fn act(
+/// Carries out a decision about a host and its node.
+pub async fn write(
     context: &Context,
-    host: &Host,
-    node: &NodeSeen,
-    decision: Decision,
-    turn: Option<Turn>,
-) -> Result<Done, Error> {
-    let client = context.kit.client.clone();
-    let api: Api<CachedHost> = Api::namespaced(client, &host.namespace);
-    let now = write(context, &api, Host::clone(host), &decision).await?;
+    Look { seen, pace }: &Look,
+    decision: &Decision,
+    memory: &mut Memory,
+) -> Result<Outcome, Error> {
+    let (Some(host), node) = (&seen.host, &seen.node) else { return Ok(Outcome::default()) };
+    let api: Api<CachedHost> = Api::namespaced(context.kit.client.clone(), &host.namespace);
+    let now = write_both(context, &api, Host::clone(host), decision).await?;
+    measure(context, host, node, decision);
+    let Some(call) = decision.call else {
+        if decision.again.next(*pace) == Next::OnChange {
+            context.nodes.rests(&host.node);
+        }
+        return Ok(Outcome { version: Some(now.version), ..Outcome::default() });
+    };
     let written = !decision.annotations.is_empty() || !decision.status.is_empty();
-    if decision.call.is_some() && !written {
+    if !written {
         // Nothing was to be written, so nothing proves that the host is still what was decided about.
         prove(&api, &now).await?;
     }
-    measure(context, host, node, &decision);
-    let mut notes = decision.notes;
-    if let Some(call) = decision.call {
-        if call == Call::On && !now.requests.is_empty() && !host.state.is_available() {
-            return Err(Error::Superseded);
-        }
-        let answer = ask(context, &api, (host, &now), call).await?;
-        drop(turn);
-        context.metrics.called(call, &answer);
-        if answer == Answer::Accepted && matches!(call, Call::HardOff | Call::SoftOff(_)) {
-            context.off_was_taken(host, &now.requests);
-        }
-        if matches!(call, Call::Reset | Call::SoftReset(_))
-            && matches!(answer, Answer::Accepted | Answer::Unknown)
-        {
-            // The stamp of a reset is a whole second that has come, and before which Ironic had taken it.
-            let now = Timestamp::now();
-            tokio::time::sleep(until(now, second_after(whole(now)))).await;
-        }
-        tracing::info!(
-            object.namespace = host.namespace,
-            object.name = host.name,
-            call = ?call,
-            answer = ?answer,
-            reason = decision.reason.as_str(),
-            "Asked Ironic for a change of power"
-        );
-        let after = settle(&now, node, (call, &answer), &context.policy, Timestamp::now());
-        let settled = write(context, &api, now, &after).await;
-        if settled.is_ok() {
-            notes.extend(after.notes);
-        }
-        // The call was made, whether or not what came of it could be written down.
-        for note in &notes {
-            publish(context, host, note).await;
-        }
-        return settled.map(|now| Done { version: now.version, again: after.again });
+    if call == Call::On && !now.requests.is_empty() && !host.state.is_available() {
+        return Err(Error::Superseded);
     }
-    for note in &notes {
-        publish(context, host, note).await;
+    (memory.off_since, memory.off_taken) = (None, None);
+    let answer = ask(context, &api, (host, &now), call).await?;
+    context.metrics.called(call, &answer);
+    if answer == Answer::Accepted && matches!(call, Call::HardOff | Call::SoftOff(_)) {
+        memory.off_taken = Some(now.requests.holders_of(&host.node));
     }
-    Ok(Done { version: now.version, again: decision.again })
+    if matches!(node, NodeSeen::Seen(node) if node.power == Power::Unknown) {
+        memory.blind_calls = (memory.blind_calls.0.saturating_add(1), Some(Instant::now()));
+    }
+    if matches!(call, Call::Reset | Call::SoftReset(_))
+        && matches!(answer, Answer::Accepted | Answer::Unknown)
+    {
+        // The stamp of a reset is a whole second that has come, and before which Ironic had taken it.
+        let now = Timestamp::now();
+        tokio::time::sleep(until(now, second_after(whole(now)))).await;
+    }
+    tracing::info!(
+        object.namespace = host.namespace,
+        object.name = host.name,
+        call = ?call,
+        answer = ?answer,
+        reason = decision.reason.as_str(),
+        "Asked Ironic for a change of power"
+    );
+    let after = settle(&now, node, (call, &answer), &context.policy, Timestamp::now());
+    match write_both(context, &api, now, &after).await {
+        Ok(now) => Ok(Outcome {
+            version: Some(now.version),
+            events: after.notes.iter().map(Note::event).collect(),
+            next: Some(after.again.next(context.nodes.pace(&host.node))),
+        }),
+        // The call was made, whether or not what came of it could be written down: the next pass reads that.
+        Err(error) => {
+            tracing::debug!(object.name = host.name, %error, "Ironic's answer was not written down");
+            Ok(Outcome { next: Some(Next::Now), ..Outcome::default() })
+        }
+    }
 }
 
 /// Metadata first, then the status.
-async fn write(
+async fn write_both(
     context: &Context,
     api: &Api<CachedHost>,
     mut host: Host,
@@ -139,7 +133,7 @@ async fn write_status(
     let written = context.view(&written);
     // A CRD without conditions drops them without a word.
     let kept = change.record(host).is_none_or(|record| written.record() == Kept::Known(record));
-    if kept { Ok(written) } else { Err(Error::Dropped) }
+    if kept { Ok(written) } else { Err(Error::Other(text::DROPPED.to_owned(), Retry::Urgent)) }
 }
 
 /// The merge patch. Conditions are a list, which a merge patch replaces as a whole; the version makes sure that it is
@@ -201,10 +195,8 @@ async fn ask(
     (host, now): (&Host, &Host),
     call: Call,
 ) -> Result<Answer, Error> {
-    let ironic = &context.ironic;
-    if let Call::SoftOff(time) | Call::SoftReset(time) = call
-        && !ironic.soft.take(&host.uid, time, Instant::now())
-    {
+    let (key, softly) = (host.key(), matches!(call, Call::SoftOff(_) | Call::SoftReset(_)));
+    if softly && !context.softly.enter(&key, SOFT, context.policy.soft_attempts) {
         return Ok(Answer::NoRoom);
     }
     let target = match call {
@@ -214,20 +206,17 @@ async fn ask(
         Call::Reset => PowerTarget::Reboot,
         Call::SoftReset(time) => PowerTarget::SoftReboot(time),
     };
-    let sent = send(context, api, (host, now), target).await;
-    let result = match sent {
-        Ok(result) => result,
-        Err(error) => {
-            ironic.soft.free(&host.uid);
-            return Err(error);
-        }
-    };
-    ironic.breaker.note(Some(&host.node), result.as_ref().err());
-    let answer = result.map_or_else(|error| meaning(&error), |()| Answer::Accepted);
-    if !matches!(answer, Answer::Accepted | Answer::Unknown) {
-        ironic.soft.free(&host.uid);
+    let answer = send(context, api, (host, now), target).await.map(|sent| match sent {
+        Ok(()) => Answer::Accepted,
+        Err(error) => meaning(&error),
+    });
+    if softly && !matches!(answer, Ok(Answer::Accepted | Answer::Unknown)) {
+        context.softly.update(&key, None);
     }
-    Ok(answer)
+    if matches!(answer, Ok(Answer::Unreachable(_) | Answer::Unknown)) {
+        context.nodes.unanswered();
+    }
+    answer
 }
 
 /// Sends it, as soon as there is a place for it. Others that hang may have had all places for long: whoever has asked meanwhile
@@ -238,10 +227,13 @@ async fn send(
     (host, now): (&Host, &Host),
     target: PowerTarget,
 ) -> Result<ironic::Result<()>, Error> {
+    let patience = if target == PowerTarget::On { ON_IS_PROVEN } else { OFF_IS_PROVEN };
     let (mut answer, mut proven) = (Ok(()), Instant::now());
+    // What is read until it is over says nothing of what comes of it.
+    let _calling = context.nodes.calling(&host.node);
     for _ in 0..2 {
-        let ready = context.ironic.client.ready_for_power(&host.node, target).await;
-        if proven.elapsed() >= PROVEN {
+        let ready = context.nodes.client().ready_for_power(&host.node, target).await;
+        if proven.elapsed() >= patience {
             prove(api, now).await?;
             proven = Instant::now();
         }
@@ -305,37 +297,6 @@ fn measure(context: &Context, host: &Host, node: &NodeSeen, decision: &Decision)
     if decision.notes.iter().any(|note| note.reason == Reason::SoftPowerOffFailed) {
         metrics.escalated();
     }
-}
-
-/// Tells the owner of a host that a write to it was refused, once an hour: an event does not live longer. A status is judged
-/// by no webhook, so a machine may have been switched off for a request that cannot be taken off its host.
-pub async fn complain(context: &Context, host: &Host, error: &Error) {
-    if !error.is_refusal() {
-        return;
-    }
-    let text = text::refused(error);
-    let hour = Timestamp::now().as_second() / 3600;
-    let mut number = DefaultHasher::new();
-    (&text, hour).hash(&mut number);
-    let (reason, about) = (Reason::Refused, String::new());
-    let note = Note { warning: true, reason, about, text, once: Some(number.finish()) };
-    publish(context, host, &note).await;
-}
-
-async fn publish(context: &Context, host: &Host, note: &Note) {
-    if let Some(number) = note.once
-        && !context.is_news(host, &note.about, number)
-    {
-        return;
-    }
-    let named = ObjectRef::<CachedHost>::new(&host.name).within(&host.namespace);
-    let object = ObjectReference { uid: Some(host.uid.clone()), ..ObjectReference::from(named) };
-    // The action is part of what makes an event another one, and it is bounded.
-    let about: String = note.about.chars().rev().take(60).collect();
-    let about: String = about.chars().rev().collect();
-    let action = if about.is_empty() { "Reboot".to_owned() } else { about };
-    let reason = note.reason.as_str();
-    context.kit.events.tell(&object, note.warning, reason, &action, &note.text).await;
 }
 
 #[cfg(test)]

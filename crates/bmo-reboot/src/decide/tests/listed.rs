@@ -1,0 +1,75 @@
+//! Which hosts a list of all nodes has looked at, and which have nothing to do. The decision on what it shows says so.
+
+use super::*;
+
+fn needs_look(host: &Host, node: &NodeSeen) -> bool {
+    decided(host, node).needs_look()
+}
+
+fn decided(host: &Host, node: &NodeSeen) -> Decision {
+    let policy = Policy { takeover: host.paused == Pause::ByUs, ..Policy::default() };
+    decided_by(&policy, host, node)
+}
+
+fn shown(power: Power) -> NodeSeen {
+    change(node(power), |node| node.off_since = None)
+}
+
+/// A host that is held off and says so.
+fn held() -> Host {
+    let mut host =
+        Host { powered_on: false, ..cycling(&[(HOLD, HARD)], Reason::PoweredOff, true, 5) };
+    let done = super::decided(&host, &node(Power::Off));
+    write(&mut host, &done.status);
+    host
+}
+
+#[test]
+fn a_host_at_rest_is_left_alone_and_any_change_of_its_node_is_looked_at() {
+    assert!(
+        decided(&host(), &shown(Power::On)).rests() && decided(&held(), &shown(Power::Off)).rests()
+    );
+    for (number, (host, node)) in [
+        (host(), shown(Power::Off)),
+        (held(), shown(Power::On)),
+        (held(), change(shown(Power::Off), |node| node.maintenance = true)),
+        (held(), shown(Power::Unknown)),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert!(needs_look(&host, &node), "{number}");
+    }
+}
+
+#[test]
+fn a_node_that_vanishes_and_one_that_comes_back_are_looked_at() {
+    let mut host = host();
+    let seen = Observed { host: Some(host.clone()), node: NodeSeen::Missing, soft_free: true };
+    let gone = decide(&seen, &Policy::default(), now());
+    assert!(gone.needs_look());
+    write(&mut host, &gone.status);
+    let seen = Observed { host: Some(host.clone()), node: NodeSeen::Missing, soft_free: true };
+    assert!(!decide(&seen, &Policy::default(), now()).needs_look(), "it has said so");
+    assert!(needs_look(&host, &shown(Power::On)));
+}
+
+#[test]
+fn who_waits_for_ironic_is_not_woken_before_it_has_done_something() {
+    let cut = cycling(&[(PLAIN, HARD)], Reason::HardPowerOff, true, 2);
+    assert!(!needs_look(&cut, &heading(Power::On, Target::Off)));
+    for node in [shown(Power::Off), failed(Power::On)] {
+        assert!(needs_look(&cut, &node), "{node:?}");
+    }
+    let soft = cycling(&[(HOLD, "")], Reason::SoftPowerOff, false, 5);
+    assert!(needs_look(&soft, &shown(Power::Off)), "a second reading is to follow");
+}
+
+#[test]
+fn that_a_node_alone_still_says_that_its_machine_must_stay_on_is_looked_at() {
+    let ours = Host { paused: Pause::ByUs, ..host() };
+    let banned = change(shown(Power::On), |node| node.disable_power_off = true);
+    assert!(needs_look(&ours, &banned), "its spec has allowed it");
+    let both = Host { disable_power_off: true, ..ours };
+    assert!(!needs_look(&both, &banned));
+}

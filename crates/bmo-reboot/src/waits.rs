@@ -1,0 +1,58 @@
+//! How long is waited until something is tried again, and the stamp of a power-on.
+
+use std::time::Duration;
+
+use api_types::time::until;
+use k8s_openapi::jiff::Timestamp;
+
+use crate::case::{Case, second_after};
+use crate::model::Trouble;
+use crate::reason::Reason;
+
+/// When to try again what Ironic was too busy for.
+pub(crate) const BUSY: Duration = Duration::from_secs(3);
+/// A stamp that is bumped into the future by more than this is the clock's fault and not waited for.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// How long a failure is still to be waited for. One of the future was written by a clock that is ahead of ours: nobody
+/// knows how old it is, and waiting until then could take for ever.
+pub(crate) fn still_waiting(case: &Case<'_>, delay: Duration) -> Option<Duration> {
+    let failed =
+        case.progress.as_ref().filter(|progress| progress.reason == Reason::PowerFailed)?;
+    if failed.since > case.exact {
+        return None;
+    }
+    delay.checked_sub(case.age(failed.since)).filter(|left| !left.is_zero())
+}
+
+/// How long to wait after `count` failures to switch off: never more than half a minute, since somebody waits.
+pub(crate) fn off_delay(count: i64) -> Duration {
+    Duration::from_secs(match count {
+        ..=1 => 3,
+        2 => 5,
+        3 => 10,
+        4 => 20,
+        // With the spread.
+        _ => 23,
+    })
+}
+
+/// How long to wait after `count` failures to switch on: twice as long each time, up to five minutes. Beside somebody else's
+/// failure the count is unknown: as after the fifth.
+pub(crate) fn on_delay(before: &Trouble, count: i64) -> Duration {
+    let count = if before.is_anothers() { 5 } else { count };
+    let doublings = u32::try_from(count.clamp(1, 8) - 1).unwrap_or(0);
+    Duration::from_secs((3 << doublings).min(300))
+}
+
+/// The stamp of a power-on now: later than the request that it answers, and never earlier than one before.
+pub(crate) fn last_stamp(case: &Case<'_>) -> Timestamp {
+    let after = case.host.pending.map_or(case.now, second_after);
+    case.now.max(after).max(case.host.last.unwrap_or(case.now))
+}
+
+/// How long that stamp still lies in the future, if that is to be waited for.
+pub(crate) fn still_early(case: &Case<'_>) -> Option<Duration> {
+    let early = until(case.exact, last_stamp(case));
+    (early > Duration::ZERO && early <= PATIENCE).then_some(early)
+}
