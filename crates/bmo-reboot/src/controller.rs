@@ -90,7 +90,7 @@ fn changed(context: &Context, host: &CachedHost) {
     let urgent = !context.policy.is_anothers(host) && seen.is_urgent(&context.policy);
     let class = if urgent { Class::Urgent } else { Class::Normal };
     let version = host.resource_version().unwrap_or_default();
-    if context.lookout.changed(key, &version, class) {
+    if context.lookout.changed(&key, &version, class) {
         // Whatever was read of its node says nothing about what the host asks for now.
         context.nodes.renew(&seen.node, urgent);
     }

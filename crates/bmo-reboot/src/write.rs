@@ -45,8 +45,7 @@ pub async fn write(
         }
         return Ok(Outcome { version: Some(now.version), ..Outcome::default() });
     };
-    let written = !decision.annotations.is_empty() || !decision.status.is_empty();
-    if !written {
+    if decision.annotations.is_empty() && decision.status.is_empty() {
         // Nothing was to be written, so nothing proves that the host is still what was decided about.
         prove(&api, &now).await?;
     }
@@ -78,6 +77,7 @@ pub async fn write(
         "Asked Ironic for a change of power"
     );
     let after = settle(&now, node, (call, &answer), &context.policy, Timestamp::now());
+    let written = now.version.clone();
     match write_both(context, &api, now, &after).await {
         Ok(now) => Ok(Outcome {
             version: Some(now.version),
@@ -87,7 +87,7 @@ pub async fn write(
         // The call was made, whether or not what came of it could be written down: the next pass reads that.
         Err(error) => {
             tracing::debug!(object.name = host.name, %error, "Ironic's answer was not written down");
-            Ok(Outcome { next: Some(Next::Now), ..Outcome::default() })
+            Ok(Outcome { version: Some(written), next: Some(Next::Now), ..Outcome::default() })
         }
     }
 }

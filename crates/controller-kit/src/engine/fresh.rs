@@ -1,5 +1,5 @@
-//! Whether a change that a watch tells of is news: not so, if it is our own write, or what a pass has decided upon already.
-//! Pure.
+//! Whether a change that a watch tells of is news: not so, if it is our own write, or what a pass has decided upon already. And
+//! whether the cache shows our own write yet: a pass that begins before would decide on the object as it was. Pure.
 //!
 //! Versions of one object are compared by their number, which grows with every write. A server that numbers them otherwise
 //! costs one more look for each write.
@@ -15,8 +15,19 @@ pub struct Fresh<K>(BTreeMap<K, Known>);
 struct Known {
     /// The version that needs no look any more, nor any before it.
     settled: Option<u64>,
+    /// The latest version that the watch has told of, while a pass is under way or its write is waited for.
+    seen: Option<u64>,
     /// What was asked for since the pass that is under way began.
     meanwhile: Option<Meanwhile>,
+}
+
+/// What follows from the end of a pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// All that was asked for meanwhile is answered.
+    pub answered: bool,
+    /// The cache does not show yet what was written.
+    pub stale: bool,
 }
 
 /// What was asked for while a key is worked on.
@@ -39,6 +50,7 @@ impl<K: Clone + Ord> Fresh<K> {
     pub fn is_news(&mut self, key: &K, version: &str) -> bool {
         let Some(known) = self.0.get_mut(key) else { return true };
         let version = number(version);
+        known.seen = known.seen.max(version);
         let settled = version.is_some_and(|it| known.settled.is_some_and(|settled| it <= settled));
         if let (false, Some(meanwhile)) = (settled, &mut known.meanwhile) {
             match version {
@@ -62,19 +74,26 @@ impl<K: Clone + Ord> Fresh<K> {
         known.meanwhile = Some(Meanwhile::default());
     }
 
-    /// It has ended, and this version needs no look any more, if any is named. Says whether all that was asked for meanwhile
-    /// is answered by that.
-    pub fn ended(&mut self, key: &K, version: Option<&str>) -> bool {
-        let Some(known) = self.0.get_mut(key) else { return false };
+    /// It has ended with a decision on this version of the object, or after writing it.
+    pub fn ended(&mut self, key: &K, version: Option<&str>, wrote: bool) -> Ended {
+        let Some(known) = self.0.get_mut(key) else { return Ended::default() };
         let meanwhile = known.meanwhile.take().unwrap_or_default();
         let Some(settled) = version.and_then(number) else {
             if known.settled.is_none() {
                 self.0.remove(key);
             }
-            return false;
+            return Ended::default();
         };
         known.settled = known.settled.max(Some(settled));
-        !meanwhile.other && meanwhile.latest <= Some(settled)
+        Ended {
+            answered: !meanwhile.other && meanwhile.latest <= Some(settled),
+            stale: wrote && known.seen < Some(settled),
+        }
+    }
+
+    /// Whether the watch has told of all that was decided upon.
+    pub fn is_fresh(&self, key: &K) -> bool {
+        self.0.get(key).is_none_or(|known| known.seen >= known.settled)
     }
 
     /// There is no such key any more.
@@ -91,15 +110,23 @@ fn number(version: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
+    const ANSWERED: Ended = Ended { answered: true, stale: false };
+    const STALE: Ended = Ended { answered: true, stale: true };
+
     #[test]
     fn the_echo_of_a_write_is_no_news_whenever_it_comes() {
         let mut fresh = Fresh::default();
         assert!(fresh.is_news(&"a", "5"));
         fresh.begins(&"a");
         assert!(fresh.is_news(&"a", "6"), "it may be somebody else's");
-        assert!(fresh.ended(&"a", Some("7")), "it was ours");
+        assert_eq!(fresh.ended(&"a", Some("7"), true), STALE, "it was ours");
+        assert!(!fresh.is_fresh(&"a"), "the cache has not got the last one");
         assert!(!fresh.is_news(&"a", "7") && !fresh.is_news(&"a", "6"));
+        assert!(fresh.is_fresh(&"a") && fresh.is_fresh(&"b"));
         assert!(fresh.is_news(&"a", "8") && fresh.is_news(&"b", "7"));
+        fresh.begins(&"a");
+        assert!(fresh.is_news(&"a", "9"));
+        assert_eq!(fresh.ended(&"a", Some("9"), true), ANSWERED, "its echo came first");
     }
 
     #[test]
@@ -107,34 +134,38 @@ mod tests {
         let mut fresh = Fresh::default();
         fresh.begins(&"a");
         assert!(fresh.is_news(&"a", "9"));
-        assert!(!fresh.ended(&"a", Some("7")), "that version was not decided upon");
+        assert_eq!(fresh.ended(&"a", Some("7"), false), Ended::default(), "7 was decided upon");
         fresh.begins(&"a");
         fresh.asked(&"a");
-        assert!(!fresh.ended(&"a", Some("9")), "somebody knows more than the object says");
+        let ended = fresh.ended(&"a", Some("9"), false);
+        assert_eq!(ended, Ended::default(), "somebody knows more than the object says");
         fresh.begins(&"a");
-        assert!(fresh.ended(&"a", Some("9")));
+        assert_eq!(fresh.ended(&"a", Some("9"), false), ANSWERED);
     }
 
     #[test]
     fn a_pass_that_failed_settles_nothing() {
         let mut fresh = Fresh::default();
         fresh.begins(&"a");
-        assert!(!fresh.ended(&"a", None) && fresh.is_news(&"a", "1"));
+        assert_eq!(fresh.ended(&"a", None, false), Ended::default());
+        assert!(fresh.is_news(&"a", "1"));
         fresh.begins(&"a");
-        fresh.ended(&"a", Some("3"));
+        fresh.ended(&"a", Some("3"), true);
         fresh.begins(&"a");
-        assert!(!fresh.ended(&"a", None) && !fresh.is_news(&"a", "3"));
+        assert_eq!(fresh.ended(&"a", None, false), Ended::default());
+        assert!(!fresh.is_news(&"a", "3"));
         fresh.forget(&"a");
         assert!(fresh.is_news(&"a", "3"), "another object may have been made under its name");
     }
 
     #[test]
-    fn a_version_that_is_no_number_is_always_news() {
+    fn a_version_that_is_no_number_is_always_news_and_waited_for_by_nobody() {
         let mut fresh = Fresh::default();
         fresh.begins(&"a");
         assert!(fresh.is_news(&"a", "x"));
-        assert!(!fresh.ended(&"a", Some("7")));
+        assert_eq!(fresh.ended(&"a", Some("7"), false), Ended::default());
         fresh.begins(&"a");
-        assert!(!fresh.ended(&"a", Some("y")) && fresh.is_news(&"a", "y"));
+        assert_eq!(fresh.ended(&"a", Some("y"), true), Ended::default());
+        assert!(fresh.is_news(&"a", "y"));
     }
 }

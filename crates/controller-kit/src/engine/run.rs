@@ -31,6 +31,8 @@ const PASS_PATIENCE: Duration = Duration::from_secs(2);
 const SLOW_PASSES: usize = 8;
 /// How often a pass begins afresh at once because somebody else wrote first.
 const FRESH_STARTS: u32 = 3;
+/// How long the echo of a write is waited for before a key is looked at again: a watch may have been cut.
+const ECHO: Duration = Duration::from_secs(2);
 /// How long what is still to be told may take when the process is to end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// A loop that does not turn for this long is stuck.
@@ -131,13 +133,17 @@ impl<K: Clone + Ord> Lookout<K> {
     }
 
     /// The same because a watch tells of this version of the key's object. Our own writes are no news; says whether it is.
-    pub fn changed(&self, key: K, version: &str, class: Class) -> bool {
+    pub fn changed(&self, key: &K, version: &str, class: Class) -> bool {
         let mut lines = self.lines();
-        let news = lines.fresh.is_news(&key, version);
+        let news = lines.fresh.is_news(key, version);
         if news {
-            lines.queue.enqueue(key, class, Instant::now());
-            self.0.changed.notify_one();
+            lines.queue.enqueue(key.clone(), class, Instant::now());
         }
+        // The cache shows what the last pass wrote.
+        if lines.fresh.is_fresh(key) {
+            lines.queue.release(key);
+        }
+        self.0.changed.notify_one();
         news
     }
 
@@ -158,8 +164,8 @@ enum End<R> {
     Gone,
     /// This process may not act: whoever may looks at everything.
     NotActing,
-    /// Why, when to look again, and the version that needs no look before.
-    Decided(R, Next, Option<String>),
+    /// Why, when to look again, the version that needs no look before, and whether it was written.
+    Decided(R, Next, Option<String>, bool),
     Failed(Error),
     TimedOut,
 }
@@ -373,10 +379,10 @@ impl<'a, C: Controller> Engine<'a, C> {
                 self.failures.forget(&key);
                 self.waiting.forget(&key);
                 let mut lines = self.lookout.lines();
-                lines.fresh.ended(&key, None);
+                lines.fresh.ended(&key, None, false);
                 lines.queue.done(&key);
             }
-            End::Decided(reason, next, version) => {
+            End::Decided(reason, next, version, wrote) => {
                 self.memory.put(key.clone(), memory);
                 self.slots.leave(&key, true);
                 self.failures.forget(&key);
@@ -391,8 +397,12 @@ impl<'a, C: Controller> Engine<'a, C> {
                 self.kit.metrics.reconciles.with_label_values(&[name, result]).inc();
                 let class = self.controller.class(&key);
                 let mut lines = self.lookout.lines();
-                if lines.fresh.ended(&key, version.as_deref()) {
+                let ended = lines.fresh.ended(&key, version.as_deref(), wrote);
+                if ended.answered {
                     lines.queue.cancel(&key);
+                }
+                if ended.stale {
+                    lines.queue.hold(&key, now + ECHO);
                 }
                 lines.queue.done(&key);
                 if let Some(at) = at {
@@ -431,7 +441,7 @@ impl<'a, C: Controller> Engine<'a, C> {
         let retry = self.failures.failed(key.clone(), class, backoff::random_unit());
         let look = self.controller.class(&key);
         let mut lines = self.lookout.lines();
-        lines.fresh.ended(&key, None);
+        lines.fresh.ended(&key, None, false);
         lines.queue.done(&key);
         if let Retry::After(delay) = retry {
             lines.queue.enqueue(key, look, now + delay);
@@ -471,7 +481,7 @@ async fn look<C: Controller>(
     }
     // What was written may be what another rule waits for, so it is looked at once more if nothing else brings that about.
     let settled = version.filter(|_| !wrote || next != Next::OnChange);
-    End::Decided(reason, next, settled)
+    End::Decided(reason, next, settled, wrote)
 }
 
 fn tell<C: Controller>(

@@ -48,6 +48,8 @@ struct Watcher {
     urgent: Option<u8>,
     conflicts: AtomicUsize,
     again: AtomicBool,
+    /// The version after each write.
+    version: Option<&'static str>,
 }
 
 impl Controller for Watcher {
@@ -95,7 +97,12 @@ impl Controller for Watcher {
     async fn write(&self, _: &u8, _: &u8, (): (), _: &mut u32) -> Result<Outcome, Error> {
         let left = self.conflicts.load(Ordering::Relaxed);
         self.conflicts.store(left.saturating_sub(1), Ordering::Relaxed);
-        if left > 0 { Err(Error::Superseded) } else { Ok(Outcome::default()) }
+        let version = self.version.map(str::to_owned);
+        if left > 0 {
+            Err(Error::Superseded)
+        } else {
+            Ok(Outcome { version, ..Outcome::default() })
+        }
     }
 }
 
@@ -203,4 +210,21 @@ async fn a_process_that_is_to_end_begins_no_pass() {
     let lookout = Lookout::default();
     run(&kit, &watcher, &lookout, std::future::pending(), Duration::from_secs(1)).await.unwrap();
     assert!(watcher.seen().is_empty());
+}
+
+#[tokio::test]
+async fn a_key_is_looked_at_again_once_the_cache_shows_what_its_pass_wrote() {
+    let watcher =
+        Watcher { again: AtomicBool::new(true), version: Some("2"), ..Watcher::default() };
+    let (kit, lookout) = (kit(4), Lookout::default());
+    lookout.enqueue(1, Class::Normal);
+    let echo = async {
+        while watcher.seen().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert_eq!(watcher.seen().len(), 1, "the cache shows the object as it was");
+        assert!(!lookout.changed(&1, "2", Class::Normal), "it is our own write");
+    };
+    tokio::join!(watcher.driven(&kit, &lookout, 2), echo);
 }
