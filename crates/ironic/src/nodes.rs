@@ -111,8 +111,10 @@ struct Listed {
 struct Want {
     since: Instant,
     renewed: Instant,
-    /// Nothing that began before counts; nothing at all while a call to the node is under way.
-    not_before: Option<Instant>,
+    /// Nothing that began before counts.
+    not_before: Instant,
+    /// Nothing at all counts while a call to the node is under way.
+    calling: bool,
     reading: Option<Reading>,
     /// Nobody waits any more. What began before is still to be told from what did not.
     rests: bool,
@@ -120,22 +122,29 @@ struct Want {
 
 impl Want {
     fn new(now: Instant) -> Self {
-        Self { since: now, renewed: now, not_before: Some(now), reading: None, rests: false }
+        Self {
+            since: now,
+            renewed: now,
+            not_before: now,
+            calling: false,
+            reading: None,
+            rests: false,
+        }
     }
 
     /// From now on.
     fn renew(&mut self, now: Instant) {
-        (self.not_before, self.renewed, self.reading) = (Some(now), now, None);
+        (self.not_before, self.renewed, self.reading) = (now, now, None);
     }
 
     fn counts(&self, began: Instant) -> bool {
-        self.not_before.is_some_and(|it| it < began)
+        !self.calling && self.not_before < began
     }
 
     /// Whether a list would serve it.
     fn is_open(&self, now: Instant) -> bool {
         let young = now.saturating_duration_since(self.since) < YOUNG;
-        young && !self.rests && self.reading.is_none() && self.not_before.is_some()
+        young && !self.rests && !self.calling && self.reading.is_none()
     }
 }
 
@@ -182,6 +191,7 @@ impl Drop for Calling {
         let mut shared = self.nodes.lock();
         let want =
             shared.wants.entry(std::mem::take(&mut self.id)).or_insert_with(|| Want::new(now));
+        want.calling = false;
         want.renew(now);
     }
 }
@@ -241,7 +251,8 @@ impl Nodes {
         let now = Instant::now();
         let mut shared = self.lock();
         let want = shared.waits(id, now);
-        (want.not_before, want.renewed, want.reading) = (None, now, None);
+        want.calling = true;
+        want.renew(now);
         Calling { nodes: self.clone(), id: id.to_owned() }
     }
 
@@ -250,7 +261,7 @@ impl Nodes {
         let mut shared = self.lock();
         let want = shared.wants.get_mut(id)?;
         let reading = want.reading.take()?;
-        want.not_before = want.not_before.max(Some(reading.began));
+        want.not_before = want.not_before.max(reading.began);
         Some(reading)
     }
 
@@ -293,7 +304,7 @@ impl Nodes {
         // What a list has shown before this look says less.
         if let Some(want) = self.lock().wants.get_mut(id) {
             want.reading = want.reading.take().filter(|it| it.began > began);
-            want.not_before = want.not_before.map(|it| it.max(began));
+            want.not_before = want.not_before.max(began);
             want.renewed = Instant::now();
         }
         answer.map(|node| Reading { node, began })
@@ -444,7 +455,7 @@ impl Nodes {
         // Whoever looks at a node that nobody has waited for names it by its identity.
         let id = wanted.unwrap_or_else(|| node.uuid.clone());
         let want = shared.wants.entry(id).or_insert_with(|| Want {
-            not_before: began.checked_sub(Duration::from_nanos(1)),
+            not_before: began.checked_sub(Duration::from_nanos(1)).unwrap_or(began),
             rests: true,
             ..Want::new(Instant::now())
         });
