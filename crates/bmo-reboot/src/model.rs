@@ -30,6 +30,8 @@ pub struct Memory {
     /// For which holds, and of which node, Ironic has taken an off of ours, until it shows anything else or the status of the
     /// host says so.
     pub off_taken: Option<u64>,
+    /// Whether its node was not as its status says when it was last read: then a look at the status alone says nothing.
+    pub differs: bool,
     /// Since when Ironic has not answered about its node.
     pub silent_since: Option<Instant>,
     /// How often it was asked for off in a row while nobody knew its power, and when last.

@@ -73,7 +73,10 @@ pub async fn observe(
     }
     let is_news = listed.is_some();
     let listed = listed.filter(|it| !cached.disable_power_off && Node::of(&it.node).is_plain());
-    if !is_news && let Some(seen) = at_rest(context, &cached, soft_free) {
+    if !is_news
+        && !memory.differs
+        && let Some(seen) = at_rest(context, &cached, soft_free)
+    {
         return Ok(Some(Look { seen, pace: Duration::ZERO }));
     }
     let (mut host, mut found) = if let Some(reading) = listed {
@@ -169,6 +172,7 @@ fn remember(
     (moment, now): (Instant, Timestamp),
 ) {
     lasts(&mut memory.silent_since, &mut found.node, moment);
+    memory.differs = differs(host, &found.node);
     let NodeSeen::Seen(node) = &mut found.node else {
         (memory.off_since, memory.off_taken) = (None, None);
         return;
@@ -192,6 +196,15 @@ fn spared(calls: &mut (u32, Option<Instant>), power: Power, now: Instant) -> Opt
     let last = calls.1.filter(|_| calls.0 >= BLIND_CALLS)?;
     let left = BLIND_PACE.saturating_sub(now.saturating_duration_since(last));
     (!left.is_zero()).then_some(left)
+}
+
+/// Whether a node is not as the status of its host says, or nobody could see how it is.
+fn differs(host: &Host, node: &NodeSeen) -> bool {
+    let NodeSeen::Seen(node) = node else { return matches!(node, NodeSeen::Unanswered { .. }) };
+    let power = if host.powered_on { Power::On } else { Power::Off };
+    // Its spec allows again that a host which we keep from the operator is switched off, and Ironic does not know yet.
+    let banned = host.paused == Pause::ByUs && !host.disable_power_off && node.disable_power_off;
+    node.power != power || node.target.is_some() || node.maintenance || banned
 }
 
 /// Whether the off that Ironic has taken still counts for all who hold the host, by what the node shows now.
@@ -314,6 +327,27 @@ mod tests {
         });
         let host: BareMetalHost = serde_json::from_value(host).unwrap();
         Host::of(&host, &Policy::default())
+    }
+
+    #[test]
+    fn a_node_that_is_not_as_its_host_says_is_remembered() {
+        let on = || Node::resting(Power::On);
+        let seen = |node| differs(&host(), &NodeSeen::Seen(node));
+        assert!(!seen(on()));
+        for node in [
+            Node::resting(Power::Off),
+            Node::resting(Power::Unknown),
+            Node { target: Some(Target::Off), ..on() },
+            Node { maintenance: true, ..on() },
+        ] {
+            assert!(seen(node.clone()), "{node:?}");
+        }
+        let banned = || NodeSeen::Seen(Node { disable_power_off: true, ..on() });
+        let ours = Host { paused: Pause::ByUs, ..host() };
+        assert!(!differs(&host(), &banned()) && differs(&ours, &banned()));
+        assert!(!differs(&Host { disable_power_off: true, ..ours }, &banned()));
+        let silent = NodeSeen::Unanswered { lasting: false, problem: String::new() };
+        assert!(differs(&host(), &silent));
     }
 
     #[test]

@@ -22,16 +22,7 @@ const ALL: [Reasons; 5] = [
         controller: "bmo-reboot",
         list: Some("reason.rs"),
         said: None,
-        // Those that others read, too, are listed by their names.
-        more: &[
-            "HeldOff",
-            "IronicUnreachable",
-            "NodeBusy",
-            "NodeNotFound",
-            "NodeRegistering",
-            "PowerFailed",
-            "PowerUnknown",
-        ],
+        more: &[],
         silent: &[
             "AtRest",
             "Gone",
@@ -97,10 +88,13 @@ fn is_word(text: &str) -> bool {
         && text.chars().all(|it| it.is_ascii_alphanumeric())
 }
 
-/// What stands between quotes in each line that names a reason.
+/// Each reason of a list: what stands between quotes in its line, or its name where the list is data.
 fn listed(text: &str) -> impl Iterator<Item = &str> {
-    let lines = text.lines().map(str::trim).filter(|line| line.starts_with("Self::"));
-    lines.filter_map(|line| line.split('"').nth(1)).filter(|it| is_word(it))
+    let words = text.lines().map(str::trim).filter_map(|line| match line.split_once(": Kind::") {
+        Some((word, _)) => Some(word),
+        None => line.strip_prefix("Self::")?.split('"').nth(1),
+    });
+    words.filter(|it| is_word(it))
 }
 
 /// What stands in quotes behind a condition's status.

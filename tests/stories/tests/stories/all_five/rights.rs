@@ -180,7 +180,7 @@ const RARE: [Rare; 29] = [
         "bmo-reboot",
         &["patch"],
         (METAL3, "baremetalhosts"),
-        "bmo-reboot/src/act.rs",
+        "bmo-reboot/src/write.rs",
         "change annotations",
     ),
     // An approval.
