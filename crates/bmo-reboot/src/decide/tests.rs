@@ -121,19 +121,8 @@ fn shown(host: &Host) -> String {
 }
 
 fn node(power: Power) -> NodeSeen {
-    NodeSeen::Seen(Node {
-        power,
-        target: None,
-        engaged: None,
-        last_error: None,
-        disable_power_off: false,
-        registration: Registration::Done,
-        changed: None,
-        maintenance: false,
-        off_since: (power == Power::Off).then(|| at(999_990)),
-        off_taken: false,
-        spared: None,
-    })
+    let off_since = (power == Power::Off).then(|| at(999_990));
+    NodeSeen::Seen(Node { off_since, ..Node::resting(power) })
 }
 
 fn failed(power: Power) -> NodeSeen {
