@@ -273,12 +273,12 @@ async fn a_hard_request_is_begun_and_seen_to_its_end_while_a_crowd_of_power_ons_
     }
 }
 
-/// Half of the nodes hang: every request about them, for a minute. The others are cut, let go, asked softly and switched on as if
-/// none did.
+/// Half of the nodes hang: no request about them is answered before the story ends. The others are cut, let go, asked softly and
+/// switched on all the same, because nobody waits for an answer of another one's.
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_that_hang_hold_up_no_other_whatever_is_asked() {
     const HALF: usize = 16;
-    const HANGS: Duration = Duration::from_secs(60);
+    const HANGS: Duration = PATIENCE.saturating_mul(2);
     let site = Site::new("half").await;
     let ironic = ironic::shared().await;
     let proxy = Proxy::start(ironic).await.unwrap();
@@ -330,9 +330,9 @@ async fn nodes_that_hang_hold_up_no_other_whatever_is_asked() {
         }
     }
     println!("hangs, mode, all held off after, all on again after: {table:#?}");
-    for (without, with) in table[..2].iter().zip(&table[2..]) {
-        let slower = |a: Duration, b: Duration| b > a.mul_f64(1.5) + Duration::from_secs(5);
-        assert!(!slower(without.2, with.2) && !slower(without.3, with.3), "{table:#?}");
+    for (name, _) in sick {
+        let seen = site.get(name).await;
+        assert_ne!(record(&seen).0, "HeldOff", "{name} was answered about: {seen:#}");
     }
 }
 
