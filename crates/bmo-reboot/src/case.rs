@@ -8,14 +8,12 @@ use ironic::Power;
 use k8s_openapi::jiff::{Timestamp, ToSpan as _};
 
 use crate::config::Policy;
-use crate::model::{Host, Node, NodeSeen, Pause, Target};
+use crate::model::{CONFIRM, Host, Node, NodeSeen, OffProof, Pause, Target};
 use crate::reason::Reason;
 use crate::record::{Doubt, RebootProgress, Soft};
 use crate::requests::{Request, named};
 use crate::text;
 
-/// After a soft power-off a second reading must agree, this much later.
-pub(crate) const CONFIRM: Duration = Duration::from_secs(3);
 /// How long a power-on of which the answer was lost may still be on its way to Ironic.
 const LOST: Duration = Duration::from_secs(30);
 
@@ -150,7 +148,7 @@ impl<'a> Case<'a> {
         };
         let lost = || self.progress.as_ref().is_some_and(RebootProgress::is_out_of_sight);
         let unseen = node.maintenance || (!self.must_stay_on() && lost());
-        unseen && !node.off_taken && !self.is_told(RebootProgress::was_asked_for)
+        unseen && !node.off_proof.is_looked_at() && !self.is_told(RebootProgress::was_asked_for)
     }
 
     /// The same as far as it is to be remembered: where Ironic does not answer, it has looked at nothing.
@@ -178,6 +176,14 @@ impl<'a> Case<'a> {
         let over = self.node().is_some_and(|node| !node.maintenance);
         let may = !self.must_stay_on() && !self.host.deleting;
         may && (over || !self.is_held_as_before()) && self.is_out_of_sight()
+    }
+
+    /// Whether somebody holds a machine that Ironic shows off, and that is all that shows it.
+    pub(crate) fn is_unproven(&self) -> bool {
+        let shown =
+            self.is_held() && self.seems_off() && !self.is_told(RebootProgress::is_held_for);
+        let may_ask = !self.must_stay_on() && !self.host.deleting;
+        shown && may_ask && self.node().is_some_and(|node| node.off_proof != OffProof::Twice)
     }
 
     /// Who wants the machine off, for people.
@@ -284,7 +290,8 @@ impl<'a> Case<'a> {
     /// Off is believed at the second reading, unless the power was cut: a soft attempt may be behind it, whoever asked
     /// for that one. That it is to be cut says nothing: the machine may have obeyed a soft attempt meanwhile.
     fn off_is_doubtful(&self, node: &Node) -> bool {
-        let confirmed = node.off_since.is_some_and(|since| self.age(since) >= CONFIRM);
+        let again = node.off_since.is_some_and(|since| self.age(since) >= CONFIRM);
+        let confirmed = again || node.off_proof == OffProof::Twice;
         let news = self.host.powered_on || self.is(Reason::SoftPowerOff);
         let told = self.is(Reason::HardPowerOff) || self.is(Reason::Restarting);
         let was_cut = told && self.was_hard();

@@ -3,7 +3,7 @@
 //! Two ideas carry the rest. A request is *accepted* by a stamp that is later than the last power-on; from then on, and
 //! whatever becomes of the request, exactly one cycle follows, which ends when a later `lastPoweredOn` is stored just
 //! before the machine is switched on. And *off* is what Ironic says without a target and without a failure that is
-//! newer than our call, after a soft attempt twice.
+//! newer than our call, after a soft attempt twice. Who holds a machine is told that only after Ironic was asked for it.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use api_types::names::metal3::{PAUSED, REBOOT};
 use ironic::Power;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::case::{CONFIRM, Case, second_after};
+use crate::case::{Case, second_after};
 use crate::config::Policy;
 use crate::decision::{Again, Call, Decision, Note};
 use crate::draft::Draft;
-use crate::model::{Host, NodeSeen, Observed, Pause, Target};
-use crate::power_off::{go_off, reset};
+use crate::model::{CONFIRM, Host, NodeSeen, Observed, Pause, Target};
+use crate::power_off::{go_off, prove_off, reset};
 use crate::reason::Reason;
 use crate::record::{Doubt, RebootProgress, Reset, Sight};
 use crate::requests::Request;
@@ -38,7 +38,7 @@ const STANDS: Duration = Duration::from_secs(60);
 pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
     let Some(host) = &seen.host else { return Decision::rest(Reason::Gone) };
     let case = Case::of(host, &seen.node, seen.soft_free, policy, now);
-    let rules: [fn(&Case<'_>) -> Option<Decision>; 20] = [
+    let rules: [fn(&Case<'_>) -> Option<Decision>; 21] = [
         // Whose is it?
         not_looked_at,
         // Before those that leave a host alone, which wait for the end of what was begun.
@@ -65,6 +65,8 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
         // The stamp is written before the call that it stands for.
         accept,
         switch_off,
+        // Off is asked, not read: who holds a machine is told that it is off after Ironic has looked.
+        prove_off,
         // One hold is enough, whatever else asks for power.
         hold,
         switch_on,

@@ -20,6 +20,10 @@ use crate::record::{Managed, RebootProgress, Record};
 use crate::requests::{Request, Requests};
 use crate::text;
 
+/// After a soft power-off a second reading must agree, this much later. So long after the first off Ironic is asked again for
+/// those who hold the machine.
+pub(crate) const CONFIRM: Duration = Duration::from_secs(3);
+
 /// What this process remembers of a host between two passes. All of it can be forgotten: it has to be waited for again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
@@ -27,9 +31,8 @@ pub struct Memory {
     pub uid: String,
     /// Since when each reading has shown its machine off.
     pub off_since: Option<Instant>,
-    /// For which holds, and of which node, Ironic has taken an off of ours, until it shows anything else or the status of the
-    /// host says so.
-    pub off_taken: Option<u64>,
+    /// The off of ours that Ironic has taken, until it shows anything else or the status of the host says for whom it is off.
+    pub off_taken: Option<OffTaken>,
     /// Whether its node was not as its status says when it was last read: then a look at the status alone says nothing.
     pub differs: bool,
     /// Since when Ironic has not answered about its node.
@@ -38,6 +41,17 @@ pub struct Memory {
     pub blind_calls: (u32, Option<Instant>),
     /// Whether it was let go.
     pub let_go: LetGo,
+}
+
+/// An off of ours that Ironic has taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OffTaken {
+    /// For which holds, and of which node.
+    pub holders: u64,
+    /// When the machine was first seen off after it.
+    pub seen: Option<Instant>,
+    /// Whether Ironic has taken another one for the same, long enough after that.
+    pub again: bool,
 }
 
 /// Whether the host is not to be ours, and its status has said so already.
@@ -217,10 +231,26 @@ pub struct Node {
     pub maintenance: bool,
     /// Since when every reading of this process has shown it off.
     pub off_since: Option<Timestamp>,
-    /// Whether Ironic has taken an off from this process for all who hold the host now, and has shown nothing else since.
-    pub off_taken: bool,
+    /// What shows that the machine is off for all who hold the host now.
+    pub off_proof: OffProof,
     /// For how long it is not asked for off again, where its power is not known and it was asked several times.
     pub spared: Option<Duration>,
+}
+
+/// What shows that a machine is off. What Ironic has stored does not: it is as old as Ironic's last look, and nobody knows how old
+/// that is. Asked for off, it looks, and cuts the power of a machine that runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OffProof {
+    /// Nothing: this process has not asked for those who hold the host now, or Ironic has shown something else since.
+    #[default]
+    None,
+    /// Ironic has taken an off, and shows a failure since.
+    Failed,
+    /// Ironic has taken an off. A management controller that shows off while its machine still shuts down has Ironic do nothing,
+    /// so it is asked once more, after this time.
+    Once(Duration),
+    /// Ironic has taken two, and the machine was off all the time between them and after both.
+    Twice,
 }
 
 /// How far the operator is with a node that it makes known to Ironic.
@@ -432,6 +462,23 @@ fn registered_as(namespace: &str, name: &str) -> String {
     format!("{namespace}~{name}")
 }
 
+impl OffTaken {
+    /// One that Ironic has taken after another one, or none.
+    pub fn after(before: Option<Self>, holders: u64, asked: Instant) -> Self {
+        let before = before.filter(|it| it.holders == holders);
+        let seen = before.and_then(|it| it.seen);
+        let again = seen.is_some_and(|seen| asked.saturating_duration_since(seen) >= CONFIRM);
+        Self { holders, seen, again }
+    }
+}
+
+impl OffProof {
+    /// Whether Ironic has looked at the machine for those who hold it.
+    pub fn is_looked_at(self) -> bool {
+        matches!(self, Self::Once(_) | Self::Twice)
+    }
+}
+
 impl Node {
     /// Takes what matters from Ironic's answer.
     pub fn of(node: &ironic::Node) -> Self {
@@ -453,7 +500,7 @@ impl Node {
             changed: set(&node.updated_at).map(|time| shorten(&time, LONGEST_TIME)),
             maintenance: node.maintenance.unwrap_or(false),
             off_since: None,
-            off_taken: false,
+            off_proof: OffProof::None,
             spared: None,
         }
     }

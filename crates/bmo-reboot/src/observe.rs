@@ -13,9 +13,9 @@ use kube::{Api, Client};
 use crate::context::Context;
 use crate::decide::decide;
 use crate::model::{
-    Host, LetGo, Look, Memory, Node, NodeSeen, Observed, Pause, Registration, Target,
+    CONFIRM, Host, LetGo, Look, Memory, Node, NodeSeen, Observed, OffProof, OffTaken, Pause,
+    Registration, Target,
 };
-use crate::reason::Reason;
 
 /// How long a node is not answered for until its host says so, though others may be.
 const SILENCE: Duration = Duration::from_secs(10);
@@ -179,11 +179,12 @@ fn remember(
     };
     let off = node.power == Power::Off && node.target.is_none();
     node.off_since = off_since(&mut memory.off_since, off, (found.began, moment, now));
-    if host.progress().is_some_and(|it| it.reason == Reason::HeldOff) {
-        // Its status says so by now, and for whom.
+    let holds: Vec<&str> = host.requests.holds().collect();
+    if host.progress().is_some_and(|it| it.is_held_for(&holds)) {
+        // Its status says so by now.
         memory.off_taken = None;
     }
-    node.off_taken = still_taken(&mut memory.off_taken, host, node);
+    node.off_proof = proof(&mut memory.off_taken, host, node, moment);
     node.spared = spared(&mut memory.blind_calls, node.power, moment);
 }
 
@@ -207,15 +208,24 @@ fn differs(host: &Host, node: &NodeSeen) -> bool {
     node.power != power || node.target.is_some() || node.maintenance || banned
 }
 
-/// Whether the off that Ironic has taken still counts for all who hold the host, by what the node shows now.
-fn still_taken(taken: &mut Option<u64>, host: &Host, node: &Node) -> bool {
-    let off = match node.target {
-        None => node.power == Power::Off && node.last_error.is_none(),
-        Some(target) => target == Target::Off,
-    };
+/// What the off that Ironic has taken shows for all who hold the host, by what the node shows now.
+fn proof(taken: &mut Option<OffTaken>, host: &Host, node: &Node, now: Instant) -> OffProof {
     let holders = || host.requests.holders_of(&host.node);
-    *taken = taken.filter(|it| off && *it == holders());
-    taken.is_some()
+    let Some(mut known) = taken.take().filter(|it| it.holders == holders()) else {
+        return OffProof::None;
+    };
+    match (node.target, node.power) {
+        (Some(Target::Off), _) => known.seen = None,
+        (None, Power::Off) if node.last_error.is_some() => return OffProof::Failed,
+        (None, Power::Off) => known.seen = known.seen.or(Some(now)),
+        _ => return OffProof::None,
+    }
+    *taken = Some(known);
+    if known.again {
+        return OffProof::Twice;
+    }
+    let passed = known.seen.map_or(Duration::ZERO, |seen| now.saturating_duration_since(seen));
+    OffProof::Once(CONFIRM.saturating_sub(passed))
 }
 
 /// Silence about one node is also lasting when Ironic answers others.
@@ -294,7 +304,7 @@ impl Node {
             changed: None,
             maintenance: false,
             off_since: None,
-            off_taken: false,
+            off_proof: OffProof::None,
             spared: None,
         }
     }
@@ -314,6 +324,7 @@ mod tests {
     use super::*;
     use crate::config::Policy;
     use crate::decision::Change;
+    use crate::reason::Reason;
     use crate::record::Managed;
     use crate::requests::Requests;
 
@@ -404,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn an_off_that_ironic_has_taken_counts_for_those_who_held_the_host_then_until_it_shows_anything_else()
+    fn an_off_that_ironic_has_taken_shows_something_to_those_who_held_the_host_then_until_it_shows_another_power()
      {
         let held = |keys: &[&str]| {
             let requests = Requests::of(keys.iter().map(|key| (*key, "")));
@@ -414,11 +425,23 @@ mod tests {
         let node = |node| Node::of(&serde_json::from_value(node).unwrap());
         let off = node(json!({ "power_state": "power off" }));
         let going = json!({ "power_state": "power on", "target_power_state": "power off" });
-        let taken = Some(held(&[a]).requests.holders_of("node"));
+        let (began, failed) =
+            (Instant::now(), json!({ "power_state": "power off", "last_error": "no" }));
+        let at = |second| began + Duration::from_secs(second);
+        let holders = held(&[a]).requests.holders_of("node");
+        let taken = Some(OffTaken { holders, seen: None, again: false });
         let mut known = taken;
-        for seen in [&node(going), &off, &off] {
-            assert!(still_taken(&mut known, &held(&[a]), seen));
+        for (second, seen, left) in
+            [(0, &node(going), 3), (9, &off, 3), (10, &off, 2), (13, &off, 0)]
+        {
+            let left = Duration::from_secs(left);
+            assert_eq!(proof(&mut known, &held(&[a]), seen, at(second)), OffProof::Once(left));
         }
+        let mut twice = known.map(|it| OffTaken { again: true, ..it });
+        assert_eq!(proof(&mut twice, &held(&[a]), &off, at(14)), OffProof::Twice);
+        let mut broken = known;
+        assert_eq!(proof(&mut broken, &held(&[a]), &node(failed), at(14)), OffProof::Failed);
+        assert_eq!(broken, None);
         for (host, seen) in [
             (held(&[a, b]), off.clone()),
             (held(&[b]), off.clone()),
@@ -426,18 +449,15 @@ mod tests {
             (Host { node: "other".to_owned(), ..held(&[a]) }, off.clone()),
             (held(&[a]), node(json!({ "power_state": "power on" }))),
             (held(&[a]), node(json!({ "power_state": null }))),
-            (held(&[a]), node(json!({ "power_state": "power off", "last_error": "it broke" }))),
             (
                 held(&[a]),
                 node(json!({ "power_state": "power off", "target_power_state": "power on" })),
             ),
         ] {
             let mut known = taken;
-            assert!(!still_taken(&mut known, &host, &seen), "{seen:?}");
-            assert!(
-                !still_taken(&mut known, &held(&[a]), &off),
-                "nor does it count again: {seen:?}"
-            );
+            assert_eq!(proof(&mut known, &host, &seen, began), OffProof::None, "{seen:?}");
+            let later = proof(&mut known, &held(&[a]), &off, began);
+            assert_eq!(later, OffProof::None, "nor does it count again: {seen:?}");
         }
     }
 

@@ -6,15 +6,18 @@ use std::time::Duration;
 use api_types::metal3::KeySet;
 use api_types::names::metal3::REBOOT;
 
-use crate::case::{CONFIRM, Case};
+use crate::case::Case;
 use crate::decision::{Again, Call, Decision};
 use crate::draft::Draft;
-use crate::model::Node;
+use crate::model::{CONFIRM, Node, OffProof};
 use crate::reason::Reason;
 use crate::record::{RebootProgress, Reset, Soft};
 use crate::requests::{Request, told_apart};
 use crate::text;
 use crate::waits::{BUSY, last_stamp, off_delay, still_early, still_waiting};
+
+/// Ironic takes no shorter soft attempt.
+const SHORTEST_SLICE: Duration = Duration::from_secs(1);
 
 /// One step closer to off: wait, ask the operating system, or cut the power.
 pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Decision {
@@ -61,8 +64,41 @@ pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Deci
         let message = text::soft_comes_next(&case.wanted_by());
         draft.phase(Reason::RequestAccepted, false, &message);
     }
-    draft.call(Call::SoftOff(left.min(case.policy.soft_slice).max(Duration::from_secs(1))));
+    draft.call(Call::SoftOff(left.min(case.policy.soft_slice).max(SHORTEST_SLICE)));
     draft.finish(Reason::SoftPowerOff, Again::Watch)
+}
+
+/// Has Ironic look at a machine that somebody holds and that it shows off: what it shows is as old as its last look, and somebody
+/// may have started the machine by its button since, or the machine may still be shutting down. For one that is off this changes
+/// nothing, so nothing is written down ahead of it.
+pub(crate) fn prove_off(case: &Case<'_>) -> Option<Decision> {
+    let node = case.node().filter(|_| case.is_off() && case.is_unproven())?;
+    let mut draft = Draft::unseen(case);
+    let reason = case.reason().unwrap_or(Reason::RequestAccepted);
+    if let Some(why) = &node.engaged {
+        // Those for whom it is held off already are told nothing else.
+        if case.held_since().is_none() {
+            draft.engaged(why);
+        }
+        return Some(draft.finish(Reason::NodeBusy, Again::After(BUSY)));
+    }
+    match (node.off_proof, &node.last_error) {
+        (OffProof::Failed, Some(problem)) => {
+            let delay = draft.failed(true, problem);
+            return Some(draft.finish(Reason::PowerFailed, Again::After(off_delay(delay))));
+        }
+        (OffProof::Once(left), _) if !left.is_zero() => {
+            return Some(draft.finish(reason, Again::After(left)));
+        }
+        _ => {}
+    }
+    if let Some(wait) = still_waiting(case, off_delay(case.host.trouble.failures())) {
+        return Some(draft.finish(Reason::PowerFailed, Again::After(wait)));
+    }
+    let hard = case.was_hard() || case.requests().any(Request::is_hard);
+    let softly = case.policy.soft_slice.min(case.policy.soft_timeout).max(SHORTEST_SLICE);
+    draft.call(if hard { Call::HardOff } else { Call::SoftOff(softly) });
+    Some(draft.finish(reason, Again::Watch))
 }
 
 /// The soft attempt that Ironic has certainly taken. Of one that was only written down a failure shows that: nothing is

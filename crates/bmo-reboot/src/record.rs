@@ -176,6 +176,11 @@ impl RebootProgress {
         self.sight == Some(Sight::AskedOff) && self.held.covers(holds)
     }
 
+    /// Whether this says that the host is held off for each of these.
+    pub fn is_held_for(&self, holds: &[&str]) -> bool {
+        self.reason == Reason::HeldOff && self.held.covers(holds)
+    }
+
     /// Whether Ironic has not looked at the machine since the maintenance of its node began.
     pub fn is_out_of_sight(&self) -> bool {
         matches!(self.sight, Some(Sight::Unseen | Sight::Lost { held: Some(_), .. }))
@@ -185,7 +190,7 @@ impl RebootProgress {
     pub fn was_held_for(&self, holds: &[&str]) -> bool {
         match &self.sight {
             Some(Sight::Lost { held, .. }) => held.as_ref().is_some_and(|it| it.covers(holds)),
-            _ => self.reason == Reason::HeldOff && self.held.covers(holds),
+            _ => self.is_held_for(holds),
         }
     }
 

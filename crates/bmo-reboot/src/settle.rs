@@ -28,6 +28,8 @@ pub fn settle(
     match answer {
         Answer::Accepted => {
             match call {
+                // It only has Ironic look.
+                Call::SoftOff(_) | Call::HardOff if case.is_off() && case.is_unproven() => {}
                 Call::SoftOff(_) if clean && is_first_slice(&case) => {}
                 Call::SoftOff(_) => {
                     let begun = case.soft().or_else(|| case.soft_ahead());

@@ -17,7 +17,7 @@ use crate::case::second_after;
 use crate::context::{Context, SOFT};
 use crate::decision::{Answer, Call, Change, Decision, Note};
 use crate::metrics::seconds;
-use crate::model::{Host, Look, Memory, NodeSeen};
+use crate::model::{Host, Look, Memory, NodeSeen, OffTaken};
 use crate::reason::Reason;
 use crate::requests::Request;
 use crate::settle::settle;
@@ -52,12 +52,19 @@ pub async fn write(
     if call == Call::On && !now.requests.is_empty() && !host.state.is_available() {
         return Err(Error::Superseded);
     }
-    (memory.off_since, memory.off_taken) = (None, None);
+    let (began, off) = (Instant::now(), matches!(call, Call::HardOff | Call::SoftOff(_)));
+    let shown =
+        matches!(node, NodeSeen::Seen(node) if node.power == Power::Off && node.target.is_none());
+    if !(off && shown && now.requests.holds().next().is_some()) {
+        // It was seen off before something changed.
+        memory.off_since = None;
+    }
+    let taken = memory.off_taken.take().filter(|_| off);
     let answer = ask(context, &api, (host, &now), call).await?;
     context.metrics.called(call, &answer);
-    if answer == Answer::Accepted && matches!(call, Call::HardOff | Call::SoftOff(_)) {
-        memory.off_taken = Some(now.requests.holders_of(&host.node));
-    }
+    let holders = now.requests.holders_of(&host.node);
+    let accepted = off && answer == Answer::Accepted;
+    memory.off_taken = if accepted { Some(OffTaken::after(taken, holders, began)) } else { taken };
     if matches!(node, NodeSeen::Seen(node) if node.power == Power::Unknown) {
         memory.blind_calls = (memory.blind_calls.0.saturating_add(1), Some(Instant::now()));
     }

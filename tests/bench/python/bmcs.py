@@ -8,7 +8,8 @@ were asked. These take the time they are told, can be deaf to or refuse any kind
 Beside Redfish the server answers:
     GET  /machines/<id>            state, and every power request and state change so far
     PUT  /machines/<id>/behaviour  replaces the behaviour, fields left out take their default
-    PUT  /machines/<id>/power      {"state": "On"}: somebody presses the button
+    PUT  /machines/<id>/power      {"state": "On"}: somebody presses the button; with "PoweringOff" the operating
+                                   system shuts down, which takes as long as any change
 """
 
 import sys
@@ -145,8 +146,12 @@ def serve(port, count):
     def press(identity):
         known(identity)
         system = rack._get(identity)
+        state = flask.request.get_json()["state"]
         system["pending"] = None
-        rack.change(system, flask.request.get_json()["state"])
+        rack.change(system, state)
+        if state == "PoweringOff":
+            delay = rack.behaviour[identity]["delay"]
+            system["pending"] = {"state": "Off", "at": time.time() + delay}
         return "", 204
 
     class Quiet(werkzeug.serving.WSGIRequestHandler):

@@ -54,14 +54,14 @@ pub struct Happening {
     pub request: Option<String>,
     /// What became of the request: `accepted`, `ignored`, `refused`.
     pub outcome: Option<String>,
-    /// The power state that was reached: `On` or `Off`.
+    /// The power state that was reached: `On`, `Off` or `PoweringOff`.
     pub state: Option<String>,
 }
 
 /// What a machine is and what happened to it, oldest first.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Seen {
-    /// `On` or `Off`.
+    /// `On`, `Off`, or `PoweringOff`, in which the machine still runs.
     pub state: String,
     /// Requests and state changes in order.
     pub history: Vec<Happening>,

@@ -6,6 +6,7 @@
 //! Times are told apart only as far as decisions do: which stamp is later, and whether a step is fresh, old, or older
 //! than all patience. Versions are not counted: a replica remembers whether the host changed since its last write.
 
+mod machine;
 mod reading;
 
 use std::time::Duration;
@@ -14,7 +15,7 @@ use bench::model::{Progress, explore};
 use bmo_reboot::config::Policy;
 use bmo_reboot::decide::decide;
 use bmo_reboot::decision::{Again, Answer, Call, Change, Decision};
-use bmo_reboot::model::{Observed, Target};
+use bmo_reboot::model::{Observed, OffProof, Target};
 use bmo_reboot::reason::Reason;
 use bmo_reboot::record::RebootProgress;
 use bmo_reboot::settle::settle;
@@ -22,6 +23,7 @@ use controller_kit::engine::Reason as _;
 use stateright::{Model, Property};
 
 use crate::World;
+use machine::{Hidden, Machine, Taken, is_more, proof};
 use reading::{Known, at, seen, view};
 
 const NOW: i64 = 1_000_000;
@@ -64,7 +66,12 @@ struct Told {
     reason: Reason,
     hard: bool,
     age: u8,
+    /// Who is told to hold the host off.
+    held: Holds,
 }
+
+/// Which of the clients hold the host.
+type Holds = [bool; 2];
 
 /// What the API server has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,14 +81,6 @@ struct Stored {
     powered_on: bool,
     told: Option<Told>,
     failed: bool,
-}
-
-/// What Ironic has; the machine does what Ironic believes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Machine {
-    on: bool,
-    target: Option<(Target, bool)>,
-    error: bool,
 }
 
 /// What a replica is about to do.
@@ -103,6 +102,7 @@ struct Plan {
     /// The host as this replica knows it, its own writes included.
     host: Stored,
     node: Machine,
+    proof: OffProof,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -112,6 +112,7 @@ struct Replica {
     old: bool,
     /// Whether it has read the machine as off before, and long enough ago.
     off_before: bool,
+    taken: Option<Taken>,
     known: Known,
 }
 
@@ -122,6 +123,8 @@ struct State {
     replicas: Vec<Replica>,
     changes: u8,
     mishaps: u8,
+    /// Whether somebody has used the machine's button.
+    pressed: bool,
     /// Whether the power was cut, or asked to be, for the request that was accepted last.
     cut: bool,
     /// How often the machine went off since a request was accepted last; only of one replica, and more than twice is twice.
@@ -141,7 +144,20 @@ enum Action {
     Stop(u8),
     Obey,
     Refuse,
+    Press,
+    Linger,
+    Close,
     Age,
+}
+
+/// Who holds a host that is asked so.
+fn holds(asks: [Ask; 3]) -> Holds {
+    [asks[1] > 0, asks[2] > 0]
+}
+
+/// For whom a host is told to be held off.
+fn held(stored: &Stored) -> Holds {
+    stored.told.filter(|told| told.reason == Reason::HeldOff).map_or([false; 2], |told| told.held)
 }
 
 fn apply(stored: &mut Stored, change: &Change) {
@@ -154,11 +170,13 @@ fn apply(stored: &mut Stored, change: &Change) {
     if change.last.is_some() {
         stored.stamps = Stamps::Done;
     }
-    if let Some(RebootProgress { rebooting, reason, since, hard, .. }) = &change.progress {
+    if let Some(RebootProgress { rebooting, reason, since, hard, held, .. }) = &change.progress {
         let (rebooting, reason, hard) = (*rebooting, *reason, *hard);
+        let held = [held.names(KEYS[1]), held.names(KEYS[2])];
         let known = stored.told.filter(|told| told.reason == reason);
         let age = known.filter(|told| *since == at(-AGES[usize::from(told.age)]));
-        stored.told = Some(Told { rebooting, reason, hard, age: age.map_or(0, |told| told.age) });
+        let age = age.map_or(0, |told| told.age);
+        stored.told = Some(Told { rebooting, reason, hard, age, held });
     }
     if let Some(trouble) = &change.trouble {
         stored.failed = trouble.is_some();
@@ -179,13 +197,15 @@ fn staged(plan: Plan) -> Stage {
 }
 
 impl Rack {
-    fn plan(decision: Decision, host: Stored, node: Machine) -> Stage {
+    fn plan(decision: Decision, host: Stored, (node, proof): (Machine, OffProof)) -> Stage {
         let Decision { annotations, mut status, call, .. } = decision;
         let removes = KEYS.iter().enumerate().filter(|(_, key)| annotations.contains_key(**key));
         // Texts are of no consequence, and the other facts of the record would only make states differ.
         if let Some(progress) = &mut status.progress {
-            let RebootProgress { rebooting, reason, since, hard, .. } = *progress;
-            *progress = RebootProgress { rebooting, hard, ..RebootProgress::new(reason, since) };
+            let RebootProgress { rebooting, reason, since, hard, ref held, .. } = *progress;
+            let held = held.clone();
+            let step = RebootProgress::new(reason, since);
+            *progress = RebootProgress { rebooting, hard, held, ..step };
         }
         (status.managed, status.was_provisioned, status.told) = (None, None, String::new());
         if let Some(Some(trouble)) = &mut status.trouble {
@@ -197,6 +217,7 @@ impl Rack {
             call,
             host,
             node,
+            proof,
         })
     }
 }
@@ -218,14 +239,14 @@ impl State {
     fn decides(&mut self, rack: &Rack, index: u8, machine: Machine) {
         let host = self.host;
         let replica = &mut self.replicas[usize::from(index)];
-        let node = seen(machine, replica.off_before);
+        let proof = proof(&mut replica.taken, &host, machine);
+        let node = seen(machine, replica.off_before, proof);
         let observed = Observed { host: Some(view(&host)), node, soft_free: true };
         let decision = decide(&observed, &rack.policy, at(0));
-        let off = !machine.on && machine.target.is_none();
-        replica.off_before =
-            off && (replica.off_before || matches!(decision.again, Again::After(_)));
+        let waits = matches!(decision.again, Again::After(_)) && !machine.is_closing();
+        replica.off_before = machine.shows_off() && (replica.off_before || waits);
         replica.known = Known::default();
-        replica.stage = Rack::plan(decision, host, machine);
+        replica.stage = Rack::plan(decision, host, (machine, proof));
         replica.old = false;
     }
 
@@ -245,8 +266,12 @@ impl State {
             Call::SoftOff(_) | Call::SoftReset(_) => (Target::Off, true),
             Call::HardOff | Call::Reset => (Target::Off, false),
         };
+        // It looks at the machine, which it takes for off while that shuts down.
         self.machine.error = false;
-        if self.machine.on != (target == Target::On) {
+        self.machine.hidden = self.machine.hidden.filter(|it| *it == Hidden::Closing);
+        if !(self.machine.is_closing() && target == Target::Off)
+            && self.machine.on != (target == Target::On)
+        {
             self.machine.target = Some((target, soft));
         }
         Answer::Accepted
@@ -264,7 +289,8 @@ impl State {
             Stage::Annotate(_) | Stage::Write(_) | Stage::Settle(..) if old => Stage::Idle,
             Stage::Annotate(mut plan) => {
                 // A second replica may have switched it on since, which then answers the request.
-                let on = if alone { self.machine.on } else { plan.node.on };
+                let machine = if alone { self.machine } else { plan.node };
+                let on = machine.on && machine.hidden != Some(Hidden::Started);
                 self.breaks("a request goes only when the machine is off", on);
                 for remove in std::mem::take(&mut plan.removes) {
                     self.breaks("nobody's hold is removed", remove != 0);
@@ -275,15 +301,24 @@ impl State {
             }
             Stage::Write(mut plan) => {
                 let status = std::mem::take(&mut plan.status);
-                let held = self.host.asks.iter().any(|ask| *ask > 0);
+                let asked = self.host.asks.iter().any(|ask| *ask > 0);
                 self.breaks(
                     "power returns to a host that nobody holds",
-                    status.last.is_some() && held,
+                    status.last.is_some() && asked,
                 );
                 let off = status.powered_on == Some(false);
                 self.breaks(
                     "off is said only of a machine that is off",
                     off && self.machine.on && alone,
+                );
+                let told = status.progress.as_ref().filter(|it| it.reason == Reason::HeldOff);
+                let news = told.is_some_and(|told| {
+                    let told = [told.held.names(KEYS[1]), told.held.names(KEYS[2])];
+                    is_more(told, held(&self.host))
+                });
+                self.breaks(
+                    "nobody is told to hold a machine off that runs",
+                    news && self.machine.on && alone,
                 );
                 if status.pending.is_some() {
                     let again = self.host.stamps == Stamps::Accepted;
@@ -298,18 +333,32 @@ impl State {
                 let Some(call) = plan.call else { return };
                 self.replicas[usize::from(index)].known = Known::default();
                 if matches!(call, Call::SoftOff(_)) && self.machine.target.is_none() {
-                    let cut = self.cut && self.host.stamps == Stamps::Accepted && self.machine.on;
+                    let cycle = self.host.stamps == Stamps::Accepted && !self.pressed;
+                    let cut = self.cut && cycle && self.machine.on;
                     self.breaks("soft never follows hard", cut && alone);
                 }
                 let answer = self.call(call);
                 self.cut |= call == Call::HardOff && answer == Answer::Accepted;
+                let taken = &mut self.replicas[usize::from(index)].taken;
+                let off = matches!(call, Call::HardOff | Call::SoftOff(_));
+                let holds = holds(plan.host.asks);
+                let before = taken.take().filter(|it| off && it.holds == holds);
+                *taken = if off && answer == Answer::Accepted && !lose {
+                    let seen = before.map_or((false, false), |it| it.seen);
+                    Some(Taken { holds, seen, again: seen.1 })
+                } else {
+                    before
+                };
                 Stage::Settle(plan, if lose { Answer::Unknown } else { answer })
             }
             Stage::Settle(plan, answer) => {
                 let Some(call) = plan.call else { return };
-                let (host, node) = (view(&plan.host), seen(plan.node, false));
+                let (host, node) = (view(&plan.host), seen(plan.node, false, plan.proof));
                 let done = settle(&host, &node, (call, &answer), &rack.policy, at(0));
-                let Stage::Write(after) = Rack::plan(done, plan.host, plan.node) else { return };
+                let Stage::Write(after) = Rack::plan(done, plan.host, (plan.node, plan.proof))
+                else {
+                    return;
+                };
                 self.stored(Some(index), |host| apply(host, &after.status));
                 Stage::Idle
             }
@@ -335,10 +384,11 @@ impl Model for Rack {
                 told: None,
                 failed: false,
             },
-            machine: Machine { on: true, target: None, error: false },
+            machine: Machine { on: true, hidden: None, target: None, error: false },
             replicas: vec![Replica::default(); usize::from(self.size.replicas)],
             changes: 0,
             mishaps: 0,
+            pressed: false,
             cut: false,
             offs: 0,
             broken: None,
@@ -346,7 +396,11 @@ impl Model for Rack {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        if state.changes < self.size.changes {
+        let machine = state.machine;
+        if machine.is_closing() {
+            // Nobody lets go in these seconds.
+            actions.push(Action::Close);
+        } else if state.changes < self.size.changes {
             for client in 0..self.size.clients {
                 let now = state.host.asks[usize::from(client)];
                 actions
@@ -377,6 +431,18 @@ impl Model for Rack {
             if mishap {
                 actions.push(Action::Refuse);
             }
+            let off = matches!(machine.target, Some((Target::Off, _))) && machine.on;
+            if mishap && off && holds(state.host.asks) != [false; 2] {
+                actions.push(Action::Linger);
+            }
+        }
+        // While somebody waits for off, nobody uses the button: between the last look and the word that it is off there is
+        // always a moment.
+        let waits = is_more(holds(state.host.asks), held(&state.host));
+        let idle = state.replicas.iter().all(|replica| replica.stage == Stage::Idle);
+        let off = !machine.on && machine.target.is_none() && !state.host.powered_on;
+        if mishap && off && idle && !waits {
+            actions.push(Action::Press);
         }
         actions.push(Action::Age);
     }
@@ -411,7 +477,21 @@ impl Model for Rack {
                 if before.machine.on && !on && self.size.replicas == 1 {
                     state.offs = (state.offs + 1).min(2);
                 }
-                state.machine = Machine { on, target: None, error: false };
+                state.machine = Machine { on, hidden: None, target: None, error: false };
+            }
+            Action::Press => {
+                (state.mishaps, state.pressed) = (state.mishaps + 1, true);
+                (state.machine.on, state.machine.hidden) = (true, Some(Hidden::Started));
+            }
+            Action::Linger => {
+                state.mishaps += 1;
+                (state.machine.hidden, state.machine.target) = (Some(Hidden::Closing), None);
+            }
+            Action::Close => {
+                if self.size.replicas == 1 {
+                    state.offs = (state.offs + 1).min(2);
+                }
+                (state.machine.on, state.machine.hidden) = (false, None);
             }
             Action::Refuse => {
                 state.mishaps += 1;
@@ -440,6 +520,9 @@ impl Model for Rack {
             Action::Stop(replica) => format!("replica-{replica}  is stopped and started"),
             Action::Obey => "machine    obeys".to_owned(),
             Action::Refuse => "machine    refuses".to_owned(),
+            Action::Press => "machine    is started by its button".to_owned(),
+            Action::Linger => "machine    says off while it shuts down".to_owned(),
+            Action::Close => "machine    is off".to_owned(),
             Action::Age => "time       passes".to_owned(),
         }
     }
@@ -479,6 +562,8 @@ impl Model for Rack {
                         || state.host.powered_on
                         || state.host.stamps != Stamps::Accepted
                         || !state.machine.on
+                        // Nobody tells of a button.
+                        || state.pressed
                 },
             ),
             // A second replica may cost another one.
@@ -490,7 +575,8 @@ impl Model for Rack {
                         Stamps::Accepted => state.offs <= 1,
                         Stamps::Done => state.offs == 1,
                     };
-                    as_accepted || rack.size.replicas > 1
+                    // Whoever holds a machine that was started by its button has it off without a cycle.
+                    as_accepted || rack.size.replicas > 1 || state.pressed
                 },
             ),
             Property::sometimes("a host is held off", |_, state: &State| is_held_off(state)),
@@ -528,7 +614,8 @@ fn in_order(_: &Rack, state: &State) -> bool {
 pub fn world(size: Size) -> World {
     let explored = move |bounds| {
         let own = |action: &Action| {
-            matches!(action, Action::Read(_) | Action::Go(_) | Action::Obey | Action::Age)
+            use Action::{Age, Close, Go, Obey, Read};
+            matches!(action, Read(_) | Go(_) | Obey | Close | Age)
         };
         let name = "power returns once nobody holds the host";
         let progress = [Progress { name, goal: in_order, own }];

@@ -6,7 +6,7 @@ use k8s_openapi::jiff::ToSpan as _;
 
 use super::*;
 use crate::decision::{Answer, Change};
-use crate::model::{Node, Registration, Trouble};
+use crate::model::{Node, OffProof, Registration, Trouble};
 use crate::record::Managed;
 use crate::requests::Requests;
 use crate::settle::settle;
@@ -17,6 +17,7 @@ mod let_go;
 mod listed;
 mod maintenance;
 mod memory;
+mod proof;
 mod properties;
 mod stays_on;
 mod takeover;
@@ -122,7 +123,15 @@ fn shown(host: &Host) -> String {
 
 fn node(power: Power) -> NodeSeen {
     let off_since = (power == Power::Off).then(|| at(999_990));
-    NodeSeen::Seen(Node { off_since, ..Node::resting(power) })
+    // Ironic was asked for it, and looked.
+    let off_proof = if power == Power::Off { OffProof::Twice } else { OffProof::None };
+    NodeSeen::Seen(Node { off_since, off_proof, ..Node::resting(power) })
+}
+
+/// Off at the first reading, and nobody has asked for it.
+fn just_off() -> NodeSeen {
+    let first = |node: &mut Node| (node.off_since, node.off_proof) = (Some(now()), OffProof::None);
+    change(node(Power::Off), first)
 }
 
 fn failed(power: Power) -> NodeSeen {
@@ -334,7 +343,7 @@ fn a_failure_of_a_clock_that_was_ahead_is_not_waited_for() {
 #[test]
 fn a_soft_off_is_believed_at_its_second_reading() {
     let host = cycling(&[(HOLD, "")], Reason::SoftPowerOff, false, 5);
-    let first = change(node(Power::Off), |node| node.off_since = Some(now()));
+    let first = just_off();
     let done = decided(&host, &first);
     assert_eq!((done.status.powered_on, done.again), (None, Again::After(CONFIRM)));
     let done = decided(&host, &node(Power::Off));

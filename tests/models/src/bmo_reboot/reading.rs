@@ -1,8 +1,8 @@
 //! What a replica reads, and what it remembers of the node between two passes.
 
-use api_types::metal3::{ErrorType, ProvisioningState};
+use api_types::metal3::{ErrorType, KeySet, ProvisioningState};
 use bmo_reboot::decision::Change;
-use bmo_reboot::model::{Host, Node, NodeSeen, Pause, Registration, Trouble};
+use bmo_reboot::model::{Host, Node, NodeSeen, OffProof, Pause, Registration, Trouble};
 use bmo_reboot::reason::Reason;
 use bmo_reboot::record::{Managed, RebootProgress};
 use bmo_reboot::requests::Requests;
@@ -10,7 +10,8 @@ use bmo_reboot::text;
 use ironic::Power;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{AGES, KEYS, Machine, NOW, Stamps, Stored, Told};
+use super::machine::Machine;
+use super::{AGES, KEYS, NOW, Stamps, Stored, Told};
 
 /// What a list has shown of the node, if it stands for a look: it began after the host's version was there, and no pass has
 /// rested on it. It is forgotten with every call.
@@ -41,9 +42,10 @@ pub(super) fn view(stored: &Stored) -> Host {
         Stamps::Accepted => (Some(at(-5_000)), Some(at(-9_000))),
         Stamps::Done => (Some(at(-9_000)), Some(at(-5_000))),
     };
-    let progress = stored.told.map(|Told { rebooting, reason, hard, age }| {
+    let progress = stored.told.map(|Told { rebooting, reason, hard, age, held }| {
         let step = RebootProgress::new(reason, at(-AGES[usize::from(age)]));
-        RebootProgress { rebooting, hard, ..step }
+        let held = KEYS[1..].iter().zip(held).filter(|(_, held)| *held).map(|(key, _)| *key);
+        RebootProgress { rebooting, hard, held: KeySet::of(held), ..step }
     });
     let managed = Managed { managed: true, reason: Reason::Managed, message: text::managed(false) };
     let written = Change { progress, managed: Some(managed), ..Change::default() };
@@ -82,10 +84,10 @@ pub(super) fn view(stored: &Stored) -> Host {
     host
 }
 
-pub(super) fn seen(machine: Machine, off_before: bool) -> NodeSeen {
-    let off = !machine.on && machine.target.is_none();
+pub(super) fn seen(machine: Machine, off_before: bool, off_proof: OffProof) -> NodeSeen {
+    let off = machine.shows_off();
     NodeSeen::Seen(Node {
-        power: if machine.on { Power::On } else { Power::Off },
+        power: if machine.shows_on() { Power::On } else { Power::Off },
         target: machine.target.map(|(target, _)| target),
         engaged: None,
         last_error: machine.error.then(|| "it broke".to_owned()),
@@ -94,7 +96,7 @@ pub(super) fn seen(machine: Machine, off_before: bool) -> NodeSeen {
         changed: None,
         maintenance: false,
         off_since: off.then(|| at(if off_before { -100 } else { 0 })),
-        off_taken: false,
+        off_proof,
         spared: None,
     })
 }

@@ -6,12 +6,17 @@ const OTHER: &str = "reboot.metal3.io/b";
 
 /// The node is in maintenance, and shows its machine off since long ago.
 fn unseen() -> NodeSeen {
-    change(node(Power::Off), |node| node.maintenance = true)
+    change(node(Power::Off), |node| (node.maintenance, node.off_proof) = (true, OffProof::None))
+}
+
+/// The maintenance is over, and Ironic shows what it did.
+fn not_looked_at() -> NodeSeen {
+    change(unseen(), |node| node.maintenance = false)
 }
 
 /// The same after Ironic has taken an off.
 fn looked_at() -> NodeSeen {
-    change(unseen(), |node| node.off_taken = true)
+    change(unseen(), |node| node.off_proof = OffProof::Twice)
 }
 
 fn holds(keys: &[&str]) -> Requests {
@@ -133,7 +138,7 @@ fn after_the_maintenance_the_machine_is_asked_for_off_before_that_is_believed() 
     let host = held(&[HOLD]);
     let host = after(host.clone(), &decided(&host, &unseen()));
     // Ironic has not looked at it yet.
-    let done = decided(&host, &node(Power::Off));
+    let done = decided(&host, &not_looked_at());
     assert_eq!(
         (done.call, reason_written(&done)),
         (Some(Call::HardOff), Some(Reason::HardPowerOff))
@@ -141,18 +146,17 @@ fn after_the_maintenance_the_machine_is_asked_for_off_before_that_is_believed() 
     let ahead = after(host.clone(), &done);
     // A stop before the call, an Ironic that is busy or silent: it has not looked yet.
     let busy = (Call::HardOff, &Answer::Busy("locked".to_owned()));
-    let busy = settle(&ahead, &node(Power::Off), busy, &Policy::default(), now());
+    let busy = settle(&ahead, &not_looked_at(), busy, &Policy::default(), now());
     let silence = NodeSeen::Unanswered { lasting: true, problem: "no connection".to_owned() };
     let silent = after(ahead.clone(), &decided(&ahead, &silence));
     assert_eq!(silent.progress().map(|it| it.reason), Some(Reason::IronicUnreachable));
     for waiting in [ahead.clone(), after(ahead.clone(), &busy), silent] {
         let told = waiting.progress();
-        let shown = after(waiting.clone(), &decided(&waiting, &node(Power::Off)));
-        let done = decided(&shown, &node(Power::Off));
+        let shown = after(waiting.clone(), &decided(&waiting, &not_looked_at()));
+        let done = decided(&shown, &not_looked_at());
         assert_eq!((done.call, done.status.powered_on), (Some(Call::HardOff), None), "{told:?}");
     }
-    let looked = change(node(Power::Off), |node| node.off_taken = true);
-    let done = decided(&ahead, &looked);
+    let done = decided(&ahead, &node(Power::Off));
     assert_eq!((done.call, reason_written(&done)), (None, Some(Reason::HeldOff)));
     // Whom it has looked at in the middle of it says so no more.
     let host = held_within(&[HOLD]);

@@ -111,7 +111,13 @@ fn any_node() -> impl Strategy<Value = NodeSeen> {
     let state = (prop::sample::select(targets), prop::sample::select(registrations));
     let seen = (prop::sample::select(powers), state, any::<[bool; 7]>()).prop_map(
         |(power, (target, registration), flags)| {
-            let [error, engaged, confirmed, disabled, maintenance, rarely, off_taken] = flags;
+            let [error, engaged, confirmed, disabled, maintenance, rarely, taken] = flags;
+            let off_proof = match (taken && power == Power::Off, error, confirmed, rarely) {
+                (false, ..) => OffProof::None,
+                (true, true, ..) => OffProof::Failed,
+                (true, false, true, _) => OffProof::Twice,
+                (true, false, false, rarely) => OffProof::Once(seconds(u64::from(rarely) * 3)),
+            };
             NodeSeen::Seen(Node {
                 power,
                 target,
@@ -123,7 +129,7 @@ fn any_node() -> impl Strategy<Value = NodeSeen> {
                 maintenance: maintenance && rarely,
                 off_since: (power == Power::Off && target.is_none())
                     .then(|| if confirmed { at(999_900) } else { now() }),
-                off_taken: off_taken && power == Power::Off && !error,
+                off_proof,
                 spared: (power == Power::Unknown && rarely).then_some(Duration::from_secs(4)),
             })
         },
@@ -300,11 +306,14 @@ proptest! {
             let keeps_on = may_stay_on(&host, &seen) && !host.disable_power_off;
             prop_assert!(done.call.is_none() || keeps_on);
         }
-        // In maintenance an off is one that Ironic has taken for all who hold the host, or that is told to be.
-        let held = status.progress.as_ref().is_some_and(|it| it.reason == Reason::HeldOff);
-        let open = progress.as_ref().is_some_and(RebootProgress::is_out_of_sight) && !may_stay_on(&host, &seen);
-        if let (NodeSeen::Seen(node), true) = (&seen, held) && (node.maintenance || open) {
-            prop_assert!(node.off_taken || says_asked(&host), "{done:?}");
+        // Nobody is told to be held off by what Ironic has stored: it was asked twice for all who hold the host, or the status
+        // says so of them already. In maintenance it says that Ironic was asked in it.
+        let told = status.progress.as_ref().filter(|it| it.reason == Reason::HeldOff);
+        if let (NodeSeen::Seen(node), Some(_)) = (&seen, told) && !may_stay_on(&host, &seen) {
+            let keys: Vec<&str> = host.requests.holds().collect();
+            let before = progress.as_ref().is_some_and(|it| it.is_held_for(&keys));
+            let known = if node.maintenance { says_asked(&host) } else { before };
+            prop_assert!(node.off_proof == OffProof::Twice || known, "{done:?}");
         }
         // Who is not looked after is not told to be held off.
         if status.managed.as_ref().is_some_and(|it| !it.managed) {

@@ -215,7 +215,7 @@ fn a_host_that_is_deleted_is_not_kept_by_a_management_controller_that_is_lost() 
     host.deleting = true;
     assert!(is_given_back(&decided_by(&policy(), &host, &node(Power::Unknown))));
     assert_eq!(decided_by(&policy(), &host, &node(Power::On)).reason, Reason::HandedBack);
-    let first = change(node(Power::Off), |node| node.off_since = Some(now()));
+    let first = just_off();
     let mut soft = taken(cycling(&[(HOLD, "")], Reason::SoftPowerOff, false, 9));
     soft.deleting = true;
     let done = decided_by(&policy(), &soft, &first);

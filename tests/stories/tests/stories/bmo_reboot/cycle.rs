@@ -94,8 +94,10 @@ async fn in_order(site: &Site, proxy: &Proxy, come: &str, go: &str) {
     }
     let off = if come.starts_with('b') { "soft power off" } else { "power off" };
     for client in go.chars() {
+        // Each who comes has Ironic asked for off, which changes nothing.
         let power = proxy.powered(&node);
-        assert_eq!(power, [off], "{come} came, and {client} of {go} is the next to go");
+        let stays = power[0] == off && power.iter().all(|it| it.ends_with("off"));
+        assert!(stays, "{come} came, and {client} of {go} is the next to go: {power:?}");
         site.annotate(&host, json!({ (key(client)): null })).await;
         if !go.ends_with(client) {
             let counts = |it: &Value| held(it) && !record(it).1.contains(&key(client));
@@ -103,7 +105,9 @@ async fn in_order(site: &Site, proxy: &Proxy, come: &str, go: &str) {
         }
     }
     site.cycled(&host).await;
-    assert_eq!(proxy.powered(&node), [off, "power on"], "{come} came, {go} went");
+    let power = proxy.powered(&node);
+    let on = power.iter().position(|it| it == "power on");
+    assert_eq!(on, Some(power.len() - 1), "{come} came, {go} went: {power:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,6 +8,7 @@ mod maintenance;
 mod model;
 mod ours;
 mod process;
+mod proof;
 mod record;
 mod rest;
 mod sweeps;
