@@ -9,7 +9,7 @@ use crate::backoff;
 use crate::config::Config;
 use crate::events::Events;
 use crate::http::{Liveness, Shown};
-use crate::lease::Leadership;
+use crate::leadership::Leadership;
 use crate::metrics::Metrics;
 use crate::readiness::Readiness;
 use crate::shutdown::Shutdown;

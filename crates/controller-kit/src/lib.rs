@@ -32,6 +32,7 @@ mod guarded;
 pub mod http;
 pub mod kit;
 pub mod kubeconfig;
+pub mod leadership;
 pub mod lease;
 pub mod metrics;
 pub mod readiness;

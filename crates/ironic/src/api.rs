@@ -9,7 +9,7 @@ use crate::Result;
 use crate::client::{Call, Client, Ready};
 use crate::error::{Class, Error};
 use crate::inventory::Inventory;
-use crate::node::{Driver, Node, PatchOp, PowerTarget};
+use crate::node::{Driver, Node, PatchOp, PowerTarget, node_path};
 use crate::paging::Detail;
 use crate::version::Version;
 
@@ -118,31 +118,12 @@ fn power_call(id: &str, target: PowerTarget) -> Result<Call> {
     Ok(Call { urgency, ..call.body(target.body()) })
 }
 
-/// The path of a node. What is no identity or name never gets into a path: it comes from objects
-/// that people can edit, and `..` would ask for something else.
-pub(crate) fn node_path(id: &str, below: &str) -> Result<String> {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
-    if id.is_empty() || id.len() > 255 || matches!(id, "." | "..") || !id.chars().all(allowed) {
-        let text = format!("{id:?} is no identity and no name of a node");
-        return Err(Error::new(Class::Invalid, text));
-    }
-    Ok(format!("nodes/{id}{below}"))
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
     use reqwest::Url;
 
     use super::*;
-
-    #[test]
-    fn names_with_a_namespace_are_names() {
-        assert_eq!(node_path("ns~a.b_c-1", "/ports").unwrap(), "nodes/ns~a.b_c-1/ports");
-        for id in ["", ".", "..", "a/b", "a?b", "a%2e", "a b", "ä"] {
-            assert!(node_path(id, "").is_err(), "{id:?}");
-        }
-    }
 
     proptest! {
         #[test]

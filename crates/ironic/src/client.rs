@@ -16,11 +16,9 @@ use serde_json::Value;
 use crate::Result;
 use crate::error::{Class, Error};
 use crate::files::{Material, cause};
-use crate::settings::Settings;
+use crate::settings::{CALLS, Settings};
 use crate::version::{Feature, Version};
 
-/// Calls to nodes that answer, at the same time. More of them make Ironic slower, not faster.
-pub const CALLS: usize = 6;
 /// Calls to nodes that do not, at the same time.
 const SLOW_CALLS: usize = 12;
 /// A connection whose answer was read needs a moment until it can be used again; a call in that moment gets a new one.
@@ -28,8 +26,6 @@ const SPARE_CONNECTIONS: usize = 2;
 /// Most connections to one Ironic, with [`CALLS`] calls at the same time. It resets those that exceed some 25, and others speak
 /// to it too.
 pub const CONNECTIONS: usize = connections(CALLS);
-/// Most calls at the same time that may be asked for.
-pub const MOST_CALLS: usize = 8;
 
 const fn connections(calls: usize) -> usize {
     calls + SLOW_CALLS + SPARE_CONNECTIONS

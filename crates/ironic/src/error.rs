@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::version::Version;
-
 /// Longest text of Ironic that is passed on. Some of its messages carry whole tracebacks.
 const MAX_TEXT: usize = 600;
 
@@ -143,7 +141,7 @@ impl Error {
     }
 
     /// Says which version was not enough.
-    pub(crate) fn at(mut self, version: Version) -> Self {
+    pub(crate) fn at(mut self, version: impl fmt::Display) -> Self {
         self.text = format!("{} API {version} of this Ironic cannot do that", self.text);
         self
     }

@@ -21,7 +21,7 @@ mod paging;
 mod settings;
 mod version;
 
-pub use client::{CALLS, CONNECTIONS, Client, MOST_CALLS, Ready};
+pub use client::{CONNECTIONS, Client, Ready};
 pub use error::{Class, Error};
 pub use inventory::{
     Boot, Cpu, Disk, Firmware, Interface, Inventory, Machine, Memory, PluginData, SystemVendor,
@@ -29,7 +29,7 @@ pub use inventory::{
 pub use node::{Driver, Node, PatchOp, Port, Power, PowerTarget};
 pub use nodes::{Calling, Follow, Nodes, Reading};
 pub use paging::{Detail, MAX_PAGE, NodeQuery, Pager, PortQuery};
-pub use settings::Settings;
+pub use settings::{CALLS, MOST_CALLS, Settings};
 pub use version::{Feature, Version};
 
 /// One look for a person: at which Ironic, and what was found or what is wrong.

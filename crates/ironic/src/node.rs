@@ -5,6 +5,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::Result;
+use crate::error::{Class, Error};
+
 /// A node. Which fields are filled depends on which were asked for; a field that Ironic left out
 /// and one that it set to null look the same.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -170,9 +173,28 @@ pub enum PatchOp {
     },
 }
 
+/// The path of a node. What is no identity or name never gets into a path: it comes from objects
+/// that people can edit, and `..` would ask for something else.
+pub(crate) fn node_path(id: &str, below: &str) -> Result<String> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
+    if id.is_empty() || id.len() > 255 || matches!(id, "." | "..") || !id.chars().all(allowed) {
+        let text = format!("{id:?} is no identity and no name of a node");
+        return Err(Error::new(Class::Invalid, text));
+    }
+    Ok(format!("nodes/{id}{below}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_with_a_namespace_are_names() {
+        assert_eq!(node_path("ns~a.b_c-1", "/ports").unwrap(), "nodes/ns~a.b_c-1/ports");
+        for id in ["", ".", "..", "a/b", "a?b", "a%2e", "a b", "ä"] {
+            assert!(node_path(id, "").is_err(), "{id:?}");
+        }
+    }
 
     #[test]
     fn power_that_is_not_known_is_not_off() {

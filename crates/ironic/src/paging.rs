@@ -11,10 +11,10 @@ use std::time::Instant;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use crate::Result;
 use crate::client::{Call, Client};
 use crate::error::{Class, Error};
-use crate::node::{Node, Port};
-use crate::{Result, api};
+use crate::node::{Node, Port, node_path};
 
 /// The largest page that Ironic gives by default. It silently cuts larger wishes.
 pub const MAX_PAGE: u32 = 1000;
@@ -125,7 +125,7 @@ impl Client {
         // By this filter Ironic also finds the ports of a node given by name, and says so if there
         // is no such node. By the path below the node it does neither.
         if let Some(node) = &query.node {
-            api::node_path(node, "")?;
+            node_path(node, "")?;
         }
         let mut filters = Vec::new();
         add(&mut filters, "node", query.node);

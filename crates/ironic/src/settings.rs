@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use reqwest::Url;
 
-use crate::client::CALLS;
-
+/// Calls to nodes that answer, at the same time. More of them make Ironic slower, not faster.
+pub const CALLS: usize = 6;
+/// Most calls at the same time that may be asked for.
+pub const MOST_CALLS: usize = 8;
 const DEFAULT_AUTH_ROOT: &str = "/opt/metal3/auth";
 const DEFAULT_CA: &str = "/opt/metal3/certs/ca/tls.crt";
 const DEFAULT_CLIENT_CERT: &str = "/opt/metal3/certs/client/tls.crt";
