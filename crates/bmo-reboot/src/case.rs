@@ -138,25 +138,14 @@ impl<'a> Case<'a> {
         self.progress.as_ref().and_then(RebootProgress::held_since)
     }
 
-    /// Whether somebody holds a machine that Ironic shows off and has not looked at for all who do. While its node is in
-    /// maintenance Ironic shows what it knew before, and anybody may have started the machine by its button: off counts only
-    /// after Ironic has taken an off for those who hold it. When the maintenance is over it shows the same for a while, so what
-    /// was to be asked for in it still is.
+    /// Whether somebody holds a machine in maintenance that Ironic shows off, and Ironic was not asked for off in it for all who do.
+    /// It shows what it knew before, and anybody may have started the machine by its button.
     pub(crate) fn is_out_of_sight(&self) -> bool {
-        let Some(node) = self.node().filter(|_| self.is_held() && self.seems_off()) else {
-            return false;
-        };
-        let lost = || self.progress.as_ref().is_some_and(RebootProgress::is_out_of_sight);
-        let unseen = node.maintenance || (!self.must_stay_on() && lost());
-        unseen && !node.off_proof.is_looked_at() && !self.is_told(RebootProgress::was_asked_for)
-    }
-
-    /// The same as far as it is to be remembered: where Ironic does not answer, it has looked at nothing.
-    pub(crate) fn is_not_seen(&self) -> bool {
-        match self.node() {
-            Some(_) => self.is_out_of_sight(),
-            None => self.progress.as_ref().is_some_and(RebootProgress::is_out_of_sight),
-        }
+        let unseen = |node: &Node| node.maintenance && node.off_proof != OffProof::Twice;
+        self.is_held()
+            && self.seems_off()
+            && self.node().is_some_and(unseen)
+            && !self.is_told(RebootProgress::was_asked_for)
     }
 
     /// Whether the machine was off for all who hold it when somebody last saw it.
@@ -170,20 +159,17 @@ impl<'a> Case<'a> {
         self.progress.as_ref().is_some_and(|progress| told(progress, &holds))
     }
 
-    /// Whether Ironic is to be asked for off because the machine is out of sight. Where nobody new holds it, not before the
-    /// end of the maintenance: somebody may be at work on it.
-    pub(crate) fn is_to_be_asked(&self) -> bool {
-        let over = self.node().is_some_and(|node| !node.maintenance);
-        let may = !self.must_stay_on() && !self.host.deleting;
-        may && (over || !self.is_held_as_before()) && self.is_out_of_sight()
+    /// Whether the machine may be asked for off only to have Ironic look at it.
+    pub(crate) fn may_be_asked(&self) -> bool {
+        !self.must_stay_on() && !self.host.deleting
     }
 
-    /// Whether somebody holds a machine that Ironic shows off, and that is all that shows it.
+    /// Whether somebody holds a machine that Ironic shows off, and that is all that shows it. One that must stay on cannot be asked.
     pub(crate) fn is_unproven(&self) -> bool {
         let shown =
             self.is_held() && self.seems_off() && !self.is_told(RebootProgress::is_held_for);
-        let may_ask = !self.must_stay_on() && !self.host.deleting;
-        shown && may_ask && self.node().is_some_and(|node| node.off_proof != OffProof::Twice)
+        let unproven = |node: &Node| node.off_proof != OffProof::Twice;
+        shown && !self.must_stay_on() && self.node().is_some_and(unproven)
     }
 
     /// Who wants the machine off, for people.
@@ -212,9 +198,8 @@ impl<'a> Case<'a> {
         ahead.soft.is_none().then_some(Soft { since: ahead.since, last: ahead.since })
     }
 
-    /// Whether a call of ours towards off may have failed since, or is still to be made for those who hold a machine that is
-    /// out of sight. What was waited for in between does not matter, and the failure of a power-on is one of these only for
-    /// those who hold the machine. A machine that must stay on is not asked for off; in a cycle its reset ends the doubt, and
+    /// Whether a call of ours towards off may have failed since. What was waited for in between does not matter, and the failure of
+    /// a power-on is one of these only for those who hold the machine. A machine that must stay on is not asked for off; in a cycle its reset ends the doubt, and
     /// without one nothing would.
     pub(crate) fn off_may_have_failed(&self, node: &Node) -> bool {
         use Reason::{
@@ -235,9 +220,7 @@ impl<'a> Case<'a> {
         let asked = asked && self.held_since().is_none();
         let doubted = !self.must_stay_on() || self.in_cycle();
         let failed = asked && doubted && node.last_error.is_some();
-        // A power-on that may still be on its way would undo an off.
-        let unseen = self.is_out_of_sight() && !self.may_be_coming_on();
-        failed || self.may_have_come_on(node) || unseen
+        failed || self.may_have_come_on(node)
     }
 
     /// Whether the power-on of a machine that somebody holds has failed, as far as Ironic knows: it gave up, or its conductor
@@ -382,8 +365,7 @@ impl<'a> Case<'a> {
                 && self.host.powered_on != self.is_on()
                 && !endless);
         // A host that is being deleted, or is not to be on, is not switched on again, so its cycle does not end.
-        let off = self.is_off() || (self.is_out_of_sight() && !self.is_to_be_asked());
-        let parked = !self.host.online && !self.host.powered_on && off;
+        let parked = !self.host.online && !self.host.powered_on && self.is_off();
         changing || (!self.host.deleting && !parked && self.in_cycle())
     }
 

@@ -267,10 +267,10 @@ fn withdraw_off(case: &Case<'_>) -> Option<Decision> {
     })
 }
 
-/// Nobody new holds a machine of which Ironic shows what it knew before the maintenance of its node. It was off for those
-/// who hold it, and they are told that nobody sees whether it still is. The same of one that is not asked for off.
+/// Who holds a machine since before the maintenance of its node is told that nobody sees whether it is still off. It is not asked
+/// for off before the end of that: somebody may be at work on it. The same of one that may not be asked.
 fn lose_sight(case: &Case<'_>) -> Option<Decision> {
-    if !case.is_out_of_sight() || case.is_to_be_asked() {
+    if !case.is_out_of_sight() || (case.may_be_asked() && !case.is_held_as_before()) {
         return None;
     }
     let holds: Vec<&str> = case.holds().collect();
@@ -328,7 +328,8 @@ fn switch_off(case: &Case<'_>) -> Option<Decision> {
 
 /// Off, and somebody wants it to stay so.
 fn hold(case: &Case<'_>) -> Option<Decision> {
-    if !case.is_off() || case.holds().next().is_none() {
+    // A host that is being deleted is not asked for: it goes back to its operator, and says nothing to who holds it.
+    if !case.is_off() || !case.is_held() || case.is_unproven() {
         return None;
     }
     let mut draft = Draft::new(case);

@@ -11,7 +11,7 @@ use crate::case::Case;
 use crate::decision::{Again, Call, Change, Decision, Note, rebooting};
 use crate::model::{Host, Trouble};
 use crate::reason::Reason;
-use crate::record::{Managed, RebootProgress, Reset, Sight, Soft};
+use crate::record::{Managed, RebootProgress, Reset, Soft};
 use crate::requests::told_apart;
 use crate::text;
 
@@ -28,8 +28,6 @@ pub(crate) struct Draft<'a> {
     rebooting: bool,
     /// That the power was cut in this cycle, or is to be.
     hard: bool,
-    /// Whether Ironic has not looked at the machine since the maintenance of its node began.
-    not_seen: bool,
     /// The soft attempt that is behind the host.
     soft: Option<Soft>,
 }
@@ -48,7 +46,6 @@ impl<'a> Draft<'a> {
             notes: Vec::new(),
             rebooting: case.in_cycle(),
             hard: case.was_hard(),
-            not_seen: case.is_not_seen(),
             soft: case.soft(),
         }
     }
@@ -56,7 +53,7 @@ impl<'a> Draft<'a> {
     /// A draft that brings up to date what the node shows.
     pub(crate) fn new(case: &Case<'a>) -> Self {
         let mut draft = Self::unseen(case);
-        let seen = if case.is_off() {
+        let seen = if case.is_off() && !case.is_out_of_sight() {
             Some(false)
         } else if case.is_on() {
             Some(true)
@@ -206,17 +203,15 @@ impl<'a> Draft<'a> {
         self.hard |= hard;
     }
 
-    /// A step between Ironic and us. It is remembered whether Ironic has looked at the machine, and what was tried softly
-    /// until then.
+    /// A step between Ironic and us. What was tried softly until then is remembered.
     pub(crate) fn phase(&mut self, reason: Reason, hard: bool, what: &str) {
         self.exact_phase(RebootProgress { hard, ..self.step(reason) }, what);
     }
 
     fn exact_phase(&mut self, step: RebootProgress, what: &str) {
         let soft = self.soft.filter(|_| !step.hard);
-        let sight = self.not_seen.then_some(Sight::Unseen);
         let what = text::change(step.hard, what);
-        self.progress(RebootProgress { rebooting: self.rebooting, soft, sight, ..step }, &what);
+        self.progress(RebootProgress { rebooting: self.rebooting, soft, ..step }, &what);
     }
 
     /// It cannot go on for now. Why is written once: the wording of a network's failures changes with every try.

@@ -72,9 +72,11 @@ pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Deci
 /// may have started the machine by its button since, or the machine may still be shutting down. For one that is off this changes
 /// nothing, so nothing is written down ahead of it.
 pub(crate) fn prove_off(case: &Case<'_>) -> Option<Decision> {
-    let node = case.node().filter(|_| case.is_off() && case.is_unproven())?;
+    let asks = case.is_off() && case.is_unproven() && case.may_be_asked();
+    let node = case.node().filter(|_| asks)?;
     let mut draft = Draft::unseen(case);
-    let reason = case.reason().unwrap_or(Reason::RequestAccepted);
+    let hard = case.was_hard() || case.requests().any(Request::is_hard);
+    let reason = if hard { Reason::HardPowerOff } else { Reason::SoftPowerOff };
     if let Some(why) = &node.engaged {
         // Those for whom it is held off already are told nothing else.
         if case.held_since().is_none() {
@@ -95,7 +97,6 @@ pub(crate) fn prove_off(case: &Case<'_>) -> Option<Decision> {
     if let Some(wait) = still_waiting(case, off_delay(case.host.trouble.failures())) {
         return Some(draft.finish(Reason::PowerFailed, Again::After(wait)));
     }
-    let hard = case.was_hard() || case.requests().any(Request::is_hard);
     let softly = case.policy.soft_slice.min(case.policy.soft_timeout).max(SHORTEST_SLICE);
     draft.call(if hard { Call::HardOff } else { Call::SoftOff(softly) });
     Some(draft.finish(reason, Again::Watch))

@@ -86,8 +86,6 @@ pub enum Sight {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         held: Option<KeySet>,
     },
-    /// On the way to off: Ironic has not looked at the machine since the maintenance of its node began.
-    Unseen,
 }
 
 /// What is not known of a power-on.
@@ -179,11 +177,6 @@ impl RebootProgress {
     /// Whether this says that the host is held off for each of these.
     pub fn is_held_for(&self, holds: &[&str]) -> bool {
         self.reason == Reason::HeldOff && self.held.covers(holds)
-    }
-
-    /// Whether Ironic has not looked at the machine since the maintenance of its node began.
-    pub fn is_out_of_sight(&self) -> bool {
-        matches!(self.sight, Some(Sight::Unseen | Sight::Lost { held: Some(_), .. }))
     }
 
     /// Whether the host was off for each of these when its machine was last seen.
@@ -293,7 +286,6 @@ mod tests {
             Sight::AskedOff,
             Sight::Lost { since: at(1), held: None },
             Sight::Lost { since: at(1), held: Some(keys()) },
-            Sight::Unseen,
         ];
         let resets = [
             Reset::Asked { changed: None, again: true },

@@ -46,7 +46,6 @@ pub fn step(progress: &RebootProgress, what: &str) -> String {
             add("Its node is in maintenance: Ironic was asked for off, and looked.");
         }
         Some(Sight::Lost { since, .. }) => add(&format!("It is held off since {since}.")),
-        Some(Sight::Unseen) => add("Ironic shows the state from before the maintenance."),
         None => {}
     }
     match progress.doubt {

@@ -86,9 +86,6 @@ fn any_host() -> impl Strategy<Value = Host> {
                     let sight = Some(Sight::Lost { since: at(999_000), held: Some(holds) });
                     RebootProgress { sight, ..step }
                 }
-                _ if words && reason.is_phase() => {
-                    RebootProgress { sight: Some(Sight::Unseen), ..step }
-                }
                 _ => step,
             };
             put(&mut host, &progress);
