@@ -14,7 +14,7 @@ const CONTROLLERS: [&str; 5] =
     ["bmo-reboot", "capm3-reuse", "clusterpool-inventory", "host-discovery", "remediation"];
 
 /// An alert, a series, how it runs minute by minute in trouble, and how where all is well.
-const TROUBLE: [(&str, &str, &str, &str); 16] = [
+const TROUBLE: [(&str, &str, &str, &str); 17] = [
     (
         "FerriteBmoRebootIronicUnreachable",
         "ferrite_bmo_reboot_ironic_reachable{}",
@@ -28,6 +28,12 @@ const TROUBLE: [(&str, &str, &str, &str); 16] = [
         "ferrite_bmo_reboot_oldest_pending_seconds{}",
         "0+60x200",
         "180x200",
+    ),
+    (
+        "FerriteBmoRebootHostsWait",
+        "ferrite_bmo_reboot_waiting_overdue{reason=\"NodeBusy\"}",
+        "1x200",
+        "0x200",
     ),
     ("FerriteCapm3ReuseMachinesWait", "ferrite_capm3_reuse_waiters{}", "3x200", "0x200"),
     (
