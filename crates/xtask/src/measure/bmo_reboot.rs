@@ -1,5 +1,6 @@
-//! bmo-reboot: one request at a time, a thousand at once, and what a large installation costs it.
+//! bmo-reboot: one request at a time, a thousand at once, some beside many nodes that hang, and what a large installation costs it.
 
+mod hung;
 mod servers;
 
 use std::time::{Duration, Instant};
@@ -67,10 +68,11 @@ async fn further(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<F
     let (took, bare) = one_by_one(ground).await?;
     let latency = |percent| load::millis(load::quantile(&took, percent));
     let beside = |percent| Figure {
-        what: format!("ms that Ironic itself takes for such a call, alone, p{percent}"),
+        what: format!("ms that Ironic itself takes for a look and such a call, alone, p{percent}"),
         value: load::millis(load::quantile(&bare, percent)),
         at_most: None,
     };
+    let hung = hung::slower(ground).await?;
     let memory = running.resident_megabytes()?;
     running.stop().await?;
 
@@ -94,6 +96,16 @@ async fn further(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<F
         figure("ms from a hard request to Ironic's answer, p99".to_owned(), latency(99), 50.0),
         beside(50),
         beside(99),
+        figure(
+            "ms from a hard request to Ironic's answer beyond that, p99".to_owned(),
+            latency(99) - load::millis(load::quantile(&bare, 99)),
+            15.0,
+        ),
+        figure(
+            "times the time of 20 hard requests, while 200 of 400 nodes hang".to_owned(),
+            hung,
+            1.5,
+        ),
         figure(format!("megabytes resident with {} hosts", ground.hosts), memory, 64.0),
     ]);
     Ok(figures)
@@ -199,6 +211,7 @@ async fn one_by_one(ground: &Ground) -> anyhow::Result<(Vec<Duration>, Vec<Durat
     let (mut took, mut bare) = (Vec::new(), Vec::new());
     for (number, node) in nodes.iter().enumerate() {
         let alone = Instant::now();
+        ironic.node(&beside[number]).await?;
         let (status, body) = ironic.power(&beside[number], "power off", None).await?;
         bare.push(alone.elapsed());
         ensure!(status.is_success(), "{status}: {body}");
