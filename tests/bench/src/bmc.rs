@@ -95,7 +95,7 @@ impl Seen {
 pub async fn spare() -> anyhow::Result<Machine> {
     static RACK: OnceCell<Rack> = OnceCell::const_new();
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let rack = RACK.get_or_try_init(|| Rack::start(64)).await?;
+    let rack = RACK.get_or_try_init(|| Rack::start(96)).await?;
     let machine = rack
         .machines
         .get(NEXT.fetch_add(1, Ordering::Relaxed))
