@@ -199,8 +199,8 @@ impl<'a> Case<'a> {
     }
 
     /// Whether a call of ours towards off may have failed since. What was waited for in between does not matter, and the failure of
-    /// a power-on is one of these only for those who hold the machine. A machine that must stay on is not asked for off; in a cycle its reset ends the doubt, and
-    /// without one nothing would.
+    /// a power-on is one of these only for those who hold the machine. A machine that must stay on is not asked for off; in a
+    /// cycle its reset ends the doubt, and without one nothing would.
     pub(crate) fn off_may_have_failed(&self, node: &Node) -> bool {
         use Reason::{
             HardPowerOff, IronicUnreachable, NodeBusy, PowerFailed, PowerUnknown, RequestAccepted,
