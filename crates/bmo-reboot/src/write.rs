@@ -90,6 +90,7 @@ pub async fn write(
             version: Some(now.version),
             events: after.notes.iter().map(Note::event).collect(),
             next: Some(after.again.next(context.nodes.pace(&host.node))),
+            ..Outcome::default()
         }),
         // The call was made, whether or not what came of it could be written down: the next pass reads that.
         Err(error) => {

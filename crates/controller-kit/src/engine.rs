@@ -21,6 +21,7 @@ mod outbox;
 pub mod queue;
 pub mod reasons;
 mod run;
+pub mod shared;
 pub mod slots;
 mod waiting;
 
@@ -30,3 +31,4 @@ pub use key::ObjectKey;
 pub use queue::Class;
 pub use reasons::Reason;
 pub use run::{Controller, Lookout, register, run};
+pub use shared::Shared;

@@ -1,7 +1,9 @@
 //! What a pass decided, the same in all controllers: plain data that can be compared.
 
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
+use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 
 /// What to do about a key: the writes in their order, then the events.
@@ -34,7 +36,7 @@ pub struct Event {
     /// Whether a person should look at it.
     pub warning: bool,
     /// Its word.
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     /// What it is about, where several of one word may come together: the API server keeps one note for each.
     pub action: String,
     /// Its text.
@@ -51,13 +53,21 @@ pub struct Outcome {
     pub version: Option<String>,
     /// What else to tell people.
     pub events: Vec<Event>,
+    /// The same about other objects: what was made, say.
+    pub others: Vec<(ObjectReference, Event)>,
     /// When to look again, in place of what was decided: an answer may say.
     pub next: Option<Next>,
 }
 
 impl Event {
     /// One that is told whenever it is decided.
-    pub fn new(warning: bool, reason: &'static str, action: &str, text: &str) -> Self {
+    pub fn new(
+        warning: bool,
+        reason: impl Into<Cow<'static, str>>,
+        action: &str,
+        text: &str,
+    ) -> Self {
+        let reason = reason.into();
         Self { warning, reason, action: action.to_owned(), text: text.to_owned(), hourly: None }
     }
 }

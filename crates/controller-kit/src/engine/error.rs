@@ -101,3 +101,22 @@ pub async fn asked_within<T>(
         other => Error::Api { what, source: Box::new(other) },
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_name_that_is_taken_and_a_version_that_is_old_are_both_superseded() {
+        for (reason, code, is_superseded) in
+            [("AlreadyExists", 409, true), ("Conflict", 409, true), ("Forbidden", 403, false)]
+        {
+            let status = Status::failure("no", reason).with_code(code);
+            let request = async { Err::<(), _>(kube::Error::Api(status.boxed())) };
+            let error = asked("write", request).await.unwrap_err();
+            assert_eq!(matches!(error, Error::Superseded), is_superseded, "{reason}");
+        }
+    }
+}

@@ -47,7 +47,7 @@ impl<M> Cell<M> {
     pub fn is_news(&mut self, event: &Event, now: Instant) -> bool {
         let Some(number) = event.hourly else { return true };
         let mut hasher = DefaultHasher::new();
-        (event.reason, &event.action, number).hash(&mut hasher);
+        (&event.reason, &event.action, number).hash(&mut hasher);
         self.told.retain(|_, at| now.saturating_duration_since(*at) < TOLD);
         let fact = hasher.finish();
         let known = self.told.contains_key(&fact);

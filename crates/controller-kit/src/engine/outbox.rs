@@ -47,7 +47,7 @@ impl Outbox {
     pub(super) async fn empty(&self, events: &Events) {
         loop {
             let Some((object, event)) = self.lock().pop_front() else { return };
-            events.tell(&object, event.warning, event.reason, &event.action, &event.text).await;
+            events.tell(&object, event.warning, &event.reason, &event.action, &event.text).await;
         }
     }
 

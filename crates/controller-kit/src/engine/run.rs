@@ -125,9 +125,14 @@ impl<K: Clone + Ord> Default for Lookout<K> {
 impl<K: Clone + Ord> Lookout<K> {
     /// Has a key looked at as soon as its class allows.
     pub fn enqueue(&self, key: K, class: Class) {
+        self.enqueue_after(key, class, Duration::ZERO);
+    }
+
+    /// The same after some time, or sooner where somebody else wants it sooner.
+    pub fn enqueue_after(&self, key: K, class: Class, wait: Duration) {
         let mut lines = self.lines();
         lines.fresh.asked(&key);
-        lines.queue.enqueue(key, class, Instant::now());
+        lines.queue.enqueue(key, class, Instant::now() + wait);
         drop(lines);
         self.0.changed.notify_one();
     }
@@ -472,6 +477,7 @@ async fn look<C: Controller>(
                 version = outcome.version.or(version);
                 next = outcome.next.unwrap_or(next);
                 events.extend(outcome.events);
+                outcome.others.into_iter().for_each(|(object, event)| outbox.put(object, event));
             }
             Err(error) => return End::Failed(error),
         }
