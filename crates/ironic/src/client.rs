@@ -308,7 +308,13 @@ impl Client {
     async fn lane(&self, call: &Call) -> Lane<Target> {
         let number = || self.inner.calls.fetch_add(1, Ordering::Relaxed);
         let target = call.node.clone().map_or_else(|| Target::Ironic(number()), Target::Node);
-        self.inner.lanes.enter(&target, call.urgency).await
+        let lanes = &self.inner.lanes;
+        // What is read of one node stands in Ironic's database, whatever its machine does.
+        if call.reads() && call.node.is_some() {
+            lanes.enter_alike(&target, call.urgency).await
+        } else {
+            lanes.enter(&target, call.urgency).await
+        }
     }
 
     /// Sends a request and reads its answer.
@@ -387,7 +393,7 @@ impl Client {
             it.as_ref().err().is_none_or(|error| error.class() != Class::Timeout)
         };
         let exchange = lane.run(self.exchange(call, version), is_answer).await;
-        let result = exchange.unwrap_or_else(|_| Err(given_up(call, &self.inner.settings)));
+        let result = exchange.unwrap_or_else(|_| Err(given_up(call)));
         let millis = started.elapsed().as_millis();
         let method = call.method.as_str();
         match result {
@@ -504,9 +510,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// A call that others needed the slot of.
-fn given_up(call: &Call, settings: &Settings) -> Error {
-    let patience = settings.patience;
-    let text = format!("no answer within {patience:?}, and too many other nodes do not answer");
+fn given_up(call: &Call) -> Error {
+    let text = "no answer in time, and too many other nodes do not answer";
     Error::new(Class::Timeout, text).perhaps_done(!call.reads())
 }
 

@@ -10,6 +10,13 @@ use tokio::sync::oneshot;
 use super::queue::{Class, Queue};
 use super::slots::{Limits, Slots};
 
+/// A call that takes so many times as long as others that are alike took hangs.
+const LATE: u32 = 4;
+/// But not before this part of the patience: a moment says nothing.
+const SHORTEST: u32 = 20;
+/// How many calls say what is usual.
+const MEMORY: u32 = 8;
+
 /// Slots for calls; clones share them.
 #[derive(Debug)]
 pub struct Lanes<T: Clone + Ord>(Arc<Mutex<Inner<T>>>);
@@ -17,6 +24,8 @@ pub struct Lanes<T: Clone + Ord>(Arc<Mutex<Inner<T>>>);
 #[derive(Debug)]
 struct Inner<T: Clone + Ord> {
     patience: Duration,
+    /// How long calls that are alike took lately.
+    usual: Option<Duration>,
     slots: Slots<T>,
     /// Targets that somebody wants to call, and those of them that did not answer lately.
     queue: Queue<T>,
@@ -30,6 +39,7 @@ struct Inner<T: Clone + Ord> {
 #[derive(Debug)]
 struct Caller<T: Clone + Ord> {
     class: Class,
+    alike: bool,
     turn: oneshot::Sender<Lane<T>>,
 }
 
@@ -46,6 +56,9 @@ pub struct Lane<T: Clone + Ord> {
     target: T,
     give_up: oneshot::Receiver<()>,
     answered: bool,
+    began: Instant,
+    patience: Duration,
+    alike: bool,
 }
 
 impl<T: Clone + Ord> Clone for Lanes<T> {
@@ -59,6 +72,7 @@ impl<T: Clone + Ord> Lanes<T> {
     pub fn new(limits: Limits) -> Self {
         Self(Arc::new(Mutex::new(Inner {
             patience: limits.patience,
+            usual: None,
             slots: Slots::new(limits),
             queue: Queue::default(),
             suspects: Queue::default(),
@@ -69,11 +83,25 @@ impl<T: Clone + Ord> Lanes<T> {
 
     /// Waits for a slot.
     pub async fn enter(&self, target: &T, class: Class) -> Lane<T> {
+        self.wait(target, class, false).await
+    }
+
+    /// The same for one of many calls that all take about as long. One that takes several times as long as they did lately
+    /// hangs, and is not waited for until the patience is over; where all of them are slow, none of them hangs.
+    pub async fn enter_alike(&self, target: &T, class: Class) -> Lane<T> {
+        self.wait(target, class, true).await
+    }
+
+    async fn wait(&self, target: &T, class: Class, alike: bool) -> Lane<T> {
         loop {
             let (turn, lane) = oneshot::channel();
             {
                 let mut inner = self.lock();
-                inner.callers.entry(target.clone()).or_default().push(Caller { class, turn });
+                inner.callers.entry(target.clone()).or_default().push(Caller {
+                    class,
+                    alike,
+                    turn,
+                });
                 inner.enqueue(target, class, Instant::now());
             }
             self.serve();
@@ -105,7 +133,15 @@ impl<T: Clone + Ord> Lanes<T> {
         while let Some((target, caller)) = inner.next(now) {
             let (give_up, told) = oneshot::channel();
             inner.calls.insert(target.clone(), give_up);
-            let lane = Lane { lanes: self.clone(), target, give_up: told, answered: false };
+            let lane = Lane {
+                lanes: self.clone(),
+                target,
+                give_up: told,
+                answered: false,
+                began: now,
+                patience: inner.patience_with(caller.alike),
+                alike: caller.alike,
+            };
             unwanted.extend(caller.turn.send(lane).err());
         }
         // To drop one is to take the lock again.
@@ -135,8 +171,11 @@ impl<T: Clone + Ord> Inner<T> {
             let callers = self.callers.entry(target.clone()).or_default();
             callers.retain(|caller| !caller.turn.is_closed());
             let first = (0..callers.len()).min_by_key(|index| callers[*index].class);
+            let alike = first.is_some_and(|first| callers[first].alike);
+            let patience = self.patience_with(alike);
+            let callers = self.callers.entry(target.clone()).or_default();
             match first {
-                Some(first) if self.slots.enter(&target, now) => {
+                Some(first) if self.slots.enter_for(&target, now, patience) => {
                     let caller = callers.remove(first);
                     return Some((target, caller));
                 }
@@ -151,6 +190,17 @@ impl<T: Clone + Ord> Inner<T> {
                 }
             }
         }
+    }
+
+    /// How long a call may take in a regular slot.
+    fn patience_with(&self, alike: bool) -> Duration {
+        let usual = self.usual.filter(|_| alike).map(|usual| usual * LATE);
+        usual.map_or(self.patience, |late| late.clamp(self.patience / SHORTEST, self.patience))
+    }
+
+    /// Takes notice of how long one of the calls that are alike took.
+    fn learn(&mut self, took: Duration) {
+        self.usual = Some(self.usual.map_or(took, |usual| (usual * (MEMORY - 1) + took) / MEMORY));
     }
 
     /// Nobody calls the target now: whoever waits for it may.
@@ -178,7 +228,7 @@ impl<T: Clone + Ord> Lane<T> {
         call: F,
         answered: impl FnOnce(&F::Output) -> bool,
     ) -> Result<F::Output, GivenUp> {
-        let patience = tokio::time::sleep(self.lanes.lock().patience);
+        let patience = tokio::time::sleep(self.patience);
         tokio::pin!(patience, call);
         let mut is_late = false;
         loop {
@@ -199,7 +249,12 @@ impl<T: Clone + Ord> Lane<T> {
 
 impl<T: Clone + Ord> Drop for Lane<T> {
     fn drop(&mut self) {
-        self.lanes.lock().leave(&self.target, self.answered);
+        let mut inner = self.lanes.lock();
+        if self.alike && self.answered {
+            inner.learn(self.began.elapsed());
+        }
+        inner.leave(&self.target, self.answered);
+        drop(inner);
         self.lanes.serve();
     }
 }

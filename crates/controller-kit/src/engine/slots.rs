@@ -28,8 +28,8 @@ pub struct Limits {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Slots<T: Ord> {
     limits: Limits,
-    /// Since when.
-    regular: BTreeMap<T, Instant>,
+    /// Since when, and from when on it is late.
+    regular: BTreeMap<T, (Instant, Instant)>,
     slow: BTreeMap<T, Instant>,
     /// Targets that were slow the last time that they were worked on.
     suspects: BTreeSet<T>,
@@ -56,14 +56,22 @@ impl<T: Clone + Ord> Slots<T> {
 
     /// Takes a slot for a target, where there is one and the target has none yet.
     pub fn enter(&mut self, target: &T, now: Instant) -> bool {
+        self.enter_for(target, now, self.limits.patience)
+    }
+
+    /// The same where the target may take no longer than this in a regular slot.
+    pub fn enter_for(&mut self, target: &T, now: Instant, patience: Duration) -> bool {
         let suspect = self.is_suspect(target);
         let is_free =
             if suspect { self.has_slow() } else { self.regular.len() < self.limits.regular };
         if self.has(target) || !is_free {
             return false;
         }
-        let line = if suspect { &mut self.slow } else { &mut self.regular };
-        line.insert(target.clone(), now);
+        if suspect {
+            self.slow.insert(target.clone(), now);
+        } else {
+            self.regular.insert(target.clone(), (now, now + patience));
+        }
         true
     }
 
@@ -79,16 +87,14 @@ impl<T: Clone + Ord> Slots<T> {
 
     /// Moves those that took too long out of the regular slots. Gives those that have to go for them.
     pub fn make_room(&mut self, now: Instant) -> Vec<T> {
-        let patience = self.limits.patience;
-        let late = |since: Instant| now.saturating_duration_since(since) >= patience;
         let slow: Vec<T> = self
             .regular
             .iter()
-            .filter(|(_, since)| late(**since))
+            .filter(|(_, (_, late))| *late <= now)
             .map(|(it, _)| it.clone())
             .collect();
         for target in &slow {
-            if let Some(since) = self.regular.remove(target) {
+            if let Some((since, _)) = self.regular.remove(target) {
                 self.slow.insert(target.clone(), since);
                 self.suspects.insert(target.clone());
             }
@@ -105,7 +111,7 @@ impl<T: Clone + Ord> Slots<T> {
 
     /// When [`Slots::make_room`] has something to do next.
     pub fn next_at(&self) -> Option<Instant> {
-        self.regular.values().min().map(|since| *since + self.limits.patience)
+        self.regular.values().map(|(_, late)| *late).min()
     }
 
     /// The work for a target has ended. `answered`: the target took part in that, so it is not slow any more.

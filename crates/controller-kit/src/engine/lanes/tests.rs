@@ -123,3 +123,36 @@ async fn targets_that_answer_are_served_beside_as_many_that_hang() {
     }
     assert_eq!(made.into_inner(), 1_000);
 }
+
+/// Calls that take this long, one after the other.
+async fn alike(lanes: &Lanes<u32>, target: u32, takes: Duration) {
+    let lane = lanes.enter_alike(&target, Class::Normal).await;
+    lane.run(tokio::time::sleep(takes), |()| true).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_call_that_takes_longer_than_those_like_it_frees_its_slot_before_the_patience() {
+    let patience = Duration::from_secs(20);
+    let lanes = Lanes::new(Limits { regular: 1, slow: 1, patience });
+    alike(&lanes, 1, Duration::from_millis(1)).await;
+    let began = Instant::now();
+    let hangs = lanes.enter_alike(&2, Class::Normal).await;
+    tokio::select! {
+        _ = hangs.run(std::future::pending::<()>(), |()| true) => panic!("it hangs"),
+        () = alike(&lanes, 3, Duration::ZERO) => {}
+    }
+    assert!(began.elapsed() >= patience / 20 && began.elapsed() < patience / 2);
+    // A call of another kind may take its time.
+    let other = lanes.enter(&4, Class::Normal).await;
+    assert_eq!(other.patience, patience);
+}
+
+#[tokio::test]
+async fn where_all_calls_are_slow_none_of_them_hangs() {
+    let lanes = Lanes::new(Limits { regular: 1, slow: 0, patience: Duration::from_millis(400) });
+    // Each of them takes longer than the shortest time after which one can hang, and is not given up.
+    for target in 0..4 {
+        alike(&lanes, target, Duration::from_millis(60)).await;
+    }
+    assert!(lanes.lock().patience_with(true) >= Duration::from_millis(4 * 60));
+}
