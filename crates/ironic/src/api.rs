@@ -55,7 +55,9 @@ impl Client {
     ///
     /// [`Class::NotFound`] is also the first answer for a machine that is just being discovered.
     pub async fn inventory(&self, id: &str, max_bytes: usize) -> Result<Inventory> {
-        let mut call = Call::get(node_path(id, "/inventory")?).of_node(id);
+        let call = Call::get(node_path(id, "/inventory")?).of_node(id);
+        // A machine waits for it.
+        let mut call = Call { urgency: Urgency::Normal, ..call };
         call.max_answer = max_bytes;
         self.read(call).await
     }

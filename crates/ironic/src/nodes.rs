@@ -141,26 +141,40 @@ impl Want {
         !self.calling && self.not_before < began
     }
 
+    /// Whether somebody waits, and has not done so for long.
+    fn waits(&self, now: Instant) -> bool {
+        !self.rests && now.saturating_duration_since(self.since) < YOUNG
+    }
+
     /// Whether a list would serve it.
     fn is_open(&self, now: Instant) -> bool {
-        let young = now.saturating_duration_since(self.since) < YOUNG;
-        young && !self.rests && !self.calling && self.reading.is_none()
+        self.waits(now) && !self.calling && self.reading.is_none()
     }
 }
 
 impl Shared {
     /// Whether so many wait that one list is less work for Ironic than a request for each. Also the last of them are told by
-    /// the lists.
+    /// the lists, and whoever of them calls next: the others' calls end soon after.
     fn is_crowd(&mut self, now: Instant) -> bool {
         let open = self.wants.values().filter(|it| it.is_open(now)).count();
         let many = open > FEW && open * LISTED_FOR_ONE > self.last.nodes;
-        self.crowded = many || (self.crowded && open > 0);
-        self.crowded
+        self.crowded = many || (self.crowded && self.wants.values().any(|it| it.waits(now)));
+        self.crowded && open > 0
     }
 
     /// When a list for many may begin.
     fn rested(&self) -> Option<Instant> {
         self.last.ended.map(|ended| ended + (self.last.took * REST).max(SHORTEST_REST))
+    }
+
+    /// How long the pages of a list are that begins now, and how urgent they are. For many it does not stand behind the looks at
+    /// single nodes that it spares; it rests for longer than it takes others their turn.
+    fn next_list(&mut self, now: Instant) -> (u32, Urgency) {
+        let urgency = if self.is_crowd(now) { Urgency::Urgent } else { Urgency::Background };
+        let rests = self.wants.values().all(|it| it.rests);
+        // One that is just full is followed by an empty one.
+        let one = usize::try_from(MAX_PAGE).is_ok_and(|full| self.last.nodes <= full);
+        (if rests && one { MAX_PAGE } else { SMALL_PAGE }, urgency)
     }
 
     /// Somebody waits for a node.
@@ -394,15 +408,12 @@ impl Nodes {
     }
 
     async fn list(&self, follower: &impl Follow) -> Result<()> {
-        let page = {
+        let (page, urgency) = {
             let mut shared = self.lock();
             shared.listing = true;
-            let rests = shared.wants.values().all(|it| it.rests);
-            // One that is just full is followed by an empty one.
-            let one = usize::try_from(MAX_PAGE).is_ok_and(|full| shared.last.nodes <= full);
-            if rests && one { MAX_PAGE } else { SMALL_PAGE }
+            shared.next_list(Instant::now())
         };
-        let listed = self.pages(page, follower).await;
+        let listed = self.pages(page, urgency, follower).await;
         let mut shared = self.lock();
         shared.listing = false;
         if let Ok(listed) = listed {
@@ -415,9 +426,9 @@ impl Nodes {
         listed.map(drop)
     }
 
-    async fn pages(&self, page: u32, follower: &impl Follow) -> Result<Listed> {
+    async fn pages(&self, page: u32, urgency: Urgency, follower: &impl Follow) -> Result<Listed> {
         let query = NodeQuery { detail: self.0.fields, page, ..NodeQuery::default() };
-        let mut pages = self.0.client.nodes(query);
+        let mut pages = self.0.client.nodes(query).with(urgency);
         let mut listed = Listed::default();
         let mut names = HashSet::new();
         while !pages.is_done() {

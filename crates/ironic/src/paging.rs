@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::marker::PhantomData;
 use std::time::Instant;
 
+use controller_kit::engine::Class as Urgency;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -79,6 +80,7 @@ pub struct Pager<T> {
     been: HashSet<String>,
     done: bool,
     sent: Option<Instant>,
+    urgency: Urgency,
     item: PhantomData<fn() -> T>,
 }
 
@@ -167,6 +169,7 @@ impl<T> Pager<T> {
             marker,
             done: false,
             sent: None,
+            urgency: Urgency::Background,
             item: PhantomData,
         }
     }
@@ -186,8 +189,14 @@ impl<T> Pager<T> {
         self.done
     }
 
-    fn call(&self) -> Call {
-        let mut call = Call::get(self.path.clone());
+    /// For whoever waits with this urgency.
+    #[must_use]
+    pub fn with(self, urgency: Urgency) -> Self {
+        Self { urgency, ..self }
+    }
+
+    pub(crate) fn call(&self) -> Call {
+        let mut call = Call { urgency: self.urgency, ..Call::get(self.path.clone()) };
         call.query.clone_from(&self.filters);
         call.query.push(("limit", self.page.to_string()));
         add(&mut call.query, "marker", self.marker.clone());

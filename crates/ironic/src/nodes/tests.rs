@@ -104,6 +104,41 @@ fn many_are_told_by_one_list_and_the_last_of_them_too() {
 }
 
 #[test]
+fn a_crowd_that_calls_is_one_when_the_first_of_its_calls_ends() {
+    let nodes = nodes();
+    let crowd = || nodes.lock().is_crowd(Instant::now());
+    let ids: Vec<String> = (0..=FEW).map(|number| number.to_string()).collect();
+    for id in &ids {
+        nodes.want(id);
+    }
+    let mut calls: Vec<_> = ids.iter().map(|id| nodes.calling(id)).collect();
+    assert!(!crowd(), "no list would tell anybody anything");
+    calls.pop();
+    assert!(crowd() && nodes.pace(&ids[FEW]) == LISTED_PACE);
+    for id in &ids {
+        nodes.rests(id);
+    }
+    drop(calls);
+    assert!(!crowd());
+    nodes.want("a");
+    assert!(!crowd(), "that one was over");
+}
+
+#[test]
+fn a_list_for_many_waits_for_no_looks_at_single_nodes() {
+    let nodes = nodes();
+    let urgency = || nodes.lock().next_list(Instant::now()).1;
+    assert_eq!(urgency(), Urgency::Background, "that of the poll");
+    (0..FEW).for_each(|id| nodes.want(&id.to_string()));
+    assert_eq!(urgency(), Urgency::Background);
+    nodes.want("a");
+    assert_eq!(urgency(), Urgency::Urgent);
+    let query = || nodes.client().nodes(NodeQuery::default());
+    let asked = [query(), query().with(Urgency::Urgent)].map(|it| it.call().urgency);
+    assert_eq!(asked, [Urgency::Background, Urgency::Urgent]);
+}
+
+#[test]
 fn who_has_waited_for_long_brings_no_list_about_and_is_looked_at_ever_more_rarely() {
     let nodes = nodes();
     nodes.want("a");
