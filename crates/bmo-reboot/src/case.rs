@@ -398,7 +398,8 @@ impl<'a> Case<'a> {
     pub(crate) fn tells(&self) -> bool {
         (self.held_since().is_some() && self.is_held())
             || self.reason().is_some_and(|reason| match reason {
-                Reason::Offline => !self.host.online,
+                // Who holds it is told nothing by that.
+                Reason::Offline => !self.host.online && !self.is_held(),
                 Reason::HoldUnsupported | Reason::Restarting | Reason::PowerFailed => true,
                 _ => false,
             })

@@ -213,8 +213,12 @@ fn ironic_silent(case: &Case<'_>) -> Option<Decision> {
     };
     let waits = case.waits();
     let mut draft = Draft::unseen(case);
-    if lasting && waits && !case.tells() && draft.waiting(Reason::IronicUnreachable, problem) {
-        draft.warn(Reason::IronicUnreachable, problem);
+    if lasting && waits {
+        if case.tells() {
+            draft.joining(Reason::IronicUnreachable);
+        } else if draft.waiting(Reason::IronicUnreachable, problem) {
+            draft.warn(Reason::IronicUnreachable, problem);
+        }
     }
     // Who does not wait is told by the poll, once Ironic is back.
     let again = if waits { Again::After(BUSY) } else { Again::OnChange };

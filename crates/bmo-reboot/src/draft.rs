@@ -226,9 +226,28 @@ impl<'a> Draft<'a> {
         !repeated
     }
 
+    /// Who has joined the holds of a host that is held off for others already is told why it waits. For those nothing changes, and
+    /// only they are named beside the reason: whoever is named there relies on it.
+    pub(crate) fn joining(&mut self, reason: Reason) {
+        let held = self.progress.clone().filter(|known| known.reason == Reason::HeldOff);
+        let Some(known) = held else { return };
+        let holds = self.host.requests.holds();
+        let (held, new): (Vec<_>, Vec<_>) = holds.partition(|key| known.held.names(key));
+        if new.is_empty() {
+            return;
+        }
+        self.progress(known, &text::held_off_for_some(&held, new.len(), reason));
+        if self.status.progress.is_some() {
+            let new = || new.iter().copied();
+            let text = text::not_yet_held_off(new(), reason);
+            self.note(reason == Reason::IronicUnreachable, reason, told_apart(new()), &text);
+        }
+    }
+
     /// Ironic did not take a call. `clean`: the node showed no failure before it, so what was written ahead of the call
     /// tells of no other one. What is written ahead of a power-on always does. Says whether that it waits is new.
     pub(crate) fn not_taken(&mut self, call: Call, clean: bool, reason: Reason, why: &str) -> bool {
+        self.joining(reason);
         let ahead = match call {
             Call::SoftOff(_) if clean => Some(Reason::SoftPowerOff),
             Call::HardOff if clean => Some(Reason::HardPowerOff),
@@ -237,11 +256,18 @@ impl<'a> Draft<'a> {
             _ => None,
         };
         let waits = self.progress.as_ref().is_none_or(|known| {
-            use Reason::{IronicUnreachable, NodeBusy, PoweredOff, RequestAccepted};
+            use Reason::{
+                Completed, IronicUnreachable, NodeBusy, Offline, PoweredOff, RequestAccepted,
+            };
             Some(known.reason) == ahead
                 || matches!(
                     known.reason,
-                    RequestAccepted | NodeBusy | IronicUnreachable | PoweredOff
+                    RequestAccepted
+                        | NodeBusy
+                        | IronicUnreachable
+                        | PoweredOff
+                        | Offline
+                        | Completed
                 )
         });
         // A reset is written down ahead of every try.

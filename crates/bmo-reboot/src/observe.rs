@@ -172,20 +172,25 @@ fn remember(
     (moment, now): (Instant, Timestamp),
 ) {
     lasts(&mut memory.silent_since, &mut found.node, moment);
-    memory.differs = differs(host, &found.node);
+    compare(memory, host, &found.node);
     let NodeSeen::Seen(node) = &mut found.node else {
         (memory.off_since, memory.off_taken) = (None, None);
         return;
     };
     let off = node.power == Power::Off && node.target.is_none();
     node.off_since = off_since(&mut memory.off_since, off, (found.began, moment, now));
+    node.off_proof = proof(&mut memory.off_taken, host, node, moment);
+    node.spared = spared(&mut memory.blind_calls, node.power, moment);
+}
+
+/// Remembers what the status of a host says, as it was read or as we wrote it, beside what its node showed.
+pub(crate) fn compare(memory: &mut Memory, host: &Host, node: &NodeSeen) {
+    memory.differs = differs(host, node);
     let holds: Vec<&str> = host.requests.holds().collect();
     if host.progress().is_some_and(|it| it.is_held_for(&holds)) {
         // Its status says so by now.
         memory.off_taken = None;
     }
-    node.off_proof = proof(&mut memory.off_taken, host, node, moment);
-    node.spared = spared(&mut memory.blind_calls, node.power, moment);
 }
 
 /// For how long a machine of unknown power is not asked for off again. Each call has its management controller looked for, by a
@@ -318,14 +323,14 @@ impl Node {
 
 #[cfg(test)]
 mod tests {
-    use api_types::metal3::BareMetalHost;
+    use api_types::metal3::{BareMetalHost, KeySet};
     use serde_json::json;
 
     use super::*;
     use crate::config::Policy;
     use crate::decision::Change;
     use crate::reason::Reason;
-    use crate::record::Managed;
+    use crate::record::{Managed, RebootProgress};
     use crate::requests::Requests;
 
     fn host() -> Host {
@@ -359,6 +364,27 @@ mod tests {
         assert!(!differs(&Host { disable_power_off: true, ..ours }, &banned()));
         let silent = NodeSeen::Unanswered { lasting: false, problem: String::new() };
         assert!(differs(&host(), &silent));
+    }
+
+    #[test]
+    fn what_a_host_says_by_now_is_compared_with_what_its_node_showed() {
+        let key = "reboot.metal3.io/a";
+        let held = Host { requests: Requests::of([(key, "")].into_iter()), ..host() };
+        let progress = Some(RebootProgress {
+            held: KeySet::of([key]),
+            ..RebootProgress::new(Reason::HeldOff, Timestamp::UNIX_EPOCH)
+        });
+        let change = Change { progress, ..Change::default() };
+        let conditions = change.conditions(&held, Timestamp::UNIX_EPOCH);
+        let told = Host { powered_on: false, conditions, ..held.clone() };
+        let off = NodeSeen::Seen(Node::resting(Power::Off));
+        let holders = held.requests.holders_of("node");
+        let taken = Some(OffTaken { holders, seen: None, again: true });
+        let mut memory = Memory { off_taken: taken, ..Memory::default() };
+        compare(&mut memory, &held, &off);
+        assert!(memory.differs && memory.off_taken == taken);
+        compare(&mut memory, &told, &off);
+        assert!(!memory.differs && memory.off_taken.is_none(), "as it was written");
     }
 
     #[test]

@@ -78,9 +78,11 @@ pub(crate) fn prove_off(case: &Case<'_>) -> Option<Decision> {
     let hard = case.was_hard() || case.requests().any(Request::is_hard);
     let reason = if hard { Reason::HardPowerOff } else { Reason::SoftPowerOff };
     if let Some(why) = &node.engaged {
-        // Those for whom it is held off already are told nothing else.
+        // For those for whom it is held off already nothing changes.
         if case.held_since().is_none() {
             draft.engaged(why);
+        } else {
+            draft.joining(Reason::NodeBusy);
         }
         return Some(draft.finish(Reason::NodeBusy, Again::After(BUSY)));
     }

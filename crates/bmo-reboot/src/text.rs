@@ -2,6 +2,7 @@
 
 use k8s_openapi::jiff::Timestamp;
 
+use crate::reason::Reason;
 use crate::record::{Doubt, RebootProgress, Sight};
 use crate::requests::{all_named, named};
 
@@ -144,6 +145,24 @@ pub fn may_be_on(problem: &str, must_stay_on: bool) -> String {
 /// A host that is held off.
 pub fn held_off<'a>(holds: impl Iterator<Item = &'a str>) -> String {
     format!("Held off by {}", all_named(holds))
+}
+
+/// The same, where others wait for that. They are not named, or they would take it for theirs.
+pub fn held_off_for_some(held: &[&str], waiting: usize, reason: Reason) -> String {
+    let held = match held {
+        [] => "Held off".to_owned(),
+        _ => held_off(held.iter().copied()),
+    };
+    format!("{held}. Keys that still wait: {waiting} ({})", not_now(reason))
+}
+
+/// Why a hold waits. Not in Ironic's words, which change with every try.
+fn not_now(reason: Reason) -> &'static str {
+    match reason {
+        Reason::NodeBusy => "Ironic is busy with the node",
+        Reason::IronicUnreachable => "Ironic does not answer",
+        _ => NO_ROOM,
+    }
 }
 
 /// What those who hold a host are told whose machine is out of sight.
@@ -296,6 +315,11 @@ pub fn invalid(key: &str) -> String {
 pub fn now_held_off<'a>(holds: impl Iterator<Item = &'a str>, hard: bool) -> String {
     let held = format!("Held off by {}", named(holds));
     if hard { format!("{held}; the power was cut") } else { held }
+}
+
+/// Holds that have joined others.
+pub fn not_yet_held_off<'a>(holds: impl Iterator<Item = &'a str>, reason: Reason) -> String {
+    format!("Not yet held off for {}: {}", named(holds), not_now(reason))
 }
 
 /// A host that is held off was switched on by somebody.

@@ -18,6 +18,7 @@ use crate::context::{Context, SOFT};
 use crate::decision::{Answer, Call, Change, Decision, Note};
 use crate::metrics::seconds;
 use crate::model::{Host, Look, Memory, NodeSeen, OffTaken};
+use crate::observe::compare;
 use crate::reason::Reason;
 use crate::requests::Request;
 use crate::settle::settle;
@@ -43,6 +44,8 @@ pub async fn write(
         if decision.again.next(*pace) == Next::OnChange {
             context.nodes.rests(&host.node);
         }
+        // Of a host that says by now what its node showed nothing more is read.
+        compare(memory, &now, node);
         return Ok(Outcome { version: Some(now.version), ..Outcome::default() });
     };
     if decision.annotations.is_empty() && decision.status.is_empty() {

@@ -424,7 +424,8 @@ fn unknown_power_and_silence_change_nothing_that_is_known() {
     let done = decided(&host(), &node(Power::Unknown));
     assert_eq!(done, Decision::rest(Reason::PowerUnknown));
     let mut off = Host { powered_on: false, ..with(&[(HOLD, "")]) };
-    progress(&mut off, Reason::HeldOff, false, 5);
+    let held = RebootProgress::new(Reason::HeldOff, at(999_995));
+    put(&mut off, &RebootProgress { held: KeySet::of([HOLD]), ..held });
     for lasting in [false, true] {
         let silence = NodeSeen::Unanswered { lasting, problem: "no connection".to_owned() };
         for host in [&host(), &off] {

@@ -97,8 +97,64 @@ fn nobody_is_asked_about_a_machine_that_ironic_is_at_work_on() {
     let done = decided(&parked(HARD), &engaged);
     assert_eq!((done.call, reason_written(&done)), (None, Some(Reason::NodeBusy)));
     let done = decided(&joined(), &engaged);
-    assert!(done.call.is_none() && done.status.is_empty(), "the other one holds it: {done:?}");
-    assert_eq!(done.again, Again::After(BUSY));
+    assert_eq!((done.call, done.again), (None, Again::After(BUSY)));
+    assert!(after(joined(), &done).progress() == joined().progress(), "the other one holds it");
+}
+
+/// What a host is told that waits for this reason: in the condition, and by an event.
+fn told_once(host: &Host, reason: Reason, decide: &dyn Fn(&Host) -> Decision) -> [String; 2] {
+    let done = decide(host);
+    let [note] = &done.notes[..] else { panic!("{done:?}") };
+    assert_eq!(note.reason, reason, "{host:?}");
+    let host = after(host.clone(), &done);
+    let again = decide(&host);
+    assert!(again.status.is_empty() && again.notes.is_empty(), "once: {again:?}");
+    [super::shown(&host), note.text.clone()]
+}
+
+#[test]
+fn who_joins_a_hold_or_holds_a_host_out_of_use_is_told_what_is_waited_for() {
+    // For so long that no power-on can be on its way.
+    let unproven = change(shown(OffProof::None), |node| node.off_since = Some(at(999_000)));
+    let engaged = change(unproven.clone(), |node| node.engaged = Some("cleaning".to_owned()));
+    let silence = NodeSeen::Unanswered { lasting: true, problem: "no connection".to_owned() };
+    let answered = |host: &Host, answer: &Answer| {
+        settle(host, &unproven, (Call::HardOff, answer), &Policy::default(), now())
+    };
+    let (busy, lost) =
+        (Answer::Busy("locked".to_owned()), Answer::Unreachable("no worker".to_owned()));
+    let ended = {
+        let mut host = Host { powered_on: false, ..with(&[(HOLD, HARD)]) };
+        progress(&mut host, Reason::Completed, false, 500);
+        host
+    };
+    for host in [joined(), parked(HARD), ended] {
+        let joins = host.progress().unwrap().reason == Reason::HeldOff;
+        let tell = |reason, decide: &dyn Fn(&Host) -> Decision| {
+            let [shown, event] = told_once(&host, reason, decide);
+            if joins {
+                // Whoever finds its key there relies on it.
+                let names = shown.contains(HOLD) && !shown.contains(OTHER);
+                assert!(names && shown.contains("still wait: 1 ("), "{shown}");
+                assert!(event.contains(OTHER) && !event.contains(HOLD), "{event}");
+            } else {
+                assert!(shown.contains("waits"), "{shown}");
+            }
+        };
+        tell(Reason::NodeBusy, &|host| decided(host, &engaged));
+        tell(Reason::NodeBusy, &|host| answered(host, &busy));
+        tell(Reason::IronicUnreachable, &|host| answered(host, &lost));
+        tell(Reason::IronicUnreachable, &|host| decided(host, &silence));
+    }
+    // Whatever is said of it, nothing changes for who holds it already.
+    for answer in [&busy, &lost] {
+        let host = after(joined(), &answered(&joined(), answer));
+        assert_eq!(host.progress(), joined().progress());
+        let held = after(host.clone(), &decided(&host, &shown(OffProof::Twice)));
+        assert_eq!(super::shown(&held), format!("Held off by {HOLD}, {OTHER}. The power was cut."));
+    }
+    let alone = Host { requests: Requests::of([(HOLD, HARD)].into_iter()), ..joined() };
+    assert!(decided(&alone, &silence).status.is_empty(), "nobody waits");
 }
 
 #[test]
