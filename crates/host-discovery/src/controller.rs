@@ -1,257 +1,144 @@
-//! Watches, the loop, and one pass over all machines.
-//!
-//! There is one pass for all resources, not one for each: whose machine it is, and which of two machines gets a name, can
-//! only be decided about all of them together.
+//! Wiring: watches, what follows from a change, and the rule books as the engine drives them.
 
-use std::collections::HashSet;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api_types::capi::is_watched;
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery, BareMetalHostSpec};
-use controller_kit::backoff::{self, Failures};
-use controller_kit::watch::{self, Complaints, Told, Undecodable};
-use controller_kit::{Kit, run};
-use futures_util::StreamExt as _;
+use controller_kit::Kit;
+use controller_kit::backoff::Class as Retry;
+use controller_kit::engine::{
+    self, Class, Controller, Decision, Error, Event, Next, Now, ObjectKey, Outcome, Reason as _,
+};
+use controller_kit::watch::{self, Complaints, Told};
+use futures_util::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::ObjectReference;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::runtime::controller::Action;
-use kube::runtime::reflector::Store;
-use kube::runtime::watcher;
-use tokio::sync::Notify;
-use tokio::sync::mpsc::{self, Sender, UnboundedSender};
+use kube::ResourceExt as _;
+use kube::runtime::{reflector::ObjectRef, watcher};
 
 use crate::config::Policy;
-use crate::errand::{self, Errand};
-use crate::error::Error;
-use crate::hardware::LateFields;
-use crate::index::{Change, HostKey, Index, Known};
+use crate::context::{Context, Handles, News};
+use crate::decide::decide;
+use crate::decision;
+use crate::index::{HostKey, Index};
 use crate::metrics::Metrics;
-use crate::node_id::NodeId;
-use crate::nodes::Unmarked;
-use crate::observe;
-use crate::pass::State;
-use crate::reason;
+use crate::model::{Adoption, Fitting, Key, Outlook, Sight, Standing, Turn, Write};
+use crate::reason::{self, Pass};
+use crate::report::report;
 use crate::sighting::Sighting;
+use crate::status::{Strays, Troubles};
+use crate::table::{self, IRONIC, Table};
+use crate::{adopt, discovery, making, observe, text, write};
 
-/// A pass begins to read machines for ten seconds at most, ends what it has begun, and writes for some more.
-const DEADLINE: Duration = Duration::from_secs(120);
-/// How soon the loop turns again at the earliest: what comes in between is looked at together.
-const BREATH: Duration = Duration::from_millis(20);
-/// The longest rest; a turn that finds nothing to do costs nothing.
-const REST: Duration = Duration::from_secs(60);
-/// How soon a pass that failed is repeated at first.
-const FIRST: Duration = Duration::from_millis(500);
-/// Events that wait to be sent. What has no room is not told: the status and the log have it.
-const MOST_EVENTS: usize = 128;
-/// Events in a row, and in a second after those.
-const EVENTS_AT_ONCE: u32 = 50;
-const EVENTS_PER_SECOND: u32 = 2;
+/// One pass, of which the list of all nodes takes longest.
+const PASS_DEADLINE: Duration = Duration::from_secs(120);
+/// The shortest wait for room under the rate: some hosts at once cost less than a pass for each.
+const ROOM: Duration = Duration::from_millis(100);
+/// How soon it is looked again whether the watch tells of all hosts.
+const UNSEEN: Duration = Duration::from_secs(1);
+/// So long marks wait for hosts that are being made, since Ironic and the API server may share a machine: a person who deletes
+/// a host in that time is remembered by this process.
+const HELD: Duration = Duration::from_secs(30);
+/// How soon it is looked whether hosts are still being made.
+const GLANCE: Duration = Duration::from_secs(1);
+/// How soon Ironic is asked again for what it refused: until a mark is written, a host that is deleted could come back after
+/// the next start.
+const REFUSED: Duration = Duration::from_secs(30);
 /// How often objects that cannot be decoded are told.
-const TICK: Duration = Duration::from_secs(10);
+const COMPLAINTS: Duration = Duration::from_secs(10);
 
-/// What the parts of the process share.
-pub struct Context {
-    /// Handles of the process.
-    pub kit: Kit,
-    /// How to decide.
-    pub policy: Policy,
-    /// Ironic.
-    pub ironic: ironic::Client,
-    /// What is counted.
-    pub metrics: Metrics,
-    /// Discoveries that cannot be decoded.
-    pub undecodable: Undecodable,
-    resources: Store<BareMetalHostDiscovery>,
-    index: Mutex<Index>,
-    news: Mutex<News>,
-    wake: Notify,
-    making: AtomicBool,
-    late_fields: OnceLock<LateFields>,
-    errands: UnboundedSender<Errand>,
-    events: Sender<Event>,
-}
-
-/// What happened since the last pass.
+/// What a process remembers of a key from one pass to the next. All of it can be forgotten.
 #[derive(Debug, Default)]
-pub struct News {
-    /// Hosts that went, are no longer known by what they were known by, or are no longer the only ones: their machines
-    /// have to be read again.
-    pub gone: HashSet<HostKey>,
-    /// Nodes whose host went.
-    pub left: Vec<Unmarked>,
-    /// Nodes that bear the mark now.
-    pub marked: Vec<NodeId>,
+pub enum Memory {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// What is known of the machines.
+    Table(Box<Table>),
+    /// When the status was last written.
+    Written(Instant),
+    /// Since when a write to Ironic waits, and until when at least, where Ironic refuses it.
+    Waits(Instant, Option<Instant>),
+    /// The driver of the node fits.
+    Fits(Adoption),
 }
 
-impl News {
-    fn went(&mut self, host: Known) {
-        if let Some(node) = host.made_for {
-            self.left.push(Unmarked { node, host: host.host.clone() });
-        }
-        self.gone.insert(host.host);
+impl PartialEq for Memory {
+    /// Only whether there is anything matters.
+    fn eq(&self, other: &Self) -> bool {
+        matches!((self, other), (Self::Nothing, Self::Nothing))
     }
 }
 
-struct Event {
-    object: ObjectReference,
-    warning: bool,
-    reason: String,
-    action: String,
-    text: String,
-}
-
-impl Context {
-    /// Which machines are hosts.
-    pub fn index(&self) -> MutexGuard<'_, Index> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn news(&self) -> MutexGuard<'_, News> {
-        self.news.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What happened since this was last asked.
-    pub fn take_news(&self) -> News {
-        std::mem::take(&mut *self.news())
-    }
-
-    /// Every resource, in no order. The watch filter leaves out those of others.
-    pub fn resources(&self) -> Vec<Arc<BareMetalHostDiscovery>> {
-        let mut all = self.resources.state();
-        all.retain(|it| self.is_ours(&it.metadata));
-        all
-    }
-
-    /// Whether the watch filter lets a resource pass.
-    pub fn is_ours(&self, metadata: &ObjectMeta) -> bool {
-        is_watched(metadata, self.kit.config.watch_filter.as_deref())
-    }
-
-    /// Something that decisions are made of changed.
-    fn changed(&self) {
-        self.wake.notify_one();
-    }
-
-    fn host_changed(&self, change: Change) {
-        match change {
-            Change::None => return,
-            Change::More => {}
-            Change::Less(host) => {
-                self.news().gone.insert(host);
-            }
-            Change::Gone(host) => self.news().went(host),
-        }
-        self.changed();
-    }
-
-    /// A node bears the mark now.
-    pub fn marked(&self, node: NodeId) {
-        self.news().marked.push(node);
-    }
-
-    /// Whether the last pass made hosts.
-    pub fn is_making(&self) -> bool {
-        self.making.load(Ordering::Relaxed)
-    }
-
-    /// Takes notice of whether hosts are being made.
-    pub fn set_making(&self, making: bool) {
-        self.making.store(making, Ordering::Relaxed);
-    }
-
-    /// What the installed operator can read of a host's hardware.
-    pub fn late_fields(&self) -> LateFields {
-        self.late_fields.get().copied().unwrap_or_default()
-    }
-
-    /// Asks that once: another release of the operator is seen by the next process.
-    async fn learn_fields(&self) -> Result<(), Error> {
-        if self.late_fields.get().is_none() {
-            let fields = observe::late_fields(self).await?;
-            let _ = self.late_fields.set(fields);
-        }
-        Ok(())
-    }
-
-    /// Has something written to Ironic, some time.
-    pub fn send(&self, errand: Errand) {
-        // Nobody listens any more only when the process ends.
-        let _ = self.errands.send(errand);
-    }
-
-    /// Has an event published, some time, unless too many wait already.
-    pub fn tell(
-        &self,
-        object: ObjectReference,
-        warning: bool,
-        reason: &str,
-        action: &str,
-        text: String,
-    ) {
-        let (reason, action) = (reason.to_owned(), action.to_owned());
-        let _ = self.events.try_send(Event { object, warning, reason, action, text });
-    }
+/// What a pass sees.
+pub enum Seen {
+    /// All machines.
+    All(Box<Sight>),
+    /// A discovery.
+    Discovery(Box<Standing>),
+    /// A machine that was read. What came of it is told to the pass about all.
+    Machine(Pass),
+    /// A mark that is still to be written.
+    Mark(Turn),
+    /// A driver that is to follow.
+    Driver(Box<Fitting>, Turn),
+    /// The driver of a node is known to fit.
+    Fits,
 }
 
 /// Works until the process is to end. The kit is the process' own, or one that a test made in its place.
 pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result<(), String> {
-    let client = ironic::Client::new(settings).map_err(|error| error.to_string())?;
+    let ironic = ironic::Client::new(settings).map_err(|error| error.to_string())?;
     let metrics = Metrics::new(&kit.metrics.registry)
         .map_err(|error| format!("Cannot set up metrics: {error}"))?;
     let hosts = watch::told_everywhere::<Sighting>(&kit);
     let watched = watch::namespaced::<BareMetalHostDiscovery>(&kit, &watcher::Config::default());
-    let (errands, to_do) = mpsc::unbounded_channel();
-    let (events, to_tell) = mpsc::channel(MOST_EVENTS);
-    let context = Arc::new(Context {
-        kit: kit.clone(),
-        policy,
-        ironic: client,
-        metrics,
-        undecodable: watched.undecodable,
-        resources: watched.store,
-        index: Mutex::default(),
-        news: Mutex::default(),
-        wake: Notify::new(),
-        making: AtomicBool::new(false),
-        late_fields: OnceLock::new(),
-        errands,
-        events,
+    let (undecodable, discoveries) = (watched.undecodable, watched.store);
+    let handles = Handles { kit: kit.clone(), ironic, metrics, undecodable, discoveries };
+    let context = Context::new(handles, policy);
+    kit.readiness.not_ready(IRONIC, "Ironic was not asked yet");
+    let watching = Box::pin(async {
+        tokio::select! {
+            () = follow(&context, hosts) => {}
+            () = watch::feed(watched.changes, |it| changed(&context, it)) => {}
+            never = stand_by(&context) => match never {},
+            never = tell_undecodable(&context) => match never {},
+        }
     });
-    let following = follow(&context, hosts);
-    let resources = watch::feed(watched.changes, |_| context.changed());
-    let awake = kit.allowed().for_each(|()| {
+    Box::pin(engine::run(&kit, &context, &context.lookout, watching, PASS_DEADLINE)).await
+}
+
+/// A discovery appeared, changed or went.
+fn changed(context: &Context, object: &BareMetalHostDiscovery) {
+    let key = ObjectKey::of(object);
+    let (is_there, of) = (context.discoveries.get(&key.in_store()).is_some(), Key::Discovery(key));
+    if !is_there {
+        context.lookout.gone(of);
         context.changed();
-        std::future::ready(())
-    });
-    tokio::select! {
-        () = kit.shutdown.requested() => Ok(()),
-        never = turn(&context) => match never {},
-        never = errand::run(&context, to_do) => match never {},
-        () = publish(&context, to_tell) => Ok(()),
-        never = tell_undecodable(&context) => match never {},
-        () = following => Err("The watch on hosts ended".to_owned()),
-        () = resources => Err("The watch on discoveries ended".to_owned()),
-        () = awake => Err("The readiness signal ended: this is a bug, please report it".to_owned()),
+        return;
+    }
+    // Our own writes change nothing that is decided.
+    let version = object.resource_version().unwrap_or_default();
+    if context.lookout.changed(&of, &version, Class::Normal) {
+        context.changed();
     }
 }
 
 /// Keeps the index as the hosts are.
-async fn follow(context: &Context, hosts: impl futures_util::Stream<Item = Told<Sighting>>) {
+async fn follow(context: &Context, hosts: impl Stream<Item = Told<Sighting>>) {
     let mut hosts = std::pin::pin!(hosts);
     while let Some(told) = hosts.next().await {
         match told {
-            Told::Listing => context.index().listing(),
+            Told::Listing => context.index.with(Index::listing),
             Told::Applied(Sighting(host)) => {
-                let (change, rivals) = context.index().take(&host);
+                let (change, rivals) = context.index.with(|index| index.take(&host));
                 // Their nodes have two hosts now.
-                context.news().gone.extend(rivals);
-                if context.policy.adopt_driver
-                    && let Some(errand) = Errand::adopt(&host)
-                {
-                    context.send(errand);
+                for host in rivals {
+                    context.tell(News::Less(host));
+                }
+                if context.policy.adopt_driver {
+                    wants_driver(context, &host);
                 }
                 context.host_changed(change);
             }
@@ -261,17 +148,17 @@ async fn follow(context: &Context, hosts: impl futures_util::Stream<Item = Told<
                     metadata,
                     ..BareMetalHost::new("", "", BareMetalHostSpec::default())
                 };
-                let change = context.index().apply(&host);
+                let change = context.index.with(|index| index.apply(&host));
                 context.host_changed(change);
             }
             Told::Gone(metadata) => {
-                let change = context.index().remove(&metadata);
+                let change = context.index.with(|index| index.remove(&metadata));
                 context.host_changed(change);
             }
             Told::Listed => {
-                let gone = context.index().listed();
+                let gone = context.index.with(Index::listed);
                 for host in gone {
-                    context.news().went(host);
+                    context.tell(News::Went(host));
                 }
                 context.changed();
             }
@@ -279,88 +166,330 @@ async fn follow(context: &Context, hosts: impl futures_util::Stream<Item = Told<
     }
 }
 
-/// The loop: a pass when something changed, when Ironic is to be asked, or when a decision says so.
-async fn turn(context: &Context) -> Infallible {
-    let kit = &context.kit;
-    let failures = Failures::<()>::default();
-    let mut state = State::new(context);
-    let mut failed = 0_u32;
+/// Takes notice of whether a host asks for the driver of its node.
+fn wants_driver(context: &Context, host: &BareMetalHost) {
+    let name = host.name_any();
+    let key = HostKey::new(&host.namespace().unwrap_or_default(), &name);
+    let adoption = Adoption::of(host);
+    let wants = adoption.is_some();
+    context.adoptions.with(|all| match adoption {
+        Some(adoption) => drop(all.insert(key.clone(), adoption)),
+        None => drop(all.remove(&key)),
+    });
+    if wants {
+        context.lookout.enqueue(Key::Driver(key), Class::Background);
+    }
+}
+
+/// A process that may not act only looks whether it could, and remembers which nodes had a host.
+async fn stand_by(context: &Context) -> Infallible {
     loop {
-        kit.liveness.beat("controller", DEADLINE + REST);
-        if !kit.may_act() {
-            state.stand_by(context).await;
-            continue;
+        if !context.kit.may_act() {
+            table::told(context, &context.ironic.check().await.map(drop));
+            context.forget_most();
         }
-        let (mut rest, mut is_fine) = (None, false);
-        let work = async {
-            context.learn_fields().await?;
-            let (after, result) = state.pass(context).await;
-            rest = Some(after);
-            result?;
-            is_fine = true;
-            Ok::<_, Error>(Action::requeue(after))
-        };
-        run::once(kit, &failures, (), DEADLINE, work, Error::class).await;
-        failed = if is_fine { 0 } else { failed + 1 };
-        let wait = wait_after(failed, rest).clamp(BREATH, REST);
-        let woken = async {
-            context.wake.notified().await;
-            tokio::time::sleep(BREATH).await;
-        };
-        tokio::select! {
-            () = tokio::time::sleep(wait) => {}
-            () = woken => {}
-        }
+        tokio::time::sleep(context.policy.poll_interval).await;
     }
 }
 
-/// How long to wait after so many passes in a row that failed. `rest`: for how long the last one found nothing to do, where
-/// it came to its end.
-fn wait_after(failed: u32, rest: Option<Duration>) -> Duration {
-    let Some(doublings) = failed.checked_sub(1) else { return rest.unwrap_or(REST) };
-    let longest = spread(FIRST * 2_u32.pow(doublings.min(5)));
-    rest.map_or(longest, |rest| longest.min(rest.max(FIRST)))
-}
-
-/// Sends events one after the other, some at once and then slowly.
-async fn publish(context: &Context, mut events: mpsc::Receiver<Event>) {
-    let mut saved = f64::from(EVENTS_AT_ONCE);
-    let mut last = Instant::now();
-    while let Some(event) = events.recv().await {
-        let gained = last.elapsed().as_secs_f64() * f64::from(EVENTS_PER_SECOND);
-        (saved, last) = ((saved + gained).min(f64::from(EVENTS_AT_ONCE)), Instant::now());
-        if saved < 1.0 {
-            let wait = (1.0 - saved) / f64::from(EVENTS_PER_SECOND);
-            tokio::time::sleep(Duration::from_secs_f64(wait)).await;
-            (saved, last) = (1.0, Instant::now());
-        }
-        saved -= 1.0;
-        let Event { object, warning, reason, action, text } = event;
-        context.kit.events.tell(&object, warning, &reason, &action, &text).await;
-    }
-}
-
-/// Tells the owners of resources that cannot be decoded.
+/// Tells the owners of discoveries that cannot be decoded.
 async fn tell_undecodable(context: &Context) -> Infallible {
-    let mut complaints = Complaints::default();
+    let (mut complaints, reason) = (Complaints::default(), reason::Told::Undecodable.as_str());
     loop {
-        tokio::time::sleep(TICK).await;
+        tokio::time::sleep(COMPLAINTS).await;
         if !context.kit.may_act() {
             continue;
         }
         for it in complaints.news(std::slice::from_ref(&context.undecodable)) {
-            let text = format!(
-                "Until this is corrected, neither this discovery nor any younger one makes hosts: {}",
-                it.problem
-            );
-            context.tell(it.object, true, reason::Told::Undecodable.as_str(), "Decode", text);
+            let text = text::undecodable(&it.problem);
+            context.kit.events.warning(&it.object, reason, "Decode", &text).await;
         }
     }
 }
 
-/// A quarter more at most, so that processes that failed together do not come back together.
-pub(crate) fn spread(wait: Duration) -> Duration {
-    wait.mul_f64(1.0 + backoff::random_unit() / 4.0)
+impl Controller for Context {
+    type Key = Key;
+    type Observed = Seen;
+    type Write = Write;
+    type Memory = Memory;
+    type Reason = Pass;
+
+    /// The others follow from what is decided about all.
+    fn keys(&self) -> Vec<Key> {
+        let hosts: Vec<_> = self.adoptions.with(|all| all.keys().cloned().collect());
+        std::iter::once(Key::All).chain(hosts.into_iter().map(Key::Driver)).collect()
+    }
+
+    fn class(&self, key: &Key) -> Class {
+        match key {
+            Key::All => Class::Urgent,
+            Key::Discovery(_) | Key::Machine(_) => Class::Normal,
+            Key::Mark(_) | Key::Driver(_) => Class::Background,
+        }
+    }
+
+    /// Nothing here waits for long: one pass is for all machines.
+    fn retry(&self, error: &Error) -> Retry {
+        match error {
+            Error::Other(_, retry) => *retry,
+            error => error.retry().urgent(),
+        }
+    }
+
+    fn version<'s>(&self, seen: &'s Seen) -> Option<&'s str> {
+        match seen {
+            Seen::Discovery(standing) => standing.object.metadata.resource_version.as_deref(),
+            _ => None,
+        }
+    }
+
+    fn object(&self, key: &Key) -> ObjectReference {
+        let of_host = |host: &HostKey| {
+            let object = ObjectRef::<BareMetalHost>::new(host.name()).within(host.namespace());
+            // Without it an event is not shown with its host.
+            let uid = self.index.with(|index| index.uid(host).map(str::to_owned));
+            ObjectReference { uid, ..object.into() }
+        };
+        match key {
+            Key::Discovery(key) => {
+                let uid = self.discoveries.get(&key.in_store()).and_then(|it| it.uid());
+                ObjectReference { uid, ..key.reference::<BareMetalHostDiscovery>(&()) }
+            }
+            Key::Mark(it) => of_host(&it.host),
+            Key::Driver(host) => of_host(host),
+            Key::All | Key::Machine(_) => ObjectReference::default(),
+        }
+    }
+
+    async fn observe(&self, key: &Key, memory: &mut Memory) -> Result<Option<Seen>, Error> {
+        Ok(match key {
+            Key::All => {
+                if !matches!(memory, Memory::Table(_)) {
+                    *memory = Memory::Table(Box::new(Table::new(self)));
+                }
+                let Memory::Table(table) = memory else { return Ok(None) };
+                Some(Seen::All(Box::new(table.look(self).await?)))
+            }
+            Key::Discovery(key) => {
+                let written = match memory {
+                    Memory::Written(at) => Some(*at),
+                    _ => None,
+                };
+                let standing = discovery::observe(self, key, written);
+                standing.map(|it| Seen::Discovery(Box::new(it)))
+            }
+            Key::Machine(node) => observe::machine(self, *node).await.map(Seen::Machine),
+            Key::Mark(_) => Some(Seen::Mark(self.turn(memory))),
+            Key::Driver(host) => {
+                let Some(adoption) = self.adoptions.with(|all| all.get(host).cloned()) else {
+                    return Ok(None);
+                };
+                if matches!(memory, Memory::Fits(known) if *known == adoption) {
+                    return Ok(Some(Seen::Fits));
+                }
+                let Some(fitting) = adopt::observe(self, host, adoption).await? else {
+                    return Ok(None);
+                };
+                let turn = self.turn(memory);
+                if fitting.fits() {
+                    *memory = Memory::Fits(fitting.adoption.clone());
+                }
+                Some(Seen::Driver(Box::new(fitting), turn))
+            }
+        })
+    }
+
+    fn decide(&self, seen: &Seen, now: Now) -> Decision<Write, Pass> {
+        match seen {
+            Seen::All(sight) => self.decide_all(sight, now),
+            Seen::Discovery(standing) => {
+                discovery::decide(standing, self.policy.status_interval, now)
+            }
+            Seen::Machine(reason) => Decision::rest(*reason),
+            Seen::Mark(turn) => decide_mark(*turn, now),
+            Seen::Driver(fitting, turn) => adopt::decide(fitting, *turn, now),
+            Seen::Fits => Decision::rest(Pass::DriverAdopted),
+        }
+    }
+
+    async fn write(
+        &self,
+        key: &Key,
+        seen: &Seen,
+        write: Write,
+        memory: &mut Memory,
+    ) -> Result<Outcome, Error> {
+        match (key, seen, write) {
+            (_, Seen::All(sight), Write::Hosts(mut decision)) => {
+                let mut outcome = making::make(self, sight, &mut decision).await;
+                self.publish(sight, &decision);
+                if sight.nodes.is_settling(&decision) {
+                    outcome.next = Some(Next::Now);
+                }
+                self.tell(News::Decided(decision, Instant::now()));
+                Ok(outcome)
+            }
+            (_, Seen::Discovery(standing), Write::Approvals(approvals)) => {
+                write::settle_approvals(self, &standing.object, &approvals).await
+            }
+            (_, Seen::Discovery(standing), Write::Status(status)) => {
+                let outcome = write::write_status(self, &standing.object, &status).await?;
+                *memory = Memory::Written(Instant::now());
+                Ok(outcome)
+            }
+            (Key::Mark(it), _, Write::Mark) => match write::mark(self, it).await {
+                Ok(()) => {
+                    *memory = Memory::Nothing;
+                    self.tell(News::Marked(it.node));
+                    Ok(Outcome::default())
+                }
+                Err(error) => {
+                    let text = text::mark_refused(it.node, &error.to_string());
+                    self.refused(memory, &error, Pass::MarkRefused, &text)
+                }
+            },
+            (_, Seen::Driver(fitting, _), Write::Driver(chosen, before)) => {
+                let node = fitting.adoption.node;
+                match write::set_driver(self, node, &chosen).await {
+                    Ok(()) => {
+                        self.metrics.adopted();
+                        tracing::info!(node.id = %node, driver = chosen, "Gave a node the driver of its host's BMC");
+                        let text = text::driver_adopted(node, &chosen, &before);
+                        let reason = Pass::DriverAdopted.as_str();
+                        let events = vec![Event::new(false, reason, "Adopt", &text)];
+                        Ok(Outcome { events, ..Outcome::default() })
+                    }
+                    Err(error) => {
+                        let text = text::driver_refused(node, &error.to_string());
+                        self.refused(memory, &error, Pass::DriverRefused, &text)
+                    }
+                }
+            }
+            // Every write is decided for what it is about.
+            _ => Ok(Outcome::default()),
+        }
+    }
+}
+
+/// Whether it is the turn of a mark.
+fn decide_mark(turn: Turn, now: Now) -> Decision<Write, Pass> {
+    if let Some(wait) = turn.waits_for_refusal(now) {
+        return Decision { next: Next::After(wait), ..Decision::rest(Pass::MarkRefused) };
+    }
+    if turn.making && now.moment.saturating_duration_since(turn.since) < HELD {
+        return Decision { next: Next::After(GLANCE), ..Decision::rest(Pass::MarkHeld) };
+    }
+    Decision { next: Next::OnChange, ..Decision::write(Pass::Marked, Write::Mark) }
+}
+
+/// What is done about a write that Ironic did not take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NotTaken {
+    /// Nothing: the node is gone.
+    Gone,
+    /// It is tried again.
+    Later,
+    /// A person is told, who has to change something.
+    Refused,
+}
+
+impl NotTaken {
+    fn of(class: ironic::Class) -> Self {
+        match class {
+            ironic::Class::NotFound => Self::Gone,
+            class if class.is_transient() => Self::Later,
+            _ => Self::Refused,
+        }
+    }
+}
+
+impl Context {
+    fn decide_all(&self, sight: &Sight, now: Now) -> Decision<Write, Pass> {
+        let mut decision =
+            self.index.with(|index| decide(&sight.observed(index), &self.policy, now.wall));
+        let mut again = decision.again.filter(|_| sight.answers());
+        let mut reason = if sight.answers() { Pass::AllDecided } else { Pass::IronicAway };
+        if let Some(behind) = &sight.behind {
+            decision.hold_back(behind);
+            (reason, again) = (Pass::HostsUnseen, Some(UNSEEN));
+        }
+        let next = again.map_or(Next::OnChange, |again| Next::After(again.max(ROOM)));
+        let write = Write::Hosts(Box::new(decision));
+        Decision { writes: vec![write], next, ..Decision::rest(reason) }
+    }
+
+    /// Tells each discovery what its status is to say.
+    fn publish(&self, sight: &Sight, decision: &decision::Decision) {
+        let nodes = &sight.nodes;
+        let (known, strays) = (nodes.known_after(decision), Strays::of(decision));
+        let version = self.ironic.offered().map(|it| it.to_string());
+        let mut counts = Vec::new();
+        let mut all = BTreeMap::new();
+        for (at, (of, resource)) in sight.objects.iter().zip(&sight.resources).enumerate() {
+            if resource.deleting {
+                continue;
+            }
+            let made = self.index.with(|index| resource.made(index));
+            let report = report(at, decision, nodes.machines(), known, made);
+            let mut troubles = Troubles::of(at, decision, nodes.left_out());
+            troubles.strays = troubles.strays.filter(|_| sight.caught_up);
+            let approvals = decision.approvals.iter().find(|it| it.resource == at);
+            counts.push(report.counts.clone());
+            let outlook = Outlook {
+                of: of.clone(),
+                behind: resource.behind.clone(),
+                reach: sight.reach.clone(),
+                troubles,
+                report: Some(report).filter(|_| sight.caught_up),
+                ironic_version: version.clone(),
+                asked: sight.asked,
+                approvals: approvals.filter(|_| sight.answers()).cloned(),
+            };
+            all.insert(of.key.clone(), Arc::new(outlook));
+        }
+        self.metrics.show(known, strays, &counts);
+        let before = self.outlooks.with(|outlooks| std::mem::replace(outlooks, all.clone()));
+        for (key, outlook) in all {
+            if !before.get(&key).is_some_and(|it| outlook.is_like(it)) {
+                self.lookout.enqueue(Key::Discovery(key), Class::Normal);
+            }
+        }
+    }
+
+    /// Whether it is the turn of a write to Ironic.
+    fn turn(&self, memory: &mut Memory) -> Turn {
+        let (since, refused) = match memory {
+            Memory::Waits(since, refused) => (*since, *refused),
+            _ => (Instant::now(), None),
+        };
+        *memory = Memory::Waits(since, refused);
+        Turn { since, refused, making: self.is_making() }
+    }
+
+    /// What follows where Ironic did not take a write: a person is told where nothing but a person can change that.
+    fn refused(
+        &self,
+        memory: &mut Memory,
+        error: &ironic::Error,
+        reason: Pass,
+        text: &str,
+    ) -> Result<Outcome, Error> {
+        observe::count(self, error);
+        match NotTaken::of(error.class()) {
+            NotTaken::Gone => {
+                *memory = Memory::Nothing;
+                return Ok(Outcome { next: Some(Next::OnChange), ..Outcome::default() });
+            }
+            NotTaken::Later => return Err(Error::Other(error.to_string(), Retry::Urgent)),
+            NotTaken::Refused => {}
+        }
+        tracing::warn!(error = %error, "Ironic refuses a write to a node");
+        let turn = self.turn(memory);
+        *memory = Memory::Waits(turn.since, Some(Instant::now() + REFUSED));
+        let event = Event::new(true, reason.as_str(), "Write", text);
+        let events = vec![Event { hourly: Some(0), ..event }];
+        Ok(Outcome { events, next: Some(Next::Now), ..Outcome::default() })
+    }
 }
 
 #[cfg(test)]
@@ -368,16 +497,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_refused_of_one_resource_does_not_hold_up_the_machines_of_others() {
-        let seconds = |failed, rest: Option<u64>| {
-            wait_after(failed, rest.map(Duration::from_secs)).as_secs_f64()
+    fn what_ironic_refuses_is_told_of_the_host_and_what_it_may_do_later_is_not() {
+        for class in ironic::Class::ALL {
+            let told = NotTaken::of(class) == NotTaken::Refused;
+            let quiet = class.is_transient() || class == ironic::Class::NotFound;
+            assert_eq!(told, !quiet, "{class:?}");
+        }
+        assert_eq!(NotTaken::of(ironic::Class::NotFound), NotTaken::Gone);
+        assert_eq!(NotTaken::of(ironic::Class::Busy), NotTaken::Later);
+    }
+
+    #[test]
+    fn nodes_wait_for_hosts_that_are_being_made_but_not_for_ever() {
+        let now = Now::read();
+        let reason = |seconds, making| {
+            let since = now.moment.checked_sub(Duration::from_secs(seconds)).unwrap();
+            decide_mark(Turn { since, refused: None, making }, now).reason
         };
-        // After each failure later, but not later than there is something to do, nor at once.
-        assert!((0.5..0.7).contains(&seconds(1, Some(0))));
-        assert!((0.5..0.7).contains(&seconds(99, Some(0))));
-        assert!((5.0..5.1).contains(&seconds(99, Some(5))));
-        // One that was given up says nothing about that.
-        assert!((16.0..20.1).contains(&seconds(99, None)));
-        assert!((0.0..0.1).contains(&seconds(0, Some(0))));
+        assert_eq!([reason(0, true), reason(29, true)], [Pass::MarkHeld; 2]);
+        assert_eq!([reason(30, true), reason(0, false)], [Pass::Marked; 2]);
+    }
+
+    #[test]
+    fn a_mark_that_ironic_refused_is_tried_again_when_it_is_time() {
+        let now = Now::read();
+        let decided = |wait| {
+            let refused = Some(now.moment + Duration::from_secs(wait));
+            decide_mark(Turn { since: now.moment, refused, making: false }, now)
+        };
+        assert_eq!(decided(9).next, Next::After(Duration::from_secs(9)));
+        assert_eq!((decided(9).reason, decided(0).reason), (Pass::MarkRefused, Pass::Marked));
     }
 }

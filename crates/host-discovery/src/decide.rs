@@ -189,7 +189,7 @@ impl<'a> Taken<'a> {
             if refusal.cause == Cause::Unknown {
                 self.take(at, name, boot_mac, facts);
             }
-            verdict.fail(refusal);
+            verdict.fail(&refusal.cause, &refusal.text);
             return verdict;
         }
         if !resource.dry_run && self.allowance == 0 {

@@ -9,7 +9,7 @@ use crate::machine::Machine;
 use crate::naming::Named;
 use crate::node_id::NodeId;
 use crate::reason::Reason;
-use crate::refusals::{Cause, Refusal};
+use crate::refusals::Cause;
 
 /// What to do in one pass.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -20,6 +20,31 @@ pub struct Decision {
     pub approvals: Vec<Approvals>,
     /// When to look again without being told.
     pub again: Option<Duration>,
+}
+
+impl Decision {
+    /// The host of a node could not be made.
+    pub fn fail(&mut self, node: NodeId, cause: &Cause, text: &str) {
+        let verdict = self.verdicts.iter_mut().find(|it| it.node == node);
+        if let Some(verdict) = verdict {
+            verdict.fail(cause, text);
+        }
+    }
+
+    /// Whether it makes hosts.
+    pub fn creates(&self) -> bool {
+        self.verdicts.iter().any(|it| matches!(it.step, Some(Step::Create { .. })))
+    }
+
+    /// Makes no hosts after all, and says why of each that would be made.
+    pub fn hold_back(&mut self, why: &str) {
+        let creates = |it: &&mut Verdict| matches!(it.step, Some(Step::Create { .. }));
+        for verdict in self.verdicts.iter_mut().filter(creates) {
+            verdict.reason = Reason::HostFailed;
+            verdict.note = Some(why.to_owned());
+            verdict.step = None;
+        }
+    }
 }
 
 /// What becomes of one machine.
@@ -101,12 +126,12 @@ impl Verdict {
     }
 
     /// Its host could not be made.
-    pub fn fail(&mut self, refusal: &Refusal) {
-        self.reason = match refusal.cause {
+    pub fn fail(&mut self, cause: &Cause, text: &str) {
+        self.reason = match cause {
             Cause::Refused(_) => Reason::HostRefused,
             Cause::Failed(_) | Cause::Unknown => Reason::HostFailed,
         };
-        self.note = Some(refusal.text.clone());
+        self.note = Some(text.to_owned());
         self.step = None;
     }
 }

@@ -14,15 +14,15 @@
 //!   registered.
 //! * Trusts nothing that comes out of an inventory: anybody on the provisioning network can post one.
 
-pub mod act;
+pub mod adopt;
 pub mod allowance;
 pub mod config;
+pub mod context;
 pub mod controller;
 pub mod decide;
 pub mod decision;
+pub mod discovery;
 pub mod driver;
-pub mod errand;
-pub mod error;
 pub mod hardware;
 pub mod host;
 pub mod index;
@@ -30,12 +30,13 @@ pub mod inventory;
 pub mod labels;
 pub mod mac;
 pub mod machine;
+pub mod making;
 pub mod metrics;
+pub mod model;
 pub mod naming;
 pub mod node_id;
 pub mod nodes;
 pub mod observe;
-pub mod pass;
 pub mod reason;
 pub mod refusals;
 pub mod report;
@@ -44,6 +45,9 @@ pub mod seen;
 pub mod selector;
 pub mod sighting;
 pub mod status;
+pub mod table;
+pub mod text;
+pub mod write;
 
 pub use mac::Mac;
 pub use node_id::NodeId;

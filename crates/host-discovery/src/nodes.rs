@@ -13,7 +13,7 @@ use std::time::Instant;
 use ironic::Class;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::decision::{Decision, Step};
+use crate::decision::{Decision, Step, Verdict};
 use crate::hardware::Encoded;
 use crate::index::{HostKey, Index};
 use crate::inventory::{Port, abridged};
@@ -41,7 +41,7 @@ const LONGEST_ERROR: usize = 256;
 const FAILURES: u32 = 3;
 
 /// Every node that Ironic showed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Nodes {
     /// Machines that may become hosts, oldest first, and beside them what does not decide.
     machines: Vec<Machine>,
@@ -85,7 +85,7 @@ pub enum Look {
 }
 
 /// Where a node that had a host is to be marked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Unmarked {
     /// The node.
     pub node: NodeId,
@@ -254,7 +254,7 @@ impl Nodes {
     pub fn due(&self, at: Instant, most: usize) -> Vec<NodeId> {
         let pairs = self.machines.iter().zip(&self.tracks);
         let due = pairs.filter_map(|(machine, track)| {
-            let look = track.look.filter(|look| *look <= at)?;
+            let look = track.look.filter(|_| track.is_due(at))?;
             Some((track.is_relook, look, machine.node))
         });
         let mut due: Vec<_> = due.collect();
@@ -262,20 +262,34 @@ impl Nodes {
         due.into_iter().map(|(_, _, node)| node).take(most).collect()
     }
 
-    /// Whether machines are to be read, other than those that Ironic has failed for again and again.
+    /// Whether it will soon be known of a machine what it is; not of one that hangs, or that Ironic has failed for again and
+    /// again.
     pub fn has_unread(&self, at: Instant) -> bool {
-        let due = |it: &Track| it.look.is_some_and(|look| look <= at) && it.failures < FAILURES;
-        self.tracks.iter().any(due)
+        self.tracks.iter().any(|it| it.is_unread(at) && it.failures < FAILURES)
     }
 
     /// When the next one is to be read.
     pub fn next_look(&self) -> Option<Instant> {
-        self.tracks.iter().filter_map(|track| track.look).min()
+        let free = self.tracks.iter().filter(|track| track.reading.is_none());
+        free.filter_map(|track| track.look).min()
+    }
+
+    /// How many are being read.
+    pub fn being_read(&self) -> usize {
+        self.tracks.iter().filter(|track| track.reading.is_some()).count()
+    }
+
+    /// A machine is being read from now on, until [`Nodes::read`] is told what came of it.
+    pub fn reads(&mut self, node: NodeId, at: Instant) {
+        if let Some(&place) = self.places.get(&node) {
+            self.tracks[place].reading = Some(at);
+        }
     }
 
     /// Takes what was read of a machine.
     pub fn read(&mut self, node: NodeId, look: Look, at: Instant) {
         let Some(&place) = self.places.get(&node) else { return };
+        self.tracks[place].reading = None;
         match look {
             Look::Gone => self.drop_all(&[node]),
             Look::Silent => self.tracks[place].look = Some(at + AGAIN),
@@ -390,6 +404,28 @@ impl Nodes {
         }
     }
 
+    /// Whether [`Nodes::settle`] would settle machines by this.
+    pub fn is_settling(&self, decision: &Decision) -> bool {
+        decision.verdicts.iter().any(|it| self.settles(it))
+    }
+
+    /// How many nodes are hosts once that is settled.
+    pub fn known_after(&self, decision: &Decision) -> u32 {
+        let new = |it: &&Verdict| self.settles(it) && !it.hosts.is_empty();
+        let new = decision.verdicts.iter().filter(new).count();
+        self.known().saturating_add(u32::try_from(new).unwrap_or(u32::MAX))
+    }
+
+    fn settles(&self, verdict: &Verdict) -> bool {
+        let track = self.places.get(&verdict.node).map(|place| &self.tracks[*place]);
+        match verdict.reason {
+            // What is settled is never read.
+            Reason::Known => track.is_some_and(|track| !track.contested),
+            Reason::Registered => track.is_some(),
+            _ => false,
+        }
+    }
+
     /// Settles what was decided: machines that are hosts or somebody else's need no more looks, incomplete ones get
     /// their next. Tells which nodes are to be marked.
     pub fn settle(&mut self, decision: &Decision, at: Instant) -> Vec<Unmarked> {
@@ -399,7 +435,6 @@ impl Nodes {
             let Some(&place) = self.places.get(&verdict.node) else { continue };
             let track = &mut self.tracks[place];
             match verdict.reason {
-                // What is settled is never read.
                 Reason::Known if track.contested => {}
                 Reason::Known | Reason::Registered => {
                     let had_host = self.machines[place].had_host;

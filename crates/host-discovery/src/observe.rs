@@ -1,15 +1,15 @@
-//! All reads but those that prove a write in `act`: the questions to Ironic, and those to the API server that come before a
+//! All reads but those that prove a write in `write`: the questions to Ironic, and those to the API server that come before a
 //! host, or before the driver of its node is changed.
 
 mod confirm;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
 use controller_kit::api_error::unless_gone;
-use futures_util::{StreamExt as _, stream};
+use controller_kit::backoff::Class as Retry;
+use controller_kit::engine::{self, Class as Urgency, asked};
 use ironic::{Class, Client, Detail, Error, Inventory, MAX_PAGE, NodeQuery, Pager, PortQuery};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -20,28 +20,29 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::Value;
 
 use crate::config::HOSTS;
-use crate::controller::Context;
-use crate::error::{self, asked};
+use crate::context::{Context, News};
 use crate::hardware::{Encoded, HardwareDetails, LateFields};
-use crate::inventory::{Port, Told};
+use crate::index::HostKey;
+use crate::inventory::{MOST_PORTS, Ports, Told};
 use crate::machine::Reading;
+use crate::model::{Job, Looked};
 use crate::node_id::NodeId;
 use crate::nodes::{Look, Nodes, Unmarked};
+use crate::reason::Pass;
 use crate::sighting::Sighting;
+use crate::text;
 
-pub use confirm::{Looked, confirm};
+pub use confirm::confirm;
 
 /// Bytes of an inventory that are read. Real ones have four to a hundred thousand.
 pub const MOST_INVENTORY: usize = 1 << 20;
-/// Ports of one node that are read.
-const MOST_PORTS: usize = 256;
-/// Inventories that are asked for at the same time. The client has its own limit for connections.
-const AT_ONCE: usize = 8;
 /// More machines than these are not asked for one by one: their ports are listed at once, and what became of them.
-const MANY: usize = 32;
-/// How long one pass begins to read machines. What it has begun it ends, however slow Ironic is: to begin it anew in the
-/// next pass would never end.
-const READING: Duration = Duration::from_secs(10);
+pub const MANY: usize = 32;
+/// How long the list of ports is waited for: without it each machine is asked for its own.
+const LISTING: Duration = Duration::from_secs(10);
+/// How long it counts that something was seen: two polls unless they are set otherwise. A machine that Ironic showed longer
+/// ago is looked at once more before it becomes a host, since it may have been registered or gone.
+pub const FRESH: Duration = Duration::from_secs(10);
 /// How far the watch on hosts may be behind, and how often that is looked at.
 const BEHIND: Duration = Duration::from_secs(2);
 const GLANCE: Duration = Duration::from_millis(10);
@@ -81,34 +82,6 @@ struct Unfinished {
     after: Option<String>,
 }
 
-/// Ports of one node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Ports {
-    usable: Vec<Port>,
-    strange: u32,
-}
-
-impl Ports {
-    fn add(&mut self, port: &ironic::Port) {
-        match Port::read(port) {
-            Some(_) if self.usable.len() >= MOST_PORTS => {}
-            Some(port) => self.usable.push(port),
-            None => self.strange = self.strange.saturating_add(1),
-        }
-    }
-}
-
-/// What came of asking about machines.
-#[derive(Debug, Default)]
-pub struct Read {
-    /// Whether Ironic answered at least once.
-    pub answered: bool,
-    /// That it did not, or not to us.
-    pub silence: Option<Error>,
-    /// Machines of which it could not say whether they are still there, and its words.
-    pub unconfirmed: Vec<(NodeId, String)>,
-}
-
 /// Asks for all nodes, or for those that are newer than the last one seen. Which are to be marked is in `unmarked` also where
 /// the list did not come to its end. Tells when the list began.
 pub async fn poll(
@@ -144,7 +117,8 @@ impl<'a> List<'a> {
 
     fn in_pages(ironic: &'a Client, after: Option<String>, size: u32) -> Self {
         let query = NodeQuery { detail: LISTED, after, page: size, ..NodeQuery::default() };
-        Self { ironic, pages: ironic.nodes(query), size }
+        // It waits for none of the machines that are read.
+        Self { ironic, pages: ironic.nodes(query).with(Urgency::Urgent), size }
     }
 
     fn last_seen(&self) -> Option<String> {
@@ -224,71 +198,58 @@ fn note(
     at: Instant,
     unmarked: &mut Vec<Unmarked>,
 ) {
-    let (index, now) = (context.index(), Timestamp::now());
-    unmarked.extend(page.iter().filter_map(|node| nodes.note(node, &index, now, at)));
-}
-
-/// Whether Ironic does not answer, or not to us, rather than not about one node.
-fn is_silence(error: &Error) -> bool {
-    matches!(error.class(), Class::Unreachable | Class::Timeout | Class::Unauthorized)
-}
-
-/// Reads machines whose turn it is, `most` of them, as far as the time allows.
-pub async fn read(context: &Context, nodes: &mut Nodes, places: &mut Places, most: usize) -> Read {
-    let all = nodes.due(Instant::now(), usize::MAX);
-    let due: Vec<NodeId> = all.iter().copied().take(most).collect();
-    let mut read = Read::default();
-    if due.is_empty() {
-        return read;
-    }
-    let (ironic, late) = (&context.ironic, context.late_fields());
-    places.found.retain(|node, _| nodes.is_machine(*node));
-    if all.len() > MANY && all.len() * 20 > nodes.len() {
-        // Without it each machine is asked for its own.
-        if let Err(error) = list_ports(ironic, places, &all).await {
-            count(context, &error);
-            tracing::debug!(error = %error, "Could not list the ports");
-        }
-    }
-    let stop = AtomicBool::new(false);
-    let deadline = Instant::now() + READING;
-    let jobs = due.into_iter().map(|node| {
-        let (listed, known) = (places.found.remove(&node), nodes.seen(node).is_some());
-        let stop = &stop;
-        async move {
-            if Instant::now() >= deadline || stop.load(Ordering::Relaxed) {
-                return (node, Err(listed));
-            }
-            (node, Ok(look(ironic, node, listed, known, late).await))
-        }
+    let now = Timestamp::now();
+    context.index.with(|index| {
+        unmarked.extend(page.iter().filter_map(|node| nodes.note(node, index, now, at)));
     });
-    // What the jobs borrow is not what their answers change.
-    let jobs: Vec<_> = jobs.collect();
-    let mut answers = stream::iter(jobs).buffer_unordered(AT_ONCE);
-    while let Some((node, answer)) = answers.next().await {
-        let at = Instant::now();
-        match answer {
-            // Its turn comes in the next pass.
-            Err(listed) => {
-                places.found.extend(listed.map(|ports| (node, ports)));
-            }
-            Ok(Ok(look)) => {
-                read.answered = true;
-                nodes.read(node, look, at);
-            }
-            Ok(Err(error)) => {
-                nodes.read(node, failed(error.class(), error.to_string()), at);
-                if is_silence(&error) {
-                    stop.store(true, Ordering::Relaxed);
-                    read.silence = Some(error);
-                } else {
-                    count(context, &error);
-                    tracing::debug!(node.id = %node, error = %error, "Could not read a machine");
-                }
-            }
+}
+
+impl Places {
+    /// A node that is to be read.
+    pub fn job(&mut self, nodes: &Nodes, node: NodeId) -> Job {
+        Job {
+            listed: self.found.remove(&node),
+            known: nodes.seen(node).is_some(),
+            once_more: false,
         }
     }
-    read
+}
+
+/// Reads a machine, or looks at it once more, and tells what came of it; nothing where nobody wants that any more.
+pub async fn machine(context: &Context, id: NodeId) -> Option<Pass> {
+    let Job { listed, known, once_more } = context.jobs.with(|jobs| jobs.get(&id).cloned())?;
+    let answer = if once_more {
+        let shown = node(&context.ironic, id).await;
+        shown.map(|node| match node {
+            Some(node) => News::Looked(Looked::one(node)),
+            None => News::Read(id, Look::Gone, Instant::now()),
+        })
+    } else {
+        let look = look(&context.ironic, id, listed, known, context.late_fields()).await;
+        look.map(|look| News::Read(id, look, Instant::now()))
+    };
+    let error = match answer {
+        Ok(news) => {
+            context.ended(id, news);
+            return Some(Pass::MachineRead);
+        }
+        Err(error) => error,
+    };
+    count(context, &error);
+    tracing::debug!(node.id = %id, error = %error, "Could not read a machine");
+    let words = error.to_string();
+    let news = if once_more {
+        News::Unconfirmed(id, words)
+    } else {
+        News::Read(id, failed(error.class(), words), Instant::now())
+    };
+    // Whether Ironic does not answer, or not to us, rather than not about one machine: what takes its whole time may do so for
+    // this one alone, and the next poll tells.
+    if matches!(error.class(), Class::Unreachable | Class::Unauthorized) {
+        context.tell(News::Silence(error));
+    }
+    context.ended(id, news);
+    Some(Pass::MachineUnread)
 }
 
 /// What is known of a machine after an error. An answer that takes the whole time, or breaks off, may do so for this machine
@@ -305,13 +266,31 @@ pub(crate) fn count(context: &Context, error: &Error) {
     context.metrics.ironic_failed(error.class());
 }
 
+/// Lists ports where many machines are to be read. Without that each machine is asked for its own.
+pub async fn list_ports(context: &Context, nodes: &Nodes, places: &mut Places, due: &[NodeId]) {
+    places.found.retain(|node, _| nodes.is_machine(*node));
+    let unlisted = due.iter().filter(|node| !places.found.contains_key(node)).count();
+    if unlisted <= MANY || unlisted * 20 <= nodes.len() {
+        return;
+    }
+    let list = list_new_ports(&context.ironic, places, due);
+    let listed = tokio::time::timeout(LISTING, list).await;
+    let listed = listed.unwrap_or_else(|_| Err(Error::too_slow("the list of ports", LISTING)));
+    if let Err(error) = listed {
+        count(context, &error);
+        tracing::debug!(error = %error, "Could not list the ports");
+    }
+}
+
 /// The ports of these nodes, from one list of all that are new. What was listed before an error stays listed.
-async fn list_ports(ironic: &Client, places: &mut Places, due: &[NodeId]) -> Result<(), Error> {
+async fn list_new_ports(ironic: &Client, places: &mut Places, due: &[NodeId]) -> Result<(), Error> {
     let wanted: HashSet<&NodeId> = due.iter().collect();
     let mut beginnings = 0;
     let mut attempts = 0;
-    let from =
-        |after| ironic.ports(PortQuery { detail: PORT_FIELDS, after, ..PortQuery::default() });
+    let from = |after| {
+        let query = PortQuery { detail: PORT_FIELDS, after, ..PortQuery::default() };
+        Ok::<_, Error>(ironic.ports(query)?.with(Urgency::Urgent))
+    };
     let mut pages = from(places.ports.clone())?;
     loop {
         match pages.next().await {
@@ -417,14 +396,20 @@ async fn ports_of(ironic: &Client, node: &str) -> Result<Ports, Error> {
     let query =
         PortQuery { detail: PORT_FIELDS, node: Some(node.to_owned()), ..PortQuery::default() };
     let mut ports = Ports::default();
-    ironic.ports(query)?.collect(MOST_PORTS).await?.iter().for_each(|port| ports.add(port));
+    ironic
+        .ports(query)?
+        .with(Urgency::Normal)
+        .collect(MOST_PORTS)
+        .await?
+        .iter()
+        .for_each(|port| ports.add(port));
     Ok(ports)
 }
 
 /// The node as it is now; none if it is gone.
 async fn node(ironic: &Client, id: NodeId) -> Result<Option<ironic::Node>, Error> {
     let id = id.to_string();
-    let answer = match ironic.node(&id, FIELDS).await {
+    let answer = match ironic.node_at(&id, FIELDS, Urgency::Normal).await {
         // So long is only an error that a machine posted.
         Err(error) if error.class() == Class::TooLarge => {
             let error = "it is too long to be read".to_owned();
@@ -476,12 +461,10 @@ pub async fn drivers(context: &Context) -> Result<Vec<String>, Error> {
 /// A host as it is now; none if it is gone. Read by a list, since a list is what the role allows.
 pub async fn host(
     context: &Context,
-    host: &ObjectReference,
-) -> Result<Option<BareMetalHost>, error::Error> {
-    let namespace = host.namespace.as_deref().unwrap_or_default();
-    let name = host.name.as_deref().unwrap_or_default();
-    let api: Api<Sighting> = Api::namespaced(context.kit.client.clone(), namespace);
-    let it = ListParams::default().fields(&format!("metadata.name={name}"));
+    host: &HostKey,
+) -> Result<Option<BareMetalHost>, engine::Error> {
+    let api: Api<Sighting> = Api::namespaced(context.kit.client.clone(), host.namespace());
+    let it = ListParams::default().fields(&format!("metadata.name={}", host.name()));
     let found = asked("read a host", api.list(&it)).await?;
     Ok(found.items.into_iter().next().map(|Sighting(host)| host))
 }
@@ -490,7 +473,7 @@ pub async fn host(
 pub async fn metadata(
     context: &Context,
     object: &ObjectReference,
-) -> Result<Option<ObjectMeta>, error::Error> {
+) -> Result<Option<ObjectMeta>, engine::Error> {
     let namespace = object.namespace.as_deref().unwrap_or_default();
     let name = object.name.as_deref().unwrap_or_default();
     let client = context.kit.client.clone();
@@ -500,25 +483,34 @@ pub async fn metadata(
     Ok(found.items.into_iter().next().map(|it| it.metadata))
 }
 
+/// When it was seen that the watch tells of all hosts: now, unless that is not long ago. Else what is to be said of it.
+pub async fn watched(context: &Context, last: Option<Instant>) -> Result<Instant, String> {
+    if let Some(last) = last.filter(|last| last.elapsed() < FRESH) {
+        return Ok(last);
+    }
+    see_all_hosts(context).await.map_err(|error| error.to_string())?;
+    Ok(Instant::now())
+}
+
 /// Whether the watch told of as many hosts as there are. One that hangs or fails says nothing of itself: what a person
 /// made meanwhile would be made a second time.
-pub async fn see_all_hosts(context: &Context) -> Result<(), error::Error> {
+async fn see_all_hosts(context: &Context) -> Result<(), engine::Error> {
     let api: Api<BareMetalHost> = Api::all(context.kit.client.clone());
     let one = ListParams::default().limit(1);
     let count = || async {
         let list = asked("count the hosts", api.list_metadata(&one)).await?;
         let rest = list.metadata.remaining_item_count.unwrap_or_default();
         let rest = usize::try_from(rest).unwrap_or_default();
-        Ok::<_, error::Error>(list.items.len().saturating_add(rest))
+        Ok::<_, engine::Error>(list.items.len().saturating_add(rest))
     };
-    caught_up(|| context.index().len(), count).await
+    caught_up(|| context.index.with(|index| index.len()), count).await
 }
 
 /// Waits until as many are seen as there are. Some of those that were counted may be deleted by the time that the number is
 /// here, so they are counted anew.
-async fn caught_up<F>(seen: impl Fn() -> usize, count: impl Fn() -> F) -> Result<(), error::Error>
+async fn caught_up<F>(seen: impl Fn() -> usize, count: impl Fn() -> F) -> Result<(), engine::Error>
 where
-    F: Future<Output = Result<usize, error::Error>>,
+    F: Future<Output = Result<usize, engine::Error>>,
 {
     let began = Instant::now();
     loop {
@@ -532,13 +524,28 @@ where
             return Ok(());
         }
         if began.elapsed() > BEHIND {
-            return Err(error::Error::Behind { seen: known, there });
+            return Err(engine::Error::Other(text::behind(known, there), Retry::Urgent));
         }
     }
 }
 
+/// Takes notice of machines that were looked at once more.
+pub fn note_looked(context: &Context, nodes: &mut Nodes, looked: &Looked) {
+    for (at, page) in &looked.shown {
+        note(context, nodes, page, *at, &mut Vec::new());
+    }
+}
+
+/// Learns once what the installed operator can read of a host's hardware: another release is seen by the next process.
+pub async fn learn_fields(context: &Context) -> Result<(), engine::Error> {
+    if !context.knows_fields() {
+        context.set_late_fields(late_fields(context).await?);
+    }
+    Ok(())
+}
+
 /// What the installed operator can read of a host's hardware, by its CRD: the two are of one release.
-pub async fn late_fields(context: &Context) -> Result<LateFields, error::Error> {
+async fn late_fields(context: &Context) -> Result<LateFields, engine::Error> {
     let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
     let client = context.kit.client.clone();
     let api: Api<DynamicObject> = Api::all_with(client, &ApiResource::from_gvk(&kind));
@@ -590,6 +597,6 @@ mod tests {
         caught_up(|| 2, count).await.unwrap();
         assert_eq!(counts.get(), 2);
         let behind = caught_up(|| 2, || async { Ok(3) }).await.unwrap_err();
-        assert!(matches!(behind, error::Error::Behind { seen: 2, there: 3 }), "{behind}");
+        assert!(behind.to_string().contains("2 hosts of 3"), "{behind}");
     }
 }

@@ -1,5 +1,7 @@
 //! The reasons of verdicts: one word each, in conditions, events and the status.
 
+use std::time::Duration;
+
 /// Why a verdict was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
@@ -172,16 +174,6 @@ pub enum Told {
     HostNamedByFallback,
     /// An approval names no machine that could become a host.
     ApprovalUnknown,
-    /// Ironic does not take the mark of a node that had a host.
-    MarkRefused,
-    /// Ironic does not take the driver of a host's BMC.
-    DriverRefused,
-    /// The driver waits for the node to be at rest.
-    DriverAdoptionWaits,
-    /// Ironic has no driver for a host's BMC.
-    DriverNotEnabled,
-    /// A node has the driver of its host's BMC.
-    DriverAdopted,
     /// A discovery cannot be decoded.
     Undecodable,
 }
@@ -193,13 +185,52 @@ impl Told {
             Self::HostCreated => "HostCreated",
             Self::HostNamedByFallback => "HostNamedByFallback",
             Self::ApprovalUnknown => "ApprovalUnknown",
-            Self::MarkRefused => "MarkRefused",
-            Self::DriverRefused => "DriverRefused",
-            Self::DriverAdoptionWaits => "DriverAdoptionWaits",
-            Self::DriverNotEnabled => "DriverNotEnabled",
-            Self::DriverAdopted => "DriverAdopted",
             Self::Undecodable => "Undecodable",
         }
+    }
+}
+
+controller_kit::reasons! {
+    /// How a pass of the engine ended.
+    pub enum Pass {
+        AllDecided: Kind::Rests,
+            "It was decided about all machines.";
+        IronicAway: Kind::Waits,
+            "Ironic does not answer, or not to this controller, so no hosts are made.",
+            "Look at the condition IronicReachable of any discovery.";
+        HostsUnseen: Kind::EndsWithin(Duration::from_secs(60)),
+            "The watch on hosts does not tell of all of them, so no hosts are made.",
+            "Look at the log for why the watch on BareMetalHosts fails.";
+        DiscoveryTold: Kind::Rests,
+            "The status of a discovery says what was decided.";
+        DiscoveryChanged: Kind::EndsWithin(Duration::from_secs(60)),
+            "A discovery changed, and nothing is decided by its new spec yet.";
+        ApprovalsSettled: Kind::Rests,
+            "Approvals were taken off a discovery: their machines are hosts, or cannot be.";
+        MachineRead: Kind::Rests,
+            "Ironic said what a machine is.";
+        MachineUnread: Kind::Rests,
+            "Ironic did not say what a machine is; the status of its discovery tells if that lasts.";
+        MarkHeld: Kind::EndsWithin(Duration::from_secs(60)),
+            "It is to be written down that a node had a host, and hosts are made first.";
+        Marked: Kind::Rests,
+            "It is written down in Ironic that a node had a host.";
+        MarkRefused: Kind::Waits,
+            "Ironic does not take the mark of a node that had a host.",
+            "Read the event of this reason on the host: it says what Ironic answers.";
+        DriverAdopted: Kind::Rests,
+            "The node of a host has the driver of the host's BMC.";
+        DriverUnasked: Kind::Rests,
+            "The host does not ask for a driver any more.";
+        DriverAdoptionWaits: Kind::Waits,
+            "The driver of a host's BMC waits for the host's node to be at rest.",
+            "Nothing, unless the node is to be free: it gets its driver then.";
+        DriverNotEnabled: Kind::Waits,
+            "Ironic has no driver for a host's BMC.",
+            "Enable the driver that the event names in Ironic.";
+        DriverRefused: Kind::Waits,
+            "Ironic does not take the driver of a host's BMC.",
+            "Read the event of this reason on the host: it says what Ironic answers.";
     }
 }
 

@@ -18,7 +18,7 @@ const LONGEST_REFUSED: Duration = Duration::from_secs(2880);
 /// How soon one is tried again about which it could not answer: twice as late each time, and never later than the other.
 const FAILED: Duration = Duration::from_secs(1);
 /// Bytes that are kept of what the API server said.
-const LONGEST_TEXT: usize = 512;
+pub const LONGEST_TEXT: usize = 512;
 
 /// Why a host could not be made.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,7 @@
 //! What a resource's status says about machines.
 
+use std::collections::BTreeMap;
+
 use api_types::metal3::{BareMetalHostDiscoveryStatus, DiscoveryCounts, ListedHost};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -15,61 +17,92 @@ pub const LONGEST_LIST: usize = 100;
 /// Addresses that are told of one machine.
 const MOST_MACS: usize = 32;
 
+/// Counts and lists of one resource, without the times since when machines are listed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// How many there are.
+    pub counts: DiscoveryCounts,
+    /// Machines that wait for a person or for room.
+    pub pending: Vec<ListedHost>,
+    /// Those of which nothing can be made.
+    pub failures: Vec<ListedHost>,
+    /// Those that another host stands in the way of.
+    pub conflicts: Vec<ListedHost>,
+    /// What Ironic calls those of them that somebody gave a name.
+    pub names: BTreeMap<String, String>,
+}
+
 /// Counts and lists of the resource at this place. `known` is how many nodes of Ironic are hosts
 /// and `made` how many of them this resource made.
-///
-/// A machine that was listed before keeps its time, so that a status which says the same is the
-/// same and need not be written. What else the status has stays as it is.
 pub fn report(
     at: usize,
     decision: &Decision,
     machines: &[Machine],
     known: u32,
     made: u32,
-    before: &BareMetalHostDiscoveryStatus,
-    now: Timestamp,
-) -> BareMetalHostDiscoveryStatus {
-    let mut status = BareMetalHostDiscoveryStatus {
-        pending: Vec::new(),
-        failures: Vec::new(),
-        conflicts: Vec::new(),
-        ..before.clone()
-    };
+) -> Report {
+    let mut report = Report::default();
     let mut counts =
         DiscoveryCounts { known: count(known), created: count(made), ..DiscoveryCounts::default() };
-    // Both are in one order. Since the decision some of the machines may have gone, and others come between.
+    // Both are in one order.
     let mut machines = machines.iter();
     for verdict in decision.verdicts.iter().filter(|it| it.resource == Some(at)) {
         let mut rest = machines.clone();
         let Some(machine) = rest.find(|it| it.node == verdict.node) else { continue };
         machines = rest;
-        let (number, list, listed) = match verdict.reason.sort() {
-            Sort::Pending => (&mut counts.pending, &mut status.pending, &before.pending),
-            Sort::Failed => (&mut counts.failed, &mut status.failures, &before.failures),
-            Sort::Conflicting => {
-                (&mut counts.conflicting, &mut status.conflicts, &before.conflicts)
-            }
+        let (number, list) = match verdict.reason.sort() {
+            Sort::Pending => (&mut counts.pending, &mut report.pending),
+            Sort::Failed => (&mut counts.failed, &mut report.failures),
+            Sort::Conflicting => (&mut counts.conflicting, &mut report.conflicts),
             Sort::Known | Sort::Created | Sort::Unlisted => continue,
         };
         *number += 1;
         if list.len() < LONGEST_LIST {
-            list.push(entry(verdict, machine, listed, now));
+            let entry = entry(verdict, machine);
+            if let Some(name) = &machine.name {
+                report.names.insert(entry.node_id.clone(), name.clone());
+            }
+            list.push(entry);
         }
     }
-    status.counts = Some(counts);
-    status
+    report.counts = counts;
+    report
+}
+
+impl Report {
+    /// As a status shows it. A machine that was listed before keeps its time, so that a status which says the same is the
+    /// same and need not be written. What else the status has stays as it is.
+    pub fn status(
+        &self,
+        before: &BareMetalHostDiscoveryStatus,
+        now: Timestamp,
+    ) -> BareMetalHostDiscoveryStatus {
+        let timed = |list: &[ListedHost], listed: &[ListedHost]| {
+            list.iter().map(|it| since(it.clone(), listed, now)).collect()
+        };
+        BareMetalHostDiscoveryStatus {
+            counts: Some(self.counts.clone()),
+            pending: timed(&self.pending, &before.pending),
+            failures: timed(&self.failures, &before.failures),
+            conflicts: timed(&self.conflicts, &before.conflicts),
+            ..before.clone()
+        }
+    }
+}
+
+/// Since when a machine is listed for its reason.
+fn since(entry: ListedHost, listed: &[ListedHost], now: Timestamp) -> ListedHost {
+    let reason = |it: &ListedHost| it.reason.as_deref().map(word).map(str::to_owned);
+    let same = |it: &&ListedHost| it.node_id == entry.node_id && reason(it) == reason(&entry);
+    let since = listed.iter().find(same).and_then(|it| it.since.clone());
+    ListedHost { since: since.or(Some(Time(now))), ..entry }
 }
 
 fn count(number: u32) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 
-fn entry(
-    verdict: &Verdict,
-    machine: &Machine,
-    listed: &[ListedHost],
-    now: Timestamp,
-) -> ListedHost {
+fn entry(verdict: &Verdict, machine: &Machine) -> ListedHost {
     let facts: Option<&Facts> = match &machine.inventory {
         Reading::Facts(facts) => Some(facts),
         Reading::None | Reading::TooLarge | Reading::Unreadable => None,
@@ -79,11 +112,6 @@ fn entry(
     macs.truncate(MOST_MACS);
     let node_id = verdict.node.to_string();
     let reason = verdict.reason.as_str();
-    // The reason may have changed: the time says since when it is this one.
-    let same = |it: &&ListedHost| {
-        it.node_id == node_id && it.reason.as_deref().is_some_and(|text| word(text) == reason)
-    };
-    let since = listed.iter().find(same).and_then(|it| it.since.clone());
     // Also one that it cannot have now: the hosts in the way are named beside it.
     let wanted = verdict.named.as_ref().map(|it| &it.name);
     ListedHost {
@@ -95,7 +123,7 @@ fn entry(
             Some(text) => format!("{reason}: {text}"),
             None => reason.to_owned(),
         }),
-        since: since.or(Some(Time(now))),
+        since: None,
         node_id,
     }
 }

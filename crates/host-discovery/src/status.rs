@@ -8,6 +8,7 @@ use api_types::metal3::{
 use api_types::names::capi::CONDITION_READY;
 use api_types::names::ferrite::CONDITION_IRONIC_REACHABLE;
 use api_types::time::whole;
+use controller_kit::engine::Event;
 use ironic::Class;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
@@ -323,6 +324,13 @@ pub struct Note {
     pub about: String,
     /// The sentence.
     pub text: String,
+}
+
+impl Note {
+    /// As the engine tells it.
+    pub fn event(&self) -> Event {
+        Event::new(self.warning, self.reason.clone(), &self.about, &self.text)
+    }
 }
 
 /// What a new status tells that the old one did not: machines that were listed for another reason or not at all, and

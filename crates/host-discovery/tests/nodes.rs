@@ -201,6 +201,27 @@ fn new_machines_are_read_before_those_that_said_nothing() {
 }
 
 #[test]
+fn a_machine_that_is_being_read_is_not_read_twice_and_one_that_hangs_is_not_waited_for() {
+    let mut known = Known::new();
+    for number in [1, 2] {
+        known.list(number);
+    }
+    known.nodes.reads(node(1), known.at);
+    assert_eq!((known.due(), known.nodes.being_read()), (vec![node(2)], 1));
+    known.read(2, Reading::Facts(Box::new(facts(2))), None);
+    // Also if it is listed meanwhile, and nothing is known of it yet.
+    known.list(1);
+    assert_eq!((known.due(), known.nodes.next_look()), (vec![], None));
+    assert!(known.nodes.has_unread(known.at));
+    known.at += Duration::from_secs(9);
+    assert!(!known.nodes.has_unread(known.at));
+    // What comes of it in the end counts.
+    known.read(1, Reading::Facts(Box::new(facts(1))), None);
+    assert_eq!((known.due(), known.nodes.being_read()), (vec![], 0));
+    assert!(known.nodes.machines().iter().all(|it| it.inventory != Reading::None));
+}
+
+#[test]
 fn a_node_with_an_error_is_read_less_and_less_often_until_something_changes() {
     let mut known = Known::new();
     known.list(1);

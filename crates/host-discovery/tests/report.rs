@@ -61,7 +61,7 @@ fn every_machine_that_is_no_host_is_listed_with_what_a_person_needs_to_judge_it(
     let (machines, resources, hosts) = small_world();
     let decision = decided(&machines, &resources, &hosts);
     let before = BareMetalHostDiscoveryStatus::default();
-    let status = report(0, &decision, &machines, 7, 3, &before, Timestamp::UNIX_EPOCH);
+    let status = report(0, &decision, &machines, 7, 3).status(&before, Timestamp::UNIX_EPOCH);
     let written = written(&status);
     assert_eq!(
         written["counts"],
@@ -88,7 +88,7 @@ fn listed(machine: Machine, spec: &Value, hosts: &[BareMetalHost], list: &str) -
     let machines = [machine];
     let decision = decided(&machines, &[resource("racks", spec)], &index);
     let before = BareMetalHostDiscoveryStatus::default();
-    let status = report(0, &decision, &machines, 0, 0, &before, Timestamp::UNIX_EPOCH);
+    let status = report(0, &decision, &machines, 0, 0).status(&before, Timestamp::UNIX_EPOCH);
     written(&status)[list][0].clone()
 }
 
@@ -140,13 +140,13 @@ fn a_status_that_says_the_same_is_the_same_and_a_new_reason_has_a_new_time() {
     let before = BareMetalHostDiscoveryStatus::default();
     let start = Timestamp::UNIX_EPOCH;
     let decision = decided(&machines, &resources, &hosts);
-    let first = report(0, &decision, &machines, 7, 3, &before, start);
-    let later = report(0, &decision, &machines, 7, 3, &first, start + 9.seconds());
+    let first = report(0, &decision, &machines, 7, 3).status(&before, start);
+    let later = report(0, &decision, &machines, 7, 3).status(&first, start + 9.seconds());
     assert_eq!(first, later);
     machines[1].last_error = None;
     machines[1].inventory = Reading::TooLarge;
     let decision = decided(&machines, &resources, &hosts);
-    let later = report(0, &decision, &machines, 7, 3, &first, start + 9.seconds());
+    let later = report(0, &decision, &machines, 7, 3).status(&first, start + 9.seconds());
     assert_eq!(written(&later)["failures"][0]["since"], "1970-01-01T00:00:09Z");
     assert_eq!(first.pending, later.pending);
 }
@@ -157,7 +157,7 @@ fn a_machine_that_went_after_the_decision_costs_the_others_nothing() {
     let decision = decided(&machines, &resources, &hosts);
     machines.remove(0);
     let before = BareMetalHostDiscoveryStatus::default();
-    let status = report(0, &decision, &machines, 7, 3, &before, Timestamp::UNIX_EPOCH);
+    let status = report(0, &decision, &machines, 7, 3).status(&before, Timestamp::UNIX_EPOCH);
     assert_eq!(status.pending, []);
     assert_eq!(written(&status)["conflicts"][0]["macs"][0], "52:54:00:00:03:00");
 }
@@ -168,7 +168,7 @@ fn a_machine_that_came_between_after_the_decision_costs_the_others_nothing() {
     let decision = decided(&machines, &resources, &hosts);
     machines.insert(1, machine(9));
     let before = BareMetalHostDiscoveryStatus::default();
-    let status = report(0, &decision, &machines, 7, 3, &before, Timestamp::UNIX_EPOCH);
+    let status = report(0, &decision, &machines, 7, 3).status(&before, Timestamp::UNIX_EPOCH);
     assert_eq!((status.failures.len(), status.conflicts.len()), (1, 1));
 }
 
@@ -178,7 +178,7 @@ fn lists_are_bounded_and_counts_are_not() {
     let resources = [resource("racks", &json!({"suspend": true}))];
     let decision = decided(&machines, &resources, &Index::default());
     let before = BareMetalHostDiscoveryStatus::default();
-    let status = report(0, &decision, &machines, 0, 0, &before, Timestamp::UNIX_EPOCH);
+    let status = report(0, &decision, &machines, 0, 0).status(&before, Timestamp::UNIX_EPOCH);
     assert_eq!((status.pending.len(), status.counts.unwrap().pending), (LONGEST_LIST, 150));
 }
 
@@ -190,6 +190,6 @@ fn a_resource_does_not_tell_of_the_machines_of_another() {
     let resources = [first, resource("b", &json!({}))];
     let decision = decided(&machines, &resources, &hosts);
     let before = BareMetalHostDiscoveryStatus::default();
-    let status = report(1, &decision, &machines, 0, 0, &before, Timestamp::UNIX_EPOCH);
+    let status = report(1, &decision, &machines, 0, 0).status(&before, Timestamp::UNIX_EPOCH);
     assert_eq!(status.counts.unwrap(), api_types::metal3::DiscoveryCounts::default());
 }

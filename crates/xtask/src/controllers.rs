@@ -43,7 +43,10 @@ pub(crate) const ALL: &[Controller] = &[
     Controller {
         name: "host-discovery",
         command: host_discovery::config::Cli::command,
-        metrics: |registry| host_discovery::metrics::Metrics::new(registry).map(drop),
+        metrics: |registry| {
+            host_discovery::metrics::Metrics::new(registry)?;
+            engine::register::<host_discovery::reason::Pass>("host-discovery", registry)
+        },
     },
     Controller {
         name: "remediation",

@@ -11,12 +11,14 @@ use crate::index::HostKey;
 pub(super) const AGAIN: Duration = Duration::from_secs(5);
 /// The longest time between two attempts after failures.
 const LONGEST_AGAIN: Duration = Duration::from_secs(300);
+/// How long others wait to know what a machine is: one that takes longer to be read hangs.
+const LONGEST_READ: Duration = Duration::from_secs(10);
 /// The longest time in which a node that said nothing of use is left alone, though it is listed: it may be one of thousands
 /// that stay as they are.
 const LONGEST_REST: Duration = Duration::from_secs(3600);
 
 /// Of a machine that may become a host.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Track {
     pub(super) order: u64,
     pub(super) round: u32,
@@ -25,6 +27,8 @@ pub(super) struct Track {
     /// Whether it bore the mark then.
     pub(super) marked: bool,
     pub(super) look: Option<Instant>,
+    /// Since when it is being read.
+    pub(super) reading: Option<Instant>,
     /// Whether that look is only one more at what said nothing: new machines go before it.
     pub(super) is_relook: bool,
     /// Whether other hosts may be it than the one that it is known to be: until it is read it is not settled.
@@ -52,6 +56,7 @@ impl Track {
             seen,
             marked: false,
             look,
+            reading: None,
             is_relook: false,
             contested: false,
             useless: 0,
@@ -67,6 +72,17 @@ impl Track {
         (self.look, self.is_relook) = (look, false);
     }
 
+    /// Whether its turn to be read has come.
+    pub(super) fn is_due(&self, at: Instant) -> bool {
+        self.reading.is_none() && self.look.is_some_and(|look| look <= at)
+    }
+
+    /// Whether it is not known yet what it is, but will be soon.
+    pub(super) fn is_unread(&self, at: Instant) -> bool {
+        let reads = |since: Instant| at.saturating_duration_since(since) < LONGEST_READ;
+        self.is_due(at) || self.reading.is_some_and(reads)
+    }
+
     /// Whether a mark that Ironic showed before is off: somebody took it off. One that it never showed may be on its way.
     pub(super) fn lost_its_mark(&mut self, marked: bool) -> bool {
         std::mem::replace(&mut self.marked, marked) && !marked
@@ -74,7 +90,7 @@ impl Track {
 }
 
 /// Of a node that is a host, or that somebody registered.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Settled {
     pub(super) order: u64,
     pub(super) round: u32,

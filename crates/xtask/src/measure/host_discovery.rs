@@ -3,6 +3,8 @@
 //! Ironic holds the installation's hosts and half as many new machines. They are put into its database beside one that
 //! was discovered, since it takes Ironic a good part of a second to take in an inventory.
 
+mod hung;
+
 use std::collections::BTreeSet;
 use std::pin::pin;
 use std::time::{Duration, Instant};
@@ -95,7 +97,7 @@ async fn further(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<F
     let account = account(ground, program).await?;
     fleet(ground).await?;
     let (new, nodes) = (ground.hosts / 2, ground.hosts + ground.hosts / 2);
-    populate(ground, machines, new).await?;
+    let node = populate(ground, machines, new).await?;
     let site = ground.plane.namespace("discovered").await;
     discovery(ground, &site).await?;
 
@@ -112,6 +114,7 @@ async fn further(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<F
     rest(ground, &account).await?;
     let quiet = at_rest(ground, machines, &running, &account.user).await?;
     let latest = switched_on(ground, machines, &site).await?;
+    let slower = hung::slower(ground, machines, &node, &site).await?;
     running.stop().await?;
     let sync = full_sync(ground, program, &account).await?;
     let apart = Apart::begin(machines.ironic.group())?;
@@ -136,6 +139,11 @@ async fn further(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<F
             latest.as_secs_f64() * 1000.0,
             POLL.as_secs_f64() * 1000.0 + 100.0,
         ),
+        figure(
+            "times as long for 160 machines while the inventories of 40 more hang".to_owned(),
+            slower,
+            1.2,
+        ),
         figure("requests to Ironic for a poll at rest".to_owned(), quiet.each_poll, 1.0),
         figure("bytes of an answer to it".to_owned(), quiet.bytes, 100.0),
         figure("requests to Kubernetes at rest".to_owned(), quiet.kubernetes, 0.0),
@@ -144,8 +152,8 @@ async fn further(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<F
     ])
 }
 
-/// The installation's hosts, and so many new machines.
-async fn populate(ground: &Ground, machines: &Machines, new: u32) -> anyhow::Result<()> {
+/// The installation's hosts, and so many new machines. Gives the node that all are like.
+async fn populate(ground: &Ground, machines: &Machines, new: u32) -> anyhow::Result<String> {
     let first = Agent::new(FIRST);
     let (status, body) = first.post(&machines.ironic).await?;
     let node = body["uuid"].as_str().with_context(|| format!("{status} {body}"))?;
@@ -157,7 +165,8 @@ async fn populate(ground: &Ground, machines: &Machines, new: u32) -> anyhow::Res
     });
     let all: Vec<_> = hosts.chain(new).collect();
     let what = format!("{} machines in Ironic", all.len() + 1);
-    step_async(&what, machines.ironic.multiply(node, &first, &all)).await
+    step_async(&what, machines.ironic.multiply(node, &first, &all)).await?;
+    Ok(node.to_owned())
 }
 
 fn discoveries(ground: &Ground, site: &str) -> Api<BareMetalHostDiscovery> {

@@ -1,5 +1,6 @@
 //! An API server and an Ironic that are slow or fail, and machines that change while they wait.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use bench::agent::Agent;
@@ -49,12 +50,14 @@ async fn crowd(site: &Site, count: u32) {
     let like = Agent { hostname: "like-all-others".to_owned(), ..site.agent(0) };
     let first = site.boot(&like).await;
     site.ironic.inventoried(&first).await.unwrap();
-    let others: Vec<_> = (1..=count)
-        .map(|number| {
-            (format!("00000000-0000-4000-8000-{:012}", site.base + number), site.agent(number))
-        })
-        .collect();
+    let others: Vec<_> =
+        (1..=count).map(|number| (crowded(site, number), site.agent(number))).collect();
     site.ironic.multiply(&first, &like, &others).await.unwrap();
+}
+
+/// The node of one of them.
+fn crowded(site: &Site, number: u32) -> String {
+    format!("00000000-0000-4000-8000-{:012}", site.base + number)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -310,6 +313,63 @@ async fn machines_that_waited_become_hosts_before_ironic_has_answered_about_the_
     site.wait_names(&["m2", "m3"]).await;
     assert!(approved.elapsed() < Duration::from_secs(5), "{:?}", approved.elapsed());
     site.wait_names(&["m1", "m2", "m3"]).await;
+}
+
+/// A fifth of two hundred inventories hang, far more than Ironic is asked for at a time: not one of them is answered before all
+/// other machines are hosts.
+#[tokio::test(flavor = "multi_thread")]
+async fn inventories_that_hang_hold_up_no_other_machine() {
+    const MACHINES: u32 = 200;
+    let mut times = Vec::new();
+    for hang in [false, true] {
+        let site = Site::new("hung-inventories").await;
+        site.discovery("racks", json!({})).await;
+        crowd(&site, MACHINES).await;
+        let hung = |number: u32| number.is_multiple_of(5);
+        let nodes: Vec<String> =
+            (1..=MACHINES).filter(|it| hung(*it)).map(|it| crowded(&site, it)).collect();
+        let hangs = move |path: &str| {
+            path.contains("/inventory") && nodes.iter().any(|node| path.contains(node.as_str()))
+        };
+        let proxy = Proxy::start(&site.ironic).await.unwrap();
+        if hang {
+            let hangs = hangs.clone();
+            let forever = Fault::Delay(Duration::from_secs(3600));
+            proxy.fault(forever, usize::MAX, move |_: &Method, path: &str| hangs(path));
+        }
+        let began = Instant::now();
+        let _running = site.start_disturbed(&proxy.endpoint, quick(), Plan::none("host-discovery"));
+        let healthy: Vec<String> =
+            (1..=MACHINES).filter(|it| !hung(*it)).map(|it| format!("m{it}")).collect();
+        loop {
+            let names: HashSet<String> = site.names().await.into_iter().collect();
+            if healthy.iter().all(|name| names.contains(name)) {
+                break;
+            }
+            assert!(began.elapsed() < super::PATIENCE, "only {} are hosts", names.len());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        times.push(began.elapsed());
+        if !hang {
+            continue;
+        }
+        assert!(proxy.count(|it| hangs(&it.path)) > 0, "those that hang were not even asked for");
+        assert_eq!(proxy.count(|it| hangs(&it.path) && it.status.is_some()), 0);
+        // Of Ironic it is not said that it does not answer, and one that hangs is read when it does not hang any more.
+        let seen = site.wait("racks", "told", |it| condition(it, "Ready").0 == "True").await;
+        assert_eq!(condition(&seen, "IronicReachable").0, "True", "{seen:#}");
+        proxy.heal();
+        let all = (MACHINES + 1) as usize;
+        let patience = Instant::now() + super::PATIENCE;
+        while site.names().await.len() < all {
+            assert!(Instant::now() < patience, "{:#}", site.get("racks").await);
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+    println!(
+        "160 machines are hosts after {:?}; while 40 more hang, after {:?}",
+        times[0], times[1]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,46 +3,37 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery, HardwareDetail};
+use api_types::metal3::{
+    BareMetalHost, BareMetalHostDiscovery, BareMetalHostDiscoveryStatus, HardwareDetail,
+};
 use api_types::names::ferrite;
 use controller_kit::api_error::unless_gone;
+use controller_kit::engine::{Error, Event, Outcome, asked};
 use ironic::{Class, PatchOp};
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::Request;
 use kube::{Api, Client, Resource as _};
 use serde_json::{Value, json};
 
-use crate::controller::Context;
+use crate::context::Context;
 use crate::decision::{Approvals, Verdict};
-use crate::errand::Errand;
-use crate::error::{Error, asked};
 use crate::hardware::Encoded;
 use crate::host::new_host;
-use crate::index::{Change, HostKey};
+use crate::index::{Change, HostKey, Index};
+use crate::inventory::printable;
 use crate::mac::Mac;
 use crate::machine::{Machine, Reading};
+use crate::model::Made;
 use crate::node_id::NodeId;
 use crate::nodes::{HAD_HOST, Unmarked};
 use crate::observe;
 use crate::reason::Told;
-use crate::refusals::Cause;
+use crate::refusals::{Cause, LONGEST_TEXT};
 use crate::resource::Resource;
 use crate::sighting::Sighting;
-
-/// What came of making a host.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Made {
-    /// This host is there, and it is on its way to Ironic that its node had one.
-    Created(HostKey),
-    /// Somebody has the name: the host that has it is in the index now.
-    Exists,
-    /// It could not be made; what the API server said.
-    Failed(Cause, String),
-    /// Ironic does not say what hardware it has; its words.
-    Undescribed(String),
-    /// The machine is no longer what was decided about.
-    Stale,
-}
+use crate::status;
+use crate::text;
 
 /// One host to be made.
 #[derive(Clone, Copy, Debug)]
@@ -61,8 +52,21 @@ pub struct Order<'a> {
     pub details: Option<&'a Encoded>,
 }
 
+/// What came of making the host of a node, and what is told of the new host.
+pub type Answer = (NodeId, Made, Option<(ObjectReference, Event)>);
+
 /// Makes a host. It is in the index before this returns, so that the next pass knows it.
-pub async fn create(context: &Context, order: Order<'_>) -> Made {
+pub async fn create(context: &Context, order: Order<'_>) -> Answer {
+    let mut told = None;
+    let made = create_one(context, order, &mut told).await;
+    (order.machine.node, made, told)
+}
+
+async fn create_one(
+    context: &Context,
+    order: Order<'_>,
+    told: &mut Option<(ObjectReference, Event)>,
+) -> Made {
     let Order { resource, machine, verdict, name, boot_mac, .. } = order;
     let Reading::Facts(facts) = &machine.inventory else { return Made::Stale };
     let read;
@@ -85,7 +89,9 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
     if let Some(other) = other_name(verdict, name) {
         // A process that sees hosts late may not know that the machine got its other name meanwhile.
         match asked("read a host", async { unless_gone(sightings.get(other).await) }).await {
-            Ok(Some(Sighting(host))) if context.index().answer(&host) != Change::None => {
+            Ok(Some(Sighting(host)))
+                if context.index.with(|index| index.answer(&host)) != Change::None =>
+            {
                 return Made::Exists;
             }
             Ok(_) => {}
@@ -94,8 +100,10 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
         }
     }
     // What the watch told since the decision counts, too.
-    let known = context.index().known(machine.node, None, &machine.ports, Some(facts));
-    if !known.is_empty() {
+    let is_host = |index: &mut Index| {
+        !index.known(machine.node, None, &machine.ports, Some(facts)).is_empty()
+    };
+    if context.index.with(is_host) {
         return Made::Exists;
     }
     if !context.kit.may_act() {
@@ -104,8 +112,8 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
     match asked("create a host", post(client, &resource.namespace, &host.object)).await {
         Ok(Sighting(made)) => {
             let key = HostKey::new(&resource.namespace, name);
-            context.send(Errand::Mark(Unmarked { node: machine.node, host: key.clone() }));
-            context.index().answer(&made);
+            context.mark(Unmarked { node: machine.node, host: key.clone() });
+            context.index.with(|index| index.answer(&made));
             context.metrics.created();
             tracing::info!(
                 object.namespace = resource.namespace,
@@ -115,14 +123,14 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
                 mac = %boot_mac,
                 "Made a host"
             );
-            tell_of(context, order, &made, host.cut);
+            *told = Some((made.object_ref(&()), event_of(order, host.cut)));
             Made::Created(key)
         }
         // The answer to a name that is taken, as to a lost race.
         Err(Error::Superseded) => {
             match asked("read a host", async { unless_gone(sightings.get(name).await) }).await {
                 Ok(Some(Sighting(host))) => {
-                    context.index().answer(&host);
+                    context.index.with(|index| index.answer(&host));
                     Made::Exists
                 }
                 // Gone again, or it was about something else, such as a quota that others change.
@@ -139,9 +147,9 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
 fn undescribed(node: NodeId, error: &ironic::Error) -> Made {
     match error.class() {
         Class::NotFound | Class::TooLarge | Class::Invalid => Made::Stale,
-        _ => Made::Undescribed(format!(
-            "Ironic does not give the inventory of the node {node} once more: {error}"
-        )),
+        _ => {
+            Made::Undescribed(printable(&text::undescribed(node, &error.to_string()), LONGEST_TEXT))
+        }
     }
 }
 
@@ -158,7 +166,7 @@ fn failed(context: &Context, order: Order<'_>, name: &str, error: &Error, posted
     let namespace = &order.resource.namespace;
     let (cause, why) = judged(error, &HostKey::new(namespace, order.name), posted);
     context.metrics.refused();
-    Made::Failed(cause, format!("{namespace}/{name}: {why}"))
+    Made::Failed(cause, printable(&format!("{namespace}/{name}: {why}"), LONGEST_TEXT))
 }
 
 /// What an error says of the host, for the next attempt and for a person.
@@ -178,7 +186,7 @@ fn judged(error: &Error, host: &HostKey, posted: bool) -> (Cause, String) {
             }
             source => (unclear, controller_kit::api_error::explain(source)),
         },
-        Error::Silent(_) | Error::Behind { .. } => (unclear, error.to_string()),
+        Error::Silent(_) | Error::Other(..) => (unclear, error.to_string()),
         // The name is free, or it would not come to this.
         Error::Superseded => {
             let why = "something else that a new host needs, such as a quota, changed just now";
@@ -195,9 +203,8 @@ fn other_name<'a>(verdict: &'a Verdict, name: &str) -> Option<&'a str> {
     (!own).then_some(other)
 }
 
-/// Events of a new host are sent beside the work: a person reads some of them, and a flood must not be slowed down and
-/// double its cost by telling of itself.
-fn tell_of(context: &Context, order: Order<'_>, made: &BareMetalHost, cut: bool) {
+/// What is told of a new host.
+fn event_of(order: Order<'_>, cut: bool) -> Event {
     let Order { resource, machine, verdict, name, .. } = order;
     let passed_over = verdict.named.as_ref().map(|named| named.passed_over.as_slice());
     let fell_back: Vec<String> = passed_over
@@ -221,7 +228,7 @@ fn tell_of(context: &Context, order: Order<'_>, made: &BareMetalHost, cut: bool)
     }
     let reason = if fell_back.is_empty() { Told::HostCreated } else { Told::HostNamedByFallback };
     let by = format!("{text}, for the discovery {}/{}", resource.namespace, resource.name);
-    context.tell(made.object_ref(&()), false, reason.as_str(), "Discover", by);
+    Event::new(false, reason.as_str(), "Discover", &by)
 }
 
 /// Takes settled approvals off a resource.
@@ -229,22 +236,21 @@ pub async fn settle_approvals(
     context: &Context,
     object: &BareMetalHostDiscovery,
     approvals: &Approvals,
-) -> Result<(), Error> {
+) -> Result<Outcome, Error> {
     let keep: Vec<String> = approvals.keep.iter().map(ToString::to_string).collect();
     let value = if keep.is_empty() { Value::Null } else { keep.join(",").into() };
     let annotations = BTreeMap::from([(ferrite::APPROVE, value)]);
     let version = &object.metadata.resource_version;
     let patch = json!({ "metadata": { "resourceVersion": version, "annotations": annotations } });
     let ((api, name), params) = (resource_api(context, object), PatchParams::default());
-    asked("settle approvals", api.patch(&name, &params, &Patch::Merge(patch))).await?;
-    for entry in &approvals.unknown {
-        let text = format!(
-            "The approval of {entry} was removed: it names no machine that this discovery could make a host of (unknown to Ironic, already a host, or taken by another discovery)"
-        );
+    let patch = Patch::Merge(patch);
+    let after = asked("settle approvals", api.patch(&name, &params, &patch)).await?;
+    let events = approvals.unknown.iter().map(|entry| {
         let reason = Told::ApprovalUnknown.as_str();
-        context.tell(object.object_ref(&()), true, reason, entry, text);
-    }
-    Ok(())
+        Event::new(true, reason, entry, &text::unknown_approval(entry))
+    });
+    let events = events.collect();
+    Ok(Outcome { version: after.metadata.resource_version, events, ..Outcome::default() })
 }
 
 /// Writes down on a node that it had a host. Whatever the node is by now, that stays true, and it is written on no other: one
@@ -266,14 +272,16 @@ pub async fn set_driver(
     context.ironic.patch_node(&node.to_string(), &patch, true).await.map(drop)
 }
 
-/// Writes the status on the version that was decided upon; gives the object as it is then.
+/// Writes the status on the version that was decided upon.
 pub async fn write_status(
     context: &Context,
     object: &BareMetalHostDiscovery,
-    patch: Value,
-) -> Result<BareMetalHostDiscovery, Error> {
+    status: &BareMetalHostDiscoveryStatus,
+) -> Result<Outcome, Error> {
     let ((api, name), params) = (resource_api(context, object), PatchParams::default());
-    asked("write the status", api.patch_status(&name, &params, &Patch::Merge(patch))).await
+    let patch = Patch::Merge(status::patch(object, status));
+    let after = asked("write the status", api.patch_status(&name, &params, &patch)).await?;
+    Ok(Outcome { version: after.metadata.resource_version, ..Outcome::default() })
 }
 
 fn resource_api(

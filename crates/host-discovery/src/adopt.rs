@@ -1,0 +1,164 @@
+//! The driver of a node whose host got a BMC: it follows the BMC's address. The rules are pure.
+
+use std::time::Duration;
+
+use controller_kit::backoff::Class as Retry;
+use controller_kit::engine::{Decision, Error, Event, Next, Now, Reason as _};
+use ironic::Class;
+
+use crate::context::Context;
+use crate::driver::drivers_of;
+use crate::index::HostKey;
+use crate::model::{Adoption, Fitting, Turn, Write};
+use crate::observe;
+use crate::reason::Pass;
+use crate::text;
+
+/// The first and the longest time between two looks at a node that is not at rest, or has no driver to get.
+const FIRST_LOOK: Duration = Duration::from_secs(5);
+const LONGEST_LOOK: Duration = Duration::from_secs(300);
+/// After so long a node that is still not at rest is no longer on its way somewhere, but in use.
+const IN_USE: Duration = Duration::from_secs(30);
+/// How the node is; nothing where nobody asks for its driver, or it is gone.
+pub async fn observe(
+    context: &Context,
+    host: &HostKey,
+    adoption: Adoption,
+) -> Result<Option<Fitting>, Error> {
+    let failed = |error: ironic::Error| {
+        observe::count(context, &error);
+        Error::Other(error.to_string(), Retry::Transient)
+    };
+    let node = match observe::node_at_work(context, adoption.node).await {
+        Err(error) if error.class() == Class::NotFound => return Ok(None),
+        answer => answer.map_err(failed)?,
+    };
+    let mut fitting = Fitting {
+        adoption,
+        driver: node.driver.unwrap_or_default(),
+        state: node.provision_state.unwrap_or_default(),
+        offered: Vec::new(),
+        asks: false,
+    };
+    if fitting.fits() || !fitting.is_at_rest() {
+        return Ok(Some(fitting));
+    }
+    fitting.offered = observe::drivers(context).await.map_err(failed)?;
+    if fitting.chosen().is_some() {
+        let now = observe::host(context, host).await?;
+        fitting.asks = now.as_ref().and_then(Adoption::of).as_ref() == Some(&fitting.adoption);
+    }
+    Ok(Some(fitting))
+}
+
+/// What to do about its driver.
+pub fn decide(fitting: &Fitting, turn: Turn, now: Now) -> Decision<Write, Pass> {
+    let Fitting { adoption, driver, state, .. } = fitting;
+    if fitting.fits() {
+        return Decision::rest(Pass::DriverAdopted);
+    }
+    let waited = now.moment.saturating_duration_since(turn.since);
+    let next = Next::After(waited.clamp(FIRST_LOOK, LONGEST_LOOK));
+    let waits = |reason: Pass, text: String| {
+        let event = Event { hourly: Some(0), ..Event::new(true, reason.as_str(), "Adopt", &text) };
+        Decision { next, events: vec![event], ..Decision::rest(reason) }
+    };
+    if !fitting.is_at_rest() {
+        // On its way from one state to the next; in use it stays as it is until it is free.
+        if waited < IN_USE {
+            return Decision { next, ..Decision::rest(Pass::DriverAdoptionWaits) };
+        }
+        return waits(Pass::DriverAdoptionWaits, text::driver_waits(adoption.node, driver, state));
+    }
+    let Some(chosen) = fitting.chosen() else {
+        // Somebody may enable it.
+        let text = text::no_driver(adoption.node, driver, drivers_of(&adoption.address));
+        return waits(Pass::DriverNotEnabled, text);
+    };
+    if !fitting.asks {
+        return Decision::rest(Pass::DriverUnasked);
+    }
+    if let Some(wait) = turn.waits_for_refusal(now) {
+        return Decision { next: Next::After(wait), ..Decision::rest(Pass::DriverRefused) };
+    }
+    Decision::write(Pass::DriverAdopted, Write::Driver(chosen.to_owned(), driver.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::model::AT_REST;
+    use crate::node_id::NodeId;
+
+    const ADDRESS: &str = "redfish://192.0.2.1/x";
+
+    fn fitting(driver: &str, state: &str) -> Fitting {
+        let adoption = Adoption { node: NodeId::from(1), address: ADDRESS.to_owned() };
+        let (driver, state) = (driver.to_owned(), state.to_owned());
+        let offered = vec!["ipmi".to_owned(), "redfish".to_owned()];
+        Fitting { adoption, driver, state, offered, asks: true }
+    }
+
+    /// What is decided of a node that has waited for so many seconds: why, the new driver, and what is told.
+    fn decided(fitting: &Fitting, seconds: u64) -> (Pass, Option<String>, usize, Next) {
+        let now = Now::read();
+        let since = now.moment.checked_sub(Duration::from_secs(seconds)).unwrap();
+        let turn = Turn { since, refused: None, making: false };
+        let decision = decide(fitting, turn, now);
+        let driver = decision.writes.into_iter().find_map(|write| match write {
+            Write::Driver(driver, _) => Some(driver),
+            _ => None,
+        });
+        (decision.reason, driver, decision.events.len(), decision.next)
+    }
+
+    #[test]
+    fn a_node_at_rest_gets_the_driver_of_its_bmc_once() {
+        for state in AT_REST {
+            let (reason, driver, told, _) = decided(&fitting("fake-hardware", state), 0);
+            assert_eq!((reason, told), (Pass::DriverAdopted, 0), "{state}");
+            assert_eq!(driver.as_deref(), Some("redfish"), "{state}");
+        }
+        let fits = decided(&fitting("redfish", "active"), 0);
+        assert_eq!(fits, (Pass::DriverAdopted, None, 0, Next::OnChange));
+    }
+
+    #[test]
+    fn a_node_in_use_keeps_its_driver_and_a_person_is_told_when_that_lasts() {
+        let waits = |seconds| {
+            let (reason, driver, told, next) = decided(&fitting("ipmi", "active"), seconds);
+            assert_eq!((reason, driver), (Pass::DriverAdoptionWaits, None));
+            let Next::After(wait) = next else { panic!("{next:?}") };
+            (told, wait.as_secs())
+        };
+        assert_eq!([0, 10, 29, 30, 999].map(waits), [(0, 5), (0, 10), (0, 29), (1, 30), (1, 300)]);
+    }
+
+    #[test]
+    fn a_driver_that_is_not_enabled_is_told_and_waited_for() {
+        let none = Fitting { offered: vec!["ipmi".to_owned()], ..fitting("ipmi", "enroll") };
+        let (reason, driver, told, next) = decided(&none, 0);
+        assert_eq!((reason, driver, told), (Pass::DriverNotEnabled, None, 1));
+        assert_eq!(next, Next::After(FIRST_LOOK));
+    }
+
+    #[test]
+    fn what_the_host_asks_for_no_longer_is_not_done() {
+        let unasked = Fitting { asks: false, ..fitting("ipmi", "enroll") };
+        assert_eq!(decided(&unasked, 99), (Pass::DriverUnasked, None, 0, Next::OnChange));
+    }
+
+    #[test]
+    fn what_ironic_refused_is_left_alone_for_a_while() {
+        let now = Now::read();
+        let later = Duration::from_secs(7);
+        let turn = |refused| Turn { since: now.moment, refused, making: false };
+        let reason = |refused: Option<Instant>| {
+            decide(&fitting("ipmi", "enroll"), turn(refused), now).reason
+        };
+        assert_eq!(reason(Some(now.moment + later)), Pass::DriverRefused);
+        assert_eq!(reason(Some(now.moment)), Pass::DriverAdopted);
+    }
+}

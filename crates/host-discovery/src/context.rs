@@ -1,0 +1,234 @@
+//! What every pass shares.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use api_types::capi::is_watched;
+use api_types::metal3::BareMetalHostDiscovery;
+use controller_kit::Kit;
+use controller_kit::engine::{Class, Lookout, ObjectKey, Shared};
+use controller_kit::watch::Undecodable;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::runtime::reflector::Store;
+
+use crate::config::Policy;
+use crate::decision::Decision;
+use crate::hardware::LateFields;
+use crate::index::{Change, HostKey, Index, Known};
+use crate::metrics::Metrics;
+use crate::model::{Adoption, Job, Key, Looked, Made, Outlook};
+use crate::node_id::NodeId;
+use crate::nodes::{Look, Unmarked};
+
+/// How soon all machines are decided about at the earliest: what comes in between is looked at together.
+const BREATH: Duration = Duration::from_millis(20);
+/// The same while machines are read: to decide about thousands takes as long for one that was read as for a hundred.
+const READING_BREATH: Duration = Duration::from_millis(250);
+
+/// What every pass shares.
+pub struct Context {
+    /// Handles of the process.
+    pub kit: Kit,
+    /// How to decide.
+    pub policy: Policy,
+    /// Ironic.
+    pub ironic: ironic::Client,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// Has keys looked at.
+    pub lookout: Lookout<Key>,
+    /// Discoveries that cannot be decoded.
+    pub undecodable: Undecodable,
+    /// Discoveries as the watch has shown them.
+    pub discoveries: Store<BareMetalHostDiscovery>,
+    /// Which machines are hosts.
+    pub index: Shared<Index>,
+    /// What happened since all machines were last decided about.
+    pub inbox: Shared<Vec<News>>,
+    /// Machines that are being read.
+    pub jobs: Shared<HashMap<NodeId, Job>>,
+    /// What the discoveries' statuses are to say.
+    pub outlooks: Shared<BTreeMap<ObjectKey, Arc<Outlook>>>,
+    /// Nodes whose driver has to follow the BMC of their host.
+    pub adoptions: Shared<BTreeMap<HostKey, Adoption>>,
+    /// Whether hosts are being made.
+    making: AtomicBool,
+    late_fields: OnceLock<LateFields>,
+}
+
+/// Something that happened. What is known of the machines changes by it, at the beginning of the next pass about them: so
+/// nobody changes it while it is decided upon.
+#[derive(Debug)]
+pub enum News {
+    /// A host is no longer known by what it was known by, or no longer a machine's only one: its machine has to be read again.
+    Less(HostKey),
+    /// A host went.
+    Went(Known),
+    /// A node bears the mark now.
+    Marked(NodeId),
+    /// A machine was read.
+    Read(NodeId, Look, Instant),
+    /// Ironic did not answer, or not to us, when it was asked about a machine.
+    Silence(ironic::Error),
+    /// Machines were looked at once more.
+    Looked(Looked),
+    /// Ironic could not say whether a machine is still there; its words.
+    Unconfirmed(NodeId, String),
+    /// What came of making a machine's host.
+    Made(NodeId, Made),
+    /// Whether the watch tells of all hosts, and when that was seen; else what is to be said of it.
+    Watched(Result<Instant, String>),
+    /// It was decided about all machines.
+    Decided(Box<Decision>, Instant),
+}
+
+/// The handles that a context is made of.
+pub struct Handles {
+    /// Of the process.
+    pub kit: Kit,
+    /// Ironic.
+    pub ironic: ironic::Client,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// Discoveries that cannot be decoded.
+    pub undecodable: Undecodable,
+    /// Discoveries as the watch has shown them.
+    pub discoveries: Store<BareMetalHostDiscovery>,
+}
+
+impl Context {
+    /// Nothing has happened yet.
+    pub fn new(handles: Handles, policy: Policy) -> Self {
+        let Handles { kit, ironic, metrics, undecodable, discoveries } = handles;
+        Self {
+            kit,
+            policy,
+            ironic,
+            metrics,
+            lookout: Lookout::default(),
+            undecodable,
+            discoveries,
+            index: Shared::default(),
+            inbox: Shared::default(),
+            jobs: Shared::default(),
+            outlooks: Shared::default(),
+            adoptions: Shared::default(),
+            making: AtomicBool::new(false),
+            late_fields: OnceLock::new(),
+        }
+    }
+
+    /// Every discovery, in the order of their names. The watch filter leaves out those of others.
+    pub fn ours(&self) -> Vec<Arc<BareMetalHostDiscovery>> {
+        let mut all = self.discoveries.state();
+        all.retain(|it| self.is_ours(&it.metadata));
+        all.sort_by_key(|it| ObjectKey::of(&**it));
+        all
+    }
+
+    /// Whether the watch filter lets a discovery pass.
+    pub fn is_ours(&self, metadata: &ObjectMeta) -> bool {
+        is_watched(metadata, self.kit.config.watch_filter.as_deref())
+    }
+
+    /// Something that decisions are made of changed.
+    pub fn changed(&self) {
+        self.lookout.enqueue_after(Key::All, Class::Urgent, BREATH);
+    }
+
+    /// The same, as soon as it says so.
+    pub fn tell(&self, news: News) {
+        self.inbox.with(|inbox| inbox.push(news));
+    }
+
+    /// A machine is read from now on; says whether it was not already.
+    pub fn begins(&self, node: NodeId, job: Job) -> bool {
+        let is_new = self.jobs.with(|jobs| match jobs.entry(node) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(place) => {
+                place.insert(job);
+                true
+            }
+        });
+        if is_new {
+            self.lookout.enqueue(Key::Machine(node), Class::Normal);
+        }
+        is_new
+    }
+
+    /// A machine was read, or could not be.
+    pub fn ended(&self, node: NodeId, news: News) {
+        self.tell(news);
+        let is_last = self.jobs.with(|jobs| {
+            jobs.remove(&node);
+            jobs.is_empty()
+        });
+        let breath = if is_last { Duration::ZERO } else { READING_BREATH };
+        self.lookout.enqueue_after(Key::All, Class::Urgent, breath);
+    }
+
+    /// A host changed, or went.
+    pub fn host_changed(&self, change: Change) {
+        match change {
+            Change::None => return,
+            Change::More => {}
+            Change::Less(host) => self.tell(News::Less(host)),
+            Change::Gone(host) => self.tell(News::Went(host)),
+        }
+        self.changed();
+    }
+
+    /// It is to be written down on a node that it had a host.
+    pub fn mark(&self, it: Unmarked) {
+        self.lookout.enqueue(Key::Mark(it), Class::Background);
+    }
+
+    /// Of what happens while this process may not act, only which nodes had a host says anything later.
+    pub fn forget_most(&self) {
+        let most = self.policy.most_machines;
+        self.inbox.with(|inbox| {
+            inbox.retain(|it| matches!(it, News::Went(Known { made_for: Some(_), .. })));
+            let old = inbox.len().saturating_sub(most);
+            inbox.drain(..old);
+        });
+    }
+
+    /// Whether hosts are being made.
+    pub fn is_making(&self) -> bool {
+        self.making.load(Ordering::Relaxed)
+    }
+
+    /// Takes notice of whether hosts are being made.
+    pub fn set_making(&self, making: bool) {
+        self.making.store(making, Ordering::Relaxed);
+    }
+
+    /// What the installed operator can read of a host's hardware.
+    pub fn late_fields(&self) -> LateFields {
+        self.late_fields.get().copied().unwrap_or_default()
+    }
+
+    /// Takes notice of it.
+    pub fn set_late_fields(&self, fields: LateFields) {
+        let _ = self.late_fields.set(fields);
+    }
+
+    /// Whether that is known.
+    pub fn knows_fields(&self) -> bool {
+        self.late_fields.get().is_some()
+    }
+
+    /// What happened since this was last asked, and the hosts whose nodes are machines again by that.
+    pub fn take_news(&self) -> (Vec<News>, HashSet<HostKey>) {
+        let news = self.inbox.with(std::mem::take);
+        let gone = news.iter().filter_map(|it| match it {
+            News::Less(host) | News::Went(Known { host, .. }) => Some(host.clone()),
+            _ => None,
+        });
+        let gone = gone.collect();
+        (news, gone)
+    }
+}

@@ -1,0 +1,76 @@
+//! The status of a discovery, and its approvals. The rules are pure; what they go by was decided about all machines.
+
+use std::time::{Duration, Instant};
+
+use api_types::metal3::BareMetalHostDiscoveryStatus;
+use controller_kit::engine::{Decision, Next, Now, ObjectKey};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::context::Context;
+use crate::model::{Outlook, Standing, Write};
+use crate::reason::Pass;
+use crate::resource::Resource;
+use crate::status::{self, Reach};
+
+/// A discovery, and what its status is to say; nothing while nobody has decided that yet.
+pub fn observe(context: &Context, key: &ObjectKey, written: Option<Instant>) -> Option<Standing> {
+    let object = context.discoveries.get(&key.in_store());
+    let object = object.filter(|it| context.is_ours(&it.metadata))?;
+    let outlook = context.outlooks.with(|all| all.get(key).cloned())?;
+    Some(Standing { object, outlook, written })
+}
+
+/// What to write.
+pub fn decide(standing: &Standing, interval: Duration, now: Now) -> Decision<Write, Pass> {
+    let Standing { object, outlook, written } = standing;
+    // It was decided upon another spec: this one is decided upon in a moment, and then comes another look.
+    if object.metadata.generation != outlook.of.generation {
+        return Decision::rest(Pass::DiscoveryChanged);
+    }
+    if let Some(approvals) = &outlook.approvals
+        && object.metadata.resource_version == outlook.of.version
+    {
+        return Decision::write(Pass::ApprovalsSettled, Write::Approvals(approvals.clone()));
+    }
+    let before = object.status.clone().unwrap_or_default();
+    let after = status(standing, &before, now);
+    if status::same(&before, &after) {
+        return Decision::rest(Pass::DiscoveryTold);
+    }
+    let wait = written.map(|at| interval.saturating_sub(since(at, now)));
+    if let Some(wait) = wait.filter(|wait| !wait.is_zero()) {
+        return Decision { next: Next::After(wait), ..Decision::rest(Pass::DiscoveryTold) };
+    }
+    let names = outlook.report.as_ref().map(|it| &it.names);
+    let name = |node: &str| names.and_then(|names| names.get(node)).map(String::as_str);
+    let notes = status::notes(&before, &after, name);
+    let events = notes.iter().map(status::Note::event).collect();
+    let write = Write::Status(Box::new(after));
+    Decision { writes: vec![write], events, ..Decision::rest(Pass::DiscoveryTold) }
+}
+
+fn since(at: Instant, now: Now) -> Duration {
+    now.moment.saturating_duration_since(at)
+}
+
+/// What the status is to say.
+fn status(
+    Standing { object, outlook, .. }: &Standing,
+    before: &BareMetalHostDiscoveryStatus,
+    now: Now,
+) -> BareMetalHostDiscoveryStatus {
+    let Outlook { reach, troubles, report, asked, behind, .. } = &**outlook;
+    let resource = Resource { behind: behind.clone(), ..Resource::read(object) };
+    let mut status = match report {
+        Some(report) => report.status(before, now.wall),
+        None => before.clone(),
+    };
+    let generation = object.metadata.generation;
+    status::conditions(&resource, generation, reach, troubles, &mut status, now.wall);
+    if *reach == Reach::Answers && outlook.ironic_version.is_some() {
+        status.ironic_version.clone_from(&outlook.ironic_version);
+    }
+    status.last_poll_time = asked.poll.map(Time).or(status.last_poll_time);
+    status.last_full_sync_time = asked.full.map(Time).or(status.last_full_sync_time);
+    status
+}

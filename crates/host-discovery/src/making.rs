@@ -1,0 +1,156 @@
+//! Making hosts. Those of machines that waited are made as soon as Ironic has shown them once more, while it is asked for the
+//! next: neither server waits for the other.
+
+use std::collections::{BTreeMap, HashMap};
+use std::future::ready;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use controller_kit::engine::{Next, Outcome};
+use futures_util::{FutureExt as _, StreamExt as _, stream};
+use tokio::sync::mpsc;
+
+use crate::context::{Context, News};
+use crate::decision::{Decision, Step};
+use crate::model::{Job, Looked, Made, Sight};
+use crate::observe::{self, FRESH, MANY};
+use crate::refusals::Cause;
+use crate::write::{self, Order};
+
+/// How long it begins to make more hosts, so that a pass ends long before its deadline and what was decided is still so. To
+/// decide, and to wait for the last host, takes as long for a few as for many.
+const MAKING: Duration = Duration::from_secs(2);
+/// New hosts of one pass that events tell of: a person reads some of them, and a flood must not double its cost by telling of
+/// itself.
+const MOST_TOLD: usize = 20;
+
+/// The hosts that were decided about.
+struct Orders<'a> {
+    /// Those that can be made at once.
+    first: Vec<Order<'a>>,
+    /// Those that failed before: they keep nobody waiting.
+    last: Vec<Order<'a>>,
+    /// Those of machines that Ironic showed too long ago.
+    old: Vec<Order<'a>>,
+}
+
+impl<'a> Orders<'a> {
+    fn of(sight: &'a Sight, decision: &'a Decision, at: Instant) -> Self {
+        let refused = sight.refusals.all();
+        let mut orders = Self { first: Vec::new(), last: Vec::new(), old: Vec::new() };
+        for (verdict, machine) in decision.verdicts.iter().zip(sight.nodes.machines()) {
+            let Some(Step::Create { name, boot_mac }) = &verdict.step else { continue };
+            let Some(resource) = verdict.resource.and_then(|at| sight.resources.get(at)) else {
+                continue;
+            };
+            let (node, boot_mac) = (machine.node, *boot_mac);
+            let details = sight.nodes.details(node);
+            let order = Order { resource, machine, verdict, name, boot_mac, details };
+            let seen = sight.nodes.seen(node);
+            if seen.is_none_or(|seen| at.duration_since(seen) > FRESH) {
+                orders.old.push(order);
+            } else if refused.contains_key(&node) {
+                orders.last.push(order);
+            } else {
+                orders.first.push(order);
+            }
+        }
+        orders
+    }
+}
+
+/// Makes the hosts that were decided about, as far as the time allows. What came of it is told to the next pass, which comes at
+/// once where it may have something to do.
+pub async fn make(context: &Context, sight: &Sight, decision: &mut Decision) -> Outcome {
+    let makes = sight.answers() && decision.creates();
+    context.set_making(makes);
+    if !makes {
+        return Outcome::default();
+    }
+    let now = Outcome { next: Some(Next::Now), ..Outcome::default() };
+    let watched = observe::watched(context, sight.watched).await;
+    let behind = watched.is_err();
+    context.tell(News::Watched(watched));
+    if behind {
+        return now;
+    }
+    let at = Instant::now();
+    let orders = Orders::of(sight, decision, at);
+    let (answers, looked) = carry_out(context, sight, orders, at).await;
+    let is_done = answers.is_empty() && !looked.answered;
+    context.tell(News::Looked(looked));
+    let mut others = Vec::new();
+    for (node, made, event) in answers {
+        if let Some((cause, text)) = made.failure() {
+            decision.fail(node, &cause, text);
+        }
+        context.tell(News::Made(node, made));
+        others.extend(event);
+    }
+    others.truncate(MOST_TOLD);
+    // What was made changes what is to be said of others, and what was looked at can be made.
+    if is_done { Outcome::default() } else { Outcome { others, ..now } }
+}
+
+/// Makes hosts, and looks once more at machines that Ironic showed too long ago.
+async fn carry_out(
+    context: &Context,
+    sight: &Sight,
+    orders: Orders<'_>,
+    at: Instant,
+) -> (Vec<write::Answer>, Looked) {
+    // An API server that fails is not asked for hundreds of hosts more; it may fail in one namespace alone.
+    let stops: BTreeMap<&str, AtomicBool> =
+        sight.resources.iter().map(|it| (it.namespace.as_str(), AtomicBool::new(false))).collect();
+    let (jobs, mut to_do) = mpsc::unbounded_channel();
+    let refused = sight.refusals.all();
+    let Orders { first, mut last, old } = orders;
+    let stops = &stops;
+    let look = async move {
+        // The other end lives as long as this.
+        let give = |order| drop(jobs.send(carry_out_one(context, order, at, stops).boxed()));
+        first.into_iter().for_each(give);
+        let mut looked = Looked::default();
+        let mut left: Vec<_> = old.iter().map(|order| order.machine.node).collect();
+        if left.len() > MANY {
+            let mut waiting: HashMap<_, _> =
+                old.into_iter().map(|order| (order.machine.node, order)).collect();
+            let unchanged = |node| match waiting.remove(&node) {
+                Some(order) if refused.contains_key(&node) => last.push(order),
+                order => order.into_iter().for_each(give),
+            };
+            looked = observe::confirm(context, &sight.nodes, &left, at + MAKING, unchanged).await;
+            left.retain(|node| waiting.contains_key(node));
+        }
+        // Few are asked for one by one, beside all this: one that hangs holds up nobody.
+        left.sort_by_key(|node| refused.contains_key(node));
+        for node in left.into_iter().take(MANY) {
+            context.begins(node, Job { once_more: true, ..Job::default() });
+        }
+        last.into_iter().for_each(give);
+        looked
+    };
+    let make = stream::poll_fn(|cx| to_do.poll_recv(cx))
+        .buffer_unordered(usize::from(context.kit.config.concurrency))
+        .filter_map(ready)
+        .collect();
+    tokio::join!(make, look)
+}
+
+/// Makes one host, unless the time is over.
+async fn carry_out_one(
+    context: &Context,
+    order: Order<'_>,
+    at: Instant,
+    stops: &BTreeMap<&str, AtomicBool>,
+) -> Option<write::Answer> {
+    let stop = stops.get(order.resource.namespace.as_str());
+    if at.elapsed() > MAKING || stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+        return None;
+    }
+    let answer = write::create(context, order).await;
+    if let (Made::Failed(Cause::Failed(_) | Cause::Unknown, _), Some(stop)) = (&answer.1, stop) {
+        stop.store(true, Ordering::Relaxed);
+    }
+    Some(answer)
+}

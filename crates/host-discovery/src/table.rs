@@ -1,0 +1,382 @@
+//! What is known of all machines, from one decision about them to the next. Only the pass about them changes it, at its
+//! beginning, by what happened since.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api_types::metal3::BareMetalHostDiscovery;
+use controller_kit::backoff;
+use controller_kit::engine::queue::spread;
+use controller_kit::engine::{Class as Urgency, Error, ObjectKey};
+use controller_kit::watch::Broken;
+use ironic::Class;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
+
+use crate::allowance::Allowance;
+use crate::context::{Context, News};
+use crate::model::{Asked, Key, Looked, Made, Sight, Version};
+use crate::node_id::NodeId;
+use crate::nodes::{Look, Nodes, Unmarked};
+use crate::observe::{self, Places};
+use crate::refusals::{Cause, Refusals};
+use crate::resource::Resource;
+use crate::status::Reach;
+
+/// The condition of readiness.
+pub const IRONIC: &str = "ironic";
+/// How soon an Ironic that did not answer is asked again.
+pub const AGAIN: Duration = Duration::from_secs(5);
+/// So many failures in a row are silence; one alone is told to nobody, and asked again soon.
+const MISSES: u32 = 3;
+const MISSED: Duration = Duration::from_secs(1);
+/// Machines that are read at a time, those that hang among them.
+const MOST_READ: usize = 256;
+/// A complete list that was not answered in full says nothing about what is gone: it is asked for again this soon.
+const SURPRISED: Duration = Duration::from_millis(100);
+
+/// What a process remembers of all machines.
+#[derive(Debug)]
+pub struct Table {
+    nodes: Arc<Nodes>,
+    refusals: Arc<Refusals>,
+    places: Places,
+    reach: Reach,
+    /// Failures in a row of an Ironic that answered before.
+    misses: u32,
+    allowance: Allowance,
+    next_poll: Instant,
+    next_full: Instant,
+    /// No machine is read before: Ironic was silent just now.
+    next_read: Instant,
+    asked: Asked,
+    /// When the last complete list of nodes began.
+    listed: Option<Instant>,
+    /// When it was last seen that the watch tells of all hosts, or why it does not.
+    watched: Option<Result<Instant, String>>,
+    /// Approved nodes that Ironic had not shown when they were first seen, and since when.
+    unshown: HashMap<NodeId, Instant>,
+    /// Whether every machine that the first list showed was read.
+    caught_up: bool,
+    /// Of the discoveries that cannot be decoded.
+    unread: Vec<ObjectMeta>,
+}
+
+impl Table {
+    /// Nothing is known yet.
+    pub fn new(context: &Context) -> Self {
+        let now = Instant::now();
+        // What another table had read is not told to this one.
+        context.jobs.with(HashMap::clear);
+        Self {
+            nodes: Arc::new(Nodes::new(context.policy.most_machines)),
+            refusals: Arc::default(),
+            places: Places::default(),
+            reach: Reach::Unknown,
+            misses: 0,
+            allowance: Allowance::new(context.policy.create_rate, Timestamp::now()),
+            next_poll: now,
+            next_full: now,
+            next_read: now,
+            asked: Asked::default(),
+            listed: None,
+            watched: None,
+            unshown: HashMap::new(),
+            caught_up: false,
+            unread: Vec::new(),
+        }
+    }
+
+    /// All that is to be decided upon: takes notice of what happened, asks Ironic what is new where it is time, and has
+    /// machines read whose turn it is.
+    pub async fn look(&mut self, context: &Context) -> Result<Sight, Error> {
+        observe::learn_fields(context).await?;
+        if Instant::now() >= self.next_poll {
+            self.poll(context).await;
+        }
+        self.take_notice(context);
+        if self.reach == Reach::Answers && Instant::now() >= self.next_read {
+            self.hand_out(context).await;
+        }
+        if matches!(self.watched, Some(Err(_))) {
+            self.watched = Some(observe::watched(context, None).await);
+        }
+        let sight = self.sight(context).await?;
+        context.lookout.enqueue_after(Key::All, Urgency::Urgent, self.rest());
+        Ok(sight)
+    }
+
+    /// How long there is nothing to do, if nothing happens.
+    fn rest(&self) -> Duration {
+        let answers = self.reach == Reach::Answers;
+        // Where there is no room, the next one that is read makes some.
+        let has_room = self.nodes.being_read() < MOST_READ;
+        let looks = self.nodes.next_look().filter(|_| has_room);
+        let looks = looks.map(|look| look.max(self.next_read));
+        let tries = self.refusals.next();
+        let next = [looks, tries].into_iter().flatten().filter(|_| answers).min();
+        let next = next.map_or(self.next_poll, |next| next.min(self.next_poll));
+        next.saturating_duration_since(Instant::now())
+    }
+
+    /// Takes notice of what happened since the last time.
+    fn take_notice(&mut self, context: &Context) {
+        let (mut news, gone) = context.take_news();
+        // What was read meanwhile was not known when it was decided.
+        news.sort_by_key(|it| !matches!(it, News::Decided(..)));
+        for it in news {
+            match it {
+                News::Less(_) => {}
+                News::Went(known) => {
+                    let unmarked = known.made_for.map(|node| Unmarked { node, host: known.host });
+                    let unmarked = unmarked.and_then(|it| self.nodes().left(it));
+                    if let Some(unmarked) = unmarked {
+                        context.mark(unmarked);
+                    }
+                }
+                News::Marked(node) => self.nodes().marked(node),
+                News::Read(node, look, at) => {
+                    if !matches!(look, Look::Failed(..) | Look::Silent) {
+                        self.heard(context, Ok(()));
+                    }
+                    self.nodes().read(node, look, at);
+                }
+                // Many machines may tell of one silence.
+                News::Silence(_) if Instant::now() < self.next_read => {}
+                News::Silence(error) => self.heard(context, Err(error)),
+                News::Looked(looked) => self.looked(context, looked),
+                News::Unconfirmed(node, error) => {
+                    let (now, unit) = (Instant::now(), backoff::random_unit());
+                    self.refusals().unconfirmed(node, &error, now, unit);
+                }
+                News::Made(node, made) => self.made(node, made),
+                News::Watched(watched) => self.watched = Some(watched),
+                News::Decided(decision, at) => {
+                    for unmarked in self.nodes().settle(&decision, at) {
+                        context.mark(unmarked);
+                    }
+                }
+            }
+        }
+        self.nodes().unsettle(&gone, Timestamp::now(), Instant::now());
+    }
+
+    /// The machines, to be changed. No pass looks at them now.
+    fn nodes(&mut self) -> &mut Nodes {
+        Arc::make_mut(&mut self.nodes)
+    }
+
+    fn refusals(&mut self) -> &mut Refusals {
+        Arc::make_mut(&mut self.refusals)
+    }
+
+    /// Asks Ironic for what is new, or for all.
+    async fn poll(&mut self, context: &Context) {
+        let now = Instant::now();
+        let first = self.reach != Reach::Answers;
+        let all = first || now >= self.next_full || self.nodes.has_room_again();
+        // The first time everything is looked at, for the best sentence about what is wrong.
+        let unknown = self.reach == Reach::Unknown;
+        let checked = if unknown { context.ironic.check().await.map(drop) } else { Ok(()) };
+        let mut unmarked = Vec::new();
+        let result = match checked {
+            Ok(()) => {
+                let (nodes, places) = (Arc::make_mut(&mut self.nodes), &mut self.places);
+                let list = observe::poll(context, nodes, places, all, &mut unmarked);
+                let longest = context.policy.longest_list;
+                let listed = tokio::time::timeout(longest, list).await;
+                listed
+                    .unwrap_or_else(|_| Err(ironic::Error::too_slow("the list of nodes", longest)))
+            }
+            Err(error) => Err(error),
+        };
+        context.metrics.left_out(self.nodes.left_out());
+        for it in unmarked {
+            context.mark(it);
+        }
+        match result {
+            Ok(began) => {
+                context.metrics.polled(all, now.elapsed().as_secs_f64());
+                self.asked.poll = Some(Timestamp::now());
+                if all {
+                    self.asked.full = self.asked.poll;
+                    self.listed = Some(began);
+                    let unit = backoff::random_unit();
+                    self.next_full = now + spread(context.policy.full_sync_interval, unit);
+                }
+                self.next_poll = now + context.policy.poll_interval;
+                self.heard(context, Ok(()));
+            }
+            // The node after which the list was to go on is gone: so may be others.
+            Err(error) if error.class() == Class::MarkerGone => {
+                self.next_full = now;
+                self.next_poll = now + SURPRISED;
+            }
+            Err(error) => self.heard(context, Err(error)),
+        }
+    }
+
+    /// Takes notice of whether Ironic answered.
+    fn heard(&mut self, context: &Context, result: Result<(), ironic::Error>) {
+        let unit = backoff::random_unit();
+        let Err(error) = result else {
+            told(context, &Ok(()));
+            (self.reach, self.misses) = (Reach::Answers, 0);
+            return;
+        };
+        let (interval, now) = (context.policy.poll_interval, Instant::now());
+        self.misses += 1;
+        self.next_read = now + spread(MISSED.min(interval), unit);
+        let was = self.reach == Reach::Answers;
+        if was && error.class().is_transient() && self.misses < MISSES {
+            context.metrics.ironic_failed(error.class());
+            tracing::debug!(error = %error, "Ironic did not answer this time");
+            self.next_poll = self.next_read;
+            return;
+        }
+        if was {
+            tracing::warn!(error = %error, "Ironic does not answer");
+        }
+        self.reach.silent(error.class(), error.to_string(), now);
+        self.next_poll = now + spread(AGAIN.min(interval), unit);
+        told(context, &Err(error));
+    }
+
+    /// Takes notice of machines that were looked at once more: an Ironic that answers some of it is not silent.
+    fn looked(&mut self, context: &Context, looked: Looked) {
+        observe::note_looked(context, self.nodes(), &looked);
+        if looked.answered {
+            self.heard(context, Ok(()));
+        }
+        if let Some(error) = looked.silence {
+            self.heard(context, Err(error));
+        }
+    }
+
+    /// Takes notice of what came of making a host.
+    fn made(&mut self, node: NodeId, made: Made) {
+        self.allowance.spend(1);
+        let (now, unit) = (Instant::now(), backoff::random_unit());
+        match made {
+            // Also if a person deletes it before the next pass.
+            Made::Created(host) => {
+                self.nodes().marked(node);
+                self.refusals().taken(node, &host, now);
+            }
+            Made::Exists => self.refusals().made(node),
+            Made::Failed(cause, text) => {
+                if self.refusals().failed(node, cause, &text, now, unit) {
+                    tracing::warn!(error = text, "Could not make a host");
+                }
+            }
+            Made::Undescribed(text) => {
+                self.refusals().failed(node, Cause::Failed(None), &text, now, unit);
+            }
+            Made::Stale => self.nodes().look_at(node, now),
+        }
+    }
+
+    /// Has machines read whose turn it is.
+    async fn hand_out(&mut self, context: &Context) {
+        let now = Instant::now();
+        let due = self.nodes.due(now, usize::MAX);
+        if due.is_empty() {
+            return;
+        }
+        let nodes = Arc::make_mut(&mut self.nodes);
+        observe::list_ports(context, nodes, &mut self.places, &due).await;
+        let room = MOST_READ.saturating_sub(nodes.being_read());
+        for node in due.into_iter().take(room) {
+            let job = self.places.job(nodes, node);
+            if context.begins(node, job) {
+                nodes.reads(node, now);
+            }
+        }
+    }
+
+    /// What is decided upon now.
+    async fn sight(&mut self, context: &Context) -> Result<Sight, Error> {
+        let objects = context.ours();
+        let mut resources: Vec<Resource> = objects.iter().map(|it| Resource::read(it)).collect();
+        let unread = self.unread(context).await?;
+        for resource in &mut resources {
+            for older in &unread {
+                resource.give_way(older);
+            }
+        }
+        let now = Instant::now();
+        let (answers, reads) = (self.reach == Reach::Answers, self.nodes.has_unread(now));
+        self.caught_up |= answers && self.asked.full.is_some() && !reads;
+        let complete = self.caught_up && answers && !reads && self.has_shown_all(&resources);
+        let nodes = self.nodes.clone();
+        self.refusals().now(now, |node| nodes.is_machine(node));
+        let version = |it: &Arc<BareMetalHostDiscovery>| Version {
+            key: ObjectKey::of(&**it),
+            version: it.metadata.resource_version.clone(),
+            generation: it.metadata.generation,
+        };
+        Ok(Sight {
+            nodes,
+            refusals: self.refusals.clone(),
+            objects: objects.iter().map(version).collect(),
+            resources,
+            reach: self.reach.clone(),
+            allowance: if answers { self.allowance.available(Timestamp::now()) } else { 0 },
+            complete,
+            caught_up: self.caught_up,
+            watched: self.watched.as_ref().and_then(|it| it.as_ref().ok()).copied(),
+            behind: self.watched.clone().and_then(Result::err),
+            asked: self.asked,
+        })
+    }
+
+    /// Whether a node that is not there is known not to be there: a person may approve a machine that Ironic has and we
+    /// have not seen. Only a list of all nodes that began after the approval says that it names nobody.
+    fn has_shown_all(&mut self, resources: &[Resource]) -> bool {
+        let now = Instant::now();
+        let approved = resources.iter().flat_map(|it| &it.approved).copied();
+        let unshown: HashSet<NodeId> = approved.filter(|node| !self.nodes.has(*node)).collect();
+        self.unshown.retain(|node, _| unshown.contains(node));
+        for node in unshown {
+            self.unshown.entry(node).or_insert(now);
+        }
+        let since = self.unshown.values().max();
+        let shown = since.is_none_or(|since| self.listed.is_some_and(|listed| listed > *since));
+        if !shown {
+            self.next_full = now;
+            self.next_poll = self.next_poll.min(now + SURPRISED);
+        }
+        shown && self.nodes.left_out() == 0
+    }
+
+    /// The metadata of the discoveries that cannot be decoded.
+    async fn unread(&mut self, context: &Context) -> Result<Vec<ObjectMeta>, Error> {
+        let broken = context.undecodable.all();
+        self.unread.retain(|it| broken.iter().any(|broken| is_of(broken, it)));
+        for it in &broken {
+            if !self.unread.iter().any(|known| is_of(it, known)) {
+                self.unread.extend(observe::metadata(context, &it.object).await?);
+            }
+        }
+        let stays = |it: &&ObjectMeta| context.is_ours(it) && it.deletion_timestamp.is_none();
+        Ok(self.unread.iter().filter(stays).cloned().collect())
+    }
+}
+
+/// Shows whether Ironic answers.
+pub fn told(context: &Context, result: &Result<(), ironic::Error>) {
+    context.metrics.ironic_answers(result.is_ok());
+    match result {
+        Ok(()) => context.kit.readiness.ready(IRONIC),
+        Err(error) => {
+            context.metrics.ironic_failed(error.class());
+            context.kit.readiness.not_ready(IRONIC, &error.to_string());
+        }
+    }
+}
+
+/// Whether these are the metadata of that object as it is now.
+fn is_of(broken: &Broken, metadata: &ObjectMeta) -> bool {
+    broken.object.uid == metadata.uid && broken.object.resource_version == metadata.resource_version
+}
