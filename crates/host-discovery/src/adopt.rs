@@ -9,14 +9,11 @@ use ironic::Class;
 use crate::context::Context;
 use crate::driver::drivers_of;
 use crate::index::HostKey;
-use crate::model::{Adoption, Fitting, Turn, Write};
+use crate::model::{Adoption, FIRST_LOOK, Fitting, LONGEST_LOOK, Turn, Write};
 use crate::observe;
 use crate::reason::Pass;
 use crate::text;
 
-/// The first and the longest time between two looks at a node that is not at rest, or has no driver to get.
-const FIRST_LOOK: Duration = Duration::from_secs(5);
-const LONGEST_LOOK: Duration = Duration::from_secs(300);
 /// After so long a node that is still not at rest is no longer on its way somewhere, but in use.
 const IN_USE: Duration = Duration::from_secs(30);
 /// How the node is; nothing where nobody asks for its driver, or it is gone.
@@ -78,8 +75,8 @@ pub fn decide(fitting: &Fitting, turn: Turn, now: Now) -> Decision<Write, Pass> 
     if !fitting.asks {
         return Decision::rest(Pass::DriverUnasked);
     }
-    if let Some(wait) = turn.waits_for_refusal(now) {
-        return Decision { next: Next::After(wait), ..Decision::rest(Pass::DriverRefused) };
+    if let Some(decision) = turn.left_alone(now) {
+        return decision;
     }
     Decision::write(Pass::DriverAdopted, Write::Driver(chosen.to_owned(), driver.clone()))
 }
@@ -155,10 +152,11 @@ mod tests {
         let now = Now::read();
         let later = Duration::from_secs(7);
         let turn = |refused| Turn { since: now.moment, refused, making: false };
-        let reason = |refused: Option<Instant>| {
-            decide(&fitting("ipmi", "enroll"), turn(refused), now).reason
+        let reason = |until: Instant| {
+            let turn = turn(Some((until, Pass::DriverRefused)));
+            decide(&fitting("ipmi", "enroll"), turn, now).reason
         };
-        assert_eq!(reason(Some(now.moment + later)), Pass::DriverRefused);
-        assert_eq!(reason(Some(now.moment)), Pass::DriverAdopted);
+        assert_eq!(reason(now.moment + later), Pass::DriverRefused);
+        assert_eq!(reason(now.moment), Pass::DriverAdopted);
     }
 }

@@ -79,8 +79,8 @@ pub enum News {
     Unconfirmed(NodeId, String),
     /// What came of making a machine's host.
     Made(NodeId, Made),
-    /// Whether the watch tells of all hosts, and when that was seen; else what is to be said of it.
-    Watched(Result<Instant, String>),
+    /// The watch tells of all hosts, as was seen then.
+    Watched(Instant),
     /// It was decided about all machines.
     Decided(Box<Decision>, Instant),
 }

@@ -10,6 +10,7 @@ use controller_kit::Kit;
 use controller_kit::backoff::Class as Retry;
 use controller_kit::engine::{
     self, Class, Controller, Decision, Error, Event, Next, Now, ObjectKey, Outcome, Reason as _,
+    Shared,
 };
 use controller_kit::watch::{self, Complaints, Told};
 use futures_util::{Stream, StreamExt as _};
@@ -21,22 +22,21 @@ use crate::config::Policy;
 use crate::context::{Context, Handles, News};
 use crate::decide::decide;
 use crate::decision;
-use crate::index::{HostKey, Index};
+use crate::index::{Change, HostKey, Index};
 use crate::metrics::Metrics;
 use crate::model::{Adoption, Fitting, Key, Outlook, Sight, Standing, Turn, Write};
+use crate::node_id::NodeId;
 use crate::reason::{self, Pass};
 use crate::report::report;
 use crate::sighting::Sighting;
 use crate::status::{Strays, Troubles};
-use crate::table::{self, IRONIC, Table};
+use crate::table::{self, IRONIC, MISSES, Table};
 use crate::{adopt, discovery, making, observe, text, write};
 
 /// One pass, of which the list of all nodes takes longest.
 const PASS_DEADLINE: Duration = Duration::from_secs(120);
 /// The shortest wait for room under the rate: some hosts at once cost less than a pass for each.
 const ROOM: Duration = Duration::from_millis(100);
-/// How soon it is looked again whether the watch tells of all hosts.
-const UNSEEN: Duration = Duration::from_secs(1);
 /// So long marks wait for hosts that are being made, since Ironic and the API server may share a machine: a person who deletes
 /// a host in that time is remembered by this process.
 const HELD: Duration = Duration::from_secs(30);
@@ -45,6 +45,10 @@ const GLANCE: Duration = Duration::from_secs(1);
 /// How soon Ironic is asked again for what it refused: until a mark is written, a host that is deleted could come back after
 /// the next start.
 const REFUSED: Duration = Duration::from_secs(30);
+/// The same of a driver, at the longest.
+const LONGEST_REFUSED: Duration = Duration::from_secs(300);
+/// How soon it is asked again for what it could not do now.
+const BUSY: Duration = Duration::from_secs(10);
 /// How often objects that cannot be decoded are told.
 const COMPLAINTS: Duration = Duration::from_secs(10);
 
@@ -54,12 +58,10 @@ pub enum Memory {
     /// Nothing.
     #[default]
     Nothing,
-    /// What is known of the machines.
-    Table(Box<Table>),
     /// When the status was last written.
     Written(Instant),
-    /// Since when a write to Ironic waits, and until when at least, where Ironic refuses it.
-    Waits(Instant, Option<Instant>),
+    /// Since when a write to Ironic waits; and until when at least, and why, where Ironic did not take it.
+    Waits(Instant, Option<(Instant, Pass)>),
     /// The driver of the node fits.
     Fits(Adoption),
 }
@@ -85,6 +87,8 @@ pub enum Seen {
     Driver(Box<Fitting>, Turn),
     /// The driver of a node is known to fit.
     Fits,
+    /// Ironic, or the API server, did not say whether it does.
+    Unanswered(Turn),
 }
 
 /// Works until the process is to end. The kit is the process' own, or one that a test made in its place.
@@ -96,17 +100,47 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
     let watched = watch::namespaced::<BareMetalHostDiscovery>(&kit, &watcher::Config::default());
     let (undecodable, discoveries) = (watched.undecodable, watched.store);
     let handles = Handles { kit: kit.clone(), ironic, metrics, undecodable, discoveries };
-    let context = Context::new(handles, policy);
+    let rules = Rules { context: Context::new(handles, policy), table: Shared::default() };
+    let context = &rules.context;
     kit.readiness.not_ready(IRONIC, "Ironic was not asked yet");
     let watching = Box::pin(async {
         tokio::select! {
-            () = follow(&context, hosts) => {}
-            () = watch::feed(watched.changes, |it| changed(&context, it)) => {}
-            never = stand_by(&context) => match never {},
-            never = tell_undecodable(&context) => match never {},
+            () = follow(context, hosts) => {}
+            () = watch::feed(watched.changes, |it| changed(context, it)) => {}
+            never = stand_by(&rules) => match never {},
+            never = tell_undecodable(context) => match never {},
         }
     });
-    Box::pin(engine::run(&kit, &context, &context.lookout, watching, PASS_DEADLINE)).await
+    Box::pin(engine::run(&kit, &rules, &context.lookout, watching, PASS_DEADLINE)).await
+}
+
+/// The rule books, and what they share.
+struct Rules {
+    context: Context,
+    /// What is known of the machines, while no pass has it.
+    table: Shared<Option<Box<Table>>>,
+}
+
+/// What is known of the machines, for one pass. It is put back however the pass ends: also one that is given up has taken notice
+/// of what happened.
+struct Lent<'a> {
+    rules: &'a Rules,
+    table: Option<Box<Table>>,
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        let table = self.table.take();
+        self.rules.table.with(|place| *place = table);
+    }
+}
+
+impl Rules {
+    async fn look(&self) -> Result<Sight, Error> {
+        let mut lent = Lent { rules: self, table: self.table.with(Option::take) };
+        let table = lent.table.get_or_insert_with(|| Box::new(Table::new(&self.context)));
+        table.look(&self.context).await
+    }
 }
 
 /// A discovery appeared, changed or went.
@@ -118,9 +152,8 @@ fn changed(context: &Context, object: &BareMetalHostDiscovery) {
         context.changed();
         return;
     }
-    // Our own writes change nothing that is decided.
     let version = object.resource_version().unwrap_or_default();
-    if context.lookout.changed(&of, &version, Class::Normal) {
+    if context.lookout.changed(&of, &version, Class::Urgent) {
         context.changed();
     }
 }
@@ -138,7 +171,9 @@ async fn follow(context: &Context, hosts: impl Stream<Item = Told<Sighting>>) {
                     context.tell(News::Less(host));
                 }
                 if context.policy.adopt_driver {
-                    wants_driver(context, &host);
+                    let namespace = host.namespace().unwrap_or_default();
+                    let key = HostKey::new(&namespace, &host.name_any());
+                    wants_driver(context, key, Adoption::of(&host));
                 }
                 context.host_changed(change);
             }
@@ -153,11 +188,15 @@ async fn follow(context: &Context, hosts: impl Stream<Item = Told<Sighting>>) {
             }
             Told::Gone(metadata) => {
                 let change = context.index.with(|index| index.remove(&metadata));
+                if let Change::Gone(host) = &change {
+                    wants_driver(context, host.host.clone(), None);
+                }
                 context.host_changed(change);
             }
             Told::Listed => {
                 let gone = context.index.with(Index::listed);
                 for host in gone {
+                    wants_driver(context, host.host.clone(), None);
                     context.tell(News::Went(host));
                 }
                 context.changed();
@@ -167,26 +206,35 @@ async fn follow(context: &Context, hosts: impl Stream<Item = Told<Sighting>>) {
 }
 
 /// Takes notice of whether a host asks for the driver of its node.
-fn wants_driver(context: &Context, host: &BareMetalHost) {
-    let name = host.name_any();
-    let key = HostKey::new(&host.namespace().unwrap_or_default(), &name);
-    let adoption = Adoption::of(host);
-    let wants = adoption.is_some();
-    context.adoptions.with(|all| match adoption {
-        Some(adoption) => drop(all.insert(key.clone(), adoption)),
-        None => drop(all.remove(&key)),
+fn wants_driver(context: &Context, host: HostKey, adoption: Option<Adoption>) {
+    let is_new = context.adoptions.with(|all| match adoption {
+        Some(adoption) => {
+            all.insert(host.clone(), adoption);
+            true
+        }
+        None => all.remove(&host).is_some(),
     });
-    if wants {
-        context.lookout.enqueue(Key::Driver(key), Class::Background);
+    if is_new {
+        context.lookout.enqueue(Key::Driver(host), Class::Background);
     }
 }
 
 /// A process that may not act only looks whether it could, and remembers which nodes had a host.
-async fn stand_by(context: &Context) -> Infallible {
+async fn stand_by(rules: &Rules) -> Infallible {
+    let context = &rules.context;
+    let mut misses = 0;
     loop {
         if !context.kit.may_act() {
-            table::told(context, &context.ironic.check().await.map(drop));
-            context.forget_most();
+            let checked = context.ironic.check().await.map(drop);
+            let passes = checked.as_ref().is_err_and(|error| error.class().is_transient());
+            misses = if passes { misses + 1 } else { 0 };
+            // One miss alone is told to nobody.
+            if misses == 0 || misses >= MISSES {
+                table::told(context, &checked);
+            }
+            if rules.table.with(|table| table.is_none()) {
+                context.forget_most();
+            }
         }
         tokio::time::sleep(context.policy.poll_interval).await;
     }
@@ -207,7 +255,7 @@ async fn tell_undecodable(context: &Context) -> Infallible {
     }
 }
 
-impl Controller for Context {
+impl Controller for Rules {
     type Key = Key;
     type Observed = Seen;
     type Write = Write;
@@ -216,14 +264,14 @@ impl Controller for Context {
 
     /// The others follow from what is decided about all.
     fn keys(&self) -> Vec<Key> {
-        let hosts: Vec<_> = self.adoptions.with(|all| all.keys().cloned().collect());
+        let hosts: Vec<_> = self.context.adoptions.with(|all| all.keys().cloned().collect());
         std::iter::once(Key::All).chain(hosts.into_iter().map(Key::Driver)).collect()
     }
 
     fn class(&self, key: &Key) -> Class {
         match key {
-            Key::All => Class::Urgent,
-            Key::Discovery(_) | Key::Machine(_) => Class::Normal,
+            Key::All | Key::Discovery(_) => Class::Urgent,
+            Key::Machine(_) => Class::Normal,
             Key::Mark(_) | Key::Driver(_) => Class::Background,
         }
     }
@@ -247,12 +295,12 @@ impl Controller for Context {
         let of_host = |host: &HostKey| {
             let object = ObjectRef::<BareMetalHost>::new(host.name()).within(host.namespace());
             // Without it an event is not shown with its host.
-            let uid = self.index.with(|index| index.uid(host).map(str::to_owned));
+            let uid = self.context.index.with(|index| index.uid(host).map(str::to_owned));
             ObjectReference { uid, ..object.into() }
         };
         match key {
             Key::Discovery(key) => {
-                let uid = self.discoveries.get(&key.in_store()).and_then(|it| it.uid());
+                let uid = self.context.discoveries.get(&key.in_store()).and_then(|it| it.uid());
                 ObjectReference { uid, ..key.reference::<BareMetalHostDiscovery>(&()) }
             }
             Key::Mark(it) => of_host(&it.host),
@@ -263,34 +311,34 @@ impl Controller for Context {
 
     async fn observe(&self, key: &Key, memory: &mut Memory) -> Result<Option<Seen>, Error> {
         Ok(match key {
-            Key::All => {
-                if !matches!(memory, Memory::Table(_)) {
-                    *memory = Memory::Table(Box::new(Table::new(self)));
-                }
-                let Memory::Table(table) = memory else { return Ok(None) };
-                Some(Seen::All(Box::new(table.look(self).await?)))
-            }
+            Key::All => Some(Seen::All(Box::new(self.look().await?))),
             Key::Discovery(key) => {
                 let written = match memory {
                     Memory::Written(at) => Some(*at),
                     _ => None,
                 };
-                let standing = discovery::observe(self, key, written);
+                let standing = discovery::observe(&self.context, key, written);
                 standing.map(|it| Seen::Discovery(Box::new(it)))
             }
-            Key::Machine(node) => observe::machine(self, *node).await.map(Seen::Machine),
-            Key::Mark(_) => Some(Seen::Mark(self.turn(memory))),
+            Key::Machine(node) => observe::machine(&self.context, *node).await.map(Seen::Machine),
+            Key::Mark(_) => Some(Seen::Mark(self.context.turn(memory))),
             Key::Driver(host) => {
-                let Some(adoption) = self.adoptions.with(|all| all.get(host).cloned()) else {
+                let Some(adoption) = self.context.adoptions.with(|all| all.get(host).cloned())
+                else {
                     return Ok(None);
                 };
                 if matches!(memory, Memory::Fits(known) if *known == adoption) {
                     return Ok(Some(Seen::Fits));
                 }
-                let Some(fitting) = adopt::observe(self, host, adoption).await? else {
-                    return Ok(None);
+                let turn = self.context.turn(memory);
+                let fitting = match adopt::observe(&self.context, host, adoption).await {
+                    Ok(Some(fitting)) => fitting,
+                    Ok(None) => return Ok(None),
+                    Err(error) => {
+                        tracing::debug!(object.name = host.name(), error = %error, "Could not look at a driver");
+                        return Ok(Some(Seen::Unanswered(turn)));
+                    }
                 };
-                let turn = self.turn(memory);
                 if fitting.fits() {
                     *memory = Memory::Fits(fitting.adoption.clone());
                 }
@@ -301,14 +349,15 @@ impl Controller for Context {
 
     fn decide(&self, seen: &Seen, now: Now) -> Decision<Write, Pass> {
         match seen {
-            Seen::All(sight) => self.decide_all(sight, now),
+            Seen::All(sight) => self.context.decide_all(sight, now),
             Seen::Discovery(standing) => {
-                discovery::decide(standing, self.policy.status_interval, now)
+                discovery::decide(standing, self.context.policy.status_interval, now)
             }
             Seen::Machine(reason) => Decision::rest(*reason),
             Seen::Mark(turn) => decide_mark(*turn, now),
             Seen::Driver(fitting, turn) => adopt::decide(fitting, *turn, now),
             Seen::Fits => Decision::rest(Pass::DriverAdopted),
+            Seen::Unanswered(turn) => turn.again(now),
         }
     }
 
@@ -321,39 +370,39 @@ impl Controller for Context {
     ) -> Result<Outcome, Error> {
         match (key, seen, write) {
             (_, Seen::All(sight), Write::Hosts(mut decision)) => {
-                let mut outcome = making::make(self, sight, &mut decision).await;
-                self.publish(sight, &decision);
+                let mut outcome = making::make(&self.context, sight, &mut decision).await;
+                self.context.publish(sight, &decision);
                 if sight.nodes.is_settling(&decision) {
                     outcome.next = Some(Next::Now);
                 }
-                self.tell(News::Decided(decision, Instant::now()));
+                self.context.tell(News::Decided(decision, Instant::now()));
                 Ok(outcome)
             }
             (_, Seen::Discovery(standing), Write::Approvals(approvals)) => {
-                write::settle_approvals(self, &standing.object, &approvals).await
+                write::settle_approvals(&self.context, &standing.object, &approvals).await
             }
             (_, Seen::Discovery(standing), Write::Status(status)) => {
-                let outcome = write::write_status(self, &standing.object, &status).await?;
+                let outcome = write::write_status(&self.context, &standing.object, &status).await?;
                 *memory = Memory::Written(Instant::now());
                 Ok(outcome)
             }
-            (Key::Mark(it), _, Write::Mark) => match write::mark(self, it).await {
+            (Key::Mark(it), _, Write::Mark) => match write::mark(&self.context, it).await {
                 Ok(()) => {
                     *memory = Memory::Nothing;
-                    self.tell(News::Marked(it.node));
+                    self.context.tell(News::Marked(it.node));
                     Ok(Outcome::default())
                 }
                 Err(error) => {
                     let text = text::mark_refused(it.node, &error.to_string());
-                    self.refused(memory, &error, Pass::MarkRefused, &text)
+                    Ok(self.context.refused(memory, (it.node, &error), (Pass::MarkRefused, &text)))
                 }
             },
             (_, Seen::Driver(fitting, _), Write::Driver(chosen, before)) => {
                 let node = fitting.adoption.node;
-                match write::set_driver(self, node, &chosen).await {
+                match write::set_driver(&self.context, node, &chosen).await {
                     Ok(()) => {
-                        self.metrics.adopted();
-                        tracing::info!(node.id = %node, driver = chosen, "Gave a node the driver of its host's BMC");
+                        self.context.metrics.adopted();
+                        tracing::info!(node.id = %node, object.key = ?key, driver = chosen, "Gave a node the driver of its host's BMC");
                         let text = text::driver_adopted(node, &chosen, &before);
                         let reason = Pass::DriverAdopted.as_str();
                         let events = vec![Event::new(false, reason, "Adopt", &text)];
@@ -361,7 +410,11 @@ impl Controller for Context {
                     }
                     Err(error) => {
                         let text = text::driver_refused(node, &error.to_string());
-                        self.refused(memory, &error, Pass::DriverRefused, &text)
+                        Ok(self.context.refused(
+                            memory,
+                            (node, &error),
+                            (Pass::DriverRefused, &text),
+                        ))
                     }
                 }
             }
@@ -373,11 +426,13 @@ impl Controller for Context {
 
 /// Whether it is the turn of a mark.
 fn decide_mark(turn: Turn, now: Now) -> Decision<Write, Pass> {
-    if let Some(wait) = turn.waits_for_refusal(now) {
-        return Decision { next: Next::After(wait), ..Decision::rest(Pass::MarkRefused) };
+    if let Some(decision) = turn.left_alone(now) {
+        return decision;
     }
     if turn.making && now.moment.saturating_duration_since(turn.since) < HELD {
-        return Decision { next: Next::After(GLANCE), ..Decision::rest(Pass::MarkHeld) };
+        let waited = now.moment.saturating_duration_since(turn.since);
+        let next = Next::After(waited.clamp(GLANCE, HELD / 3));
+        return Decision { next, ..Decision::rest(Pass::MarkHeld) };
     }
     Decision { next: Next::OnChange, ..Decision::write(Pass::Marked, Write::Mark) }
 }
@@ -405,14 +460,10 @@ impl NotTaken {
 
 impl Context {
     fn decide_all(&self, sight: &Sight, now: Now) -> Decision<Write, Pass> {
-        let mut decision =
+        let decision =
             self.index.with(|index| decide(&sight.observed(index), &self.policy, now.wall));
-        let mut again = decision.again.filter(|_| sight.answers());
-        let mut reason = if sight.answers() { Pass::AllDecided } else { Pass::IronicAway };
-        if let Some(behind) = &sight.behind {
-            decision.hold_back(behind);
-            (reason, again) = (Pass::HostsUnseen, Some(UNSEEN));
-        }
+        let again = decision.again.filter(|_| sight.answers());
+        let reason = if sight.answers() { Pass::AllDecided } else { Pass::IronicAway };
         let next = again.map_or(Next::OnChange, |again| Next::After(again.max(ROOM)));
         let write = Write::Hosts(Box::new(decision));
         Decision { writes: vec![write], next, ..Decision::rest(reason) }
@@ -451,7 +502,7 @@ impl Context {
         let before = self.outlooks.with(|outlooks| std::mem::replace(outlooks, all.clone()));
         for (key, outlook) in all {
             if !before.get(&key).is_some_and(|it| outlook.is_like(it)) {
-                self.lookout.enqueue(Key::Discovery(key), Class::Normal);
+                self.lookout.enqueue(Key::Discovery(key), Class::Urgent);
             }
         }
     }
@@ -470,25 +521,32 @@ impl Context {
     fn refused(
         &self,
         memory: &mut Memory,
-        error: &ironic::Error,
-        reason: Pass,
-        text: &str,
-    ) -> Result<Outcome, Error> {
+        (node, error): (NodeId, &ironic::Error),
+        (reason, text): (Pass, &str),
+    ) -> Outcome {
         observe::count(self, error);
+        tracing::debug!(node.id = %node, error = %error, "Ironic does not take a write to a node");
+        let Turn { since, .. } = self.turn(memory);
         match NotTaken::of(error.class()) {
             NotTaken::Gone => {
                 *memory = Memory::Nothing;
-                return Ok(Outcome { next: Some(Next::OnChange), ..Outcome::default() });
+                Outcome { next: Some(Next::OnChange), ..Outcome::default() }
             }
-            NotTaken::Later => return Err(Error::Other(error.to_string(), Retry::Urgent)),
-            NotTaken::Refused => {}
+            NotTaken::Later => {
+                *memory = Memory::Waits(since, Some((Instant::now() + BUSY, Pass::IronicBusy)));
+                Outcome { next: Some(Next::Now), ..Outcome::default() }
+            }
+            NotTaken::Refused => {
+                let wait = match reason {
+                    Pass::MarkRefused => REFUSED,
+                    _ => since.elapsed().clamp(REFUSED, LONGEST_REFUSED),
+                };
+                *memory = Memory::Waits(since, Some((Instant::now() + wait, reason)));
+                let event = Event::new(true, reason.as_str(), "Write", text);
+                let events = vec![Event { hourly: Some(0), ..event }];
+                Outcome { events, next: Some(Next::Now), ..Outcome::default() }
+            }
         }
-        tracing::warn!(error = %error, "Ironic refuses a write to a node");
-        let turn = self.turn(memory);
-        *memory = Memory::Waits(turn.since, Some(Instant::now() + REFUSED));
-        let event = Event::new(true, reason.as_str(), "Write", text);
-        let events = vec![Event { hourly: Some(0), ..event }];
-        Ok(Outcome { events, next: Some(Next::Now), ..Outcome::default() })
     }
 }
 
@@ -522,7 +580,7 @@ mod tests {
     fn a_mark_that_ironic_refused_is_tried_again_when_it_is_time() {
         let now = Now::read();
         let decided = |wait| {
-            let refused = Some(now.moment + Duration::from_secs(wait));
+            let refused = Some((now.moment + Duration::from_secs(wait), Pass::MarkRefused));
             decide_mark(Turn { since: now.moment, refused, making: false }, now)
         };
         assert_eq!(decided(9).next, Next::After(Duration::from_secs(9)));

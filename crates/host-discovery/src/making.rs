@@ -6,13 +6,15 @@ use std::future::ready;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use controller_kit::engine::{Next, Outcome};
+use controller_kit::engine::{Event, Next, Outcome};
 use futures_util::{FutureExt as _, StreamExt as _, stream};
+use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::sync::mpsc;
 
 use crate::context::{Context, News};
 use crate::decision::{Decision, Step};
 use crate::model::{Job, Looked, Made, Sight};
+use crate::node_id::NodeId;
 use crate::observe::{self, FRESH, MANY};
 use crate::refusals::Cause;
 use crate::write::{self, Order};
@@ -23,6 +25,11 @@ const MAKING: Duration = Duration::from_secs(2);
 /// New hosts of one pass that events tell of: a person reads some of them, and a flood must not double its cost by telling of
 /// itself.
 const MOST_TOLD: usize = 20;
+/// How soon it is looked again whether the watch tells of all hosts.
+const UNSEEN: Duration = Duration::from_secs(1);
+
+/// What came of one order: its node, why there is no host, and what is told of the new one.
+type Carried = (NodeId, Option<(Cause, String)>, Option<(ObjectReference, Event)>);
 
 /// The hosts that were decided about.
 struct Orders<'a> {
@@ -68,11 +75,13 @@ pub async fn make(context: &Context, sight: &Sight, decision: &mut Decision) -> 
         return Outcome::default();
     }
     let now = Outcome { next: Some(Next::Now), ..Outcome::default() };
-    let watched = observe::watched(context, sight.watched).await;
-    let behind = watched.is_err();
-    context.tell(News::Watched(watched));
-    if behind {
-        return now;
+    match observe::watched(context, sight.watched).await {
+        Ok(at) => context.tell(News::Watched(at)),
+        Err(behind) => {
+            tracing::warn!(error = behind, "Makes no hosts");
+            decision.hold_back(&behind);
+            return Outcome { next: Some(Next::After(UNSEEN)), ..Outcome::default() };
+        }
     }
     let at = Instant::now();
     let orders = Orders::of(sight, decision, at);
@@ -80,11 +89,10 @@ pub async fn make(context: &Context, sight: &Sight, decision: &mut Decision) -> 
     let is_done = answers.is_empty() && !looked.answered;
     context.tell(News::Looked(looked));
     let mut others = Vec::new();
-    for (node, made, event) in answers {
-        if let Some((cause, text)) = made.failure() {
-            decision.fail(node, &cause, text);
+    for (node, failure, event) in answers {
+        if let Some((cause, text)) = failure {
+            decision.fail(node, &cause, &text);
         }
-        context.tell(News::Made(node, made));
         others.extend(event);
     }
     others.truncate(MOST_TOLD);
@@ -98,7 +106,7 @@ async fn carry_out(
     sight: &Sight,
     orders: Orders<'_>,
     at: Instant,
-) -> (Vec<write::Answer>, Looked) {
+) -> (Vec<Carried>, Looked) {
     // An API server that fails is not asked for hundreds of hosts more; it may fail in one namespace alone.
     let stops: BTreeMap<&str, AtomicBool> =
         sight.resources.iter().map(|it| (it.namespace.as_str(), AtomicBool::new(false))).collect();
@@ -124,7 +132,7 @@ async fn carry_out(
         }
         // Few are asked for one by one, beside all this: one that hangs holds up nobody.
         left.sort_by_key(|node| refused.contains_key(node));
-        for node in left.into_iter().take(MANY) {
+        for node in left.into_iter().take(MANY).filter(|_| sight.may_read) {
             context.begins(node, Job { once_more: true, ..Job::default() });
         }
         last.into_iter().for_each(give);
@@ -143,14 +151,20 @@ async fn carry_out_one(
     order: Order<'_>,
     at: Instant,
     stops: &BTreeMap<&str, AtomicBool>,
-) -> Option<write::Answer> {
+) -> Option<Carried> {
     let stop = stops.get(order.resource.namespace.as_str());
     if at.elapsed() > MAKING || stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
         return None;
     }
-    let answer = write::create(context, order).await;
-    if let (Made::Failed(Cause::Failed(_) | Cause::Unknown, _), Some(stop)) = (&answer.1, stop) {
+    let (made, event) = write::create(context, order, MAKING).await;
+    let failure = made.failure();
+    if let (Some((Cause::Failed(_) | Cause::Unknown, _)), Some(stop)) = (&failure, stop)
+        && matches!(made, Made::Failed(..))
+    {
         stop.store(true, Ordering::Relaxed);
     }
-    Some(answer)
+    // At once: this pass may not come to its end.
+    let node = order.machine.node;
+    context.tell(News::Made(node, made));
+    Some((node, failure, event))
 }

@@ -5,15 +5,16 @@ use std::time::{Duration, Instant};
 
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery, BareMetalHostDiscoveryStatus};
 use api_types::names::{ferrite, metal3};
-use controller_kit::engine::{Now, ObjectKey};
+use controller_kit::engine::{Decision, Next, Now, ObjectKey};
 use k8s_openapi::jiff::Timestamp;
 
-use crate::decision::{Approvals, Decision};
+use crate::decision::{self, Approvals};
 use crate::driver::drivers_of;
 use crate::index::{HostKey, Index};
 use crate::inventory::Ports;
 use crate::node_id::NodeId;
 use crate::nodes::{Nodes, Unmarked};
+use crate::reason::Pass;
 use crate::refusals::{Cause, Refusals};
 use crate::report::Report;
 use crate::resource::Resource;
@@ -35,6 +36,10 @@ pub enum Key {
     Driver(HostKey),
 }
 
+/// The first time between two looks at a node that waits for something.
+pub const FIRST_LOOK: Duration = Duration::from_secs(5);
+/// The longest one.
+pub const LONGEST_LOOK: Duration = Duration::from_secs(300);
 /// States in which nothing runs on a node, so that another driver disturbs nobody.
 pub const AT_REST: [&str; 5] =
     ["enroll", "manageable", "available", "inspect failed", "clean failed"];
@@ -104,17 +109,26 @@ impl Fitting {
 pub struct Turn {
     /// Since when it waits.
     pub since: Instant,
-    /// Until when it is not tried again: Ironic refused it.
-    pub refused: Option<Instant>,
+    /// Until when it is not tried again, and why: Ironic did not take it.
+    pub refused: Option<(Instant, Pass)>,
     /// Hosts are being made.
     pub making: bool,
 }
 
 impl Turn {
-    /// How much longer it is left alone because Ironic refused it.
-    pub fn waits_for_refusal(&self, now: Now) -> Option<Duration> {
-        let wait = self.refused?.saturating_duration_since(now.moment);
-        Some(wait).filter(|wait| !wait.is_zero())
+    /// Nothing is done yet where Ironic did not take it a moment ago.
+    pub fn left_alone(&self, now: Now) -> Option<Decision<Write, Pass>> {
+        let (until, reason) = self.refused?;
+        let wait = until.saturating_duration_since(now.moment);
+        let next = Next::After(wait);
+        (!wait.is_zero()).then(|| Decision { next, ..Decision::rest(reason) })
+    }
+
+    /// Another look where Ironic did not answer: as late as it has waited already.
+    pub fn again(&self, now: Now) -> Decision<Write, Pass> {
+        let waited = now.moment.saturating_duration_since(self.since);
+        let next = Next::After(waited.clamp(FIRST_LOOK, LONGEST_LOOK));
+        Decision { next, ..Decision::rest(Pass::IronicBusy) }
     }
 }
 
@@ -139,8 +153,8 @@ pub struct Sight {
     pub caught_up: bool,
     /// When it was last seen that the watch tells of all hosts.
     pub watched: Option<Instant>,
-    /// Why it is known not to.
-    pub behind: Option<String>,
+    /// Whether Ironic may be asked about machines: it was not silent just now.
+    pub may_read: bool,
     /// When Ironic was last asked for new nodes, and for all.
     pub asked: Asked,
 }
@@ -230,7 +244,7 @@ pub struct Standing {
 #[derive(Debug)]
 pub enum Write {
     /// Makes hosts, and tells everybody what was decided.
-    Hosts(Box<Decision>),
+    Hosts(Box<decision::Decision>),
     /// Takes settled approvals off a discovery.
     Approvals(Approvals),
     /// Writes the status of a discovery.
@@ -287,10 +301,10 @@ pub enum Made {
 
 impl Made {
     /// Why there is no host, and what is to be said of that.
-    pub fn failure(&self) -> Option<(Cause, &str)> {
+    pub fn failure(&self) -> Option<(Cause, String)> {
         match self {
-            Self::Failed(cause, text) => Some((cause.clone(), text)),
-            Self::Undescribed(text) => Some((Cause::Failed(None), text)),
+            Self::Failed(cause, text) => Some((cause.clone(), text.clone())),
+            Self::Undescribed(text) => Some((Cause::Failed(None), text.clone())),
             Self::Created(_) | Self::Exists | Self::Stale => None,
         }
     }

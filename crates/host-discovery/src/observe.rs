@@ -38,6 +38,8 @@ pub use confirm::confirm;
 pub const MOST_INVENTORY: usize = 1 << 20;
 /// More machines than these are not asked for one by one: their ports are listed at once, and what became of them.
 pub const MANY: usize = 32;
+/// How long a machine is read at most, with all that is asked for it: then that counts as failed, and others have its place.
+const READING: Duration = Duration::from_secs(60);
 /// How long the list of ports is waited for: without it each machine is asked for its own.
 const LISTING: Duration = Duration::from_secs(10);
 /// How long it counts that something was seen: two polls unless they are set otherwise. A machine that Ironic showed longer
@@ -218,16 +220,19 @@ impl Places {
 /// Reads a machine, or looks at it once more, and tells what came of it; nothing where nobody wants that any more.
 pub async fn machine(context: &Context, id: NodeId) -> Option<Pass> {
     let Job { listed, known, once_more } = context.jobs.with(|jobs| jobs.get(&id).cloned())?;
-    let answer = if once_more {
-        let shown = node(&context.ironic, id).await;
-        shown.map(|node| match node {
-            Some(node) => News::Looked(Looked::one(node)),
-            None => News::Read(id, Look::Gone, Instant::now()),
-        })
-    } else {
-        let look = look(&context.ironic, id, listed, known, context.late_fields()).await;
-        look.map(|look| News::Read(id, look, Instant::now()))
+    let asking = async {
+        if once_more {
+            let shown = node(&context.ironic, id).await?;
+            return Ok(match shown {
+                Some(node) => News::Looked(Looked::one(node)),
+                None => News::Read(id, Look::Gone, Instant::now()),
+            });
+        }
+        let look = look(&context.ironic, id, listed, known, context.late_fields()).await?;
+        Ok(News::Read(id, look, Instant::now()))
     };
+    let answer = tokio::time::timeout(READING, asking).await;
+    let answer = answer.unwrap_or_else(|_| Err(Error::too_slow("the machine", READING)));
     let error = match answer {
         Ok(news) => {
             context.ended(id, news);
@@ -237,17 +242,20 @@ pub async fn machine(context: &Context, id: NodeId) -> Option<Pass> {
     };
     count(context, &error);
     tracing::debug!(node.id = %id, error = %error, "Could not read a machine");
-    let words = error.to_string();
-    let news = if once_more {
-        News::Unconfirmed(id, words)
-    } else {
-        News::Read(id, failed(error.class(), words), Instant::now())
-    };
+    let (class, words) = (error.class(), error.to_string());
     // Whether Ironic does not answer, or not to us, rather than not about one machine: what takes its whole time may do so for
     // this one alone, and the next poll tells.
-    if matches!(error.class(), Class::Unreachable | Class::Unauthorized) {
-        context.tell(News::Silence(error));
-    }
+    let is_silent = matches!(class, Class::Unreachable | Class::Unauthorized);
+    let news = match (once_more, is_silent) {
+        (true, true) => News::Silence(error),
+        (true, false) => News::Unconfirmed(id, words),
+        (false, _) => {
+            if is_silent {
+                context.tell(News::Silence(error));
+            }
+            News::Read(id, failed(class, words), Instant::now())
+        }
+    };
     context.ended(id, news);
     Some(Pass::MachineUnread)
 }

@@ -198,9 +198,6 @@ controller_kit::reasons! {
         IronicAway: Kind::Waits,
             "Ironic does not answer, or not to this controller, so no hosts are made.",
             "Look at the condition IronicReachable of any discovery.";
-        HostsUnseen: Kind::EndsWithin(Duration::from_secs(60)),
-            "The watch on hosts does not tell of all of them, so no hosts are made.",
-            "Look at the log for why the watch on BareMetalHosts fails.";
         DiscoveryTold: Kind::Rests,
             "The status of a discovery says what was decided.";
         DiscoveryChanged: Kind::EndsWithin(Duration::from_secs(60)),
@@ -213,6 +210,9 @@ controller_kit::reasons! {
             "Ironic did not say what a machine is; the status of its discovery tells if that lasts.";
         MarkHeld: Kind::EndsWithin(Duration::from_secs(60)),
             "It is to be written down that a node had a host, and hosts are made first.";
+        IronicBusy: Kind::EndsWithin(Duration::from_secs(1800)),
+            "Ironic does not take what is to be written to a node yet, or does not answer.",
+            "Look at the node in Ironic: somebody works with it, or has locked it.";
         Marked: Kind::Rests,
             "It is written down in Ironic that a node had a host.";
         MarkRefused: Kind::Waits,

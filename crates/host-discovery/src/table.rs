@@ -29,7 +29,7 @@ pub const IRONIC: &str = "ironic";
 /// How soon an Ironic that did not answer is asked again.
 pub const AGAIN: Duration = Duration::from_secs(5);
 /// So many failures in a row are silence; one alone is told to nobody, and asked again soon.
-const MISSES: u32 = 3;
+pub const MISSES: u32 = 3;
 const MISSED: Duration = Duration::from_secs(1);
 /// Machines that are read at a time, those that hang among them.
 const MOST_READ: usize = 256;
@@ -53,8 +53,8 @@ pub struct Table {
     asked: Asked,
     /// When the last complete list of nodes began.
     listed: Option<Instant>,
-    /// When it was last seen that the watch tells of all hosts, or why it does not.
-    watched: Option<Result<Instant, String>>,
+    /// When it was last seen that the watch tells of all hosts.
+    watched: Option<Instant>,
     /// Approved nodes that Ironic had not shown when they were first seen, and since when.
     unshown: HashMap<NodeId, Instant>,
     /// Whether every machine that the first list showed was read.
@@ -91,20 +91,24 @@ impl Table {
     /// All that is to be decided upon: takes notice of what happened, asks Ironic what is new where it is time, and has
     /// machines read whose turn it is.
     pub async fn look(&mut self, context: &Context) -> Result<Sight, Error> {
+        // What is older than a list is taken notice of before it. What was just looked at once more becomes a host first: a list
+        // may take so long that it would have to be looked at again.
+        let has_looked = self.take_notice(context);
         observe::learn_fields(context).await?;
-        if Instant::now() >= self.next_poll {
+        if Instant::now() >= self.next_poll && !has_looked {
             self.poll(context).await;
         }
-        self.take_notice(context);
-        if self.reach == Reach::Answers && Instant::now() >= self.next_read {
+        if self.may_read() {
             self.hand_out(context).await;
-        }
-        if matches!(self.watched, Some(Err(_))) {
-            self.watched = Some(observe::watched(context, None).await);
         }
         let sight = self.sight(context).await?;
         context.lookout.enqueue_after(Key::All, Urgency::Urgent, self.rest());
         Ok(sight)
+    }
+
+    /// Whether Ironic is asked about machines now.
+    fn may_read(&self) -> bool {
+        self.reach == Reach::Answers && Instant::now() >= self.next_read
     }
 
     /// How long there is nothing to do, if nothing happens.
@@ -120,11 +124,12 @@ impl Table {
         next.saturating_duration_since(Instant::now())
     }
 
-    /// Takes notice of what happened since the last time.
-    fn take_notice(&mut self, context: &Context) {
+    /// Takes notice of what happened since the last time. Says whether machines were looked at once more.
+    fn take_notice(&mut self, context: &Context) -> bool {
         let (mut news, gone) = context.take_news();
         // What was read meanwhile was not known when it was decided.
         news.sort_by_key(|it| !matches!(it, News::Decided(..)));
+        let has_looked = news.iter().any(|it| matches!(it, News::Looked(_)));
         for it in news {
             match it {
                 News::Less(_) => {}
@@ -151,7 +156,7 @@ impl Table {
                     self.refusals().unconfirmed(node, &error, now, unit);
                 }
                 News::Made(node, made) => self.made(node, made),
-                News::Watched(watched) => self.watched = Some(watched),
+                News::Watched(at) => self.watched = Some(at),
                 News::Decided(decision, at) => {
                     for unmarked in self.nodes().settle(&decision, at) {
                         context.mark(unmarked);
@@ -160,6 +165,7 @@ impl Table {
             }
         }
         self.nodes().unsettle(&gone, Timestamp::now(), Instant::now());
+        has_looked
     }
 
     /// The machines, to be changed. No pass looks at them now.
@@ -291,6 +297,9 @@ impl Table {
             let job = self.places.job(nodes, node);
             if context.begins(node, job) {
                 nodes.reads(node, now);
+            } else {
+                // It is just being looked at.
+                nodes.look_at(node, now + MISSED);
             }
         }
     }
@@ -325,8 +334,8 @@ impl Table {
             allowance: if answers { self.allowance.available(Timestamp::now()) } else { 0 },
             complete,
             caught_up: self.caught_up,
-            watched: self.watched.as_ref().and_then(|it| it.as_ref().ok()).copied(),
-            behind: self.watched.clone().and_then(Result::err),
+            watched: self.watched,
+            may_read: self.may_read(),
             asked: self.asked,
         })
     }

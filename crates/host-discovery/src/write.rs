@@ -52,19 +52,22 @@ pub struct Order<'a> {
     pub details: Option<&'a Encoded>,
 }
 
-/// What came of making the host of a node, and what is told of the new host.
-pub type Answer = (NodeId, Made, Option<(ObjectReference, Event)>);
-
-/// Makes a host. It is in the index before this returns, so that the next pass knows it.
-pub async fn create(context: &Context, order: Order<'_>) -> Answer {
+/// Makes a host; gives what is told of it as well. It is in the index before this returns, so that the next pass knows it.
+/// Where its hardware has to be read again, that is waited for no longer than this.
+pub async fn create(
+    context: &Context,
+    order: Order<'_>,
+    patience: Duration,
+) -> (Made, Option<(ObjectReference, Event)>) {
     let mut told = None;
-    let made = create_one(context, order, &mut told).await;
-    (order.machine.node, made, told)
+    let made = create_one(context, order, patience, &mut told).await;
+    (made, told)
 }
 
 async fn create_one(
     context: &Context,
     order: Order<'_>,
+    patience: Duration,
     told: &mut Option<(ObjectReference, Event)>,
 ) -> Made {
     let Order { resource, machine, verdict, name, boot_mac, .. } = order;
@@ -72,7 +75,7 @@ async fn create_one(
     let read;
     let details = match order.details {
         Some(details) => details,
-        None => match observe::details(context, machine.node).await {
+        None => match described(context, machine.node, patience).await {
             Ok(Some(details)) => {
                 read = details;
                 &read
@@ -140,6 +143,16 @@ async fn create_one(
         }
         Err(error) => failed(context, order, name, &error, true),
     }
+}
+
+/// The hardware of a machine, read again.
+async fn described(
+    context: &Context,
+    node: NodeId,
+    patience: Duration,
+) -> ironic::Result<Option<Encoded>> {
+    let read = tokio::time::timeout(patience, observe::details(context, node)).await;
+    read.unwrap_or_else(|_| Err(ironic::Error::too_slow("the inventory", patience)))
 }
 
 /// What comes of an inventory that Ironic does not give once more. What that says of the machine is read as that of any other;

@@ -62,13 +62,20 @@ const ALL: [Reasons; 5] = [
             "MaxHostsReached",
             "TooManyMachines",
         ],
-        // Machines that stand in no list.
+        // Machines that stand in no list, and passes after which nothing waits.
         silent: &[
             "AfterAnother",
+            "AllDecided",
+            "ApprovalsSettled",
             "AwaitsInventory",
             "AwaitsPorts",
             "Created",
+            "DiscoveryTold",
+            "DriverUnasked",
             "Known",
+            "MachineRead",
+            "MachineUnread",
+            "Marked",
             "NotDiscovered",
             "NotSelected",
             "Registered",

@@ -188,7 +188,7 @@ const RARE: [Rare; 29] = [
         "host-discovery",
         &["patch"],
         (METAL3, "baremetalhostdiscoveries"),
-        "host-discovery/src/act.rs",
+        "host-discovery/src/write.rs",
         "settle approvals",
     ),
     // A claim.
