@@ -32,6 +32,13 @@ spec:
 namespace={{ include "ferrite.namespace" . | quote }},job={{ include "ferrite.fullname" . | quote }}
 {{- end -}}
 
+{{/* Behind a series: only that of the pod that leads. A standby may be well while nothing is done. */}}
+{{- define "ferrite.leader" -}}
+{{- if .Values.leaderElection.enabled -}}
+and on (pod) leader_election_master_status{ {{- include "ferrite.selector" . -}} } == 1
+{{- end -}}
+{{- end -}}
+
 {{- define "ferrite.prometheusRule" -}}
 {{- if .Values.prometheusRule.enabled }}
 apiVersion: monitoring.coreos.com/v1
@@ -57,11 +64,12 @@ spec:
 
 {{/*
 The alerts of every controller, then those of files/alerts.yaml of its chart: a list of Prometheus rules, in which
-$(selector) stands for the labels of this release. Added to all are `runbook_url` and the labels that tell releases apart, as
+$(selector) stands for the labels of this release and $(leader), behind a series, picks that of the pod that leads. Added to all are `runbook_url` and the labels that tell releases apart, as
 most expressions drop them: `controller`, `namespace` and `service`.
 */}}
 {{- define "ferrite.alerts" -}}
 {{- $selector := include "ferrite.selector" . }}
+{{- $leader := include "ferrite.leader" . }}
 - alert: FerriteTargetDown
   expr: absent(up{ {{- $selector -}} } == 1)
   for: 10m
@@ -71,13 +79,13 @@ most expressions drop them: `controller`, `namespace` and `service`.
     summary: No pod of {{ include "ferrite.controller" . }} answers
     description: Prometheus has reached no pod of this controller for ten minutes. Nothing is reconciled.
 - alert: FerriteNotReady
-  expr: max(ferrite_ready{ {{- $selector -}} }) == 0
+  expr: (max(ferrite_ready{ {{- $selector -}} } {{ $leader }}) or max(ferrite_ready{ {{- $selector -}} })) == 0
   for: 10m
   labels:
     severity: critical
   annotations:
-    summary: No pod of {{ include "ferrite.controller" . }} is ready
-    description: The pods run, but none has been ready for ten minutes. /readyz of a pod says why.
+    summary: The pod of {{ include "ferrite.controller" . }} that leads is not ready
+    description: The pod that leads, or every pod where none does, has not been ready for ten minutes. Its /readyz says why.
 - alert: FerriteReconcileErrors
   expr: |-
     sum by (controller) (rate(controller_runtime_reconcile_errors_total{ {{- $selector -}} }[15m]))
@@ -126,7 +134,7 @@ most expressions drop them: `controller`, `namespace` and `service`.
     description: {{ `{{ $value }} pods report that they lead. Writes stay safe, but work is done twice.` | quote }}
 {{- end }}
 {{- with .Files.Get "files/alerts.yaml" }}
-{{ . | replace "$(selector)" $selector }}
+{{ . | replace "$(selector)" $selector | replace "$(leader)" $leader }}
 {{- end }}
 {{- end -}}
 

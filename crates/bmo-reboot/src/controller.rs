@@ -52,7 +52,7 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
         policy,
         kit: kit.clone(),
     };
-    kit.readiness.not_ready(IRONIC, "Ironic was not asked yet");
+    kit.readiness.require_to_lead(IRONIC, "Ironic was not asked yet");
     let broken = [watched.undecodable];
     let watching = Box::pin(async {
         tokio::select! {

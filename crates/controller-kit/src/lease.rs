@@ -8,6 +8,11 @@
 //!
 //! Others watch the lease, so a release hands over at once. Every write is conditional on the
 //! resourceVersion that was decided on.
+//!
+//! A process that lacks what it needs (Ironic cannot be reached from its node, say) leads only where no other can. It takes
+//! a free lease one lease duration late, and after [`UNFIT_LEADER`] writes on its lease what it lacks. A replica
+//! that lacks nothing asks for the lease then, and the leader ends to give it away. Where nobody asks it leads on:
+//! somebody has to tell the objects what they wait for.
 
 use std::time::Duration;
 
@@ -15,15 +20,24 @@ use futures_util::StreamExt as _;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt as _;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::api_error;
 use crate::config::LeaseConfig;
-use crate::http::Liveness;
 use crate::kit::Kit;
 use crate::leadership::Leadership;
+use crate::readiness::Readiness;
+
+/// Names what the holder of the lease has lacked for a while.
+pub const LEADER_LACKS: &str = "ferrite.metal3.io/leader-lacks";
+/// Names the replica that asks such a holder for the lease.
+pub const LEASE_WANTED_BY: &str = "ferrite.metal3.io/lease-wanted-by";
+/// How long a leader may lack something before it says so: Ironic starts anew in less.
+pub const UNFIT_LEADER: Duration = Duration::from_secs(30);
 
 /// What was last seen of the lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,6 +48,10 @@ pub struct Record {
     pub duration: Duration,
     /// The resourceVersion that the next write is conditional on.
     pub version: String,
+    /// What its holder says that it lacks.
+    pub lacks: Option<String>,
+    /// Which replica asked for it because of that.
+    pub wanted_by: Option<String>,
 }
 
 /// What this process knows. Times are since the start of the process on its own clock.
@@ -48,6 +66,8 @@ pub struct View {
     pub seen: Duration,
     /// When the last of our writes that succeeded was sent; `None` when we do not hold the lease.
     pub held_since: Option<Duration>,
+    /// What this process lacks, and since when; `None` when it is fit to lead.
+    pub lacks: Option<(String, Duration)>,
 }
 
 /// What to do about the lease.
@@ -59,8 +79,12 @@ pub enum Next {
     Create,
     /// It is free, or its holder fell silent: take it.
     Take,
-    /// It is ours: renew it.
+    /// It is ours: renew it, and say what we lack.
     Renew,
+    /// Its holder lacks something that we have: ask for it.
+    Ask,
+    /// It is ours and a fit replica asks for it: end, which gives it away.
+    GiveAway,
     /// Nothing before this time, unless the lease changes.
     WaitUntil(Duration),
     /// It was ours and is no more, or we cannot be sure.
@@ -75,21 +99,44 @@ pub fn next(me: &str, timing: &LeaseConfig, view: &View, now: Duration) -> Next 
     if !view.fresh {
         return Next::Read;
     }
+    // A fit candidate gets a free lease before one that is not.
+    let handicap = if view.lacks.is_some() { timing.duration } else { Duration::ZERO };
+    let take_at = |free: Duration, step| {
+        let at = free + handicap;
+        if now >= at { step } else { Next::WaitUntil(at) }
+    };
     match (&view.record, view.held_since) {
         (Some(record), Some(sent)) if record.holder == me => {
+            let lacks = lacks_for_long(view, now);
             let due = sent + timing.retry_period;
-            if now >= due { Next::Renew } else { Next::WaitUntil(due) }
+            if lacks.is_some() && record.wanted_by.as_deref().is_some_and(|by| by != me) {
+                Next::GiveAway
+            } else if now >= due || record.lacks.as_deref() != lacks {
+                Next::Renew
+            } else {
+                Next::WaitUntil(due)
+            }
         }
         (_, Some(_)) => Next::Lost,
-        (None, None) => Next::Create,
+        (None, None) => take_at(view.seen, Next::Create),
         // Ours without our knowing: a write that took effect after we stopped waiting for it.
-        (Some(record), None) if record.holder.is_empty() || record.holder == me => Next::Take,
+        (Some(record), None) if record.holder == me => Next::Take,
+        (Some(record), None) if record.holder.is_empty() => take_at(view.seen, Next::Take),
         (Some(record), None) => {
+            let is_offered = record.lacks.is_some() && record.wanted_by.is_none();
+            if is_offered && view.lacks.is_none() {
+                return Next::Ask;
+            }
             // The longer of both waits: a holder with other settings gets what it counts on.
-            let free = view.seen + record.duration.max(timing.duration);
-            if now >= free { Next::Take } else { Next::WaitUntil(free) }
+            take_at(view.seen + record.duration.max(timing.duration), Next::Take)
         }
     }
+}
+
+/// What this process has lacked for so long that another should lead.
+fn lacks_for_long(view: &View, now: Duration) -> Option<&str> {
+    let (lacks, since) = view.lacks.as_ref()?;
+    (now >= *since + UNFIT_LEADER).then_some(lacks)
 }
 
 /// Whether a holder may act at `now`.
@@ -117,6 +164,7 @@ pub async fn keep(kit: &Kit, timing: &LeaseConfig, release: impl Future<Output =
         start: Instant::now(),
         view: View::default(),
         leadership: kit.leadership.clone(),
+        readiness: kit.readiness.clone(),
         patience: timing.renew_deadline / 2,
         failing: false,
     };
@@ -126,7 +174,7 @@ pub async fn keep(kit: &Kit, timing: &LeaseConfig, release: impl Future<Output =
         until = release => Some(until),
         // A request that hangs must not hide that the time is over.
         () = leadership.until_taken_and_lost() => None,
-        () = keeper.turn(&kit.liveness, &master) => None,
+        () = keeper.turn(kit, &master) => None,
     };
     if let Some(until) = until {
         keeper.release(until).await;
@@ -144,21 +192,35 @@ struct Keeper {
     start: Instant,
     view: View,
     leadership: Leadership,
+    readiness: Readiness,
     patience: Duration,
     failing: bool,
 }
 
 impl Keeper {
-    async fn turn(&mut self, liveness: &Liveness, master: &prometheus::IntGauge) {
+    async fn turn(&mut self, kit: &Kit, master: &prometheus::IntGauge) {
+        let mut conditions = self.readiness.subscribe();
         let only_this =
             watcher::Config::default().fields(&format!("metadata.name={}", self.timing.name));
         let mut changes = watcher(self.api.clone(), only_this).default_backoff().boxed();
         loop {
-            liveness.beat("lease", self.timing.duration * 4);
+            kit.liveness.beat("lease", self.timing.duration * 4);
             let now = self.start.elapsed();
+            self.note_fitness(now);
             let until = match next(&self.me, &self.timing, &self.view, now) {
                 Next::Lost => return,
                 Next::WaitUntil(until) => until,
+                Next::GiveAway => {
+                    tracing::warn!(
+                        lease.name = self.timing.name,
+                        lease.wanted_by = self.view.record.as_ref().and_then(|it| it.wanted_by.as_deref()),
+                        lacks = self.view.lacks.as_ref().map(|(lacks, _)| lacks.as_str()),
+                        "Ends to give the lease to a replica that lacks nothing"
+                    );
+                    // The work ends first. Whoever ends it asks for the release.
+                    kit.shutdown.request();
+                    return std::future::pending().await;
+                }
                 step => {
                     if self.request(step).await {
                         master.set(i64::from(self.leadership.is_held()));
@@ -171,6 +233,7 @@ impl Keeper {
             let until = self.start + until.min(self.start.elapsed() + self.timing.duration);
             tokio::select! {
                 () = tokio::time::sleep_until(until) => {}
+                () = conditions.next() => {}
                 event = changes.next() => match event {
                     Some(Ok(watcher::Event::Apply(lease) | watcher::Event::InitApply(lease))) => self.saw(Some(&lease)),
                     Some(Ok(watcher::Event::Delete(_))) => self.saw(None),
@@ -180,6 +243,11 @@ impl Keeper {
                 },
             }
         }
+    }
+
+    fn note_fitness(&mut self, now: Duration) {
+        let since = self.view.lacks.as_ref().map_or(now, |(_, since)| *since);
+        self.view.lacks = self.readiness.lacks_to_lead().map(|lacks| (lacks, since));
     }
 
     /// Does one request; false when it failed and is to be tried again later.
@@ -192,12 +260,22 @@ impl Keeper {
                 let lease = Lease { metadata, spec: Some(spec) };
                 keeper.api.create(&PostParams::default(), &lease).await.map(Some)
             }
-            Some(version) => keeper.patch(version, &spec).await.map(Some),
+            Some(version) => {
+                let lacks = lacks_for_long(&keeper.view, sent);
+                let says = json!({ LEADER_LACKS: lacks, LEASE_WANTED_BY: null });
+                keeper.patch(version, says, Some(&spec)).await.map(Some)
+            }
         };
         let answer = match step {
             Next::Create | Next::Take | Next::Renew => {
                 let spec = self.spec(step);
                 tokio::time::timeout(self.patience, write(self, spec)).await
+            }
+            Next::Ask => {
+                tracing::info!(lease.name = name, "Asks for the lease of a leader that lacks something");
+                let asks = json!({ LEASE_WANTED_BY: self.me });
+                let write = self.patch(self.version().unwrap_or_default(), asks, None);
+                tokio::time::timeout(self.patience, async { write.await.map(Some) }).await
             }
             _ => {
                 let read = async { api_error::unless_gone(self.api.get(&name).await) };
@@ -240,10 +318,13 @@ impl Keeper {
         let record = lease.map(|lease| {
             let spec = lease.spec.as_ref();
             let seconds = spec.and_then(|spec| spec.lease_duration_seconds).unwrap_or(0);
+            let says = |name| lease.annotations().get(name).cloned();
             Record {
                 holder: spec.and_then(|spec| spec.holder_identity.clone()).unwrap_or_default(),
                 duration: Duration::from_secs(u64::try_from(seconds).unwrap_or(0)),
                 version: lease.metadata.resource_version.clone().unwrap_or_default(),
+                lacks: says(LEADER_LACKS),
+                wanted_by: says(LEASE_WANTED_BY),
             }
         });
         self.view.fresh = true;
@@ -276,8 +357,17 @@ impl Keeper {
         }
     }
 
-    async fn patch(&self, version: &str, spec: &LeaseSpec) -> Result<Lease, kube::Error> {
-        let patch = serde_json::json!({ "metadata": { "resourceVersion": version }, "spec": spec });
+    async fn patch(
+        &self,
+        version: &str,
+        annotations: Value,
+        spec: Option<&LeaseSpec>,
+    ) -> Result<Lease, kube::Error> {
+        let metadata = json!({ "resourceVersion": version, "annotations": annotations });
+        let mut patch = json!({ "metadata": metadata });
+        if let Some(spec) = spec {
+            patch["spec"] = json!(spec);
+        }
         self.api.patch(&self.timing.name, &PatchParams::default(), &Patch::Merge(patch)).await
     }
 
@@ -308,7 +398,7 @@ impl Keeper {
             renew_time: Some(MicroTime(Timestamp::now())),
             ..LeaseSpec::default()
         };
-        match self.patch(self.version().unwrap_or_default(), &spec).await {
+        match self.patch(self.version().unwrap_or_default(), json!({}), Some(&spec)).await {
             Err(kube::Error::Api(status)) if status.code == 409 => {}
             done => return done.map(drop),
         }
@@ -317,7 +407,7 @@ impl Keeper {
         let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
         if holder == Some(&*self.me) {
             let version = lease.metadata.resource_version.as_deref().unwrap_or_default();
-            self.patch(version, &spec).await?;
+            self.patch(version, json!({}), Some(&spec)).await?;
         }
         Ok(())
     }

@@ -2,7 +2,8 @@
 //!
 //! Leadership is no part of it: a standby is ready, or a rolling update would never end.
 //! Some conditions also gate the work: while a CRD lacks a field or a kind is not listed yet,
-//! nothing acts.
+//! nothing acts. Without these, and without what a process needs to lead, another replica should lead, if there is one
+//! that lacks nothing.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,7 +15,18 @@ use tokio::sync::watch;
 struct Condition {
     /// `None` is ready; otherwise the sentence that says what to change.
     lacking: Option<String>,
-    gates: bool,
+    weight: Weight,
+}
+
+/// What follows from a condition that does not hold, beside that it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+enum Weight {
+    /// Nothing.
+    Shown,
+    /// Another replica should lead.
+    Leads,
+    /// Nothing acts, either.
+    Gates,
 }
 
 /// The process' conditions; clones share them.
@@ -30,7 +42,12 @@ impl Default for Readiness {
 impl Readiness {
     /// Names a condition that must hold before anything acts. It starts as not ready.
     pub fn require(&self, name: &str, lacking: &str) {
-        self.put(name, Some(lacking.to_owned()), Some(true));
+        self.put(name, Some(lacking.to_owned()), Some(Weight::Gates));
+    }
+
+    /// Names a condition without which another replica should lead. It starts as not ready.
+    pub fn require_to_lead(&self, name: &str, lacking: &str) {
+        self.put(name, Some(lacking.to_owned()), Some(Weight::Leads));
     }
 
     /// Whether there is a condition of this name.
@@ -56,7 +73,19 @@ impl Readiness {
 
     /// Whether every condition that gates the work holds.
     pub fn may_act(&self) -> bool {
-        self.0.borrow().values().all(|condition| !condition.gates || condition.lacking.is_none())
+        let conditions = self.0.borrow();
+        conditions.values().all(|it| it.weight != Weight::Gates || it.lacking.is_none())
+    }
+
+    /// The names of those that do not hold and without which another replica should lead.
+    pub(crate) fn lacks_to_lead(&self) -> Option<String> {
+        let conditions = self.0.borrow();
+        let lacking = conditions
+            .iter()
+            .filter(|(_, it)| it.weight >= Weight::Leads && it.lacking.is_some())
+            .map(|(name, _)| name.as_str());
+        let names: Vec<&str> = lacking.collect();
+        (!names.is_empty()).then(|| names.join(", "))
     }
 
     /// Tells of each change of any condition from now on.
@@ -77,11 +106,11 @@ impl Readiness {
         text
     }
 
-    fn put(&self, name: &str, lacking: Option<String>, gates: Option<bool>) {
+    fn put(&self, name: &str, lacking: Option<String>, weight: Option<Weight>) {
         self.0.send_if_modified(|conditions| {
             let old = conditions.get(name);
-            let gates = gates.or(old.map(|old| old.gates)).unwrap_or(false);
-            let new = Condition { lacking, gates };
+            let weight = weight.or(old.map(|old| old.weight)).unwrap_or(Weight::Shown);
+            let new = Condition { lacking, weight };
             if old == Some(&new) {
                 return false;
             }
@@ -124,6 +153,22 @@ mod tests {
         assert!(!readiness.is_ready() && readiness.may_act());
         readiness.not_ready("crd", "install it again");
         assert!(!readiness.may_act(), "a required condition stays one");
+    }
+
+    #[test]
+    fn what_is_needed_to_lead_or_to_act_is_named_while_it_lacks() {
+        let readiness = Readiness::default();
+        readiness.not_ready("inventory", "add an inventory");
+        assert_eq!(readiness.lacks_to_lead(), None);
+        readiness.require_to_lead("ironic", "it was not asked yet");
+        assert!(readiness.may_act(), "it does not stop the work");
+        readiness.require("crd", "install it");
+        assert_eq!(readiness.lacks_to_lead().as_deref(), Some("crd, ironic"));
+        readiness.ready("crd");
+        readiness.ready("ironic");
+        assert_eq!(readiness.lacks_to_lead(), None);
+        readiness.not_ready("ironic", "it does not answer");
+        assert_eq!(readiness.lacks_to_lead().as_deref(), Some("ironic"));
     }
 
     #[test]

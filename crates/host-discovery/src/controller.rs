@@ -102,7 +102,7 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
     let handles = Handles { kit: kit.clone(), ironic, metrics, undecodable, discoveries };
     let rules = Rules { context: Context::new(handles, policy), table: Shared::default() };
     let context = &rules.context;
-    kit.readiness.not_ready(IRONIC, "Ironic was not asked yet");
+    kit.readiness.require_to_lead(IRONIC, "Ironic was not asked yet");
     let watching = Box::pin(async {
         tokio::select! {
             () = follow(context, hosts) => {}

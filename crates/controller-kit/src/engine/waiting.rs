@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
@@ -11,6 +11,9 @@ use prometheus::{GaugeVec, IntGaugeVec, Opts, Registry};
 
 use super::error;
 use super::reasons::{About, Kind, Reason};
+
+/// Passes that fail longer than this wait for a person: what passes by itself has passed by then.
+const FAILURE: Duration = Duration::from_secs(600);
 
 /// The latest reason of each key; clones share it.
 pub(super) struct Waiting<K>(Arc<Mutex<BTreeMap<K, Rest>>>);
@@ -47,7 +50,7 @@ impl<K: Ord> Waiting<K> {
 
     /// A pass did not come to its end.
     pub(super) fn failed(&self, key: K, word: &'static str, now: Instant) {
-        self.put(key, word, Kind::Waits, now);
+        self.put(key, word, Kind::EndsWithin(FAILURE), now);
     }
 
     /// There is no such key any more.

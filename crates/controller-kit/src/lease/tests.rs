@@ -22,11 +22,26 @@ fn view(holder: Option<&str>, held_since: Option<u64>) -> View {
             holder: holder.to_owned(),
             duration: secs(15),
             version: "1".to_owned(),
+            ..Record::default()
         }),
         fresh: true,
         seen: secs(100),
         held_since: held_since.map(secs),
+        lacks: None,
     }
+}
+
+/// The same of a process that has lacked something since then.
+fn lacking(since: u64, view: View) -> View {
+    View { lacks: Some(("ironic".to_owned(), secs(since))), ..view }
+}
+
+/// The same where the holder says that it lacks something, and who asked for the lease because of that.
+fn offered(wanted_by: Option<&str>, mut view: View) -> View {
+    let record = view.record.as_mut().unwrap();
+    record.lacks = Some("ironic".to_owned());
+    record.wanted_by = wanted_by.map(str::to_owned);
+    view
 }
 
 #[test]
@@ -59,6 +74,31 @@ fn each_situation_has_its_next_step() {
 }
 
 #[test]
+fn who_lacks_something_takes_a_free_lease_late_and_gives_its_own_to_who_asks() {
+    let (ours, others) = (|| view(Some("me"), Some(129)), || view(Some("other"), None));
+    let table = [
+        ("there is none", lacking(0, view(None, None)), 100, Next::WaitUntil(secs(115))),
+        ("nobody fit has come", lacking(0, view(None, None)), 115, Next::Create),
+        ("free", lacking(0, view(Some(""), None)), 114, Next::WaitUntil(secs(115))),
+        ("free for long", lacking(0, view(Some(""), None)), 115, Next::Take),
+        ("silent", lacking(0, others()), 115, Next::WaitUntil(secs(130))),
+        ("silent for longer", lacking(0, others()), 130, Next::Take),
+        ("ours after an unknown outcome", lacking(0, view(Some("me"), None)), 100, Next::Take),
+        ("lacks for a moment", lacking(101, ours()), 130, Next::WaitUntil(secs(131))),
+        ("lacks for long", lacking(100, ours()), 130, Next::Renew),
+        ("has said so", offered(None, lacking(100, ours())), 130, Next::WaitUntil(secs(131))),
+        ("asked by one", offered(Some("other"), lacking(100, ours())), 130, Next::GiveAway),
+        ("asked when all is well again", offered(Some("other"), ours()), 130, Next::Renew),
+        ("fit beside it", offered(None, others()), 101, Next::Ask),
+        ("has asked", offered(Some("me"), others()), 101, Next::WaitUntil(secs(115))),
+        ("unfit beside it", offered(None, lacking(0, others())), 101, Next::WaitUntil(secs(130))),
+    ];
+    for (situation, view, now, expected) in table {
+        assert_eq!(next("me", &timing(), &view, secs(now)), expected, "{situation}");
+    }
+}
+
+#[test]
 fn a_holder_with_a_longer_lease_is_given_its_time() {
     let mut long = view(Some("other"), None);
     long.record.as_mut().unwrap().duration = secs(60);
@@ -79,6 +119,10 @@ struct Node {
 struct Request {
     from: String,
     version: Option<String>,
+    /// Whether it only asks for the lease.
+    asks: bool,
+    /// What it says that its sender lacks.
+    lacks: Option<String>,
     sent: Duration,
     /// What the server said; `None` before it arrived.
     done: Option<bool>,
@@ -113,13 +157,28 @@ struct Server {
 }
 
 impl Server {
+    fn carry_out(&mut self, request: &Request) -> bool {
+        let Request { from, version, asks, lacks, .. } = request;
+        let known = self.record.clone().unwrap_or_default();
+        if !self.write(version.as_deref(), if *asks { &known.holder } else { from }) {
+            return false;
+        }
+        let record = self.record.as_mut().unwrap();
+        if *asks {
+            (record.lacks, record.wanted_by) = (known.lacks, Some(from.clone()));
+        } else {
+            record.lacks.clone_from(lacks);
+        }
+        true
+    }
+
     fn write(&mut self, version: Option<&str>, holder: &str) -> bool {
         if version != self.record.as_ref().map(|record| record.version.as_str()) {
             return false;
         }
         self.writes += 1;
         let (holder, version) = (holder.to_owned(), self.writes.to_string());
-        self.record = Some(Record { holder, duration: secs(15), version });
+        self.record = Some(Record { holder, duration: secs(15), version, ..Record::default() });
         true
     }
 }
@@ -138,6 +197,8 @@ enum Act {
     Watch,
     Release,
     Crash,
+    /// What it needs to lead goes, or comes back.
+    Lacks,
 }
 
 fn acts() -> impl Strategy<Value = Vec<(usize, u64, Act)>> {
@@ -150,6 +211,7 @@ fn acts() -> impl Strategy<Value = Vec<(usize, u64, Act)>> {
         3 => Just(Act::Watch),
         1 => Just(Act::Release),
         1 => Just(Act::Crash),
+        1 => Just(Act::Lacks),
     ];
     let delay = prop_oneof![20 => 0..200_u64, 1 => 5_000..16_000_u64];
     prop::collection::vec((0..3_usize, delay, act), 1..400)
@@ -160,24 +222,27 @@ fn act(node: &mut Node, server: &mut Server, now: Duration, act: Act) {
         Act::Step if node.pending.is_some() => {}
         Act::Step => match next(&node.name, &timing(), &node.view, now) {
             Next::Lost => node.restart(),
+            Next::GiveAway => self::act(node, server, now, Act::Release),
             Next::WaitUntil(_) => {}
             Next::Read => node.see(server, now),
-            Next::Create | Next::Take | Next::Renew => {
+            step @ (Next::Create | Next::Take | Next::Renew | Next::Ask) => {
                 let version = node.view.record.as_ref().map(|record| record.version.clone());
+                let lacks = lacks_for_long(&node.view, now).map(str::to_owned);
+                let (from, asks) = (node.name.clone(), step == Next::Ask);
                 node.pending =
-                    Some(Request { from: node.name.clone(), version, sent: now, done: None });
+                    Some(Request { from, version, asks, lacks, sent: now, done: None });
             }
         },
         Act::Arrive => {
             if let Some(request) = node.pending.as_mut().filter(|request| request.done.is_none()) {
-                request.done = Some(server.write(request.version.as_deref(), &request.from));
+                request.done = Some(server.carry_out(request));
             }
         }
         Act::Answer => {
-            if let Some(Request { sent, done: Some(done), .. }) = node.pending.clone() {
+            if let Some(Request { sent, asks, done: Some(done), .. }) = node.pending.clone() {
                 node.pending = None;
                 node.view.fresh = false;
-                if done {
+                if done && !asks {
                     node.view.held_since = Some(sent);
                 }
             }
@@ -188,7 +253,7 @@ fn act(node: &mut Node, server: &mut Server, now: Duration, act: Act) {
         }
         Act::Late => {
             if let Some(request) = server.late.pop() {
-                server.write(request.version.as_deref(), &request.from);
+                server.carry_out(&request);
             }
         }
         Act::Watch => node.see(server, now),
@@ -199,6 +264,10 @@ fn act(node: &mut Node, server: &mut Server, now: Duration, act: Act) {
                 node.restart();
                 server.write(Some(&record.version), "");
             }
+        }
+        Act::Lacks => {
+            let lacks = ("ironic".to_owned(), now);
+            node.view.lacks = node.view.lacks.is_none().then_some(lacks);
         }
         Act::Crash => {
             server.late.extend(node.pending.take().filter(|request| request.done.is_none()));
@@ -229,4 +298,34 @@ proptest! {
             prop_assert!(holders.len() <= 1, "{holders:?} at {millis} ms");
         }
     }
+}
+
+/// Lets three processes turn by turn decide, send and hear, each half a second, and gives who holds the lease then.
+fn after(nodes: &mut [Node], server: &mut Server, seconds: std::ops::Range<u64>) -> String {
+    for half in seconds.start * 2..seconds.end * 2 {
+        for node in nodes.iter_mut() {
+            let now = Duration::from_millis(half * 500);
+            for what in [Act::Watch, Act::Step, Act::Arrive, Act::Answer] {
+                act(node, server, now, what);
+            }
+        }
+    }
+    server.record.as_ref().map(|it| it.holder.clone()).unwrap_or_default()
+}
+
+#[test]
+fn a_leader_that_lacks_something_leads_on_until_a_fit_replica_is_there() {
+    let named = |name: &str| Node { name: name.to_owned(), permille: 1000, ..Node::default() };
+    let mut nodes = ["a", "b", "c"].map(named);
+    let mut server = Server::default();
+    for node in &mut nodes[1..] {
+        act(node, &mut server, secs(0), Act::Lacks);
+    }
+    assert_eq!(after(&mut nodes, &mut server, 0..10), "a", "the fit one leads");
+    act(&mut nodes[0], &mut server, secs(10), Act::Lacks);
+    assert_eq!(after(&mut nodes, &mut server, 10..100), "a", "no other would do better");
+    assert!(server.record.as_ref().unwrap().lacks.is_some(), "it says so");
+    act(&mut nodes[1], &mut server, secs(100), Act::Lacks);
+    assert_eq!(after(&mut nodes, &mut server, 100..103), "b", "the fit one has asked");
+    assert_eq!(server.record.as_ref().unwrap().lacks, None);
 }

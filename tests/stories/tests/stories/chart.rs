@@ -487,6 +487,14 @@ fn the_alerts_are_valid_and_fire_when_they_should() {
         series.push(of("ferrite_sample_stuck", "", "1x60"));
         series
     };
+    // A standby that is ready does not hide that the pod which leads is not.
+    let unfit = [
+        up("1x60"),
+        leads("a", "1x60"),
+        leads("b", "0x60"),
+        ready("a", "0x60"),
+        ready("b", "1x60"),
+    ];
     let two = [up("1x60"), leads("a", "1x60"), leads("b", "1x60")];
     let check = |series: &[Value], expected: &[&str]| {
         let tests: Vec<Value> = alerts
@@ -511,7 +519,12 @@ fn the_alerts_are_valid_and_fire_when_they_should() {
     let suite = json!({
         "rule_files": ["rules.json"],
         "evaluation_interval": "1m",
-        "tests": [check(&healthy(), &[]), check(&failing, &failures), check(&two, &["FerriteTwoLeaders"])],
+        "tests": [
+            check(&healthy(), &[]),
+            check(&failing, &failures),
+            check(&unfit, &["FerriteNotReady"]),
+            check(&two, &["FerriteTwoLeaders"]),
+        ],
     });
     std::fs::write(folder.path().join("rules.json"), spec.to_string()).unwrap();
     std::fs::write(folder.path().join("suite.json"), suite.to_string()).unwrap();

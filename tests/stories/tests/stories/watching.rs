@@ -14,7 +14,7 @@ const CONTROLLERS: [&str; 5] =
     ["bmo-reboot", "capm3-reuse", "clusterpool-inventory", "host-discovery", "remediation"];
 
 /// An alert, a series, how it runs minute by minute in trouble, and how where all is well.
-const TROUBLE: [(&str, &str, &str, &str); 17] = [
+const TROUBLE: [(&str, &str, &str, &str); 18] = [
     (
         "FerriteBmoRebootIronicUnreachable",
         "ferrite_bmo_reboot_ironic_reachable{}",
@@ -79,6 +79,12 @@ const TROUBLE: [(&str, &str, &str, &str); 17] = [
         "2x200",
         "0x200",
     ),
+    (
+        "FerriteHostDiscoveryWorkWaits",
+        "ferrite_host_discovery_waiting_overdue{reason=\"IronicBusy\"}",
+        "1x200",
+        "0x200",
+    ),
     ("FerriteRemediationStuck", "ferrite_remediation_oldest_try_seconds{}", "9000x200", "600x200"),
     (
         "FerriteRemediationExhausted",
@@ -102,8 +108,9 @@ fn each_alert_fires_for_its_trouble_and_is_silent_without_it() {
         let spec = rules(controller);
         let own = file(controller, "alerts.yaml");
         // Written as the alerts select them: the chart's release in its namespace.
-        let series = |series: &str, values: &str| {
-            let labels = format!("namespace=\"test\",job=\"test-{controller}\"");
+        let series = |series: &str, pod: &str, values: &str| {
+            let labels =
+                format!("namespace=\"test\",job=\"test-{controller}\",pod=\"{pod}\"");
             let series = series.replace('{', &format!("{{{labels},")).replace(",}", "}");
             json!({"series": series, "values": values})
         };
@@ -114,6 +121,7 @@ fn each_alert_fires_for_its_trouble_and_is_silent_without_it() {
                 "exp_samples": [{"labels": "{}", "value": count}],
             })
         };
+        let leads = |pod: &str, values: &str| series("leader_election_master_status{}", pod, values);
         let mut tests = Vec::new();
         for line in own.lines().filter_map(|it| it.strip_prefix("- alert: ")) {
             let (alert, bad, trouble, well) = TROUBLE
@@ -122,9 +130,16 @@ fn each_alert_fires_for_its_trouble_and_is_silent_without_it() {
                 .unwrap_or_else(|| panic!("{line} has no trouble here that must set it off"));
             left.remove(alert);
             for (values, count) in [(trouble, 1), (well, 0)] {
+                // A standby to which nothing happens hides no trouble of the pod that leads.
+                let all = [
+                    leads("a", "1x200"),
+                    leads("b", "0x200"),
+                    series(bad, "a", values),
+                    series(bad, "b", well),
+                ];
                 tests.push(json!({
                     "interval": "1m",
-                    "input_series": [series(bad, values)],
+                    "input_series": all,
                     "promql_expr_test": [fires(alert, count)],
                 }));
             }

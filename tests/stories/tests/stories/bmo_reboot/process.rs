@@ -9,7 +9,7 @@ use bench::control_plane::ControlPlane;
 use bench::crds::{Group, install};
 use bench::ironic::{self, secured};
 use bench::process::{Service, answers, free_port};
-use bench::proxy::{Proxy, power_changes};
+use bench::proxy::{Fault, Proxy, power_changes};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, Patch, PatchParams};
@@ -150,6 +150,42 @@ async fn with_a_crd_that_has_no_conditions_nothing_is_done_until_it_was_extended
     site.cycled("h").await;
     assert_eq!(proxy.powered(&node), ["power off", "power on"]);
     until("ready", async || (!answers(&readyz).await).then(|| readyz.clone())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_without_a_way_to_ironic_leads_until_a_replica_has_one() {
+    let site = Site::new("unfit").await;
+    let ironic = ironic::shared().await;
+    let node = ironic.enroll_fake("unfit").await.unwrap();
+    switch(ironic, &node, "power on").await;
+    let (lost, way) = (Proxy::start(ironic).await.unwrap(), Proxy::start(ironic).await.unwrap());
+    lost.fault(Fault::CutBefore, usize::MAX, |_, _| true);
+    let kubeconfig = crate::in_process::kubeconfig(site.plane, &site.user).await;
+    let own = site.user.split(':').nth(2).unwrap();
+    let dir = RunDir::new("unfit").unwrap();
+    let start = |name: &str, proxy: &Proxy| {
+        let mut command = Command::new(program("bmo-reboot"));
+        command
+            .args(["--lease-duration=3s", "--renew-deadline=2s", "--retry-period=500ms"])
+            .env("KUBECONFIG", &kubeconfig)
+            .env("IRONIC_ENDPOINT", &proxy.endpoint)
+            .env("FERRITE_NAMESPACES", &site.namespace)
+            .env("FERRITE_LEASE_NAMESPACE", own)
+            .env("FERRITE_LISTEN", format!("127.0.0.1:{}", free_port()));
+        Service::start(name, command, dir.path()).unwrap()
+    };
+    let mut first = start("first", &lost);
+    // Nobody else is there, so it leads, and the host says what it waits for.
+    site.host("h", &node, json!({ "metadata": { "annotations": { PLAIN: HARD } } })).await;
+    site.wait("h", "waiting", |host| record(host).0 == "IronicUnreachable").await;
+    assert!(first.alive(), "{}", first.log_tail());
+    let _second = start("second", &way);
+    site.cycled("h").await;
+    assert_eq!(way.powered(&node), ["power off", "power on"]);
+    assert_eq!(lost.powered(&node), Vec::<String>::new());
+    let ended = tokio::task::spawn_blocking(move || (first.wait(PATIENCE), first.log_tail()));
+    let (code, log) = ended.await.unwrap();
+    assert_eq!(code, Some(0), "{log}");
 }
 
 const HOSTS: usize = 100;
