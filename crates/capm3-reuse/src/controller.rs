@@ -4,9 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use api_types::capi::{Cluster, KubeadmControlPlane, Machine, MachineDeployment, MachineSet};
-use api_types::capm3::{
-    HostSelector, Metal3Data, Metal3DataClaim, Metal3Machine, Metal3MachineTemplate,
-};
+use api_types::capm3::{Metal3Data, Metal3DataClaim, Metal3Machine, Metal3MachineTemplate};
 use api_types::metal3::{BareMetalHost, CachedHost};
 use controller_kit::backoff;
 use controller_kit::events::shorten;
@@ -14,7 +12,6 @@ use controller_kit::wakes::{Wakes, woken};
 use controller_kit::watch::{self, Complaints, Undecodable, Watched};
 use controller_kit::{Kit, run};
 use futures_util::{StreamExt as _, stream};
-use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::controller::{Action, Controller};
 use kube::runtime::reflector::ObjectRef;
@@ -25,17 +22,17 @@ use tokio::sync::Semaphore;
 use crate::act::{Outcome, Pass, name_node};
 use crate::claims::{Claimed, Claims};
 use crate::config::Policy;
+use crate::context::Context;
 use crate::decide::{decide, refused};
 use crate::decision::{Decision, Step};
 use crate::echo::{Echo, host_key, machine_key};
 use crate::error::Error;
 use crate::index::Index;
 use crate::machine::is_housed;
-use crate::matter::{Matter, OfCluster, OfMachine};
+use crate::matter::Matter;
 use crate::metrics::Metrics;
 use crate::notes::Key;
 use crate::observe::node::Looks;
-use crate::observe::owner::Outline;
 use crate::observe::{
     self, Sources, Stores, created, last_seen, left, node, observe_machine, owner, wish,
 };
@@ -60,25 +57,6 @@ const DOUBT: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_secs(10);
 /// What of a refusal is told, in bytes: some repeat the whole object.
 const MESSAGE: usize = 1024;
-
-/// What every pass shares.
-pub struct Context {
-    kit: Kit,
-    policy: Policy,
-    metrics: Metrics,
-    from: Sources,
-    machines: Wakes,
-    hosts: Wakes,
-    echo: Echo,
-    races: Races,
-    settled: Settled,
-    clusters: Matter<OfCluster>,
-    parents: Matter<OfMachine>,
-    deployments: Matter<Outline>,
-    planes: Matter<Outline>,
-    /// Which hosts machines select, of each one that there is.
-    selectors: Matter<Option<HostSelector>>,
-}
 
 /// Works until the process is to end. The kit is the process' own, or one that a test made in its place.
 pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
@@ -262,10 +240,6 @@ async fn tend(context: &Context, broken: &[Undecodable]) -> std::convert::Infall
 }
 
 impl Context {
-    fn machine_ref(&self, namespace: &str, name: &str) -> ObjectRef<Metal3Machine> {
-        ObjectRef::new_with(name, self.from.served.infrastructure).within(namespace)
-    }
-
     fn host_changed(&self, host: &CachedHost) {
         let namespace = host.metadata.namespace.clone().unwrap_or_default();
         let name = host.metadata.name.clone().unwrap_or_default();
@@ -335,32 +309,6 @@ impl Context {
         let parent = observe::parent(&self.from, namespace, machine);
         let owner = owner::of_machine(&self.from, namespace, machine, &parent)?;
         Some(owner.label())
-    }
-
-    /// Somebody else wrote first: look again. Spread, or those who met once meet again.
-    fn superseded(&self, object: &str) -> Action {
-        self.metrics.superseded();
-        let pause = self.races.lost(object, Instant::now());
-        Action::requeue(pause.mul_f64(0.3 + 0.7 * backoff::random_unit()))
-    }
-
-    /// Publishes an event for what the API server refused, even where a condition says it.
-    async fn complain(&self, result: &Result<Action, Error>, object: &ObjectReference) {
-        if let Err(error) = result
-            && error.is_refusal()
-        {
-            let reason = Reason::Refused.as_str();
-            self.kit.events.warning(object, reason, "Write", &error.to_string()).await;
-        }
-    }
-
-    async fn publish(&self, decision: &Decision, object: &ObjectReference, action: &str) {
-        let (reason, note) = (decision.reason.as_str(), decision.message.as_str());
-        if !decision.news {
-            return;
-        }
-        let warning = decision.reason.is_warning();
-        self.kit.events.tell(object, warning, reason, action, note).await;
     }
 }
 
@@ -462,7 +410,7 @@ async fn try_step(
     };
     let before = refusals.try_again(machine, host);
     let outcome = pass.act(step).await;
-    refusals.tried(machine, host, before, &outcome, Instant::now());
+    refusals.tried(machine, host, before, outcome.as_ref().err(), Instant::now());
     outcome
 }
 

@@ -6,8 +6,6 @@ use api_types::metal3::{BareMetalHost, OperationalStatus, ProvisioningState};
 use api_types::names;
 use api_types::reference::ObjectRef;
 
-use crate::reservation::Kept;
-
 pub use api_types::capm3::{consumer_machine, is_elsewhere, is_of};
 
 /// Why a host is not newly claimed, whatever its state.
@@ -87,11 +85,6 @@ pub fn is_ready(host: &BareMetalHost) -> bool {
     host.provisioning_state().is_available()
         && exclusion(host).is_none()
         && !is_told_what_to_install(host)
-}
-
-/// Whether a claim that is on its way could still succeed: the host is ready, and free or kept for somebody.
-pub fn looks_claimable(host: &BareMetalHost) -> bool {
-    is_ready(host) && (host.spec.consumer_ref.is_none() || Kept::of(host).is_some())
 }
 
 /// Whether it will be ready without anybody's help. One that is told what to install will not.

@@ -32,6 +32,7 @@
 pub mod act;
 pub mod claims;
 pub mod config;
+mod context;
 pub mod controller;
 pub mod decide;
 pub mod decision;

@@ -3,7 +3,6 @@
 
 use std::time::{Duration, Instant};
 
-use crate::act::Outcome;
 use crate::error::Error;
 use crate::notes::{Key, Notes};
 
@@ -34,19 +33,19 @@ impl Refusals {
         all.remove(machine).map(|before| before.since)
     }
 
-    /// What came of it.
+    /// The write ended, and this is why if it failed.
     pub fn tried(
         &self,
         machine: &Key,
         host: &str,
         before: Option<Instant>,
-        outcome: &Result<Outcome, Error>,
+        failure: Option<&Error>,
         now: Instant,
     ) {
-        let since = match outcome {
-            Err(error) if error.is_refusal() => Some(before.unwrap_or(now)),
-            Err(_) => None,
-            Ok(_) => before,
+        let since = match failure {
+            Some(error) if error.is_refusal() => Some(before.unwrap_or(now)),
+            Some(_) => None,
+            None => before,
         };
         if let Some(since) = since {
             let refused = Refused { host: host.to_owned(), since };
@@ -84,27 +83,21 @@ mod tests {
 
     use super::*;
 
-    fn answered(code: u16) -> Result<Outcome, Error> {
+    fn failure(code: u16) -> Error {
         let status = Status::failure("why", "").with_code(code);
-        Err(Error::api("patch a BareMetalHost")(kube::Error::Api(Box::new(status))))
+        Error::api("patch a BareMetalHost")(kube::Error::Api(Box::new(status)))
     }
 
-    fn answer(
-        all: &Refusals,
-        machine: &Key,
-        host: &str,
-        outcome: &Result<Outcome, Error>,
-        now: Instant,
-    ) {
+    fn answer(all: &Refusals, machine: &Key, host: &str, failed: Option<u16>, now: Instant) {
         let before = all.try_again(machine, host);
-        all.tried(machine, host, before, outcome, now);
+        all.tried(machine, host, before, failed.map(failure).as_ref(), now);
     }
 
     #[test]
     fn a_host_is_refused_for_long_by_the_time_since_its_own_first_refusal() {
         let (all, start) = (Refusals::default(), Instant::now());
         let machine = ("ns".to_owned(), "m".to_owned());
-        let refuse = |host: &str, now: Instant| answer(&all, &machine, host, &answered(403), now);
+        let refuse = |host: &str, now: Instant| answer(&all, &machine, host, Some(403), now);
         refuse("a", start);
         refuse("a", start + LONG / 2);
         assert_eq!(all.of(&machine, start + LONG / 2), None);
@@ -119,24 +112,23 @@ mod tests {
     #[test]
     fn a_host_is_refused_for_long_only_if_every_write_of_it_was_answered_meanwhile() {
         let machine = ("ns".to_owned(), "m".to_owned());
-        for (host, outcome, is_known) in [
-            ("a", answered(403), true),
-            ("a", Ok(Outcome::Superseded), true),
-            ("a", Ok(Outcome::Done), true),
-            ("a", answered(504), false),
-            ("b", answered(504), true),
+        for (host, failed, is_known) in [
+            ("a", Some(403), true),
+            ("a", None, true),
+            ("a", Some(504), false),
+            ("b", Some(504), true),
         ] {
             let (all, start) = (Refusals::default(), Instant::now());
             let known = || all.of(&machine, start + LONG).is_some();
-            answer(&all, &machine, "a", &answered(403), start);
+            answer(&all, &machine, "a", Some(403), start);
             let before = all.try_again(&machine, host);
             // Nobody knows what became of it if the pass ends here.
             assert_eq!(known(), host == "b");
-            all.tried(&machine, host, before, &outcome, start + LONG / 2);
-            assert_eq!(known(), is_known, "{host} {outcome:?}");
+            all.tried(&machine, host, before, failed.map(failure).as_ref(), start + LONG / 2);
+            assert_eq!(known(), is_known, "{host} {failed:?}");
             // From then on it is refused anew.
-            answer(&all, &machine, "a", &answered(403), start + LONG / 2);
-            assert_eq!(known(), is_known, "{host} {outcome:?}");
+            answer(&all, &machine, "a", Some(403), start + LONG / 2);
+            assert_eq!(known(), is_known, "{host} {failed:?}");
         }
     }
 

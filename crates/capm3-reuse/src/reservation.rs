@@ -157,6 +157,11 @@ impl Kept {
     }
 }
 
+/// Whether a claim that is on its way could still succeed: the host is ready, and free or kept for somebody.
+pub fn looks_claimable(host: &BareMetalHost) -> bool {
+    host::is_ready(host) && (host.spec.consumer_ref.is_none() || Kept::of(host).is_some())
+}
+
 /// The verdict that stands on a host while it is cleared: `Some(None)` is "for nobody". It is written with the write that
 /// takes the image off, so on a host that has one it is not ours; and what cannot be read is no verdict, for nobody least.
 #[allow(clippy::option_option, reason = "undecided and decided for nobody are two things")]

@@ -8,8 +8,9 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Resource as _;
 use kube::runtime::controller::Action;
 
-use super::{Context, DEADLINE, DOUBT};
+use super::{DEADLINE, DOUBT};
 use crate::act::{Outcome, Pass};
+use crate::context::Context;
 use crate::decide::decide;
 use crate::decision::Step;
 use crate::echo::host_key;

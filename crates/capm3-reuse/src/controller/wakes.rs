@@ -9,7 +9,8 @@ use api_types::names;
 use kube::ResourceExt as _;
 use kube::runtime::reflector::ObjectRef;
 
-use super::{Context, metal3_machine};
+use super::metal3_machine;
+use crate::context::Context;
 use crate::matter::{OfCluster, OfMachine};
 use crate::observe::last_seen;
 use crate::observe::owner::Outline;

@@ -15,11 +15,10 @@ use super::entry::{self, Lack};
 use super::{look_closer, not_paused, reported, told, with_report};
 use crate::config::Policy;
 use crate::decision::{Decision, Install, Step};
-use crate::host;
 use crate::index::Wants;
 use crate::machine::{PROVIDER_ID, is_same, provider_id, was_associated};
 use crate::reason::Reason;
-use crate::reservation::{Kept, Owner};
+use crate::reservation::{Kept, Owner, looks_claimable};
 use crate::seen::{Data, HostSeen, MachineSeen, Reuse};
 use crate::selector::Selector;
 use crate::status::{Report, Said};
@@ -76,7 +75,7 @@ pub(super) fn about_homeless(
             return take(seen, parent, host, now, vec![intend(host)]);
         }
         // A claim of it may still be on its way, and would succeed.
-        if host::looks_claimable(host) {
+        if looks_claimable(host) {
             first.push(pass_over(seen, host));
         }
     }
@@ -213,7 +212,7 @@ fn fits(seen: &MachineSeen, selector: &Selector, policy: &Policy, host: &BareMet
     may_have
         && !seen.host_of_others
         && provider_id(&seen.machine, &host.name_any()).len() <= PROVIDER_ID
-        && host::looks_claimable(host)
+        && looks_claimable(host)
         && selector.matches(host.metadata.labels.as_ref())
 }
 

@@ -241,7 +241,7 @@ proptest! {
                     prop_assert!(own || judge::exclusion(host).is_none());
                     let is_others = seen.host_of_others && host.metadata.name.as_deref() == Some("h");
                     prop_assert!(own || !is_others);
-                    prop_assert!(own || judge::looks_claimable(host));
+                    prop_assert!(own || reservation::looks_claimable(host));
                     if let Some(kept) = Kept::of(host) {
                         prop_assert!(seen.reuse == Reuse::On && kept.is_for(&owner()));
                     } else if !own {

@@ -53,7 +53,7 @@ pub(super) fn about_leaving(seen: &MachineSeen, now: Timestamp) -> Decision {
         };
     }
     // It was never seen to have the host: a claim may still be on its way, and would succeed.
-    let first = host::looks_claimable(host).then(|| pass_over(seen, host));
+    let first = reservation::looks_claimable(host).then(|| pass_over(seen, host));
     let_go(seen, first.into_iter().collect())
 }
 
