@@ -26,9 +26,8 @@ use crate::config::Policy;
 use crate::decision::{Step, Work};
 use crate::echo::{Object, Wrote};
 use crate::error::Error;
-use crate::index::Key;
-use crate::materials::Materials;
-use crate::observe::{self, Stores, cached};
+use crate::index::{self, Key};
+use crate::observe::{Materials, Stores, cached};
 use crate::reason::Reason;
 use crate::seen::Status;
 use crate::status;
@@ -153,7 +152,7 @@ impl Pass<'_> {
                 if found.leased_by() != cluster.as_deref() {
                     return Ok(Outcome::Superseded);
                 }
-                for place in observe::named(&found).filter(|_| *prove_absent) {
+                for place in index::named(&found).filter(|_| *prove_absent) {
                     if self.live_cluster(&place).await?.is_some() {
                         return Ok(Outcome::Superseded);
                     }

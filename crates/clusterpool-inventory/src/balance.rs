@@ -7,12 +7,12 @@ use api_types::names::hive::CONDITION_ALL_CLUSTERS_CURRENT;
 use api_types::time::until;
 
 use crate::decision::Step;
-use crate::inventory::{Listed, is_counted};
+use crate::inventory::is_counted;
 use crate::naming::cluster_name;
 use crate::plan::{BEGUN, Plan};
 use crate::pool_version::is_hives;
 use crate::reason::Reason;
-use crate::seen::{Cluster, Namespace};
+use crate::seen::{Cluster, Listed, Namespace};
 
 impl<'a> Plan<'a> {
     /// Clusters that nobody has and that stay.

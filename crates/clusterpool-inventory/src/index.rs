@@ -3,11 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use api_types::hive::{ClusterDeployment, ClusterDeploymentCustomization, ClusterPool};
+use api_types::hive::{
+    ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, pools_finalizer,
+};
+use api_types::name::is_name;
 use api_types::names;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
 
-use crate::observe::{holders, is_one, pool_key};
+use crate::make::pool_of;
 
 /// Namespace and name.
 pub type Key = (String, String);
@@ -115,9 +119,9 @@ pub struct Index {
     pub namespaces: Links,
     /// Pools by the entries that they list.
     pub lists: Links,
-    /// Customizations by the pools that hold them: see [`crate::observe::holders`].
+    /// Customizations by the pools that hold them: see [`holders`].
     pub leases: Links,
-    /// Customizations by the clusters that their leases name: see [`crate::observe::named`].
+    /// Customizations by the clusters that their leases name: see [`named`].
     pub named: Links,
     /// Customizations by namespace, as a cache has them; the name is left empty.
     pub customizations: Links<Arc<ClusterDeploymentCustomization>>,
@@ -186,6 +190,47 @@ pub fn all_in(namespace: &str) -> Key {
     (namespace.to_owned(), String::new())
 }
 
+/// The pool that a cluster is of.
+pub fn pool_key(cluster: &ClusterDeployment) -> Option<Key> {
+    let pool = cluster.spec.cluster_pool_ref.as_ref()?;
+    Some((pool.namespace.clone(), pool.pool_name.clone())).filter(|it| !it.1.is_empty())
+}
+
+/// Whether a cluster stands where a pool's clusters stand: in the namespace of its name.
+pub fn is_one(cluster: &ClusterDeployment) -> bool {
+    cluster.metadata.namespace == cluster.metadata.name
+}
+
+/// Namespace, name and uid of the pool that a namespace was made for.
+pub fn owner_of(namespace: &Namespace) -> Option<(&str, &str, &str)> {
+    pool_of(namespace.annotations().get(names::ferrite::POOL_OWNER)?)
+}
+
+/// The pool that leases a customization.
+pub fn leasing_pool(it: &ClusterDeploymentCustomization) -> Option<&str> {
+    let pool = it.status.as_ref()?.cluster_pool_ref.as_ref()?;
+    pool.name.as_deref().filter(|it| !it.is_empty())
+}
+
+/// The pools that hold a customization: the one that leases it, and those for which Hive's own controller put its finalizer
+/// there. One that is gone has nobody else to take that off.
+pub fn holders(it: &ClusterDeploymentCustomization) -> impl Iterator<Item = &str> {
+    let of_all = pools_finalizer("");
+    let theirs = it.finalizers().iter().filter(|it| *it != names::hive::LEASE_FINALIZER);
+    let kept_for = theirs.filter_map(move |it| it.strip_prefix(of_all.as_str()));
+    leasing_pool(it).into_iter().chain(kept_for.filter(|it| !it.is_empty()))
+}
+
+/// Where the cluster that a lease names may be: in the namespace of its name, as a pool's clusters are, and in the one that
+/// the lease says.
+pub fn named(it: &ClusterDeploymentCustomization) -> impl Iterator<Item = Key> + use<> {
+    let reference = it.status.as_ref().and_then(|it| it.cluster_deployment_ref.as_ref());
+    let name = it.leased_by().filter(|it| is_name(it)).map(str::to_owned);
+    let said = reference.and_then(|it| it.namespace.clone());
+    let other = said.filter(|it| is_name(it) && name.as_ref() != Some(it)).zip(name.clone());
+    name.map(|it| (it.clone(), it)).into_iter().chain(other)
+}
+
 #[cfg(test)]
 mod tests {
     use api_types::hive::ClusterPoolSpec;
@@ -194,7 +239,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::observe::named;
 
     fn key(name: &str) -> Key {
         ("n".to_owned(), name.to_owned())
@@ -227,6 +271,38 @@ mod tests {
         links.put(&key("c"), [key("a"), key("b")]);
         assert_eq!(links.put(&key("c"), []).len(), 2);
         assert!(links.members.is_empty() && links.groups.is_empty());
+    }
+
+    #[test]
+    fn a_customization_is_held_by_who_leases_it_and_by_those_for_whom_hive_kept_it() {
+        let finalizers =
+            ["hive.openshift.io/gone", "hive.openshift.io/inventory-lease", "example.com/other"];
+        let it: ClusterDeploymentCustomization = serde_json::from_value(json!({
+            "metadata": { "name": "a", "finalizers": finalizers },
+            "spec": {},
+            "status": { "clusterPoolRef": { "name": "pool" } },
+        }))
+        .unwrap();
+        assert_eq!(holders(&it).collect::<Vec<_>>(), ["pool", "gone"]);
+    }
+
+    #[test]
+    fn a_lease_names_a_cluster_in_its_own_namespace_and_in_the_one_that_it_says() {
+        let of = |name: &str, namespace: Option<&str>| {
+            let reference = json!({ "name": name, "namespace": namespace });
+            let it: ClusterDeploymentCustomization = serde_json::from_value(json!({
+                "metadata": { "name": "a" }, "spec": {}, "status": { "clusterDeploymentRef": reference },
+            }))
+            .unwrap();
+            named(&it).map(|it| format!("{}/{}", it.0, it.1)).collect::<Vec<_>>()
+        };
+        assert_eq!(of("foo", Some("foo-namespace")), ["foo/foo", "foo-namespace/foo"]);
+        assert_eq!(of("foo", Some("foo")), ["foo/foo"]);
+        assert_eq!(of("foo", None), ["foo/foo"]);
+        // Nothing can be called that, and nobody is asked for it.
+        assert_eq!(of("foo", Some("no/namespace")), ["foo/foo"]);
+        assert_eq!(of("no/name", Some("foo")), [""; 0]);
+        assert_eq!(of("", Some("foo")), [""; 0]);
     }
 
     #[test]

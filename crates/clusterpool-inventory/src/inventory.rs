@@ -6,61 +6,13 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use api_types::hive::{ClusterPoolSpec, EntryState, EntryStatus, Inventory, LastFailure};
+use api_types::hive::{ClusterPoolSpec, EntryStatus, Inventory};
 use api_types::names::ferrite::PROVISION_ATTEMPTS;
 use api_types::names::hive::TRY_INSTALL_ONCE;
-use api_types::reference::NamedRef;
 use controller_kit::events::shorten;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::seen::{Cluster, Customization};
-
-/// What a pool's spec says of an inventory.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Listed {
-    /// Nothing: clusters are made without entries.
-    #[default]
-    Nothing,
-    /// A list without entries, which is a mistake: it is neither a wish for clusters without
-    /// entries nor one to delete all that are there.
-    Empty,
-    /// Something that is no inventory, and why: a mistake too.
-    Unreadable(String),
-    /// The entries in the order of the list, each once.
-    Entries(Vec<String>),
-}
-
-impl Listed {
-    /// Reads the inventory, in whichever of its spellings.
-    pub fn of(spec: &ClusterPoolSpec) -> Self {
-        let Some(inventory) = &spec.inventory else { return Self::Nothing };
-        if let Inventory::Unreadable(it) = inventory {
-            return Self::Unreadable(it.why.clone());
-        }
-        let mut seen = HashSet::new();
-        let names: Vec<String> = inventory
-            .entries()
-            .map(|entry| entry.name.as_str())
-            .filter(|name| !name.is_empty() && seen.insert(*name))
-            .map(str::to_owned)
-            .collect();
-        if names.is_empty() { Self::Empty } else { Self::Entries(names) }
-    }
-
-    /// The names.
-    pub fn names(&self) -> &[String] {
-        match self {
-            Self::Entries(names) => names,
-            Self::Nothing | Self::Empty | Self::Unreadable(_) => &[],
-        }
-    }
-
-    /// Whether it says neither which entries there are nor that there are none.
-    pub fn is_mistaken(&self) -> bool {
-        matches!(self, Self::Empty | Self::Unreadable(_))
-    }
-}
+use crate::seen::{Cluster, Customization, Entry, Failure, Listed};
 
 /// What a pool says of its inventory and does not mean, in words for its condition.
 pub fn remarks(spec: &ClusterPoolSpec, attempts: Option<&str>) -> Vec<String> {
@@ -93,34 +45,6 @@ pub fn remarks(spec: &ClusterPoolSpec, attempts: Option<&str>) -> Vec<String> {
 /// The failed provisions that a pool's annotation allows.
 pub fn allowed_attempts(annotation: &str) -> Option<u32> {
     annotation.trim().parse().ok().filter(|it| *it > 0)
-}
-
-/// An entry in the pool's status.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Entry {
-    /// The version that it was last seen at, or that the cluster using it was made from.
-    pub version: Option<String>,
-    /// How it is.
-    pub status: EntryStatus,
-    /// Failed provisions left; none where nothing is known of it yet.
-    pub attempts: Option<u32>,
-    /// The pool's cluster that uses it.
-    pub cluster: Option<String>,
-    /// What went wrong last.
-    pub failure: Option<Failure>,
-}
-
-/// What went wrong with an entry.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Failure {
-    /// The cluster, which is counted once; none for a bad patch.
-    pub cluster: Option<String>,
-    /// One word.
-    pub reason: String,
-    /// For people.
-    pub message: String,
-    /// When it was noticed.
-    pub time: Option<Timestamp>,
 }
 
 /// The reason of a failure that cost an attempt.
@@ -264,45 +188,4 @@ fn told(facts: &Facts<'_>, reason: &str, why: &str) -> Failure {
 pub fn is_counted(entry: Option<&Entry>, cluster: &str) -> bool {
     let failure = entry.and_then(|it| it.failure.as_ref());
     failure.and_then(|it| it.cluster.as_deref()) == Some(cluster)
-}
-
-impl From<&EntryState> for Entry {
-    fn from(state: &EntryState) -> Self {
-        Self {
-            version: state.version.clone(),
-            status: state.status.clone(),
-            attempts: state.attempts.map(|it| u32::try_from(it).unwrap_or(0)),
-            cluster: state.cluster_deployment_ref.as_ref().and_then(|it| it.name.clone()),
-            failure: state.last_failure.as_ref().map(|it| Failure {
-                cluster: it.cluster_deployment.clone(),
-                reason: it.reason.clone().unwrap_or_default(),
-                message: it.message.clone().unwrap_or_default(),
-                time: it.time.as_ref().map(|time| time.0),
-            }),
-        }
-    }
-}
-
-impl From<&Entry> for EntryState {
-    fn from(entry: &Entry) -> Self {
-        Self {
-            version: entry.version.clone(),
-            status: entry.status.clone(),
-            attempts: entry.attempts.map(|it| i32::try_from(it).unwrap_or(i32::MAX)),
-            // A cluster stands in the namespace of its name.
-            cluster_deployment_ref: entry.cluster.as_ref().map(|name| NamedRef {
-                name: Some(name.clone()),
-                namespace: Some(name.clone()),
-                ..NamedRef::default()
-            }),
-            last_failure: entry.failure.as_ref().map(|it| LastFailure {
-                cluster_deployment: it.cluster.clone(),
-                reason: Some(it.reason.clone()),
-                message: Some(it.message.clone()),
-                time: it.time.map(Time),
-                ..LastFailure::default()
-            }),
-            ..Self::default()
-        }
-    }
 }

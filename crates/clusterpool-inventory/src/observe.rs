@@ -2,6 +2,7 @@
 
 mod entries;
 mod live;
+mod materials;
 mod unread;
 mod views;
 
@@ -22,14 +23,13 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Resource, ResourceExt as _};
 
 use self::entries::lease;
-pub use self::entries::{holders, is_releasing, leasing_pool, named, version};
+pub use self::entries::{is_releasing, version};
 pub use self::live::{Live, live_pool};
+pub use self::materials::{Materials, materials};
 use self::unread::{broken_clusters, strangers, unread};
 use self::views::{claim, cluster, created, hives_words, removal_left, resume_timeout, view};
 use crate::config::Policy;
-use crate::index::{Index, Key, all_in};
-use crate::make::pool_of;
-use crate::materials::Materials;
+use crate::index::{Index, Key, all_in, is_one, named, owner_of, pool_key};
 use crate::naming::trial_name;
 use crate::patch;
 use crate::platform::Platform;
@@ -547,22 +547,6 @@ impl About<'_> {
         trials.insert(name.to_owned(), trial);
         refused
     }
-}
-
-/// The pool that a cluster is of.
-pub fn pool_key(cluster: &ClusterDeployment) -> Option<Key> {
-    let pool = cluster.spec.cluster_pool_ref.as_ref()?;
-    Some((pool.namespace.clone(), pool.pool_name.clone())).filter(|it| !it.1.is_empty())
-}
-
-/// Whether a cluster stands where a pool's clusters stand: in the namespace of its name.
-pub fn is_one(cluster: &ClusterDeployment) -> bool {
-    cluster.metadata.namespace == cluster.metadata.name
-}
-
-/// Namespace, name and uid of the pool that a namespace was made for.
-pub fn owner_of(namespace: &KubeNamespace) -> Option<(&str, &str, &str)> {
-    pool_of(namespace.annotations().get(names::ferrite::POOL_OWNER)?)
 }
 
 #[cfg(test)]

@@ -15,13 +15,12 @@ use kube::Resource as _;
 use kube::runtime::controller::Action;
 
 use crate::act::{Outcome, Pass, Piece};
-use crate::controller::{Context, key_of};
+use crate::context::{Context, key_of};
 use crate::decide::{decide, instead};
 use crate::decision::{Decision, Event, Step, Work};
 use crate::error::Error;
 use crate::index::{Key, all_in};
-use crate::materials::Materials;
-use crate::observe::{Known, Live, cached, observe};
+use crate::observe::{Known, Live, Materials, cached, observe};
 use crate::reason::Reason;
 use crate::seen::{Cluster, Observed, Refusal, Status};
 use crate::{access, make, trial};

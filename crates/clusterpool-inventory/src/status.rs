@@ -12,10 +12,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::inventory::Listed;
 use crate::plan::{Plan, State};
 use crate::reason::Reason;
-use crate::seen::{Claim, Cluster, Condition, Observed, Status};
+use crate::seen::{Claim, Cluster, Condition, Entry, Listed, Observed, Status};
 
 /// What a condition says at most, in bytes: a status that is too large cannot be stored.
 const LONGEST: usize = 10_000;
@@ -497,7 +496,7 @@ pub(crate) fn events(plan: &mut Plan<'_>) {
     let mut events: Vec<(Reason, String, String)> = Vec::new();
     for State { name, before: old, now: entry } in &plan.inventory {
         let why = entry.failure.as_ref().map_or("", |it| it.message.as_str());
-        let cluster = |it: &crate::inventory::Entry| it.failure.clone().and_then(|it| it.cluster);
+        let cluster = |it: &Entry| it.failure.clone().and_then(|it| it.cluster);
         if let Some(cluster) =
             cluster(entry).filter(|it| old.and_then(cluster).as_ref() != Some(it))
         {

@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasher;
 
-use crate::inventory::Entry;
 use crate::patch::{InstallConfig, Refusal};
-use crate::seen::Status;
+use crate::seen::{Entry, Status};
 
 /// A customization's patches, tried.
 #[derive(Clone, Debug, Default)]

@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use clusterpool_inventory::config::Policy;
 use clusterpool_inventory::decide::decide;
 use clusterpool_inventory::decision::{Decision, Step};
-use clusterpool_inventory::inventory::{Entry, Failure, Listed};
 use clusterpool_inventory::pool_version::PoolVersion;
 use clusterpool_inventory::seen::{
-    Claim, Cluster, Customization, Lease, Namespace, Observed, Part, Pool, Status,
+    Claim, Cluster, Customization, Entry, Failure, Lease, Listed, Namespace, Observed, Part, Pool,
+    Status,
 };
 use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;

@@ -22,7 +22,7 @@ use crate::observe::{self, cached};
 use crate::platform::Platform;
 use crate::pool_version::pool_version;
 use crate::seen::Part;
-use crate::{make, patch};
+use crate::{index, make, patch};
 
 impl Pass<'_> {
     /// The customization that a cluster is made from, if it is still what was decided on.
@@ -231,7 +231,7 @@ impl Pass<'_> {
     async fn is_anothers(&self, cluster: &str) -> Result<bool, Error> {
         let found = self.clusters(cluster).get(cluster).await;
         let found = unless_gone(found).map_err(Error::api("get a cluster"))?;
-        Ok(found.is_some_and(|it| observe::pool_key(&it).as_ref() != Some(self.key)))
+        Ok(found.is_some_and(|it| index::pool_key(&it).as_ref() != Some(self.key)))
     }
 
     /// Makes an object, anew where one from something older stands, if that may be.
@@ -312,7 +312,7 @@ impl Pass<'_> {
                 let of = found.spec.cluster_pool_ref.as_ref();
                 let same_entry =
                     of.and_then(|it| it.customization_name()) == entry.map(|it| it.name.as_str());
-                if observe::pool_key(&found).as_ref() != Some(self.key) || !same_entry {
+                if index::pool_key(&found).as_ref() != Some(self.key) || !same_entry {
                     return Err(Error::Foreign(name.to_owned()));
                 }
                 if found.metadata.deletion_timestamp.is_some() {
@@ -343,7 +343,7 @@ impl Pass<'_> {
         let live = unless_gone(live).map_err(Error::api("get a customization"))?;
         let holds = live.is_some_and(|it| {
             it.leased_by() == Some(cluster)
-                && observe::leasing_pool(&it) == Some(self.key.1.as_str())
+                && index::leasing_pool(&it) == Some(self.key.1.as_str())
                 && !observe::is_releasing(&it)
         });
         if !holds {

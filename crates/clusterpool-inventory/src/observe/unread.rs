@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::{Stores, leasing_pool};
-use crate::index::{Index, Key, all_in};
+use super::Stores;
+use crate::index::{Index, Key, all_in, leasing_pool};
 
 /// Namespaces that a cluster which is not of the pool lives in, or one that cannot be decoded: whoever made them, they are
 /// in use.
@@ -45,7 +45,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::observe::named;
+    use crate::index::named;
 
     #[test]
     fn what_cannot_be_read_may_be_of_the_pool_that_made_its_namespace_or_leases_an_entry_for_it() {

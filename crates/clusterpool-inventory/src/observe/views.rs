@@ -14,11 +14,11 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt as _};
 
 use super::Known;
-use crate::inventory::{Entry, Listed, allowed_attempts, remarks};
+use crate::inventory::{allowed_attempts, remarks};
 use crate::make::name_in;
 use crate::platform::Platform;
 use crate::pool_version::{PoolVersion, pool_version};
-use crate::seen::{Claim, Cluster, Condition, Part, Pool, Status};
+use crate::seen::{Claim, Cluster, Condition, Entry, Listed, Part, Pool, Status};
 
 /// Reason of a cluster's condition `Provisioned` when Hive fails to take it down.
 const DEPROVISION_FAILED: &str = "DeprovisionFailed";

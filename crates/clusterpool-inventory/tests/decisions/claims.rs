@@ -1,9 +1,8 @@
 //! Claims: what they get, what they are told, and what waits for them.
 
 use clusterpool_inventory::decision::Step;
-use clusterpool_inventory::inventory::Listed;
 use clusterpool_inventory::reason::Reason;
-use clusterpool_inventory::seen::{Claim, Cluster, Customization, Observed};
+use clusterpool_inventory::seen::{Claim, Cluster, Customization, Listed, Observed};
 
 use crate::world::{
     at, claim, cluster, customization, decided, deleted, full, lease, pool, reasons, stored,

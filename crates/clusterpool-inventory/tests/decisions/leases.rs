@@ -3,9 +3,8 @@
 use clusterpool_inventory::config::Policy;
 use clusterpool_inventory::decide::instead;
 use clusterpool_inventory::decision::Step;
-use clusterpool_inventory::inventory::Listed;
 use clusterpool_inventory::reason::Reason;
-use clusterpool_inventory::seen::{Claim, Cluster, Lease, Namespace, Observed, Part};
+use clusterpool_inventory::seen::{Claim, Cluster, Lease, Listed, Namespace, Observed, Part};
 
 use crate::world::{
     claim, cluster, decided, deleted, failed, full, installing, lease, leased, namespace, now,

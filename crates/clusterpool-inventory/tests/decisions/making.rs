@@ -1,9 +1,8 @@
 //! New clusters, and how entries are told.
 
 use clusterpool_inventory::decision::{Decision, Step};
-use clusterpool_inventory::inventory::{Entry, Listed};
 use clusterpool_inventory::reason::Reason;
-use clusterpool_inventory::seen::{Cluster, Condition, Lease, Observed, Part};
+use clusterpool_inventory::seen::{Cluster, Condition, Entry, Lease, Listed, Observed, Part};
 
 use crate::world::{
     cluster, customization, decided, deleted, full, lease, leased, pool, status_of, stored,

@@ -3,11 +3,10 @@
 use clusterpool_inventory::config::Policy;
 use clusterpool_inventory::decide::decide;
 use clusterpool_inventory::decision::{Decision, Step};
-use clusterpool_inventory::inventory::{Entry, Listed};
 use clusterpool_inventory::pool_version::PoolVersion;
 use clusterpool_inventory::reason::Reason;
 use clusterpool_inventory::seen::{
-    Claim, Cluster, Customization, Lease, Namespace, Observed, Part, Pool,
+    Claim, Cluster, Customization, Entry, Lease, Listed, Namespace, Observed, Part, Pool,
 };
 use k8s_openapi::jiff::Timestamp;
 

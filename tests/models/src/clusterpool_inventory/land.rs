@@ -6,9 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clusterpool_inventory::config::Policy;
 use clusterpool_inventory::decide::decide;
 use clusterpool_inventory::decision::{Step, Work};
-use clusterpool_inventory::inventory::Listed;
 use clusterpool_inventory::naming::cluster_name;
-use clusterpool_inventory::seen::{self, Observed};
+use clusterpool_inventory::seen::{self, Listed, Observed};
 use k8s_openapi::jiff::Timestamp;
 
 /// How large a world is.

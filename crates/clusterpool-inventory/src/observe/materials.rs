@@ -13,12 +13,12 @@ use kube::runtime::reflector::Store;
 use kube::{Client, ResourceExt as _};
 use serde_json::Value;
 
-use crate::inventory::Listed;
+use super::cached;
 use crate::make::{Secret, name_in};
 use crate::naming;
-use crate::observe::cached;
 use crate::patch::{self, Rules};
 use crate::platform::Platform;
+use crate::seen::Listed;
 use crate::yaml;
 
 /// What cannot be a name is not asked for: it would ask for something else.
