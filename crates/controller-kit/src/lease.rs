@@ -213,7 +213,8 @@ impl Keeper {
                 Next::GiveAway => {
                     tracing::warn!(
                         lease.name = self.timing.name,
-                        lease.wanted_by = self.view.record.as_ref().and_then(|it| it.wanted_by.as_deref()),
+                        lease.wanted_by =
+                            self.view.record.as_ref().and_then(|it| it.wanted_by.as_deref()),
                         lacks = self.view.lacks.as_ref().map(|(lacks, _)| lacks.as_str()),
                         "Ends to give the lease to a replica that lacks nothing"
                     );
@@ -272,7 +273,10 @@ impl Keeper {
                 tokio::time::timeout(self.patience, write(self, spec)).await
             }
             Next::Ask => {
-                tracing::info!(lease.name = name, "Asks for the lease of a leader that lacks something");
+                tracing::info!(
+                    lease.name = name,
+                    "Asks for the lease of a leader that lacks something"
+                );
                 let asks = json!({ LEASE_WANTED_BY: self.me });
                 let write = self.patch(self.version().unwrap_or_default(), asks, None);
                 tokio::time::timeout(self.patience, async { write.await.map(Some) }).await

@@ -2,6 +2,7 @@
 //! hangs holds up another target for longer than the patience. See [`Slots`].
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -59,6 +60,41 @@ pub struct Lane<T: Clone + Ord> {
     began: Instant,
     patience: Duration,
     alike: bool,
+    /// Until it is dropped, the pass of the engine that has it is known to.
+    held: Option<Held>,
+}
+
+tokio::task_local! {
+    /// How many slots the pass of the engine that runs now waits for, or has.
+    static HELD: Arc<AtomicUsize>;
+}
+
+/// Runs a pass of the engine, so that `held` says whether it waits for a slot or has one: what hangs then is given up here, and
+/// whoever only waits for its turn does not hang.
+pub(super) async fn watched<F: Future>(held: Arc<AtomicUsize>, pass: F) -> F::Output {
+    HELD.scope(held, pass).await
+}
+
+/// Counts the pass that runs now as one that waits for a slot, or has one, until it is dropped.
+#[derive(Debug)]
+struct Held(Option<Arc<AtomicUsize>>);
+
+impl Held {
+    fn begin() -> Self {
+        let held = HELD.try_with(Arc::clone).ok();
+        if let Some(held) = &held {
+            held.fetch_add(1, Ordering::Relaxed);
+        }
+        Self(held)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(held) = &self.0 {
+            held.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
 }
 
 impl<T: Clone + Ord> Clone for Lanes<T> {
@@ -93,6 +129,7 @@ impl<T: Clone + Ord> Lanes<T> {
     }
 
     async fn wait(&self, target: &T, class: Class, alike: bool) -> Lane<T> {
+        let held = Held::begin();
         loop {
             let (turn, lane) = oneshot::channel();
             {
@@ -105,7 +142,8 @@ impl<T: Clone + Ord> Lanes<T> {
                 inner.enqueue(target, class, Instant::now());
             }
             self.serve();
-            if let Ok(lane) = lane.await {
+            if let Ok(mut lane) = lane.await {
+                lane.held = Some(held);
                 return lane;
             }
         }
@@ -123,7 +161,7 @@ impl<T: Clone + Ord> Lanes<T> {
     /// Gives each free slot to the caller that is next.
     fn serve(&self) {
         let (mut inner, now) = (self.lock(), Instant::now());
-        for target in inner.slots.make_room(now) {
+        for target in inner.slots.make_room(now, |_| true) {
             if let Some(give_up) = inner.calls.remove(&target) {
                 // A call that has just ended leaves anyway.
                 let _ = give_up.send(());
@@ -141,6 +179,7 @@ impl<T: Clone + Ord> Lanes<T> {
                 began: now,
                 patience: inner.patience_with(caller.alike),
                 alike: caller.alike,
+                held: None,
             };
             unwanted.extend(caller.turn.send(lane).err());
         }

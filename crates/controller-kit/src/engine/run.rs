@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::hash::Hash;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,7 @@ use tokio::sync::Notify;
 use super::decision::{Decision, Event, Next, Now, Outcome};
 use super::error::{Error, REFUSED, TIMED_OUT};
 use super::fresh::Fresh;
+use super::lanes;
 use super::memory::{Cell, Memory};
 use super::outbox::Outbox;
 use super::queue::{Class, Queue, spread};
@@ -205,7 +207,7 @@ pub async fn run<C: Controller>(
         failures: Failures::default(),
         waiting,
         decisions,
-        aborts: BTreeMap::new(),
+        passes: BTreeMap::new(),
     };
     let mut passes = FuturesUnordered::new();
     let allowed = kit.allowed();
@@ -214,7 +216,7 @@ pub async fn run<C: Controller>(
     loop {
         engine.make_room();
         while let Some((key, memory, abort)) = engine.next() {
-            passes.push(Abortable::new(engine.pass(key.clone(), memory, deadline), abort));
+            passes.push(Abortable::new(engine.pass(key, memory, deadline), abort));
         }
         let wake = engine.next_at();
         tokio::select! {
@@ -289,15 +291,27 @@ struct Engine<'a, C: Controller> {
     failures: Failures<C::Key>,
     waiting: Waiting<C::Key>,
     decisions: IntCounterVec,
-    aborts: BTreeMap<C::Key, AbortHandle>,
+    passes: BTreeMap<C::Key, Pass>,
+}
+
+/// A pass that is under way.
+struct Pass {
+    abort: AbortHandle,
+    /// How many slots for calls it waits for, or has.
+    held: Arc<AtomicUsize>,
 }
 
 impl<'a, C: Controller> Engine<'a, C> {
     /// Gives slow passes up where there are too many of them.
     fn make_room(&mut self) {
-        for key in self.slots.make_room(Instant::now()) {
-            if let Some(abort) = self.aborts.remove(&key) {
-                abort.abort();
+        let passes = &self.passes;
+        // Whoever waits for its turn at a neighbour does not hang, and would only lose that turn.
+        let may_go = |key: &C::Key| {
+            passes.get(key).is_some_and(|pass| pass.held.load(Ordering::Relaxed) == 0)
+        };
+        for key in self.slots.make_room(Instant::now(), may_go) {
+            if let Some(pass) = self.passes.remove(&key) {
+                pass.abort.abort();
             }
             self.retry(
                 key,
@@ -318,7 +332,7 @@ impl<'a, C: Controller> Engine<'a, C> {
                 self.lookout.lines().fresh.begins(&key);
                 let memory = self.memory.take(&key);
                 let (handle, abort) = AbortHandle::new_pair();
-                self.aborts.insert(key.clone(), handle);
+                self.passes.insert(key.clone(), Pass { abort: handle, held: Arc::default() });
                 return Some((key, memory, abort));
             }
             // Its last pass was slow, and too many that are slow are under way.
@@ -342,7 +356,8 @@ impl<'a, C: Controller> Engine<'a, C> {
     ) -> impl Future<Output = (C::Key, Cell<C::Memory>, End<C::Reason>)> + use<'a, C> {
         let (kit, controller, outbox) = (self.kit, self.controller, self.outbox);
         let decisions = self.decisions.clone();
-        async move {
+        let held = self.passes.get(&key).map(|pass| pass.held.clone()).unwrap_or_default();
+        lanes::watched(held, async move {
             if !kit.may_act() {
                 return (key, cell, End::NotActing);
             }
@@ -371,11 +386,11 @@ impl<'a, C: Controller> Engine<'a, C> {
             }
             kit.metrics.seconds.with_label_values(&[name]).observe(start.elapsed().as_secs_f64());
             (key, cell, end)
-        }
+        })
     }
 
     fn ended(&mut self, key: C::Key, memory: Cell<C::Memory>, end: End<C::Reason>) {
-        self.aborts.remove(&key);
+        self.passes.remove(&key);
         let name = self.kit.config.controller;
         match end {
             End::Gone | End::NotActing => {

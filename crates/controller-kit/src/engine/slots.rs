@@ -85,26 +85,29 @@ impl<T: Clone + Ord> Slots<T> {
         self.slow.len() < self.limits.slow
     }
 
-    /// Moves those that took too long out of the regular slots. Gives those that have to go for them.
-    pub fn make_room(&mut self, now: Instant) -> Vec<T> {
-        let slow: Vec<T> = self
-            .regular
-            .iter()
-            .filter(|(_, (_, late))| *late <= now)
-            .map(|(it, _)| it.clone())
-            .collect();
-        for target in &slow {
-            if let Some((since, _)) = self.regular.remove(target) {
-                self.slow.insert(target.clone(), since);
-                self.suspects.insert(target.clone());
-            }
-        }
+    /// Moves those that took too long out of the regular slots. Where there is no room for one, the longest of those that may go
+    /// has to, and comes back from here; where none may, it stays for now.
+    pub fn make_room(&mut self, now: Instant, may_go: impl Fn(&T) -> bool) -> Vec<T> {
+        let late = self.regular.iter().filter(|(_, (_, late))| *late <= now);
+        let late: Vec<(T, Instant)> = late.map(|(it, (since, _))| (it.clone(), *since)).collect();
         let mut given_up = Vec::new();
-        while self.slow.len() > self.limits.slow {
-            let longest = self.slow.iter().min_by_key(|(_, since)| **since);
-            let Some(target) = longest.map(|(it, _)| it.clone()) else { break };
-            self.slow.remove(&target);
-            given_up.push(target);
+        for (target, since) in late {
+            if !self.has_slow() {
+                let all = self.slow.iter().chain([(&target, &since)]);
+                let longest = all.filter(|(it, _)| may_go(it)).min_by_key(|(_, since)| **since);
+                let Some(longest) = longest.map(|(it, _)| it.clone()) else {
+                    let later = now + self.limits.patience;
+                    self.regular.insert(target, (since, later));
+                    continue;
+                };
+                self.slow.remove(&longest);
+                given_up.push(longest);
+            }
+            self.regular.remove(&target);
+            if given_up.last() != Some(&target) {
+                self.slow.insert(target.clone(), since);
+            }
+            self.suspects.insert(target);
         }
         given_up
     }

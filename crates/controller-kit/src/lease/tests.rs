@@ -229,8 +229,7 @@ fn act(node: &mut Node, server: &mut Server, now: Duration, act: Act) {
                 let version = node.view.record.as_ref().map(|record| record.version.clone());
                 let lacks = lacks_for_long(&node.view, now).map(str::to_owned);
                 let (from, asks) = (node.name.clone(), step == Next::Ask);
-                node.pending =
-                    Some(Request { from, version, asks, lacks, sent: now, done: None });
+                node.pending = Some(Request { from, version, asks, lacks, sent: now, done: None });
             }
         },
         Act::Arrive => {

@@ -109,8 +109,7 @@ fn each_alert_fires_for_its_trouble_and_is_silent_without_it() {
         let own = file(controller, "alerts.yaml");
         // Written as the alerts select them: the chart's release in its namespace.
         let series = |series: &str, pod: &str, values: &str| {
-            let labels =
-                format!("namespace=\"test\",job=\"test-{controller}\",pod=\"{pod}\"");
+            let labels = format!("namespace=\"test\",job=\"test-{controller}\",pod=\"{pod}\"");
             let series = series.replace('{', &format!("{{{labels},")).replace(",}", "}");
             json!({"series": series, "values": values})
         };
@@ -121,7 +120,8 @@ fn each_alert_fires_for_its_trouble_and_is_silent_without_it() {
                 "exp_samples": [{"labels": "{}", "value": count}],
             })
         };
-        let leads = |pod: &str, values: &str| series("leader_election_master_status{}", pod, values);
+        let leads =
+            |pod: &str, values: &str| series("leader_election_master_status{}", pod, values);
         let mut tests = Vec::new();
         for line in own.lines().filter_map(|it| it.strip_prefix("- alert: ")) {
             let (alert, bad, trouble, well) = TROUBLE

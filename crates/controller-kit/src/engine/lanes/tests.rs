@@ -156,3 +156,28 @@ async fn where_all_calls_are_slow_none_of_them_hangs() {
     }
     assert!(lanes.lock().patience_with(true) >= Duration::from_millis(4 * 60));
 }
+
+#[tokio::test]
+async fn a_pass_that_waits_for_its_turn_or_calls_is_known_to() {
+    let lanes = Lanes::new(Limits { regular: 1, slow: 1, patience: PATIENCE });
+    let held = Arc::<AtomicUsize>::default();
+    let count = || held.load(Ordering::Relaxed);
+    let first = lanes.enter(&1, Class::Normal).await;
+    assert_eq!(count(), 0, "nobody drives that one");
+    let pass = watched(held.clone(), async { lanes.enter(&2, Class::Normal).await });
+    let mut pass = Box::pin(pass);
+    assert!(futures_util::poll!(pass.as_mut()).is_pending());
+    assert_eq!(count(), 1, "it waits");
+    drop(first);
+    let second = pass.await;
+    assert_eq!(count(), 1, "it calls");
+    drop(second);
+    assert_eq!(count(), 0);
+    let pass = watched(held.clone(), async { lanes.enter(&1, Class::Normal).await });
+    drop(pass.await);
+    let _first = lanes.enter(&1, Class::Normal).await;
+    let mut pass = Box::pin(watched(held.clone(), async { lanes.enter(&3, Class::Normal).await }));
+    assert!(futures_util::poll!(pass.as_mut()).is_pending());
+    drop(pass);
+    assert_eq!(count(), 0, "it was given up");
+}

@@ -20,8 +20,8 @@ fn a_slow_target_leaves_its_regular_slot_after_the_patience() {
     let mut slots = slots(1, 1);
     assert!(slots.enter(&1, at(0)) && !slots.enter(&2, at(0)));
     assert_eq!(slots.next_at(), Some(at(2)));
-    assert!(slots.make_room(at(1)).is_empty() && !slots.enter(&2, at(1)));
-    assert!(slots.make_room(at(2)).is_empty(), "there is room for it");
+    assert!(slots.make_room(at(1), |_| true).is_empty() && !slots.enter(&2, at(1)));
+    assert!(slots.make_room(at(2), |_| true).is_empty(), "there is room for it");
     assert!(slots.enter(&2, at(2)) && !slots.enter(&1, at(2)), "it is still worked on");
     assert_eq!(slots.taken(), (1, 1));
 }
@@ -30,7 +30,7 @@ fn a_slow_target_leaves_its_regular_slot_after_the_patience() {
 fn a_suspect_begins_slow_until_it_answers() {
     let mut slots = slots(2, 1);
     slots.enter(&1, at(0));
-    slots.make_room(at(2));
+    slots.make_room(at(2), |_| true);
     slots.leave(&1, false);
     assert!(slots.is_suspect(&1) && slots.enter(&1, at(3)));
     assert_eq!(slots.taken(), (0, 1));
@@ -44,9 +44,22 @@ fn the_slowest_is_given_up_where_there_are_too_many() {
     let mut slots = slots(2, 1);
     slots.enter(&1, at(0));
     slots.enter(&2, at(1));
-    assert!(slots.make_room(at(2)).is_empty());
-    assert_eq!(slots.make_room(at(3)), [1]);
+    assert!(slots.make_room(at(2), |_| true).is_empty());
+    assert_eq!(slots.make_room(at(3), |_| true), [1]);
     assert!(!slots.has(&1) && slots.has(&2) && slots.is_suspect(&1));
+}
+
+#[test]
+fn who_may_not_go_keeps_its_slot_and_the_next_one_goes() {
+    let mut slots = slots(2, 1);
+    slots.enter(&1, at(0));
+    slots.enter(&2, at(1));
+    assert!(slots.make_room(at(2), |_| false).is_empty());
+    assert!(slots.make_room(at(3), |_| false).is_empty(), "neither may go");
+    assert!(slots.has(&1) && slots.has(&2) && slots.taken() == (1, 1));
+    assert_eq!(slots.next_at(), Some(at(5)), "it is looked at again");
+    assert_eq!(slots.make_room(at(5), |it| *it == 2), [2], "it may, though it is not the longest");
+    assert!(slots.has(&1) && !slots.has(&2) && slots.taken() == (0, 1));
 }
 
 #[test]
@@ -74,7 +87,7 @@ proptest! {
         let (mut slots, mut now, mut inside) = (slots(regular, slow), 0, Vec::new());
         for (operation, target, wait) in steps {
             now += wait;
-            for gone in slots.make_room(at(now)) {
+            for gone in slots.make_room(at(now), |_| true) {
                 let before = inside.len();
                 inside.retain(|it| *it != gone);
                 prop_assert_eq!(inside.len(), before - 1, "it was worked on");
