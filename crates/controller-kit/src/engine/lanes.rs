@@ -12,7 +12,7 @@ use super::queue::{Class, Queue};
 use super::slots::{Limits, Slots};
 
 /// A call that takes so many times as long as others that are alike took hangs.
-const LATE: u32 = 4;
+const LATE: u32 = 3;
 /// But not before this part of the patience: a moment says nothing.
 const SHORTEST: u32 = 20;
 /// How many calls say what is usual.
