@@ -4,24 +4,24 @@ use std::time::Duration;
 
 use api_types::metal3::Kept;
 use api_types::time::{until, whole};
+use controller_kit::engine::Next;
 use ironic::Power;
 use k8s_openapi::jiff::{Timestamp, ToSpan as _};
 
 use crate::config::Policy;
-use crate::model::{CONFIRM, Host, Node, NodeSeen, OffProof, Pause, Target};
+use crate::model::{Host, Node, NodeSeen, OFF_CONFIRM_DELAY, Observed, OffProof, Pause, Target};
 use crate::reason::Reason;
 use crate::record::{Doubt, RebootProgress, Soft};
-use crate::requests::{Request, named};
+use crate::requests::Request;
 use crate::text;
 
 /// How long a power-on of which the answer was lost may still be on its way to Ironic.
-const LOST: Duration = Duration::from_secs(30);
+const POWER_ON_LOST: Duration = Duration::from_secs(30);
 
 /// A host under consideration.
 pub(crate) struct Case<'a> {
     pub(crate) host: &'a Host,
-    pub(crate) seen: &'a NodeSeen,
-    pub(crate) soft_free: bool,
+    pub(crate) seen: &'a Observed,
     pub(crate) policy: &'a Policy,
     /// Whole seconds, like everything that is stored.
     pub(crate) now: Timestamp,
@@ -35,31 +35,39 @@ pub(crate) struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    pub(crate) fn of(
-        host: &'a Host,
-        seen: &'a NodeSeen,
-        soft_free: bool,
-        policy: &'a Policy,
-        exact: Timestamp,
-    ) -> Self {
+    /// Nothing, if there is no host.
+    pub(crate) fn of(seen: &'a Observed, policy: &'a Policy, exact: Timestamp) -> Option<Self> {
+        let host = seen.host.as_ref()?;
         let (progress, was_provisioned, unreadable) = match host.record() {
             Kept::Absent => (None, Some(false), None),
             Kept::Known(record) => (record.progress, Some(record.was_provisioned), None),
             Kept::Unreadable(why) => (None, None, Some(why)),
         };
         let now = whole(exact);
-        Self { host, seen, soft_free, policy, now, exact, progress, was_provisioned, unreadable }
+        Some(Self { host, seen, policy, now, exact, progress, was_provisioned, unreadable })
     }
 
     pub(crate) fn node(&self) -> Option<&'a Node> {
-        match self.seen {
-            NodeSeen::Seen(node) => Some(node),
-            _ => None,
-        }
+        self.seen.node.node()
+    }
+
+    /// Whether Ironic shows the node so.
+    fn shows(&self, is_so: impl FnOnce(&Node) -> bool) -> bool {
+        self.node().is_some_and(is_so)
+    }
+
+    /// When to look again at a node whose next step is Ironic's.
+    pub(crate) fn ironics_turn(&self) -> Next {
+        self.seen.pace.map_or(Next::OnChange, Next::After)
     }
 
     pub(crate) fn reason(&self) -> Option<Reason> {
         self.progress.as_ref().map(|progress| progress.reason)
+    }
+
+    /// Whether this is so in what the record says.
+    pub(crate) fn recorded(&self, is_so: impl FnOnce(&RebootProgress) -> bool) -> bool {
+        self.progress.as_ref().is_some_and(is_so)
     }
 
     pub(crate) fn is(&self, reason: Reason) -> bool {
@@ -92,21 +100,12 @@ impl<'a> Case<'a> {
 
     /// Whether the machine must never be switched off.
     pub(crate) fn must_stay_on(&self) -> bool {
-        self.host.disable_power_off || self.node().is_some_and(|node| node.disable_power_off)
-    }
-
-    /// Whose word that is, for people.
-    pub(crate) fn stays_on_by(&self) -> &'static str {
-        if self.host.disable_power_off {
-            "spec.disablePowerOff"
-        } else {
-            "disable_power_off of its node in Ironic"
-        }
+        self.host.disable_power_off || self.shows(|node| node.disable_power_off)
     }
 
     /// Whether it is that of the node alone. The host allows it, and nobody but the operator tells Ironic so.
     pub(crate) fn only_node_stays_on(&self) -> bool {
-        !self.host.disable_power_off && self.node().is_some_and(|node| node.disable_power_off)
+        !self.host.disable_power_off && self.must_stay_on()
     }
 
     /// In which provision state the node is while the operator registers it. One that was made, or is manageable, is being
@@ -121,7 +120,7 @@ impl<'a> Case<'a> {
 
     /// Whether the operator is in the middle of registering the node, by the node or by its own record.
     fn registration_is_under_way(&self) -> bool {
-        self.node().is_some_and(|node| {
+        self.shows(|node| {
             let begun = self.host.registering && node.registration.state().is_some();
             begun || node.registration.is_under_way()
         })
@@ -130,7 +129,7 @@ impl<'a> Case<'a> {
     /// Whether the power was cut in what is under way, or is to be.
     pub(crate) fn was_hard(&self) -> bool {
         let in_cycle = self.in_cycle();
-        self.progress.as_ref().is_some_and(|it| it.hard && (in_cycle || it.reason.is_phase()))
+        self.recorded(|it| it.hard && (in_cycle || it.reason.is_phase()))
     }
 
     /// Since when the host is held off, where that was seen and nothing was done since.
@@ -141,11 +140,20 @@ impl<'a> Case<'a> {
     /// Whether somebody holds a machine in maintenance that Ironic shows off, and Ironic was not asked for off in it for all who do.
     /// It shows what it knew before, and anybody may have started the machine by its button.
     pub(crate) fn is_out_of_sight(&self) -> bool {
-        let unseen = |node: &Node| node.maintenance && node.off_proof != OffProof::Twice;
-        self.is_held()
-            && self.seems_off()
-            && self.node().is_some_and(unseen)
+        self.is_held_and_shown_off()
+            && self.is_in_maintenance()
             && !self.is_told(RebootProgress::was_asked_for)
+    }
+
+    /// Whether the node is in maintenance.
+    pub(crate) fn is_in_maintenance(&self) -> bool {
+        self.shows(|node| node.maintenance)
+    }
+
+    /// Whether somebody holds a machine that Ironic shows off, and no off that it has taken proves that.
+    fn is_held_and_shown_off(&self) -> bool {
+        let shown_off = |node: &Node| node.shows_off() && node.off_proof != OffProof::Twice;
+        self.is_held() && self.shows(shown_off)
     }
 
     /// Whether the machine was off for all who hold it when somebody last saw it.
@@ -156,28 +164,22 @@ impl<'a> Case<'a> {
     /// What the record tells of those who hold the host.
     fn is_told(&self, told: fn(&RebootProgress, &[&str]) -> bool) -> bool {
         let holds: Vec<&str> = self.holds().collect();
-        self.progress.as_ref().is_some_and(|progress| told(progress, &holds))
-    }
-
-    /// Whether the machine may be asked for off only to have Ironic look at it.
-    pub(crate) fn may_be_asked(&self) -> bool {
-        !self.must_stay_on() && !self.host.deleting
+        self.recorded(|progress| told(progress, &holds))
     }
 
     /// Whether somebody holds a machine that Ironic shows off, and that is all that shows it. One that must stay on cannot be asked.
     pub(crate) fn is_unproven(&self) -> bool {
-        let shown =
-            self.is_held() && self.seems_off() && !self.is_told(RebootProgress::is_held_for);
-        let unproven = |node: &Node| node.off_proof != OffProof::Twice;
-        shown && !self.must_stay_on() && self.node().is_some_and(unproven)
+        self.is_held_and_shown_off()
+            && !self.must_stay_on()
+            && !self.is_told(RebootProgress::is_held_for)
     }
 
     /// Who wants the machine off, for people.
     pub(crate) fn wanted_by(&self) -> String {
         if self.requests().next().is_some() {
-            return named(self.requests().map(|request| request.key.as_str()));
+            return text::named(self.requests().map(|request| request.key.as_str()));
         }
-        let by = if self.in_cycle() { "a request that was withdrawn" } else { "spec.online" };
+        let by = if self.in_cycle() { text::BY_A_WITHDRAWN_REQUEST } else { text::BY_ONLINE };
         by.to_owned()
     }
 
@@ -227,7 +229,7 @@ impl<'a> Case<'a> {
     /// ended. It shows what it knew before that, though the machine may have come on. Asked for off, it looks. Where the
     /// failure may be older, the power-on may still be on its way and would undo that, so it is waited for first.
     pub(crate) fn may_have_come_on(&self, node: &Node) -> bool {
-        let earlier = self.progress.as_ref().is_some_and(RebootProgress::may_have_failed_earlier);
+        let earlier = self.recorded(RebootProgress::may_have_failed_earlier);
         let ended = !earlier || !self.may_be_on_its_way(node);
         self.is_held() && self.power_on_was_asked() && node.last_error.is_some() && ended
     }
@@ -236,14 +238,14 @@ impl<'a> Case<'a> {
     pub(crate) fn failed_power_on<'n>(&self, node: &'n Node) -> Option<&'n String> {
         let taken =
             |it: &RebootProgress| it.reason == Reason::PoweringOn && !it.may_have_failed_earlier();
-        node.last_error.as_ref().filter(|_| self.progress.as_ref().is_some_and(taken))
+        node.last_error.as_ref().filter(|_| self.recorded(taken))
     }
 
     /// Whether the last that Ironic was asked for may be a power-on. One that Ironic was too busy for, or that failed, is
     /// asked for again, which is not written down for every try.
     fn power_on_was_asked(&self) -> bool {
         use Reason::{IronicUnreachable, NodeBusy, PowerFailed, PowerUnknown, PoweringOn};
-        self.progress.as_ref().is_some_and(|progress| match progress.reason {
+        self.recorded(|progress| match progress.reason {
             PoweringOn => true,
             PowerFailed | NodeBusy | IronicUnreachable | PowerUnknown => {
                 !self.in_cycle() && !self.was_hard() && progress.held_since().is_none()
@@ -254,7 +256,7 @@ impl<'a> Case<'a> {
 
     /// Whether a power-on of which the answer was lost may still be on its way, should there be one.
     fn may_be_on_its_way(&self, node: &Node) -> bool {
-        node.off_since.is_none_or(|since| self.age(since) < LOST)
+        node.off_since.is_none_or(|since| self.age(since) < POWER_ON_LOST)
     }
 
     /// Whether a power-on was asked for, and the machine is off, or nobody has looked since, without an end that is known.
@@ -265,15 +267,15 @@ impl<'a> Case<'a> {
     /// What is not known of a power-on of a machine that was seen off, for those who hold it after that.
     pub(crate) fn doubt(&self) -> Option<Doubt> {
         // Once told it stays: that time has passed alone is worth no write.
-        let open = self.progress.as_ref().is_some_and(RebootProgress::leaves_open)
-            || self.node().is_some_and(|node| self.power_on_is_open(node));
+        let open = self.recorded(RebootProgress::leaves_open)
+            || self.shows(|node| self.power_on_is_open(node));
         open.then_some(Doubt::Open)
     }
 
     /// Off is believed at the second reading, unless the power was cut: a soft attempt may be behind it, whoever asked
     /// for that one. That it is to be cut says nothing: the machine may have obeyed a soft attempt meanwhile.
     fn off_is_doubtful(&self, node: &Node) -> bool {
-        let again = node.off_since.is_some_and(|since| self.age(since) >= CONFIRM);
+        let again = node.off_since.is_some_and(|since| self.age(since) >= OFF_CONFIRM_DELAY);
         let confirmed = again || node.off_proof == OffProof::Twice;
         let news = self.host.powered_on || self.is(Reason::SoftPowerOff);
         let told = self.is(Reason::HardPowerOff) || self.is(Reason::Restarting);
@@ -285,19 +287,17 @@ impl<'a> Case<'a> {
     /// Whether somebody holds a machine that is being switched on, or may be: a power-on was asked for, and nothing shows
     /// yet what became of it. Whoever set that hold must not take the machine for fenced.
     pub(crate) fn may_be_coming_on(&self) -> bool {
-        let Some(node) = self.node().filter(|_| self.holds().next().is_some()) else {
-            return false;
-        };
+        let Some(node) = self.node().filter(|_| self.is_held()) else { return false };
         match (node.target, node.power) {
             (Some(Target::On), power) => power != Power::On,
             (None, Power::Off) => self.power_on_is_open(node),
             // Its management controller was lost on the way.
             (None, Power::Unknown) => {
-                let open = self.progress.as_ref().is_some_and(RebootProgress::leaves_open);
+                let open = self.recorded(RebootProgress::leaves_open);
                 let asked = self.is(Reason::PoweringOn) || open;
                 let waits =
                     matches!(self.reason(), Some(Reason::PowerUnknown | Reason::IronicUnreachable));
-                let begun = self.progress.as_ref().is_some_and(|progress| progress.rebooting);
+                let begun = self.recorded(|progress| progress.rebooting);
                 asked || (waits && begun && !self.in_cycle())
             }
             _ => false,
@@ -306,18 +306,16 @@ impl<'a> Case<'a> {
 
     /// Off, so that a fence can rely on it.
     pub(crate) fn is_off(&self) -> bool {
-        self.node().is_some_and(|node| {
-            node.power == Power::Off && node.target.is_none() && !self.off_is_doubtful(node)
-        })
+        self.shows(|node| node.shows_off() && !self.off_is_doubtful(node))
     }
 
     /// Off by a single word of Ironic.
     pub(crate) fn seems_off(&self) -> bool {
-        self.node().is_some_and(|node| node.power == Power::Off && node.target.is_none())
+        self.shows(Node::shows_off)
     }
 
     pub(crate) fn is_on(&self) -> bool {
-        self.node().is_some_and(|node| node.power == Power::On)
+        self.seen.node.shows(Power::On)
     }
 
     /// Time since a whole second; none if that is in the future.
@@ -330,7 +328,7 @@ impl<'a> Case<'a> {
         let host = self.host;
         host.paused == Pause::ByUs
             && (!self.policy.takeover
-                || *self.seen == NodeSeen::Missing
+                || self.seen.node == NodeSeen::Missing
                 || self.registration_is_under_way()
                 || self.only_node_stays_on()
                 || host.deleting
@@ -347,7 +345,7 @@ impl<'a> Case<'a> {
         if self.unreadable.is_some() {
             return false;
         }
-        let node = match self.seen {
+        let node = match &self.seen.node {
             NodeSeen::Seen(node) => node,
             NodeSeen::Unanswered { .. } => return true,
             // Without a node nothing can be ended.

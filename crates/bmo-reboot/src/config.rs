@@ -239,42 +239,51 @@ fn parts(text: &str) -> Vec<&str> {
 }
 
 fn expression(part: &str) -> Option<Expression> {
-    let is_name = |name: &str| {
-        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c))
-    };
-    let is_value = |value: &str| value.is_empty() || is_name(value);
-    let sound = |name: &str, expression: Expression| is_name(name).then_some(expression);
-    let pair = |sign: &str| part.split_once(sign).map(|(name, value)| (name.trim(), value.trim()));
-    if let Some((name, values)) = part.strip_suffix(')').and_then(|set| set.split_once('(')) {
-        let values = values.split(',').map(|value| value.trim().to_owned());
-        let values: std::collections::BTreeSet<String> = values.collect();
-        let (name, word) = name.trim().rsplit_once(char::is_whitespace)?;
-        let name = name.trim();
-        let expression = match word {
-            "in" => Expression::In(name.to_owned(), values.clone()),
-            "notin" => Expression::NotIn(name.to_owned(), values.clone()),
+    let owned = |text: &str| text.trim().to_owned();
+    let set = part.strip_suffix(')').and_then(|set| set.split_once('('));
+    let expression = if let Some((name, values)) = set {
+        let values = values.split(',').map(owned).collect();
+        match name.trim().rsplit_once(char::is_whitespace)? {
+            (name, "in") => Expression::In(owned(name), values),
+            (name, "notin") => Expression::NotIn(owned(name), values),
             _ => return None,
-        };
-        return sound(name, expression).filter(|_| values.iter().all(|value| is_value(value)));
-    }
-    if let Some((name, value)) = pair("!=") {
-        let expression = Expression::NotEqual(name.to_owned(), value.to_owned());
-        return sound(name, expression).filter(|_| is_value(value));
-    }
-    if let Some((name, value)) = pair("==").or_else(|| pair("=")) {
-        let expression = Expression::Equal(name.to_owned(), value.to_owned());
-        return sound(name, expression).filter(|_| is_value(value));
-    }
-    match part.strip_prefix('!') {
-        Some(name) => sound(name.trim(), Expression::DoesNotExist(name.trim().to_owned())),
-        None => sound(part, Expression::Exists(part.to_owned())),
+        }
+    } else if let Some((name, value)) = part.split_once("!=") {
+        Expression::NotEqual(owned(name), owned(value))
+    } else if let Some((name, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
+        Expression::Equal(owned(name), owned(value))
+    } else if let Some(name) = part.strip_prefix('!') {
+        Expression::DoesNotExist(owned(name))
+    } else {
+        Expression::Exists(owned(part))
+    };
+    is_sound(&expression).then_some(expression)
+}
+
+fn is_sound(expression: &Expression) -> bool {
+    let is_value =
+        |text: &String| text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c));
+    let is_name = |text: &String| !text.is_empty() && is_value(text);
+    match expression {
+        Expression::In(name, values) | Expression::NotIn(name, values) => {
+            is_name(name) && values.iter().all(is_value)
+        }
+        Expression::Equal(name, value) | Expression::NotEqual(name, value) => {
+            is_name(name) && is_value(value)
+        }
+        Expression::Exists(name) | Expression::DoesNotExist(name) => is_name(name),
     }
 }
 
 /// What the controller needs from outside.
 pub fn needs(settings: Option<ironic::Settings>) -> Needs {
     let checks = settings.into_iter().map(|settings| -> Check {
-        Box::new(|_| Box::pin(async { vec![check_ironic(settings).await] }))
+        Box::new(|_| {
+            Box::pin(async {
+                let (subject, result) = ironic::look_at(settings).await;
+                vec![Row { subject, result }]
+            })
+        })
     });
     Needs { crds: "", fields: needed(), rules: RULES, checks: checks.collect() }
 }
@@ -329,11 +338,6 @@ fn conditions() -> Needed {
             optional: false,
         }),
     }
-}
-
-async fn check_ironic(settings: ironic::Settings) -> Row {
-    let (subject, result) = ironic::look_at(settings).await;
-    Row { subject, result }
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! What every pass shares.
 
-use std::collections::HashSet;
-
 use api_types::metal3::{BareMetalHost, CachedHost};
 use controller_kit::Kit;
 use controller_kit::engine::links::{Links, ThingName};
@@ -40,13 +38,13 @@ impl Context {
     /// An object as decisions see it.
     pub fn view(&self, host: &BareMetalHost) -> Host {
         let mut host = Host::of(host, &self.policy);
-        host.shared_with = self.shared_with(&host, &host.node);
+        host.shared_with = self.shared_with(&host);
         host
     }
 
-    /// Another host with this node.
-    pub fn shared_with(&self, host: &Host, node: &str) -> Option<String> {
-        let other = self.links.other(&host.key(), node);
+    /// Another host with its node.
+    pub fn shared_with(&self, host: &Host) -> Option<String> {
+        let other = self.links.other(&host.key(), &host.node);
         other.map(|it| format!("{}/{}", it.namespace, it.name))
     }
 
@@ -69,10 +67,5 @@ impl Context {
             return None;
         }
         Some(self.view(&object)).filter(|host| host.needs_node(&self.policy))
-    }
-
-    /// Hosts whose node is not among those that Ironic has.
-    pub fn without_node(&self, names: &HashSet<ThingName>) -> Vec<ObjectKey> {
-        self.links.without(names)
     }
 }

@@ -8,9 +8,7 @@ use api_types::metal3::CachedHost;
 use controller_kit::Kit;
 use controller_kit::backoff::Class as Retry;
 use controller_kit::engine::links::{Links, ThingName};
-use controller_kit::engine::{
-    self, Class, Controller, Decision, Error, Lookout, Now, ObjectKey, Outcome,
-};
+use controller_kit::engine::{self, Class, Controller, Error, Lookout, Now, ObjectKey, Outcome};
 use controller_kit::watch::{self, Complaints, Undecodable};
 use ironic::{Follow, Nodes};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -20,10 +18,9 @@ use kube::runtime::watcher;
 
 use crate::config::Policy;
 use crate::context::{Context, SOFT};
-use crate::decide::decide;
-use crate::decision::{self, Note};
+use crate::decide::{decide, needs_look};
 use crate::metrics::Metrics;
-use crate::model::{Host, Look, Memory, Node, NodeSeen, Observed};
+use crate::model::{Decision, Host, Memory, Node, NodeSeen, Observed, Write};
 use crate::observe::{FIELDS, observe};
 use crate::reason::Reason;
 use crate::write::write;
@@ -31,7 +28,7 @@ use crate::write::write;
 /// One pass, of which a soft reset takes longest.
 const PASS_DEADLINE: Duration = Duration::from_secs(120);
 /// How often the owners of hosts that cannot be decoded are told of new ones.
-const COMPLAINTS: Duration = Duration::from_secs(2);
+const UNDECODABLE_RECHECK: Duration = Duration::from_secs(2);
 /// The condition of readiness.
 const IRONIC: &str = "ironic";
 
@@ -69,7 +66,7 @@ async fn tell_undecodable(context: &Context, broken: &[Undecodable]) -> Infallib
     let mut complaints = Complaints::default();
     loop {
         complaints.tell(&context.kit, broken).await;
-        tokio::time::sleep(COMPLAINTS).await;
+        tokio::time::sleep(UNDECODABLE_RECHECK).await;
     }
 }
 
@@ -98,8 +95,8 @@ fn changed(context: &Context, host: &CachedHost) {
 
 impl Controller for Context {
     type Key = ObjectKey;
-    type Observed = Look;
-    type Write = Box<decision::Decision>;
+    type Observed = Observed;
+    type Write = Box<Write>;
     type Memory = Memory;
     type Reason = Reason;
 
@@ -118,8 +115,8 @@ impl Controller for Context {
         error.retry().urgent()
     }
 
-    fn version<'s>(&self, seen: &'s Look) -> Option<&'s str> {
-        seen.seen.host.as_ref().map(|host| host.version.as_str())
+    fn version<'s>(&self, seen: &'s Observed) -> Option<&'s str> {
+        seen.host.as_ref().map(|host| host.version.as_str())
     }
 
     fn object(&self, key: &ObjectKey) -> ObjectReference {
@@ -127,36 +124,40 @@ impl Controller for Context {
         ObjectReference { uid, ..key.reference::<CachedHost>(&()) }
     }
 
-    async fn observe(&self, key: &ObjectKey, memory: &mut Memory) -> Result<Option<Look>, Error> {
+    async fn observe(
+        &self,
+        key: &ObjectKey,
+        memory: &mut Memory,
+    ) -> Result<Option<Observed>, Error> {
         observe(self, key, memory).await
     }
 
-    fn decide(&self, Look { seen, pace }: &Look, now: Now) -> Decision<Self::Write, Reason> {
-        let decided = decide(seen, &self.policy, now.wall);
-        Decision {
-            reason: decided.reason,
-            events: decided.notes.iter().map(Note::event).collect(),
-            next: decided.again.next(*pace),
-            writes: decided.acts().then(|| Box::new(decided)).into_iter().collect(),
-        }
+    fn decide(&self, seen: &Observed, now: Now) -> Decision {
+        decide(seen, &self.policy, now.wall)
     }
 
     async fn write(
         &self,
         _: &ObjectKey,
-        seen: &Look,
-        decided: Self::Write,
+        seen: &Observed,
+        it: Box<Write>,
         memory: &mut Memory,
     ) -> Result<Outcome, Error> {
-        write(self, seen, &decided, memory).await
+        write(self, seen, &it, memory).await
     }
 }
 
 impl Context {
-    /// Whether a host is to be looked at where its node is like this.
-    fn needs_look(&self, key: &ObjectKey, host: Host, node: NodeSeen) -> bool {
-        let seen = Observed { soft_free: self.soft_free(key), host: Some(host), node };
-        decide(&seen, &self.policy, Timestamp::now()).needs_look()
+    /// Has a host of ours looked at if a list of nodes shows that something is to be done about it.
+    fn compare(&self, key: ObjectKey, node: NodeSeen) -> bool {
+        let Some(host) = self.served(&key) else { return false };
+        let soft_free = self.soft_free(&key);
+        let seen = Observed { host: Some(host), node, soft_free, pace: None };
+        let is_news = needs_look(&decide(&seen, &self.policy, Timestamp::now()));
+        if is_news {
+            self.lookout.enqueue(key, Class::Background);
+        }
+        is_news
     }
 }
 
@@ -173,30 +174,23 @@ impl Follow for Context {
         keys.dedup();
         let mut kept = false;
         for key in keys {
-            let Some(host) = self.served(&key) else { continue };
-            if self.needs_look(&key, host, NodeSeen::Seen(Node::of(node))) {
-                self.lookout.enqueue(key, Class::Background);
-                kept = true;
-            }
+            kept |= self.compare(key, NodeSeen::Seen(Node::of(node)));
         }
         kept
     }
 
     fn listed(&self, names: &HashSet<ThingName>) {
-        for key in self.without_node(names) {
-            let Some(host) = self.served(&key) else { continue };
-            if self.needs_look(&key, host, NodeSeen::Missing) {
-                self.lookout.enqueue(key, Class::Background);
-            }
+        for key in self.links.without(names) {
+            self.compare(key, NodeSeen::Missing);
         }
     }
 
     fn asked(&self, result: &ironic::Result<()>) {
-        self.metrics.ironic_answers(result.is_ok());
+        self.metrics.ironic_reachable.set(i64::from(result.is_ok()));
         match result {
             Ok(()) => self.kit.readiness.ready(IRONIC),
             Err(error) => {
-                self.metrics.ironic_failed(error.class());
+                self.metrics.ironic_errors.with_label_values(&[error.class().as_str()]).inc();
                 self.kit.readiness.not_ready(IRONIC, &error.to_string());
             }
         }

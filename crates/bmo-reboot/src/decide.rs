@@ -10,34 +10,31 @@ use std::time::Duration;
 use api_types::metal3::KeySet;
 use api_types::names::ferrite::PAUSED_BY_BMO_REBOOT;
 use api_types::names::metal3::{PAUSED, REBOOT};
+use controller_kit::engine::{Event, Next, Reason as _};
 use ironic::Power;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::case::{Case, second_after};
 use crate::config::Policy;
-use crate::decision::{Again, Call, Decision, Note};
-use crate::draft::Draft;
-use crate::model::{CONFIRM, Host, NodeSeen, Observed, Pause, Target};
+use crate::draft::{Draft, REBOOT_ACTION};
+use crate::model::{Call, Decision, Host, NodeSeen, OFF_CONFIRM_DELAY, Observed, Pause, Target};
 use crate::power_off::{go_off, prove_off, reset};
 use crate::reason::Reason;
 use crate::record::{Doubt, RebootProgress, Reset, Sight};
 use crate::requests::Request;
 use crate::text;
-use crate::waits::{BUSY, last_stamp, on_delay, still_early, still_waiting};
+use crate::waits::{NODE_BUSY_RETRY, last_stamp, still_early, still_waiting};
 
 /// When to look again at a node whose power Ironic does not know, should nobody have told before.
-const BLIND: Duration = Duration::from_secs(20);
-/// When to look again how far the operator is with a node that it registers, should the list of all nodes not tell before.
-const REGISTERING: Duration = Duration::from_secs(60);
-/// When to look again whether two hosts still name the same node.
-const SHARED: Duration = Duration::from_secs(60);
+const POWER_UNKNOWN_RECHECK: Duration = Duration::from_secs(20);
+/// When to look again whether others have done with a node what they have to, of which nothing need tell.
+const NODE_RECHECK: Duration = Duration::from_secs(60);
 /// How long the stamp of a power-on that Ironic does not take stands for the next tries: each is a write of the whole host.
-const STANDS: Duration = Duration::from_secs(60);
+const STAMP_REUSE: Duration = Duration::from_secs(60);
 
 /// Decides about a host.
 pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
-    let Some(host) = &seen.host else { return Decision::rest(Reason::Gone) };
-    let case = Case::of(host, &seen.node, seen.soft_free, policy, now);
+    let Some(case) = Case::of(seen, policy, now) else { return Decision::rest(Reason::Gone) };
     let rules: [fn(&Case<'_>) -> Option<Decision>; 21] = [
         // Whose is it?
         not_looked_at,
@@ -75,6 +72,16 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
     rules.iter().find_map(|rule| rule(&case)).unwrap_or_else(|| Decision::rest(Reason::AtRest))
 }
 
+/// Whether somebody has to look at a host of which this is decided.
+pub fn needs_look(decision: &Decision) -> bool {
+    !decision.writes.is_empty() || decision.next != Next::OnChange
+}
+
+/// Whether there is nothing to do until something changes, nor anything new to tell.
+pub fn is_at_rest(decision: &Decision) -> bool {
+    !needs_look(decision) && decision.events.iter().all(|event| event.hourly.is_some())
+}
+
 // Whose is it?
 
 /// A host without a status cannot be given one: its required fields are the operator's. One that brings its status from
@@ -86,9 +93,9 @@ fn not_looked_at(case: &Case<'_>) -> Option<Decision> {
         Pause::ByUs if host.brings_status => handed_back(case),
         Pause::ByUs if !host.deleting => {
             let reason = Reason::NotLookedAt;
-            let (about, text) = (String::new(), text::WITHOUT_STATUS.to_owned());
-            let note = Note { warning: true, reason, about, text, once: Some(0) };
-            Decision { notes: vec![note], ..Decision::rest(reason) }
+            let event = Event::new(true, reason.as_str(), REBOOT_ACTION, text::WITHOUT_STATUS);
+            let events = vec![Event { hourly: Some(0), ..event }];
+            Decision { events, ..Decision::rest(reason) }
         }
         _ => Decision::rest(Reason::NotLookedAt),
     })
@@ -102,7 +109,7 @@ fn handed_back(case: &Case<'_>) -> Decision {
     let mut draft = Draft::unseen(case);
     draft.annotate(PAUSED, None);
     draft.tell(Reason::HandedBack, text::HANDED_BACK);
-    draft.finish(Reason::HandedBack, Again::Now)
+    draft.finish(Reason::HandedBack, Next::Now)
 }
 
 fn not_selected(case: &Case<'_>) -> Option<Decision> {
@@ -148,16 +155,14 @@ fn left_provisioned(case: &Case<'_>) -> Option<Decision> {
         return None;
     }
     let stamped = host.pending.is_some() || host.last.is_some();
-    let was_ours = case.was_provisioned == Some(true)
-        || host.managed().is_some_and(|managed| managed.reason == Reason::Managed);
-    let deprovisioning = host.state == Deprovisioning;
-    let evidence = stamped || was_ours || (deprovisioning && !host.requests.is_empty());
+    let asked = host.state == Deprovisioning && !host.requests.is_empty();
+    let evidence = stamped || asked || case.was_ours();
     evidence.then(|| {
         let mut draft = Draft::new(case);
         for request in host.requests.iter() {
             draft.annotate(&request.key, None);
         }
-        draft.clear_stamps(stamped);
+        draft.write.status.clear_stamps = stamped;
         draft.no_trouble();
         if case.progress.is_some() {
             let progress = draft.step(Reason::Deprovisioned);
@@ -166,9 +171,9 @@ fn left_provisioned(case: &Case<'_>) -> Option<Decision> {
         draft.not_managed(Reason::NotProvisioned, text::NOT_PROVISIONED, false);
         if !host.requests.is_empty() {
             let keys = || host.requests.iter().map(|request| request.key.as_str());
-            draft.tell_about(Reason::Deprovisioned, keys(), &text::requests_ended(keys()));
+            draft.note(false, Reason::Deprovisioned, keys(), &text::requests_ended(keys()));
         }
-        draft.finish(Reason::Deprovisioned, Again::Now)
+        draft.finish(Reason::Deprovisioned, Next::Now)
     })
 }
 
@@ -195,15 +200,16 @@ fn shared_node(case: &Case<'_>) -> Option<Decision> {
     let other = case.host.shared_with.as_ref()?;
     let message = text::node_shared(other, &case.host.node);
     // Ironic may give a node another name, of which nobody tells.
-    Some(Decision { again: Again::After(SHARED), ..case.refused(Reason::NodeShared, &message) })
+    Some(case.refused_until(Reason::NodeShared, &message, Next::After(NODE_RECHECK)))
 }
 
 /// Without an answer nothing changes. A host that waits for Ironic says so, one at rest is left alone.
 fn ironic_silent(case: &Case<'_>) -> Option<Decision> {
-    let (lasting, problem) = match case.seen {
+    let (lasting, problem) = match &case.seen.node {
         NodeSeen::Seen(_) => return None,
         NodeSeen::NotAsked => {
-            return Some(Draft::untouched(case, Reason::AtRest, Again::After(BUSY)));
+            let next = Next::After(NODE_BUSY_RETRY);
+            return Some(Decision { next, ..Decision::rest(Reason::AtRest) });
         }
         NodeSeen::Missing => {
             let message = text::node_not_found(&case.host.node);
@@ -221,8 +227,8 @@ fn ironic_silent(case: &Case<'_>) -> Option<Decision> {
         }
     }
     // Who does not wait is told by the poll, once Ironic is back.
-    let again = if waits { Again::After(BUSY) } else { Again::OnChange };
-    Some(draft.finish(Reason::IronicUnreachable, again))
+    let next = if waits { Next::After(NODE_BUSY_RETRY) } else { Next::OnChange };
+    Some(draft.finish(Reason::IronicUnreachable, next))
 }
 
 /// Power has one writer: the operator is paused, or left alone with a host on which it has work to do.
@@ -235,20 +241,20 @@ fn take_over(case: &Case<'_>) -> Option<Decision> {
     if let Some(state) = case.being_registered() {
         // Paused in the middle of that, the operator would never come to its end.
         let message = text::node_registering(&host.node, state);
-        let refused = case.refused(Reason::NodeRegistering, &message);
-        return Some(Decision { again: Again::After(REGISTERING), ..refused });
+        let next = Next::After(NODE_RECHECK);
+        return Some(case.refused_until(Reason::NodeRegistering, &message, next));
     }
     if host.needs_operator {
         return Some(case.refused(Reason::OperatorAtWork, text::OPERATOR_AT_WORK));
     }
     if case.only_node_stays_on() {
-        let refused = case.refused(Reason::OperatorAtWork, text::OPERATOR_TELLS_IRONIC);
-        return Some(Decision { again: Again::After(REGISTERING), ..refused });
+        let (message, next) = (text::OPERATOR_TELLS_IRONIC, Next::After(NODE_RECHECK));
+        return Some(case.refused_until(Reason::OperatorAtWork, message, next));
     }
     let mut draft = Draft::new(case);
     draft.annotate(PAUSED, Some(PAUSED_BY_BMO_REBOOT));
     draft.tell(Reason::TakenOver, text::TAKEN_OVER);
-    Some(draft.finish(Reason::TakenOver, Again::Now))
+    Some(draft.finish(Reason::TakenOver, Next::Now))
 }
 
 // What is to be done?
@@ -260,35 +266,34 @@ fn withdraw_off(case: &Case<'_>) -> Option<Decision> {
     let unseen = case.is_out_of_sight() && !case.is_held_as_before();
     ((coming || unseen) && !case.host.powered_on).then(|| {
         let mut draft = Draft::new(case);
-        draft.withdraw_off();
+        draft.write.status.powered_on = Some(true);
         let (reason, text) = if coming {
             (Reason::PoweringOn, text::MAY_BE_COMING_ON)
         } else {
             (Reason::PowerUnknown, text::NOT_LOOKED_AT)
         };
-        draft.tell_about(Reason::PoweredOn, case.holds(), text);
-        draft.finish(reason, Again::Now)
+        draft.note(false, Reason::PoweredOn, case.holds(), text);
+        draft.finish(reason, Next::Now)
     })
 }
 
 /// Who holds a machine since before the maintenance of its node is told that nobody sees whether it is still off. It is not asked
 /// for off before the end of that: somebody may be at work on it. The same of one that may not be asked.
 fn lose_sight(case: &Case<'_>) -> Option<Decision> {
-    if !case.is_out_of_sight() || (case.may_be_asked() && !case.is_held_as_before()) {
+    let may_be_asked = !case.must_stay_on() && !case.host.deleting;
+    if !case.is_out_of_sight() || (may_be_asked && !case.is_held_as_before()) {
         return None;
     }
-    let holds: Vec<&str> = case.holds().collect();
-    let lost = (text::out_of_sight(case.holds()), Some(KeySet::of(holds)));
+    let lost = (text::out_of_sight(case.holds()), Some(KeySet::of(case.holds())));
     let draft = nobody_sees(case, text::IN_MAINTENANCE, lost);
-    Some(draft.finish(Reason::PowerUnknown, Again::OnChange))
+    Some(draft.finish(Reason::PowerUnknown, Next::OnChange))
 }
 
 /// A request of a running machine is stamped, unless the cycle that is under way answers it too.
 fn accept(case: &Case<'_>) -> Option<Decision> {
     let node = case.node()?;
     let answered = |request: &Request| {
-        case.must_stay_on()
-            && case.progress.as_ref().is_some_and(|progress| progress.has_served(&request.key))
+        case.must_stay_on() && case.recorded(|progress| progress.has_served(&request.key))
     };
     let asked = case.requests().any(|request| !answered(request));
     // Ironic forgets the power of a machine whose management controller is lost, which is when fencing is asked for.
@@ -301,14 +306,14 @@ fn accept(case: &Case<'_>) -> Option<Decision> {
     let asked_before = if case.now == case.exact { case.now } else { second_after(case.now) };
     let pending = case.host.last.map_or(asked_before, |last| asked_before.max(second_after(last)));
     let mut draft = Draft::new(case);
-    let keys: Vec<&str> = case.requests().map(|request| request.key.as_str()).collect();
-    draft.accept(pending, &keys);
+    draft.accept(pending);
     let begun = Host { pending: Some(pending), conditions: Vec::new(), ..case.host.clone() };
     let next = Case { host: &begun, progress: None, unreadable: None, ..*case };
     if !case.must_stay_on() {
         return Some(go_off(&next, draft, node));
     }
-    let hopeless = case.progress.as_ref().is_some_and(RebootProgress::failed_softly);
+    // Another soft one would fail, too.
+    let hopeless = case.recorded(|it| it.reset == Some(Reset::Failed { hard: false }));
     Some(reset(&next, draft, node, hopeless))
 }
 
@@ -338,12 +343,10 @@ fn hold(case: &Case<'_>) -> Option<Decision> {
     }
     let mut draft = Draft::new(case);
     draft.no_trouble();
-    let hard = case.in_cycle() && case.was_hard();
+    let sight = case.is_in_maintenance().then_some(Sight::AskedOff);
     let held = KeySet::of(case.holds());
-    let asked = case.node().is_some_and(|node| node.maintenance);
-    let sight = asked.then_some(Sight::AskedOff);
-    let progress =
-        RebootProgress { rebooting: true, hard, held, sight, ..draft.step(Reason::HeldOff) };
+    let step = draft.step_at_off(Reason::HeldOff);
+    let progress = RebootProgress { rebooting: true, held, sight, ..step };
     draft.progress(progress, &text::held_off(case.holds()));
     // The plain request is answered by the machine being off. It goes only after everybody could see that.
     let shown = draft.shows_off();
@@ -353,7 +356,7 @@ fn hold(case: &Case<'_>) -> Option<Decision> {
             draft.tell(Reason::Answered, text::ANSWERED);
         }
     }
-    Some(draft.finish(Reason::HeldOff, if shown { Again::OnChange } else { Again::Now }))
+    Some(draft.finish(Reason::HeldOff, if shown { Next::OnChange } else { Next::Now }))
 }
 
 /// Off, nobody holds it, and it is to be on.
@@ -363,28 +366,22 @@ fn switch_on(case: &Case<'_>) -> Option<Decision> {
         return None;
     }
     let mut draft = Draft::new(case);
-    let rebooting =
-        case.in_cycle() || case.progress.as_ref().is_some_and(|progress| progress.rebooting);
+    let rebooting = case.in_cycle() || case.recorded(|progress| progress.rebooting);
     if !draft.shows_off() {
         draft.no_trouble();
-        let hard = case.in_cycle() && case.was_hard();
         // Somebody may hold it before it is asked to be on again.
-        let doubt = case.doubt();
-        let progress = RebootProgress { rebooting, hard, doubt, ..draft.step(Reason::PoweredOff) };
-        draft.progress(progress, text::OFF);
-        return Some(draft.finish(Reason::PoweredOff, Again::Now));
+        let (doubt, step) = (case.doubt(), draft.step_at_off(Reason::PoweredOff));
+        draft.progress(RebootProgress { rebooting, doubt, ..step }, text::OFF);
+        return Some(draft.finish(Reason::PoweredOff, Next::Now));
     }
     if let Some(problem) = case.failed_power_on(node) {
-        let count = draft.failed(false, problem);
-        let wait = on_delay(&case.host.trouble, count);
-        return Some(draft.finish(Reason::PowerFailed, Again::After(wait)));
+        return Some(draft.retried(false, problem));
     }
-    let trouble = &case.host.trouble;
-    if let Some(wait) = still_waiting(case, on_delay(trouble, trouble.failures())) {
-        return Some(draft.finish(Reason::PowerFailed, Again::After(wait)));
+    if let Some(wait) = still_waiting(case, false) {
+        return Some(draft.finish(Reason::PowerFailed, Next::After(wait)));
     }
     if let Some(wait) = still_early(case) {
-        return Some(draft.finish(Reason::PoweredOff, Again::After(wait)));
+        return Some(draft.finish(Reason::PoweredOff, Next::After(wait)));
     }
     if case.requests().any(|request| request.key == REBOOT) {
         draft.annotate(REBOOT, None);
@@ -393,12 +390,12 @@ fn switch_on(case: &Case<'_>) -> Option<Decision> {
         }
     }
     // Ahead, or a hold would not know of a call whose answer is lost; and not again for every try.
-    let retried = case.progress.as_ref().is_some_and(RebootProgress::waits_for_ironic);
-    let stands = |last| last <= case.exact && case.age(last) < STANDS;
+    let retried = case.recorded(RebootProgress::waits_for_ironic);
+    let stands = |last| last <= case.exact && case.age(last) < STAMP_REUSE;
     let asks = case.requests().next().is_some();
     let stamped = retried && !asks && !case.in_cycle() && case.host.last.is_some_and(stands);
     if !case.online_only() && !stamped {
-        draft.stamp_on(last_stamp(case));
+        draft.write.status.last = Some(last_stamp(case));
     }
     if !retried && !case.is(Reason::PowerFailed) && !case.is(Reason::PoweringOn) {
         draft.tell(Reason::PoweringOn, text::COMES_ON);
@@ -408,8 +405,7 @@ fn switch_on(case: &Case<'_>) -> Option<Decision> {
         let progress = RebootProgress { rebooting, doubt, ..draft.step(Reason::PoweringOn) };
         draft.progress(progress, text::COMES_ON);
     }
-    draft.call(Call::On);
-    Some(draft.finish(Reason::PoweringOn, Again::Watch))
+    Some(draft.ask(Call::On))
 }
 
 /// Nothing is to be done, or it is Ironic's turn.
@@ -417,19 +413,17 @@ fn rest(case: &Case<'_>) -> Option<Decision> {
     let node = case.node()?;
     let mut draft = Draft::new(case);
     if node.target.is_some() {
-        return Some(draft.finish(case.reason().unwrap_or(Reason::AtRest), Again::Watch));
+        return Some(draft.finish(case.reason().unwrap_or(Reason::AtRest), case.ironics_turn()));
     }
     if node.power == Power::Unknown {
         let problem = text::POWER_UNKNOWN;
-        let again = if case.waits() { Again::After(BLIND) } else { Again::OnChange };
-        return Some(
-            nobody_sees(case, problem, (problem.to_owned(), None))
-                .finish(Reason::PowerUnknown, again),
-        );
+        let next = if case.waits() { Next::After(POWER_UNKNOWN_RECHECK) } else { Next::OnChange };
+        let draft = nobody_sees(case, problem, (problem.to_owned(), None));
+        return Some(draft.finish(Reason::PowerUnknown, next));
     }
     if case.seems_off() && !case.is_off() {
         let Some(problem) = node.last_error.as_ref().filter(|_| case.may_have_come_on(node)) else {
-            return Some(draft.finish(Reason::AtRest, Again::After(CONFIRM)));
+            return Some(draft.finish(Reason::AtRest, Next::After(OFF_CONFIRM_DELAY)));
         };
         // All others are asked for off. Of these nobody knows more until Ironic finds them on, or the hold goes.
         let told = text::may_be_on(problem, case.must_stay_on());
@@ -438,7 +432,7 @@ fn rest(case: &Case<'_>) -> Option<Decision> {
         } else {
             draft.phase(Reason::PowerFailed, false, &text::failed(&told));
         }
-        return Some(draft.finish(Reason::PowerFailed, Again::OnChange));
+        return Some(draft.finish(Reason::PowerFailed, Next::OnChange));
     }
     let progress = case.progress.as_ref();
     // Which holds were answered by a reset must not be forgotten, or they are answered again and again. One that is gone
@@ -449,7 +443,7 @@ fn rest(case: &Case<'_>) -> Option<Decision> {
     {
         if let Some(Reset::Taken { hard }) = progress.reset {
             draft.reset_failed(hard, served, problem);
-            return Some(draft.finish(Reason::PowerFailed, Again::OnChange));
+            return Some(draft.finish(Reason::PowerFailed, Next::OnChange));
         }
         if progress.reason == Reason::PowerFailed && case.was_hard() {
             if progress.served != served {
@@ -460,7 +454,7 @@ fn rest(case: &Case<'_>) -> Option<Decision> {
                 let what = text::change(true, &text::failed(&problem));
                 draft.progress(RebootProgress { served, ..progress.clone() }, &what);
             }
-            return Some(draft.finish(Reason::PowerFailed, Again::OnChange));
+            return Some(draft.finish(Reason::PowerFailed, Next::OnChange));
         }
     }
     draft.no_trouble();
@@ -469,17 +463,16 @@ fn rest(case: &Case<'_>) -> Option<Decision> {
     });
     let refused = case.must_stay_on() && case.is(Reason::HoldUnsupported);
     if case.is_off() && (begun || case.in_cycle()) {
-        let hard = case.in_cycle() && case.was_hard();
-        let progress = RebootProgress { hard, doubt: case.doubt(), ..draft.step(Reason::Offline) };
-        draft.progress(progress, text::STAYS_OFF);
-        return Some(draft.finish(Reason::Offline, Again::OnChange));
+        let step = draft.step_at_off(Reason::Offline);
+        draft.progress(RebootProgress { doubt: case.doubt(), ..step }, text::STAYS_OFF);
+        return Some(draft.finish(Reason::Offline, Next::OnChange));
     }
     if case.must_stay_on() && !served.is_empty() {
         let progress = RebootProgress { served, ..draft.step(Reason::HoldUnsupported) };
-        draft.progress(progress, &text::hold_unsupported(case.stays_on_by()));
+        draft.progress(progress, &text::hold_unsupported(case.host.disable_power_off));
     } else if case.must_stay_on() && !case.host.online {
         let progress = draft.step(Reason::HoldUnsupported);
-        draft.progress(progress, &text::off_unsupported(case.stays_on_by()));
+        draft.progress(progress, &text::off_unsupported(case.host.disable_power_off));
     } else if begun || (refused && case.holds().next().is_none()) {
         let completed = draft.step(Reason::Completed);
         draft.progress(completed, text::ON);
@@ -487,13 +480,13 @@ fn rest(case: &Case<'_>) -> Option<Decision> {
             draft.tell(Reason::Completed, text::COMPLETED);
         }
     }
-    Some(draft.finish(Reason::AtRest, Again::OnChange))
+    Some(draft.finish(Reason::AtRest, Next::OnChange))
 }
 
 /// Nobody is to rely on a machine being off that nobody sees. Those who hold it are told the `lost` text, and remembered by
 /// their keys where these are known to have been served; `problem` is for everybody else.
 fn nobody_sees<'a>(
-    case: &Case<'a>,
+    case: &'a Case<'a>,
     problem: &str,
     (lost, held): (String, Option<KeySet>),
 ) -> Draft<'a> {
@@ -502,11 +495,9 @@ fn nobody_sees<'a>(
         if case.is(Reason::HeldOff) {
             draft.warn(Reason::PowerUnknown, problem);
         }
-        let hard = case.in_cycle() && case.was_hard();
         let (rebooting, sight) = (case.in_cycle(), Some(Sight::Lost { since, held }));
-        let progress =
-            RebootProgress { rebooting, hard, sight, ..draft.step(Reason::PowerUnknown) };
-        draft.progress(progress, &lost);
+        let step = draft.step_at_off(Reason::PowerUnknown);
+        draft.progress(RebootProgress { rebooting, sight, ..step }, &lost);
     } else if case.waits() && !case.tells() && draft.waiting(Reason::PowerUnknown, problem) {
         draft.warn(Reason::PowerUnknown, problem);
     }

@@ -21,7 +21,6 @@ pub mod config;
 pub mod context;
 pub mod controller;
 pub mod decide;
-pub mod decision;
 mod draft;
 pub mod metrics;
 pub mod model;

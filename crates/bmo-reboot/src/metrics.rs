@@ -1,16 +1,16 @@
 //! The controller's own metrics; the kit counts reconciles, requests and the rest. Names of objects are never labels.
 
-use api_types::metal3::{BareMetalHostStatus, CachedHost, ErrorType, Kept};
+use api_types::metal3::{BareMetalHostStatus, CachedHost, ErrorType};
 use api_types::time::until;
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::reflector::Store;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{
-    Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
+    Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry, Result,
 };
 
-use crate::decision::{Answer, Call};
+use crate::model::{Answer, Call};
 use crate::reason::Reason;
 use crate::record::{Managed, RebootProgress, Record};
 
@@ -27,59 +27,60 @@ const ANSWERS: [&str; 7] =
 pub struct Metrics {
     accepted: IntCounterVec,
     calls: IntCounterVec,
-    to_off: Histogram,
-    to_on: Histogram,
-    escalations: IntCounter,
-    ironic_errors: IntCounterVec,
-    ironic_reachable: IntGauge,
+    pub(crate) to_off: Histogram,
+    pub(crate) to_on: Histogram,
+    pub(crate) escalations: IntCounter,
+    pub(crate) ironic_errors: IntCounterVec,
+    pub(crate) ironic_reachable: IntGauge,
 }
 
 impl Metrics {
     /// Registers them, with every series from the start; what hosts show is read from the store whenever somebody asks.
-    pub fn new(registry: &Registry, hosts: Store<CachedHost>) -> Result<Self, prometheus::Error> {
+    pub fn new(registry: &Registry, hosts: Store<CachedHost>) -> Result<Self> {
+        let counters = |name: &str, help: &str, labels: &[&str]| {
+            registered(registry, IntCounterVec::new(Opts::new(name, help), labels))
+        };
+        let histogram = |name: &str, help: &str| {
+            let opts = HistogramOpts::new(name, help).buckets(SECONDS.to_vec());
+            registered(registry, Histogram::with_opts(opts))
+        };
         let metrics = Self {
-            accepted: IntCounterVec::new(
-                Opts::new(
-                    "ferrite_bmo_reboot_requests_accepted_total",
-                    "Accepted reboot requests by mode",
-                ),
+            accepted: counters(
+                "ferrite_bmo_reboot_requests_accepted_total",
+                "Accepted reboot requests by mode",
                 &["mode"],
             )?,
-            calls: IntCounterVec::new(
-                Opts::new(
-                    "ferrite_bmo_reboot_power_calls_total",
-                    "Power calls by target and Ironic's answer",
-                ),
+            calls: counters(
+                "ferrite_bmo_reboot_power_calls_total",
+                "Power calls by target and Ironic's answer",
                 &["target", "result"],
             )?,
-            to_off: Histogram::with_opts(
-                HistogramOpts::new(
-                    "ferrite_bmo_reboot_off_seconds",
-                    "Time from an accepted request until the host was seen off",
-                )
-                .buckets(SECONDS.to_vec()),
+            to_off: histogram(
+                "ferrite_bmo_reboot_off_seconds",
+                "Time from an accepted request until the host was seen off",
             )?,
-            to_on: Histogram::with_opts(
-                HistogramOpts::new(
-                    "ferrite_bmo_reboot_on_seconds",
-                    "Time from the power-on until the host was seen on",
-                )
-                .buckets(SECONDS.to_vec()),
+            to_on: histogram(
+                "ferrite_bmo_reboot_on_seconds",
+                "Time from the power-on until the host was seen on",
             )?,
-            escalations: IntCounter::new(
-                "ferrite_bmo_reboot_soft_escalations_total",
-                "Soft power-offs that did not suffice and were followed by a hard one",
-            )?,
-            ironic_errors: IntCounterVec::new(
-                Opts::new(
-                    "ferrite_bmo_reboot_ironic_errors_total",
-                    "Polls of Ironic that failed, by class",
+            escalations: registered(
+                registry,
+                IntCounter::new(
+                    "ferrite_bmo_reboot_soft_escalations_total",
+                    "Soft power-offs that did not suffice and were followed by a hard one",
                 ),
+            )?,
+            ironic_errors: counters(
+                "ferrite_bmo_reboot_ironic_errors_total",
+                "Polls of Ironic that failed, by class",
                 &["class"],
             )?,
-            ironic_reachable: IntGauge::new(
-                "ferrite_bmo_reboot_ironic_reachable",
-                "1 while Ironic answers and takes our credentials",
+            ironic_reachable: registered(
+                registry,
+                IntGauge::new(
+                    "ferrite_bmo_reboot_ironic_reachable",
+                    "1 while Ironic answers and takes our credentials",
+                ),
             )?,
         };
         for mode in ["soft", "hard"] {
@@ -93,13 +94,6 @@ impl Metrics {
         for class in ironic::Class::ALL {
             metrics.ironic_errors.with_label_values(&[class.as_str()]);
         }
-        registry.register(Box::new(metrics.accepted.clone()))?;
-        registry.register(Box::new(metrics.calls.clone()))?;
-        registry.register(Box::new(metrics.to_off.clone()))?;
-        registry.register(Box::new(metrics.to_on.clone()))?;
-        registry.register(Box::new(metrics.escalations.clone()))?;
-        registry.register(Box::new(metrics.ironic_errors.clone()))?;
-        registry.register(Box::new(metrics.ironic_reachable.clone()))?;
         registry.register(Box::new(Shown::new(hosts)?))?;
         Ok(metrics)
     }
@@ -107,31 +101,6 @@ impl Metrics {
     /// A request was accepted.
     pub fn accepted(&self, hard: bool) {
         self.accepted.with_label_values(&[if hard { "hard" } else { "soft" }]).inc();
-    }
-
-    /// A machine was seen off, so many seconds after its request was accepted.
-    pub fn off_after(&self, seconds: f64) {
-        self.to_off.observe(seconds);
-    }
-
-    /// A machine was seen on, so many seconds after its power-on.
-    pub fn on_after(&self, seconds: f64) {
-        self.to_on.observe(seconds);
-    }
-
-    /// A soft attempt did not suffice.
-    pub fn escalated(&self) {
-        self.escalations.inc();
-    }
-
-    /// A poll of Ironic failed.
-    pub fn ironic_failed(&self, class: ironic::Class) {
-        self.ironic_errors.with_label_values(&[class.as_str()]).inc();
-    }
-
-    /// Whether Ironic answers.
-    pub fn ironic_answers(&self, answers: bool) {
-        self.ironic_reachable.set(i64::from(answers));
     }
 
     /// Counts a call.
@@ -156,33 +125,34 @@ impl Metrics {
     }
 }
 
-/// Seconds that passed; none if the clock went back.
-pub fn seconds(from: Timestamp, to: Timestamp) -> f64 {
-    until(from, to).as_secs_f64()
+fn registered<M: Collector + Clone + 'static>(registry: &Registry, metric: Result<M>) -> Result<M> {
+    let metric = metric?;
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
 }
 
 /// What hosts of ours show, counted when somebody asks, so that deleted hosts vanish.
 struct Shown {
     hosts: Store<CachedHost>,
     held: IntGauge,
-    oldest: Gauge,
-    pending: Gauge,
+    oldest_hold: Gauge,
+    oldest_pending: Gauge,
     failing: IntGauge,
 }
 
 impl Shown {
-    fn new(hosts: Store<CachedHost>) -> Result<Self, prometheus::Error> {
+    fn new(hosts: Store<CachedHost>) -> Result<Self> {
         Ok(Self {
             hosts,
             held: IntGauge::new(
                 "ferrite_bmo_reboot_hosts_held",
                 "Hosts that keyed requests hold off",
             )?,
-            oldest: Gauge::new(
+            oldest_hold: Gauge::new(
                 "ferrite_bmo_reboot_oldest_hold_seconds",
                 "Age of the oldest hold, 0 without any",
             )?,
-            pending: Gauge::new(
+            oldest_pending: Gauge::new(
                 "ferrite_bmo_reboot_oldest_pending_seconds",
                 "Age of the oldest accepted request whose host has not been off since, 0 without any",
             )?,
@@ -191,6 +161,10 @@ impl Shown {
                 "Hosts whose power Ironic could not change, from the failure until a try succeeds",
             )?,
         })
+    }
+
+    fn gauges(&self) -> [&dyn Collector; 4] {
+        [&self.held, &self.oldest_hold, &self.oldest_pending, &self.failing]
     }
 }
 
@@ -208,11 +182,12 @@ fn pending_since(status: &BareMetalHostStatus, record: &Record) -> Option<Timest
 
 impl Collector for Shown {
     fn desc(&self) -> Vec<&Desc> {
-        [self.held.desc(), self.oldest.desc(), self.pending.desc(), self.failing.desc()].concat()
+        self.gauges().into_iter().flat_map(Collector::desc).collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let (mut held, mut oldest, mut longest, mut failing) = (0, 0.0_f64, 0.0_f64, 0);
+        let (mut held, mut failing) = (0, 0);
+        let (mut oldest_hold, mut oldest_pending) = (0.0_f64, 0.0_f64);
         let now = Timestamp::now();
         for host in self.hosts.state() {
             let Some(status) = &host.status else { continue };
@@ -220,26 +195,22 @@ impl Collector for Shown {
             if !Managed::of(&status.conditions).is_some_and(|managed| managed.managed) {
                 continue;
             }
-            let record = match Record::of(&status.conditions) {
-                Kept::Known(record) => record,
-                _ => Record::default(),
-            };
+            let record = Record::of(&status.conditions).known().cloned().unwrap_or_default();
             if let Some(since) = pending_since(status, &record) {
-                longest = longest.max(seconds(since, now));
+                oldest_pending = oldest_pending.max(until(since, now).as_secs_f64());
             }
             let Some(progress) = record.progress else { continue };
             if let Some(since) = progress.held_since() {
                 held += 1;
-                oldest = oldest.max(seconds(since, now));
+                oldest_hold = oldest_hold.max(until(since, now).as_secs_f64());
             }
             failing += i64::from(is_failing(status, &progress));
         }
         self.held.set(held);
-        self.oldest.set(oldest);
-        self.pending.set(longest);
+        self.oldest_hold.set(oldest_hold);
+        self.oldest_pending.set(oldest_pending);
         self.failing.set(failing);
-        let held = [self.held.collect(), self.oldest.collect()].concat();
-        [held, self.pending.collect(), self.failing.collect()].concat()
+        self.gauges().into_iter().flat_map(Collector::collect).collect()
     }
 }
 
@@ -254,8 +225,7 @@ mod tests {
 
     use super::*;
     use crate::config::Policy;
-    use crate::decision::Change;
-    use crate::model::Host;
+    use crate::model::{Change, Host};
 
     /// A host with what its conditions and its status say.
     fn host(name: &str, managed: bool, reason: Reason, error: Option<&str>) -> CachedHost {

@@ -1,17 +1,23 @@
-//! What one pass knows, as plain data. [`observe`](mod@crate::observe) reads it, [`decide`](mod@crate::decide) goes by it.
+//! What one pass knows and what it may write, as plain data: the page to read first.
+//!
+//! [`observe`](mod@crate::observe) reads an [`Observed`], [`decide`](mod@crate::decide) makes a [`Decision`] of it,
+//! [`write`](mod@crate::write) carries out its [`Write`].
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use api_types::condition::Condition;
+use api_types::condition::{Condition, find, put};
 use api_types::metal3::{
-    BareMetalHost, CustomDeploy, ErrorType, Image, Kept, OperationalStatus, ProvisioningState,
+    BareMetalHost, ErrorType, Kept, OperationalStatus, ProvisioningState, power_record,
 };
-use api_types::names::ferrite::PAUSED_BY_BMO_REBOOT;
+use api_types::names::ferrite::{
+    CONDITION_POWER_MANAGED, CONDITION_REBOOT_RECORD, CONDITION_REBOOTING, PAUSED_BY_BMO_REBOOT,
+};
 use api_types::names::metal3::PAUSED;
-use controller_kit::engine::ObjectKey;
+use controller_kit::engine::{self, ObjectKey, Reason as _};
 use controller_kit::events::shorten;
 use ironic::Power;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::config::Policy;
@@ -20,9 +26,186 @@ use crate::record::{Managed, RebootProgress, Record};
 use crate::requests::{Request, Requests};
 use crate::text;
 
+/// What is decided about a host.
+pub type Decision = engine::Decision<Box<Write>, Reason>;
+
+/// The one write of a pass: metadata first, then status, then the call. Each of the first two insists on the version that was
+/// read or that the one before made, and the call comes only after both were accepted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Write {
+    /// Annotations to set, or to remove.
+    pub annotations: BTreeMap<String, Option<String>>,
+    /// What to write into the status.
+    pub status: Change,
+    /// What to ask of Ironic.
+    pub call: Option<Call>,
+    /// Whether nobody waits for the node after that.
+    pub rests: bool,
+    /// Whether the power is cut because a soft attempt did not suffice.
+    pub escalates: bool,
+}
+
+impl Write {
+    /// Whether nothing is to be written, nor asked of Ironic.
+    pub fn is_empty(&self) -> bool {
+        self.annotations.is_empty() && self.status.is_empty() && self.call.is_none()
+    }
+}
+
+/// Changes of a host's status. What is empty stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Change {
+    /// Whether the machine was seen switched on.
+    pub powered_on: Option<bool>,
+    /// A request is accepted.
+    pub pending: Option<Timestamp>,
+    /// The host is about to be switched on. Written even if it is what is there: the write is what proves that no
+    /// request came in between.
+    pub last: Option<Timestamp>,
+    /// Both stamps go.
+    pub clear_stamps: bool,
+    /// How far a reboot has come.
+    pub progress: Option<RebootProgress>,
+    /// What people are told of that: the message of the condition `Rebooting`.
+    pub told: String,
+    /// Whether the host was seen provisioned while it could not be served.
+    pub was_provisioned: Option<bool>,
+    /// Whether the host's power is ours.
+    pub managed: Option<Managed>,
+    /// A failure of Ironic to change the power, or that it is over.
+    pub trouble: Option<Option<Trouble>>,
+}
+
+impl Change {
+    /// Whether nothing is to be written.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The record after this change, where it is another one then. One that cannot be read is somebody else's.
+    pub fn record(&self, host: &Host) -> Option<Record> {
+        let known = match host.record() {
+            Kept::Absent => Record::default(),
+            Kept::Known(record) => record,
+            Kept::Unreadable(_) => return None,
+        };
+        let stamps = if self.clear_stamps { (None, None) } else { (host.pending, host.last) };
+        let stamps = (self.pending.or(stamps.0), self.last.or(stamps.1));
+        let stamped = self.clear_stamps || self.pending.is_some() || self.last.is_some();
+        let touched = stamped || self.progress.is_some() || self.was_provisioned.is_some();
+        let was_provisioned = self.was_provisioned.unwrap_or(known.was_provisioned);
+        let progress = self.progress.clone().or_else(|| known.progress.clone());
+        let record = Record::new(stamps, was_provisioned, progress);
+        (touched && record != known).then_some(record)
+    }
+
+    /// All conditions of the host after this change.
+    pub fn conditions(&self, host: &Host, now: Timestamp) -> Vec<Condition> {
+        let mut conditions = host.conditions.clone();
+        let generation = host.generation;
+        // A condition's time is that of its status; `Rebooting` brings its own.
+        let since = |kind: &str, status: bool| {
+            let known = find(&host.conditions, kind).filter(|known| known.is_true() == status);
+            known.and_then(|known| known.last_transition_time.as_ref()).map_or(now, |time| time.0)
+        };
+        if let Some(record) = self.record(host) {
+            let since = since(CONDITION_REBOOT_RECORD, true);
+            put(&mut conditions, power_record::condition(&record, since, generation));
+        }
+        if let Some(progress) = &self.progress {
+            put(&mut conditions, rebooting(progress, &self.told, generation));
+        }
+        if let Some(Managed { managed, reason, message }) = &self.managed {
+            let since = since(CONDITION_POWER_MANAGED, *managed);
+            let told = (*managed, *reason, message.as_str());
+            put(&mut conditions, condition(CONDITION_POWER_MANAGED, told, since, generation));
+        }
+        conditions
+    }
+}
+
+/// How far a reboot has come, as people are told.
+pub fn rebooting(progress: &RebootProgress, told: &str, generation: i64) -> Condition {
+    let said = (progress.rebooting, progress.reason, told);
+    condition(CONDITION_REBOOTING, said, progress.since, generation)
+}
+
+fn condition(
+    kind: &str,
+    (status, reason, message): (bool, Reason, &str),
+    since: Timestamp,
+    generation: i64,
+) -> Condition {
+    Condition {
+        r#type: kind.to_owned(),
+        status: if status { "True" } else { "False" }.to_owned(),
+        reason: Some(reason.as_str().to_owned()),
+        message: Some(message.to_owned()),
+        last_transition_time: Some(Time(since)),
+        observed_generation: Some(generation),
+        ..Condition::default()
+    }
+}
+
+/// A change of power.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Call {
+    /// Cut the power.
+    HardOff,
+    /// Ask the operating system to shut down, for this long.
+    SoftOff(Duration),
+    /// Switch on.
+    On,
+    /// Reset a machine that must not be switched off.
+    Reset,
+    /// The same, but ask its operating system first, for this long.
+    SoftReset(Duration),
+}
+
+impl Call {
+    /// Whether the machine is to be off after it.
+    pub fn is_off(self) -> bool {
+        matches!(self, Self::HardOff | Self::SoftOff(_))
+    }
+
+    /// Whether the operating system is asked first.
+    pub fn is_soft(self) -> bool {
+        matches!(self, Self::SoftOff(_) | Self::SoftReset(_))
+    }
+
+    /// Why it is made, and under which reason it is written down ahead.
+    pub fn reason(self) -> Reason {
+        match self {
+            Self::HardOff => Reason::HardPowerOff,
+            Self::SoftOff(_) => Reason::SoftPowerOff,
+            Self::On => Reason::PoweringOn,
+            Self::Reset | Self::SoftReset(_) => Reason::Restarting,
+        }
+    }
+}
+
+/// What Ironic made of a call.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Answer {
+    /// It is on its way.
+    Accepted,
+    /// Not now: the node is locked or engaged.
+    Busy(String),
+    /// Ironic is not there, has no worker or conductor left, or does not know us: not this host's failure.
+    Unreachable(String),
+    /// The driver cannot ask the operating system.
+    Unsupported,
+    /// No: Ironic will not do that to this machine.
+    Refused(String),
+    /// Nobody knows: it has to be read again before anything is repeated.
+    Unknown,
+    /// As many soft attempts are under way as may be. Ironic was not asked.
+    NoRoom,
+}
+
 /// After a soft power-off a second reading must agree, this much later. So long after the first off Ironic is asked again for
 /// those who hold the machine.
-pub(crate) const CONFIRM: Duration = Duration::from_secs(3);
+pub(crate) const OFF_CONFIRM_DELAY: Duration = Duration::from_secs(3);
 
 /// What this process remembers of a host between two passes. All of it can be forgotten: it has to be waited for again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,32 +249,24 @@ pub enum LetGo {
     Warned,
 }
 
-/// What one pass knows, and how soon it looks again at a node whose next step is Ironic's.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Look {
-    /// What is decided about.
-    pub seen: Observed,
-    /// How soon.
-    pub pace: Duration,
-}
-
-impl Look {
-    /// At a host that is left to others.
-    pub fn nothing() -> Self {
-        let seen = Observed { host: None, node: NodeSeen::NotAsked, soft_free: true };
-        Self { seen, pace: Duration::ZERO }
-    }
-}
-
 /// What one pass knows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
-    /// The host; nothing when it does not exist.
+    /// The host; nothing when it does not exist, or is left to others.
     pub host: Option<Host>,
     /// Its node.
     pub node: NodeSeen,
     /// Whether another soft power-off may be under way now.
     pub soft_free: bool,
+    /// How soon a node is looked at again whose next step is Ironic's. Nothing where the lists of nodes tell of that.
+    pub pace: Option<Duration>,
+}
+
+impl Observed {
+    /// A host that is left to others.
+    pub fn nothing() -> Self {
+        Self { host: None, node: NodeSeen::NotAsked, soft_free: true, pace: None }
+    }
 }
 
 /// A host, as far as decisions depend on it.
@@ -210,6 +385,21 @@ pub enum NodeSeen {
     Seen(Node),
 }
 
+impl NodeSeen {
+    /// The node, if it was seen.
+    pub fn node(&self) -> Option<&Node> {
+        match self {
+            Self::Seen(node) => Some(node),
+            _ => None,
+        }
+    }
+
+    /// Whether a node was seen, and shows this power.
+    pub fn shows(&self, power: Power) -> bool {
+        self.node().is_some_and(|node| node.power == power)
+    }
+}
+
 /// A node, as far as decisions depend on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
@@ -318,17 +508,17 @@ impl Host {
         } else {
             provisioning.id.clone()
         };
-        let image = |image: &Option<Box<Image>>| {
-            image.as_ref().map(|image| image.url.clone()).unwrap_or_default()
-        };
-        let deploy = |deploy: &Option<Box<CustomDeploy>>| {
-            deploy.as_ref().map(|deploy| deploy.method.clone()).unwrap_or_default()
-        };
         // What was installed by other means the operator leaves where it is.
-        let differs =
-            |wanted: String, installed: String| !installed.is_empty() && wanted != installed;
-        let other_image = differs(image(&host.spec.image), image(&provisioning.image))
-            || differs(deploy(&host.spec.custom_deploy), deploy(&provisioning.custom_deploy));
+        let differs = |wanted: Option<&String>, installed: Option<&String>| {
+            installed.is_some_and(|it| !it.is_empty() && wanted != Some(it))
+        };
+        let other_image = differs(
+            host.spec.image.as_ref().map(|image| &image.url),
+            provisioning.image.as_ref().map(|image| &image.url),
+        ) || differs(
+            host.spec.custom_deploy.as_ref().map(|deploy| &deploy.method),
+            provisioning.custom_deploy.as_ref().map(|deploy| &deploy.method),
+        );
         let record = Record::of(&status.conditions);
         let power = record.known().map(|it| it.power.clone()).unwrap_or_default();
         let (pending, last) = power.stamps(provisioning);
@@ -467,15 +657,9 @@ impl OffTaken {
     pub fn after(before: Option<Self>, holders: u64, asked: Instant) -> Self {
         let before = before.filter(|it| it.holders == holders);
         let seen = before.and_then(|it| it.seen);
-        let again = seen.is_some_and(|seen| asked.saturating_duration_since(seen) >= CONFIRM);
+        let again =
+            seen.is_some_and(|seen| asked.saturating_duration_since(seen) >= OFF_CONFIRM_DELAY);
         Self { holders, seen, again }
-    }
-}
-
-impl OffProof {
-    /// Whether Ironic has looked at the machine for those who hold it.
-    pub fn is_looked_at(self) -> bool {
-        matches!(self, Self::Once(_) | Self::Twice)
     }
 }
 
@@ -491,7 +675,6 @@ impl Node {
         let working = ["cleaning", "clean wait", "deploying", "servicing", "service wait"];
         let engaged = working.contains(&state.as_str()).then(|| text::working(&state));
         Self {
-            power: node.power(),
             target,
             engaged,
             last_error: set(&node.last_error).map(|error| shorten(&error, LONGEST_ERROR)),
@@ -499,6 +682,26 @@ impl Node {
             registration: Registration::of(&state),
             changed: set(&node.updated_at).map(|time| shorten(&time, LONGEST_TIME)),
             maintenance: node.maintenance.unwrap_or(false),
+            ..Self::resting(node.power())
+        }
+    }
+
+    /// Whether Ironic shows its machine off, and is not about to change that.
+    pub fn shows_off(&self) -> bool {
+        self.power == Power::Off && self.target.is_none()
+    }
+
+    /// One that shows this power and nothing else.
+    pub fn resting(power: Power) -> Self {
+        Self {
+            power,
+            target: None,
+            engaged: None,
+            last_error: None,
+            disable_power_off: false,
+            registration: Registration::Done,
+            changed: None,
+            maintenance: false,
             off_since: None,
             off_proof: OffProof::None,
             spared: None,

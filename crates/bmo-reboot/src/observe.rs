@@ -11,18 +11,15 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Api, Client};
 
 use crate::context::Context;
-use crate::decide::decide;
+use crate::decide::{decide, is_at_rest};
 use crate::model::{
-    CONFIRM, Host, LetGo, Look, Memory, Node, NodeSeen, Observed, OffProof, OffTaken, Pause,
-    Registration, Target,
+    Host, LetGo, Memory, Node, NodeSeen, OFF_CONFIRM_DELAY, Observed, OffProof, OffTaken, Pause,
+    Target,
 };
+use crate::waits::unknown_power_delay;
 
 /// How long a node is not answered for until its host says so, though others may be.
-const SILENCE: Duration = Duration::from_secs(10);
-
-/// So often a machine whose power nobody knows is asked for off as soon as Ironic takes it, and this often after that.
-const BLIND_CALLS: u32 = 3;
-const BLIND_PACE: Duration = Duration::from_secs(5);
+const NODE_SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// What decisions depend on, of one node and in a list.
 pub const FIELDS: Detail = Detail::Fields(&[
@@ -43,12 +40,19 @@ struct Found {
     began: Instant,
 }
 
+impl Found {
+    /// Nothing was read.
+    fn nothing(node: NodeSeen) -> Self {
+        Self { node, names: Vec::new(), began: Instant::now() }
+    }
+}
+
 /// Reads what a decision about this host needs; nothing, if it is gone or was never ours.
 pub async fn observe(
     context: &Context,
     key: &ObjectKey,
     memory: &mut Memory,
-) -> Result<Option<Look>, Error> {
+) -> Result<Option<Observed>, Error> {
     let (policy, nodes) = (&context.policy, &context.nodes);
     let cached = context.hosts.get(&key.in_store()).filter(|host| !policy.is_anothers(host));
     let Some(cached) = cached.map(|host| context.view(&host)) else { return Ok(None) };
@@ -60,31 +64,28 @@ pub async fn observe(
         *memory = Memory { uid: cached.uid.clone(), ..Memory::default() };
     }
     if is_anothers(&cached, memory) {
-        return Ok(Some(Look::nothing()));
+        return Ok(Some(Observed::nothing()));
     }
     let needed = cached.needs_node(policy);
     let soft_free = context.soft_free(key);
     if needed && cached.progress().is_some_and(|it| it.reason.is_phase()) {
         nodes.waits(&cached.node);
     }
-    let mut listed = None;
-    if needed {
-        listed = nodes.awaited(&cached.node).await;
-    }
+    let listed = if needed { nodes.awaited(&cached.node).await } else { None };
     let is_news = listed.is_some();
     let listed = listed.filter(|it| !cached.disable_power_off && Node::of(&it.node).is_plain());
     if !is_news
         && !memory.differs
         && let Some(seen) = at_rest(context, &cached, soft_free)
     {
-        return Ok(Some(Look { seen, pace: Duration::ZERO }));
+        return Ok(Some(seen));
     }
     let (mut host, mut found) = if let Some(reading) = listed {
         // It began after this version of the host was there; a write insists on that, and a call on a write or another look.
         (cached, Some(of_reading(reading)))
     } else if cached.waits_for_room() && !soft_free {
         // Thousands of looks at hosts that can only wait would take Ironic's time from those that need it.
-        (cached, Some(Found { node: NodeSeen::NotAsked, names: Vec::new(), began: Instant::now() }))
+        (cached, Some(Found::nothing(NodeSeen::NotAsked)))
     } else {
         // Both at once: somebody waits.
         let reads =
@@ -97,7 +98,7 @@ pub async fn observe(
         (host, found.filter(|_| alike))
     };
     if host.uid != memory.uid || is_anothers(&host, memory) {
-        return Ok(Some(Look::nothing()));
+        return Ok(Some(Observed::nothing()));
     }
     if found.is_none() && host.needs_node(policy) {
         found = Some(node(context, &host, &host.node).await);
@@ -115,19 +116,17 @@ pub async fn observe(
             (found, host.node) = (Some(read), by_name);
         }
     }
-    let now = Instant::now();
-    let not_asked = || Found { node: NodeSeen::NotAsked, names: Vec::new(), began: now };
-    let mut found = found.unwrap_or_else(not_asked);
+    let mut found = found.unwrap_or_else(|| Found::nothing(NodeSeen::NotAsked));
     if matches!(found.node, NodeSeen::Seen(_) | NodeSeen::Missing) {
         context.learn(key, &asked_for, &found.names);
     }
-    host.shared_with = context.shared_with(&host, &host.node);
-    remember(memory, &host, &mut found, (now, Timestamp::now()));
+    host.shared_with = context.shared_with(&host);
+    remember(memory, &host, &mut found, (Instant::now(), Timestamp::now()));
     if let NodeSeen::Unanswered { lasting, .. } = &mut found.node {
         *lasting |= nodes.silence().is_some();
     }
-    let pace = nodes.pace(&host.node);
-    Ok(Some(Look { seen: Observed { host: Some(host), node: found.node, soft_free }, pace }))
+    let pace = Some(nodes.pace(&host.node));
+    Ok(Some(Observed { host: Some(host), node: found.node, soft_free, pace }))
 }
 
 /// What is decided about a host where Ironic shows its node as its status says, if there is nothing to do then. No more is
@@ -136,8 +135,8 @@ fn at_rest(context: &Context, host: &Host, soft_free: bool) -> Option<Observed> 
     let power = if host.powered_on { Power::On } else { Power::Off };
     let off_since = Some(Timestamp::UNIX_EPOCH);
     let node = NodeSeen::Seen(Node { off_since, ..Node::resting(power) });
-    let seen = Observed { host: Some(host.clone()), node, soft_free };
-    decide(&seen, &context.policy, Timestamp::now()).rests().then_some(seen)
+    let seen = Observed { host: Some(host.clone()), node, soft_free, pace: None };
+    is_at_rest(&decide(&seen, &context.policy, Timestamp::now())).then_some(seen)
 }
 
 /// Whether another instance, with another selector, has made a host its own that was let go here: who undid that would do so
@@ -177,7 +176,7 @@ fn remember(
         (memory.off_since, memory.off_taken) = (None, None);
         return;
     };
-    let off = node.power == Power::Off && node.target.is_none();
+    let off = node.shows_off();
     node.off_since = off_since(&mut memory.off_since, off, (found.began, moment, now));
     node.off_proof = proof(&mut memory.off_taken, host, node, moment);
     node.spared = spared(&mut memory.blind_calls, node.power, moment);
@@ -199,9 +198,8 @@ fn spared(calls: &mut (u32, Option<Instant>), power: Power, now: Instant) -> Opt
     if power != Power::Unknown {
         *calls = (0, None);
     }
-    let last = calls.1.filter(|_| calls.0 >= BLIND_CALLS)?;
-    let left = BLIND_PACE.saturating_sub(now.saturating_duration_since(last));
-    (!left.is_zero()).then_some(left)
+    let passed = now.saturating_duration_since(calls.1?);
+    unknown_power_delay(calls.0).checked_sub(passed).filter(|left| !left.is_zero())
 }
 
 /// Whether a node is not as the status of its host says, or nobody could see how it is.
@@ -230,7 +228,7 @@ fn proof(taken: &mut Option<OffTaken>, host: &Host, node: &Node, now: Instant) -
         return OffProof::Twice;
     }
     let passed = known.seen.map_or(Duration::ZERO, |seen| now.saturating_duration_since(seen));
-    OffProof::Once(CONFIRM.saturating_sub(passed))
+    OffProof::Once(OFF_CONFIRM_DELAY.saturating_sub(passed))
 }
 
 /// Silence about one node is also lasting when Ironic answers others.
@@ -239,7 +237,7 @@ fn lasts(silent_since: &mut Option<Instant>, node: &mut NodeSeen, now: Instant) 
         *silent_since = None;
         return;
     };
-    *lasting |= now.duration_since(*silent_since.get_or_insert(now)) >= SILENCE;
+    *lasting |= now.duration_since(*silent_since.get_or_insert(now)) >= NODE_SILENCE_MAX;
 }
 
 /// Since when every reading has shown the machine off, by the clock as it is now: one that was set in between must neither
@@ -267,13 +265,12 @@ fn is_name(id: &str) -> bool {
 
 /// Reads a node of a host. Of one that must stay on it is also read when it last changed, which costs Ironic more.
 async fn node(context: &Context, host: &Host, id: &str) -> Found {
-    let (nodes, began) = (&context.nodes, Instant::now());
-    let nothing = |node| Found { node, names: Vec::new(), began };
+    let nodes = &context.nodes;
     if !is_name(id) {
-        return nothing(NodeSeen::Missing);
+        return Found::nothing(NodeSeen::Missing);
     }
     if let Some(problem) = nodes.silence() {
-        return nothing(NodeSeen::Unanswered { lasting: true, problem });
+        return Found::nothing(NodeSeen::Unanswered { lasting: true, problem });
     }
     let urgency =
         if host.is_urgent(&context.policy) { Urgency::Urgent } else { Urgency::Background };
@@ -285,8 +282,11 @@ async fn node(context: &Context, host: &Host, id: &str) -> Found {
     }
     match answer {
         Ok(reading) => of_reading(reading),
-        Err(error) if error.class() == Class::NotFound => nothing(NodeSeen::Missing),
-        Err(error) => nothing(NodeSeen::Unanswered { lasting: false, problem: error.to_string() }),
+        Err(error) if error.class() == Class::NotFound => Found::nothing(NodeSeen::Missing),
+        Err(error) => {
+            let problem = error.to_string();
+            Found::nothing(NodeSeen::Unanswered { lasting: false, problem })
+        }
     }
 }
 
@@ -297,23 +297,6 @@ fn of_reading(Reading { node, began }: Reading) -> Found {
 }
 
 impl Node {
-    /// One that shows this power and nothing else.
-    pub fn resting(power: Power) -> Self {
-        Self {
-            power,
-            target: None,
-            engaged: None,
-            last_error: None,
-            disable_power_off: false,
-            registration: Registration::Done,
-            changed: None,
-            maintenance: false,
-            off_since: None,
-            off_proof: OffProof::None,
-            spared: None,
-        }
-    }
-
     /// Whether it shows nothing but its power. All else is read anew, with all its details.
     pub fn is_plain(&self) -> bool {
         let calm = self.last_error.is_none() && self.engaged.is_none() && !self.maintenance;
@@ -328,7 +311,7 @@ mod tests {
 
     use super::*;
     use crate::config::Policy;
-    use crate::decision::Change;
+    use crate::model::Change;
     use crate::reason::Reason;
     use crate::record::{Managed, RebootProgress};
     use crate::requests::Requests;

@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use api_types::metal3::KeySet;
 use api_types::names::metal3::REBOOT;
+use controller_kit::engine::Next;
 
 use crate::case::Case;
-use crate::decision::{Again, Call, Decision};
 use crate::draft::Draft;
-use crate::model::{CONFIRM, Node, OffProof};
+use crate::model::{Call, Decision, Node, OFF_CONFIRM_DELAY, OffProof};
 use crate::reason::Reason;
 use crate::record::{RebootProgress, Reset, Soft};
-use crate::requests::{Request, told_apart};
+use crate::requests::Request;
 use crate::text;
-use crate::waits::{BUSY, last_stamp, off_delay, still_early, still_waiting};
+use crate::waits::{NODE_BUSY_RETRY, last_stamp, still_early, still_waiting};
 
 /// Ironic takes no shorter soft attempt.
-const SHORTEST_SLICE: Duration = Duration::from_secs(1);
+const SOFT_SLICE_MIN: Duration = Duration::from_secs(1);
 
 /// One step closer to off: wait, ask the operating system, or cut the power.
 pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Decision {
@@ -30,28 +30,28 @@ pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Deci
             let message = text::waits_for_change(&case.wanted_by());
             draft.phase(Reason::RequestAccepted, any_hard || was_hard, &message);
         }
-        return draft.finish(Reason::RequestAccepted, Again::Watch);
+        return draft.finish(Reason::RequestAccepted, case.ironics_turn());
     }
     if case.seems_off() && !case.off_may_have_failed(node) {
-        return draft.finish(case.reason().unwrap_or(Reason::AtRest), Again::After(CONFIRM));
+        return draft
+            .finish(case.reason().unwrap_or(Reason::AtRest), Next::After(OFF_CONFIRM_DELAY));
     }
     let taken = taken(case, node);
     let begun = taken.or_else(|| case.soft_ahead().filter(|soft| has_time(case, *soft)));
-    draft.attempted(taken);
+    draft.soft = taken;
     if begun.is_none() {
         draft.begun_afresh();
     }
     if let Some(why) = &node.engaged {
-        draft.engaged(why);
-        return draft.finish(Reason::NodeBusy, Again::After(BUSY));
+        return draft.engaged(why);
     }
     let exhausted = taken.is_some_and(|soft| is_exhausted(case, soft, node));
     if any_hard || was_hard || exhausted {
         return cut(case, draft, node, exhausted);
     }
-    if !case.soft_free {
+    if !case.seen.soft_free {
         draft.waiting(Reason::RequestAccepted, text::NO_ROOM);
-        return draft.finish(Reason::RequestAccepted, Again::After(BUSY));
+        return draft.finish(Reason::RequestAccepted, Next::After(NODE_BUSY_RETRY));
     }
     let used = begun.map_or(Duration::ZERO, |soft| case.age(soft.since));
     let left = case.policy.soft_timeout.saturating_sub(used);
@@ -64,44 +64,38 @@ pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Deci
         let message = text::soft_comes_next(&case.wanted_by());
         draft.phase(Reason::RequestAccepted, false, &message);
     }
-    draft.call(Call::SoftOff(left.min(case.policy.soft_slice).max(SHORTEST_SLICE)));
-    draft.finish(Reason::SoftPowerOff, Again::Watch)
+    draft.ask(Call::SoftOff(left.min(case.policy.soft_slice).max(SOFT_SLICE_MIN)))
 }
 
 /// Has Ironic look at a machine that somebody holds and that it shows off: what it shows is as old as its last look, and somebody
 /// may have started the machine by its button since, or the machine may still be shutting down. For one that is off this changes
 /// nothing, so nothing is written down ahead of it.
 pub(crate) fn prove_off(case: &Case<'_>) -> Option<Decision> {
-    let asks = case.is_off() && case.is_unproven() && case.may_be_asked();
+    let asks = case.is_off() && case.is_unproven() && !case.host.deleting;
     let node = case.node().filter(|_| asks)?;
     let mut draft = Draft::unseen(case);
     let hard = case.was_hard() || case.requests().any(Request::is_hard);
-    let reason = if hard { Reason::HardPowerOff } else { Reason::SoftPowerOff };
+    let softly = case.policy.soft_slice.min(case.policy.soft_timeout).max(SOFT_SLICE_MIN);
+    let call = if hard { Call::HardOff } else { Call::SoftOff(softly) };
     if let Some(why) = &node.engaged {
-        // For those for whom it is held off already nothing changes.
         if case.held_since().is_none() {
-            draft.engaged(why);
-        } else {
-            draft.joining(Reason::NodeBusy);
+            return Some(draft.engaged(why));
         }
-        return Some(draft.finish(Reason::NodeBusy, Again::After(BUSY)));
+        // For those for whom it is held off already nothing changes.
+        draft.joining(Reason::NodeBusy);
+        return Some(draft.finish(Reason::NodeBusy, Next::After(NODE_BUSY_RETRY)));
     }
     match (node.off_proof, &node.last_error) {
-        (OffProof::Failed, Some(problem)) => {
-            let delay = draft.failed(true, problem);
-            return Some(draft.finish(Reason::PowerFailed, Again::After(off_delay(delay))));
-        }
+        (OffProof::Failed, Some(problem)) => return Some(draft.retried(true, problem)),
         (OffProof::Once(left), _) if !left.is_zero() => {
-            return Some(draft.finish(reason, Again::After(left)));
+            return Some(draft.finish(call.reason(), Next::After(left)));
         }
         _ => {}
     }
-    if let Some(wait) = still_waiting(case, off_delay(case.host.trouble.failures())) {
-        return Some(draft.finish(Reason::PowerFailed, Again::After(wait)));
+    if let Some(wait) = still_waiting(case, true) {
+        return Some(draft.finish(Reason::PowerFailed, Next::After(wait)));
     }
-    let softly = case.policy.soft_slice.min(case.policy.soft_timeout).max(SHORTEST_SLICE);
-    draft.call(if hard { Call::HardOff } else { Call::SoftOff(softly) });
-    Some(draft.finish(reason, Again::Watch))
+    Some(draft.ask(call))
 }
 
 /// The soft attempt that Ironic has certainly taken. Of one that was only written down a failure shows that: nothing is
@@ -126,7 +120,7 @@ fn has_time(case: &Case<'_>, soft: Soft) -> bool {
 
 /// Whether a soft attempt has had all of its time. One of less than a second is none.
 fn is_over(case: &Case<'_>, soft: Soft) -> bool {
-    case.age(soft.since) + Duration::from_secs(1) > case.policy.soft_timeout
+    case.age(soft.since) + SOFT_SLICE_MIN > case.policy.soft_timeout
 }
 
 /// What Ironic says of a change that ended with the conductor that made it, which was restarted or whose place another one
@@ -150,20 +144,18 @@ fn cut(case: &Case<'_>, mut draft: Draft<'_>, node: &Node, exhausted: bool) -> D
     let failed = case.is(Reason::HardPowerOff).then_some(node.last_error.as_ref()).flatten();
     let progress = case.progress.as_ref();
     if let Some(problem) = failed {
-        let delay = draft.failed(true, problem);
-        return draft.finish(Reason::PowerFailed, Again::After(off_delay(delay)));
+        return draft.retried(true, problem);
     }
     // What is waited for after a power-on that failed is the next one.
-    let wait =
-        still_waiting(case, off_delay(case.host.trouble.failures())).filter(|_| case.was_hard());
-    if let Some(wait) = wait {
-        return draft.finish(Reason::PowerFailed, Again::After(wait));
+    if let Some(wait) = still_waiting(case, true).filter(|_| case.was_hard()) {
+        return draft.finish(Reason::PowerFailed, Next::After(wait));
     }
     if let Some(left) = node.spared {
-        return draft.finish(Reason::HardPowerOff, Again::After(left));
+        return draft.finish(Reason::HardPowerOff, Next::After(left));
     }
     if exhausted {
         draft.escalated(node.last_error.as_deref());
+        draft.write.escalates = true;
     }
     let retried = progress.is_some_and(|it| it.hard && it.waits_for_ironic());
     if node.last_error.is_none() && !retried {
@@ -172,8 +164,7 @@ fn cut(case: &Case<'_>, mut draft: Draft<'_>, node: &Node, exhausted: bool) -> D
         let message = text::comes_next(&case.wanted_by());
         draft.phase(Reason::RequestAccepted, true, &message);
     }
-    draft.call(Call::HardOff);
-    draft.finish(Reason::HardPowerOff, Again::Watch)
+    draft.ask(Call::HardOff)
 }
 
 /// One reset for a stamp, never an off. The node's own time of change tells whether Ironic took a call whose answer
@@ -192,36 +183,33 @@ pub(crate) fn reset(
     match asked {
         Some(progress) if !progress.is_untouched(node.changed.as_deref()) => {
             if let (None, Some(problem)) = (node.target, &node.last_error) {
-                let delay = draft.failed(true, problem);
-                return draft.finish(Reason::PowerFailed, Again::After(off_delay(delay)));
+                return draft.retried(true, problem);
             }
             was_reset(case, &mut draft);
-            return draft.finish(Reason::Restarting, Again::Watch);
+            return draft.finish(Reason::Restarting, case.ironics_turn());
         }
-        _ if node.target.is_some() => return draft.finish(Reason::Restarting, Again::Watch),
+        _ if node.target.is_some() => return draft.finish(Reason::Restarting, case.ironics_turn()),
         _ => {}
     }
     if let Some(why) = &node.engaged {
-        draft.cutting(hopeless);
-        draft.engaged(why);
-        return draft.finish(Reason::NodeBusy, Again::After(BUSY));
+        draft.hard |= hopeless;
+        return draft.engaged(why);
     }
-    if let Some(wait) = still_waiting(case, off_delay(case.host.trouble.failures())) {
-        return draft.finish(Reason::PowerFailed, Again::After(wait));
+    if let Some(wait) = still_waiting(case, true) {
+        return draft.finish(Reason::PowerFailed, Next::After(wait));
     }
     // Its stamp is not to lie after the machine is on again.
     if let Some(wait) = still_early(case) {
         let message = text::waits_for_second(&case.wanted_by());
         draft.phase(Reason::RequestAccepted, hard, &message);
-        return draft.finish(Reason::RequestAccepted, Again::After(wait));
+        return draft.finish(Reason::RequestAccepted, Next::After(wait));
     }
     let again = progress.is_some_and(|it| it.waits_for_ironic() || it.resets_again());
     let asked = Some(Reset::Asked { changed: node.changed.clone(), again });
     let step = draft.step(Reason::Restarting);
     let what = text::change(hard, text::reset_asked(again));
     draft.progress(RebootProgress { rebooting: true, hard, reset: asked, ..step }, &what);
-    draft.call(if hard { Call::Reset } else { Call::SoftReset(case.policy.soft_timeout) });
-    draft.finish(Reason::Restarting, Again::Watch)
+    draft.ask(if hard { Call::Reset } else { Call::SoftReset(case.policy.soft_timeout) })
 }
 
 /// Ironic has taken the reset: the requests are answered as far as they can be.
@@ -229,7 +217,7 @@ pub(crate) fn was_reset(case: &Case<'_>, draft: &mut Draft<'_>) {
     if case.host.requests.has_plain() {
         draft.annotate(REBOOT, None);
     }
-    draft.stamp_on(last_stamp(case));
+    draft.write.status.last = Some(last_stamp(case));
     draft.no_trouble();
     let hard = case.progress.as_ref().is_none_or(|progress| progress.hard);
     let reason = if case.is_held() { Reason::Restarting } else { Reason::PoweringOn };
@@ -237,7 +225,7 @@ pub(crate) fn was_reset(case: &Case<'_>, draft: &mut Draft<'_>) {
     let progress = RebootProgress { rebooting: true, reset, served, ..draft.step(reason) };
     draft.progress(progress, text::reset_taken(hard));
     if case.is_held() {
-        let text = text::reset_instead(case.stays_on_by(), case.holds());
-        draft.note(true, Reason::HoldUnsupported, told_apart(case.holds()), &text);
+        let text = text::reset_instead(case.host.disable_power_off, case.holds());
+        draft.note(true, Reason::HoldUnsupported, case.holds(), &text);
     }
 }

@@ -21,7 +21,7 @@ pub struct Record {
     pub power: PowerRecord,
     /// That something was installed on the host when it could not be served: what was asked of it then goes when it is
     /// deprovisioned, even if nobody looks at that moment.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub was_provisioned: bool,
     /// How far a reboot, or a plain change of power, has come.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -33,7 +33,7 @@ pub struct Record {
 #[serde(rename_all = "camelCase")]
 pub struct RebootProgress {
     /// Whether a reboot is under way; a plain change of power to match `spec.online` is none.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub rebooting: bool,
     /// How far it is.
     pub reason: Reason,
@@ -41,7 +41,7 @@ pub struct RebootProgress {
     pub since: Timestamp,
     /// That it was decided to cut the power. It must not be forgotten when the next step has to wait, or a soft
     /// attempt could follow a hard one.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hard: bool,
     /// The soft attempt that Ironic has taken, however long ago, and whatever is waited for since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -111,7 +111,7 @@ pub enum Reset {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         changed: Option<String>,
         /// Ironic was too busy for the one before, or did not answer.
-        #[serde(default, skip_serializing_if = "is_false")]
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         again: bool,
     },
     /// Ironic has taken it.
@@ -205,11 +205,6 @@ impl RebootProgress {
         self.doubt == Some(Doubt::Open)
     }
 
-    /// Whether the last that was tried was a soft reset, and it failed: another one would.
-    pub fn failed_softly(&self) -> bool {
-        self.reset == Some(Reset::Failed { hard: false })
-    }
-
     /// Whether this reset, or its failure, was also for this key.
     pub fn has_served(&self, key: &str) -> bool {
         // Of more than can be named those count that come after all that are.
@@ -233,11 +228,6 @@ impl RebootProgress {
     pub fn is_untouched(&self, now: Option<&str>) -> bool {
         matches!(&self.reset, Some(Reset::Asked { changed, .. }) if changed.as_deref() == now)
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
-fn is_false(fact: &bool) -> bool {
-    !fact
 }
 
 /// Whether the host's power is ours: the condition `PowerManaged`.

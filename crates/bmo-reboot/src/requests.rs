@@ -1,6 +1,5 @@
 //! What the annotations ask for. Only keys and modes matter here: values are never repeated, they may be anything.
 
-use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 
 use api_types::names::metal3::{REBOOT, is_reboot_hold, is_reboot_request};
@@ -90,42 +89,18 @@ impl Requests {
     }
 }
 
-/// Last word of a list that does not name all.
-pub const AND_MORE: &str = " more";
-
-/// Names keys for people, not all of thousands.
-pub fn named<'a>(keys: impl Iterator<Item = &'a str>) -> String {
-    const MOST: usize = 10;
-    let keys: Vec<&str> = keys.collect();
-    and_more(&keys, keys.len().min(MOST))
-}
-
-/// Names keys for their clients, each of which looks for its own: as many as fit into a condition that is not to be large.
-pub fn all_named<'a>(keys: impl Iterator<Item = &'a str>) -> String {
-    const BYTES: usize = 8_000;
-    let keys: Vec<&str> = keys.collect();
-    let mut length = 0;
-    let fit = keys.iter().take_while(|key| {
-        length += key.len() + ", ".len();
-        length <= BYTES
-    });
-    and_more(&keys, fit.count())
-}
-
-fn and_more(keys: &[&str], count: usize) -> String {
-    let mut text = keys.iter().take(count).copied().collect::<Vec<_>>().join(", ");
-    if keys.len() > count {
-        let _ = write!(text, " and {}{AND_MORE}", keys.len() - count);
-    }
-    text
-}
+/// So long is the action of an event. The API server folds events of one action, and takes little more.
+pub const ACTION_MAX_BYTES: usize = 60;
 
 /// A few words that are others for other keys.
 pub fn told_apart<'a>(keys: impl Iterator<Item = &'a str>) -> String {
-    const BYTES: usize = 60;
     let keys: Vec<&str> = keys.collect();
     let all = keys.join(", ");
-    if all.len() <= BYTES { all } else { format!("{} keys, {:016x}", keys.len(), number(&all)) }
+    if all.len() <= ACTION_MAX_BYTES {
+        all
+    } else {
+        format!("{} keys, {:016x}", keys.len(), number(&all))
+    }
 }
 
 /// The mode that a value asks for; nothing if it cannot be understood. Members other than `mode` do not matter.
@@ -214,24 +189,6 @@ mod tests {
         let both = Requests::of([("reboot.metal3.io/a", ""), (REBOOT, "")].into_iter());
         assert!(both.has_plain());
         assert_eq!(both.holds().collect::<Vec<_>>(), ["reboot.metal3.io/a"]);
-    }
-
-    #[test]
-    fn thousands_of_keys_are_named_in_a_few_words() {
-        let keys: Vec<String> = (0..5000).map(|n| format!("reboot.metal3.io/{n}")).collect();
-        let text = named(keys.iter().map(String::as_str));
-        assert!(text.ends_with("and 4990 more") && text.len() < 300, "{text}");
-    }
-
-    #[test]
-    fn a_condition_names_as_many_keys_as_fit_and_says_how_many_more_there_are() {
-        let keys: Vec<String> = (0..700).map(|n| format!("reboot.metal3.io/{n:03}")).collect();
-        let few = all_named(keys[..300].iter().map(String::as_str));
-        assert!(few.ends_with("reboot.metal3.io/299"), "{few}");
-        let text = all_named(keys.iter().map(String::as_str));
-        assert!(text.len() <= 8_100 && text.ends_with(" more"), "{}", text.len());
-        let more: usize = text.rsplit(' ').nth(1).unwrap().parse().unwrap();
-        assert_eq!(text.matches("reboot.metal3.io/").count() + more, 700);
     }
 
     #[test]

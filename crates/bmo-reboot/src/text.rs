@@ -4,7 +4,6 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::reason::Reason;
 use crate::record::{Doubt, RebootProgress, Sight};
-use crate::requests::{all_named, named};
 
 /// The record was written and is not there: nothing may be switched off without this memory.
 pub const DROPPED: &str = "the API server dropped status.conditions: the CRD baremetalhosts.metal3.io lacks them, run `bmo-reboot \
@@ -17,6 +16,41 @@ pub const NO_SOFT_POWER_OFF: &str = "its driver cannot ask the operating system"
 pub const NOT_IN_TIME: &str = "it did not stop in time";
 /// Why a call failed that the driver of a node does not know.
 pub const UNSUPPORTED: &str = "the driver does not support it";
+
+/// Names keys, not all of thousands.
+pub fn named<'a>(keys: impl Iterator<Item = &'a str>) -> String {
+    const MOST: usize = 10;
+    let keys: Vec<&str> = keys.collect();
+    and_more(&keys, keys.len().min(MOST))
+}
+
+/// Names keys for their clients, each of which looks for its own: as many as fit into a condition that is not to be large.
+pub fn all_named<'a>(keys: impl Iterator<Item = &'a str>) -> String {
+    const BYTES: usize = 8_000;
+    let keys: Vec<&str> = keys.collect();
+    let mut length = 0;
+    let fit = keys.iter().take_while(|key| {
+        length += key.len() + ", ".len();
+        length <= BYTES
+    });
+    and_more(&keys, fit.count())
+}
+
+fn and_more(keys: &[&str], count: usize) -> String {
+    let text = keys[..count].join(", ");
+    let more = keys.len() - count;
+    if more == 0 { text } else { format!("{text} and {more} more") }
+}
+
+/// A power-off or a reboot that was accepted before its request went.
+pub const BY_A_WITHDRAWN_REQUEST: &str = "a request that was withdrawn";
+/// A power-off that nobody asks for by an annotation.
+pub const BY_ONLINE: &str = "spec.online";
+
+/// Whose word it is that a machine must not be switched off: its host's, or that of its node alone.
+fn must_stay_on_by(host: bool) -> &'static str {
+    if host { "spec.disablePowerOff" } else { "disable_power_off of its node in Ironic" }
+}
 
 /// Why Ironic would not change the power of a node now.
 pub fn working(state: &str) -> String {
@@ -195,13 +229,15 @@ pub const DEPROVISIONED: &str = "The host was deprovisioned";
 pub const WAS_OFF: &str = "The host was off when bmo-reboot last managed its power and may be on by now; the condition \
     PowerManaged says why it is not managed";
 
-/// A machine that was reset because nobody can hold it off. `by`: whose word that is.
-pub fn hold_unsupported(by: &str) -> String {
+/// A machine that was reset because nobody can hold it off. `by_host`: that its host says so.
+pub fn hold_unsupported(by_host: bool) -> String {
+    let by = must_stay_on_by(by_host);
     format!("The machine must not be switched off ({by}), so nobody can hold it off: it was reset")
 }
 
 /// A machine that is on although that is not wanted.
-pub fn off_unsupported(by: &str) -> String {
+pub fn off_unsupported(by_host: bool) -> String {
+    let by = must_stay_on_by(by_host);
     format!("spec.online is false, but the machine must not be switched off ({by})")
 }
 
@@ -346,9 +382,32 @@ pub fn escalated(problem: &str) -> String {
 }
 
 /// A machine was reset for those who hold it.
-pub fn reset_instead<'a>(by: &str, holds: impl Iterator<Item = &'a str>) -> String {
-    let holds = named(holds);
+pub fn reset_instead<'a>(by_host: bool, holds: impl Iterator<Item = &'a str>) -> String {
+    let (by, holds) = (must_stay_on_by(by_host), named(holds));
     format!(
         "The machine must not be switched off ({by}), so it was reset and cannot be held off for {holds}"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_of_keys_are_named_in_a_few_words() {
+        let keys: Vec<String> = (0..5000).map(|n| format!("reboot.metal3.io/{n}")).collect();
+        let text = named(keys.iter().map(String::as_str));
+        assert!(text.ends_with("and 4990 more") && text.len() < 300, "{text}");
+    }
+
+    #[test]
+    fn a_condition_names_as_many_keys_as_fit_and_says_how_many_more_there_are() {
+        let keys: Vec<String> = (0..700).map(|n| format!("reboot.metal3.io/{n:03}")).collect();
+        let few = all_named(keys[..300].iter().map(String::as_str));
+        assert!(few.ends_with("reboot.metal3.io/299"), "{few}");
+        let text = all_named(keys.iter().map(String::as_str));
+        assert!(text.len() <= 8_100 && text.ends_with(" more"), "{}", text.len());
+        let more: usize = text.rsplit(' ').nth(1).unwrap().parse().unwrap();
+        assert_eq!(text.matches("reboot.metal3.io/").count() + more, 700);
+    }
 }

@@ -9,20 +9,27 @@ use crate::case::{Case, second_after};
 use crate::model::Trouble;
 use crate::reason::Reason;
 
-/// When to try again what Ironic was too busy for.
-pub(crate) const BUSY: Duration = Duration::from_secs(3);
+/// When to try again what Ironic does not take now.
+pub(crate) const NODE_BUSY_RETRY: Duration = Duration::from_secs(3);
 /// A stamp that is bumped into the future by more than this is the clock's fault and not waited for.
-const PATIENCE: Duration = Duration::from_secs(3);
+const STAMP_AHEAD_MAX: Duration = Duration::from_secs(3);
 
 /// How long a failure is still to be waited for. One of the future was written by a clock that is ahead of ours: nobody
 /// knows how old it is, and waiting until then could take for ever.
-pub(crate) fn still_waiting(case: &Case<'_>, delay: Duration) -> Option<Duration> {
+pub(crate) fn still_waiting(case: &Case<'_>, off: bool) -> Option<Duration> {
     let failed =
         case.progress.as_ref().filter(|progress| progress.reason == Reason::PowerFailed)?;
     if failed.since > case.exact {
         return None;
     }
+    let trouble = &case.host.trouble;
+    let delay = retry_delay(off, trouble, trouble.failures());
     delay.checked_sub(case.age(failed.since)).filter(|left| !left.is_zero())
+}
+
+/// How long to wait after `count` failures to switch off, or on.
+pub(crate) fn retry_delay(off: bool, before: &Trouble, count: i64) -> Duration {
+    if off { off_delay(count) } else { on_delay(before, count) }
 }
 
 /// How long to wait after `count` failures to switch off: never more than half a minute, since somebody waits.
@@ -39,10 +46,15 @@ pub(crate) fn off_delay(count: i64) -> Duration {
 
 /// How long to wait after `count` failures to switch on: twice as long each time, up to five minutes. Beside somebody else's
 /// failure the count is unknown: as after the fifth.
-pub(crate) fn on_delay(before: &Trouble, count: i64) -> Duration {
+fn on_delay(before: &Trouble, count: i64) -> Duration {
     let count = if before.is_anothers() { 5 } else { count };
     let doublings = u32::try_from(count.clamp(1, 8) - 1).unwrap_or(0);
     Duration::from_secs((3 << doublings).min(300))
+}
+
+/// How long to wait after `count` calls in a row to switch a machine off whose power nobody knows.
+pub(crate) fn unknown_power_delay(count: u32) -> Duration {
+    Duration::from_secs(if count < 3 { 0 } else { 5 })
 }
 
 /// The stamp of a power-on now: later than the request that it answers, and never earlier than one before.
@@ -54,5 +66,5 @@ pub(crate) fn last_stamp(case: &Case<'_>) -> Timestamp {
 /// How long that stamp still lies in the future, if that is to be waited for.
 pub(crate) fn still_early(case: &Case<'_>) -> Option<Duration> {
     let early = until(case.exact, last_stamp(case));
-    (early > Duration::ZERO && early <= PATIENCE).then_some(early)
+    (early > Duration::ZERO && early <= STAMP_AHEAD_MAX).then_some(early)
 }

@@ -15,60 +15,52 @@ use serde_json::{Value, json};
 
 use crate::case::second_after;
 use crate::context::{Context, SOFT};
-use crate::decision::{Answer, Call, Change, Decision, Note};
-use crate::metrics::seconds;
-use crate::model::{Host, Look, Memory, NodeSeen, OffTaken};
+use crate::model::{Answer, Call, Change, Host, Memory, Node, NodeSeen, Observed, OffTaken, Write};
 use crate::observe::compare;
 use crate::reason::Reason;
 use crate::requests::Request;
 use crate::settle::settle;
 use crate::text;
 
-/// How long it stands that a power-on is wanted, from the moment in which that was proven until it is sent: somebody may hold
-/// the host since. An off that was accepted is carried out whatever becomes of its request.
-const ON_IS_PROVEN: Duration = Duration::from_millis(100);
-const OFF_IS_PROVEN: Duration = Duration::from_secs(1);
-
-/// Carries out a decision about a host and its node.
+/// Carries out what was decided about a host and its node.
 pub async fn write(
     context: &Context,
-    Look { seen, pace }: &Look,
-    decision: &Decision,
+    seen: &Observed,
+    write: &Write,
     memory: &mut Memory,
 ) -> Result<Outcome, Error> {
     let (Some(host), node) = (&seen.host, &seen.node) else { return Ok(Outcome::default()) };
     let api: Api<CachedHost> = Api::namespaced(context.kit.client.clone(), &host.namespace);
-    let now = write_both(context, &api, Host::clone(host), decision).await?;
-    measure(context, host, node, decision);
-    let Some(call) = decision.call else {
-        if decision.again.next(*pace) == Next::OnChange {
+    let now = write_both(context, &api, host.clone(), write).await?;
+    measure(context, host, node, write);
+    let Some(call) = write.call else {
+        if write.rests {
             context.nodes.rests(&host.node);
         }
         // Of a host that says by now what its node showed nothing more is read.
         compare(memory, &now, node);
         return Ok(Outcome { version: Some(now.version), ..Outcome::default() });
     };
-    if decision.annotations.is_empty() && decision.status.is_empty() {
+    if write.annotations.is_empty() && write.status.is_empty() {
         // Nothing was to be written, so nothing proves that the host is still what was decided about.
         prove(&api, &now).await?;
     }
     if call == Call::On && !now.requests.is_empty() && !host.state.is_available() {
         return Err(Error::Superseded);
     }
-    let (began, off) = (Instant::now(), matches!(call, Call::HardOff | Call::SoftOff(_)));
-    let shown =
-        matches!(node, NodeSeen::Seen(node) if node.power == Power::Off && node.target.is_none());
-    if !(off && shown && now.requests.holds().next().is_some()) {
+    let began = Instant::now();
+    let shown = node.node().is_some_and(Node::shows_off);
+    if !(call.is_off() && shown && now.requests.holds().next().is_some()) {
         // It was seen off before something changed.
         memory.off_since = None;
     }
-    let taken = memory.off_taken.take().filter(|_| off);
+    let taken = memory.off_taken.take().filter(|_| call.is_off());
     let answer = ask(context, &api, (host, &now), call).await?;
     context.metrics.called(call, &answer);
     let holders = now.requests.holders_of(&host.node);
-    let accepted = off && answer == Answer::Accepted;
+    let accepted = call.is_off() && answer == Answer::Accepted;
     memory.off_taken = if accepted { Some(OffTaken::after(taken, holders, began)) } else { taken };
-    if matches!(node, NodeSeen::Seen(node) if node.power == Power::Unknown) {
+    if node.shows(Power::Unknown) {
         memory.blind_calls = (memory.blind_calls.0.saturating_add(1), Some(Instant::now()));
     }
     if matches!(call, Call::Reset | Call::SoftReset(_))
@@ -83,22 +75,27 @@ pub async fn write(
         object.name = host.name,
         call = ?call,
         answer = ?answer,
-        reason = decision.reason.as_str(),
+        reason = call.reason().as_str(),
         "Asked Ironic for a change of power"
     );
-    let after = settle(&now, node, (call, &answer), &context.policy, Timestamp::now());
-    let written = now.version.clone();
-    match write_both(context, &api, now, &after).await {
-        Ok(now) => Ok(Outcome {
-            version: Some(now.version),
-            events: after.notes.iter().map(Note::event).collect(),
-            next: Some(after.again.next(context.nodes.pace(&host.node))),
+    let (version, pace) = (now.version.clone(), Some(context.nodes.pace(&host.node)));
+    let after = Observed { host: Some(now.clone()), node: node.clone(), soft_free: true, pace };
+    let settled = settle(&after, (call, &answer), &context.policy, Timestamp::now());
+    let written = match settled.writes.first() {
+        Some(write) => write_both(context, &api, now, write).await.map(|host| host.version),
+        None => Ok(now.version),
+    };
+    match written {
+        Ok(version) => Ok(Outcome {
+            version: Some(version),
+            events: settled.events,
+            next: Some(settled.next),
             ..Outcome::default()
         }),
         // The call was made, whether or not what came of it could be written down: the next pass reads that.
         Err(error) => {
             tracing::debug!(object.name = host.name, %error, "Ironic's answer was not written down");
-            Ok(Outcome { version: Some(written), next: Some(Next::Now), ..Outcome::default() })
+            Ok(Outcome { version: Some(version), next: Some(Next::Now), ..Outcome::default() })
         }
     }
 }
@@ -108,13 +105,13 @@ async fn write_both(
     context: &Context,
     api: &Api<CachedHost>,
     mut host: Host,
-    decision: &Decision,
+    write: &Write,
 ) -> Result<Host, Error> {
-    if !decision.annotations.is_empty() {
-        host = write_annotations(context, api, &host, &decision.annotations).await?;
+    if !write.annotations.is_empty() {
+        host = write_annotations(context, api, &host, &write.annotations).await?;
     }
-    if !decision.status.is_empty() {
-        host = write_status(context, api, &host, &decision.status).await?;
+    if !write.status.is_empty() {
+        host = write_status(context, api, &host, &write.status).await?;
     }
     Ok(host)
 }
@@ -156,15 +153,10 @@ fn status_patch(host: &Host, change: &Change, now: Timestamp) -> Value {
         status["poweredOn"] = on.into();
     }
     let mut stamps = serde_json::Map::new();
-    if change.clear_stamps {
-        stamps.insert("pendingRebootSince".to_owned(), Value::Null);
-        stamps.insert("lastPoweredOn".to_owned(), Value::Null);
-    }
-    if let Some(pending) = change.pending {
-        stamps.insert("pendingRebootSince".to_owned(), pending.to_string().into());
-    }
-    if let Some(last) = change.last {
-        stamps.insert("lastPoweredOn".to_owned(), last.to_string().into());
+    for (field, stamp) in [("pendingRebootSince", change.pending), ("lastPoweredOn", change.last)] {
+        if change.clear_stamps || stamp.is_some() {
+            stamps.insert(field.to_owned(), json!(stamp.map(|stamp| stamp.to_string())));
+        }
     }
     if !stamps.is_empty() {
         status["provisioning"] = stamps.into();
@@ -173,20 +165,13 @@ fn status_patch(host: &Host, change: &Change, now: Timestamp) -> Value {
     if conditions != host.conditions {
         status["conditions"] = json!(conditions);
     }
-    match &change.trouble {
-        None => {}
-        Some(None) => {
-            status["operationalStatus"] = "OK".into();
-            status["errorType"] = Value::Null;
-            status["errorMessage"] = "".into();
-            status["errorCount"] = 0.into();
-        }
-        Some(Some(trouble)) => {
-            status["operationalStatus"] = "error".into();
-            status["errorType"] = ErrorType::PowerManagement.as_str().into();
-            status["errorMessage"] = trouble.message.clone().into();
-            status["errorCount"] = trouble.count.into();
-        }
+    if let Some(trouble) = &change.trouble {
+        let kind = trouble.as_ref().map(|_| ErrorType::PowerManagement.as_str());
+        let trouble = trouble.clone().unwrap_or_default();
+        status["operationalStatus"] = if kind.is_some() { "error" } else { "OK" }.into();
+        status["errorType"] = json!(kind);
+        status["errorMessage"] = trouble.message.into();
+        status["errorCount"] = trouble.count.into();
     }
     json!({ "metadata": { "resourceVersion": host.version }, "status": status })
 }
@@ -206,8 +191,8 @@ async fn ask(
     (host, now): (&Host, &Host),
     call: Call,
 ) -> Result<Answer, Error> {
-    let (key, softly) = (host.key(), matches!(call, Call::SoftOff(_) | Call::SoftReset(_)));
-    if softly && !context.softly.enter(&key, SOFT, context.policy.soft_attempts) {
+    let key = host.key();
+    if call.is_soft() && !context.softly.enter(&key, SOFT, context.policy.soft_attempts) {
         return Ok(Answer::NoRoom);
     }
     let target = match call {
@@ -221,13 +206,20 @@ async fn ask(
         Ok(()) => Answer::Accepted,
         Err(error) => meaning(&error),
     });
-    if softly && !matches!(answer, Ok(Answer::Accepted | Answer::Unknown)) {
+    if call.is_soft() && !matches!(answer, Ok(Answer::Accepted | Answer::Unknown)) {
         context.softly.update(&key, None);
     }
     if matches!(answer, Ok(Answer::Unreachable(_) | Answer::Unknown)) {
         context.nodes.unanswered();
     }
     answer
+}
+
+/// How long it stands that a change is wanted, from the moment in which that was proven until it is sent. Somebody may hold the
+/// host since, against which a power-on must not be sent. An off that was accepted is carried out whatever becomes of its
+/// request.
+fn proof_lasts(target: PowerTarget) -> Duration {
+    if target == PowerTarget::On { Duration::from_millis(100) } else { Duration::from_secs(1) }
 }
 
 /// Sends it, as soon as there is a place for it. Others that hang may have had all places for long: whoever has asked meanwhile
@@ -238,13 +230,12 @@ async fn send(
     (host, now): (&Host, &Host),
     target: PowerTarget,
 ) -> Result<ironic::Result<()>, Error> {
-    let patience = if target == PowerTarget::On { ON_IS_PROVEN } else { OFF_IS_PROVEN };
     let (mut answer, mut proven) = (Ok(()), Instant::now());
     // What is read until it is over says nothing of what comes of it.
     let _calling = context.nodes.calling(&host.node);
     for _ in 0..2 {
         let ready = context.nodes.client().ready_for_power(&host.node, target).await;
-        if proven.elapsed() >= patience {
+        if proven.elapsed() >= proof_lasts(target) {
             prove(api, now).await?;
             proven = Instant::now();
         }
@@ -289,24 +280,24 @@ fn by_class(class: Class, said: &str, told: String) -> Answer {
     }
 }
 
-fn measure(context: &Context, host: &Host, node: &NodeSeen, decision: &Decision) {
+fn measure(context: &Context, host: &Host, node: &NodeSeen, write: &Write) {
     let (metrics, now) = (&context.metrics, Timestamp::now());
-    let change = &decision.status;
+    let change = &write.status;
     if change.pending.is_some() {
         metrics.accepted(host.requests.iter().any(Request::is_hard));
     }
     if let (Some(false), true, Some(pending)) = (change.powered_on, host.in_cycle(), host.pending) {
-        metrics.off_after(seconds(pending, now));
+        metrics.to_off.observe(until(pending, now).as_secs_f64());
     }
     // One that is only not certainly off any more was not seen on.
-    let seen_on = matches!(node, NodeSeen::Seen(node) if node.power == Power::On);
+    let seen_on = node.shows(Power::On);
     if let (Some(true), true, Some(progress)) = (change.powered_on, seen_on, host.progress())
         && progress.reason == Reason::PoweringOn
     {
-        metrics.on_after(seconds(progress.since, now));
+        metrics.to_on.observe(until(progress.since, now).as_secs_f64());
     }
-    if decision.notes.iter().any(|note| note.reason == Reason::SoftPowerOffFailed) {
-        metrics.escalated();
+    if write.escalates {
+        metrics.escalations.inc();
     }
 }
 

@@ -14,17 +14,16 @@ use std::time::Duration;
 use bench::model::{Progress, explore};
 use bmo_reboot::config::Policy;
 use bmo_reboot::decide::decide;
-use bmo_reboot::decision::{Again, Answer, Call, Change, Decision};
-use bmo_reboot::model::{Observed, OffProof, Target};
+use bmo_reboot::model::{Answer, Call, Change, Decision, OffProof, Target, Write};
 use bmo_reboot::reason::Reason;
 use bmo_reboot::record::RebootProgress;
 use bmo_reboot::settle::settle;
-use controller_kit::engine::Reason as _;
+use controller_kit::engine::{Next, Reason as _};
 use stateright::{Model, Property};
 
 use crate::World;
 use machine::{Hidden, Machine, Taken, is_more, proof};
-use reading::{Known, at, seen, view};
+use reading::{Known, at, seen};
 
 const NOW: i64 = 1_000_000;
 const KEYS: [&str; 3] = ["reboot.metal3.io", "reboot.metal3.io/a", "reboot.metal3.io/b"];
@@ -198,7 +197,8 @@ fn staged(plan: Plan) -> Stage {
 
 impl Rack {
     fn plan(decision: Decision, host: Stored, (node, proof): (Machine, OffProof)) -> Stage {
-        let Decision { annotations, mut status, call, .. } = decision;
+        let write = decision.writes.into_iter().next().unwrap_or_default();
+        let Write { annotations, mut status, call, .. } = *write;
         let removes = KEYS.iter().enumerate().filter(|(_, key)| annotations.contains_key(**key));
         // Texts are of no consequence, and the other facts of the record would only make states differ.
         if let Some(progress) = &mut status.progress {
@@ -240,10 +240,9 @@ impl State {
         let host = self.host;
         let replica = &mut self.replicas[usize::from(index)];
         let proof = proof(&mut replica.taken, &host, machine);
-        let node = seen(machine, replica.off_before, proof);
-        let observed = Observed { host: Some(view(&host)), node, soft_free: true };
+        let observed = seen(&host, machine, replica.off_before, proof);
         let decision = decide(&observed, &rack.policy, at(0));
-        let waits = matches!(decision.again, Again::After(_)) && !machine.is_closing();
+        let waits = matches!(decision.next, Next::After(_)) && !machine.is_closing();
         replica.off_before = machine.shows_off() && (replica.off_before || waits);
         replica.known = Known::default();
         replica.stage = Rack::plan(decision, host, (machine, proof));
@@ -353,8 +352,8 @@ impl State {
             }
             Stage::Settle(plan, answer) => {
                 let Some(call) = plan.call else { return };
-                let (host, node) = (view(&plan.host), seen(plan.node, false, plan.proof));
-                let done = settle(&host, &node, (call, &answer), &rack.policy, at(0));
+                let observed = seen(&plan.host, plan.node, false, plan.proof);
+                let done = settle(&observed, (call, &answer), &rack.policy, at(0));
                 let Stage::Write(after) = Rack::plan(done, plan.host, (plan.node, plan.proof))
                 else {
                     return;

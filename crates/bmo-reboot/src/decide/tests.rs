@@ -1,15 +1,14 @@
 //! The rules one by one; the page's invariants are in `properties`.
 
-use api_types::metal3::{ErrorType, ProvisioningState};
+use std::collections::BTreeMap;
 
+use api_types::metal3::{ErrorType, ProvisioningState};
 use k8s_openapi::jiff::ToSpan as _;
 
 use super::*;
-use crate::decision::{Answer, Change};
-use crate::model::{Node, OffProof, Registration, Trouble};
+use crate::model::{Answer, Change, Node, OffProof, Registration, Trouble, Write};
 use crate::record::Managed;
 use crate::requests::Requests;
-use crate::settle::settle;
 use crate::waits::off_delay;
 
 mod busy;
@@ -28,8 +27,61 @@ const PLAIN: &str = REBOOT;
 const HARD: &str = r#"{"mode":"hard"}"#;
 const HOLD: &str = "reboot.metal3.io/a";
 
+/// When to look again at a node whose next step is Ironic's.
+const PACE: Duration = Duration::from_millis(700);
+const WATCH: Next = Next::After(PACE);
+
 /// What makes another host of one.
 type Make = fn(&mut Host);
+
+/// What was decided, with its one write, or an empty one.
+#[derive(Clone, Debug, PartialEq)]
+struct Decided {
+    reason: Reason,
+    annotations: BTreeMap<String, Option<String>>,
+    status: Change,
+    call: Option<Call>,
+    events: Vec<Event>,
+    next: Next,
+}
+
+impl From<Decision> for Decided {
+    fn from(Decision { reason, writes, events, next }: Decision) -> Self {
+        assert!(writes.len() <= 1 && writes.iter().all(|write| !write.is_empty()), "{writes:?}");
+        let write = writes.into_iter().next().unwrap_or_default();
+        let Write { annotations, status, call, rests, .. } = *write;
+        let acts = call.is_some() || !annotations.is_empty() || !status.is_empty();
+        assert_eq!(rests, acts && next == Next::OnChange, "{reason:?}");
+        Self { reason, annotations, status, call, events, next }
+    }
+}
+
+impl Decided {
+    fn rest(reason: Reason) -> Self {
+        Decision::rest(reason).into()
+    }
+}
+
+/// The reason that an event gives.
+fn told_reason(event: &Event) -> Reason {
+    Reason::ALL.iter().copied().find(|reason| reason.as_str() == event.reason).unwrap()
+}
+
+/// What is seen of a host and its node.
+fn observed(host: &Host, node: &NodeSeen) -> Observed {
+    Observed { host: Some(host.clone()), node: node.clone(), soft_free: true, pace: Some(PACE) }
+}
+
+/// What an answer of Ironic means for a host.
+fn settle(
+    host: &Host,
+    node: &NodeSeen,
+    call: (Call, &Answer),
+    policy: &Policy,
+    now: Timestamp,
+) -> Decided {
+    crate::settle::settle(&observed(host, node), call, policy, now).into()
+}
 
 /// Half a second past a whole one, as the clock mostly is.
 fn now() -> Timestamp {
@@ -73,11 +125,7 @@ fn host() -> Host {
         trouble: Trouble::default(),
         conditions: Vec::new(),
     };
-    let first = decide(
-        &Observed { host: Some(host.clone()), node: node(Power::On), soft_free: true },
-        &Policy::default(),
-        now(),
-    );
+    let first = decided(&host, &node(Power::On));
     write(&mut host, &first.status);
     host
 }
@@ -148,18 +196,17 @@ fn change(seen: NodeSeen, change: impl FnOnce(&mut Node)) -> NodeSeen {
     NodeSeen::Seen(node)
 }
 
-fn decided(host: &Host, node: &NodeSeen) -> Decision {
+fn decided(host: &Host, node: &NodeSeen) -> Decided {
     decided_by(&Policy::default(), host, node)
 }
 
 /// At a time.
-fn decided_at(now: Timestamp, host: &Host, node: &NodeSeen) -> Decision {
-    let seen = Observed { host: Some(host.clone()), node: node.clone(), soft_free: true };
-    decide(&seen, &Policy::default(), now)
+fn decided_at(now: Timestamp, host: &Host, node: &NodeSeen) -> Decided {
+    decide(&observed(host, node), &Policy::default(), now).into()
 }
 
 /// The host with what a decision has written about its reboot.
-fn after(mut host: Host, done: &Decision) -> Host {
+fn after(mut host: Host, done: &Decided) -> Host {
     host.pending = done.status.pending.or(host.pending);
     host.last = done.status.last.or(host.last);
     host.powered_on = done.status.powered_on.unwrap_or(host.powered_on);
@@ -167,19 +214,18 @@ fn after(mut host: Host, done: &Decision) -> Host {
     host
 }
 
-fn decided_by(policy: &Policy, host: &Host, node: &NodeSeen) -> Decision {
-    let seen = Observed { host: Some(host.clone()), node: node.clone(), soft_free: true };
-    decide(&seen, policy, now())
+fn decided_by(policy: &Policy, host: &Host, node: &NodeSeen) -> Decided {
+    decide(&observed(host, node), policy, now()).into()
 }
 
-fn reason_written(decision: &Decision) -> Option<Reason> {
+fn reason_written(decision: &Decided) -> Option<Reason> {
     decision.status.progress.as_ref().map(|progress| progress.reason)
 }
 
 #[test]
 fn a_host_that_is_as_it_should_be_is_left_alone() {
     let done = decided(&host(), &node(Power::On));
-    assert_eq!(done, Decision::rest(Reason::AtRest));
+    assert_eq!(done, Decided::rest(Reason::AtRest));
 }
 
 /// What makes a host that was ours nobody's that we look after.
@@ -245,7 +291,7 @@ fn nothing_is_asked_while_ironic_shows_a_target() {
     for target in [Target::On, Target::Off] {
         let host = cycling(&[(PLAIN, HARD)], Reason::SoftPowerOff, false, 10);
         let done = decided(&host, &heading(Power::On, target));
-        assert_eq!((done.call, done.again), (None, Again::Watch));
+        assert_eq!((done.call, done.next), (None, WATCH));
     }
 }
 
@@ -283,9 +329,7 @@ fn a_hard_power_off_that_failed_is_tried_again_within_half_a_minute() {
         let mut host = cycling(&[(PLAIN, HARD)], Reason::PowerFailed, true, 0);
         host.trouble =
             Trouble { kind: Some(ErrorType::PowerManagement), count, message: String::new() };
-        let Again::After(wait) = decided(&host, &failed(Power::On)).again else {
-            panic!("{count}")
-        };
+        let Next::After(wait) = decided(&host, &failed(Power::On)).next else { panic!("{count}") };
         assert!(wait <= seconds(30));
         progress(&mut host, Reason::PowerFailed, true, 30);
         assert_eq!(decided(&host, &failed(Power::On)).call, Some(Call::HardOff));
@@ -317,8 +361,8 @@ fn what_failed_for_others_says_nothing_of_when_to_try_again() {
         let (seen, now) = (node(Power::Off), now());
         let answer = Answer::Refused("no".to_owned());
         let done = settle(&refused, &seen, (Call::On, &answer), &Policy::default(), now);
-        assert_eq!(done.again, Again::After(seconds(48)), "{count}");
-        assert_eq!(decided(&refused, &failed(Power::Off)).again, done.again, "{count}");
+        assert_eq!(done.next, Next::After(seconds(48)), "{count}");
+        assert_eq!(decided(&refused, &failed(Power::Off)).next, done.next, "{count}");
     }
 }
 
@@ -345,7 +389,7 @@ fn a_soft_off_is_believed_at_its_second_reading() {
     let host = cycling(&[(HOLD, "")], Reason::SoftPowerOff, false, 5);
     let first = just_off();
     let done = decided(&host, &first);
-    assert_eq!((done.status.powered_on, done.again), (None, Again::After(CONFIRM)));
+    assert_eq!((done.status.powered_on, done.next), (None, Next::After(OFF_CONFIRM_DELAY)));
     let done = decided(&host, &node(Power::Off));
     assert_eq!(
         (done.status.powered_on, reason_written(&done)),
@@ -365,7 +409,7 @@ fn off_is_shown_before_the_plain_request_goes_and_power_returns() {
     let mut host = cycling(&[(PLAIN, "")], Reason::HardPowerOff, true, 5);
     let done = decided(&host, &node(Power::Off));
     assert_eq!((done.status.powered_on, done.annotations.len(), done.call), (Some(false), 0, None));
-    assert_eq!(done.again, Again::Now);
+    assert_eq!(done.next, Next::Now);
     host.powered_on = false;
     progress(&mut host, Reason::PoweredOff, false, 1);
     let done = decided(&host, &node(Power::Off));
@@ -379,7 +423,7 @@ fn power_does_not_return_in_the_second_of_the_request() {
     let mut host = cycling(&[], Reason::PoweredOff, false, 0);
     (host.powered_on, host.pending) = (false, Some(at(1_000_001)));
     let done = decided(&host, &node(Power::Off));
-    assert_eq!((done.call, done.again), (None, Again::After(Duration::from_millis(1_500))));
+    assert_eq!((done.call, done.next), (None, Next::After(Duration::from_millis(1_500))));
     host.pending = Some(at(2_000_000));
     let done = decided(&host, &node(Power::Off));
     assert_eq!(done.status.last, Some(at(2_000_001)), "a clock that was ahead is not waited for");
@@ -406,7 +450,7 @@ fn a_host_that_is_off_already_is_not_cycled() {
     assert_eq!(done.annotations, [(PLAIN.to_owned(), None)].into());
     assert_eq!((done.call, done.status.pending), (Some(Call::On), None));
     host.online = false;
-    assert_eq!(decided(&host, &node(Power::Off)), Decision::rest(Reason::AtRest));
+    assert_eq!(decided(&host, &node(Power::Off)), Decided::rest(Reason::AtRest));
 }
 
 #[test]
@@ -422,7 +466,7 @@ fn without_requests_power_follows_online() {
 #[test]
 fn unknown_power_and_silence_change_nothing_that_is_known() {
     let done = decided(&host(), &node(Power::Unknown));
-    assert_eq!(done, Decision::rest(Reason::PowerUnknown));
+    assert_eq!(done, Decided::rest(Reason::PowerUnknown));
     let mut off = Host { powered_on: false, ..with(&[(HOLD, "")]) };
     let held = RebootProgress::new(Reason::HeldOff, at(999_995));
     put(&mut off, &RebootProgress { held: KeySet::of([HOLD]), ..held });
@@ -451,7 +495,7 @@ fn a_deprovisioned_host_loses_all_requests_and_both_stamps() {
         (host.pending, host.last) = (None, None);
         progress(&mut host, Reason::Deprovisioned, false, 0);
         write(&mut host, &done.status);
-        assert_eq!(decided(&host, &NodeSeen::NotAsked), Decision::rest(Reason::NotProvisioned));
+        assert_eq!(decided(&host, &NodeSeen::NotAsked), Decided::rest(Reason::NotProvisioned));
     }
 }
 
@@ -578,7 +622,7 @@ fn a_driver_without_soft_power_off_is_cut_at_once() {
     let host = cycling(&[(PLAIN, "")], Reason::SoftPowerOff, false, 0);
     let call = (Call::SoftOff(seconds(60)), &Answer::Unsupported);
     let done = settle(&host, &node(Power::On), call, &Policy::default(), now());
-    assert_eq!(done.again, Again::Now);
+    assert_eq!(done.next, Next::Now);
     assert!(done.status.progress.as_ref().unwrap().hard);
     let mut next = host;
     write(&mut next, &done.status);
@@ -590,6 +634,8 @@ fn a_value_that_is_not_understood_is_warned_about_and_soft() {
     let done = decided(&with(&[(PLAIN, "HARD")]), &node(Power::On));
     assert_eq!(done.call, Some(Call::SoftOff(seconds(60))));
     assert!(
-        done.notes.iter().any(|note| note.reason == Reason::InvalidRequest && note.once.is_some())
+        done.events
+            .iter()
+            .any(|note| told_reason(note) == Reason::InvalidRequest && note.hourly.is_some())
     );
 }

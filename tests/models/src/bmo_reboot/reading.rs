@@ -1,8 +1,9 @@
 //! What a replica reads, and what it remembers of the node between two passes.
 
 use api_types::metal3::{ErrorType, KeySet, ProvisioningState};
-use bmo_reboot::decision::Change;
-use bmo_reboot::model::{Host, Node, NodeSeen, OffProof, Pause, Registration, Trouble};
+use bmo_reboot::model::{
+    Change, Host, Node, NodeSeen, Observed, OffProof, Pause, Registration, Trouble,
+};
 use bmo_reboot::reason::Reason;
 use bmo_reboot::record::{Managed, RebootProgress};
 use bmo_reboot::requests::Requests;
@@ -34,7 +35,7 @@ pub(super) fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(NOW + seconds).unwrap_or_default()
 }
 
-pub(super) fn view(stored: &Stored) -> Host {
+fn view(stored: &Stored) -> Host {
     let asks = KEYS.iter().zip(stored.asks).filter(|(_, ask)| *ask > 0);
     let value = |ask| if ask == 2 { r#"{"mode":"hard"}"# } else { "" };
     let (pending, last) = match stored.stamps {
@@ -84,9 +85,15 @@ pub(super) fn view(stored: &Stored) -> Host {
     host
 }
 
-pub(super) fn seen(machine: Machine, off_before: bool, off_proof: OffProof) -> NodeSeen {
+/// Of what is Ironic's turn the lists tell.
+pub(super) fn seen(
+    stored: &Stored,
+    machine: Machine,
+    off_before: bool,
+    off_proof: OffProof,
+) -> Observed {
     let off = machine.shows_off();
-    NodeSeen::Seen(Node {
+    let node = NodeSeen::Seen(Node {
         power: if machine.shows_on() { Power::On } else { Power::Off },
         target: machine.target.map(|(target, _)| target),
         engaged: None,
@@ -98,5 +105,6 @@ pub(super) fn seen(machine: Machine, off_before: bool, off_proof: OffProof) -> N
         off_since: off.then(|| at(if off_before { -100 } else { 0 })),
         off_proof,
         spared: None,
-    })
+    });
+    Observed { host: Some(view(stored)), node, soft_free: true, pace: None }
 }

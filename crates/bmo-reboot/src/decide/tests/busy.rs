@@ -11,12 +11,12 @@ fn answer(reason: Reason) -> Answer {
     if reason == Reason::NodeBusy { Answer::Busy(why) } else { Answer::Unreachable(why) }
 }
 
-fn settled(host: &Host, seen: &NodeSeen, call: Call, answer: &Answer) -> Decision {
+fn settled(host: &Host, seen: &NodeSeen, call: Call, answer: &Answer) -> Decided {
     settle(host, seen, (call, answer), &Policy::default(), now())
 }
 
-fn told(done: &Decision) -> Vec<(Reason, bool)> {
-    done.notes.iter().map(|note| (note.reason, note.warning)).collect()
+fn told(done: &Decided) -> Vec<(Reason, bool)> {
+    done.events.iter().map(|note| (told_reason(note), note.warning)).collect()
 }
 
 /// A host that waits, and the call that Ironic does not take.
@@ -44,7 +44,10 @@ fn what_ironic_does_not_take_for_hours_is_written_down_once() {
                 "{call:?} {reason:?}"
             );
             let refused = settled(&host, &seen, call, &answer(reason));
-            assert!(refused.status.is_empty() && refused.notes.is_empty(), "{call:?}: {refused:?}");
+            assert!(
+                refused.status.is_empty() && refused.events.is_empty(),
+                "{call:?}: {refused:?}"
+            );
             let taken = settled(&host, &seen, call, &Answer::Accepted);
             let phase = match call {
                 Call::HardOff => Reason::HardPowerOff,

@@ -2,13 +2,14 @@
 
 use super::*;
 
-fn needs_look(host: &Host, node: &NodeSeen) -> bool {
-    decided(host, node).needs_look()
+/// What a list shows of a host: it tells by itself when Ironic has done something.
+fn on_list(host: &Host, node: &NodeSeen) -> Decision {
+    let policy = Policy { takeover: host.paused == Pause::ByUs, ..Policy::default() };
+    decide(&Observed { pace: None, ..observed(host, node) }, &policy, now())
 }
 
-fn decided(host: &Host, node: &NodeSeen) -> Decision {
-    let policy = Policy { takeover: host.paused == Pause::ByUs, ..Policy::default() };
-    decided_by(&policy, host, node)
+fn needs_look(host: &Host, node: &NodeSeen) -> bool {
+    super::needs_look(&on_list(host, node))
 }
 
 fn shown(power: Power) -> NodeSeen {
@@ -19,16 +20,15 @@ fn shown(power: Power) -> NodeSeen {
 fn held() -> Host {
     let mut host =
         Host { powered_on: false, ..cycling(&[(HOLD, HARD)], Reason::PoweredOff, true, 5) };
-    let done = super::decided(&host, &node(Power::Off));
+    let done = decided(&host, &node(Power::Off));
     write(&mut host, &done.status);
     host
 }
 
 #[test]
 fn a_host_at_rest_is_left_alone_and_any_change_of_its_node_is_looked_at() {
-    assert!(
-        decided(&host(), &shown(Power::On)).rests() && decided(&held(), &shown(Power::Off)).rests()
-    );
+    assert!(is_at_rest(&on_list(&host(), &shown(Power::On))));
+    assert!(is_at_rest(&on_list(&held(), &shown(Power::Off))));
     for (number, (host, node)) in [
         (host(), shown(Power::Off)),
         (held(), shown(Power::On)),
@@ -45,12 +45,10 @@ fn a_host_at_rest_is_left_alone_and_any_change_of_its_node_is_looked_at() {
 #[test]
 fn a_node_that_vanishes_and_one_that_comes_back_are_looked_at() {
     let mut host = host();
-    let seen = Observed { host: Some(host.clone()), node: NodeSeen::Missing, soft_free: true };
-    let gone = decide(&seen, &Policy::default(), now());
-    assert!(gone.needs_look());
+    assert!(needs_look(&host, &NodeSeen::Missing));
+    let gone = decided(&host, &NodeSeen::Missing);
     write(&mut host, &gone.status);
-    let seen = Observed { host: Some(host.clone()), node: NodeSeen::Missing, soft_free: true };
-    assert!(!decide(&seen, &Policy::default(), now()).needs_look(), "it has said so");
+    assert!(!needs_look(&host, &NodeSeen::Missing), "it has said so");
     assert!(needs_look(&host, &shown(Power::On)));
 }
 

@@ -54,10 +54,10 @@ fn a_hold_of_a_machine_in_maintenance_is_carried_out_and_not_believed() {
         host.requests = Requests::of([(HOLD, mode)].into_iter());
         // Whoever set that hold does not find the host shown off.
         let done = decided(&host, &unseen());
-        assert_eq!((done.status.powered_on, done.call, done.again), (Some(true), None, Again::Now));
+        assert_eq!((done.status.powered_on, done.call, done.next), (Some(true), None, Next::Now));
         let host = after(host, &done);
         let off_since = |second| change(unseen(), |node| node.off_since = Some(at(second)));
-        assert_eq!(decided(&host, &off_since(999_999)).again, Again::After(CONFIRM));
+        assert_eq!(decided(&host, &off_since(999_999)).next, Next::After(OFF_CONFIRM_DELAY));
         let done = decided(&host, &unseen());
         assert_eq!((done.call, done.status.is_empty()), (Some(call), true), "{mode:?}");
         let taken = (call, &Answer::Accepted);
@@ -74,7 +74,7 @@ fn a_hold_of_a_machine_in_maintenance_is_carried_out_and_not_believed() {
         for seen in [unseen(), looked_at()] {
             let rest = decided(&host, &seen);
             assert!(rest.status.is_empty() && rest.call.is_none(), "{rest:?}");
-            assert_eq!(rest.again, Again::OnChange);
+            assert_eq!(rest.next, Next::OnChange);
         }
     }
 }
@@ -101,7 +101,7 @@ fn a_power_on_that_may_be_on_its_way_is_waited_for_before_a_machine_in_maintenan
     assert_eq!((done.status.powered_on, done.reason), (Some(true), Reason::PoweringOn));
     let host = after(host, &done);
     let done = decided(&host, &since(999_971));
-    assert_eq!((done.call, done.again), (None, Again::After(CONFIRM)));
+    assert_eq!((done.call, done.next), (None, Next::After(OFF_CONFIRM_DELAY)));
     assert_eq!(decided(&host, &since(999_970)).call, Some(Call::HardOff));
 }
 
@@ -110,15 +110,15 @@ fn who_was_held_off_before_the_maintenance_is_told_that_nobody_sees_it_and_left_
     for keys in [&[HOLD][..], &[HOLD, OTHER][..]] {
         let host = held(keys);
         let done = decided(&host, &unseen());
-        assert_eq!((done.call, done.status.powered_on, done.again), (None, None, Again::OnChange));
-        assert!(done.notes.iter().any(|it| it.warning && it.reason == Reason::PowerUnknown));
+        assert_eq!((done.call, done.status.powered_on, done.next), (None, None, Next::OnChange));
+        assert!(done.events.iter().any(|it| it.warning && told_reason(it) == Reason::PowerUnknown));
         let told = done.status.progress.clone().unwrap();
         assert_eq!((told.reason, told.held_since()), (Reason::PowerUnknown, Some(at(1_000_000))));
         let words = &done.status.told;
         assert!(told.hard && words.contains("maintenance"), "{words}");
         let host = after(host, &done);
         let done = decided(&host, &unseen());
-        assert!(done.status.is_empty() && done.notes.is_empty(), "told once: {done:?}");
+        assert!(done.status.is_empty() && done.events.is_empty(), "told once: {done:?}");
         // One that lets go is no news for the other.
         let fewer = Host { requests: holds(&keys[..1]), ..host.clone() };
         let done = decided(&fewer, &unseen());
@@ -205,7 +205,7 @@ fn a_held_machine_in_maintenance_that_is_not_asked_for_off_is_told_so() {
     let done = decided(&host, &unseen());
     assert_eq!((done.call, reason_written(&done)), (None, Some(Reason::PowerUnknown)));
     let rest = decided(&after(host, &done), &unseen());
-    assert!(rest.status.is_empty() && rest.notes.is_empty(), "told once: {rest:?}");
+    assert!(rest.status.is_empty() && rest.events.is_empty(), "told once: {rest:?}");
 }
 
 #[test]

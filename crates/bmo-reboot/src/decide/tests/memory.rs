@@ -27,8 +27,8 @@ fn whatever_a_host_waits_for_it_keeps_its_soft_clock() {
     let host = softly(&[(PLAIN, "")], Reason::SoftPowerOff, 100, 61);
     let soft = host.progress().unwrap().soft;
     assert!(soft.is_some());
-    let full = Observed { host: Some(host.clone()), node: failed(Power::On), soft_free: false };
-    let full = decide(&full, &Policy::default(), now());
+    let full = Observed { soft_free: false, ..observed(&host, &failed(Power::On)) };
+    let full: Decided = decide(&full, &Policy::default(), now()).into();
     let engaged = change(failed(Power::On), |node| node.engaged = Some("cleaning".to_owned()));
     let silent = NodeSeen::Unanswered { lasting: true, problem: "no connection".to_owned() };
     let waits = [full, decided(&host, &engaged), decided(&host, &silent)];
@@ -45,7 +45,7 @@ fn whatever_a_host_waits_for_it_keeps_its_soft_clock() {
 /// What is written down when Ironic took a slice.
 fn taken(policy: &Policy, host: &Host, seen: &NodeSeen) -> Change {
     let call = (Call::SoftOff(seconds(60)), &Answer::Accepted);
-    crate::settle::settle(host, seen, call, policy, now()).status
+    settle(host, seen, call, policy, now()).status
 }
 
 #[test]
@@ -160,8 +160,8 @@ fn off_needs_a_second_reading_unless_the_power_was_cut() {
         let host = cycling(&[(HOLD, "")], reason, false, 9);
         let first = decided(&host, &just_off());
         assert_eq!(
-            (first.status.powered_on, first.call, first.again),
-            (None, None, Again::After(CONFIRM)),
+            (first.status.powered_on, first.call, first.next),
+            (None, None, Next::After(OFF_CONFIRM_DELAY)),
             "{reason:?}"
         );
         assert_eq!(decided(&host, &node(Power::Off)).status.powered_on, Some(false), "{reason:?}");
@@ -231,11 +231,13 @@ fn a_hold_keeps_its_age_while_the_power_is_not_known() {
     let done = decided(&host, &node(Power::Unknown));
     assert_eq!((done.call, done.status.powered_on), (None, None));
     assert_eq!(reason_written(&done), Some(Reason::PowerUnknown), "nobody sees that it is off");
-    assert!(done.notes.iter().any(|note| note.warning && note.reason == Reason::PowerUnknown));
-    assert!(matches!(done.again, Again::After(wait) if wait <= seconds(24)));
+    assert!(
+        done.events.iter().any(|note| note.warning && told_reason(note) == Reason::PowerUnknown)
+    );
+    assert!(matches!(done.next, Next::After(wait) if wait <= seconds(24)));
     let host = after(host, &done);
     let done = decided(&host, &node(Power::Unknown));
-    assert!(done.status.is_empty() && done.notes.is_empty(), "told once: {done:?}");
+    assert!(done.status.is_empty() && done.events.is_empty(), "told once: {done:?}");
     // Seen off again, also with the failure of that time, it is held as long as before.
     for seen in [node(Power::Off), failed(Power::Off)] {
         let progress = decided(&host, &seen).status.progress.unwrap();
@@ -279,11 +281,11 @@ fn a_hold_of_a_machine_that_is_being_switched_on_does_not_find_it_shown_off_for_
     let mut host = held_while_coming_on();
     let coming = heading(Power::Off, Target::On);
     let done = decided(&host, &coming);
-    assert_eq!((done.status.powered_on, done.call, done.again), (Some(true), None, Again::Now));
+    assert_eq!((done.status.powered_on, done.call, done.next), (Some(true), None, Next::Now));
     assert_eq!((done.status.pending, reason_written(&done)), (None, None));
     host.powered_on = true;
     let done = decided(&host, &coming);
-    assert!(done.status.is_empty() && done.again == Again::Watch, "once: {done:?}");
+    assert!(done.status.is_empty() && done.next == WATCH, "once: {done:?}");
     assert_eq!(decided(&host, &node(Power::On)).call, Some(Call::HardOff));
     // Nobody waits for off.
     let free = Host { requests: Requests::default(), powered_on: false, ..host };
@@ -299,7 +301,7 @@ fn a_hold_after_a_lost_answer_is_shown_once_the_power_on_cannot_come_any_more() 
     for second in [999_971, 999_999] {
         let done = decided(&host, &since(second));
         assert!(done.status.is_empty() && done.call.is_none(), "{done:?}");
-        assert_eq!(done.again, Again::After(CONFIRM));
+        assert_eq!(done.next, Next::After(OFF_CONFIRM_DELAY));
     }
     let done = decided(&host, &since(999_970));
     assert_eq!(
@@ -331,7 +333,7 @@ fn whoever_holds_a_machine_whose_power_on_failed_has_ironic_look_at_it_again() {
             host = after(host, &done);
             let taken = (call, &Answer::Accepted);
             let policy = Policy::default();
-            let done = crate::settle::settle(&host, &failed(Power::Off), taken, &policy, now());
+            let done = settle(&host, &failed(Power::Off), taken, &policy, now());
             let done = decided(&after(host, &done), &node(Power::Off));
             assert_eq!(done.status.powered_on, Some(false), "{reason:?}");
             assert_eq!(reason_written(&done), Some(Reason::HeldOff), "{reason:?}");
@@ -355,7 +357,7 @@ fn a_held_machine_that_may_have_come_on_and_is_not_asked_for_off_is_told_so() {
     let [mut stays, gone] = [after(stays, &done), gone].map(|host| {
         let done = look(&host, &failed(Power::Off));
         assert_eq!((done.status.powered_on, done.call), (None, None), "{done:?}");
-        assert_eq!(done.again, Again::OnChange);
+        assert_eq!(done.next, Next::OnChange);
         assert_eq!(reason_written(&done), Some(Reason::PowerFailed));
         assert!(done.status.told.contains("may be on"), "{}", done.status.told);
         after(host, &done)
@@ -388,7 +390,7 @@ fn a_power_on_is_written_down_ahead_also_where_ironic_shows_an_earlier_failure()
         assert!(again.status.trouble.is_none(), "{again:?}");
         let settled = |answer: &Answer| {
             let call = (Call::On, answer);
-            crate::settle::settle(&ahead, &failed(Power::Off), call, &Policy::default(), now())
+            settle(&ahead, &failed(Power::Off), call, &Policy::default(), now())
         };
         assert!(settled(&Answer::Unknown).status.is_empty(), "{reason:?}");
         let busy = settled(&Answer::Busy("locked".to_owned()));
@@ -402,7 +404,7 @@ fn a_power_on_is_written_down_ahead_also_where_ironic_shows_an_earlier_failure()
         assert_eq!((done.status.powered_on, done.call), (Some(true), None), "{reason:?}");
         let held = after(held, &done);
         let done = decided(&held, &failed(Power::Off));
-        assert_eq!((done.call, done.again), (None, Again::After(CONFIRM)), "{reason:?}");
+        assert_eq!((done.call, done.next), (None, Next::After(OFF_CONFIRM_DELAY)), "{reason:?}");
         let late = change(failed(Power::Off), |node| node.off_since = Some(at(999_970)));
         assert_eq!(decided(&held, &late).call, Some(Call::HardOff), "{reason:?}");
     }
@@ -421,7 +423,7 @@ fn a_power_on_that_is_asked_for_again_may_be_on_its_way_although_not_every_try_i
         host = after(host, &done);
         let done = decided(&host, &just_off());
         assert!(done.status.is_empty() && done.call.is_none(), "{done:?}");
-        assert_eq!(done.again, Again::After(CONFIRM));
+        assert_eq!(done.next, Next::After(OFF_CONFIRM_DELAY));
         let late = change(node(Power::Off), |node| node.off_since = Some(at(999_970)));
         let done = decided(&host, &late);
         assert_eq!(done.status.powered_on, Some(false), "{reason:?}");
@@ -466,7 +468,7 @@ fn a_power_on_whose_answer_was_lost_is_written_down_also_after_one_that_was_refu
         progress(&mut host, reason, false, 1);
         let settled = |seen: &NodeSeen| {
             let call = (Call::On, &Answer::Unknown);
-            crate::settle::settle(&host, seen, call, &Policy::default(), now())
+            settle(&host, seen, call, &Policy::default(), now())
         };
         for seen in [node(Power::Off), failed(Power::Off)] {
             let done = settled(&seen);
@@ -484,7 +486,7 @@ fn a_power_on_whose_answer_was_lost_is_written_down_also_after_one_that_was_refu
     let call = (Call::On, &Answer::Unknown);
     let told = settle(&host, &node(Power::Off), call, &Policy::default(), now());
     write(&mut host, &told.status);
-    let done = crate::settle::settle(&host, &node(Power::Off), call, &Policy::default(), now());
+    let done = settle(&host, &node(Power::Off), call, &Policy::default(), now());
     assert!(done.status.is_empty(), "once: {done:?}");
 }
 
@@ -539,5 +541,5 @@ fn off_is_tried_again_within_half_a_minute_also_after_the_spread() {
             "{count}"
         );
     }
-    assert!(controller_kit::engine::queue::spread(BLIND, 1.0) <= seconds(30));
+    assert!(controller_kit::engine::queue::spread(POWER_UNKNOWN_RECHECK, 1.0) <= seconds(30));
 }

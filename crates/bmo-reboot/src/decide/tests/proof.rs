@@ -43,7 +43,7 @@ fn a_machine_that_is_shown_off_is_asked_twice_before_anybody_is_told_to_hold_it_
     ] {
         for unproven in [shown(OffProof::None), again_after(0)] {
             let done = decided(&host, &unproven);
-            assert_eq!((done.call, done.again), (Some(call), Again::Watch), "{host:?}");
+            assert_eq!((done.call, done.next), (Some(call), WATCH), "{host:?}");
             assert!(done.status.is_empty() && done.annotations.is_empty(), "{done:?}");
             // For one that is off it changes nothing, and nothing is written down.
             let taken = (call, &Answer::Accepted);
@@ -51,7 +51,7 @@ fn a_machine_that_is_shown_off_is_asked_twice_before_anybody_is_told_to_hold_it_
             assert!(settled.status.is_empty(), "{settled:?}");
         }
         let done = decided(&host, &again_after(2));
-        assert_eq!((done.call, done.again), (None, Again::After(seconds(2))), "{host:?}");
+        assert_eq!((done.call, done.next), (None, Next::After(seconds(2))), "{host:?}");
         assert!(done.status.is_empty(), "{done:?}");
         let done = decided(&host, &shown(OffProof::Twice));
         assert_eq!((done.call, reason_written(&done)), (None, Some(Reason::HeldOff)), "{host:?}");
@@ -65,7 +65,7 @@ fn a_machine_that_is_shown_off_is_asked_twice_before_anybody_is_told_to_hold_it_
 fn a_machine_that_ran_when_it_was_asked_for_off_is_in_a_cycle_from_then_on() {
     let done = decided(&parked(HARD), &heading(Power::On, Target::Off));
     assert!(done.status.pending.is_some() && done.call.is_none(), "{done:?}");
-    assert_eq!((done.status.powered_on, done.again), (Some(true), Again::Watch));
+    assert_eq!((done.status.powered_on, done.next), (Some(true), WATCH));
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn an_off_that_failed_is_told_and_tried_again_at_the_pace_of_every_off() {
     for host in [parked(HARD), parked(""), joined()] {
         let done = decided(&host, &failed);
         assert_eq!((done.call, reason_written(&done)), (None, Some(Reason::PowerFailed)));
-        assert!(done.status.trouble.is_some() && done.again == Again::After(off_delay(1)));
+        assert!(done.status.trouble.is_some() && done.next == Next::After(off_delay(1)));
         let told = after(host, &done);
         let clean = shown(OffProof::None);
         assert_eq!(decided(&told, &clean).call, None, "not at once");
@@ -97,18 +97,18 @@ fn nobody_is_asked_about_a_machine_that_ironic_is_at_work_on() {
     let done = decided(&parked(HARD), &engaged);
     assert_eq!((done.call, reason_written(&done)), (None, Some(Reason::NodeBusy)));
     let done = decided(&joined(), &engaged);
-    assert_eq!((done.call, done.again), (None, Again::After(BUSY)));
+    assert_eq!((done.call, done.next), (None, Next::After(NODE_BUSY_RETRY)));
     assert!(after(joined(), &done).progress() == joined().progress(), "the other one holds it");
 }
 
 /// What a host is told that waits for this reason: in the condition, and by an event.
-fn told_once(host: &Host, reason: Reason, decide: &dyn Fn(&Host) -> Decision) -> [String; 2] {
+fn told_once(host: &Host, reason: Reason, decide: &dyn Fn(&Host) -> Decided) -> [String; 2] {
     let done = decide(host);
-    let [note] = &done.notes[..] else { panic!("{done:?}") };
-    assert_eq!(note.reason, reason, "{host:?}");
+    let [note] = &done.events[..] else { panic!("{done:?}") };
+    assert_eq!(told_reason(note), reason, "{host:?}");
     let host = after(host.clone(), &done);
     let again = decide(&host);
-    assert!(again.status.is_empty() && again.notes.is_empty(), "once: {again:?}");
+    assert!(again.status.is_empty() && again.events.is_empty(), "once: {again:?}");
     [super::shown(&host), note.text.clone()]
 }
 
@@ -130,7 +130,7 @@ fn who_joins_a_hold_or_holds_a_host_out_of_use_is_told_what_is_waited_for() {
     };
     for host in [joined(), parked(HARD), ended] {
         let joins = host.progress().unwrap().reason == Reason::HeldOff;
-        let tell = |reason, decide: &dyn Fn(&Host) -> Decision| {
+        let tell = |reason, decide: &dyn Fn(&Host) -> Decided| {
             let [shown, event] = told_once(&host, reason, decide);
             if joins {
                 // Whoever finds its key there relies on it.

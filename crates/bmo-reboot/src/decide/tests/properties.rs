@@ -151,7 +151,7 @@ fn is_off(seen: &NodeSeen) -> bool {
 }
 
 /// The host as it is after the decision's writes.
-fn applied(host: &Host, decision: &Decision) -> Host {
+fn applied(host: &Host, decision: &Decided) -> Host {
     let mut host = host.clone();
     let left: Vec<(String, String)> = host
         .requests
@@ -197,8 +197,8 @@ proptest! {
 
     #[test]
     fn every_decision_keeps_the_invariants(host in any_host(), seen in any_node(), policy in any_policy(), soft_free: bool) {
-        let observed = Observed { host: Some(host.clone()), node: seen.clone(), soft_free };
-        let done = decide(&observed, &policy, now());
+        let observed = Observed { soft_free, ..observed(&host, &seen) };
+        let done: Decided = decide(&observed, &policy, now()).into();
         let status = &done.status;
         let holds = host.requests.holds().next().is_some();
         let after = applied(&host, &done);
@@ -286,12 +286,12 @@ proptest! {
         let ours = status.managed.as_ref().is_none_or(|it| it.managed) && host.state.is_provisioned()
             && host.selected && !host.deleting && !host.detached && host.paused != Pause::ByOthers;
         if ours && host.in_cycle() && !is_off(&seen) && seen != NodeSeen::Missing {
-            let soon = match done.again {
-                Again::OnChange => false,
-                Again::After(wait) => wait <= Duration::from_secs(30),
-                Again::Now | Again::Watch => true,
+            let soon = match done.next {
+                Next::OnChange => false,
+                Next::After(wait) => wait <= Duration::from_secs(30),
+                Next::Now => true,
             };
-            prop_assert!(soon, "{:?}", done.again);
+            prop_assert!(soon, "{:?}", done.next);
         }
         // The operator is not paused in the middle of registering a node, and only then let alone with the power.
         let begun = matches!(&seen, NodeSeen::Seen(it) if it.registration.is_under_way()
@@ -325,8 +325,7 @@ proptest! {
 
     #[test]
     fn what_was_written_is_not_written_again(host in any_host(), seen in any_node(), policy in any_policy()) {
-        let observed = Observed { host: Some(host.clone()), node: seen.clone(), soft_free: true };
-        let mut done = decide(&observed, &policy, now());
+        let mut done = decided_by(&policy, &host, &seen);
         let mut host = host;
         // Writes that lead to the next pass at once come to an end.
         for _ in 0..6 {
@@ -334,8 +333,7 @@ proptest! {
                 return Ok(());
             }
             host = applied(&host, &done);
-            let observed = Observed { host: Some(host.clone()), node: seen.clone(), soft_free: true };
-            done = decide(&observed, &policy, now());
+            done = decided_by(&policy, &host, &seen);
         }
         if done.call.is_none() {
             prop_assert!(done.status.is_empty() && done.annotations.is_empty(), "{done:#?}");
@@ -353,7 +351,7 @@ proptest! {
         let call = [Call::On, Call::HardOff, Call::SoftOff(seconds(9)), Call::Reset, Call::SoftReset(seconds(9))][which];
         let no = || "no".to_owned();
         let answer = &[Answer::Busy(no()), Answer::Unreachable(no()), Answer::Unknown, Answer::NoRoom][number];
-        let done = crate::settle::settle(&host, &seen, (call, answer), &Policy::default(), now());
+        let done = settle(&host, &seen, (call, answer), &Policy::default(), now());
         prop_assert!(done.status.trouble.is_none() && done.annotations.is_empty() && done.call.is_none());
         prop_assert!(done.status.pending.is_none() && done.status.last.is_none() && done.status.powered_on.is_none());
         let hard = host.progress().is_some_and(|it| it.hard && (it.reason.is_phase() || host.in_cycle()));
@@ -364,7 +362,7 @@ proptest! {
 }
 
 /// What is decided, but for the texts that people read.
-fn without_texts(mut done: Decision, host: &Host) -> (Decision, Option<Record>) {
+fn without_texts(mut done: Decided, host: &Host) -> (Decided, Option<Record>) {
     let record = done.status.record(host);
     done.status.told.clear();
     (done.status.progress, done.status.managed) = (None, None);

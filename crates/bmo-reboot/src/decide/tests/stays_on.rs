@@ -17,7 +17,7 @@ fn reset_for(host: &Host) -> Host {
     let begun = decided_at(soon(), &host, &node(Power::On));
     let mut host = after(host, &begun);
     let call = (begun.call.unwrap(), &Answer::Accepted);
-    let done = crate::settle::settle(&host, &node(Power::On), call, &Policy::default(), soon());
+    let done = settle(&host, &node(Power::On), call, &Policy::default(), soon());
     host.last = done.status.last;
     if done.annotations.contains_key(PLAIN) {
         host.requests = Requests::default();
@@ -58,7 +58,9 @@ fn a_reset_that_failed_after_ironic_took_it_is_not_called_completed() {
     let done = decided(&host, &failed(Power::On));
     assert_eq!((reason_written(&done), done.call), (Some(Reason::PowerFailed), None));
     assert!(done.status.trouble.as_ref().unwrap().is_some());
-    assert!(done.notes.iter().any(|note| note.warning && note.reason == Reason::PowerFailed));
+    assert!(
+        done.events.iter().any(|note| note.warning && told_reason(note) == Reason::PowerFailed)
+    );
     host.trouble.kind = Some(ErrorType::PowerManagement);
     write(&mut host, &done.status);
     let done = decided(&host, &failed(Power::On));
@@ -102,13 +104,15 @@ fn a_soft_reset_that_failed_names_the_way_out_and_is_not_repeated_softly() {
 fn a_reset_for_a_hold_that_failed_is_told_and_made_again_only_for_a_hold_that_comes_back() {
     let mut host = reset_for(&stays_on(&[(HOLD, "")]));
     let done = decided(&host, &heading(Power::On, Target::On));
-    assert!(done.status.is_empty() && done.again == Again::Watch, "it is under way: {done:?}");
+    assert!(done.status.is_empty() && done.next == WATCH, "it is under way: {done:?}");
     let done = decided(&host, &failed(Power::On));
     let progress = done.status.progress.clone().unwrap();
     assert_eq!((progress.reason, done.call), (Reason::PowerFailed, None));
     assert!(done.status.told.contains("was not reset"), "{}", done.status.told);
     assert!(progress.has_served(HOLD), "{progress:?}");
-    assert!(done.notes.iter().any(|note| note.warning && note.reason == Reason::PowerFailed));
+    assert!(
+        done.events.iter().any(|note| note.warning && told_reason(note) == Reason::PowerFailed)
+    );
     host.trouble = done.status.trouble.clone().unwrap().unwrap();
     assert!(!host.trouble.message.contains(HOLD), "{}", host.trouble.message);
     write(&mut host, &done.status);
@@ -163,7 +167,7 @@ fn the_stamp_of_a_reset_neither_lies_in_the_future_nor_before_the_reset() {
         let host = stays_on(keys);
         let done = decided(&host, &node(Power::On));
         assert_eq!((done.call, done.status.pending), (None, Some(at(1_000_001))), "not yet");
-        assert_eq!(done.again, Again::After(Duration::from_millis(1_500)));
+        assert_eq!(done.next, Next::After(Duration::from_millis(1_500)));
         assert_eq!(reason_written(&done), Some(Reason::RequestAccepted));
         let host = after(host, &done);
         assert!(decided(&host, &node(Power::On)).status.is_empty(), "written once");
@@ -171,7 +175,7 @@ fn the_stamp_of_a_reset_neither_lies_in_the_future_nor_before_the_reset() {
         assert_eq!(begun.call, Some(call));
         let (host, policy) = (after(host, &begun), Policy::default());
         let call = (call, &Answer::Accepted);
-        let done = crate::settle::settle(&host, &node(Power::On), call, &policy, at(1_000_003));
+        let done = settle(&host, &node(Power::On), call, &policy, at(1_000_003));
         assert_eq!(done.status.last, Some(at(1_000_003)));
     }
     // That a soft one would fail is not forgotten meanwhile.

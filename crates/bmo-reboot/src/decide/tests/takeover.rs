@@ -10,7 +10,7 @@ fn policy() -> Policy {
     Policy { takeover: true, ..Policy::default() }
 }
 
-fn is_given_back(done: &Decision) -> bool {
+fn is_given_back(done: &Decided) -> bool {
     done.annotations == [(PAUSED.to_owned(), None)].into()
 }
 
@@ -34,12 +34,12 @@ fn a_node_that_is_being_registered_is_not_taken_from_the_operator() {
         let state = registration.state().unwrap();
         let done = decided_by(&policy(), &host, &registered(registration));
         assert_eq!((done.reason, done.annotations.len()), (Reason::NodeRegistering, 0), "{state}");
-        assert_eq!((done.call, done.again), (None, Again::After(seconds(60))), "{state}");
+        assert_eq!((done.call, done.next), (None, Next::After(seconds(60))), "{state}");
         let told = done.status.managed.clone().unwrap();
         assert!(!told.managed && told.message.contains(state), "{}", told.message);
         host = after(host, &done);
         let again = decided_by(&policy(), &host, &registered(registration));
-        assert!(again.status.is_empty() && again.notes.is_empty(), "written once: {state}");
+        assert!(again.status.is_empty() && again.events.is_empty(), "written once: {state}");
     }
     let done = decided_by(&policy(), &host, &node(Power::On));
     assert_eq!(done.reason, Reason::TakenOver);
@@ -123,17 +123,17 @@ fn the_operator_has_the_power_of_a_host_on_which_it_has_work_to_do() {
     let off = Host { powered_on: false, ..host() };
     let needed = |host: &Host| Host { needs_operator: true, ..host.clone() };
     for (host, seen, again) in [
-        (needed(&asked), node(Power::On), Again::OnChange),
-        (needed(&off), node(Power::Off), Again::OnChange),
-        (asked.clone(), stays_on, Again::After(seconds(60))),
+        (needed(&asked), node(Power::On), Next::OnChange),
+        (needed(&off), node(Power::Off), Next::OnChange),
+        (asked.clone(), stays_on, Next::After(seconds(60))),
     ] {
         let done = decided_by(&policy(), &host, &seen);
-        assert_eq!((done.reason, done.call, done.again), (Reason::OperatorAtWork, None, again));
+        assert_eq!((done.reason, done.call, done.next), (Reason::OperatorAtWork, None, again));
         assert!(done.annotations.is_empty() && done.status.pending.is_none(), "{done:?}");
         let told = done.status.managed.clone().unwrap();
         assert!(!told.managed && told.message.contains("the operator has"), "{}", told.message);
         let again = decided_by(&policy(), &after(host.clone(), &done), &seen);
-        assert!(again.status.is_empty() && again.notes.is_empty(), "written once");
+        assert!(again.status.is_empty() && again.events.is_empty(), "written once");
         // Where nobody is paused, nobody else is waited for.
         let alone = decided(&host, &seen);
         assert!(alone.call.is_some() || alone.status.pending.is_some(), "{alone:?}");
@@ -147,19 +147,22 @@ fn a_host_that_brings_its_status_gets_it_from_the_operator_and_one_that_does_not
         let mut moved = Host { state: ProvisioningState::None, ..taken(host()) };
         moved.conditions.clear();
         let done = decided_by(&policy, &moved, &NodeSeen::Missing);
-        let [note] = done.notes.as_slice() else { panic!("{done:?}") };
-        assert!(note.warning && note.once.is_some() && note.text.contains("no status"), "{note:?}");
-        let rest = Decision { notes: Vec::new(), ..done };
-        assert_eq!(rest, Decision::rest(Reason::NotLookedAt), "the operator would install it");
+        let [note] = done.events.as_slice() else { panic!("{done:?}") };
+        assert!(
+            note.warning && note.hourly.is_some() && note.text.contains("no status"),
+            "{note:?}"
+        );
+        let rest = Decided { events: Vec::new(), ..done };
+        assert_eq!(rest, Decided::rest(Reason::NotLookedAt), "the operator would install it");
         let deleted = Host { deleting: true, ..moved.clone() };
         let done = decided_by(&policy, &deleted, &NodeSeen::Missing);
-        assert_eq!(done, Decision::rest(Reason::NotLookedAt), "nobody needs it any more");
+        assert_eq!(done, Decided::rest(Reason::NotLookedAt), "nobody needs it any more");
         moved.brings_status = true;
         let done = decided_by(&policy, &moved, &NodeSeen::Missing);
         assert!(is_given_back(&done) && done.status.is_empty(), "{done:?}");
         for paused in [Pause::No, Pause::ByOthers] {
             let done = decided_by(&policy, &Host { paused, ..moved.clone() }, &NodeSeen::Missing);
-            assert_eq!(done, Decision::rest(Reason::NotLookedAt));
+            assert_eq!(done, Decided::rest(Reason::NotLookedAt));
         }
     }
 }
@@ -219,7 +222,7 @@ fn a_host_that_is_deleted_is_not_kept_by_a_management_controller_that_is_lost() 
     let mut soft = taken(cycling(&[(HOLD, "")], Reason::SoftPowerOff, false, 9));
     soft.deleting = true;
     let done = decided_by(&policy(), &soft, &first);
-    assert_eq!((reason_written(&done), done.again), (None, Again::After(CONFIRM)));
+    assert_eq!((reason_written(&done), done.next), (None, Next::After(OFF_CONFIRM_DELAY)));
     // Off with a failure stays doubtful, and it is not asked for off once more.
     for (reason, hard) in [(Reason::SoftPowerOff, false), (Reason::HardPowerOff, true)] {
         let mut host = taken(cycling(&[(PLAIN, HARD)], reason, hard, 300));

@@ -2,12 +2,12 @@
 
 use super::*;
 
-fn told(done: &Decision) -> Vec<Reason> {
-    done.notes.iter().map(|note| note.reason).collect()
+fn told(done: &Decided) -> Vec<Reason> {
+    done.events.iter().map(told_reason).collect()
 }
 
 /// Takes over what a decision wrote about how far it is.
-fn go_on(host: &mut Host, done: &Decision) {
+fn go_on(host: &mut Host, done: &Decided) {
     write(host, &done.status);
     host.powered_on = done.status.powered_on.unwrap_or(host.powered_on);
 }
@@ -58,8 +58,8 @@ fn a_request_that_is_answered_without_a_cycle_is_told() {
 fn events_about_other_requests_are_other_events() {
     const OTHER: &str = "reboot.metal3.io/b";
     let about = |host: &Host, seen: &NodeSeen, reason| {
-        let notes = decided(host, seen).notes;
-        notes.into_iter().find(|note| note.reason == reason).unwrap().about
+        let notes = decided(host, seen).events;
+        notes.into_iter().find(|note| told_reason(note) == reason).unwrap().action
     };
     let asked = |key| about(&with(&[(key, HARD)]), &node(Power::On), Reason::RequestAccepted);
     assert_eq!((asked(HOLD).as_str(), asked(OTHER).as_str()), (HOLD, OTHER));
@@ -80,14 +80,14 @@ fn a_held_host_that_was_switched_on_by_somebody_is_warned_about() {
         }
         let done = decided(&host, &node(Power::On));
         assert_eq!((done.status.powered_on, done.call), (Some(true), Some(Call::HardOff)));
-        let note = &done.notes[0];
-        assert!(note.warning && note.reason == Reason::PoweredOn, "{:?}", done.notes);
-        assert!(note.text.contains(HOLD) && done.notes.len() == 1, "{:?}", done.notes);
+        let note = &done.events[0];
+        assert!(note.warning && told_reason(note) == Reason::PoweredOn, "{:?}", done.events);
+        assert!(note.text.contains(HOLD) && done.events.len() == 1, "{:?}", done.events);
     }
     // Where nobody holds it that is no more than news.
     let mut free = cycling(&[], Reason::HeldOff, true, 500);
     free.powered_on = false;
-    assert!(decided(&free, &node(Power::On)).notes.iter().all(|note| !note.warning));
+    assert!(decided(&free, &node(Power::On)).events.iter().all(|note| !note.warning));
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn requests_that_go_with_a_deprovisioned_host_are_named() {
     host.state = ProvisioningState::Available;
     let done = decided(&host, &NodeSeen::NotAsked);
     assert_eq!(told(&done), [Reason::Deprovisioned]);
-    assert!(done.notes[0].text.contains(HOLD), "{}", done.notes[0].text);
+    assert!(done.events[0].text.contains(HOLD), "{}", done.events[0].text);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn silence_and_unknown_power_are_told_once() {
     {
         let mut host = Host { powered_on: false, ..host() };
         let done = decided(&host, &seen);
-        assert_eq!((told(&done), done.notes[0].warning), (vec![reason], true));
+        assert_eq!((told(&done), done.events[0].warning), (vec![reason], true));
         go_on(&mut host, &done);
         assert_eq!(told(&decided(&host, &seen)), []);
     }

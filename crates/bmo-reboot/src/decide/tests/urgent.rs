@@ -68,9 +68,9 @@ fn only_a_soft_request_that_has_not_begun_waits_for_room() {
         assert_eq!(host.waits_for_room(), waits, "{number}: {host:?}");
     }
     // That is what a host without room writes.
-    let asked = Observed { host: Some(with(soft)), node: node(Power::On), soft_free: false };
-    let done = decide(&asked, &Policy::default(), now());
+    let asked = Observed { soft_free: false, ..observed(&with(soft), &node(Power::On)) };
+    let done: Decided = decide(&asked, &Policy::default(), now()).into();
     let mut waiting = Host { pending: done.status.pending, ..with(soft) };
     write(&mut waiting, &done.status);
-    assert!(waiting.waits_for_room() && matches!(done.again, Again::After(_)));
+    assert!(waiting.waits_for_room() && matches!(done.next, Next::After(wait) if wait != PACE));
 }
