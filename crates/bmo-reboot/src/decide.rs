@@ -222,8 +222,8 @@ fn ironic_silent(case: &Case<'_>) -> Option<Decision> {
     if lasting && waits {
         if case.tells() {
             draft.joining(Reason::IronicUnreachable);
-        } else if draft.waiting(Reason::IronicUnreachable, problem) {
-            draft.warn(Reason::IronicUnreachable, problem);
+        } else {
+            draft.waiting(Reason::IronicUnreachable, problem);
         }
     }
     // Who does not wait is told by the poll, once Ironic is back.
@@ -442,7 +442,9 @@ fn rest(case: &Case<'_>) -> Option<Decision> {
     if let (Some(progress), Some(problem), true) = (progress, &node.last_error, case.must_stay_on())
     {
         if let Some(Reset::Taken { hard }) = progress.reset {
-            draft.reset_failed(hard, served, problem);
+            let reset = Some(Reset::Failed { hard });
+            let step = RebootProgress { hard: true, reset, served, ..draft.failure() };
+            draft.fail(step, &text::reset_failed(hard, problem));
             return Some(draft.finish(Reason::PowerFailed, Next::OnChange));
         }
         if progress.reason == Reason::PowerFailed && case.was_hard() {
@@ -498,8 +500,8 @@ fn nobody_sees<'a>(
         let (rebooting, sight) = (case.in_cycle(), Some(Sight::Lost { since, held }));
         let step = draft.step_at_off(Reason::PowerUnknown);
         draft.progress(RebootProgress { rebooting, sight, ..step }, &lost);
-    } else if case.waits() && !case.tells() && draft.waiting(Reason::PowerUnknown, problem) {
-        draft.warn(Reason::PowerUnknown, problem);
+    } else if case.waits() && !case.tells() {
+        draft.waiting(Reason::PowerUnknown, problem);
     }
     draft
 }

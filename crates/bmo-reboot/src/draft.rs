@@ -1,7 +1,7 @@
 //! A decision while it is being made. It starts with what every pass brings up to date and leaves out what is already so.
 
 use api_types::condition::find;
-use api_types::metal3::{ErrorType, KeySet};
+use api_types::metal3::ErrorType;
 use api_types::names::ferrite::CONDITION_REBOOTING;
 use controller_kit::engine::{Event, Next, Reason as _};
 use k8s_openapi::jiff::Timestamp;
@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::case::Case;
 use crate::model::{Call, Decision, Trouble, Write, rebooting};
 use crate::reason::Reason;
-use crate::record::{Managed, RebootProgress, Reset, Soft};
+use crate::record::{Managed, RebootProgress, Soft};
 use crate::requests::{ACTION_MAX_BYTES, told_apart};
 use crate::text;
 use crate::waits::{NODE_BUSY_RETRY, retry_delay};
@@ -174,16 +174,24 @@ impl<'a> Draft<'a> {
         self.progress(RebootProgress { rebooting: self.rebooting, soft, ..step }, &what);
     }
 
-    /// It cannot go on for now. Why is written once: the wording of a network's failures changes with every try.
-    /// Says whether that is new.
-    pub(crate) fn waiting(&mut self, reason: Reason, why: &str) -> bool {
+    /// It cannot go on for now.
+    pub(crate) fn waiting(&mut self, reason: Reason, why: &str) {
+        self.wait(reason, why, true);
+    }
+
+    /// Why is written and told once: the wording of a network's failures changes with every try.
+    fn wait(&mut self, reason: Reason, why: &str, is_told: bool) {
         let known = self.progress.as_ref();
-        let repeated = known.is_some_and(|known| known.reason == reason);
-        if !repeated {
-            self.rebooting |= known.is_some_and(|known| known.rebooting);
-            self.phase(reason, self.hard, &text::waits(why));
+        if known.is_some_and(|known| known.reason == reason) {
+            return;
         }
-        !repeated
+        self.rebooting |= known.is_some_and(|known| known.rebooting);
+        self.phase(reason, self.hard, &text::waits(why));
+        match reason {
+            Reason::NodeBusy if is_told => self.tell(reason, &text::busy(why)),
+            Reason::IronicUnreachable | Reason::PowerUnknown if is_told => self.warn(reason, why),
+            _ => {}
+        }
     }
 
     /// Who has joined the holds of a host that is held off for others already is told why it waits. For those nothing changes, and
@@ -204,40 +212,18 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Ironic did not take a call. `clean`: the node showed no failure before it, so what was written ahead of the call
-    /// tells of no other one. What is written ahead of a power-on always does. Says whether that it waits is new.
-    pub(crate) fn not_taken(&mut self, call: Call, clean: bool, reason: Reason, why: &str) -> bool {
-        self.joining(reason);
-        let is_ahead = clean || !call.is_off();
-        let waits = self.progress.as_ref().is_none_or(|known| {
-            use Reason::{
-                Completed, IronicUnreachable, NodeBusy, Offline, PoweredOff, RequestAccepted,
-            };
-            let steps =
-                [RequestAccepted, NodeBusy, IronicUnreachable, PoweredOff, Offline, Completed];
-            (is_ahead && known.reason == call.reason()) || steps.contains(&known.reason)
-        });
-        // A reset is written down ahead of every try.
-        let again = self.progress.as_ref().is_some_and(RebootProgress::resets_again);
-        waits && self.waiting(reason, why) && !again
-    }
-
     /// Ironic could not change the power. Gives how often in a row that was.
     pub(crate) fn failed(&mut self, off: bool, problem: &str) -> i64 {
-        let step = RebootProgress::new(Reason::PowerFailed, self.case.now);
-        self.fail(RebootProgress { hard: off, ..step }, problem)
-    }
-
-    /// The same of a reset that Ironic had taken, for these holds.
-    pub(crate) fn reset_failed(&mut self, hard: bool, served: KeySet, problem: &str) {
-        let reset = Some(Reset::Failed { hard });
-        let step = RebootProgress::new(Reason::PowerFailed, self.case.now);
-        let step = RebootProgress { hard: true, reset, served, ..step };
-        self.fail(step, &text::reset_failed(hard, problem));
+        self.fail(RebootProgress { hard: off, ..self.failure() }, problem)
     }
 
     /// A failure that is repeated is a new one: its time starts anew.
-    fn fail(&mut self, step: RebootProgress, problem: &str) -> i64 {
+    pub(crate) fn failure(&self) -> RebootProgress {
+        RebootProgress::new(Reason::PowerFailed, self.case.now)
+    }
+
+    /// The same of such a step.
+    pub(crate) fn fail(&mut self, step: RebootProgress, problem: &str) -> i64 {
         let known = &self.case.host.trouble;
         let ours = !known.is_anothers();
         // Whoever writes statuses may have written any number.
@@ -304,12 +290,37 @@ impl<'a> Draft<'a> {
         self.finish(call.reason(), next)
     }
 
-    /// Ends because Ironic is at work on the node and would not take a call.
-    pub(crate) fn engaged(mut self, why: &str) -> Decision {
-        if self.waiting(Reason::NodeBusy, why) {
-            self.tell(Reason::NodeBusy, &text::busy(why));
+    /// Ends because it cannot go on for now.
+    pub(crate) fn deferred(mut self, reason: Reason, why: &str) -> Decision {
+        self.waiting(reason, why);
+        self.finish(reason, Next::After(NODE_BUSY_RETRY))
+    }
+
+    /// Ends with a call that Ironic did not take. `clean`: the node showed no failure before it, so what was written ahead of the
+    /// call tells of no other one. What is written ahead of a power-on always does.
+    pub(crate) fn not_taken(
+        mut self,
+        call: Call,
+        clean: bool,
+        reason: Reason,
+        why: &str,
+    ) -> Decision {
+        self.joining(reason);
+        let is_ahead = clean || !call.is_off();
+        let waits = self.progress.as_ref().is_none_or(|known| {
+            use Reason::{
+                Completed, IronicUnreachable, NodeBusy, Offline, PoweredOff, RequestAccepted,
+            };
+            let steps =
+                [RequestAccepted, NodeBusy, IronicUnreachable, PoweredOff, Offline, Completed];
+            (is_ahead && known.reason == call.reason()) || steps.contains(&known.reason)
+        });
+        if waits {
+            // A reset is written down ahead of every try.
+            let again = self.progress.as_ref().is_some_and(RebootProgress::resets_again);
+            self.wait(reason, why, !again);
         }
-        self.finish(Reason::NodeBusy, Next::After(NODE_BUSY_RETRY))
+        self.finish(reason, Next::After(NODE_BUSY_RETRY))
     }
 
     /// Ends with a change of power that failed and is tried again.

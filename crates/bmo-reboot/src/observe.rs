@@ -135,7 +135,8 @@ fn at_rest(context: &Context, host: &Host, soft_free: bool) -> Option<Observed> 
     let power = if host.powered_on { Power::On } else { Power::Off };
     let off_since = Some(Timestamp::UNIX_EPOCH);
     let node = NodeSeen::Seen(Node { off_since, ..Node::resting(power) });
-    let seen = Observed { host: Some(host.clone()), node, soft_free, pace: None };
+    let pace = Some(Duration::ZERO);
+    let seen = Observed { host: Some(host.clone()), node, soft_free, pace };
     is_at_rest(&decide(&seen, &context.policy, Timestamp::now())).then_some(seen)
 }
 

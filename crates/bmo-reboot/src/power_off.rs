@@ -37,21 +37,22 @@ pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Deci
             .finish(case.reason().unwrap_or(Reason::AtRest), Next::After(OFF_CONFIRM_DELAY));
     }
     let taken = taken(case, node);
-    let begun = taken.or_else(|| case.soft_ahead().filter(|soft| has_time(case, *soft)));
+    let has_time =
+        |soft: &Soft| case.age(soft.since) + case.policy.soft_slice <= case.policy.soft_timeout;
+    let begun = taken.or_else(|| case.soft_ahead().filter(has_time));
     draft.soft = taken;
     if begun.is_none() {
         draft.begun_afresh();
     }
     if let Some(why) = &node.engaged {
-        return draft.engaged(why);
+        return draft.deferred(Reason::NodeBusy, why);
     }
     let exhausted = taken.is_some_and(|soft| is_exhausted(case, soft, node));
     if any_hard || was_hard || exhausted {
         return cut(case, draft, node, exhausted);
     }
     if !case.seen.soft_free {
-        draft.waiting(Reason::RequestAccepted, text::NO_ROOM);
-        return draft.finish(Reason::RequestAccepted, Next::After(NODE_BUSY_RETRY));
+        return draft.deferred(Reason::RequestAccepted, text::NO_ROOM);
     }
     let used = begun.map_or(Duration::ZERO, |soft| case.age(soft.since));
     let left = case.policy.soft_timeout.saturating_sub(used);
@@ -79,7 +80,7 @@ pub(crate) fn prove_off(case: &Case<'_>) -> Option<Decision> {
     let call = if hard { Call::HardOff } else { Call::SoftOff(softly) };
     if let Some(why) = &node.engaged {
         if case.held_since().is_none() {
-            return Some(draft.engaged(why));
+            return Some(draft.deferred(Reason::NodeBusy, why));
         }
         // For those for whom it is held off already nothing changes.
         draft.joining(Reason::NodeBusy);
@@ -113,16 +114,6 @@ pub(crate) fn is_first_slice(case: &Case<'_>) -> bool {
     several && case.soft_ahead().is_some_and(|soft| case.age(soft.since) < case.policy.soft_slice)
 }
 
-/// Whether there is time for another slice.
-fn has_time(case: &Case<'_>, soft: Soft) -> bool {
-    case.age(soft.since) + case.policy.soft_slice <= case.policy.soft_timeout
-}
-
-/// Whether a soft attempt has had all of its time. One of less than a second is none.
-fn is_over(case: &Case<'_>, soft: Soft) -> bool {
-    case.age(soft.since) + SOFT_SLICE_MIN > case.policy.soft_timeout
-}
-
 /// What Ironic says of a change that ended with the conductor that made it, which was restarted or whose place another one
 /// took.
 const ABORTED: &str = "aborted due to conductor";
@@ -136,7 +127,9 @@ fn is_exhausted(case: &Case<'_>, soft: Soft, node: &Node) -> bool {
     let slice = case.policy.soft_timeout.saturating_sub(before).min(case.policy.soft_slice);
     let failed = node.last_error.as_ref().is_some_and(|error| !error.contains(ABORTED));
     let refused = failed && case.age(soft.last) < slice / 2;
-    is_over(case, soft) || refused
+    // One of less than a second is none.
+    let is_over = case.age(soft.since) + SOFT_SLICE_MIN > case.policy.soft_timeout;
+    is_over || refused
 }
 
 /// Cuts the power, again and again if need be.
@@ -193,7 +186,7 @@ pub(crate) fn reset(
     }
     if let Some(why) = &node.engaged {
         draft.hard |= hopeless;
-        return draft.engaged(why);
+        return draft.deferred(Reason::NodeBusy, why);
     }
     if let Some(wait) = still_waiting(case, true) {
         return draft.finish(Reason::PowerFailed, Next::After(wait));

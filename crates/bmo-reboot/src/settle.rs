@@ -11,7 +11,6 @@ use crate::power_off::{is_first_slice, was_reset};
 use crate::reason::Reason;
 use crate::record::{Doubt, RebootProgress, Soft};
 use crate::text;
-use crate::waits::NODE_BUSY_RETRY;
 
 /// What to write down about Ironic's answer to a call, of the host as our own write before the call left it.
 pub fn settle(
@@ -43,22 +42,9 @@ pub fn settle(
             }
             draft.finish(Reason::Managed, case.ironics_turn())
         }
-        Answer::Busy(why) => {
-            if draft.not_taken(call, clean, Reason::NodeBusy, why) {
-                draft.tell(Reason::NodeBusy, &text::busy(why));
-            }
-            draft.finish(Reason::NodeBusy, Next::After(NODE_BUSY_RETRY))
-        }
-        Answer::Unreachable(why) => {
-            if draft.not_taken(call, clean, Reason::IronicUnreachable, why) {
-                draft.warn(Reason::IronicUnreachable, why);
-            }
-            draft.finish(Reason::IronicUnreachable, Next::After(NODE_BUSY_RETRY))
-        }
-        Answer::NoRoom => {
-            draft.not_taken(call, clean, Reason::RequestAccepted, text::NO_ROOM);
-            draft.finish(Reason::RequestAccepted, Next::After(NODE_BUSY_RETRY))
-        }
+        Answer::Busy(why) => draft.not_taken(call, clean, Reason::NodeBusy, why),
+        Answer::Unreachable(why) => draft.not_taken(call, clean, Reason::IronicUnreachable, why),
+        Answer::NoRoom => draft.not_taken(call, clean, Reason::RequestAccepted, text::NO_ROOM),
         Answer::Unsupported if call.is_soft() => {
             draft.escalated(Some(text::NO_SOFT_POWER_OFF));
             draft.phase(Reason::RequestAccepted, true, text::HARD_COMES_NEXT);

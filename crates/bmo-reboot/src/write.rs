@@ -1,6 +1,5 @@
 //! All writes, each on the version that was decided upon, and the one call that may follow them.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use api_types::metal3::{CachedHost, ErrorType, Kept};
@@ -105,43 +104,27 @@ async fn write_both(
     context: &Context,
     api: &Api<CachedHost>,
     mut host: Host,
-    write: &Write,
+    Write { annotations, status, .. }: &Write,
 ) -> Result<Host, Error> {
-    if !write.annotations.is_empty() {
-        host = write_annotations(context, api, &host, &write.annotations).await?;
+    let params = PatchParams::default();
+    if !annotations.is_empty() {
+        let metadata = json!({ "resourceVersion": host.version, "annotations": annotations });
+        let patch = Patch::Merge(json!({ "metadata": metadata }));
+        let written = asked("change annotations", api.patch(&host.name, &params, &patch)).await?;
+        host = context.view(&written);
     }
-    if !write.status.is_empty() {
-        host = write_status(context, api, &host, &write.status).await?;
+    if !status.is_empty() {
+        let patch = Patch::Merge(status_patch(&host, status, Timestamp::now()));
+        let patched = api.patch_status(&host.name, &params, &patch);
+        let written = asked("write the status", patched).await?;
+        let written = context.view(&written);
+        // A CRD without conditions drops them without a word.
+        if status.record(&host).is_some_and(|record| written.record() != Kept::Known(record)) {
+            return Err(Error::Other(text::DROPPED.to_owned(), Retry::Urgent));
+        }
+        host = written;
     }
     Ok(host)
-}
-
-async fn write_annotations(
-    context: &Context,
-    api: &Api<CachedHost>,
-    host: &Host,
-    annotations: &BTreeMap<String, Option<String>>,
-) -> Result<Host, Error> {
-    let metadata = json!({ "resourceVersion": host.version, "annotations": annotations });
-    let patch = Patch::Merge(json!({ "metadata": metadata }));
-    let params = PatchParams::default();
-    let written = asked("change annotations", api.patch(&host.name, &params, &patch)).await?;
-    Ok(context.view(&written))
-}
-
-async fn write_status(
-    context: &Context,
-    api: &Api<CachedHost>,
-    host: &Host,
-    change: &Change,
-) -> Result<Host, Error> {
-    let patch = Patch::Merge(status_patch(host, change, Timestamp::now()));
-    let params = PatchParams::default();
-    let written = asked("write the status", api.patch_status(&host.name, &params, &patch)).await?;
-    let written = context.view(&written);
-    // A CRD without conditions drops them without a word.
-    let kept = change.record(host).is_none_or(|record| written.record() == Kept::Known(record));
-    if kept { Ok(written) } else { Err(Error::Other(text::DROPPED.to_owned(), Retry::Urgent)) }
 }
 
 /// The merge patch. Conditions are a list, which a merge patch replaces as a whole; the version makes sure that it is
