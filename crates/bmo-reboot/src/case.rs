@@ -347,7 +347,10 @@ impl<'a> Case<'a> {
         }
         let node = match &self.seen.node {
             NodeSeen::Seen(node) => node,
-            NodeSeen::Unanswered { .. } => return true,
+            // An Ironic that is gone for good must not keep a deleted host. It changes nothing of a cycle that was begun.
+            NodeSeen::Unanswered { lasting, .. } => {
+                return !(*lasting && self.host.deleting && !self.in_cycle());
+            }
             // Without a node nothing can be ended.
             NodeSeen::Missing | NodeSeen::NotAsked => return false,
         };
@@ -389,6 +392,7 @@ impl<'a> Case<'a> {
         self.in_cycle()
             || self.requests().next().is_some()
             || self.host.online != self.host.powered_on
+            || self.is_wanted_back()
     }
 
     /// Whether the record says more than that something is waited for: the hold, the failure, the reset that may not

@@ -17,7 +17,9 @@ use k8s_openapi::jiff::Timestamp;
 use crate::case::{Case, second_after};
 use crate::config::Policy;
 use crate::draft::{Draft, REBOOT_ACTION};
-use crate::model::{Call, Decision, Host, NodeSeen, OFF_CONFIRM_DELAY, Observed, Pause, Target};
+use crate::model::{
+    Call, Decision, Host, NodeSeen, OFF_CONFIRM_DELAY, Observed, Pause, Target, Write,
+};
 use crate::power_off::{go_off, prove_off, reset};
 use crate::reason::Reason;
 use crate::record::{Doubt, RebootProgress, Reset, Sight};
@@ -69,7 +71,20 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
         switch_on,
         rest,
     ];
-    rules.iter().find_map(|rule| rule(&case)).unwrap_or_else(|| Decision::rest(Reason::AtRest))
+    let decided = rules.iter().find_map(|rule| rule(&case));
+    let decided = decided.unwrap_or_else(|| Decision::rest(Reason::AtRest));
+    let is_left = case.host.answered.is_some() && case.host.requests.plain().is_none();
+    let is_free = decided.writes.is_empty() && !decided.reason.is_refusal();
+    if is_left && is_free { remove_answered(decided) } else { decided }
+}
+
+/// A plain request that was answered goes at last, beside nothing else: a webhook that refuses that again must hold up nothing.
+fn remove_answered(decided: Decision) -> Decision {
+    let mut write = Write::default();
+    write.annotations.insert(REBOOT.to_owned(), None);
+    write.status.answered = Some(None);
+    write.rests = decided.next == Next::OnChange;
+    Decision { writes: vec![Box::new(write)], ..decided }
 }
 
 /// Whether somebody has to look at a host of which this is decided.
@@ -161,6 +176,10 @@ fn left_provisioned(case: &Case<'_>) -> Option<Decision> {
         let mut draft = Draft::new(case);
         for request in host.requests.iter() {
             draft.annotate(&request.key, None);
+        }
+        if host.answered.is_some() {
+            draft.annotate(REBOOT, None);
+            draft.write.status.answered = Some(None);
         }
         draft.write.status.clear_stamps = stamped;
         draft.no_trouble();
@@ -350,7 +369,7 @@ fn hold(case: &Case<'_>) -> Option<Decision> {
     draft.progress(progress, &text::held_off(case.holds()));
     // The plain request is answered by the machine being off. It goes only after everybody could see that.
     let shown = draft.shows_off();
-    if shown && case.host.online && case.host.requests.has_plain() {
+    if shown && case.host.online && case.host.requests.plain().is_some() {
         draft.annotate(REBOOT, None);
         if !case.in_cycle() {
             draft.tell(Reason::Answered, text::ANSWERED);

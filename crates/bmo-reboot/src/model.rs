@@ -23,7 +23,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::config::Policy;
 use crate::reason::Reason;
 use crate::record::{Managed, RebootProgress, Record};
-use crate::requests::{Request, Requests};
+use crate::requests::{Mode, Request, Requests};
 use crate::text;
 
 /// What is decided about a host.
@@ -70,6 +70,8 @@ pub struct Change {
     pub told: String,
     /// Whether the host was seen provisioned while it could not be served.
     pub was_provisioned: Option<bool>,
+    /// The plain request that is answered and could not be removed, or that there is none any more.
+    pub answered: Option<Option<Mode>>,
     /// Whether the host's power is ours.
     pub managed: Option<Managed>,
     /// A failure of Ironic to change the power, or that it is over.
@@ -92,10 +94,14 @@ impl Change {
         let stamps = if self.clear_stamps { (None, None) } else { (host.pending, host.last) };
         let stamps = (self.pending.or(stamps.0), self.last.or(stamps.1));
         let stamped = self.clear_stamps || self.pending.is_some() || self.last.is_some();
-        let touched = stamped || self.progress.is_some() || self.was_provisioned.is_some();
+        let touched = stamped
+            || self.progress.is_some()
+            || self.was_provisioned.is_some()
+            || self.answered.is_some();
         let was_provisioned = self.was_provisioned.unwrap_or(known.was_provisioned);
         let progress = self.progress.clone().or_else(|| known.progress.clone());
-        let record = Record::new(stamps, was_provisioned, progress);
+        let answered = self.answered.unwrap_or(known.answered);
+        let record = Record { answered, ..Record::new(stamps, was_provisioned, progress) };
         (touched && record != known).then_some(record)
     }
 
@@ -311,8 +317,10 @@ pub struct Host {
     pub node: String,
     /// Another host that names the same node.
     pub shared_with: Option<String>,
-    /// Who asks for what.
+    /// Who asks for what, and was not answered yet.
     pub requests: Requests,
+    /// The plain request that is answered and could not be removed.
+    pub answered: Option<Mode>,
     /// What its status says about power.
     pub powered_on: bool,
     /// Stamp of the last accepted request.
@@ -520,6 +528,7 @@ impl Host {
             provisioning.custom_deploy.as_ref().map(|deploy| &deploy.method),
         );
         let record = Record::of(&status.conditions);
+        let answered = record.known().and_then(|it| it.answered);
         let power = record.known().map(|it| it.power.clone()).unwrap_or_default();
         let (pending, last) = power.stamps(provisioning);
         Self {
@@ -553,7 +562,8 @@ impl Host {
             registering: status.operation_history.is_some_and(|it| it.is_registering()),
             node,
             shared_with: None,
-            requests: Requests::of(host.reboot_requests()),
+            requests: Requests::of(host.reboot_requests()).without(answered),
+            answered,
             powered_on: status.powered_on,
             pending,
             last,

@@ -207,7 +207,7 @@ pub(crate) fn reset(
 
 /// Ironic has taken the reset: the requests are answered as far as they can be.
 pub(crate) fn was_reset(case: &Case<'_>, draft: &mut Draft<'_>) {
-    if case.host.requests.has_plain() {
+    if case.host.requests.plain().is_some() {
         draft.annotate(REBOOT, None);
     }
     draft.write.status.last = Some(last_stamp(case));

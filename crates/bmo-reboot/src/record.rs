@@ -11,6 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::reason::Reason;
+use crate::requests::Mode;
 
 /// The record of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +27,9 @@ pub struct Record {
     /// How far a reboot, or a plain change of power, has come.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<RebootProgress>,
+    /// That the plain request of this mode was answered, and its annotation could not be removed. Another mode is another request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered: Option<Mode>,
 }
 
 /// How far a reboot, or a plain change of power, has come.
@@ -148,7 +152,7 @@ impl Record {
         let held = progress.as_ref().filter(|it| it.reason == Reason::HeldOff);
         let held = held.map(|it| it.held.clone()).unwrap_or_default();
         let power = PowerRecord { pending, last, held, ..PowerRecord::default() };
-        Self { power, was_provisioned, progress }
+        Self { power, was_provisioned, progress, answered: None }
     }
 }
 

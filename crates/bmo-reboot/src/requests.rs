@@ -3,6 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 
 use api_types::names::metal3::{REBOOT, is_reboot_hold, is_reboot_request};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// A number that tells such values apart.
@@ -13,7 +14,8 @@ pub fn number(of: impl Hash) -> u64 {
 }
 
 /// How a host is to be switched off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Mode {
     /// By asking its operating system first.
     Soft,
@@ -68,9 +70,16 @@ impl Requests {
         self.0.iter()
     }
 
-    /// Whether the plain request is there, the one without a key of its own.
-    pub fn has_plain(&self) -> bool {
-        self.0.iter().any(|request| request.key == REBOOT)
+    /// Those that are not answered yet. `answered`: the mode of a plain request that is.
+    #[must_use]
+    pub fn without(mut self, answered: Option<Mode>) -> Self {
+        self.0.retain(|request| request.key != REBOOT || Some(request.mode) != answered);
+        self
+    }
+
+    /// The mode of the plain request, the one without a key of its own.
+    pub fn plain(&self) -> Option<Mode> {
+        self.0.iter().find(|request| request.key == REBOOT).map(|request| request.mode)
     }
 
     /// The requests that hold the host off until their clients remove them.
@@ -187,7 +196,7 @@ mod tests {
         ];
         assert!(Requests::of(keys.iter().map(|key| (*key, ""))).is_empty());
         let both = Requests::of([("reboot.metal3.io/a", ""), (REBOOT, "")].into_iter());
-        assert!(both.has_plain());
+        assert_eq!(both.plain(), Some(Mode::Soft));
         assert_eq!(both.holds().collect::<Vec<_>>(), ["reboot.metal3.io/a"]);
     }
 

@@ -104,17 +104,23 @@ async fn write_both(
     context: &Context,
     api: &Api<CachedHost>,
     mut host: Host,
-    Write { annotations, status, .. }: &Write,
+    Write { annotations, status, call, .. }: &Write,
 ) -> Result<Host, Error> {
-    let params = PatchParams::default();
+    let (params, mut status) = (PatchParams::default(), status.clone());
     if !annotations.is_empty() {
         let metadata = json!({ "resourceVersion": host.version, "annotations": annotations });
         let patch = Patch::Merge(json!({ "metadata": metadata }));
-        let written = asked("change annotations", api.patch(&host.name, &params, &patch)).await?;
-        host = context.view(&written);
+        match asked("change annotations", api.patch(&host.name, &params, &patch)).await {
+            Ok(written) => host = context.view(&written),
+            // Webhooks judge annotations, and no status. The machine must not stay off because its request cannot be removed.
+            Err(error) if error.is_refusal() && *call == Some(Call::On) => {
+                status.answered = Some(host.requests.plain());
+            }
+            Err(error) => return Err(error),
+        }
     }
     if !status.is_empty() {
-        let patch = Patch::Merge(status_patch(&host, status, Timestamp::now()));
+        let patch = Patch::Merge(status_patch(&host, &status, Timestamp::now()));
         let patched = api.patch_status(&host.name, &params, &patch);
         let written = asked("write the status", patched).await?;
         let written = context.view(&written);

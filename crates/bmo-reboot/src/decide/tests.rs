@@ -118,6 +118,7 @@ fn host() -> Host {
         node: "node".to_owned(),
         shared_with: None,
         requests: Requests::default(),
+        answered: None,
         powered_on: true,
         pending: None,
         last: None,

@@ -78,6 +78,7 @@ fn view(stored: &Stored) -> Host {
             count: i64::from(stored.failed),
             message: String::new(),
         },
+        answered: None,
         only_record: false,
         conditions: Vec::new(),
     };

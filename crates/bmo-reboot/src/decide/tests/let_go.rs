@@ -95,3 +95,25 @@ fn a_state_that_is_not_known_is_named_and_the_programs_memory_is_not() {
     assert!(told.message.contains("frobnicating"), "{}", told.message);
     assert_eq!(status.was_provisioned, Some(true), "it may still be");
 }
+
+#[test]
+fn an_ironic_that_is_silent_keeps_a_deleted_host_only_for_a_cycle_and_says_so() {
+    let silent = |lasting| NodeSeen::Unanswered { lasting, problem: "no route".to_owned() };
+    let deleted = |host| Host { deleting: true, paused: Pause::ByUs, ..host };
+    let at_rest = deleted(host());
+    assert_eq!(decided(&at_rest, &silent(true)).reason, Reason::HandedBack);
+    assert_eq!(decided(&at_rest, &silent(false)).annotations.len(), 0, "it may just be busy");
+    let cycle = deleted(cycling(&[(PLAIN, HARD)], Reason::RequestAccepted, true, 20));
+    let done = decided(&cycle, &silent(true));
+    assert_eq!(
+        (done.annotations.len(), reason_written(&done)),
+        (0, Some(Reason::IronicUnreachable))
+    );
+    // One that is only taken from us waits, and says so as well.
+    let taken = Host { selected: false, paused: Pause::ByUs, ..host() };
+    let done = decided(&taken, &silent(true));
+    assert_eq!(
+        (done.annotations.len(), reason_written(&done)),
+        (0, Some(Reason::IronicUnreachable))
+    );
+}

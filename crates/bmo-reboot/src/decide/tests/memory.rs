@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::record::Soft;
+use crate::requests::Mode;
 
 /// Softly asked so many seconds ago, the last time so many, and now waiting for something.
 fn softly(keys: &[(&str, &str)], reason: Reason, since: i64, last: i64) -> Host {
@@ -542,4 +543,35 @@ fn off_is_tried_again_within_half_a_minute_also_after_the_spread() {
         );
     }
     assert!(controller_kit::engine::queue::spread(POWER_UNKNOWN_RECHECK, 1.0) <= seconds(30));
+}
+
+#[test]
+fn a_plain_request_that_was_answered_and_could_not_be_removed_asks_for_nothing_and_goes_at_last() {
+    let mut left = Host { answered: Some(Mode::Hard), ..host() };
+    write(&mut left, &Change { answered: Some(Some(Mode::Hard)), ..Change::default() });
+    let seen = node(Power::On);
+    let done = decided(&left, &seen);
+    assert_eq!((done.status.pending, done.call), (None, None));
+    assert_eq!(done.annotations, [(PLAIN.to_owned(), None)].into());
+    assert_eq!(after(left.clone(), &done).record().known().unwrap().answered, None);
+    // Another mode is another request, and its annotation is no leftover.
+    let asked = Host { requests: with(&[(PLAIN, "")]).requests, ..left.clone() };
+    let done = decided(&asked, &seen);
+    assert!(done.status.pending.is_some() && done.annotations.is_empty());
+    // Nor is anything taken off a host that is left alone.
+    let paused = Host { paused: Pause::ByOthers, ..left };
+    let told = after(paused.clone(), &decided(&paused, &seen));
+    assert_eq!(decided(&told, &seen).annotations.len(), 0);
+}
+
+#[test]
+fn an_answered_request_that_is_still_there_is_passed_over_in_its_mode_alone() {
+    let requests = with(&[(PLAIN, HARD), (HOLD, "")]).requests;
+    let left = |answered| {
+        let left = requests.clone().without(answered);
+        (left.plain(), left.holds().count())
+    };
+    assert_eq!(left(Some(Mode::Hard)), (None, 1));
+    assert_eq!(left(Some(Mode::Soft)), (Some(Mode::Hard), 1));
+    assert_eq!(left(None), (Some(Mode::Hard), 1));
 }

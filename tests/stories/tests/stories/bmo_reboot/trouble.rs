@@ -132,7 +132,7 @@ async fn refuse(site: &Site) -> Api<ValidatingAdmissionPolicyBinding> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_that_stays_off_because_a_webhook_refuses_its_host_is_told_and_comes_back() {
+async fn a_machine_comes_on_although_a_webhook_keeps_its_request_and_is_not_rebooted_again() {
     let site = Site::new("webhook").await;
     let (ironic, machine, node) = machine("webhook").await;
     site.host("probe", "00000000-0000-0000-0000-000000000000", json!({})).await;
@@ -141,7 +141,12 @@ async fn a_machine_that_stays_off_because_a_webhook_refuses_its_host_is_told_and
     let bindings = refuse(&site).await;
     let _running = site.start(&ironic.endpoint, quick());
     site.annotate("h", json!({ PLAIN: HARD })).await;
-    site.wait("h", "off", |host| host["status"]["poweredOn"] == false).await;
+    let over = |host: &Value| {
+        record(host).0 == "Completed"
+            && host["status"]["poweredOn"] == true
+            && keys(host) == [PLAIN]
+    };
+    site.wait("h", "on, with its request", over).await;
     let began = Instant::now();
     let told = loop {
         let all = site.warned("Refused").await;
@@ -152,8 +157,15 @@ async fn a_machine_that_stays_off_because_a_webhook_refuses_its_host_is_told_and
         tokio::time::sleep(Duration::from_millis(100)).await;
     };
     assert_eq!(told.1, 1, "once, however often it is tried: {told:?}");
-    bindings.delete(&site.namespace, &DeleteParams::default()).await.unwrap();
-    site.cycled("h").await;
+    // Longer than a refused write waits.
+    tokio::time::sleep(Duration::from_secs(5)).await;
     let seen = machine.seen().await.unwrap();
     assert_eq!((seen.turned_off(), seen.turned_on()), (1, 2), "{seen:?}");
+    bindings.delete(&site.namespace, &DeleteParams::default()).await.unwrap();
+    site.wait("h", "without a request", |host| keys(host).is_empty()).await;
+    site.annotate("h", json!({ PLAIN: HARD })).await;
+    site.wait("h", "asked again", |host| record(host).0 != "Completed").await;
+    site.cycled("h").await;
+    let seen = machine.seen().await.unwrap();
+    assert_eq!((seen.turned_off(), seen.turned_on()), (2, 3), "{seen:?}");
 }
