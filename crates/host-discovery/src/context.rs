@@ -15,13 +15,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::Store;
 
 use crate::config::Policy;
-use crate::decision::Decision;
 use crate::hardware::LateFields;
 use crate::index::{Change, HostKey, Index, Known};
 use crate::metrics::Metrics;
-use crate::model::{Adoption, Job, Key, Looked, Made, Outlook};
+use crate::model::{Adoption, HostPlan, Job, Key, Looked, Made, Outlook, Unmarked};
 use crate::node_id::NodeId;
-use crate::nodes::{Look, Unmarked};
+use crate::nodes::Look;
 
 /// How soon all machines are decided about at the earliest: what comes in between is looked at together.
 const BREATH: Duration = Duration::from_millis(20);
@@ -82,7 +81,7 @@ pub enum News {
     /// The watch tells of all hosts, as was seen then.
     Watched(Instant),
     /// It was decided about all machines.
-    Decided(Box<Decision>, Instant),
+    Decided(Box<HostPlan>, Instant),
 }
 
 /// The handles that a context is made of.

@@ -21,16 +21,16 @@ use kube::runtime::{reflector::ObjectRef, watcher};
 use crate::config::Policy;
 use crate::context::{Context, Handles, News};
 use crate::decide::decide;
-use crate::decision;
 use crate::index::{Change, HostKey, Index};
 use crate::metrics::Metrics;
-use crate::model::{Adoption, Fitting, Key, Outlook, Sight, Standing, Turn, Write};
+use crate::model::{
+    Adoption, Fitting, HostPlan, Key, Outlook, Standing, Strays, Troubles, Turn, Write,
+};
 use crate::node_id::NodeId;
 use crate::reason::{self, Pass};
 use crate::report::report;
 use crate::sighting::Sighting;
-use crate::status::{Strays, Troubles};
-use crate::table::{self, IRONIC, MISSES, Table};
+use crate::table::{self, IRONIC, MISSES, Sight, Table};
 use crate::{adopt, discovery, making, observe, text, write};
 
 /// One pass, of which the list of all nodes takes longest.
@@ -369,13 +369,13 @@ impl Controller for Rules {
         memory: &mut Memory,
     ) -> Result<Outcome, Error> {
         match (key, seen, write) {
-            (_, Seen::All(sight), Write::Hosts(mut decision)) => {
-                let mut outcome = making::make(&self.context, sight, &mut decision).await;
-                self.context.publish(sight, &decision);
-                if sight.nodes.is_settling(&decision) {
+            (_, Seen::All(sight), Write::Hosts(mut plan)) => {
+                let mut outcome = making::make(&self.context, sight, &mut plan).await;
+                self.context.publish(sight, &plan);
+                if sight.nodes.is_settling(&plan) {
                     outcome.next = Some(Next::Now);
                 }
-                self.context.tell(News::Decided(decision, Instant::now()));
+                self.context.tell(News::Decided(plan, Instant::now()));
                 Ok(outcome)
             }
             (_, Seen::Discovery(standing), Write::Approvals(approvals)) => {
@@ -460,19 +460,18 @@ impl NotTaken {
 
 impl Context {
     fn decide_all(&self, sight: &Sight, now: Now) -> Decision<Write, Pass> {
-        let decision =
-            self.index.with(|index| decide(&sight.observed(index), &self.policy, now.wall));
-        let again = decision.again.filter(|_| sight.answers());
+        let plan = self.index.with(|index| decide(&sight.observed(index), &self.policy, now.wall));
+        let again = plan.again.filter(|_| sight.answers());
         let reason = if sight.answers() { Pass::AllDecided } else { Pass::IronicAway };
         let next = again.map_or(Next::OnChange, |again| Next::After(again.max(ROOM)));
-        let write = Write::Hosts(Box::new(decision));
+        let write = Write::Hosts(Box::new(plan));
         Decision { writes: vec![write], next, ..Decision::rest(reason) }
     }
 
     /// Tells each discovery what its status is to say.
-    fn publish(&self, sight: &Sight, decision: &decision::Decision) {
+    fn publish(&self, sight: &Sight, plan: &HostPlan) {
         let nodes = &sight.nodes;
-        let (known, strays) = (nodes.known_after(decision), Strays::of(decision));
+        let (known, strays) = (nodes.known_after(plan), Strays::of(plan));
         let version = self.ironic.offered().map(|it| it.to_string());
         let mut counts = Vec::new();
         let mut all = BTreeMap::new();
@@ -481,10 +480,10 @@ impl Context {
                 continue;
             }
             let made = self.index.with(|index| resource.made(index));
-            let report = report(at, decision, nodes.machines(), known, made);
-            let mut troubles = Troubles::of(at, decision, nodes.left_out());
+            let report = report(at, plan, nodes.machines(), known, made);
+            let mut troubles = Troubles::of(at, plan, nodes.left_out());
             troubles.strays = troubles.strays.filter(|_| sight.caught_up);
-            let approvals = decision.approvals.iter().find(|it| it.resource == at);
+            let approvals = plan.approvals.iter().find(|it| it.resource == at);
             counts.push(report.counts.clone());
             let outlook = Outlook {
                 of: of.clone(),

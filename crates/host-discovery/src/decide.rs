@@ -10,16 +10,15 @@ use api_types::metal3::Approval;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::config::Policy;
-use crate::decision::{Approvals, Decision, Step, Verdict};
 use crate::index::{HostKey, Known};
 use crate::inventory::{Facts, abridged};
 use crate::mac::Mac;
 use crate::machine::{Machine, Reading};
+use crate::model::{Approvals, HostPlan, Observed, Step, Verdict};
 use crate::naming::Named;
 use crate::reason::{ONLY_ITS_WORD, Reason, Sort};
 use crate::refusals::{Cause, Refusal};
 use crate::resource::Resource;
-use crate::seen::Observed;
 
 /// The first look at a machine that is not complete, unless new ones are asked for more often, and the longest time
 /// between two.
@@ -30,7 +29,7 @@ const LONGEST_LOOK: Duration = Duration::from_secs(60);
 const LONGEST_NOTE: usize = 256;
 
 /// Decides about every machine.
-pub fn decide(seen: &Observed<'_>, policy: &Policy, now: Timestamp) -> Decision {
+pub fn decide(seen: &Observed<'_>, policy: &Policy, now: Timestamp) -> HostPlan {
     let mut taken = Taken::new(seen, policy, now);
     // What failed before takes its turn after all else: hosts that cannot be made must not take the place of others.
     let (last, first): (Vec<usize>, Vec<usize>) =
@@ -45,7 +44,7 @@ pub fn decide(seen: &Observed<'_>, policy: &Policy, now: Timestamp) -> Decision 
     let verdicts: Vec<Verdict> = judged.into_iter().map(|(_, verdict)| verdict).collect();
     let approvals = approvals(seen, &verdicts);
     let again = verdicts.iter().filter_map(|verdict| verdict.again).min();
-    Decision { verdicts, approvals, again }
+    HostPlan { verdicts, approvals, again }
 }
 
 /// What the machines so far have taken.

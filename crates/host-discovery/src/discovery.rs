@@ -7,10 +7,10 @@ use controller_kit::engine::{Decision, Next, Now, ObjectKey};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::context::Context;
-use crate::model::{Outlook, Standing, Write};
+use crate::model::{Outlook, Reach, Standing, Write};
 use crate::reason::Pass;
 use crate::resource::Resource;
-use crate::status::{self, Reach};
+use crate::status;
 
 /// A discovery, and what its status is to say; nothing while nobody has decided that yet.
 pub fn observe(context: &Context, key: &ObjectKey, written: Option<Instant>) -> Option<Standing> {

@@ -12,11 +12,11 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::sync::mpsc;
 
 use crate::context::{Context, News};
-use crate::decision::{Decision, Step};
-use crate::model::{Job, Looked, Made, Sight};
+use crate::model::{HostPlan, Job, Looked, Made, Step};
 use crate::node_id::NodeId;
 use crate::observe::{self, FRESH, MANY};
 use crate::refusals::Cause;
+use crate::table::Sight;
 use crate::write::{self, Order};
 
 /// How long it begins to make more hosts, so that a pass ends long before its deadline and what was decided is still so. To
@@ -42,10 +42,10 @@ struct Orders<'a> {
 }
 
 impl<'a> Orders<'a> {
-    fn of(sight: &'a Sight, decision: &'a Decision, at: Instant) -> Self {
+    fn of(sight: &'a Sight, plan: &'a HostPlan, at: Instant) -> Self {
         let refused = sight.refusals.all();
         let mut orders = Self { first: Vec::new(), last: Vec::new(), old: Vec::new() };
-        for (verdict, machine) in decision.verdicts.iter().zip(sight.nodes.machines()) {
+        for (verdict, machine) in plan.verdicts.iter().zip(sight.nodes.machines()) {
             let Some(Step::Create { name, boot_mac }) = &verdict.step else { continue };
             let Some(resource) = verdict.resource.and_then(|at| sight.resources.get(at)) else {
                 continue;
@@ -68,8 +68,8 @@ impl<'a> Orders<'a> {
 
 /// Makes the hosts that were decided about, as far as the time allows. What came of it is told to the next pass, which comes at
 /// once where it may have something to do.
-pub async fn make(context: &Context, sight: &Sight, decision: &mut Decision) -> Outcome {
-    let makes = sight.answers() && decision.creates();
+pub async fn make(context: &Context, sight: &Sight, plan: &mut HostPlan) -> Outcome {
+    let makes = sight.answers() && plan.creates();
     context.set_making(makes);
     if !makes {
         return Outcome::default();
@@ -79,19 +79,19 @@ pub async fn make(context: &Context, sight: &Sight, decision: &mut Decision) -> 
         Ok(at) => context.tell(News::Watched(at)),
         Err(behind) => {
             tracing::warn!(error = behind, "Makes no hosts");
-            decision.hold_back(&behind);
+            plan.hold_back(&behind);
             return Outcome { next: Some(Next::After(UNSEEN)), ..Outcome::default() };
         }
     }
     let at = Instant::now();
-    let orders = Orders::of(sight, decision, at);
+    let orders = Orders::of(sight, plan, at);
     let (answers, looked) = carry_out(context, sight, orders, at).await;
     let is_done = answers.is_empty() && !looked.answered;
     context.tell(News::Looked(looked));
     let mut others = Vec::new();
     for (node, failure, event) in answers {
         if let Some((cause, text)) = failure {
-            decision.fail(node, &cause, &text);
+            plan.fail(node, &cause, &text);
         }
         others.extend(event);
     }

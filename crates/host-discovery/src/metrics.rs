@@ -7,7 +7,7 @@ use prometheus::{
     Registry,
 };
 
-use crate::status::Strays;
+use crate::model::Strays;
 
 /// From an answer out of memory to a list of many thousand nodes on a busy machine.
 const SECONDS: &[f64] = &[0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];

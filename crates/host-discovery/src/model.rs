@@ -1,25 +1,31 @@
 //! What the passes are about: what one sees, what it writes, and what it tells the next. The page to read first.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery, BareMetalHostDiscoveryStatus};
+use api_types::metal3::{
+    BareMetalHost, BareMetalHostDiscovery, BareMetalHostDiscoveryStatus, DiscoveryCounts,
+    ListedHost,
+};
 use api_types::names::{ferrite, metal3};
 use controller_kit::engine::{Decision, Next, Now, ObjectKey};
+use ironic::Class;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::decision::{self, Approvals};
 use crate::driver::drivers_of;
 use crate::index::{HostKey, Index};
 use crate::inventory::Ports;
+use crate::mac::Mac;
+use crate::machine::Machine;
+use crate::naming::Named;
 use crate::node_id::NodeId;
-use crate::nodes::{Nodes, Unmarked};
-use crate::reason::Pass;
-use crate::refusals::{Cause, Refusals};
-use crate::report::Report;
+use crate::reason::{Pass, Reason};
+use crate::refusals::{Cause, Refusal};
 use crate::resource::Resource;
-use crate::seen::Observed;
-use crate::status::{Reach, Troubles};
+
+/// How long what is said of a silent Ironic is put in the same words.
+const SAME_WORDS: Duration = Duration::from_secs(60);
 
 /// What one pass is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,6 +40,160 @@ pub enum Key {
     Mark(Unmarked),
     /// A host that got a BMC: the driver of its node follows.
     Driver(HostKey),
+}
+
+/// Where a node that had a host is to be marked.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Unmarked {
+    /// The node.
+    pub node: NodeId,
+    /// Its host.
+    pub host: HostKey,
+}
+
+/// All that is looked at in one pass.
+#[derive(Clone, Copy, Debug)]
+pub struct Observed<'a> {
+    /// Machines that are not settled, oldest first.
+    pub machines: &'a [Machine],
+    /// Every discovery.
+    pub resources: &'a [Resource],
+    /// Every host.
+    pub hosts: &'a Index,
+    /// Machines whose host could not be made.
+    pub refused: &'a BTreeMap<NodeId, Refusal>,
+    /// Whether Ironic answers. While it does not, no host is made.
+    pub answers: bool,
+    /// How many hosts may be made now.
+    pub allowance: u32,
+    /// Whether every node of Ironic that is not a host is among the machines: only then is it known
+    /// that one is not there.
+    pub complete: bool,
+}
+
+/// What was decided about all machines.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct HostPlan {
+    /// One for each machine, in their order.
+    pub verdicts: Vec<Verdict>,
+    /// Resources whose list of approvals changes.
+    pub approvals: Vec<Approvals>,
+    /// When to look again without being told.
+    pub again: Option<Duration>,
+}
+
+impl HostPlan {
+    /// The host of a node could not be made.
+    pub fn fail(&mut self, node: NodeId, cause: &Cause, text: &str) {
+        let verdict = self.verdicts.iter_mut().find(|it| it.node == node);
+        if let Some(verdict) = verdict {
+            verdict.fail(cause, text);
+        }
+    }
+
+    /// Whether it makes hosts.
+    pub fn creates(&self) -> bool {
+        self.verdicts.iter().any(|it| matches!(it.step, Some(Step::Create { .. })))
+    }
+
+    /// Makes no hosts after all, and says why of each that would be made.
+    pub fn hold_back(&mut self, why: &str) {
+        let creates = |it: &&mut Verdict| matches!(it.step, Some(Step::Create { .. }));
+        for verdict in self.verdicts.iter_mut().filter(creates) {
+            verdict.reason = Reason::HostFailed;
+            verdict.note = Some(why.to_owned());
+            verdict.step = None;
+        }
+    }
+}
+
+/// What becomes of one machine.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Verdict {
+    /// The machine.
+    pub node: NodeId,
+    /// The resource whose machine it is, by its place in the list.
+    pub resource: Option<usize>,
+    /// Why.
+    pub reason: Reason,
+    /// The name that its host gets or would get, and how it came to it.
+    pub named: Option<Named>,
+    /// The name that was taken of the two: the second where another machine has the first.
+    pub name: Option<String>,
+    /// Hosts that it is already, or that stand in its way.
+    pub hosts: Vec<HostKey>,
+    /// What went wrong: as Ironic or the API server says it, or why nothing can name the machine. Of several hosts, what makes
+    /// them one.
+    pub note: Option<String>,
+    /// The one write.
+    pub step: Option<Step>,
+    /// When to look at it again without being told.
+    pub again: Option<Duration>,
+}
+
+/// One write.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// Makes the host, in the namespace of the verdict's resource. That the name is there already
+    /// is an answer, not an error: the host that has it goes into the index, and the machine is
+    /// decided about again.
+    Create {
+        /// Name of the host.
+        name: String,
+        /// The interface that the machine boots from.
+        boot_mac: Mac,
+    },
+    /// Writes down, where it lasts as long as the node, that the node had a host: so that a person
+    /// can delete the host.
+    Remember {
+        /// The host.
+        host: HostKey,
+    },
+}
+
+/// Approvals of one resource of which some are settled.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Approvals {
+    /// The resource, by its place in the list.
+    pub resource: usize,
+    /// Those that remain.
+    pub keep: BTreeSet<NodeId>,
+    /// Those whose machine is a host now.
+    pub done: BTreeSet<NodeId>,
+    /// Those that name no machine of this resource, as they can be shown.
+    pub unknown: Vec<String>,
+}
+
+impl Verdict {
+    /// Why, and nothing else yet.
+    pub(crate) fn new(machine: &Machine, reason: Reason) -> Self {
+        Self {
+            node: machine.node,
+            resource: None,
+            reason,
+            named: None,
+            name: None,
+            hosts: Vec::new(),
+            note: None,
+            step: None,
+            again: None,
+        }
+    }
+
+    /// The same for another reason.
+    pub(crate) fn because(self, reason: Reason) -> Self {
+        Self { reason, ..self }
+    }
+
+    /// Its host could not be made.
+    pub fn fail(&mut self, cause: &Cause, text: &str) {
+        self.reason = match cause {
+            Cause::Refused(_) => Reason::HostRefused,
+            Cause::Failed(_) | Cause::Unknown => Reason::HostFailed,
+        };
+        self.note = Some(text.to_owned());
+        self.step = None;
+    }
 }
 
 /// The first time between two looks at a node that waits for something.
@@ -132,33 +292,6 @@ impl Turn {
     }
 }
 
-/// All that is looked at when it is decided about all machines.
-pub struct Sight {
-    /// The machines.
-    pub nodes: Arc<Nodes>,
-    /// Machines whose host could not be made.
-    pub refusals: Arc<Refusals>,
-    /// Every discovery.
-    pub resources: Vec<Resource>,
-    /// Name, version and generation of each.
-    pub objects: Vec<Version>,
-    /// Whether Ironic answers.
-    pub reach: Reach,
-    /// How many hosts may be made now.
-    pub allowance: u32,
-    /// Whether every node of Ironic that is not a host is among the machines.
-    pub complete: bool,
-    /// Whether every machine that the first list showed was read: before that, a status would tell less than the one that is
-    /// there.
-    pub caught_up: bool,
-    /// When it was last seen that the watch tells of all hosts.
-    pub watched: Option<Instant>,
-    /// Whether Ironic may be asked about machines: it was not silent just now.
-    pub may_read: bool,
-    /// When Ironic was last asked for new nodes, and for all.
-    pub asked: Asked,
-}
-
 /// When Ironic was last asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
@@ -179,24 +312,102 @@ pub struct Version {
     pub generation: Option<i64>,
 }
 
-impl Sight {
-    /// As the rules look at it.
-    pub fn observed<'a>(&'a self, hosts: &'a Index) -> Observed<'a> {
-        Observed {
-            machines: self.nodes.machines(),
-            resources: &self.resources,
-            hosts,
-            refused: self.refusals.all(),
-            answers: self.answers(),
-            allowance: self.allowance,
-            complete: self.complete,
+/// What is known of Ironic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// It was not asked yet.
+    Unknown,
+    /// It answers.
+    Answers,
+    /// It does not, or not to us.
+    Silent {
+        /// Why, as one word.
+        class: &'static str,
+        /// Why, and what to do about it.
+        text: String,
+        /// Since when these words are used.
+        since: Instant,
+    },
+}
+
+impl Reach {
+    /// Ironic did not answer. Its words may differ from one attempt to the next and mean the same, so other words are
+    /// only taken after some time.
+    pub fn silent(&mut self, class: Class, text: String, at: Instant) {
+        let class = match class {
+            Class::Unauthorized => "AuthFailed",
+            class => class.as_str(),
+        };
+        let is_recent = |it: &Self| {
+            matches!(it, Self::Silent { class: known, since, .. }
+                if *known == class && at.duration_since(*since) < SAME_WORDS)
+        };
+        if !is_recent(self) {
+            *self = Self::Silent { class, text, since: at };
         }
     }
+}
 
-    /// Whether Ironic answers.
-    pub fn answers(&self) -> bool {
-        self.reach == Reach::Answers
+/// Machines that stand in no list, because no resource has to do with them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Strays {
+    /// Ironic discovered them, and no resource selects them.
+    pub unselected: u32,
+    /// They have no name, and nothing says that Ironic discovered them.
+    pub undiscovered: u32,
+}
+
+impl Strays {
+    /// Counts the strays of a decision.
+    pub fn of(plan: &HostPlan) -> Self {
+        let with = |reason| {
+            let count = plan.verdicts.iter().filter(|it| it.reason == reason).count();
+            u32::try_from(count).unwrap_or(u32::MAX)
+        };
+        Self { unselected: with(Reason::NotSelected), undiscovered: with(Reason::NotDiscovered) }
     }
+}
+
+/// What a resource's `Ready` depends on, beside the resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Troubles {
+    /// Nodes that found no place.
+    pub left_out: usize,
+    /// Hosts that the API server refuses: how many, and what it says of one.
+    pub refused: Option<(usize, String)>,
+    /// Hosts that could not be made: the same.
+    pub failed: Option<(usize, String)>,
+    /// Machines that are no resource's; none while it is not known of all.
+    pub strays: Option<Strays>,
+}
+
+impl Troubles {
+    /// Those of the resource at this place.
+    pub fn of(at: usize, plan: &HostPlan, left_out: usize) -> Self {
+        let with = |reason| {
+            let all = plan.verdicts.iter();
+            let all = all.filter(|it| it.reason == reason && it.resource == Some(at));
+            let texts: Vec<&str> = all.filter_map(|it| it.note.as_deref()).collect();
+            Some((texts.len(), (*texts.iter().min()?).to_owned()))
+        };
+        let (refused, failed) = (with(Reason::HostRefused), with(Reason::HostFailed));
+        Self { left_out, refused, failed, strays: Some(Strays::of(plan)) }
+    }
+}
+
+/// Counts and lists of one resource, without the times since when machines are listed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// How many there are.
+    pub counts: DiscoveryCounts,
+    /// Machines that wait for a person or for room.
+    pub pending: Vec<ListedHost>,
+    /// Those of which nothing can be made.
+    pub failures: Vec<ListedHost>,
+    /// Those that another host stands in the way of.
+    pub conflicts: Vec<ListedHost>,
+    /// What Ironic calls those of them that somebody gave a name.
+    pub names: BTreeMap<String, String>,
 }
 
 /// What the status of a discovery is to say, as far as that does not depend on what it says already.
@@ -244,7 +455,7 @@ pub struct Standing {
 #[derive(Debug)]
 pub enum Write {
     /// Makes hosts, and tells everybody what was decided.
-    Hosts(Box<decision::Decision>),
+    Hosts(Box<HostPlan>),
     /// Takes settled approvals off a discovery.
     Approvals(Approvals),
     /// Writes the status of a discovery.

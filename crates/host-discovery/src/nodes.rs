@@ -13,11 +13,11 @@ use std::time::Instant;
 use ironic::Class;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::decision::{Decision, Step, Verdict};
 use crate::hardware::Encoded;
 use crate::index::{HostKey, Index};
 use crate::inventory::{Port, abridged};
 use crate::machine::{Machine, Reading};
+use crate::model::{HostPlan, Step, Unmarked, Verdict};
 use crate::node_id::NodeId;
 use crate::reason::Reason;
 
@@ -82,15 +82,6 @@ pub enum Look {
     Failed(Class, String),
     /// Ironic does not say it to us, whichever machine it is.
     Silent,
-}
-
-/// Where a node that had a host is to be marked.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Unmarked {
-    /// The node.
-    pub node: NodeId,
-    /// Its host.
-    pub host: HostKey,
 }
 
 impl Nodes {
@@ -405,14 +396,14 @@ impl Nodes {
     }
 
     /// Whether [`Nodes::settle`] would settle machines by this.
-    pub fn is_settling(&self, decision: &Decision) -> bool {
-        decision.verdicts.iter().any(|it| self.settles(it))
+    pub fn is_settling(&self, plan: &HostPlan) -> bool {
+        plan.verdicts.iter().any(|it| self.settles(it))
     }
 
     /// How many nodes are hosts once that is settled.
-    pub fn known_after(&self, decision: &Decision) -> u32 {
+    pub fn known_after(&self, plan: &HostPlan) -> u32 {
         let new = |it: &&Verdict| self.settles(it) && !it.hosts.is_empty();
-        let new = decision.verdicts.iter().filter(new).count();
+        let new = plan.verdicts.iter().filter(new).count();
         self.known().saturating_add(u32::try_from(new).unwrap_or(u32::MAX))
     }
 
@@ -428,10 +419,10 @@ impl Nodes {
 
     /// Settles what was decided: machines that are hosts or somebody else's need no more looks, incomplete ones get
     /// their next. Tells which nodes are to be marked.
-    pub fn settle(&mut self, decision: &Decision, at: Instant) -> Vec<Unmarked> {
+    pub fn settle(&mut self, plan: &HostPlan, at: Instant) -> Vec<Unmarked> {
         let mut unmarked = Vec::new();
         let mut done = Vec::new();
-        for verdict in &decision.verdicts {
+        for verdict in &plan.verdicts {
             let Some(&place) = self.places.get(&verdict.node) else { continue };
             let track = &mut self.tracks[place];
             match verdict.reason {

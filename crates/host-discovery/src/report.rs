@@ -1,14 +1,12 @@
 //! What a resource's status says about machines.
 
-use std::collections::BTreeMap;
-
 use api_types::metal3::{BareMetalHostDiscoveryStatus, DiscoveryCounts, ListedHost};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::decision::{Decision, Verdict};
 use crate::inventory::Facts;
 use crate::machine::{Machine, Reading};
+use crate::model::{HostPlan, Report, Verdict};
 use crate::reason::{Sort, word};
 
 /// Machines that one list holds; the counts say how many there are.
@@ -17,36 +15,15 @@ pub const LONGEST_LIST: usize = 100;
 /// Addresses that are told of one machine.
 const MOST_MACS: usize = 32;
 
-/// Counts and lists of one resource, without the times since when machines are listed.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Report {
-    /// How many there are.
-    pub counts: DiscoveryCounts,
-    /// Machines that wait for a person or for room.
-    pub pending: Vec<ListedHost>,
-    /// Those of which nothing can be made.
-    pub failures: Vec<ListedHost>,
-    /// Those that another host stands in the way of.
-    pub conflicts: Vec<ListedHost>,
-    /// What Ironic calls those of them that somebody gave a name.
-    pub names: BTreeMap<String, String>,
-}
-
 /// Counts and lists of the resource at this place. `known` is how many nodes of Ironic are hosts
 /// and `made` how many of them this resource made.
-pub fn report(
-    at: usize,
-    decision: &Decision,
-    machines: &[Machine],
-    known: u32,
-    made: u32,
-) -> Report {
+pub fn report(at: usize, plan: &HostPlan, machines: &[Machine], known: u32, made: u32) -> Report {
     let mut report = Report::default();
     let mut counts =
         DiscoveryCounts { known: count(known), created: count(made), ..DiscoveryCounts::default() };
     // Both are in one order.
     let mut machines = machines.iter();
-    for verdict in decision.verdicts.iter().filter(|it| it.resource == Some(at)) {
+    for verdict in plan.verdicts.iter().filter(|it| it.resource == Some(at)) {
         let mut rest = machines.clone();
         let Some(machine) = rest.find(|it| it.node == verdict.node) else { continue };
         machines = rest;

@@ -1,7 +1,5 @@
 //! The conditions of a resource, and what is told of a change of its status. Pure.
 
-use std::time::{Duration, Instant};
-
 use api_types::metal3::{
     Approval, BareMetalHostDiscovery, BareMetalHostDiscoveryStatus, DiscoveryCounts, ListedHost,
 };
@@ -9,12 +7,11 @@ use api_types::names::capi::CONDITION_READY;
 use api_types::names::ferrite::CONDITION_IRONIC_REACHABLE;
 use api_types::time::whole;
 use controller_kit::engine::Event;
-use ironic::Class;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::decision::Decision;
+use crate::model::{Reach, Troubles};
 use crate::reason::{self, Reason, advice};
 use crate::resource::Resource;
 
@@ -25,96 +22,6 @@ const COUNTED: [&str; 3] = [HOSTS_REFUSED, HOSTS_FAILED, TOO_MANY_MACHINES];
 const HOSTS_REFUSED: &str = "HostsRefused";
 const HOSTS_FAILED: &str = "HostsFailed";
 const TOO_MANY_MACHINES: &str = "TooManyMachines";
-/// How long what is said of a silent Ironic is put in the same words.
-const SAME_WORDS: Duration = Duration::from_secs(60);
-
-/// What is known of Ironic.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reach {
-    /// It was not asked yet.
-    Unknown,
-    /// It answers.
-    Answers,
-    /// It does not, or not to us.
-    Silent {
-        /// Why, as one word.
-        class: &'static str,
-        /// Why, and what to do about it.
-        text: String,
-        /// Since when these words are used.
-        since: Instant,
-    },
-}
-
-impl Reach {
-    /// Ironic did not answer. Its words may differ from one attempt to the next and mean the same, so other words are
-    /// only taken after some time.
-    pub fn silent(&mut self, class: Class, text: String, at: Instant) {
-        let class = reason(class);
-        let is_recent = |it: &Self| {
-            matches!(it, Self::Silent { class: known, since, .. }
-                if *known == class && at.duration_since(*since) < SAME_WORDS)
-        };
-        if !is_recent(self) {
-            *self = Self::Silent { class, text, since: at };
-        }
-    }
-}
-
-/// The word in the condition.
-fn reason(class: Class) -> &'static str {
-    match class {
-        Class::Unauthorized => "AuthFailed",
-        class => class.as_str(),
-    }
-}
-
-/// Machines that stand in no list, because no resource has to do with them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Strays {
-    /// Ironic discovered them, and no resource selects them.
-    pub unselected: u32,
-    /// They have no name, and nothing says that Ironic discovered them.
-    pub undiscovered: u32,
-}
-
-impl Strays {
-    /// Counts the strays of a decision.
-    pub fn of(decision: &Decision) -> Self {
-        let with = |reason| {
-            let count = decision.verdicts.iter().filter(|it| it.reason == reason).count();
-            u32::try_from(count).unwrap_or(u32::MAX)
-        };
-        Self { unselected: with(Reason::NotSelected), undiscovered: with(Reason::NotDiscovered) }
-    }
-}
-
-/// What a resource's `Ready` depends on, beside the resource.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Troubles {
-    /// Nodes that found no place.
-    pub left_out: usize,
-    /// Hosts that the API server refuses: how many, and what it says of one.
-    pub refused: Option<(usize, String)>,
-    /// Hosts that could not be made: the same.
-    pub failed: Option<(usize, String)>,
-    /// Machines that are no resource's; none while it is not known of all.
-    pub strays: Option<Strays>,
-}
-
-impl Troubles {
-    /// Those of the resource at this place.
-    pub fn of(at: usize, decision: &Decision, left_out: usize) -> Self {
-        let with = |reason| {
-            let all = decision.verdicts.iter();
-            let all = all.filter(|it| it.reason == reason && it.resource == Some(at));
-            let texts: Vec<&str> = all.filter_map(|it| it.note.as_deref()).collect();
-            Some((texts.len(), (*texts.iter().min()?).to_owned()))
-        };
-        let (refused, failed) = (with(Reason::HostRefused), with(Reason::HostFailed));
-        Self { left_out, refused, failed, strays: Some(Strays::of(decision)) }
-    }
-}
 
 /// Sets both conditions. Their times stay as they are while they say yes, or no.
 pub fn conditions(

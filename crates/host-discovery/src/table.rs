@@ -16,13 +16,13 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::allowance::Allowance;
 use crate::context::{Context, News};
-use crate::model::{Asked, Key, Looked, Made, Sight, Version};
+use crate::index::Index;
+use crate::model::{Asked, Key, Looked, Made, Observed, Reach, Unmarked, Version};
 use crate::node_id::NodeId;
-use crate::nodes::{Look, Nodes, Unmarked};
+use crate::nodes::{Look, Nodes};
 use crate::observe::{self, Places};
 use crate::refusals::{Cause, Refusals};
 use crate::resource::Resource;
-use crate::status::Reach;
 
 /// The condition of readiness.
 pub const IRONIC: &str = "ironic";
@@ -35,6 +35,53 @@ const MISSED: Duration = Duration::from_secs(1);
 const MOST_READ: usize = 256;
 /// A complete list that was not answered in full says nothing about what is gone: it is asked for again this soon.
 const SURPRISED: Duration = Duration::from_millis(100);
+
+/// All that is looked at when it is decided about all machines.
+pub struct Sight {
+    /// The machines.
+    pub nodes: Arc<Nodes>,
+    /// Machines whose host could not be made.
+    pub refusals: Arc<Refusals>,
+    /// Every discovery.
+    pub resources: Vec<Resource>,
+    /// Name, version and generation of each.
+    pub objects: Vec<Version>,
+    /// Whether Ironic answers.
+    pub reach: Reach,
+    /// How many hosts may be made now.
+    pub allowance: u32,
+    /// Whether every node of Ironic that is not a host is among the machines.
+    pub complete: bool,
+    /// Whether every machine that the first list showed was read: before that, a status would tell less than the one that is
+    /// there.
+    pub caught_up: bool,
+    /// When it was last seen that the watch tells of all hosts.
+    pub watched: Option<Instant>,
+    /// Whether Ironic may be asked about machines: it was not silent just now.
+    pub may_read: bool,
+    /// When Ironic was last asked for new nodes, and for all.
+    pub asked: Asked,
+}
+
+impl Sight {
+    /// As the rules look at it.
+    pub fn observed<'a>(&'a self, hosts: &'a Index) -> Observed<'a> {
+        Observed {
+            machines: self.nodes.machines(),
+            resources: &self.resources,
+            hosts,
+            refused: self.refusals.all(),
+            answers: self.answers(),
+            allowance: self.allowance,
+            complete: self.complete,
+        }
+    }
+
+    /// Whether Ironic answers.
+    pub fn answers(&self) -> bool {
+        self.reach == Reach::Answers
+    }
+}
 
 /// What a process remembers of all machines.
 #[derive(Debug)]
@@ -157,8 +204,8 @@ impl Table {
                 }
                 News::Made(node, made) => self.made(node, made),
                 News::Watched(at) => self.watched = Some(at),
-                News::Decided(decision, at) => {
-                    for unmarked in self.nodes().settle(&decision, at) {
+                News::Decided(plan, at) => {
+                    for unmarked in self.nodes().settle(&plan, at) {
                         context.mark(unmarked);
                     }
                 }

@@ -17,16 +17,15 @@ use kube::{Api, Client, Resource as _};
 use serde_json::{Value, json};
 
 use crate::context::Context;
-use crate::decision::{Approvals, Verdict};
 use crate::hardware::Encoded;
 use crate::host::new_host;
 use crate::index::{Change, HostKey, Index};
 use crate::inventory::printable;
 use crate::mac::Mac;
 use crate::machine::{Machine, Reading};
-use crate::model::Made;
+use crate::model::{Approvals, Made, Unmarked, Verdict};
 use crate::node_id::NodeId;
-use crate::nodes::{HAD_HOST, Unmarked};
+use crate::nodes::HAD_HOST;
 use crate::observe;
 use crate::reason::Told;
 use crate::refusals::{Cause, LONGEST_TEXT};

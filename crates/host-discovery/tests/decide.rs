@@ -14,13 +14,12 @@ use api_types::metal3::{BareMetalHost, HardwareDetail};
 use host_discovery::Mac;
 use host_discovery::config::Policy;
 use host_discovery::decide::decide;
-use host_discovery::decision::{Decision, Step, Verdict};
 use host_discovery::index::Index;
 use host_discovery::machine::{Machine, Reading};
+use host_discovery::model::{HostPlan, Observed, Step, Verdict};
 use host_discovery::naming::Unusable;
 use host_discovery::reason::{ONLY_ITS_WORD, Reason, Sort};
 use host_discovery::resource::Resource;
-use host_discovery::seen::Observed;
 use k8s_openapi::jiff::{Timestamp, ToSpan};
 use serde_json::{Value, json};
 use world::{Facts, facts, host, mac, machine, node, port, resource, twins};
@@ -29,7 +28,7 @@ fn start() -> Timestamp {
     Timestamp::UNIX_EPOCH
 }
 
-fn pass(machines: &[Machine], resources: &[Resource], hosts: &Index, allowance: u32) -> Decision {
+fn pass(machines: &[Machine], resources: &[Resource], hosts: &Index, allowance: u32) -> HostPlan {
     let seen = Observed {
         machines,
         resources,

@@ -12,18 +12,17 @@ use std::collections::BTreeMap;
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscoveryStatus};
 use host_discovery::config::Policy;
 use host_discovery::decide::decide;
-use host_discovery::decision::Decision;
 use host_discovery::index::Index;
 use host_discovery::machine::{Machine, Reading};
+use host_discovery::model::{HostPlan, Observed};
 use host_discovery::reason::ONLY_ITS_WORD;
 use host_discovery::report::{LONGEST_LIST, report};
 use host_discovery::resource::Resource;
-use host_discovery::seen::Observed;
 use k8s_openapi::jiff::{Timestamp, ToSpan};
 use serde_json::{Value, json};
 use world::{host, mac, machine, node, resource};
 
-fn decided(machines: &[Machine], resources: &[Resource], hosts: &Index) -> Decision {
+fn decided(machines: &[Machine], resources: &[Resource], hosts: &Index) -> HostPlan {
     let seen = Observed {
         machines,
         resources,

@@ -13,10 +13,10 @@ use api_types::metal3::{BareMetalHostDiscoveryStatus, DiscoveryCounts, ListedHos
 use host_discovery::config::Policy;
 use host_discovery::decide::decide;
 use host_discovery::index::{HostKey, Index};
+use host_discovery::model::{Observed, Reach, Strays, Troubles};
 use host_discovery::reason::{ONLY_ITS_WORD, Reason};
 use host_discovery::refusals::{Cause, Refusals};
-use host_discovery::seen::Observed;
-use host_discovery::status::{Reach, Strays, Troubles, conditions, notes};
+use host_discovery::status::{conditions, notes};
 use ironic::Class;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
