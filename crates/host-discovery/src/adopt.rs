@@ -102,7 +102,7 @@ mod tests {
     fn decided(fitting: &Fitting, seconds: u64) -> (Pass, Option<String>, usize, Next) {
         let now = Now::read();
         let since = now.moment.checked_sub(Duration::from_secs(seconds)).unwrap();
-        let turn = Turn { since, refused: None, making: false };
+        let turn = Turn { since, refused: None };
         let decision = decide(fitting, turn, now);
         let driver = decision.writes.into_iter().find_map(|write| match write {
             Write::Driver(driver, _) => Some(driver),
@@ -151,7 +151,7 @@ mod tests {
     fn what_ironic_refused_is_left_alone_for_a_while() {
         let now = Now::read();
         let later = Duration::from_secs(7);
-        let turn = |refused| Turn { since: now.moment, refused, making: false };
+        let turn = |refused| Turn { since: now.moment, refused };
         let reason = |until: Instant| {
             let turn = turn(Some((until, Pass::DriverRefused)));
             decide(&fitting("ipmi", "enroll"), turn, now).reason

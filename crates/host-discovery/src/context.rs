@@ -2,7 +2,6 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -53,8 +52,6 @@ pub struct Context {
     pub outlooks: Shared<BTreeMap<ObjectKey, Arc<Outlook>>>,
     /// Nodes whose driver has to follow the BMC of their host.
     pub adoptions: Shared<BTreeMap<HostKey, Adoption>>,
-    /// Whether hosts are being made.
-    making: AtomicBool,
     late_fields: OnceLock<LateFields>,
 }
 
@@ -115,7 +112,6 @@ impl Context {
             jobs: Shared::default(),
             outlooks: Shared::default(),
             adoptions: Shared::default(),
-            making: AtomicBool::new(false),
             late_fields: OnceLock::new(),
         }
     }
@@ -193,16 +189,6 @@ impl Context {
             let old = inbox.len().saturating_sub(most);
             inbox.drain(..old);
         });
-    }
-
-    /// Whether hosts are being made.
-    pub fn is_making(&self) -> bool {
-        self.making.load(Ordering::Relaxed)
-    }
-
-    /// Takes notice of whether hosts are being made.
-    pub fn set_making(&self, making: bool) {
-        self.making.store(making, Ordering::Relaxed);
     }
 
     /// What the installed operator can read of a host's hardware.

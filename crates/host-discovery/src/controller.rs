@@ -37,11 +37,6 @@ use crate::{adopt, discovery, making, observe, text, write};
 const PASS_DEADLINE: Duration = Duration::from_secs(120);
 /// The shortest wait for room under the rate: some hosts at once cost less than a pass for each.
 const ROOM: Duration = Duration::from_millis(100);
-/// So long marks wait for hosts that are being made, since Ironic and the API server may share a machine: a person who deletes
-/// a host in that time is remembered by this process.
-const HELD: Duration = Duration::from_secs(30);
-/// How soon it is looked whether hosts are still being made.
-const GLANCE: Duration = Duration::from_secs(1);
 /// How soon Ironic is asked again for what it refused: until a mark is written, a host that is deleted could come back after
 /// the next start.
 const REFUSED: Duration = Duration::from_secs(30);
@@ -426,15 +421,8 @@ impl Controller for Rules {
 
 /// Whether it is the turn of a mark.
 fn decide_mark(turn: Turn, now: Now) -> Decision<Write, Pass> {
-    if let Some(decision) = turn.left_alone(now) {
-        return decision;
-    }
-    if turn.making && now.moment.saturating_duration_since(turn.since) < HELD {
-        let waited = now.moment.saturating_duration_since(turn.since);
-        let next = Next::After(waited.clamp(GLANCE, HELD / 3));
-        return Decision { next, ..Decision::rest(Pass::MarkHeld) };
-    }
-    Decision { next: Next::OnChange, ..Decision::write(Pass::Marked, Write::Mark) }
+    let mark = || Decision { next: Next::OnChange, ..Decision::write(Pass::Marked, Write::Mark) };
+    turn.left_alone(now).unwrap_or_else(mark)
 }
 
 /// What is done about a write that Ironic did not take.
@@ -513,7 +501,7 @@ impl Context {
             _ => (Instant::now(), None),
         };
         *memory = Memory::Waits(since, refused);
-        Turn { since, refused, making: self.is_making() }
+        Turn { since, refused }
     }
 
     /// What follows where Ironic did not take a write: a person is told where nothing but a person can change that.
@@ -565,22 +553,11 @@ mod tests {
     }
 
     #[test]
-    fn nodes_wait_for_hosts_that_are_being_made_but_not_for_ever() {
-        let now = Now::read();
-        let reason = |seconds, making| {
-            let since = now.moment.checked_sub(Duration::from_secs(seconds)).unwrap();
-            decide_mark(Turn { since, refused: None, making }, now).reason
-        };
-        assert_eq!([reason(0, true), reason(29, true)], [Pass::MarkHeld; 2]);
-        assert_eq!([reason(30, true), reason(0, false)], [Pass::Marked; 2]);
-    }
-
-    #[test]
     fn a_mark_that_ironic_refused_is_tried_again_when_it_is_time() {
         let now = Now::read();
         let decided = |wait| {
             let refused = Some((now.moment + Duration::from_secs(wait), Pass::MarkRefused));
-            decide_mark(Turn { since: now.moment, refused, making: false }, now)
+            decide_mark(Turn { since: now.moment, refused }, now)
         };
         assert_eq!(decided(9).next, Next::After(Duration::from_secs(9)));
         assert_eq!((decided(9).reason, decided(0).reason), (Pass::MarkRefused, Pass::Marked));

@@ -69,9 +69,7 @@ impl<'a> Orders<'a> {
 /// Makes the hosts that were decided about, as far as the time allows. What came of it is told to the next pass, which comes at
 /// once where it may have something to do.
 pub async fn make(context: &Context, sight: &Sight, plan: &mut HostPlan) -> Outcome {
-    let makes = sight.answers() && plan.creates();
-    context.set_making(makes);
-    if !makes {
+    if !sight.answers() || !plan.creates() {
         return Outcome::default();
     }
     let now = Outcome { next: Some(Next::Now), ..Outcome::default() };

@@ -271,8 +271,6 @@ pub struct Turn {
     pub since: Instant,
     /// Until when it is not tried again, and why: Ironic did not take it.
     pub refused: Option<(Instant, Pass)>,
-    /// Hosts are being made.
-    pub making: bool,
 }
 
 impl Turn {

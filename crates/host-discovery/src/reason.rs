@@ -208,8 +208,6 @@ controller_kit::reasons! {
             "Ironic said what a machine is.";
         MachineUnread: Kind::Rests,
             "Ironic did not say what a machine is; the status of its discovery tells if that lasts.";
-        MarkHeld: Kind::EndsWithin(Duration::from_secs(60)),
-            "It is to be written down that a node had a host, and hosts are made first.";
         IronicBusy: Kind::EndsWithin(Duration::from_secs(1800)),
             "Ironic does not take what is to be written to a node yet, or does not answer.",
             "Look at the node in Ironic: somebody works with it, or has locked it.";
