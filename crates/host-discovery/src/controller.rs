@@ -27,7 +27,7 @@ use crate::model::{
     Adoption, Fitting, HostPlan, Key, Outlook, Standing, Strays, Troubles, Turn, Write,
 };
 use crate::node_id::NodeId;
-use crate::reason::{self, Pass};
+use crate::reason::{Pass, UNDECODABLE};
 use crate::report::report;
 use crate::sighting::Sighting;
 use crate::table::{self, IRONIC, MISSES, Sight, Table};
@@ -237,7 +237,7 @@ async fn stand_by(rules: &Rules) -> Infallible {
 
 /// Tells the owners of discoveries that cannot be decoded.
 async fn tell_undecodable(context: &Context) -> Infallible {
-    let (mut complaints, reason) = (Complaints::default(), reason::Told::Undecodable.as_str());
+    let mut complaints = Complaints::default();
     loop {
         tokio::time::sleep(COMPLAINTS).await;
         if !context.kit.may_act() {
@@ -245,7 +245,7 @@ async fn tell_undecodable(context: &Context) -> Infallible {
         }
         for it in complaints.news(std::slice::from_ref(&context.undecodable)) {
             let text = text::undecodable(&it.problem);
-            context.kit.events.warning(&it.object, reason, "Decode", &text).await;
+            context.kit.events.warning(&it.object, UNDECODABLE, "Decode", &text).await;
         }
     }
 }

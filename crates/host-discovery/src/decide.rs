@@ -16,9 +16,10 @@ use crate::mac::Mac;
 use crate::machine::{Machine, Reading};
 use crate::model::{Approvals, HostPlan, Observed, Step, Verdict};
 use crate::naming::Named;
-use crate::reason::{ONLY_ITS_WORD, Reason, Sort};
+use crate::reason::{Reason, Sort};
 use crate::refusals::{Cause, Refusal};
 use crate::resource::Resource;
+use crate::text::ONLY_ITS_WORD;
 
 /// The first look at a machine that is not complete, unless new ones are asked for more often, and the longest time
 /// between two.

@@ -6,7 +6,7 @@ use api_types::metal3::{
 use api_types::names::capi::CONDITION_READY;
 use api_types::names::ferrite::CONDITION_IRONIC_REACHABLE;
 use api_types::time::whole;
-use controller_kit::engine::Event;
+use controller_kit::engine::{Event, Reason as _};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};

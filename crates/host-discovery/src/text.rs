@@ -6,6 +6,10 @@ use crate::node_id::NodeId;
 const SIMULATED: &str =
     "this driver may only simulate power, so the host's power state cannot be trusted";
 
+/// What is said of hosts that nothing but the machine makes one: anybody on the provisioning network can post their addresses.
+pub const ONLY_ITS_WORD: &str =
+    "only this machine says that these hosts are one: delete none before you have looked at it";
+
 /// The watch on hosts did not tell of all of them.
 pub fn behind(seen: usize, there: usize) -> String {
     format!(

@@ -27,7 +27,7 @@ use crate::model::{Approvals, Made, Unmarked, Verdict};
 use crate::node_id::NodeId;
 use crate::nodes::HAD_HOST;
 use crate::observe;
-use crate::reason::Told;
+use crate::reason::{APPROVAL_UNKNOWN, HOST_CREATED, HOST_NAMED_BY_FALLBACK};
 use crate::refusals::{Cause, LONGEST_TEXT};
 use crate::resource::Resource;
 use crate::sighting::Sighting;
@@ -238,9 +238,9 @@ fn event_of(order: Order<'_>, cut: bool) -> Event {
     {
         text = format!("{text}; it says that it was booted by {mac}, of which Ironic has no port");
     }
-    let reason = if fell_back.is_empty() { Told::HostCreated } else { Told::HostNamedByFallback };
+    let reason = if fell_back.is_empty() { HOST_CREATED } else { HOST_NAMED_BY_FALLBACK };
     let by = format!("{text}, for the discovery {}/{}", resource.namespace, resource.name);
-    Event::new(false, reason.as_str(), "Discover", &by)
+    Event::new(false, reason, "Discover", &by)
 }
 
 /// Takes settled approvals off a resource.
@@ -257,11 +257,9 @@ pub async fn settle_approvals(
     let ((api, name), params) = (resource_api(context, object), PatchParams::default());
     let patch = Patch::Merge(patch);
     let after = asked("settle approvals", api.patch(&name, &params, &patch)).await?;
-    let events = approvals.unknown.iter().map(|entry| {
-        let reason = Told::ApprovalUnknown.as_str();
-        Event::new(true, reason, entry, &text::unknown_approval(entry))
-    });
-    let events = events.collect();
+    let unknown = approvals.unknown.iter();
+    let event = |it: &String| Event::new(true, APPROVAL_UNKNOWN, it, &text::unknown_approval(it));
+    let events = unknown.map(event).collect();
     Ok(Outcome { version: after.metadata.resource_version, events, ..Outcome::default() })
 }
 

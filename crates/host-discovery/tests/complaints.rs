@@ -10,6 +10,7 @@ mod world;
 use std::collections::BTreeMap;
 
 use api_types::metal3::BareMetalHost;
+use controller_kit::engine::Reason as _;
 use host_discovery::config::Policy;
 use host_discovery::decide::decide;
 use host_discovery::index::Index;
