@@ -6,9 +6,8 @@ use std::future::ready;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use controller_kit::engine::{Event, Next, Outcome};
+use controller_kit::engine::{Next, Outcome};
 use futures_util::{FutureExt as _, StreamExt as _, stream};
-use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::sync::mpsc;
 
 use crate::context::{Context, News};
@@ -27,9 +26,6 @@ const MAKING: Duration = Duration::from_secs(2);
 const MOST_TOLD: usize = 20;
 /// How soon it is looked again whether the watch tells of all hosts.
 const UNSEEN: Duration = Duration::from_secs(1);
-
-/// What came of one order: its node, why there is no host, and what is told of the new one.
-type Carried = (NodeId, Option<(Cause, String)>, Option<(ObjectReference, Event)>);
 
 /// The hosts that were decided about.
 struct Orders<'a> {
@@ -87,11 +83,12 @@ pub async fn make(context: &Context, sight: &Sight, plan: &mut HostPlan) -> Outc
     let is_done = answers.is_empty() && !looked.answered;
     context.tell(News::Looked(looked));
     let mut others = Vec::new();
-    for (node, failure, event) in answers {
-        if let Some((cause, text)) = failure {
-            plan.fail(node, &cause, &text);
+    for (node, made) in answers {
+        match made {
+            Made::Created(_, told) => others.push(*told),
+            Made::Failed(cause, text) => plan.fail(node, &cause, &text),
+            Made::Exists | Made::Stale => {}
         }
-        others.extend(event);
     }
     others.truncate(MOST_TOLD);
     // What was made changes what is to be said of others, and what was looked at can be made.
@@ -104,7 +101,7 @@ async fn carry_out(
     sight: &Sight,
     orders: Orders<'_>,
     at: Instant,
-) -> (Vec<Carried>, Looked) {
+) -> (Vec<(NodeId, Made)>, Looked) {
     // An API server that fails is not asked for hundreds of hosts more; it may fail in one namespace alone.
     let stops: BTreeMap<&str, AtomicBool> =
         sight.resources.iter().map(|it| (it.namespace.as_str(), AtomicBool::new(false))).collect();
@@ -149,20 +146,17 @@ async fn carry_out_one(
     order: Order<'_>,
     at: Instant,
     stops: &BTreeMap<&str, AtomicBool>,
-) -> Option<Carried> {
+) -> Option<(NodeId, Made)> {
     let stop = stops.get(order.resource.namespace.as_str());
     if at.elapsed() > MAKING || stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
         return None;
     }
-    let (made, event) = write::create(context, order, MAKING).await;
-    let failure = made.failure();
-    if let (Some((Cause::Failed(_) | Cause::Unknown, _)), Some(stop)) = (&failure, stop)
-        && matches!(made, Made::Failed(..))
-    {
+    let made = write::create(context, order, MAKING).await;
+    if let (Made::Failed(Cause::Failed(_) | Cause::Unknown, _), Some(stop)) = (&made, stop) {
         stop.store(true, Ordering::Relaxed);
     }
     // At once: this pass may not come to its end.
     let node = order.machine.node;
-    context.tell(News::Made(node, made));
-    Some((node, failure, event))
+    context.tell(News::Made(node, made.clone()));
+    Some((node, made))
 }

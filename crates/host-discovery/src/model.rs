@@ -9,8 +9,9 @@ use api_types::metal3::{
     ListedHost,
 };
 use api_types::names::{ferrite, metal3};
-use controller_kit::engine::{Decision, Next, Now, ObjectKey};
+use controller_kit::engine::{Decision, Event, Next, Now, ObjectKey};
 use ironic::Class;
+use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::driver::drivers_of;
@@ -189,7 +190,7 @@ impl Verdict {
     pub fn fail(&mut self, cause: &Cause, text: &str) {
         self.reason = match cause {
             Cause::Refused(_) => Reason::HostRefused,
-            Cause::Failed(_) | Cause::Unknown => Reason::HostFailed,
+            Cause::Failed(_) | Cause::Unsaid | Cause::Unknown => Reason::HostFailed,
         };
         self.note = Some(text.to_owned());
         self.step = None;
@@ -494,29 +495,16 @@ impl Looked {
 }
 
 /// What came of making a host.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Made {
-    /// This host is there, and it is on its way to Ironic that its node had one.
-    Created(HostKey),
+    /// This host is there, and it is on its way to Ironic that its node had one. What is told of it.
+    Created(HostKey, Box<(ObjectReference, Event)>),
     /// Somebody has the name: the host that has it is in the index now.
     Exists,
-    /// It could not be made; what the API server said.
+    /// It could not be made; what the API server said, or Ironic.
     Failed(Cause, String),
-    /// Ironic does not say what hardware it has; its words.
-    Undescribed(String),
     /// The machine is no longer what was decided about.
     Stale,
-}
-
-impl Made {
-    /// Why there is no host, and what is to be said of that.
-    pub fn failure(&self) -> Option<(Cause, String)> {
-        match self {
-            Self::Failed(cause, text) => Some((cause.clone(), text.clone())),
-            Self::Undescribed(text) => Some((Cause::Failed(None), text.clone())),
-            Self::Created(_) | Self::Exists | Self::Stale => None,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -25,9 +25,10 @@ pub const LONGEST_TEXT: usize = 512;
 pub enum Cause {
     /// The API server does not want this host.
     Refused(HostKey),
-    /// The API server failed before it made the host, and may say when to come again; or Ironic did not say that the
-    /// machine is still there.
+    /// The API server failed before it made the host, and may say when to come again.
     Failed(Option<Duration>),
+    /// Ironic did not say that the machine is still there, or what hardware it has.
+    Unsaid,
     /// Nobody knows whether the host was made: no answer came, or one that leaves it open.
     Unknown,
 }
@@ -54,7 +55,7 @@ impl Refusal {
     pub fn is_of(&self, namespace: &str, name: &str) -> bool {
         match &self.cause {
             Cause::Refused(host) => host.namespace() == namespace && host.name() == name,
-            Cause::Failed(_) | Cause::Unknown => true,
+            Cause::Failed(_) | Cause::Unsaid | Cause::Unknown => true,
         }
     }
 
@@ -90,7 +91,7 @@ impl Refusals {
             Cause::Failed(after) => {
                 backoff(failures).max(after.unwrap_or_default().min(10 * REFUSED))
             }
-            Cause::Unknown => backoff(failures),
+            Cause::Unsaid | Cause::Unknown => backoff(failures),
         };
         let spread = 1.0 + unit.clamp(0.0, 1.0) / 4.0;
         let (failures, until) = (failures + 1, at + least.mul_f64(spread));
@@ -102,8 +103,7 @@ impl Refusals {
     /// Ironic could not say whether a machine is still there, so no host is made of it: others have its place meanwhile.
     pub fn unconfirmed(&mut self, node: NodeId, error: &str, at: Instant, unit: f64) {
         let text = format!("Ironic does not say whether the node {node} is still there: {error}");
-        // That Ironic failed is counted and logged where it was asked.
-        self.failed(node, Cause::Failed(None), &text, at, unit);
+        self.failed(node, Cause::Unsaid, &text, at, unit);
     }
 
     /// The API server took the host: some of those that it refused as it had refused this one are tried at once. That it

@@ -313,18 +313,17 @@ impl Table {
         let (now, unit) = (Instant::now(), backoff::random_unit());
         match made {
             // Also if a person deletes it before the next pass.
-            Made::Created(host) => {
+            Made::Created(host, _) => {
                 self.nodes().marked(node);
                 self.refusals().taken(node, &host, now);
             }
             Made::Exists => self.refusals().made(node),
             Made::Failed(cause, text) => {
-                if self.refusals().failed(node, cause, &text, now, unit) {
+                // That Ironic failed is counted and logged where it was asked.
+                let is_logged = cause == Cause::Unsaid;
+                if self.refusals().failed(node, cause, &text, now, unit) && !is_logged {
                     tracing::warn!(error = text, "Could not make a host");
                 }
-            }
-            Made::Undescribed(text) => {
-                self.refusals().failed(node, Cause::Failed(None), &text, now, unit);
             }
             Made::Stale => self.nodes().look_at(node, now),
         }

@@ -10,7 +10,6 @@ use api_types::names::ferrite;
 use controller_kit::api_error::unless_gone;
 use controller_kit::engine::{Error, Event, Outcome, asked};
 use ironic::{Class, PatchOp};
-use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::Request;
 use kube::{Api, Client, Resource as _};
@@ -51,24 +50,9 @@ pub struct Order<'a> {
     pub details: Option<&'a Encoded>,
 }
 
-/// Makes a host; gives what is told of it as well. It is in the index before this returns, so that the next pass knows it.
-/// Where its hardware has to be read again, that is waited for no longer than this.
-pub async fn create(
-    context: &Context,
-    order: Order<'_>,
-    patience: Duration,
-) -> (Made, Option<(ObjectReference, Event)>) {
-    let mut told = None;
-    let made = create_one(context, order, patience, &mut told).await;
-    (made, told)
-}
-
-async fn create_one(
-    context: &Context,
-    order: Order<'_>,
-    patience: Duration,
-    told: &mut Option<(ObjectReference, Event)>,
-) -> Made {
+/// Makes a host. It is in the index before this returns, so that the next pass knows it. Where its hardware has to be read
+/// again, that is waited for no longer than this.
+pub async fn create(context: &Context, order: Order<'_>, patience: Duration) -> Made {
     let Order { resource, machine, verdict, name, boot_mac, .. } = order;
     let Reading::Facts(facts) = &machine.inventory else { return Made::Stale };
     let read;
@@ -125,8 +109,8 @@ async fn create_one(
                 mac = %boot_mac,
                 "Made a host"
             );
-            *told = Some((made.object_ref(&()), event_of(order, host.cut)));
-            Made::Created(key)
+            let told = (made.object_ref(&()), event_of(order, host.cut));
+            Made::Created(key, Box::new(told))
         }
         // The answer to a name that is taken, as to a lost race.
         Err(Error::Superseded) => {
@@ -160,7 +144,8 @@ fn undescribed(node: NodeId, error: &ironic::Error) -> Made {
     match error.class() {
         Class::NotFound | Class::TooLarge | Class::Invalid => Made::Stale,
         _ => {
-            Made::Undescribed(printable(&text::undescribed(node, &error.to_string()), LONGEST_TEXT))
+            let text = text::undescribed(node, &error.to_string());
+            Made::Failed(Cause::Unsaid, printable(&text, LONGEST_TEXT))
         }
     }
 }
@@ -312,7 +297,7 @@ mod tests {
     #[test]
     fn a_machine_whose_inventory_ironic_does_not_give_once_more_is_not_looked_at_without_end() {
         let error = ironic::Error::too_slow("the inventory", Duration::from_secs(9));
-        let Made::Undescribed(text) = undescribed(NodeId::from(1), &error) else {
+        let Made::Failed(Cause::Unsaid, text) = undescribed(NodeId::from(1), &error) else {
             panic!("it would be read and made at once, for ever")
         };
         assert!(text.ends_with(&error.to_string()), "{text}");
