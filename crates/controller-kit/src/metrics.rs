@@ -146,7 +146,11 @@ impl Metrics {
     }
 }
 
-fn register<C: Collector + Clone + 'static>(
+/// Registers a metric and gives it back, to be counted with.
+///
+/// # Errors
+/// When the registry has one of its name.
+pub fn register<C: Collector + Clone + 'static>(
     registry: &Registry,
     metric: C,
 ) -> Result<C, prometheus::Error> {

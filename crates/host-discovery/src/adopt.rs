@@ -23,7 +23,7 @@ pub async fn observe(
     adoption: Adoption,
 ) -> Result<Option<Fitting>, Error> {
     let failed = |error: ironic::Error| {
-        observe::count(context, &error);
+        context.metrics.ironic_failed(&error);
         Error::Other(error.to_string(), Retry::Transient)
     };
     let node = match observe::node_at_work(context, adoption.node).await {

@@ -1,7 +1,7 @@
 //! What every pass shares.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -52,7 +52,8 @@ pub struct Context {
     pub outlooks: Shared<BTreeMap<ObjectKey, Arc<Outlook>>>,
     /// Nodes whose driver has to follow the BMC of their host.
     pub adoptions: Shared<BTreeMap<HostKey, Adoption>>,
-    late_fields: OnceLock<LateFields>,
+    /// What the installed operator can read of a host's hardware; nothing while nobody asked.
+    pub late_fields: OnceLock<LateFields>,
 }
 
 /// Something that happened. What is known of the machines changes by it, at the beginning of the next pass about them: so
@@ -81,41 +82,7 @@ pub enum News {
     Decided(Box<HostPlan>, Instant),
 }
 
-/// The handles that a context is made of.
-pub struct Handles {
-    /// Of the process.
-    pub kit: Kit,
-    /// Ironic.
-    pub ironic: ironic::Client,
-    /// What is counted.
-    pub metrics: Metrics,
-    /// Discoveries that cannot be decoded.
-    pub undecodable: Undecodable,
-    /// Discoveries as the watch has shown them.
-    pub discoveries: Store<BareMetalHostDiscovery>,
-}
-
 impl Context {
-    /// Nothing has happened yet.
-    pub fn new(handles: Handles, policy: Policy) -> Self {
-        let Handles { kit, ironic, metrics, undecodable, discoveries } = handles;
-        Self {
-            kit,
-            policy,
-            ironic,
-            metrics,
-            lookout: Lookout::default(),
-            undecodable,
-            discoveries,
-            index: Shared::default(),
-            inbox: Shared::default(),
-            jobs: Shared::default(),
-            outlooks: Shared::default(),
-            adoptions: Shared::default(),
-            late_fields: OnceLock::new(),
-        }
-    }
-
     /// Every discovery, in the order of their names. The watch filter leaves out those of others.
     pub fn ours(&self) -> Vec<Arc<BareMetalHostDiscovery>> {
         let mut all = self.discoveries.state();
@@ -194,26 +161,5 @@ impl Context {
     /// What the installed operator can read of a host's hardware.
     pub fn late_fields(&self) -> LateFields {
         self.late_fields.get().copied().unwrap_or_default()
-    }
-
-    /// Takes notice of it.
-    pub fn set_late_fields(&self, fields: LateFields) {
-        let _ = self.late_fields.set(fields);
-    }
-
-    /// Whether that is known.
-    pub fn knows_fields(&self) -> bool {
-        self.late_fields.get().is_some()
-    }
-
-    /// What happened since this was last asked, and the hosts whose nodes are machines again by that.
-    pub fn take_news(&self) -> (Vec<News>, HashSet<HostKey>) {
-        let news = self.inbox.with(std::mem::take);
-        let gone = news.iter().filter_map(|it| match it {
-            News::Less(host) | News::Went(Known { host, .. }) => Some(host.clone()),
-            _ => None,
-        });
-        let gone = gone.collect();
-        (news, gone)
     }
 }

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery, BareMetalHostSpec};
 use controller_kit::Kit;
 use controller_kit::backoff::Class as Retry;
 use controller_kit::engine::{
-    self, Class, Controller, Decision, Error, Event, Next, Now, ObjectKey, Outcome, Reason as _,
-    Shared,
+    self, Class, Controller, Decision, Error, Event, Lookout, Next, Now, ObjectKey, Outcome,
+    Reason as _, Shared,
 };
 use controller_kit::watch::{self, Complaints, Told};
 use futures_util::{Stream, StreamExt as _};
@@ -19,7 +19,7 @@ use kube::ResourceExt as _;
 use kube::runtime::{reflector::ObjectRef, watcher};
 
 use crate::config::Policy;
-use crate::context::{Context, Handles, News};
+use crate::context::{Context, News};
 use crate::decide::decide;
 use crate::index::{Change, HostKey, Index};
 use crate::metrics::Metrics;
@@ -93,9 +93,22 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
         .map_err(|error| format!("Cannot set up metrics: {error}"))?;
     let hosts = watch::told_everywhere::<Sighting>(&kit);
     let watched = watch::namespaced::<BareMetalHostDiscovery>(&kit, &watcher::Config::default());
-    let (undecodable, discoveries) = (watched.undecodable, watched.store);
-    let handles = Handles { kit: kit.clone(), ironic, metrics, undecodable, discoveries };
-    let rules = Rules { context: Context::new(handles, policy), table: Shared::default() };
+    let context = Context {
+        kit: kit.clone(),
+        policy,
+        ironic,
+        metrics,
+        lookout: Lookout::default(),
+        undecodable: watched.undecodable,
+        discoveries: watched.store,
+        index: Shared::default(),
+        inbox: Shared::default(),
+        jobs: Shared::default(),
+        outlooks: Shared::default(),
+        adoptions: Shared::default(),
+        late_fields: OnceLock::new(),
+    };
+    let rules = Rules { context, table: Shared::default() };
     let context = &rules.context;
     kit.readiness.require_to_lead(IRONIC, "Ironic was not asked yet");
     let watching = Box::pin(async {
@@ -396,7 +409,7 @@ impl Controller for Rules {
                 let node = fitting.adoption.node;
                 match write::set_driver(&self.context, node, &chosen).await {
                     Ok(()) => {
-                        self.context.metrics.adopted();
+                        self.context.metrics.adopted.inc();
                         tracing::info!(node.id = %node, object.key = ?key, driver = chosen, "Gave a node the driver of its host's BMC");
                         let text = text::driver_adopted(node, &chosen, &before);
                         let reason = Pass::DriverAdopted.as_str();
@@ -511,7 +524,7 @@ impl Context {
         (node, error): (NodeId, &ironic::Error),
         (reason, text): (Pass, &str),
     ) -> Outcome {
-        observe::count(self, error);
+        self.metrics.ironic_failed(error);
         tracing::debug!(node.id = %node, error = %error, "Ironic does not take a write to a node");
         let Turn { since, .. } = self.turn(memory);
         match NotTaken::of(error.class()) {

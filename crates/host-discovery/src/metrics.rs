@@ -1,9 +1,10 @@
 //! The controller's own metrics; the kit counts reconciles, requests and the rest. Names of objects are never labels.
 
 use api_types::metal3::DiscoveryCounts;
+use controller_kit::metrics::register;
 use k8s_openapi::jiff::Timestamp;
 use prometheus::{
-    Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Gauge, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
     Registry,
 };
 
@@ -20,131 +21,85 @@ const KINDS: [&str; 2] = ["new", "all"];
 #[derive(Clone)]
 pub struct Metrics {
     /// Hosts that were made.
-    created: IntCounter,
+    pub(crate) created: IntCounter,
     /// Attempts that made no host.
-    refused: IntCounter,
+    pub(crate) refused: IntCounter,
+    /// Nodes whose driver was set.
+    pub(crate) adopted: IntCounter,
+    /// Machines that are not looked at because too many wait before them.
+    pub(crate) left_out: IntGauge,
+    /// Whether Ironic answers.
+    pub(crate) ironic_reachable: IntGauge,
     /// Machines by what became of them.
     machines: IntGaugeVec,
-    /// Machines that are not looked at because too many wait before them.
-    left_out: IntGauge,
     /// How long questions for nodes took, by what was asked for.
-    polls: Vec<Histogram>,
+    polls: HistogramVec,
     /// Failures of Ironic by class.
     ironic_errors: IntCounterVec,
-    /// Whether Ironic answers.
-    ironic_reachable: IntGauge,
     /// When Ironic was last asked for new nodes and answered.
     last_poll: Gauge,
-    /// Nodes whose driver was set.
-    adopted: IntCounter,
 }
 
 impl Metrics {
     /// Registers them, with every series from the start: a rate over one that appears late misses its first step.
     pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let counter = |name: &str, help: &str| {
-            let metric = IntCounter::new(name, help)?;
-            registry.register(Box::new(metric.clone()))?;
-            Ok::<_, prometheus::Error>(metric)
-        };
-        let gauge = |name: &str, help: &str| {
-            let metric = IntGauge::new(name, help)?;
-            registry.register(Box::new(metric.clone()))?;
-            Ok::<_, prometheus::Error>(metric)
-        };
-        let machines = IntGaugeVec::new(
-            Opts::new(
-                "ferrite_host_discovery_machines",
-                "Machines that Ironic shows, by what became of them",
-            ),
-            &["sort"],
-        )?;
-        for sort in SORTS {
-            machines.with_label_values(&[sort]);
-        }
-        registry.register(Box::new(machines.clone()))?;
-        let ironic_errors = IntCounterVec::new(
-            Opts::new(
-                "ferrite_host_discovery_ironic_errors_total",
-                "Questions that Ironic did not answer, by class",
-            ),
-            &["class"],
-        )?;
-        for class in ironic::Class::ALL {
-            ironic_errors.with_label_values(&[class.as_str()]);
-        }
-        registry.register(Box::new(ironic_errors.clone()))?;
+        let counter = |name: &str, help: &str| register(registry, IntCounter::new(name, help)?);
+        let gauge = |name: &str, help: &str| register(registry, IntGauge::new(name, help)?);
+        let machines = Opts::new(
+            "ferrite_host_discovery_machines",
+            "Machines that Ironic shows, by what became of them",
+        );
+        let seconds = HistogramOpts::new(
+            "ferrite_host_discovery_poll_seconds",
+            "Time of a question for nodes, by what was asked for: new ones or all",
+        );
+        let errors = Opts::new(
+            "ferrite_host_discovery_ironic_errors_total",
+            "Questions that Ironic did not answer, by class",
+        );
         let last_poll = Gauge::new(
             "ferrite_host_discovery_last_poll_timestamp_seconds",
             "When Ironic last answered the question for new nodes",
         )?;
-        registry.register(Box::new(last_poll.clone()))?;
-        let mut polls = Vec::new();
-        let seconds = prometheus::HistogramVec::new(
-            HistogramOpts::new(
-                "ferrite_host_discovery_poll_seconds",
-                "Time of a question for nodes, by what was asked for: new ones or all",
-            )
-            .buckets(SECONDS.to_vec()),
-            &["nodes"],
-        )?;
-        for kind in KINDS {
-            polls.push(seconds.with_label_values(&[kind]));
-        }
-        registry.register(Box::new(seconds))?;
-        Ok(Self {
+        let metrics = Self {
             created: counter("ferrite_host_discovery_hosts_created_total", "Hosts that were made")?,
             refused: counter(
                 "ferrite_host_discovery_hosts_refused_total",
                 "Attempts to make a host that the API server refused or could not answer",
             )?,
-            machines,
-            left_out: gauge(
-                "ferrite_host_discovery_machines_left_out",
-                "Machines that are not looked at because too many wait before them",
-            )?,
-            polls,
-            ironic_errors,
-            ironic_reachable: gauge(
-                "ferrite_host_discovery_ironic_reachable",
-                "1 while Ironic answers and takes our credentials",
-            )?,
-            last_poll,
             adopted: counter(
                 "ferrite_host_discovery_drivers_adopted_total",
                 "Nodes that were given the driver of their host's BMC",
             )?,
-        })
-    }
-
-    /// A host was made.
-    pub fn created(&self) {
-        self.created.inc();
-    }
-
-    /// The API server refused a host, or could not answer.
-    pub fn refused(&self) {
-        self.refused.inc();
-    }
-
-    /// A node was given the driver of its host's BMC.
-    pub fn adopted(&self) {
-        self.adopted.inc();
-    }
-
-    /// So many machines are not looked at.
-    pub fn left_out(&self, machines: usize) {
-        self.left_out.set(i64::try_from(machines).unwrap_or(i64::MAX));
+            left_out: gauge(
+                "ferrite_host_discovery_machines_left_out",
+                "Machines that are not looked at because too many wait before them",
+            )?,
+            ironic_reachable: gauge(
+                "ferrite_host_discovery_ironic_reachable",
+                "1 while Ironic answers and takes our credentials",
+            )?,
+            machines: register(registry, IntGaugeVec::new(machines, &["sort"])?)?,
+            polls: register(
+                registry,
+                HistogramVec::new(seconds.buckets(SECONDS.to_vec()), &["nodes"])?,
+            )?,
+            ironic_errors: register(registry, IntCounterVec::new(errors, &["class"])?)?,
+            last_poll: register(registry, last_poll)?,
+        };
+        metrics.show(0, Strays::default(), &[]);
+        for kind in KINDS {
+            metrics.polls.with_label_values(&[kind]);
+        }
+        for class in ironic::Class::ALL {
+            metrics.ironic_errors.with_label_values(&[class.as_str()]);
+        }
+        Ok(metrics)
     }
 
     /// Ironic did not answer a question.
-    pub fn ironic_failed(&self, class: ironic::Class) {
-        self.ironic_errors.with_label_values(&[class.as_str()]).inc();
-    }
-
-    /// Ironic answers, or does not.
-    pub fn ironic_answers(&self, answers: bool) {
-        self.ironic_reachable.set(i64::from(answers));
+    pub fn ironic_failed(&self, error: &ironic::Error) {
+        self.ironic_errors.with_label_values(&[error.class().as_str()]).inc();
     }
 
     /// Shows what is counted of all resources together.
@@ -167,9 +122,8 @@ impl Metrics {
 
     /// Ironic answered the question for nodes.
     pub fn polled(&self, all: bool, seconds: f64) {
-        if let Some(histogram) = self.polls.get(usize::from(all)) {
-            histogram.observe(seconds);
-        }
+        let kind = KINDS[usize::from(all)];
+        self.polls.with_label_values(&[kind]).observe(seconds);
         self.last_poll.set(Timestamp::now().as_duration().as_secs_f64());
     }
 }

@@ -240,7 +240,7 @@ pub async fn machine(context: &Context, id: NodeId) -> Option<Pass> {
         }
         Err(error) => error,
     };
-    count(context, &error);
+    context.metrics.ironic_failed(&error);
     tracing::debug!(node.id = %id, error = %error, "Could not read a machine");
     let (class, words) = (error.class(), error.to_string());
     // Whether Ironic does not answer, or not to us, rather than not about one machine: what takes its whole time may do so for
@@ -269,11 +269,6 @@ fn failed(class: Class, words: String) -> Look {
     }
 }
 
-/// Counts a failure of Ironic's.
-pub(crate) fn count(context: &Context, error: &Error) {
-    context.metrics.ironic_failed(error.class());
-}
-
 /// Lists ports where many machines are to be read. Without that each machine is asked for its own.
 pub async fn list_ports(context: &Context, nodes: &Nodes, places: &mut Places, due: &[NodeId]) {
     places.found.retain(|node, _| nodes.is_machine(*node));
@@ -285,7 +280,7 @@ pub async fn list_ports(context: &Context, nodes: &Nodes, places: &mut Places, d
     let listed = tokio::time::timeout(LISTING, list).await;
     let listed = listed.unwrap_or_else(|_| Err(Error::too_slow("the list of ports", LISTING)));
     if let Err(error) = listed {
-        count(context, &error);
+        context.metrics.ironic_failed(&error);
         tracing::debug!(error = %error, "Could not list the ports");
     }
 }
@@ -544,22 +539,20 @@ pub fn note_looked(context: &Context, nodes: &mut Nodes, looked: &Looked) {
     }
 }
 
-/// Learns once what the installed operator can read of a host's hardware: another release is seen by the next process.
+/// Learns once what the installed operator can read of a host's hardware, by its CRD: the two are of one release. Another one
+/// is seen by the next process.
 pub async fn learn_fields(context: &Context) -> Result<(), engine::Error> {
-    if !context.knows_fields() {
-        context.set_late_fields(late_fields(context).await?);
+    if context.late_fields.get().is_some() {
+        return Ok(());
     }
-    Ok(())
-}
-
-/// What the installed operator can read of a host's hardware, by its CRD: the two are of one release.
-async fn late_fields(context: &Context) -> Result<LateFields, engine::Error> {
     let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
     let client = context.kit.client.clone();
     let api: Api<DynamicObject> = Api::all_with(client, &ApiResource::from_gvk(&kind));
     let crd =
         asked("read the CRD of the hosts", async { unless_gone(api.get(HOSTS).await) }).await?;
-    Ok(LateFields::of(crd.as_ref().map_or(&Value::Null, |crd| &crd.data)))
+    let known = LateFields::of(crd.as_ref().map_or(&Value::Null, |crd| &crd.data));
+    let _ = context.late_fields.set(known);
+    Ok(())
 }
 
 #[cfg(test)]

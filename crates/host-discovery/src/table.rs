@@ -173,14 +173,16 @@ impl Table {
 
     /// Takes notice of what happened since the last time. Says whether machines were looked at once more.
     fn take_notice(&mut self, context: &Context) -> bool {
-        let (mut news, gone) = context.take_news();
+        let mut news = context.inbox.with(std::mem::take);
+        let mut gone = HashSet::new();
         // What was read meanwhile was not known when it was decided.
         news.sort_by_key(|it| !matches!(it, News::Decided(..)));
         let has_looked = news.iter().any(|it| matches!(it, News::Looked(_)));
         for it in news {
             match it {
-                News::Less(_) => {}
+                News::Less(host) => drop(gone.insert(host)),
                 News::Went(known) => {
+                    gone.insert(known.host.clone());
                     let unmarked = known.made_for.map(|node| Unmarked { node, host: known.host });
                     let unmarked = unmarked.and_then(|it| self.nodes().left(it));
                     if let Some(unmarked) = unmarked {
@@ -244,7 +246,8 @@ impl Table {
             }
             Err(error) => Err(error),
         };
-        context.metrics.left_out(self.nodes.left_out());
+        let left_out = i64::try_from(self.nodes.left_out()).unwrap_or(i64::MAX);
+        context.metrics.left_out.set(left_out);
         for it in unmarked {
             context.mark(it);
         }
@@ -283,7 +286,7 @@ impl Table {
         self.next_read = now + spread(MISSED.min(interval), unit);
         let was = self.reach == Reach::Answers;
         if was && error.class().is_transient() && self.misses < MISSES {
-            context.metrics.ironic_failed(error.class());
+            context.metrics.ironic_failed(&error);
             tracing::debug!(error = %error, "Ironic did not answer this time");
             self.next_poll = self.next_read;
             return;
@@ -421,11 +424,11 @@ impl Table {
 
 /// Shows whether Ironic answers.
 pub fn told(context: &Context, result: &Result<(), ironic::Error>) {
-    context.metrics.ironic_answers(result.is_ok());
+    context.metrics.ironic_reachable.set(result.is_ok().into());
     match result {
         Ok(()) => context.kit.readiness.ready(IRONIC),
         Err(error) => {
-            context.metrics.ironic_failed(error.class());
+            context.metrics.ironic_failed(error);
             context.kit.readiness.not_ready(IRONIC, &error.to_string());
         }
     }

@@ -100,7 +100,7 @@ pub async fn create(context: &Context, order: Order<'_>, patience: Duration) -> 
             let key = HostKey::new(&resource.namespace, name);
             context.mark(Unmarked { node: machine.node, host: key.clone() });
             context.index.with(|index| index.answer(&made));
-            context.metrics.created();
+            context.metrics.created.inc();
             tracing::info!(
                 object.namespace = resource.namespace,
                 object.name = name,
@@ -162,7 +162,7 @@ async fn post(client: &Client, namespace: &str, host: &BareMetalHost) -> kube::R
 fn failed(context: &Context, order: Order<'_>, name: &str, error: &Error, posted: bool) -> Made {
     let namespace = &order.resource.namespace;
     let (cause, why) = judged(error, &HostKey::new(namespace, order.name), posted);
-    context.metrics.refused();
+    context.metrics.refused.inc();
     Made::Failed(cause, printable(&format!("{namespace}/{name}: {why}"), LONGEST_TEXT))
 }
 
