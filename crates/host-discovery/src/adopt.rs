@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use controller_kit::backoff::Class as Retry;
-use controller_kit::engine::{Decision, Error, Event, Next, Now, Reason as _};
+use controller_kit::engine::{Decision, Event, Next, Now, Reason as _};
 use ironic::Class;
 
 use crate::context::Context;
@@ -16,15 +15,16 @@ use crate::text;
 
 /// After so long a node that is still not at rest is no longer on its way somewhere, but in use.
 const IN_USE: Duration = Duration::from_secs(30);
-/// How the node is; nothing where nobody asks for its driver, or it is gone.
+
+/// How the node is; nothing where it is gone. An error is what was said by who did not answer.
 pub async fn observe(
     context: &Context,
     host: &HostKey,
     adoption: Adoption,
-) -> Result<Option<Fitting>, Error> {
+) -> Result<Option<Fitting>, String> {
     let failed = |error: ironic::Error| {
         context.metrics.ironic_failed(&error);
-        Error::Other(error.to_string(), Retry::Transient)
+        error.to_string()
     };
     let node = match observe::node_at_work(context, adoption.node).await {
         Err(error) if error.class() == Class::NotFound => return Ok(None),
@@ -42,7 +42,7 @@ pub async fn observe(
     }
     fitting.offered = observe::drivers(context).await.map_err(failed)?;
     if fitting.chosen().is_some() {
-        let now = observe::host(context, host).await?;
+        let now = observe::host(context, host).await.map_err(|error| error.to_string())?;
         fitting.asks = now.as_ref().and_then(Adoption::of).as_ref() == Some(&fitting.adoption);
     }
     Ok(Some(fitting))

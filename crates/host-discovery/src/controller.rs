@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery, BareMetalHostSpec};
+use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
 use controller_kit::Kit;
 use controller_kit::backoff::Class as Retry;
 use controller_kit::engine::{
@@ -24,7 +24,7 @@ use crate::decide::decide;
 use crate::index::{Change, HostKey, Index};
 use crate::metrics::Metrics;
 use crate::model::{
-    Adoption, Fitting, HostPlan, Key, Outlook, Standing, Strays, Troubles, Turn, Write,
+    Adoption, Fitting, HostPlan, Key, Memory, Outlook, Standing, Strays, Troubles, Turn, Write,
 };
 use crate::node_id::NodeId;
 use crate::reason::{Pass, UNDECODABLE};
@@ -44,29 +44,6 @@ const REFUSED: Duration = Duration::from_secs(30);
 const LONGEST_REFUSED: Duration = Duration::from_secs(300);
 /// How soon it is asked again for what it could not do now.
 const BUSY: Duration = Duration::from_secs(10);
-/// How often objects that cannot be decoded are told.
-const COMPLAINTS: Duration = Duration::from_secs(10);
-
-/// What a process remembers of a key from one pass to the next. All of it can be forgotten.
-#[derive(Debug, Default)]
-pub enum Memory {
-    /// Nothing.
-    #[default]
-    Nothing,
-    /// When the status was last written.
-    Written(Instant),
-    /// Since when a write to Ironic waits; and until when at least, and why, where Ironic did not take it.
-    Waits(Instant, Option<(Instant, Pass)>),
-    /// The driver of the node fits.
-    Fits(Adoption),
-}
-
-impl PartialEq for Memory {
-    /// Only whether there is anything matters.
-    fn eq(&self, other: &Self) -> bool {
-        matches!((self, other), (Self::Nothing, Self::Nothing))
-    }
-}
 
 /// What a pass sees.
 pub enum Seen {
@@ -74,14 +51,13 @@ pub enum Seen {
     All(Box<Sight>),
     /// A discovery.
     Discovery(Box<Standing>),
-    /// A machine that was read. What came of it is told to the pass about all.
-    Machine(Pass),
+    /// There is nothing to decide: what came of reading a machine is told to the pass about all, and a driver may be known to
+    /// fit.
+    Known(Pass),
     /// A mark that is still to be written.
     Mark(Turn),
     /// A driver that is to follow.
     Driver(Box<Fitting>, Turn),
-    /// The driver of a node is known to fit.
-    Fits,
     /// Ironic, or the API server, did not say whether it does.
     Unanswered(Turn),
 }
@@ -116,7 +92,6 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
             () = follow(context, hosts) => {}
             () = watch::feed(watched.changes, |it| changed(context, it)) => {}
             never = stand_by(&rules) => match never {},
-            never = tell_undecodable(context) => match never {},
         }
     });
     Box::pin(engine::run(&kit, &rules, &context.lookout, watching, PASS_DEADLINE)).await
@@ -170,8 +145,11 @@ fn changed(context: &Context, object: &BareMetalHostDiscovery) {
 async fn follow(context: &Context, hosts: impl Stream<Item = Told<Sighting>>) {
     let mut hosts = std::pin::pin!(hosts);
     while let Some(told) = hosts.next().await {
-        match told {
-            Told::Listing => context.index.with(Index::listing),
+        let change = match told {
+            Told::Listing => {
+                context.index.with(Index::listing);
+                Change::None
+            }
             Told::Applied(Sighting(host)) => {
                 let (change, rivals) = context.index.with(|index| index.take(&host));
                 // Their nodes have two hosts now.
@@ -183,33 +161,29 @@ async fn follow(context: &Context, hosts: impl Stream<Item = Told<Sighting>>) {
                     let key = HostKey::new(&namespace, &host.name_any());
                     wants_driver(context, key, Adoption::of(&host));
                 }
-                context.host_changed(change);
+                change
             }
             Told::Undecodable(metadata) => {
                 // Its name and its annotations still say whose machine it is.
-                let host = BareMetalHost {
-                    metadata,
-                    ..BareMetalHost::new("", "", BareMetalHostSpec::default())
-                };
-                let change = context.index.with(|index| index.apply(&host));
-                context.host_changed(change);
+                let host = BareMetalHost { metadata, ..BareMetalHost::default() };
+                context.index.with(|index| index.apply(&host))
             }
             Told::Gone(metadata) => {
                 let change = context.index.with(|index| index.remove(&metadata));
                 if let Change::Gone(host) = &change {
                     wants_driver(context, host.host.clone(), None);
                 }
-                context.host_changed(change);
+                change
             }
             Told::Listed => {
-                let gone = context.index.with(Index::listed);
-                for host in gone {
+                for host in context.index.with(Index::listed) {
                     wants_driver(context, host.host.clone(), None);
                     context.tell(News::Went(host));
                 }
-                context.changed();
+                Change::More
             }
-        }
+        };
+        context.host_changed(change);
     }
 }
 
@@ -227,12 +201,18 @@ fn wants_driver(context: &Context, host: HostKey, adoption: Option<Adoption>) {
     }
 }
 
-/// A process that may not act only looks whether it could, and remembers which nodes had a host.
+/// Beside all keys. A process that acts tells the owners of discoveries that cannot be decoded; one that may not only looks
+/// whether it could, and remembers which nodes had a host.
 async fn stand_by(rules: &Rules) -> Infallible {
     let context = &rules.context;
-    let mut misses = 0;
+    let (mut misses, mut complaints) = (0, Complaints::default());
     loop {
-        if !context.kit.may_act() {
+        if context.kit.may_act() {
+            for it in complaints.news(std::slice::from_ref(&context.undecodable)) {
+                let text = text::undecodable(&it.problem);
+                context.kit.events.warning(&it.object, UNDECODABLE, "Decode", &text).await;
+            }
+        } else {
             let checked = context.ironic.check().await.map(drop);
             let passes = checked.as_ref().is_err_and(|error| error.class().is_transient());
             misses = if passes { misses + 1 } else { 0 };
@@ -245,21 +225,6 @@ async fn stand_by(rules: &Rules) -> Infallible {
             }
         }
         tokio::time::sleep(context.policy.poll_interval).await;
-    }
-}
-
-/// Tells the owners of discoveries that cannot be decoded.
-async fn tell_undecodable(context: &Context) -> Infallible {
-    let mut complaints = Complaints::default();
-    loop {
-        tokio::time::sleep(COMPLAINTS).await;
-        if !context.kit.may_act() {
-            continue;
-        }
-        for it in complaints.news(std::slice::from_ref(&context.undecodable)) {
-            let text = text::undecodable(&it.problem);
-            context.kit.events.warning(&it.object, UNDECODABLE, "Decode", &text).await;
-        }
     }
 }
 
@@ -328,17 +293,17 @@ impl Controller for Rules {
                 let standing = discovery::observe(&self.context, key, written);
                 standing.map(|it| Seen::Discovery(Box::new(it)))
             }
-            Key::Machine(node) => observe::machine(&self.context, *node).await.map(Seen::Machine),
-            Key::Mark(_) => Some(Seen::Mark(self.context.turn(memory))),
+            Key::Machine(node) => observe::machine(&self.context, *node).await.map(Seen::Known),
+            Key::Mark(_) => Some(Seen::Mark(memory.turn())),
             Key::Driver(host) => {
                 let Some(adoption) = self.context.adoptions.with(|all| all.get(host).cloned())
                 else {
                     return Ok(None);
                 };
                 if matches!(memory, Memory::Fits(known) if *known == adoption) {
-                    return Ok(Some(Seen::Fits));
+                    return Ok(Some(Seen::Known(Pass::DriverAdopted)));
                 }
-                let turn = self.context.turn(memory);
+                let turn = memory.turn();
                 let fitting = match adopt::observe(&self.context, host, adoption).await {
                     Ok(Some(fitting)) => fitting,
                     Ok(None) => return Ok(None),
@@ -361,10 +326,9 @@ impl Controller for Rules {
             Seen::Discovery(standing) => {
                 discovery::decide(standing, self.context.policy.status_interval, now)
             }
-            Seen::Machine(reason) => Decision::rest(*reason),
+            Seen::Known(reason) => Decision::rest(*reason),
             Seen::Mark(turn) => decide_mark(*turn, now),
             Seen::Driver(fitting, turn) => adopt::decide(fitting, *turn, now),
-            Seen::Fits => Decision::rest(Pass::DriverAdopted),
             Seen::Unanswered(turn) => turn.again(now),
         }
     }
@@ -402,7 +366,7 @@ impl Controller for Rules {
                 }
                 Err(error) => {
                     let text = text::mark_refused(it.node, &error.to_string());
-                    Ok(self.context.refused(memory, (it.node, &error), (Pass::MarkRefused, &text)))
+                    Ok(not_taken(&self.context, memory, &error, (Pass::MarkRefused, &text)))
                 }
             },
             (_, Seen::Driver(fitting, _), Write::Driver(chosen, before)) => {
@@ -418,11 +382,7 @@ impl Controller for Rules {
                     }
                     Err(error) => {
                         let text = text::driver_refused(node, &error.to_string());
-                        Ok(self.context.refused(
-                            memory,
-                            (node, &error),
-                            (Pass::DriverRefused, &text),
-                        ))
+                        Ok(not_taken(&self.context, memory, &error, (Pass::DriverRefused, &text)))
                     }
                 }
             }
@@ -438,25 +398,39 @@ fn decide_mark(turn: Turn, now: Now) -> Decision<Write, Pass> {
     turn.left_alone(now).unwrap_or_else(mark)
 }
 
-/// What is done about a write that Ironic did not take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NotTaken {
-    /// Nothing: the node is gone.
-    Gone,
-    /// It is tried again.
-    Later,
-    /// A person is told, who has to change something.
-    Refused,
+/// Why a write waits that Ironic did not take: a person is told where nothing but a person can change that. None where the node
+/// is gone.
+fn why_not(class: ironic::Class, refused: Pass) -> Option<Pass> {
+    match class {
+        ironic::Class::NotFound => None,
+        class if class.is_transient() => Some(Pass::IronicBusy),
+        _ => Some(refused),
+    }
 }
 
-impl NotTaken {
-    fn of(class: ironic::Class) -> Self {
-        match class {
-            ironic::Class::NotFound => Self::Gone,
-            class if class.is_transient() => Self::Later,
-            _ => Self::Refused,
-        }
-    }
+/// What follows where Ironic did not take a write.
+fn not_taken(
+    context: &Context,
+    memory: &mut Memory,
+    error: &ironic::Error,
+    (refused, text): (Pass, &str),
+) -> Outcome {
+    context.metrics.ironic_failed(error);
+    tracing::debug!(error = %error, "Ironic does not take a write to a node");
+    let Turn { since, .. } = memory.turn();
+    let Some(reason) = why_not(error.class(), refused) else {
+        *memory = Memory::Nothing;
+        return Outcome { next: Some(Next::OnChange), ..Outcome::default() };
+    };
+    let wait = match reason {
+        Pass::IronicBusy => BUSY,
+        Pass::MarkRefused => REFUSED,
+        _ => since.elapsed().clamp(REFUSED, LONGEST_REFUSED),
+    };
+    *memory = Memory::Waits(Turn { since, refused: Some((Instant::now() + wait, reason)) });
+    let event = Event { hourly: Some(0), ..Event::new(true, reason.as_str(), "Write", text) };
+    let events = (reason == refused).then_some(event).into_iter().collect();
+    Outcome { events, next: Some(Next::Now), ..Outcome::default() }
 }
 
 impl Context {
@@ -506,48 +480,6 @@ impl Context {
             }
         }
     }
-
-    /// Whether it is the turn of a write to Ironic.
-    fn turn(&self, memory: &mut Memory) -> Turn {
-        let (since, refused) = match memory {
-            Memory::Waits(since, refused) => (*since, *refused),
-            _ => (Instant::now(), None),
-        };
-        *memory = Memory::Waits(since, refused);
-        Turn { since, refused }
-    }
-
-    /// What follows where Ironic did not take a write: a person is told where nothing but a person can change that.
-    fn refused(
-        &self,
-        memory: &mut Memory,
-        (node, error): (NodeId, &ironic::Error),
-        (reason, text): (Pass, &str),
-    ) -> Outcome {
-        self.metrics.ironic_failed(error);
-        tracing::debug!(node.id = %node, error = %error, "Ironic does not take a write to a node");
-        let Turn { since, .. } = self.turn(memory);
-        match NotTaken::of(error.class()) {
-            NotTaken::Gone => {
-                *memory = Memory::Nothing;
-                Outcome { next: Some(Next::OnChange), ..Outcome::default() }
-            }
-            NotTaken::Later => {
-                *memory = Memory::Waits(since, Some((Instant::now() + BUSY, Pass::IronicBusy)));
-                Outcome { next: Some(Next::Now), ..Outcome::default() }
-            }
-            NotTaken::Refused => {
-                let wait = match reason {
-                    Pass::MarkRefused => REFUSED,
-                    _ => since.elapsed().clamp(REFUSED, LONGEST_REFUSED),
-                };
-                *memory = Memory::Waits(since, Some((Instant::now() + wait, reason)));
-                let event = Event::new(true, reason.as_str(), "Write", text);
-                let events = vec![Event { hourly: Some(0), ..event }];
-                Outcome { events, next: Some(Next::Now), ..Outcome::default() }
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -557,12 +489,13 @@ mod tests {
     #[test]
     fn what_ironic_refuses_is_told_of_the_host_and_what_it_may_do_later_is_not() {
         for class in ironic::Class::ALL {
-            let told = NotTaken::of(class) == NotTaken::Refused;
+            let told = why_not(class, Pass::MarkRefused) == Some(Pass::MarkRefused);
             let quiet = class.is_transient() || class == ironic::Class::NotFound;
             assert_eq!(told, !quiet, "{class:?}");
         }
-        assert_eq!(NotTaken::of(ironic::Class::NotFound), NotTaken::Gone);
-        assert_eq!(NotTaken::of(ironic::Class::Busy), NotTaken::Later);
+        let why = |class| why_not(class, Pass::MarkRefused);
+        assert_eq!(why(ironic::Class::NotFound), None);
+        assert_eq!(why(ironic::Class::Busy), Some(Pass::IronicBusy));
     }
 
     #[test]

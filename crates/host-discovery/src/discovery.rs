@@ -43,8 +43,7 @@ pub fn decide(standing: &Standing, interval: Duration, now: Now) -> Decision<Wri
     }
     let names = outlook.report.as_ref().map(|it| &it.names);
     let name = |node: &str| names.and_then(|names| names.get(node)).map(String::as_str);
-    let notes = status::notes(&before, &after, name);
-    let events = notes.iter().map(status::Note::event).collect();
+    let events = status::notes(&before, &after, name);
     let write = Write::Status(Box::new(after));
     Decision { writes: vec![write], events, ..Decision::rest(Pass::DiscoveryTold) }
 }

@@ -265,6 +265,32 @@ impl Fitting {
     }
 }
 
+/// What a process remembers of a key from one pass to the next. All of it can be forgotten.
+#[derive(Debug, Default, PartialEq)]
+pub enum Memory {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// When the status was last written.
+    Written(Instant),
+    /// A write to Ironic waits.
+    Waits(Turn),
+    /// The driver of the node fits.
+    Fits(Adoption),
+}
+
+impl Memory {
+    /// Whether it is the turn of a write to Ironic, which waits from now on.
+    pub fn turn(&mut self) -> Turn {
+        let turn = match self {
+            Self::Waits(turn) => *turn,
+            _ => Turn { since: Instant::now(), refused: None },
+        };
+        *self = Self::Waits(turn);
+        turn
+    }
+}
+
 /// Whether it is the turn of a write to Ironic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {

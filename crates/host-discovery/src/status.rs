@@ -220,33 +220,13 @@ pub fn patch(object: &BareMetalHostDiscovery, status: &BareMetalHostDiscoverySta
     })
 }
 
-/// Something to tell in an event.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
-    /// Whether a person should look at it.
-    pub warning: bool,
-    /// Why, as one word.
-    pub reason: String,
-    /// What it is about: part of what makes an event another one.
-    pub about: String,
-    /// The sentence.
-    pub text: String,
-}
-
-impl Note {
-    /// As the engine tells it.
-    pub fn event(&self) -> Event {
-        Event::new(self.warning, self.reason.clone(), &self.about, &self.text)
-    }
-}
-
 /// What a new status tells that the old one did not: machines that were listed for another reason or not at all, and
 /// conditions that changed. `node_name` says what Ironic calls a node: one that somebody registered gets no name here.
 pub fn notes<'a>(
     before: &BareMetalHostDiscoveryStatus,
     after: &BareMetalHostDiscoveryStatus,
     node_name: impl Fn(&str) -> Option<&'a str>,
-) -> Vec<Note> {
+) -> Vec<Event> {
     let mut all = Vec::new();
     for condition in &after.conditions {
         let known = before.conditions.iter().find(|it| it.type_ == condition.type_);
@@ -256,12 +236,9 @@ pub fn notes<'a>(
         if was == Some((&condition.status, &condition.reason)) || first {
             continue;
         }
-        all.push(Note {
-            warning: !fine && condition.reason != Reason::Suspended.as_str(),
-            reason: condition.reason.clone(),
-            about: condition.type_.clone(),
-            text: condition.message.clone(),
-        });
+        let warning = !fine && condition.reason != Reason::Suspended.as_str();
+        let reason = condition.reason.clone();
+        all.push(Event::new(warning, reason, &condition.type_, &condition.message));
     }
     let lists = [
         (false, &before.pending, &after.pending),
@@ -282,12 +259,8 @@ pub fn notes<'a>(
             let who = if macs.is_empty() { name } else { format!("{name}; {macs}") };
             let reason = entry.reason.as_deref().unwrap_or_default();
             let to_do = advice(reason).map_or_else(String::new, |it| format!(": {it}"));
-            all.push(Note {
-                warning,
-                reason: word(entry).to_owned(),
-                about: entry.node_id.clone(),
-                text: format!("Node {} ({who}): {reason}{to_do}", entry.node_id),
-            });
+            let text = format!("Node {} ({who}): {reason}{to_do}", entry.node_id);
+            all.push(Event::new(warning, word(entry).to_owned(), &entry.node_id, &text));
         }
     }
     all
