@@ -12,12 +12,12 @@ use std::net::IpAddr;
 use api_types::metal3::BareMetalHost;
 use api_types::names;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::Deserialize;
 
 use crate::driver::ip_of;
 use crate::inventory::{Facts, Port};
 use crate::mac::Mac;
 use crate::node_id::NodeId;
+use crate::sighting::{HardwareRead, StatusRead};
 
 /// Namespace and name of a host.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -78,6 +78,25 @@ struct Entry {
     key: HostKey,
     /// Tells it from a later host of the same name.
     uid: Option<Box<str>>,
+    is: Identity,
+    /// Which listing last held it.
+    listing: u32,
+}
+
+impl Entry {
+    fn known(&self) -> Known {
+        Known {
+            host: self.key.clone(),
+            made_for: self.is.made_for,
+            made_by: self.is.made_by.clone(),
+            leaves: self.is.leaves,
+        }
+    }
+}
+
+/// What of a host goes into the index.
+#[derive(Clone, Debug, PartialEq)]
+struct Identity {
     marks: Box<[Mark]>,
     /// Any interface that an inspection found: dozens in one machine. Some of them, such as that of a management
     /// controller's internal network, have the same address in many machines.
@@ -90,26 +109,15 @@ struct Entry {
     made_for: Option<NodeId>,
     /// Whether it is being deleted.
     leaves: bool,
-    /// Which listing last held it.
-    listing: u32,
 }
 
-impl Entry {
-    fn is(&self, seen: &Seen) -> bool {
-        *self.marks == *seen.marks
-            && *self.nics == *seen.nics
-            && self.inspected == seen.inspected
-            && self.made_by == seen.made_by
-            && self.made_for == seen.made_for
-            && self.leaves == seen.leaves
-    }
-
+impl Identity {
     /// Whether it is only known by more than before. One that got the address that it boots by is known by its other
     /// interfaces no longer.
-    fn grows(&self, seen: &Seen) -> bool {
-        boot_mac(&self.marks) == boot_mac(&seen.marks)
-            && self.marks.iter().all(|mark| seen.marks.contains(mark))
-            && self.nics.iter().all(|nic| seen.nics.contains(nic))
+    fn grows_to(&self, new: &Self) -> bool {
+        boot_mac(&self.marks) == boot_mac(&new.marks)
+            && self.marks.iter().all(|mark| new.marks.contains(mark))
+            && self.nics.iter().all(|nic| new.nics.contains(nic))
     }
 }
 
@@ -230,41 +238,30 @@ impl Index {
     pub fn apply(&mut self, host: &BareMetalHost) -> Change {
         let Some(key) = key_of(host) else { return Change::None };
         let id = self.by_key.get(&key).copied().unwrap_or_else(|| self.next_id());
-        let seen = Seen::read(host);
+        let new = Identity::read(host);
+        let uid: Option<Box<str>> = host.metadata.uid.as_deref().map(Into::into);
         let change = match self.hosts.get_mut(&id) {
             None => Change::More,
-            Some(entry) if entry.is(&seen) => {
-                entry.uid = host.metadata.uid.as_deref().map(Into::into);
-                entry.listing = self.listing;
+            Some(entry) if entry.is == new => {
+                (entry.uid, entry.listing) = (uid, self.listing);
                 return Change::None;
             }
-            Some(entry) if entry.grows(&seen) => Change::More,
+            Some(entry) if entry.is.grows_to(&new) => Change::More,
             Some(_) => Change::Less(key.clone()),
         };
         self.forget(id);
-        for mark in &seen.marks {
+        for mark in &new.marks {
             self.by_mark.add(*mark, id);
         }
-        for nic in &seen.nics {
+        for nic in &new.nics {
             self.by_nic.add(*nic, id);
         }
-        if let Some(discovery) = &seen.made_by {
+        if let Some(discovery) = &new.made_by {
             let made = (key.namespace().into(), discovery.clone());
             *self.made.entry(made).or_default() += 1;
         }
         self.by_key.insert(key.clone(), id);
-        let entry = Entry {
-            key,
-            uid: host.metadata.uid.as_deref().map(Into::into),
-            marks: seen.marks.into_boxed_slice(),
-            nics: seen.nics.into_boxed_slice(),
-            inspected: seen.inspected,
-            made_by: seen.made_by,
-            made_for: seen.made_for,
-            leaves: seen.leaves,
-            listing: self.listing,
-        };
-        self.hosts.insert(id, entry);
+        self.hosts.insert(id, Entry { key, uid, is: new, listing: self.listing });
         change
     }
 
@@ -379,7 +376,7 @@ impl Index {
             .chain(claimed.map(|mac| Mark::BootMac(*mac)));
         let boots = facts.and_then(|facts| facts.boot_mac);
         let bootless =
-            |id: &u32| self.hosts.get(id).is_some_and(|it| boot_mac(&it.marks).is_none());
+            |id: &u32| self.hosts.get(id).is_some_and(|it| boot_mac(&it.is.marks).is_none());
         let of_nics = ports.iter().flat_map(|port| {
             let is_boot = boots == Some(port.mac);
             let holders = self.by_nic.of(&port.mac).filter(move |id| is_boot || bootless(id));
@@ -394,16 +391,8 @@ impl Index {
             .collect();
         ids.sort_unstable();
         ids.dedup();
-        let mut known: Vec<_> = ids
-            .iter()
-            .filter_map(|id| self.hosts.get(id))
-            .map(|entry| Known {
-                host: entry.key.clone(),
-                made_for: entry.made_for,
-                made_by: entry.made_by.clone(),
-                leaves: entry.leaves,
-            })
-            .collect();
+        let mut known: Vec<_> =
+            ids.iter().filter_map(|id| self.hosts.get(id)).map(Entry::known).collect();
         known.sort_by(|a, b| a.host.cmp(&b.host));
         known.truncate(MOST_TOLD);
         known
@@ -430,11 +419,11 @@ impl Index {
         else {
             return Vec::new();
         };
-        let marks = entry.marks.iter().filter(|it| !matches!(it, Mark::Bmc(_)));
+        let marks = entry.is.marks.iter().filter(|it| !matches!(it, Mark::Bmc(_)));
         let of_marks = marks.flat_map(|mark| self.by_mark.some(mark));
-        let boots = boot_mac(&entry.marks);
+        let boots = boot_mac(&entry.is.marks);
         let of_boots = boots.iter().flat_map(|mac| self.by_nic.some(mac));
-        let claimed = entry.nics.iter().map(|mac| Mark::BootMac(*mac));
+        let claimed = entry.is.nics.iter().map(|mac| Mark::BootMac(*mac));
         let of_nics = claimed.flat_map(|mark| self.by_mark.some(&mark).collect::<Vec<_>>());
         let mut ids: Vec<u32> =
             of_marks.chain(of_boots).chain(of_nics).filter(|it| *it != id).collect();
@@ -447,8 +436,8 @@ impl Index {
     /// inspected, boots by an address of its own and has none of the machine's is another machine in the same place.
     pub fn with_bmc(&self, bmc: IpAddr, has: impl Fn(Mac) -> bool) -> Option<&HostKey> {
         let is_another = |entry: &&Entry| {
-            let is_known = entry.inspected && boot_mac(&entry.marks).is_some();
-            is_known && !entry.nics.iter().any(|nic| has(*nic))
+            let is_known = entry.is.inspected && boot_mac(&entry.is.marks).is_some();
+            is_known && !entry.is.nics.iter().any(|nic| has(*nic))
         };
         let holders = self.by_mark.of(&Mark::Bmc(bmc.to_canonical()));
         let hosts = holders.filter_map(|id| self.hosts.get(&id));
@@ -467,13 +456,13 @@ impl Index {
 
     fn forget(&mut self, id: u32) -> Option<Known> {
         let entry = self.hosts.remove(&id)?;
-        for mark in entry.marks {
-            self.by_mark.remove(&mark, id);
+        for mark in &entry.is.marks {
+            self.by_mark.remove(mark, id);
         }
-        for nic in entry.nics {
-            self.by_nic.remove(&nic, id);
+        for nic in &entry.is.nics {
+            self.by_nic.remove(nic, id);
         }
-        if let Some(discovery) = &entry.made_by {
+        if let Some(discovery) = &entry.is.made_by {
             let made = (entry.key.namespace().into(), discovery.clone());
             if let Some(count) = self.made.get_mut(&made) {
                 *count -= 1;
@@ -483,12 +472,7 @@ impl Index {
             }
         }
         self.by_key.remove(&entry.key);
-        Some(Known {
-            host: entry.key,
-            made_for: entry.made_for,
-            made_by: entry.made_by,
-            leaves: entry.leaves,
-        })
+        Some(entry.known())
     }
 }
 
@@ -500,45 +484,13 @@ fn key_of_meta(metadata: &ObjectMeta) -> Option<HostKey> {
     Some(HostKey::new(metadata.namespace.as_deref()?, metadata.name.as_deref()?))
 }
 
-/// What of a host goes into the index.
-struct Seen {
-    marks: Vec<Mark>,
-    nics: Vec<Mac>,
-    inspected: bool,
-    made_by: Option<Box<str>>,
-    made_for: Option<NodeId>,
-    leaves: bool,
-}
-
-/// A status that waits in an annotation until the operator takes it over, as after a move between
-/// clusters. Whoever wrote it, the operator reads `null` as what is absent.
-#[derive(Deserialize)]
-struct Waiting {
-    provisioning: Option<WaitingProvisioning>,
-    hardware: Option<WaitingHardware>,
-}
-
-#[derive(Deserialize)]
-struct WaitingProvisioning {
-    #[serde(rename = "ID")]
-    id: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct WaitingHardware {
-    nics: Option<Vec<WaitingNic>>,
-}
-
-#[derive(Deserialize)]
-struct WaitingNic {
-    mac: Option<String>,
-}
-
-impl Seen {
+impl Identity {
     fn read(host: &BareMetalHost) -> Self {
-        let waiting: Option<Waiting> =
+        // A status that waits in an annotation until the operator takes it over, as after a move between clusters. Whoever wrote
+        // it, the operator reads `null` as what is absent.
+        let waiting: Option<StatusRead> =
             host.annotation(names::metal3::STATUS).and_then(|text| serde_json::from_str(text).ok());
-        let details: Option<WaitingHardware> = host
+        let details: Option<HardwareRead> = host
             .annotation(names::metal3::HARDWARE_DETAILS)
             .and_then(|text| serde_json::from_str(text).ok());
         let made_for = host.annotation(names::ferrite::NODE_ID).and_then(NodeId::parse);
@@ -568,6 +520,7 @@ impl Seen {
         nics.dedup();
         let made_by = host.label(names::ferrite::DISCOVERED_BY).map(Into::into);
         let leaves = host.metadata.deletion_timestamp.is_some();
+        let (marks, nics) = (marks.into(), nics.into());
         Self { marks, nics, inspected, made_by, made_for, leaves }
     }
 }

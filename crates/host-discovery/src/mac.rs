@@ -57,7 +57,8 @@ impl Mac {
     }
 }
 
-fn hex(pair: &str) -> Option<u8> {
+/// The byte that two digits are.
+pub(crate) fn hex(pair: &str) -> Option<u8> {
     let digits = pair.len() == 2 && pair.bytes().all(|byte| byte.is_ascii_hexdigit());
     digits.then(|| u8::from_str_radix(pair, 16).ok()).flatten()
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use api_types::metal3::HostSelector;
 
 use crate::inventory::{Facts, Port};
-use crate::mac::Mac;
+use crate::mac::{Mac, hex};
 use crate::naming::quotable;
 
 /// A selector that was read once and is asked often. Every rule that it has must hold; in a list
@@ -96,11 +96,7 @@ fn has(wanted: &[String], text: Option<&str>) -> bool {
 
 impl MacPrefix {
     fn read(text: &str) -> Result<Self, String> {
-        let pair = |pair: &str| {
-            let digits = pair.len() == 2 && pair.bytes().all(|byte| byte.is_ascii_hexdigit());
-            digits.then(|| u8::from_str_radix(pair, 16).ok()).flatten()
-        };
-        let bytes: Option<Vec<u8>> = text.trim().split([':', '-']).map(pair).collect();
+        let bytes: Option<Vec<u8>> = text.trim().split([':', '-']).map(hex).collect();
         let bytes = bytes.filter(|bytes| bytes.len() <= 6).ok_or_else(|| {
             format!(
                 "selector.macPrefixes: \"{}\" is not one to six bytes such as 52:54:00",

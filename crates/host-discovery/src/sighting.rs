@@ -23,7 +23,7 @@ pub struct Sighting(pub BareMetalHost);
 struct Read {
     metadata: ReadMetadata,
     spec: Option<ReadSpec>,
-    status: Option<ReadStatus>,
+    status: Option<StatusRead>,
 }
 
 #[derive(Deserialize)]
@@ -50,32 +50,33 @@ struct ReadBmc {
     address: Option<String>,
 }
 
+/// A status, also one that waits in an annotation.
 #[derive(Default, Deserialize)]
-struct ReadStatus {
-    provisioning: Option<ReadProvisioning>,
-    hardware: Option<ReadHardware>,
+pub(crate) struct StatusRead {
+    pub(crate) provisioning: Option<ProvisioningRead>,
+    pub(crate) hardware: Option<HardwareRead>,
 }
 
 #[derive(Deserialize)]
-struct ReadProvisioning {
+pub(crate) struct ProvisioningRead {
     #[serde(rename = "ID")]
-    id: Option<String>,
+    pub(crate) id: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct ReadHardware {
-    nics: Option<Vec<ReadNic>>,
+pub(crate) struct HardwareRead {
+    pub(crate) nics: Option<Vec<NicRead>>,
 }
 
 #[derive(Deserialize)]
-struct ReadNic {
-    mac: Option<String>,
+pub(crate) struct NicRead {
+    pub(crate) mac: Option<String>,
 }
 
 impl From<Read> for Sighting {
     fn from(read: Read) -> Self {
         let ReadSpec { boot_mac_address, bmc } = read.spec.unwrap_or_default();
-        let ReadStatus { provisioning, hardware } = read.status.unwrap_or_default();
+        let StatusRead { provisioning, hardware } = read.status.unwrap_or_default();
         let bmc = bmc.and_then(|bmc| bmc.address);
         let nics = hardware.and_then(|hardware| hardware.nics).unwrap_or_default();
         let nics = nics.into_iter().map(|nic| Nic { mac: nic.mac, ..Nic::default() }).collect();
