@@ -1,7 +1,7 @@
 //! What a host's status says about its hardware, made from an inventory.
 //!
 //! The operator decodes it strictly: a field that its schema lacks, or a value that the schema
-//! refuses, would stop it at this host for ever. So these types are the schema, field by field,
+//! refuses, would stop it at this host for ever. So what is made here are the schema's fields, one by one,
 //! and a value that does not fit is left out.
 
 use std::net::IpAddr;
@@ -60,141 +60,13 @@ impl LateFields {
 }
 
 /// Hardware details, in the operator's schema.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(transparent)]
 pub struct HardwareDetails {
-    system_vendor: SystemVendor,
-    firmware: Firmware,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ram_mebibytes: Option<i64>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    nics: Vec<Nic>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    storage: Vec<Storage>,
-    cpu: Cpu,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hostname: Option<String>,
+    details: Value,
     /// Whether something was left out because there was too much of it.
     #[serde(skip)]
     cut: bool,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct SystemVendor {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    manufacturer: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    product_name: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    serial_number: Option<String>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-struct Firmware {
-    bios: Bios,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-struct Bios {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    date: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    vendor: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    version: Option<String>,
-}
-
-/// One address of an interface, or an interface without address.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Nic {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    model: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mac: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ip: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    speed_gbps: Option<i64>,
-    #[serde(skip_serializing_if = "is_false")]
-    pxe: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pci_address: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    vlan_id: Option<i64>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    vlans: Vec<Vlan>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lldp: Option<Lldp>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-struct Vlan {
-    id: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<String>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Lldp {
-    #[serde(rename = "switchID", skip_serializing_if = "Option::is_none")]
-    switch_id: Option<String>,
-    #[serde(rename = "portID", skip_serializing_if = "Option::is_none")]
-    port_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    switch_system_name: Option<String>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Storage {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    alternate_names: Vec<String>,
-    #[serde(skip_serializing_if = "is_false")]
-    rotational: bool,
-    r#type: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    size_bytes: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    vendor: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    model: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    serial_number: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    wwn: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    wwn_vendor_extension: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    wwn_with_extension: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hctl: Option<String>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Cpu {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    arch: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    model: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    clock_megahertz: Option<u32>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    flags: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    count: Option<i64>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 impl HardwareDetails {
@@ -203,35 +75,36 @@ impl HardwareDetails {
         let machine = &inventory.machine;
         let vendor = &machine.system_vendor;
         let firmware = &vendor.firmware;
-        let mut details = Self {
-            system_vendor: SystemVendor {
-                manufacturer: text(vendor.manufacturer.as_deref()),
-                product_name: text(vendor.product_name.as_deref()),
-                serial_number: text(vendor.serial_number.as_deref()),
+        let details = json!({
+            "systemVendor": {
+                "manufacturer": text(vendor.manufacturer.as_deref()),
+                "productName": text(vendor.product_name.as_deref()),
+                "serialNumber": text(vendor.serial_number.as_deref()),
             },
-            firmware: Firmware {
-                bios: Bios {
-                    date: text(firmware.build_date.as_deref()),
-                    vendor: text(firmware.vendor.as_deref()),
-                    version: text(firmware.version.as_deref()),
+            "firmware": {
+                "bios": {
+                    "date": text(firmware.build_date.as_deref()),
+                    "vendor": text(firmware.vendor.as_deref()),
+                    "version": text(firmware.version.as_deref()),
                 },
             },
-            ram_mebibytes: positive(machine.memory.physical_mb),
-            nics: nics(inventory),
-            storage: machine.disks.iter().take(MOST_ENTRIES).map(disk).collect(),
-            cpu: Cpu {
-                arch: text(machine.cpu.architecture.as_deref()),
-                model: text(machine.cpu.model_name.as_deref()),
-                clock_megahertz: megahertz(&machine.cpu.frequency),
-                flags: flags(&machine.cpu.flags),
-                count: positive(machine.cpu.count),
+            "ramMebibytes": positive(machine.memory.physical_mb),
+            "nics": nics(inventory),
+            "storage": machine.disks.iter().take(MOST_ENTRIES).map(disk).collect::<Value>(),
+            "cpu": {
+                "arch": text(machine.cpu.architecture.as_deref()),
+                "model": text(machine.cpu.model_name.as_deref()),
+                "clockMegahertz": megahertz(&machine.cpu.frequency),
+                "flags": flags(&machine.cpu.flags),
+                "count": positive(machine.cpu.count),
             },
-            hostname: text(machine.hostname.as_deref()),
-            cut: machine.interfaces.len() > MOST_ENTRIES
-                || machine.disks.len() > MOST_ENTRIES
-                || machine.cpu.flags.len() > MOST_ENTRIES,
-        };
-        while size(&details) > MOST_BYTES {
+            "hostname": text(machine.hostname.as_deref()),
+        });
+        let cut = machine.interfaces.len() > MOST_ENTRIES
+            || machine.disks.len() > MOST_ENTRIES
+            || machine.cpu.flags.len() > MOST_ENTRIES;
+        let mut details = Self { details: without_absent(details), cut };
+        while size(&details.details) > MOST_BYTES {
             details.shorten();
         }
         details
@@ -240,9 +113,13 @@ impl HardwareDetails {
     /// The same without what the installed operator does not know.
     #[must_use]
     pub fn for_operator(mut self, known: LateFields) -> Self {
-        for nic in &mut self.nics {
-            nic.lldp = nic.lldp.take().filter(|_| known.lldp);
-            nic.pci_address = nic.pci_address.take().filter(|_| known.pci_address);
+        let nics = self.details.get_mut("nics").and_then(Value::as_array_mut);
+        for nic in nics.into_iter().flatten().filter_map(Value::as_object_mut) {
+            nic.retain(|field, _| match field.as_str() {
+                "lldp" => known.lldp,
+                "pciAddress" => known.pci_address,
+                _ => true,
+            });
         }
         self
     }
@@ -254,72 +131,88 @@ impl HardwareDetails {
 
     /// The form in which they stand on a host.
     pub fn encoded(&self) -> Encoded {
-        Encoded { text: json!(self).to_string().into(), cut: self.cut }
+        Encoded { text: self.details.to_string().into(), cut: self.cut }
     }
 
     /// Halves the list that takes most.
     fn shorten(&mut self) {
         self.cut = true;
-        let nics = size(&self.nics);
-        let storage = size(&self.storage);
-        let flags = size(&self.cpu.flags);
-        if nics >= storage && nics >= flags {
+        let size_of = |list: &&str| self.details.pointer(list).map_or(0, size);
+        let Some(longest) = ["/cpu/flags", "/storage", "/nics"].into_iter().max_by_key(size_of)
+        else {
+            return;
+        };
+        let list = self.details.pointer_mut(longest).and_then(Value::as_array_mut);
+        if let Some(list) = list {
             // The interface that the machine boots from is the last to go.
-            self.nics.sort_by_key(|nic| !nic.pxe);
-            self.nics.truncate(self.nics.len() / 2);
-        } else if storage >= flags {
-            self.storage.truncate(self.storage.len() / 2);
-        } else {
-            self.cpu.flags.truncate(self.cpu.flags.len() / 2);
+            list.sort_by_key(|entry| longest == "/nics" && entry["pxe"] != true);
+            list.truncate(list.len() / 2);
         }
     }
 }
 
-fn size(part: &impl Serialize) -> usize {
-    serde_json::to_vec(part).map_or(0, |bytes| bytes.len())
+/// A value without what the machine did not tell: to the operator a field that is absent is zero.
+fn without_absent(value: Value) -> Value {
+    let is_there = |it: &Value| match it {
+        Value::Null => false,
+        Value::Bool(is_so) => *is_so,
+        Value::Array(list) => !list.is_empty(),
+        _ => true,
+    };
+    match value {
+        Value::Object(fields) => {
+            let there = fields.into_iter().filter(|(_, it)| is_there(it));
+            there.map(|(name, it)| (name, without_absent(it))).collect()
+        }
+        Value::Array(list) => list.into_iter().map(without_absent).collect(),
+        value => value,
+    }
+}
+
+fn size(part: &Value) -> usize {
+    part.to_string().len()
 }
 
 /// One entry for each address, as the operator does it: an interface with two is there twice.
-fn nics(inventory: &Inventory) -> Vec<Nic> {
+fn nics(inventory: &Inventory) -> Vec<Value> {
     let mut entries = Vec::new();
     for interface in inventory.machine.interfaces.iter().take(MOST_ENTRIES) {
         let texts = [interface.ipv4_address.as_deref(), interface.ipv6_address.as_deref()];
-        let entry = nic(inventory, interface);
-        let before = entries.len();
-        for ip in texts.into_iter().flatten().filter_map(address) {
-            entries.push(Nic { ip: Some(ip), ..entry.clone() });
+        let mut ips: Vec<_> = texts.into_iter().flatten().filter_map(address).map(Some).collect();
+        if ips.is_empty() {
+            ips.push(None);
         }
-        if entries.len() == before {
-            entries.push(entry);
-        }
+        entries.extend(ips.iter().map(|ip| nic(inventory, interface, ip.as_deref())));
     }
     entries
 }
 
-fn nic(inventory: &Inventory, interface: &Interface) -> Nic {
+fn nic(inventory: &Inventory, interface: &Interface, ip: Option<&str>) -> Value {
     let name = interface.name.as_deref().unwrap_or_default();
     let told = inventory.plugin_data.parsed_lldp.get(name);
     let model = [interface.vendor.as_deref(), interface.product.as_deref()];
     let model: Vec<_> = model.into_iter().flatten().collect();
     let vlans = told.into_iter().flat_map(|told| &told.vlans).take(MOST_VLANS);
-    let vlan = |id, name: Option<&str>| Some(Vlan { id: vlan_id(id)?, name: text(name) });
-    let lldp = told.map(|told| Lldp {
-        switch_id: text(told.chassis.as_deref()),
-        port_id: text(told.port.as_deref()),
-        switch_system_name: text(told.name.as_deref()),
+    let vlan = |id, name: Option<&str>| Some(json!({ "id": vlan_id(id)?, "name": text(name) }));
+    let lldp = told.map(|told| {
+        without_absent(json!({
+            "switchID": text(told.chassis.as_deref()),
+            "portID": text(told.port.as_deref()),
+            "switchSystemName": text(told.name.as_deref()),
+        }))
     });
-    Nic {
-        name: text(interface.name.as_deref()),
-        model: text(Some(model.join(" ").trim())),
-        mac: interface.mac_address.as_deref().and_then(hardware_address),
-        ip: None,
-        speed_gbps: positive(interface.speed_mbps.map(|speed| speed / 1000)),
-        pxe: boots(inventory, interface),
-        pci_address: text(interface.pci_address.as_deref()),
-        vlan_id: told.and_then(|told| vlan_id(told.untagged)),
-        vlans: vlans.filter_map(|it| vlan(it.id, it.name.as_deref())).collect(),
-        lldp: lldp.filter(|lldp| *lldp != Lldp::default()),
-    }
+    json!({
+        "name": text(interface.name.as_deref()),
+        "model": text(Some(model.join(" ").trim())),
+        "mac": interface.mac_address.as_deref().and_then(hardware_address),
+        "ip": ip,
+        "speedGbps": positive(interface.speed_mbps.map(|speed| speed / 1000)),
+        "pxe": boots(inventory, interface),
+        "pciAddress": text(interface.pci_address.as_deref()),
+        "vlanId": told.and_then(|told| vlan_id(told.untagged)),
+        "vlans": vlans.filter_map(|it| vlan(it.id, it.name.as_deref())).collect::<Value>(),
+        "lldp": lldp.filter(|lldp| *lldp != json!({})),
+    })
 }
 
 fn vlan_id(told: Option<i64>) -> Option<i64> {
@@ -348,31 +241,30 @@ fn address(text: &str) -> Option<String> {
     Some(if is_name { given } else { ip }.to_owned())
 }
 
-fn disk(disk: &Disk) -> Storage {
+fn disk(disk: &Disk) -> Value {
     let name = text(disk.name.as_deref());
     let by_path = text(disk.by_path.as_deref());
     let rotational = disk.rotational.unwrap_or_default();
     let by_bus = name.as_deref().is_some_and(|name| name.starts_with("/dev/nvme"));
-    Storage {
-        alternate_names: name.iter().chain(&by_path).cloned().collect(),
-        name: by_path.or(name),
-        rotational,
-        r#type: if rotational {
-            "HDD"
-        } else if by_bus {
-            "NVME"
-        } else {
-            "SSD"
-        },
-        size_bytes: positive(disk.size),
-        vendor: text(disk.vendor.as_deref()),
-        model: text(disk.model.as_deref()),
-        serial_number: text(disk.serial.as_deref()),
-        wwn: text(disk.wwn.as_deref()),
-        wwn_vendor_extension: text(disk.wwn_vendor_extension.as_deref()),
-        wwn_with_extension: text(disk.wwn_with_extension.as_deref()),
-        hctl: text(disk.hctl.as_deref()),
-    }
+    let kind = match (rotational, by_bus) {
+        (true, _) => "HDD",
+        (false, true) => "NVME",
+        (false, false) => "SSD",
+    };
+    json!({
+        "alternateNames": name.iter().chain(&by_path).cloned().collect::<Value>(),
+        "name": by_path.or(name),
+        "rotational": rotational,
+        "type": kind,
+        "sizeBytes": positive(disk.size),
+        "vendor": text(disk.vendor.as_deref()),
+        "model": text(disk.model.as_deref()),
+        "serialNumber": text(disk.serial.as_deref()),
+        "wwn": text(disk.wwn.as_deref()),
+        "wwnVendorExtension": text(disk.wwn_vendor_extension.as_deref()),
+        "wwnWithExtension": text(disk.wwn_with_extension.as_deref()),
+        "hctl": text(disk.hctl.as_deref()),
+    })
 }
 
 fn flags(told: &[String]) -> Vec<String> {
