@@ -1,20 +1,16 @@
 //! The driver of a node whose host got a BMC: it follows the BMC's address. The rules are pure.
 
-use std::time::Duration;
-
 use controller_kit::engine::{Decision, Event, Next, Now, Reason as _};
 use ironic::Class;
 
 use crate::context::Context;
 use crate::driver::drivers_of;
 use crate::index::HostKey;
-use crate::model::{Adoption, FIRST_LOOK, Fitting, LONGEST_LOOK, Turn, Write};
+use crate::model::{Adoption, Fitting, Turn, Write};
 use crate::observe;
 use crate::reason::Pass;
 use crate::text;
-
-/// After so long a node that is still not at rest is no longer on its way somewhere, but in use.
-const IN_USE: Duration = Duration::from_secs(30);
+use crate::waits::{IN_USE_AFTER, IRONIC_RETRY, IRONIC_RETRY_MAX};
 
 /// How the node is; nothing where it is gone. An error is what was said by who did not answer.
 pub async fn observe(
@@ -55,14 +51,14 @@ pub fn decide(fitting: &Fitting, turn: Turn, now: Now) -> Decision<Write, Pass> 
         return Decision::rest(Pass::DriverAdopted);
     }
     let waited = now.moment.saturating_duration_since(turn.since);
-    let next = Next::After(waited.clamp(FIRST_LOOK, LONGEST_LOOK));
+    let next = Next::After(waited.clamp(IRONIC_RETRY, IRONIC_RETRY_MAX));
     let waits = |reason: Pass, text: String| {
         let event = Event { hourly: Some(0), ..Event::new(true, reason.as_str(), "Adopt", &text) };
         Decision { next, events: vec![event], ..Decision::rest(reason) }
     };
     if !fitting.is_at_rest() {
         // On its way from one state to the next; in use it stays as it is until it is free.
-        if waited < IN_USE {
+        if waited < IN_USE_AFTER {
             return Decision { next, ..Decision::rest(Pass::DriverAdoptionWaits) };
         }
         return waits(Pass::DriverAdoptionWaits, text::driver_waits(adoption.node, driver, state));
@@ -83,7 +79,7 @@ pub fn decide(fitting: &Fitting, turn: Turn, now: Now) -> Decision<Write, Pass> 
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     use super::*;
     use crate::model::AT_REST;
@@ -138,7 +134,7 @@ mod tests {
         let none = Fitting { offered: vec!["ipmi".to_owned()], ..fitting("ipmi", "enroll") };
         let (reason, driver, told, next) = decided(&none, 0);
         assert_eq!((reason, driver, told), (Pass::DriverNotEnabled, None, 1));
-        assert_eq!(next, Next::After(FIRST_LOOK));
+        assert_eq!(next, Next::After(IRONIC_RETRY));
     }
 
     #[test]

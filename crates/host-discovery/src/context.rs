@@ -20,11 +20,7 @@ use crate::metrics::Metrics;
 use crate::model::{Adoption, HostPlan, Job, Key, Looked, Made, Outlook, Unmarked};
 use crate::node_id::NodeId;
 use crate::nodes::Look;
-
-/// How soon all machines are decided about at the earliest: what comes in between is looked at together.
-const BREATH: Duration = Duration::from_millis(20);
-/// The same while machines are read: to decide about thousands takes as long for one that was read as for a hundred.
-const READING_BREATH: Duration = Duration::from_millis(250);
+use crate::waits::{DECISION_GATHER, READING_GATHER};
 
 /// What every pass shares.
 pub struct Context {
@@ -98,7 +94,7 @@ impl Context {
 
     /// Something that decisions are made of changed.
     pub fn changed(&self) {
-        self.lookout.enqueue_after(Key::All, Class::Urgent, BREATH);
+        self.lookout.enqueue_after(Key::All, Class::Urgent, DECISION_GATHER);
     }
 
     /// The same, as soon as it says so.
@@ -128,7 +124,7 @@ impl Context {
             jobs.remove(&node);
             jobs.is_empty()
         });
-        let breath = if is_last { Duration::ZERO } else { READING_BREATH };
+        let breath = if is_last { Duration::ZERO } else { READING_GATHER };
         self.lookout.enqueue_after(Key::All, Class::Urgent, breath);
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
 use controller_kit::Kit;
@@ -26,24 +26,12 @@ use crate::metrics::Metrics;
 use crate::model::{
     Adoption, Fitting, HostPlan, Key, Memory, Outlook, Standing, Strays, Troubles, Turn, Write,
 };
-use crate::node_id::NodeId;
 use crate::reason::{Pass, UNDECODABLE};
 use crate::report::report;
 use crate::sighting::Sighting;
 use crate::table::{self, IRONIC, MISSES, Sight, Table};
+use crate::waits::{IRONIC_RETRY, IRONIC_RETRY_MAX, PASS_DEADLINE, REFUSED_RETRY, SHORTEST_WAIT};
 use crate::{adopt, discovery, making, observe, text, write};
-
-/// One pass, of which the list of all nodes takes longest.
-const PASS_DEADLINE: Duration = Duration::from_secs(120);
-/// The shortest wait for room under the rate: some hosts at once cost less than a pass for each.
-const ROOM: Duration = Duration::from_millis(100);
-/// How soon Ironic is asked again for what it refused: until a mark is written, a host that is deleted could come back after
-/// the next start.
-const REFUSED: Duration = Duration::from_secs(30);
-/// The same of a driver, at the longest.
-const LONGEST_REFUSED: Duration = Duration::from_secs(300);
-/// How soon it is asked again for what it could not do now.
-const BUSY: Duration = Duration::from_secs(10);
 
 /// What a pass sees.
 pub enum Seen {
@@ -423,9 +411,9 @@ fn not_taken(
         return Outcome { next: Some(Next::OnChange), ..Outcome::default() };
     };
     let wait = match reason {
-        Pass::IronicBusy => BUSY,
-        Pass::MarkRefused => REFUSED,
-        _ => since.elapsed().clamp(REFUSED, LONGEST_REFUSED),
+        Pass::IronicBusy => IRONIC_RETRY,
+        Pass::MarkRefused => REFUSED_RETRY,
+        _ => since.elapsed().clamp(REFUSED_RETRY, IRONIC_RETRY_MAX),
     };
     *memory = Memory::Waits(Turn { since, refused: Some((Instant::now() + wait, reason)) });
     let event = Event { hourly: Some(0), ..Event::new(true, reason.as_str(), "Write", text) };
@@ -438,7 +426,7 @@ impl Context {
         let plan = self.index.with(|index| decide(&sight.observed(index), &self.policy, now.wall));
         let again = plan.again.filter(|_| sight.answers());
         let reason = if sight.answers() { Pass::AllDecided } else { Pass::IronicAway };
-        let next = again.map_or(Next::OnChange, |again| Next::After(again.max(ROOM)));
+        let next = again.map_or(Next::OnChange, |again| Next::After(again.max(SHORTEST_WAIT)));
         let write = Write::Hosts(Box::new(plan));
         Decision { writes: vec![write], next, ..Decision::rest(reason) }
     }
@@ -484,6 +472,8 @@ impl Context {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

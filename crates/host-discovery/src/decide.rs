@@ -20,11 +20,7 @@ use crate::reason::{Reason, Sort};
 use crate::refusals::{Cause, Refusal};
 use crate::resource::Resource;
 use crate::text::ONLY_ITS_WORD;
-
-/// The first look at a machine that is not complete, unless new ones are asked for more often, and the longest time
-/// between two.
-const FIRST_LOOK: Duration = Duration::from_secs(1);
-const LONGEST_LOOK: Duration = Duration::from_secs(60);
+use crate::waits::{FIRST_RETRY, INCOMPLETE_LOOK_MAX};
 
 /// Bytes of an error of Ironic's that are passed on: part of it is the machine's own text.
 const LONGEST_NOTE: usize = 256;
@@ -166,7 +162,7 @@ impl<'a> Taken<'a> {
         if self.is_taken(machine, facts) || self.names.contains(&(namespace, name.clone())) {
             // The second name is taken only where a host has the first. That a machine is about to
             // get the first is not enough: another replica may have given it to this one.
-            verdict.again = Some(FIRST_LOOK);
+            verdict.again = Some(FIRST_RETRY);
             return verdict.because(Reason::AfterAnother);
         }
 
@@ -275,9 +271,9 @@ impl<'a> Taken<'a> {
         if matches!(reason, Reason::AwaitsInventory | Reason::AwaitsPorts) {
             // As long as it has waited already: twice as late each time. In the first minute, in which most complete, not
             // later than another new machine would be seen.
-            let poll = self.policy.poll_interval.min(LONGEST_LOOK);
-            let longest = if asked < LONGEST_LOOK { poll } else { LONGEST_LOOK };
-            verdict.again = Some(asked.clamp(FIRST_LOOK.min(poll), longest));
+            let poll = self.policy.poll_interval.min(INCOMPLETE_LOOK_MAX);
+            let longest = if asked < INCOMPLETE_LOOK_MAX { poll } else { INCOMPLETE_LOOK_MAX };
+            verdict.again = Some(asked.clamp(FIRST_RETRY.min(poll), longest));
         } else {
             let words = if reason == Reason::IronicFails {
                 &machine.unanswered

@@ -45,6 +45,7 @@ pub mod sighting;
 pub mod status;
 pub mod table;
 pub mod text;
+pub mod waits;
 pub mod write;
 
 pub use mac::Mac;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::future::ready;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use controller_kit::engine::{Next, Outcome};
 use futures_util::{FutureExt as _, StreamExt as _, stream};
@@ -13,19 +13,15 @@ use tokio::sync::mpsc;
 use crate::context::{Context, News};
 use crate::model::{HostPlan, Job, Looked, Made, Step};
 use crate::node_id::NodeId;
-use crate::observe::{self, FRESH, MANY};
+use crate::observe::{self, MANY};
 use crate::refusals::Cause;
 use crate::table::Sight;
+use crate::waits::{FIRST_RETRY, MAKING_MAX, SEEN_MAX_AGE};
 use crate::write::{self, Order};
 
-/// How long it begins to make more hosts, so that a pass ends long before its deadline and what was decided is still so. To
-/// decide, and to wait for the last host, takes as long for a few as for many.
-const MAKING: Duration = Duration::from_secs(2);
 /// New hosts of one pass that events tell of: a person reads some of them, and a flood must not double its cost by telling of
 /// itself.
 const MOST_TOLD: usize = 20;
-/// How soon it is looked again whether the watch tells of all hosts.
-const UNSEEN: Duration = Duration::from_secs(1);
 
 /// The hosts that were decided about.
 struct Orders<'a> {
@@ -50,7 +46,7 @@ impl<'a> Orders<'a> {
             let details = sight.nodes.details(node);
             let order = Order { resource, machine, verdict, name, boot_mac, details };
             let seen = sight.nodes.seen(node);
-            if seen.is_none_or(|seen| at.duration_since(seen) > FRESH) {
+            if seen.is_none_or(|seen| at.duration_since(seen) > SEEN_MAX_AGE) {
                 orders.old.push(order);
             } else if refused.contains_key(&node) {
                 orders.last.push(order);
@@ -74,7 +70,7 @@ pub async fn make(context: &Context, sight: &Sight, plan: &mut HostPlan) -> Outc
         Err(behind) => {
             tracing::warn!(error = behind, "Makes no hosts");
             plan.hold_back(&behind);
-            return Outcome { next: Some(Next::After(UNSEEN)), ..Outcome::default() };
+            return Outcome { next: Some(Next::After(FIRST_RETRY)), ..Outcome::default() };
         }
     }
     let at = Instant::now();
@@ -122,7 +118,8 @@ async fn carry_out(
                 Some(order) if refused.contains_key(&node) => last.push(order),
                 order => order.into_iter().for_each(give),
             };
-            looked = observe::confirm(context, &sight.nodes, &left, at + MAKING, unchanged).await;
+            looked =
+                observe::confirm(context, &sight.nodes, &left, at + MAKING_MAX, unchanged).await;
             left.retain(|node| waiting.contains_key(node));
         }
         // Few are asked for one by one, beside all this: one that hangs holds up nobody.
@@ -148,10 +145,10 @@ async fn carry_out_one(
     stops: &BTreeMap<&str, AtomicBool>,
 ) -> Option<(NodeId, Made)> {
     let stop = stops.get(order.resource.namespace.as_str());
-    if at.elapsed() > MAKING || stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+    if at.elapsed() > MAKING_MAX || stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
         return None;
     }
-    let made = write::create(context, order, MAKING).await;
+    let made = write::create(context, order, MAKING_MAX).await;
     if let (Made::Failed(Cause::Failed(_) | Cause::Unknown, _), Some(stop)) = (&made, stop) {
         stop.store(true, Ordering::Relaxed);
     }

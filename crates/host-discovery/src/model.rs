@@ -24,9 +24,7 @@ use crate::node_id::NodeId;
 use crate::reason::{Pass, Reason};
 use crate::refusals::{Cause, Refusal};
 use crate::resource::Resource;
-
-/// How long what is said of a silent Ironic is put in the same words.
-const SAME_WORDS: Duration = Duration::from_secs(60);
+use crate::waits::{IRONIC_RETRY, IRONIC_RETRY_MAX, SAME_WORDS};
 
 /// What one pass is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -197,10 +195,6 @@ impl Verdict {
     }
 }
 
-/// The first time between two looks at a node that waits for something.
-pub const FIRST_LOOK: Duration = Duration::from_secs(5);
-/// The longest one.
-pub const LONGEST_LOOK: Duration = Duration::from_secs(300);
 /// States in which nothing runs on a node, so that another driver disturbs nobody.
 pub const AT_REST: [&str; 5] =
     ["enroll", "manageable", "available", "inspect failed", "clean failed"];
@@ -312,7 +306,7 @@ impl Turn {
     /// Another look where Ironic did not answer: as late as it has waited already.
     pub fn again(&self, now: Now) -> Decision<Write, Pass> {
         let waited = now.moment.saturating_duration_since(self.since);
-        let next = Next::After(waited.clamp(FIRST_LOOK, LONGEST_LOOK));
+        let next = Next::After(waited.clamp(IRONIC_RETRY, IRONIC_RETRY_MAX));
         Decision { next, ..Decision::rest(Pass::IronicBusy) }
     }
 }

@@ -20,8 +20,9 @@ use crate::machine::{Machine, Reading};
 use crate::model::{HostPlan, Step, Unmarked, Verdict};
 use crate::node_id::NodeId;
 use crate::reason::Reason;
+use crate::waits::IRONIC_RETRY;
 
-use track::{AGAIN, Settled, Track, again_after, rest_after};
+use track::{Settled, Track, again_after, rest_after};
 
 /// The state in which Ironic keeps what it discovered.
 const ENROLL: &str = "enroll";
@@ -283,7 +284,7 @@ impl Nodes {
         self.tracks[place].reading = None;
         match look {
             Look::Gone => self.drop_all(&[node]),
-            Look::Silent => self.tracks[place].look = Some(at + AGAIN),
+            Look::Silent => self.tracks[place].look = Some(at + IRONIC_RETRY),
             Look::Failed(class, text) => {
                 let (machine, track) = (&mut self.machines[place], &mut self.tracks[place]);
                 track.failures = track.failures.saturating_add(1);

@@ -4,7 +4,7 @@
 mod confirm;
 
 use std::collections::{HashMap, HashSet};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
 use controller_kit::api_error::unless_gone;
@@ -31,6 +31,9 @@ use crate::nodes::{Look, Nodes};
 use crate::reason::Pass;
 use crate::sighting::Sighting;
 use crate::text;
+use crate::waits::{
+    ATTEMPT_PAUSE, HANGS_AFTER, READING_MAX, SEEN_MAX_AGE, SHORTEST_WAIT, WATCH_LAG_MAX,
+};
 
 pub use confirm::confirm;
 
@@ -38,23 +41,10 @@ pub use confirm::confirm;
 pub const MOST_INVENTORY: usize = 1 << 20;
 /// More machines than these are not asked for one by one: their ports are listed at once, and what became of them.
 pub const MANY: usize = 32;
-/// How long a machine is read at most, with all that is asked for it: then that counts as failed, and others have its place.
-const READING: Duration = Duration::from_secs(60);
-/// How long the list of ports is waited for: without it each machine is asked for its own.
-const LISTING: Duration = Duration::from_secs(10);
-/// How long it counts that something was seen: two polls unless they are set otherwise. A machine that Ironic showed longer
-/// ago is looked at once more before it becomes a host, since it may have been registered or gone.
-pub const FRESH: Duration = Duration::from_secs(10);
-/// How far the watch on hosts may be behind, and how often that is looked at.
-const BEHIND: Duration = Duration::from_secs(2);
-const GLANCE: Duration = Duration::from_millis(10);
-/// How long a number of hosts counts.
-const COUNTED: Duration = Duration::from_millis(250);
 /// How often a list is begun again whose place was lost, because a node was deleted meanwhile.
 const BEGINNINGS: u32 = 3;
-/// How often one answer is asked for in a row, and how long after each failure.
+/// How often one answer is asked for in a row.
 const ATTEMPTS: u32 = 3;
-const PAUSE: Duration = Duration::from_millis(200);
 
 /// Lists are without errors: part of an error is what a machine posted, and some of them would fill every answer.
 const LISTED: Detail = Detail::Fields(&["uuid", "name", "provision_state", "extra"]);
@@ -149,7 +139,7 @@ async fn is_worth_another(error: &Error, attempts: &mut u32) -> bool {
     let class = error.class();
     let again = class.is_transient() && class != Class::Timeout && *attempts < ATTEMPTS;
     if again {
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(ATTEMPT_PAUSE).await;
     }
     again
 }
@@ -231,8 +221,8 @@ pub async fn machine(context: &Context, id: NodeId) -> Option<Pass> {
         let look = look(&context.ironic, id, listed, known, context.late_fields()).await?;
         Ok(News::Read(id, look, Instant::now()))
     };
-    let answer = tokio::time::timeout(READING, asking).await;
-    let answer = answer.unwrap_or_else(|_| Err(Error::too_slow("the machine", READING)));
+    let answer = tokio::time::timeout(READING_MAX, asking).await;
+    let answer = answer.unwrap_or_else(|_| Err(Error::too_slow("the machine", READING_MAX)));
     let error = match answer {
         Ok(news) => {
             context.ended(id, news);
@@ -277,8 +267,8 @@ pub async fn list_ports(context: &Context, nodes: &Nodes, places: &mut Places, d
         return;
     }
     let list = list_new_ports(&context.ironic, places, due);
-    let listed = tokio::time::timeout(LISTING, list).await;
-    let listed = listed.unwrap_or_else(|_| Err(Error::too_slow("the list of ports", LISTING)));
+    let listed = tokio::time::timeout(HANGS_AFTER, list).await;
+    let listed = listed.unwrap_or_else(|_| Err(Error::too_slow("the list of ports", HANGS_AFTER)));
     if let Err(error) = listed {
         context.metrics.ironic_failed(&error);
         tracing::debug!(error = %error, "Could not list the ports");
@@ -488,7 +478,7 @@ pub async fn metadata(
 
 /// When it was seen that the watch tells of all hosts: now, unless that is not long ago. Else what is to be said of it.
 pub async fn watched(context: &Context, last: Option<Instant>) -> Result<Instant, String> {
-    if let Some(last) = last.filter(|last| last.elapsed() < FRESH) {
+    if let Some(last) = last.filter(|last| last.elapsed() < SEEN_MAX_AGE) {
         return Ok(last);
     }
     see_all_hosts(context).await.map_err(|error| error.to_string())?;
@@ -518,17 +508,14 @@ where
     let began = Instant::now();
     loop {
         let there = count().await?;
-        let counted = Instant::now();
-        while seen() < there && counted.elapsed() < COUNTED {
-            tokio::time::sleep(GLANCE).await;
-        }
         let known = seen();
         if known >= there {
             return Ok(());
         }
-        if began.elapsed() > BEHIND {
+        if began.elapsed() > WATCH_LAG_MAX {
             return Err(engine::Error::Other(text::behind(known, there), Retry::Urgent));
         }
+        tokio::time::sleep(SHORTEST_WAIT).await;
     }
 }
 

@@ -8,15 +8,10 @@ use std::time::{Duration, Instant};
 use crate::index::HostKey;
 use crate::inventory::printable;
 use crate::node_id::NodeId;
+use crate::waits::{FIRST_RETRY, REFUSED_RETRY, REST_MAX};
 
-/// How soon a host that the API server does not want is tried again: somebody has to change something first.
-const REFUSED: Duration = Duration::from_secs(30);
 /// So many that it refuses in the same words are tried in that time: most often one thing has to change for all of them.
 const TOGETHER: u32 = 10;
-/// The longest time in which one of them is not tried, an hour with the spread: that thing may be another one for each.
-const LONGEST_REFUSED: Duration = Duration::from_secs(2880);
-/// How soon one is tried again about which it could not answer: twice as late each time, and never later than the other.
-const FAILED: Duration = Duration::from_secs(1);
 /// Bytes that are kept of what the API server said.
 pub const LONGEST_TEXT: usize = 512;
 
@@ -89,7 +84,7 @@ impl Refusals {
         let least = match &cause {
             Cause::Refused(_) => refused(self.alike(kind).filter(|(it, _)| **it != node).count()),
             Cause::Failed(after) => {
-                backoff(failures).max(after.unwrap_or_default().min(10 * REFUSED))
+                backoff(failures).max(after.unwrap_or_default().min(10 * REFUSED_RETRY))
             }
             Cause::Unsaid | Cause::Unknown => backoff(failures),
         };
@@ -165,7 +160,8 @@ impl Refusals {
 /// When one is tried again, beside so many that were refused in the same words.
 fn refused(others: usize) -> Duration {
     let turns = u32::try_from(others).unwrap_or(u32::MAX) / TOGETHER + 1;
-    REFUSED.saturating_mul(turns).min(LONGEST_REFUSED)
+    // With the spread, an hour at the longest: what has to change may be another thing for each.
+    REFUSED_RETRY.saturating_mul(turns).min(REST_MAX * 4 / 5)
 }
 
 /// What tells one refusal from another: the namespace, and the words without names, which stand in quotes.
@@ -179,7 +175,7 @@ fn kind_of(text: &str) -> u64 {
 }
 
 fn backoff(failures: u32) -> Duration {
-    (FAILED * 2_u32.pow(failures.min(8))).min(REFUSED)
+    (FIRST_RETRY * 2_u32.pow(failures.min(8))).min(REFUSED_RETRY)
 }
 
 #[cfg(test)]

@@ -23,18 +23,14 @@ use crate::nodes::{Look, Nodes};
 use crate::observe::{self, Places};
 use crate::refusals::{Cause, Refusals};
 use crate::resource::Resource;
+use crate::waits::{FIRST_RETRY, IRONIC_RETRY, SHORTEST_WAIT};
 
 /// The condition of readiness.
 pub const IRONIC: &str = "ironic";
-/// How soon an Ironic that did not answer is asked again.
-pub const AGAIN: Duration = Duration::from_secs(5);
 /// So many failures in a row are silence; one alone is told to nobody, and asked again soon.
 pub const MISSES: u32 = 3;
-const MISSED: Duration = Duration::from_secs(1);
 /// Machines that are read at a time, those that hang among them.
 const MOST_READ: usize = 256;
-/// A complete list that was not answered in full says nothing about what is gone: it is asked for again this soon.
-const SURPRISED: Duration = Duration::from_millis(100);
 
 /// All that is looked at when it is decided about all machines.
 pub struct Sight {
@@ -267,7 +263,7 @@ impl Table {
             // The node after which the list was to go on is gone: so may be others.
             Err(error) if error.class() == Class::MarkerGone => {
                 self.next_full = now;
-                self.next_poll = now + SURPRISED;
+                self.next_poll = now + SHORTEST_WAIT;
             }
             Err(error) => self.heard(context, Err(error)),
         }
@@ -283,7 +279,7 @@ impl Table {
         };
         let (interval, now) = (context.policy.poll_interval, Instant::now());
         self.misses += 1;
-        self.next_read = now + spread(MISSED.min(interval), unit);
+        self.next_read = now + spread(FIRST_RETRY.min(interval), unit);
         let was = self.reach == Reach::Answers;
         if was && error.class().is_transient() && self.misses < MISSES {
             context.metrics.ironic_failed(&error);
@@ -295,7 +291,7 @@ impl Table {
             tracing::warn!(error = %error, "Ironic does not answer");
         }
         self.reach.silent(error.class(), error.to_string(), now);
-        self.next_poll = now + spread(AGAIN.min(interval), unit);
+        self.next_poll = now + spread(IRONIC_RETRY.min(interval), unit);
         told(context, &Err(error));
     }
 
@@ -348,7 +344,7 @@ impl Table {
                 nodes.reads(node, now);
             } else {
                 // It is just being looked at.
-                nodes.look_at(node, now + MISSED);
+                nodes.look_at(node, now + FIRST_RETRY);
             }
         }
     }
@@ -403,7 +399,7 @@ impl Table {
         let shown = since.is_none_or(|since| self.listed.is_some_and(|listed| listed > *since));
         if !shown {
             self.next_full = now;
-            self.next_poll = self.next_poll.min(now + SURPRISED);
+            self.next_poll = self.next_poll.min(now + SHORTEST_WAIT);
         }
         shown && self.nodes.left_out() == 0
     }

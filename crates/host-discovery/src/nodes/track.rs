@@ -6,16 +6,7 @@ use ironic::Class;
 
 use crate::hardware::Encoded;
 use crate::index::HostKey;
-
-/// How long a reading that failed for no reason of the machine's waits.
-pub(super) const AGAIN: Duration = Duration::from_secs(5);
-/// The longest time between two attempts after failures.
-const LONGEST_AGAIN: Duration = Duration::from_secs(300);
-/// How long others wait to know what a machine is: one that takes longer to be read hangs.
-const LONGEST_READ: Duration = Duration::from_secs(10);
-/// The longest time in which a node that said nothing of use is left alone, though it is listed: it may be one of thousands
-/// that stay as they are.
-const LONGEST_REST: Duration = Duration::from_secs(3600);
+use crate::waits::{HANGS_AFTER, IRONIC_RETRY, IRONIC_RETRY_MAX, REST_MAX};
 
 /// Of a machine that may become a host.
 #[derive(Clone, Debug)]
@@ -79,7 +70,7 @@ impl Track {
 
     /// Whether it is not known yet what it is, but will be soon.
     pub(super) fn is_unread(&self, at: Instant) -> bool {
-        let reads = |since: Instant| at.saturating_duration_since(since) < LONGEST_READ;
+        let reads = |since: Instant| at.saturating_duration_since(since) < HANGS_AFTER;
         self.is_due(at) || self.reading.is_some_and(reads)
     }
 
@@ -102,10 +93,10 @@ pub(super) struct Settled {
 }
 
 pub(super) fn again_after(failures: u32) -> Duration {
-    rest_after(failures).min(LONGEST_AGAIN)
+    rest_after(failures).min(IRONIC_RETRY_MAX)
 }
 
 /// Four times as long each time.
 pub(super) fn rest_after(useless: u32) -> Duration {
-    (AGAIN * 4_u32.pow(useless.saturating_sub(1).min(5))).min(LONGEST_REST)
+    (IRONIC_RETRY * 4_u32.pow(useless.saturating_sub(1).min(5))).min(REST_MAX)
 }

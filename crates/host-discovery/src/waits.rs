@@ -1,0 +1,47 @@
+//! How long is waited for what. Each time stands once, whoever waits.
+
+use std::time::Duration;
+
+/// One pass, of which the list of all nodes takes longest.
+pub const PASS_DEADLINE: Duration = Duration::from_secs(120);
+
+/// What changes within this time is decided about together.
+pub const DECISION_GATHER: Duration = Duration::from_millis(20);
+/// The same while machines are read: to decide about thousands takes as long for one that was read as for a hundred.
+pub const READING_GATHER: Duration = Duration::from_millis(250);
+/// The shortest wait where a moment may change something: some hosts at once cost less than a pass for each.
+pub const SHORTEST_WAIT: Duration = Duration::from_millis(100);
+/// How long after a failure an answer of Ironic's is asked for in a row.
+pub const ATTEMPT_PAUSE: Duration = Duration::from_millis(200);
+/// The first wait after a failure that may pass, and the first look at a machine that is not complete.
+pub const FIRST_RETRY: Duration = Duration::from_secs(1);
+
+/// How long it begins to make more hosts, so that a pass ends long before its deadline and what was decided is still so. To
+/// decide, and to wait for the last host, takes as long for a few as for many.
+pub const MAKING_MAX: Duration = Duration::from_secs(2);
+/// How far the watch on hosts may be behind.
+pub const WATCH_LAG_MAX: Duration = Duration::from_secs(2);
+/// How long it counts that something was seen: two polls unless they are set otherwise. A machine that Ironic showed longer
+/// ago is looked at once more before it becomes a host, since it may have been registered or gone.
+pub const SEEN_MAX_AGE: Duration = Duration::from_secs(10);
+
+/// How soon Ironic is asked again for what it did not say, or could not do.
+pub const IRONIC_RETRY: Duration = Duration::from_secs(5);
+/// The longest wait where it goes on failing, or a node goes on being in use.
+pub const IRONIC_RETRY_MAX: Duration = Duration::from_secs(300);
+/// How long a machine is read at most, with all that is asked for it: then that counts as failed, and others have its place.
+pub const READING_MAX: Duration = Duration::from_secs(60);
+/// How long others wait for what Ironic says of one machine, or of the ports of all: what takes longer hangs.
+pub const HANGS_AFTER: Duration = Duration::from_secs(10);
+/// The longest time between two looks at a machine that is not complete.
+pub const INCOMPLETE_LOOK_MAX: Duration = Duration::from_secs(60);
+/// A node that is not at rest for this long is no longer on its way somewhere, but in use.
+pub const IN_USE_AFTER: Duration = Duration::from_secs(30);
+/// How long what is said of a silent Ironic is put in the same words.
+pub const SAME_WORDS: Duration = Duration::from_secs(60);
+
+/// How soon what was refused is tried again: somebody has to change something first. Until a mark is written, a host that is
+/// deleted could come back after the next start.
+pub const REFUSED_RETRY: Duration = Duration::from_secs(30);
+/// The longest time in which something is left alone that is likely to stay as it is: it may be one of thousands.
+pub const REST_MAX: Duration = Duration::from_secs(3600);
