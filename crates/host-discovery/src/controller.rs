@@ -74,7 +74,7 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
     };
     let rules = Rules { context, table: Shared::default() };
     let context = &rules.context;
-    kit.readiness.require_to_lead(IRONIC, "Ironic was not asked yet");
+    kit.readiness.require_to_lead(IRONIC, text::IRONIC_NOT_ASKED);
     let watching = Box::pin(async {
         tokio::select! {
             () = follow(context, hosts) => {}

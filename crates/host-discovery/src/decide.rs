@@ -19,7 +19,7 @@ use crate::naming::Named;
 use crate::reason::{Reason, Sort};
 use crate::refusals::{Cause, Refusal};
 use crate::resource::Resource;
-use crate::text::ONLY_ITS_WORD;
+use crate::text::{NONE_WITHOUT_IRONIC, ONLY_ITS_WORD};
 use crate::waits::{FIRST_RETRY, INCOMPLETE_LOOK_MAX};
 
 /// Bytes of an error of Ironic's that are passed on: part of it is the machine's own text.
@@ -189,8 +189,7 @@ impl<'a> Taken<'a> {
             return verdict;
         }
         if !resource.dry_run && self.allowance == 0 {
-            let away = "no hosts are made while Ironic does not answer";
-            verdict.note = (!self.seen.answers).then(|| away.to_owned());
+            verdict.note = (!self.seen.answers).then(|| NONE_WITHOUT_IRONIC.to_owned());
             verdict.again = Some(Duration::from_secs(1) / self.policy.create_rate.get());
             return verdict.because(Reason::RateLimited);
         }

@@ -1,6 +1,7 @@
 //! Labels of new hosts: what an administrator fixed, and what the hardware says.
 
-use crate::naming::digits_of;
+use crate::naming::{digits_of, is_label};
+use crate::text::{LABEL_KEY, LABEL_PREFIX, LABEL_VALUE};
 
 /// Characters that the value of a label, and the name in its key, may have.
 const LONGEST: usize = 63;
@@ -38,9 +39,7 @@ pub fn distinct_value_of(text: &str) -> Option<String> {
 
 /// What keeps a text from being the value of a label.
 pub fn mistake_in_value(text: &str) -> Option<&'static str> {
-    (!text.is_empty() && !is_qualified(text)).then_some(
-        "the value of a label has at most 63 letters, digits, '-', '_' or '.', and begins and ends with a letter or digit",
-    )
+    (!text.is_empty() && !is_qualified(text)).then_some(LABEL_VALUE)
 }
 
 /// What keeps a text from being the key of a label.
@@ -50,14 +49,9 @@ pub fn mistake_in_key(text: &str) -> Option<&'static str> {
         None => (None, text),
     };
     if !is_qualified(name) {
-        return Some(
-            "the key of a label has at most 63 letters, digits, '-', '_' or '.', and begins and ends with a letter or digit",
-        );
+        return Some(LABEL_KEY);
     }
-    if prefix.is_some_and(|prefix| !is_domain(prefix)) {
-        return Some("what stands before '/' in the key of a label is a domain name in lower case");
-    }
-    None
+    prefix.is_some_and(|prefix| !is_domain(prefix)).then_some(LABEL_PREFIX)
 }
 
 fn is_qualified(text: &str) -> bool {
@@ -69,7 +63,7 @@ fn is_qualified(text: &str) -> bool {
 }
 
 fn is_domain(text: &str) -> bool {
-    text.len() <= LONGEST_PREFIX && text.split('.').all(crate::naming::is_label)
+    text.len() <= LONGEST_PREFIX && text.split('.').all(is_label)
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@
 //! [`LONGEST`] characters. Values are untrusted: whatever comes in, what comes out is such a
 //! label or a reason.
 
-use std::fmt;
 use std::net::IpAddr;
 
 use api_types::metal3::HardwareDetail;
@@ -90,31 +89,6 @@ pub enum Unusable {
     NoRoom,
 }
 
-impl fmt::Display for Unusable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing => f.write_str("the machine has none"),
-            Self::Placeholder(text) => write!(f, "\"{text}\" is a placeholder"),
-            Self::TooShort(text) => {
-                write!(f, "\"{text}\" has too few characters that can stand in a name")
-            }
-            Self::HostnameIsAddress(text) => write!(f, "\"{text}\" is an address, not a name"),
-            Self::NotAnAddress(text) => write!(f, "\"{text}\" is no IP address"),
-            Self::NotGlobal(ip) => write!(f, "other machines can have the address {ip} as well"),
-            Self::NotAMac(text) => write!(f, "\"{text}\" is no MAC address of one interface"),
-            Self::NotAnId(text) => write!(f, "\"{text}\" is no UUID"),
-            Self::Uuid(text) => write!(
-                f,
-                "\"{text}\" is taken for a UUID, which is not accepted as the name of a host: give another prefix or suffix"
-            ),
-            Self::NoRoom => write!(
-                f,
-                "prefix and suffix leave no room for the value: shorten them to {ROOMY} characters together"
-            ),
-        }
-    }
-}
-
 /// Prefix and suffix, of which it is known that they can stand in a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Template {
@@ -124,13 +98,9 @@ pub struct Template {
 
 /// Why prefix and suffix make no legal name. The CRD refuses both; an object that is older than
 /// its rules may still have them.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TemplateError {
     /// A character that cannot stand in a name at all.
-    #[error(
-        "{part}: '{}' cannot stand in a name: use lower-case letters, digits and '-'",
-        .found.escape_debug()
-    )]
     Character {
         /// `prefix` or `suffix`.
         part: &'static str,
@@ -138,7 +108,6 @@ pub enum TemplateError {
         found: char,
     },
     /// A name cannot begin or end with a hyphen.
-    #[error("{part}: a name cannot {verb} with '-'")]
     Hyphen {
         /// `prefix` or `suffix`.
         part: &'static str,
@@ -146,9 +115,6 @@ pub enum TemplateError {
         verb: &'static str,
     },
     /// Nothing would fit between them.
-    #[error(
-        "prefix and suffix together have {0} characters and leave no room for the value: a name has at most {LONGEST}"
-    )]
     TooLong(usize),
 }
 

@@ -405,10 +405,9 @@ async fn node(ironic: &Client, id: NodeId) -> Result<Option<ironic::Node>, Error
     let answer = match ironic.node_at(&id, FIELDS, Urgency::Normal).await {
         // So long is only an error that a machine posted.
         Err(error) if error.class() == Class::TooLarge => {
-            let error = "it is too long to be read".to_owned();
             let node = ironic.node(&id, LISTED).await;
             node.map(|mut node| {
-                node.last_error = Some(error);
+                node.last_error = Some(text::ERROR_TOO_LONG.to_owned());
                 node
             })
         }

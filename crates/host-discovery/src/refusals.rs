@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crate::index::HostKey;
 use crate::inventory::printable;
 use crate::node_id::NodeId;
+use crate::text;
 use crate::waits::{FIRST_RETRY, REFUSED_RETRY, REST_MAX};
 
 /// So many that it refuses in the same words are tried in that time: most often one thing has to change for all of them.
@@ -97,7 +98,7 @@ impl Refusals {
 
     /// Ironic could not say whether a machine is still there, so no host is made of it: others have its place meanwhile.
     pub fn unconfirmed(&mut self, node: NodeId, error: &str, at: Instant, unit: f64) {
-        let text = format!("Ironic does not say whether the node {node} is still there: {error}");
+        let text = text::unconfirmed(node, error);
         self.failed(node, Cause::Unsaid, &text, at, unit);
     }
 

@@ -19,6 +19,7 @@ use crate::naming::{Named, Template, TemplateError, choose, quotable};
 use crate::node_id::NodeId;
 use crate::reason::Reason;
 use crate::selector::Selector;
+use crate::text;
 
 /// Bytes of an approval that is no identifier: the event that tells of it is told from others by them, and the API server
 /// refuses one with more.
@@ -100,7 +101,7 @@ impl Resource {
             names.suffix.as_deref().unwrap_or_default(),
         );
         if let Err(mistake) = &template {
-            mistakes.push(format!("resourceNameTemplate.{mistake}"));
+            mistakes.push(text::template(mistake));
         }
         let (selector, unmatchable) =
             spec.selector.as_ref().map(Selector::read).unwrap_or_default();
@@ -163,15 +164,10 @@ impl Resource {
 
     /// Takes notice of a resource of which only the metadata can be read.
     pub fn give_way(&mut self, unread: &ObjectMeta) {
-        let (namespace, name) = (unread.namespace.as_ref(), unread.name.as_ref());
         let created = unread.creation_timestamp.as_ref().map(|time| time.0);
-        let age = (created.is_none(), created, namespace, name);
+        let age = (created.is_none(), created, unread.namespace.as_ref(), unread.name.as_ref());
         if age < (self.created.is_none(), self.created, Some(&self.namespace), Some(&self.name)) {
-            let (namespace, name) =
-                (namespace.map_or("", String::as_str), name.map_or("", String::as_str));
-            self.behind = Some(format!(
-                "{namespace}/{name} is older and cannot be decoded, so nobody knows which machines it takes: correct or delete it"
-            ));
+            self.behind = Some(text::older_undecodable(unread));
         }
     }
 
@@ -192,7 +188,7 @@ fn legal(
         is_legal_key(field, key, mistakes)
             && match labels::mistake_in_value(value) {
                 Some(mistake) => {
-                    mistakes.push(format!("{field}: {key}: \"{}\": {mistake}", quotable(value)));
+                    mistakes.push(text::label_value(field, key, value, mistake));
                     false
                 }
                 None => true,
@@ -203,7 +199,7 @@ fn legal(
 
 fn is_legal_key(field: &str, key: &str, mistakes: &mut Vec<String>) -> bool {
     if let Some(mistake) = labels::mistake_in_key(key) {
-        mistakes.push(format!("{field}: \"{}\": {mistake}", quotable(key)));
+        mistakes.push(text::label_key(field, key, mistake));
         return false;
     }
     true

@@ -6,7 +6,7 @@ use api_types::metal3::HostSelector;
 
 use crate::inventory::{Facts, Port};
 use crate::mac::{Mac, hex};
-use crate::naming::quotable;
+use crate::text;
 
 /// A selector that was read once and is asked often. Every rule that it has must hold; in a list
 /// one match is enough; case does not matter.
@@ -95,19 +95,12 @@ fn has(wanted: &[String], text: Option<&str>) -> bool {
 }
 
 impl MacPrefix {
-    fn read(text: &str) -> Result<Self, String> {
-        let bytes: Option<Vec<u8>> = text.trim().split([':', '-']).map(hex).collect();
-        let bytes = bytes.filter(|bytes| bytes.len() <= 6).ok_or_else(|| {
-            format!(
-                "selector.macPrefixes: \"{}\" is not one to six bytes such as 52:54:00",
-                quotable(text)
-            )
-        })?;
+    fn read(given: &str) -> Result<Self, String> {
+        let bytes: Option<Vec<u8>> = given.trim().split([':', '-']).map(hex).collect();
+        let bytes = bytes.filter(|bytes| bytes.len() <= 6);
+        let bytes = bytes.ok_or_else(|| text::no_mac_prefix(given))?;
         if bytes.first().is_some_and(|first| first & 1 == 1) {
-            return Err(format!(
-                "selector.macPrefixes: no interface has an address that begins with \"{}\": the first byte is odd only in addresses of groups",
-                quotable(text)
-            ));
+            return Err(text::mac_prefix_of_groups(given));
         }
         Ok(Self(bytes))
     }
@@ -118,14 +111,9 @@ impl MacPrefix {
 }
 
 impl Subnet {
-    fn read(text: &str) -> Result<Self, String> {
-        let mistake = || {
-            format!(
-                "selector.subnets: \"{}\" is no network such as 192.0.2.0/24 or 2001:db8::/32",
-                quotable(text)
-            )
-        };
-        let (network, bits) = text.trim().split_once('/').ok_or_else(mistake)?;
+    fn read(given: &str) -> Result<Self, String> {
+        let mistake = || text::no_subnet(given);
+        let (network, bits) = given.trim().split_once('/').ok_or_else(mistake)?;
         let network: IpAddr = network.parse().map_err(|_| mistake())?;
         let bits: u32 = bits.parse().map_err(|_| mistake())?;
         let most = if network.is_ipv4() { 32 } else { 128 };

@@ -1,7 +1,7 @@
 //! The conditions of a resource, and what is told of a change of its status. Pure.
 
 use api_types::metal3::{
-    Approval, BareMetalHostDiscovery, BareMetalHostDiscoveryStatus, DiscoveryCounts, ListedHost,
+    Approval, BareMetalHostDiscovery, BareMetalHostDiscoveryStatus, ListedHost,
 };
 use api_types::names::capi::CONDITION_READY;
 use api_types::names::ferrite::CONDITION_IRONIC_REACHABLE;
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::model::{Reach, Troubles};
 use crate::reason::{self, Reason, advice};
 use crate::resource::Resource;
+use crate::text;
 
 /// Characters of a condition's message.
 const LONGEST_MESSAGE: usize = 1024;
@@ -36,9 +37,9 @@ pub fn conditions(
     let reachable = match reach {
         Reach::Unknown => match known {
             Some(known) => (known.status.clone(), known.reason.clone(), known.message.clone()),
-            None => say("Unknown", "NotAsked", "Ironic was not asked yet"),
+            None => say("Unknown", "NotAsked", text::IRONIC_NOT_ASKED),
         },
-        Reach::Answers => say("True", "Answers", "Ironic answers"),
+        Reach::Answers => say("True", "Answers", text::IRONIC_ANSWERS),
         Reach::Silent { class, text, .. } => say("False", class, text),
     };
     let is_reachable = reachable.0 == "True";
@@ -62,56 +63,37 @@ fn ready(
     status: &BareMetalHostDiscoveryStatus,
 ) -> Said {
     let counts = status.counts.clone().unwrap_or_default();
+    let mistakes = resource.mistakes.join("; ");
     if resource.template.is_err() {
-        return say("False", "TemplateInvalid", &resource.mistakes.join("; "));
+        return say("False", "TemplateInvalid", &mistakes);
     }
-    if !resource.mistakes.is_empty() {
-        let text = format!("what is wrong is left out: {}", resource.mistakes.join("; "));
-        return say("False", "SpecInvalid", &text);
+    if !mistakes.is_empty() {
+        return say("False", "SpecInvalid", &text::left_out_of_spec(&mistakes));
     }
     if !is_reachable {
-        return say("False", "IronicNotReachable", "the condition IronicReachable says why");
+        return say("False", "IronicNotReachable", text::SEE_IRONIC_REACHABLE);
     }
     if let Some(text) = &resource.behind {
         return say("False", "OlderUndecodable", text);
     }
     if resource.suspend {
-        return say("False", Reason::Suspended.as_str(), "spec.suspend is true: no hosts are made");
+        return say("False", Reason::Suspended.as_str(), text::SUSPENDED);
     }
-    if let Some((count, text)) = &troubles.refused {
-        let text = format!("the API server refuses {}, the first: {text}", hosts(*count));
-        return say("False", HOSTS_REFUSED, &text);
+    if let Some((count, first)) = &troubles.refused {
+        return say("False", HOSTS_REFUSED, &text::hosts_refused(*count, first));
     }
-    if let Some((count, text)) = &troubles.failed {
-        let text = format!(
-            "{} could not be made, which is tried again; of one it is said: {text}",
-            hosts(*count)
-        );
-        return say("False", HOSTS_FAILED, &text);
+    if let Some((count, one)) = &troubles.failed {
+        return say("False", HOSTS_FAILED, &text::hosts_failed(*count, one));
     }
     if troubles.left_out > 0 {
-        let text = format!(
-            "{} machines in Ironic are not looked at, because too many wait before them: approve or select them, raise maxHosts, or delete their nodes in Ironic",
-            rounded(troubles.left_out)
-        );
-        return say("False", TOO_MANY_MACHINES, &text);
+        return say("False", TOO_MANY_MACHINES, &text::too_many_machines(troubles.left_out));
     }
     let is_full = |most: &u32| i64::from(counts.created) >= i64::from(*most);
-    let (reason, text) = if resource.dry_run {
-        let text = "spec.dryRun is true: no host is made; those that would be are listed in status.pending";
-        ("DryRun", text.to_owned())
-    } else if let Some(most) = resource.max_hosts.filter(is_full) {
-        let text =
-            format!("as many hosts are made as spec.maxHosts allows, {most}: raise it for more");
-        ("MaxHostsReached", text)
-    } else {
-        let text = match resource.approval {
-            Approval::Automatic => "machines that Ironic discovers become hosts",
-            Approval::Manual => {
-                "machines that Ironic discovers become hosts when the annotation ferrite.metal3.io/approve names their nodeID"
-            }
-        };
-        ("Discovering", text.to_owned())
+    let (reason, text) = match (resource.max_hosts.filter(is_full), resource.approval) {
+        _ if resource.dry_run => ("DryRun", text::DRY_RUN.to_owned()),
+        (Some(most), _) => ("MaxHostsReached", text::max_hosts_reached(most)),
+        (None, Approval::Automatic) => ("Discovering", text::DISCOVERING.to_owned()),
+        (None, Approval::Manual) => ("Discovering", text::DISCOVERING_APPROVED.to_owned()),
     };
     let Some(strays) = troubles.strays else {
         // Nobody counted yet: what was said before stays. That what stood in the way is over only a count says.
@@ -123,50 +105,15 @@ fn ready(
         let known = known.filter(|it| it.reason == reason).map(|it| it.message.as_str());
         return say("True", reason, known.unwrap_or(&text));
     };
-    let rest = others(&counts, strays);
-    say("True", reason, &std::iter::once(text).chain(rest).collect::<Vec<_>>().join("; "))
-}
-
-/// What is to be said of machines that do not become hosts.
-fn others(counts: &DiscoveryCounts, strays: Strays) -> impl Iterator<Item = String> {
     let number = |it: i32| u32::try_from(it).unwrap_or_default();
-    let (are, cannot) = (["is", "are"], ["cannot become a host", "cannot become hosts"]);
-    let all = [
-        (
-            number(counts.conflicting),
-            are,
-            " held back because of other hosts, see status.conflicts",
-        ),
-        (number(counts.failed), cannot, ", see status.failures"),
-        (number(counts.pending), are, " waiting, see status.pending"),
-        (strays.unselected, are, " selected by no discovery"),
-        (
-            strays.undiscovered,
-            are,
-            " left alone, without a name and not known to be discovered by Ironic",
-        ),
-    ];
-    let told = all.into_iter().filter(|(count, ..)| *count > 0);
-    told.map(|(count, [one, many], what)| {
-        if count == 1 {
-            format!("1 machine {one}{what}")
-        } else {
-            format!("{count} machines {many}{what}")
-        }
-    })
-}
-
-fn hosts(count: usize) -> String {
-    if count == 1 { "1 host".to_owned() } else { format!("{count} hosts") }
-}
-
-/// A number that does not change with every machine of a flood.
-fn rounded(number: usize) -> String {
-    match number {
-        0..=99 => "some".to_owned(),
-        100..=999 => "more than a hundred".to_owned(),
-        _ => "more than a thousand".to_owned(),
-    }
+    let others = text::others([
+        number(counts.conflicting),
+        number(counts.failed),
+        number(counts.pending),
+        strays.unselected,
+        strays.undiscovered,
+    ]);
+    say("True", reason, &std::iter::once(text).chain(others).collect::<Vec<_>>().join("; "))
 }
 
 fn put(
@@ -252,14 +199,8 @@ pub fn notes<'a>(
             if old.iter().any(|it| same(&it)) || word(entry) == Reason::RateLimited.as_str() {
                 continue;
             }
-            let own = || node_name(&entry.node_id).map(|name| format!("{name} in Ironic"));
-            let name = entry.proposed_name.clone().or_else(own);
-            let name = name.unwrap_or_else(|| "no name yet".to_owned());
-            let macs = entry.macs.iter().take(2).cloned().collect::<Vec<_>>().join(", ");
-            let who = if macs.is_empty() { name } else { format!("{name}; {macs}") };
-            let reason = entry.reason.as_deref().unwrap_or_default();
-            let to_do = advice(reason).map_or_else(String::new, |it| format!(": {it}"));
-            let text = format!("Node {} ({who}): {reason}{to_do}", entry.node_id);
+            let to_do = advice(entry.reason.as_deref().unwrap_or_default());
+            let text = text::listed(entry, node_name(&entry.node_id), to_do);
             all.push(Event::new(warning, word(entry).to_owned(), &entry.node_id, &text));
         }
     }

@@ -1,5 +1,12 @@
-//! Sentences for people. Nothing reads them.
+//! Every sentence that a person reads in a status, an event or a condition.
 
+use std::fmt;
+
+use api_types::metal3::ListedHost;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::mac::Mac;
+use crate::naming::{LONGEST, ROOMY, TemplateError, Unusable, quotable};
 use crate::node_id::NodeId;
 
 /// What the driver that a node keeps means for its host.
@@ -67,4 +74,228 @@ pub fn undecodable(problem: &str) -> String {
     format!(
         "Until this is corrected, neither this discovery nor any younger one makes hosts: {problem}"
     )
+}
+
+/// Ironic does not say whether a machine is still there.
+pub fn unconfirmed(node: NodeId, error: &str) -> String {
+    format!("Ironic does not say whether the node {node} is still there: {error}")
+}
+
+/// An older discovery of which only the metadata can be read.
+pub fn older_undecodable(metadata: &ObjectMeta) -> String {
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    let name = metadata.name.as_deref().unwrap_or_default();
+    format!(
+        "{namespace}/{name} is older and cannot be decoded, so nobody knows which machines it takes: correct or delete it"
+    )
+}
+
+/// No host is made for now.
+pub const NONE_WITHOUT_IRONIC: &str = "no hosts are made while Ironic does not answer";
+/// An error of Ironic's that is not read.
+pub const ERROR_TOO_LONG: &str = "it is too long to be read";
+/// A conflict on a host that is not there.
+pub const CHANGED_MEANWHILE: &str =
+    "something else that a new host needs, such as a quota, changed just now";
+
+// The events of new hosts.
+
+/// A host was made. More may be told of it after that.
+pub fn made_host(name: &str, node: NodeId) -> String {
+    format!("Made the host {name} of node {node}")
+}
+
+/// What could not name it, and why.
+pub fn not_named_by(passed_over: &[String]) -> String {
+    format!("; not named by {}", passed_over.join("; "))
+}
+
+/// Not all of its hardware has room.
+pub const HARDWARE_LEFT_OUT: &str =
+    "; it told more about its hardware than a host can hold, the rest is left out";
+
+/// Ironic has no port of the interface that it says it was booted by.
+pub fn portless_boot(mac: Mac) -> String {
+    format!("; it says that it was booted by {mac}, of which Ironic has no port")
+}
+
+/// The discovery that made it.
+pub fn made_for(namespace: &str, discovery: &str) -> String {
+    format!(", for the discovery {namespace}/{discovery}")
+}
+
+// The conditions.
+
+/// `IronicReachable` before anything is known, and readiness.
+pub const IRONIC_NOT_ASKED: &str = "Ironic was not asked yet";
+/// `IronicReachable` is true.
+pub const IRONIC_ANSWERS: &str = "Ironic answers";
+/// `Ready` is false because of the other condition.
+pub const SEE_IRONIC_REACHABLE: &str = "the condition IronicReachable says why";
+/// The discovery is suspended.
+pub const SUSPENDED: &str = "spec.suspend is true: no hosts are made";
+/// The discovery only tells.
+pub const DRY_RUN: &str =
+    "spec.dryRun is true: no host is made; those that would be are listed in status.pending";
+/// All is well.
+pub const DISCOVERING: &str = "machines that Ironic discovers become hosts";
+/// The same where a person has to agree.
+pub const DISCOVERING_APPROVED: &str = "machines that Ironic discovers become hosts when the annotation ferrite.metal3.io/approve names their nodeID";
+
+/// The rest of what a discovery says counts.
+pub fn left_out_of_spec(mistakes: &str) -> String {
+    format!("what is wrong is left out: {mistakes}")
+}
+
+/// The API server refuses hosts.
+pub fn hosts_refused(count: usize, first: &str) -> String {
+    format!("the API server refuses {}, the first: {first}", hosts(count))
+}
+
+/// Hosts could not be made.
+pub fn hosts_failed(count: usize, one: &str) -> String {
+    format!("{} could not be made, which is tried again; of one it is said: {one}", hosts(count))
+}
+
+fn hosts(count: usize) -> String {
+    if count == 1 { "1 host".to_owned() } else { format!("{count} hosts") }
+}
+
+/// Machines find no place. The number does not change with every machine of a flood.
+pub fn too_many_machines(count: usize) -> String {
+    let rounded = match count {
+        0..=99 => "some",
+        100..=999 => "more than a hundred",
+        _ => "more than a thousand",
+    };
+    format!(
+        "{rounded} machines in Ironic are not looked at, because too many wait before them: approve or select them, raise maxHosts, or delete their nodes in Ironic"
+    )
+}
+
+/// A discovery has all the hosts that it may have.
+pub fn max_hosts_reached(most: u32) -> String {
+    format!("as many hosts are made as spec.maxHosts allows, {most}: raise it for more")
+}
+
+/// What is to be said of machines that do not become hosts, by their numbers.
+pub fn others(
+    [conflicting, failed, pending, unselected, undiscovered]: [u32; 5],
+) -> impl Iterator<Item = String> {
+    let (are, cannot) = (["is", "are"], ["cannot become a host", "cannot become hosts"]);
+    let all = [
+        (conflicting, are, " held back because of other hosts, see status.conflicts"),
+        (failed, cannot, ", see status.failures"),
+        (pending, are, " waiting, see status.pending"),
+        (unselected, are, " selected by no discovery"),
+        (undiscovered, are, " left alone, without a name and not known to be discovered by Ironic"),
+    ];
+    let told = all.into_iter().filter(|(count, ..)| *count > 0);
+    told.map(|(count, [one, many], what)| match count {
+        1 => format!("1 machine {one}{what}"),
+        count => format!("{count} machines {many}{what}"),
+    })
+}
+
+/// A machine is listed for a new reason. `own` is what Ironic calls it.
+pub fn listed(entry: &ListedHost, own: Option<&str>, to_do: Option<&str>) -> String {
+    let own = || own.map(|name| format!("{name} in Ironic"));
+    let name = entry.proposed_name.clone().or_else(own);
+    let name = name.unwrap_or_else(|| "no name yet".to_owned());
+    let macs = entry.macs.iter().take(2).cloned().collect::<Vec<_>>().join(", ");
+    let who = if macs.is_empty() { name } else { format!("{name}; {macs}") };
+    let reason = entry.reason.as_deref().unwrap_or_default();
+    let to_do = to_do.map_or_else(String::new, |it| format!(": {it}"));
+    format!("Node {} ({who}): {reason}{to_do}", entry.node_id)
+}
+
+// What is wrong with a discovery.
+
+/// The beginning of an address in a selector.
+pub fn no_mac_prefix(given: &str) -> String {
+    let given = quotable(given);
+    format!("selector.macPrefixes: \"{given}\" is not one to six bytes such as 52:54:00")
+}
+
+/// The same of one that no interface has.
+pub fn mac_prefix_of_groups(given: &str) -> String {
+    let given = quotable(given);
+    format!(
+        "selector.macPrefixes: no interface has an address that begins with \"{given}\": the first byte is odd only in addresses of groups"
+    )
+}
+
+/// A network in a selector.
+pub fn no_subnet(given: &str) -> String {
+    let given = quotable(given);
+    format!("selector.subnets: \"{given}\" is no network such as 192.0.2.0/24 or 2001:db8::/32")
+}
+
+/// Prefix and suffix.
+pub fn template(error: &TemplateError) -> String {
+    format!("resourceNameTemplate.{error}")
+}
+
+/// The key of a label.
+pub fn label_key(field: &str, key: &str, mistake: &str) -> String {
+    format!("{field}: \"{}\": {mistake}", quotable(key))
+}
+
+/// The value of a label.
+pub fn label_value(field: &str, key: &str, value: &str, mistake: &str) -> String {
+    format!("{field}: {key}: \"{}\": {mistake}", quotable(value))
+}
+
+/// What a value of a label may be.
+pub const LABEL_VALUE: &str = "the value of a label has at most 63 letters, digits, '-', '_' or '.', and begins and ends with a letter or digit";
+/// What a key of a label may be.
+pub const LABEL_KEY: &str = "the key of a label has at most 63 letters, digits, '-', '_' or '.', and begins and ends with a letter or digit";
+/// What may stand before the slash in a key.
+pub const LABEL_PREFIX: &str =
+    "what stands before '/' in the key of a label is a domain name in lower case";
+
+impl fmt::Display for TemplateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Character { part, found } => write!(
+                f,
+                "{part}: '{}' cannot stand in a name: use lower-case letters, digits and '-'",
+                found.escape_debug()
+            ),
+            Self::Hyphen { part, verb } => {
+                write!(f, "{part}: a name cannot {verb} with '-'")
+            }
+            Self::TooLong(length) => write!(
+                f,
+                "prefix and suffix together have {length} characters and leave no room for the value: a name has at most {LONGEST}"
+            ),
+        }
+    }
+}
+
+// Why a value names no host.
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => f.write_str("the machine has none"),
+            Self::Placeholder(text) => write!(f, "\"{text}\" is a placeholder"),
+            Self::TooShort(text) => {
+                write!(f, "\"{text}\" has too few characters that can stand in a name")
+            }
+            Self::HostnameIsAddress(text) => write!(f, "\"{text}\" is an address, not a name"),
+            Self::NotAnAddress(text) => write!(f, "\"{text}\" is no IP address"),
+            Self::NotGlobal(ip) => write!(f, "other machines can have the address {ip} as well"),
+            Self::NotAMac(text) => write!(f, "\"{text}\" is no MAC address of one interface"),
+            Self::NotAnId(text) => write!(f, "\"{text}\" is no UUID"),
+            Self::Uuid(text) => write!(
+                f,
+                "\"{text}\" is taken for a UUID, which is not accepted as the name of a host: give another prefix or suffix"
+            ),
+            Self::NoRoom => write!(
+                f,
+                "prefix and suffix leave no room for the value: shorten them to {ROOMY} characters together"
+            ),
+        }
+    }
 }

@@ -185,10 +185,7 @@ fn judged(error: &Error, host: &HostKey, posted: bool) -> (Cause, String) {
         },
         Error::Silent(_) | Error::Other(..) => (unclear, error.to_string()),
         // The name is free, or it would not come to this.
-        Error::Superseded => {
-            let why = "something else that a new host needs, such as a quota, changed just now";
-            (unclear, why.to_owned())
-        }
+        Error::Superseded => (unclear, text::CHANGED_MEANWHILE.to_owned()),
     }
 }
 
@@ -209,23 +206,21 @@ fn event_of(order: Order<'_>, cut: bool) -> Event {
         .iter()
         .map(|(detail, why)| format!("{}: {why}", json!(detail).as_str().unwrap_or_default()))
         .collect();
-    let mut text = format!("Made the host {name} of node {}", machine.node);
+    let mut text = text::made_host(name, machine.node);
     if !fell_back.is_empty() {
-        text = format!("{text}; not named by {}", fell_back.join("; "));
+        text.push_str(&text::not_named_by(&fell_back));
     }
     if cut {
-        text.push_str(
-            "; it told more about its hardware than a host can hold, the rest is left out",
-        );
+        text.push_str(text::HARDWARE_LEFT_OUT);
     }
     if let Reading::Facts(facts) = &machine.inventory
         && let Some(mac) = facts.portless_boot
     {
-        text = format!("{text}; it says that it was booted by {mac}, of which Ironic has no port");
+        text.push_str(&text::portless_boot(mac));
     }
+    text.push_str(&text::made_for(&resource.namespace, &resource.name));
     let reason = if fell_back.is_empty() { HOST_CREATED } else { HOST_NAMED_BY_FALLBACK };
-    let by = format!("{text}, for the discovery {}/{}", resource.namespace, resource.name);
-    Event::new(false, reason, "Discover", &by)
+    Event::new(false, reason, "Discover", &text)
 }
 
 /// Takes settled approvals off a resource.
