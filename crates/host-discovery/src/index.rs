@@ -1,12 +1,11 @@
 //! Which machines are hosts already.
 //!
 //! Every `BareMetalHost` of every namespace is in it, but only what identifies a machine: about a
-//! kilobyte instead of tens. It follows the watch, and a look-up costs the same with ten hosts as
-//! with ten thousand.
+//! kilobyte instead of tens. It follows the watch, and a look-up costs hardly more with ten thousand hosts
+//! than with ten.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt;
-use std::hash::Hash;
 use std::net::IpAddr;
 
 use api_types::metal3::BareMetalHost;
@@ -148,53 +147,24 @@ const MOST_BURIED: usize = 1024;
 /// ten of them tell as well.
 const MOST_TOLD: usize = 10;
 
-/// The hosts that have a mark: nearly always one, so that is what little is kept of each.
+/// The hosts that have a mark, as pairs: that takes little for each of many, and nearly always there is one.
 #[derive(Clone, Debug)]
-struct Holders<M> {
-    first: HashMap<M, u32>,
-    /// The others, where there are any.
-    more: HashMap<M, BTreeSet<u32>>,
-}
+struct Holders<M>(BTreeSet<(M, u32)>);
 
 impl<M> Default for Holders<M> {
     fn default() -> Self {
-        Self { first: HashMap::new(), more: HashMap::new() }
+        Self(BTreeSet::new())
     }
 }
 
-impl<M: Copy + Eq + Hash> Holders<M> {
-    fn of(&self, mark: &M) -> impl Iterator<Item = u32> + use<'_, M> {
-        let more = self.more.get(mark).into_iter().flatten();
-        self.first.get(mark).into_iter().chain(more).copied()
+impl<M: Copy + Ord> Holders<M> {
+    fn of(&self, mark: M) -> impl Iterator<Item = u32> + use<'_, M> {
+        self.0.range((mark, 0)..=(mark, u32::MAX)).map(|(_, holder)| *holder)
     }
 
     /// As many of them as are told.
-    fn some(&self, mark: &M) -> impl Iterator<Item = u32> + use<'_, M> {
+    fn some(&self, mark: M) -> impl Iterator<Item = u32> + use<'_, M> {
         self.of(mark).take(MOST_TOLD)
-    }
-
-    fn add(&mut self, mark: M, holder: u32) {
-        if *self.first.entry(mark).or_insert(holder) == holder {
-            return;
-        }
-        self.more.entry(mark).or_default().insert(holder);
-    }
-
-    fn remove(&mut self, mark: &M, holder: u32) {
-        let is_first = self.first.get(mark) == Some(&holder);
-        let Some(more) = self.more.get_mut(mark) else {
-            if is_first {
-                self.first.remove(mark);
-            }
-            return;
-        };
-        if is_first && let Some(next) = more.pop_last() {
-            self.first.insert(*mark, next);
-        }
-        more.remove(&holder);
-        if more.is_empty() {
-            self.more.remove(mark);
-        }
     }
 }
 
@@ -251,10 +221,10 @@ impl Index {
         };
         self.forget(id);
         for mark in &new.marks {
-            self.by_mark.add(*mark, id);
+            self.by_mark.0.insert((*mark, id));
         }
         for nic in &new.nics {
-            self.by_nic.add(*nic, id);
+            self.by_nic.0.insert((*nic, id));
         }
         if let Some(discovery) = &new.made_by {
             let made = (key.namespace().into(), discovery.clone());
@@ -354,7 +324,7 @@ impl Index {
 
     /// Whether a node is a host by its identifier alone.
     pub fn has_node(&self, node: NodeId) -> bool {
-        self.by_mark.of(&Mark::Node(node)).next().is_some()
+        self.by_mark.of(Mark::Node(node)).next().is_some()
     }
 
     /// The hosts that a machine is, ten at most, in the order of their names: by its identifier, by its name in
@@ -379,13 +349,13 @@ impl Index {
             |id: &u32| self.hosts.get(id).is_some_and(|it| boot_mac(&it.is.marks).is_none());
         let of_nics = ports.iter().flat_map(|port| {
             let is_boot = boots == Some(port.mac);
-            let holders = self.by_nic.of(&port.mac).filter(move |id| is_boot || bootless(id));
+            let holders = self.by_nic.of(port.mac).filter(move |id| is_boot || bootless(id));
             holders.take(MOST_TOLD)
         });
         let by_name =
             node_name.and_then(HostKey::of_node_name).and_then(|key| self.by_key.get(&key));
         let mut ids: Vec<u32> = marks
-            .flat_map(|mark| self.by_mark.some(&mark).collect::<Vec<_>>())
+            .flat_map(|mark| self.by_mark.some(mark))
             .chain(of_nics)
             .chain(by_name.copied())
             .collect();
@@ -401,8 +371,7 @@ impl Index {
     /// Hosts that have one of a machine's ports among their interfaces, ten at most, in the order of their names. Where it
     /// is none of those that are known to be the machine, both boot by addresses of their own.
     pub fn sharing(&self, ports: &[Port]) -> Vec<HostKey> {
-        let ids: BTreeSet<u32> =
-            ports.iter().flat_map(|port| self.by_nic.some(&port.mac)).collect();
+        let ids: BTreeSet<u32> = ports.iter().flat_map(|port| self.by_nic.some(port.mac)).collect();
         let mut hosts: Vec<_> =
             ids.iter().filter_map(|id| self.hosts.get(id)).map(|it| it.key.clone()).collect();
         hosts.sort();
@@ -420,11 +389,11 @@ impl Index {
             return Vec::new();
         };
         let marks = entry.is.marks.iter().filter(|it| !matches!(it, Mark::Bmc(_)));
-        let of_marks = marks.flat_map(|mark| self.by_mark.some(mark));
+        let of_marks = marks.flat_map(|mark| self.by_mark.some(*mark));
         let boots = boot_mac(&entry.is.marks);
-        let of_boots = boots.iter().flat_map(|mac| self.by_nic.some(mac));
+        let of_boots = boots.iter().flat_map(|mac| self.by_nic.some(*mac));
         let claimed = entry.is.nics.iter().map(|mac| Mark::BootMac(*mac));
-        let of_nics = claimed.flat_map(|mark| self.by_mark.some(&mark).collect::<Vec<_>>());
+        let of_nics = claimed.flat_map(|mark| self.by_mark.some(mark));
         let mut ids: Vec<u32> =
             of_marks.chain(of_boots).chain(of_nics).filter(|it| *it != id).collect();
         ids.sort_unstable();
@@ -439,7 +408,7 @@ impl Index {
             let is_known = entry.is.inspected && boot_mac(&entry.is.marks).is_some();
             is_known && !entry.is.nics.iter().any(|nic| has(*nic))
         };
-        let holders = self.by_mark.of(&Mark::Bmc(bmc.to_canonical()));
+        let holders = self.by_mark.of(Mark::Bmc(bmc.to_canonical()));
         let hosts = holders.filter_map(|id| self.hosts.get(&id));
         hosts.filter(|it| !is_another(it)).map(|entry| &entry.key).min()
     }
@@ -457,10 +426,10 @@ impl Index {
     fn forget(&mut self, id: u32) -> Option<Known> {
         let entry = self.hosts.remove(&id)?;
         for mark in &entry.is.marks {
-            self.by_mark.remove(mark, id);
+            self.by_mark.0.remove(&(*mark, id));
         }
         for nic in &entry.is.nics {
-            self.by_nic.remove(nic, id);
+            self.by_nic.0.remove(&(*nic, id));
         }
         if let Some(discovery) = &entry.is.made_by {
             let made = (entry.key.namespace().into(), discovery.clone());
