@@ -1,7 +1,7 @@
 //! The driver of a node whose host got a BMC: it follows the BMC's address. The rules are pure.
 
 use controller_kit::engine::{Decision, Event, Next, Now, Reason as _};
-use ironic::Class;
+use ironic::{Class, Detail};
 
 use crate::context::Context;
 use crate::driver::drivers_of;
@@ -11,6 +11,9 @@ use crate::observe;
 use crate::reason::Pass;
 use crate::text;
 use crate::waits::{IN_USE_AFTER, IRONIC_RETRY, IRONIC_RETRY_MAX};
+
+/// What a change of the driver depends on.
+const WORK_FIELDS: Detail = Detail::Fields(&["uuid", "driver", "provision_state"]);
 
 /// How the node is; nothing where it is gone. An error is what was said by who did not answer.
 pub async fn observe(
@@ -22,7 +25,7 @@ pub async fn observe(
         context.metrics.ironic_failed(&error);
         error.to_string()
     };
-    let node = match observe::node_at_work(context, adoption.node).await {
+    let node = match context.ironic.node(&adoption.node.to_string(), WORK_FIELDS).await {
         Err(error) if error.class() == Class::NotFound => return Ok(None),
         answer => answer.map_err(failed)?,
     };
@@ -36,7 +39,8 @@ pub async fn observe(
     if fitting.fits() || !fitting.is_at_rest() {
         return Ok(Some(fitting));
     }
-    fitting.offered = observe::drivers(context).await.map_err(failed)?;
+    let drivers = context.ironic.drivers().await.map_err(failed)?;
+    fitting.offered = drivers.into_iter().map(|it| it.name).collect();
     if fitting.chosen().is_some() {
         let now = observe::host(context, host).await.map_err(|error| error.to_string())?;
         fitting.asks = now.as_ref().and_then(Adoption::of).as_ref() == Some(&fitting.adoption);

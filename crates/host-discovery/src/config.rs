@@ -153,7 +153,12 @@ impl Settings {
 /// What the controller needs from outside.
 pub fn needs(settings: Option<ironic::Settings>) -> Needs {
     let checks = settings.into_iter().map(|settings| -> Check {
-        Box::new(|_| Box::pin(async { vec![check_ironic(settings).await] }))
+        Box::new(|_| {
+            Box::pin(async {
+                let (subject, result) = ironic::look_at(settings).await;
+                vec![Row { subject, result }]
+            })
+        })
     });
     Needs {
         crds: include_str!(
@@ -170,11 +175,6 @@ pub fn needed() -> Vec<Needed> {
     [HOSTS, "baremetalhostdiscoveries.metal3.io"]
         .map(|crd| Needed { crd, versions: &["v1alpha1"], field: None })
         .into()
-}
-
-async fn check_ironic(settings: ironic::Settings) -> Row {
-    let (subject, result) = ironic::look_at(settings).await;
-    Row { subject, result }
 }
 
 #[cfg(test)]

@@ -438,7 +438,7 @@ impl Context {
         let version = self.ironic.offered().map(|it| it.to_string());
         let mut counts = Vec::new();
         let mut all = BTreeMap::new();
-        for (at, (of, resource)) in sight.objects.iter().zip(&sight.resources).enumerate() {
+        for (at, resource) in sight.resources.iter().enumerate() {
             if resource.deleting {
                 continue;
             }
@@ -449,8 +449,7 @@ impl Context {
             let approvals = plan.approvals.iter().find(|it| it.resource == at);
             counts.push(report.counts.clone());
             let outlook = Outlook {
-                of: of.clone(),
-                behind: resource.behind.clone(),
+                resource: resource.clone(),
                 reach: sight.reach.clone(),
                 troubles,
                 report: Some(report).filter(|_| sight.caught_up),
@@ -458,7 +457,8 @@ impl Context {
                 asked: sight.asked,
                 approvals: approvals.filter(|_| sight.answers()).cloned(),
             };
-            all.insert(of.key.clone(), Arc::new(outlook));
+            let (namespace, name) = (resource.namespace.clone(), resource.name.clone());
+            all.insert(ObjectKey { namespace, name }, Arc::new(outlook));
         }
         self.metrics.show(known, strays, &counts);
         let before = self.outlooks.with(|outlooks| std::mem::replace(outlooks, all.clone()));

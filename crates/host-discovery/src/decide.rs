@@ -82,10 +82,7 @@ impl<'a> Taken<'a> {
     }
 
     fn judge(&mut self, machine: &'a Machine) -> Verdict {
-        let facts = match &machine.inventory {
-            Reading::Facts(facts) => Some(&**facts),
-            Reading::None | Reading::TooLarge | Reading::Unreadable => None,
-        };
+        let facts = machine.inventory.facts();
         let hosts = self.seen.hosts;
         let name = machine.name.as_deref();
 
@@ -218,8 +215,8 @@ impl<'a> Taken<'a> {
         if !is_due || verdict.reason != Reason::HostFailed || self.allowance == 0 {
             return;
         }
-        let Reading::Facts(facts) = &machine.inventory else { return };
-        let (Some(name), Some(boot_mac)) = (verdict.name.clone(), facts.boot_mac) else { return };
+        let boot_mac = machine.inventory.facts().and_then(|facts| facts.boot_mac);
+        let (Some(name), Some(boot_mac)) = (verdict.name.clone(), boot_mac) else { return };
         self.allowance -= 1;
         verdict.reason = Reason::Created;
         verdict.note = None;
@@ -256,13 +253,11 @@ impl<'a> Taken<'a> {
             Reading::Facts(_) => Reason::AwaitsPorts,
         };
         let mut verdict = Verdict::new(machine, reason);
-        let discovered = match &machine.inventory {
-            Reading::Facts(facts) => facts.auto_discovered,
-            // Only the inventory says it. An error mostly is that of an inspection; without one nothing speaks for it.
-            Reading::None | Reading::TooLarge | Reading::Unreadable => {
-                reason != Reason::NoInventory
-            }
-        };
+        // Only the inventory says it. An error mostly is that of an inspection; without one nothing speaks for it.
+        let discovered = machine
+            .inventory
+            .facts()
+            .map_or(reason != Reason::NoInventory, |facts| facts.auto_discovered);
         verdict.resource = self.complained_to(discovered);
         if verdict.resource.is_none() && !discovered && reason.sort() == Sort::Failed {
             return Some(verdict.because(Reason::NotDiscovered));

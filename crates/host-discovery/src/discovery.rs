@@ -24,11 +24,11 @@ pub fn observe(context: &Context, key: &ObjectKey, written: Option<Instant>) -> 
 pub fn decide(standing: &Standing, interval: Duration, now: Now) -> Decision<Write, Pass> {
     let Standing { object, outlook, written } = standing;
     // It was decided upon another spec: this one is decided upon in a moment, and then comes another look.
-    if object.metadata.generation != outlook.of.generation {
+    if object.metadata.generation != outlook.resource.generation {
         return Decision::rest(Pass::DiscoveryChanged);
     }
     if let Some(approvals) = &outlook.approvals
-        && object.metadata.resource_version == outlook.of.version
+        && object.metadata.resource_version == outlook.resource.version
     {
         return Decision::write(Pass::ApprovalsSettled, Write::Approvals(approvals.clone()));
     }
@@ -58,14 +58,14 @@ fn status(
     before: &BareMetalHostDiscoveryStatus,
     now: Now,
 ) -> BareMetalHostDiscoveryStatus {
-    let Outlook { reach, troubles, report, asked, behind, .. } = &**outlook;
-    let resource = Resource { behind: behind.clone(), ..Resource::read(object) };
+    let Outlook { reach, troubles, report, asked, .. } = &**outlook;
+    let behind = outlook.resource.behind.clone();
+    let resource = Resource { behind, ..Resource::read(object) };
     let mut status = match report {
         Some(report) => report.status(before, now.wall),
         None => before.clone(),
     };
-    let generation = object.metadata.generation;
-    status::conditions(&resource, generation, reach, troubles, &mut status, now.wall);
+    status::conditions(&resource, reach, troubles, &mut status, now.wall);
     if *reach == Reach::Answers && outlook.ironic_version.is_some() {
         status.ironic_version.clone_from(&outlook.ironic_version);
     }

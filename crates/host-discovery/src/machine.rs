@@ -60,3 +60,13 @@ pub enum Reading {
     /// The facts.
     Facts(Box<Facts>),
 }
+
+impl Reading {
+    /// The facts, if there are any.
+    pub fn facts(&self) -> Option<&Facts> {
+        match self {
+            Self::Facts(facts) => Some(facts),
+            Self::None | Self::TooLarge | Self::Unreadable => None,
+        }
+    }
+}

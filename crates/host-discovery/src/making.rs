@@ -67,7 +67,8 @@ pub async fn make(context: &Context, sight: &Sight, plan: &mut HostPlan) -> Outc
     let now = Outcome { next: Some(Next::Now), ..Outcome::default() };
     match observe::watched(context, sight.watched).await {
         Ok(at) => context.tell(News::Watched(at)),
-        Err(behind) => {
+        Err(error) => {
+            let behind = error.to_string();
             tracing::warn!(error = behind, "Makes no hosts");
             plan.hold_back(&behind);
             return Outcome { next: Some(Next::After(FIRST_RETRY)), ..Outcome::default() };

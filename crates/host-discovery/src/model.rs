@@ -320,17 +320,6 @@ pub struct Asked {
     pub full: Option<Timestamp>,
 }
 
-/// Which object was decided upon.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Version {
-    /// Its name.
-    pub key: ObjectKey,
-    /// Its version.
-    pub version: Option<String>,
-    /// The generation of its spec.
-    pub generation: Option<i64>,
-}
-
 /// What is known of Ironic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
@@ -433,9 +422,7 @@ pub struct Report {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outlook {
     /// What was decided upon.
-    pub of: Version,
-    /// An older discovery that nobody can read.
-    pub behind: Option<String>,
+    pub resource: Resource,
     /// Whether Ironic answers.
     pub reach: Reach,
     /// What stands in its way.
@@ -453,10 +440,11 @@ pub struct Outlook {
 impl Outlook {
     /// Whether it is nothing new beside another: when Ironic was last asked is no reason to write.
     pub fn is_like(&self, other: &Self) -> bool {
-        let timeless = Self { of: other.of.clone(), asked: other.asked, ..self.clone() };
-        let same = timeless == *other && self.of.generation == other.of.generation;
+        let version = other.resource.version.clone();
+        let resource = Resource { version, ..self.resource.clone() };
+        let timeless = Self { resource, asked: other.asked, ..self.clone() };
         // Approvals are settled on the version that they stand on.
-        same && self.approvals.is_none()
+        timeless == *other && self.approvals.is_none()
     }
 }
 

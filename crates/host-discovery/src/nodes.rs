@@ -15,7 +15,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::hardware::Encoded;
 use crate::index::{HostKey, Index};
-use crate::inventory::{Port, abridged};
+use crate::inventory::{Facts, Port, abridged};
 use crate::machine::{Machine, Reading};
 use crate::model::{HostPlan, Step, Unmarked, Verdict};
 use crate::node_id::NodeId;
@@ -42,7 +42,7 @@ const LONGEST_ERROR: usize = 256;
 const FAILURES: u32 = 3;
 
 /// Every node that Ironic showed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Nodes {
     /// Machines that may become hosts, oldest first, and beside them what does not decide.
     machines: Vec<Machine>,
@@ -88,20 +88,7 @@ pub enum Look {
 impl Nodes {
     /// None so far, and places for so many machines.
     pub fn new(most: usize) -> Self {
-        Self {
-            machines: Vec::new(),
-            tracks: Vec::new(),
-            places: HashMap::new(),
-            settled: HashMap::new(),
-            left: HashMap::new(),
-            most,
-            facts: 0,
-            details: 0,
-            round: 0,
-            next: 0,
-            left_out: 0,
-            left_out_before: 0,
-        }
+        Self { most, ..Self::default() }
     }
 
     /// Machines that may become hosts, oldest first.
@@ -121,13 +108,8 @@ impl Nodes {
     }
 
     /// How many nodes there are that have a place.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.machines.len() + self.settled.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// How many nodes found no place, or no room for what they say: a list that broke off says nothing of those that it did
@@ -236,8 +218,9 @@ impl Nodes {
             Machine { name: node.name.clone(), enrolled, had_host, ..Machine::unread(id, now) };
         // What somebody registered is not read: only a new machine becomes a host.
         let look = (!registered || contested).then_some(at);
-        let track = Track::new(order, self.round, Some(at), look);
-        self.insert(machine, Track { marked, contested, ..track });
+        let (round, seen) = (self.round, Some(at));
+        let track = Track { order, round, seen, look, marked, contested, ..Track::default() };
+        self.insert(machine, track);
         unmarked
     }
 
@@ -470,8 +453,10 @@ impl Nodes {
             // The mark may not have reached Ironic yet.
             let had_host = settled.had_host || settled.ours;
             let machine = Machine { had_host, ..Machine::unread(node, now) };
-            let track = Track::new(settled.order, settled.round, None, Some(at));
-            self.insert(machine, Track { contested: true, ..track });
+            let Settled { order, round, .. } = settled;
+            let look = Some(at);
+            let track = Track { order, round, look, contested: true, ..Track::default() };
+            self.insert(machine, track);
         }
     }
 
@@ -565,11 +550,7 @@ impl Machine {
 
     /// Bytes that what it says takes, beside those that every machine takes.
     fn bytes(&self) -> usize {
-        let facts = match &self.inventory {
-            Reading::Facts(facts) => facts.size(),
-            Reading::None | Reading::TooLarge | Reading::Unreadable => 0,
-        };
-        facts + size_of_val(&self.ports[..])
+        self.inventory.facts().map_or(0, Facts::size) + size_of_val(&self.ports[..])
     }
 
     /// Whether nothing was read of which something can be made. What could not be read may have been a proxy's answer, not

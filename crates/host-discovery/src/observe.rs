@@ -49,8 +49,6 @@ const ATTEMPTS: u32 = 3;
 /// Lists are without errors: part of an error is what a machine posted, and some of them would fill every answer.
 const LISTED: Detail = Detail::Fields(&["uuid", "name", "provision_state", "extra"]);
 const FIELDS: Detail = Detail::Fields(&["uuid", "name", "provision_state", "last_error", "extra"]);
-/// What a change of the driver depends on.
-const WORK_FIELDS: Detail = Detail::Fields(&["uuid", "driver", "provision_state"]);
 const PORT_FIELDS: Detail = Detail::Fields(&["uuid", "address", "node_uuid", "pxe_enabled"]);
 
 /// Where lists of Ironic's go on.
@@ -62,16 +60,9 @@ pub struct Places {
     ports: Option<String>,
     /// Ports of nodes that are still to be read: the list does not show them again.
     found: HashMap<NodeId, Ports>,
-    /// A list of all nodes that did not come to its end: the next one goes on with it, or a list that takes longer than it
-    /// may would never end.
-    unfinished: Option<Unfinished>,
-}
-
-#[derive(Clone, Debug)]
-struct Unfinished {
-    began: Instant,
-    /// The last node that it showed.
-    after: Option<String>,
+    /// A list of all nodes that did not come to its end: when it began, and the last node that it showed. The next one goes on
+    /// with it, or a list that takes longer than it may would never end.
+    unfinished: Option<(Instant, Option<String>)>,
 }
 
 /// Asks for all nodes, or for those that are newer than the last one seen. Which are to be marked is in `unmarked` also where
@@ -144,6 +135,7 @@ async fn is_worth_another(error: &Error, attempts: &mut u32) -> bool {
     again
 }
 
+/// Lists all nodes. A list whose place was lost, because a node was deleted meanwhile, is begun again.
 async fn list_all(
     context: &Context,
     nodes: &mut Nodes,
@@ -151,35 +143,39 @@ async fn list_all(
     unmarked: &mut Vec<Unmarked>,
 ) -> Result<Instant, Error> {
     let mut beginnings = 0;
-    'anew: loop {
-        let Unfinished { began, after } = places.unfinished.clone().unwrap_or_else(|| {
-            nodes.begin();
-            Unfinished { began: Instant::now(), after: None }
-        });
-        let mut list = List::after(&context.ironic, after);
-        loop {
-            match list.page().await {
-                Ok(Some(page)) => {
-                    note(context, nodes, &page, Instant::now(), unmarked);
-                    places.unfinished = Some(Unfinished { began, after: list.last_seen() });
-                }
-                Ok(None) => break,
-                Err(error) if error.class() == Class::MarkerGone => {
-                    places.unfinished = None;
-                    beginnings += 1;
-                    if beginnings > BEGINNINGS {
-                        return Err(error);
-                    }
-                    continue 'anew;
-                }
-                Err(error) => return Err(error),
-            }
+    loop {
+        let answer = go_on(context, nodes, places, unmarked).await;
+        if !answer.as_ref().is_err_and(|error| error.class() == Class::MarkerGone) {
+            return answer;
         }
-        nodes.end();
         places.unfinished = None;
-        places.nodes = list.last_seen();
-        return Ok(began);
+        beginnings += 1;
+        if beginnings > BEGINNINGS {
+            return answer;
+        }
     }
+}
+
+/// Goes on with the list of all nodes, or begins one.
+async fn go_on(
+    context: &Context,
+    nodes: &mut Nodes,
+    places: &mut Places,
+    unmarked: &mut Vec<Unmarked>,
+) -> Result<Instant, Error> {
+    let (began, after) = places.unfinished.clone().unwrap_or_else(|| {
+        nodes.begin();
+        (Instant::now(), None)
+    });
+    let mut list = List::after(&context.ironic, after);
+    while let Some(page) = list.page().await? {
+        note(context, nodes, &page, Instant::now(), unmarked);
+        places.unfinished = Some((began, list.last_seen()));
+    }
+    nodes.end();
+    places.unfinished = None;
+    places.nodes = list.last_seen();
+    Ok(began)
 }
 
 /// Takes notice of nodes that Ironic showed at that moment.
@@ -263,7 +259,7 @@ fn failed(class: Class, words: String) -> Look {
 pub async fn list_ports(context: &Context, nodes: &Nodes, places: &mut Places, due: &[NodeId]) {
     places.found.retain(|node, _| nodes.is_machine(*node));
     let unlisted = due.iter().filter(|node| !places.found.contains_key(node)).count();
-    if unlisted <= MANY || unlisted * 20 <= nodes.len() {
+    if unlisted <= MANY || unlisted * 20 <= nodes.count() {
         return;
     }
     let list = list_new_ports(&context.ironic, places, due);
@@ -440,16 +436,6 @@ fn told_by(inventory: &Inventory, late: LateFields) -> Result<(Told, Encoded), R
     Ok((told, HardwareDetails::read(inventory).for_operator(late).encoded()))
 }
 
-/// A node with its driver and its state; that it is gone is an error.
-pub async fn node_at_work(context: &Context, id: NodeId) -> Result<ironic::Node, Error> {
-    context.ironic.node(&id.to_string(), WORK_FIELDS).await
-}
-
-/// The drivers that are enabled in Ironic.
-pub async fn drivers(context: &Context) -> Result<Vec<String>, Error> {
-    Ok(context.ironic.drivers().await?.into_iter().map(|it| it.name).collect())
-}
-
 /// A host as it is now; none if it is gone. Read by a list, since a list is what the role allows.
 pub async fn host(
     context: &Context,
@@ -475,27 +461,21 @@ pub async fn metadata(
     Ok(found.items.into_iter().next().map(|it| it.metadata))
 }
 
-/// When it was seen that the watch tells of all hosts: now, unless that is not long ago. Else what is to be said of it.
-pub async fn watched(context: &Context, last: Option<Instant>) -> Result<Instant, String> {
+/// When it was seen that the watch tells of all hosts: now, unless that is not long ago. A watch that hangs or fails says
+/// nothing of itself, and what a person made meanwhile would be made a second time.
+pub async fn watched(context: &Context, last: Option<Instant>) -> Result<Instant, engine::Error> {
     if let Some(last) = last.filter(|last| last.elapsed() < SEEN_MAX_AGE) {
         return Ok(last);
     }
-    see_all_hosts(context).await.map_err(|error| error.to_string())?;
-    Ok(Instant::now())
-}
-
-/// Whether the watch told of as many hosts as there are. One that hangs or fails says nothing of itself: what a person
-/// made meanwhile would be made a second time.
-async fn see_all_hosts(context: &Context) -> Result<(), engine::Error> {
     let api: Api<BareMetalHost> = Api::all(context.kit.client.clone());
     let one = ListParams::default().limit(1);
     let count = || async {
         let list = asked("count the hosts", api.list_metadata(&one)).await?;
         let rest = list.metadata.remaining_item_count.unwrap_or_default();
-        let rest = usize::try_from(rest).unwrap_or_default();
-        Ok::<_, engine::Error>(list.items.len().saturating_add(rest))
+        Ok(list.items.len().saturating_add(usize::try_from(rest).unwrap_or_default()))
     };
-    caught_up(|| context.index.with(|index| index.len()), count).await
+    caught_up(|| context.index.with(|index| index.len()), count).await?;
+    Ok(Instant::now())
 }
 
 /// Waits until as many are seen as there are. Some of those that were counted may be deleted by the time that the number is

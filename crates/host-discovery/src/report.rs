@@ -5,8 +5,7 @@ use controller_kit::engine::Reason as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::inventory::Facts;
-use crate::machine::{Machine, Reading};
+use crate::machine::Machine;
 use crate::model::{HostPlan, Report, Verdict};
 use crate::reason::{Sort, word};
 
@@ -81,10 +80,7 @@ fn count(number: u32) -> i32 {
 }
 
 fn entry(verdict: &Verdict, machine: &Machine) -> ListedHost {
-    let facts: Option<&Facts> = match &machine.inventory {
-        Reading::Facts(facts) => Some(facts),
-        Reading::None | Reading::TooLarge | Reading::Unreadable => None,
-    };
+    let facts = machine.inventory.facts();
     let mut macs: Vec<_> = machine.ports.iter().map(|port| port.mac).collect();
     macs.sort_unstable();
     macs.truncate(MOST_MACS);

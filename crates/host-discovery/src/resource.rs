@@ -33,6 +33,10 @@ pub struct Resource {
     pub namespace: String,
     /// Its name.
     pub name: String,
+    /// The version that was read.
+    pub version: Option<String>,
+    /// The generation of its spec.
+    pub generation: Option<i64>,
     /// When it was made: the oldest takes a machine that several would take.
     pub created: Option<Timestamp>,
     /// Whether it is being deleted.
@@ -117,6 +121,8 @@ impl Resource {
         Self {
             namespace: metadata.namespace.clone().unwrap_or_default(),
             name: metadata.name.clone().unwrap_or_default(),
+            version: metadata.resource_version.clone(),
+            generation: metadata.generation,
             created: metadata.creation_timestamp.as_ref().map(|time| time.0),
             deleting: metadata.deletion_timestamp.is_some(),
             template,

@@ -27,7 +27,6 @@ const TOO_MANY_MACHINES: &str = "TooManyMachines";
 /// Sets both conditions. Their times stay as they are while they say yes, or no.
 pub fn conditions(
     resource: &Resource,
-    generation: Option<i64>,
     reach: &Reach,
     troubles: &Troubles,
     status: &mut BareMetalHostDiscoveryStatus,
@@ -43,9 +42,9 @@ pub fn conditions(
         Reach::Silent { class, text, .. } => say("False", class, text),
     };
     let is_reachable = reachable.0 == "True";
-    put(status, CONDITION_IRONIC_REACHABLE, reachable, generation, now);
+    put(status, CONDITION_IRONIC_REACHABLE, reachable, resource.generation, now);
     let ready = ready(resource, is_reachable, troubles, status);
-    put(status, CONDITION_READY, ready, generation, now);
+    put(status, CONDITION_READY, ready, resource.generation, now);
 }
 
 type Said = (String, String, String);

@@ -5,10 +5,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api_types::metal3::BareMetalHostDiscovery;
 use controller_kit::backoff;
 use controller_kit::engine::queue::spread;
-use controller_kit::engine::{Class as Urgency, Error, ObjectKey};
+use controller_kit::engine::{Class as Urgency, Error};
 use controller_kit::watch::Broken;
 use ironic::Class;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -17,7 +16,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::allowance::Allowance;
 use crate::context::{Context, News};
 use crate::index::Index;
-use crate::model::{Asked, Key, Looked, Made, Observed, Reach, Unmarked, Version};
+use crate::model::{Asked, Key, Looked, Made, Observed, Reach, Unmarked};
 use crate::node_id::NodeId;
 use crate::nodes::{Look, Nodes};
 use crate::observe::{self, Places};
@@ -40,8 +39,6 @@ pub struct Sight {
     pub refusals: Arc<Refusals>,
     /// Every discovery.
     pub resources: Vec<Resource>,
-    /// Name, version and generation of each.
-    pub objects: Vec<Version>,
     /// Whether Ironic answers.
     pub reach: Reach,
     /// How many hosts may be made now.
@@ -351,8 +348,8 @@ impl Table {
 
     /// What is decided upon now.
     async fn sight(&mut self, context: &Context) -> Result<Sight, Error> {
-        let objects = context.ours();
-        let mut resources: Vec<Resource> = objects.iter().map(|it| Resource::read(it)).collect();
+        let mut resources: Vec<Resource> =
+            context.ours().iter().map(|it| Resource::read(it)).collect();
         let unread = self.unread(context).await?;
         for resource in &mut resources {
             for older in &unread {
@@ -365,15 +362,9 @@ impl Table {
         let complete = self.caught_up && answers && !reads && self.has_shown_all(&resources);
         let nodes = self.nodes.clone();
         self.refusals().now(now, |node| nodes.is_machine(node));
-        let version = |it: &Arc<BareMetalHostDiscovery>| Version {
-            key: ObjectKey::of(&**it),
-            version: it.metadata.resource_version.clone(),
-            generation: it.metadata.generation,
-        };
         Ok(Sight {
             nodes,
             refusals: self.refusals.clone(),
-            objects: objects.iter().map(version).collect(),
             resources,
             reach: self.reach.clone(),
             allowance: if answers { self.allowance.available(Timestamp::now()) } else { 0 },

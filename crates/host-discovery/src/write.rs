@@ -21,7 +21,7 @@ use crate::host::new_host;
 use crate::index::{Change, HostKey, Index};
 use crate::inventory::printable;
 use crate::mac::Mac;
-use crate::machine::{Machine, Reading};
+use crate::machine::Machine;
 use crate::model::{Approvals, Made, Unmarked, Verdict};
 use crate::node_id::NodeId;
 use crate::nodes::HAD_HOST;
@@ -54,7 +54,7 @@ pub struct Order<'a> {
 /// again, that is waited for no longer than this.
 pub async fn create(context: &Context, order: Order<'_>, patience: Duration) -> Made {
     let Order { resource, machine, verdict, name, boot_mac, .. } = order;
-    let Reading::Facts(facts) = &machine.inventory else { return Made::Stale };
+    let Some(facts) = machine.inventory.facts() else { return Made::Stale };
     let read;
     let details = match order.details {
         Some(details) => details,
@@ -213,9 +213,7 @@ fn event_of(order: Order<'_>, cut: bool) -> Event {
     if cut {
         text.push_str(text::HARDWARE_LEFT_OUT);
     }
-    if let Reading::Facts(facts) = &machine.inventory
-        && let Some(mac) = facts.portless_boot
-    {
+    if let Some(mac) = machine.inventory.facts().and_then(|facts| facts.portless_boot) {
         text.push_str(&text::portless_boot(mac));
     }
     text.push_str(&text::made_for(&resource.namespace, &resource.name));

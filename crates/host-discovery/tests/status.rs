@@ -28,7 +28,7 @@ use world::{machine, node, resource};
 fn said(reach: &Reach, troubles: &Troubles, kind: &str) -> (String, String) {
     let mut status = BareMetalHostDiscoveryStatus::default();
     let racks = resource("racks", &json!({}));
-    conditions(&racks, None, reach, troubles, &mut status, Timestamp::UNIX_EPOCH);
+    conditions(&racks, reach, troubles, &mut status, Timestamp::UNIX_EPOCH);
     let found = status.conditions.into_iter().find(|it| it.type_ == kind).unwrap();
     (found.reason, found.message)
 }
@@ -97,7 +97,7 @@ fn ready(
     };
     let troubles = Troubles { strays, ..Troubles::default() };
     let racks = resource("racks", spec);
-    conditions(&racks, None, &Reach::Answers, &troubles, &mut status, Timestamp::UNIX_EPOCH);
+    conditions(&racks, &Reach::Answers, &troubles, &mut status, Timestamp::UNIX_EPOCH);
     status.conditions.into_iter().filter(|it| it.type_ == "Ready").collect()
 }
 
@@ -199,7 +199,7 @@ fn a_resource_makes_no_hosts_before_an_older_one_that_nobody_can_read_is_correct
     racks.give_way(&unread(9));
 
     let mut status = BareMetalHostDiscoveryStatus::default();
-    conditions(&racks, None, &Reach::Answers, &Troubles::default(), &mut status, at(12));
+    conditions(&racks, &Reach::Answers, &Troubles::default(), &mut status, at(12));
     let ready = status.conditions.iter().find(|it| it.type_ == "Ready").unwrap();
     assert_eq!((ready.status.as_str(), ready.reason.as_str()), ("False", "OlderUndecodable"));
     assert!(ready.message.starts_with("metal/odd is older"), "{}", ready.message);

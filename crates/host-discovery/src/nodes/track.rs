@@ -9,7 +9,7 @@ use crate::index::HostKey;
 use crate::waits::{HANGS_AFTER, IRONIC_RETRY, IRONIC_RETRY_MAX, REST_MAX};
 
 /// Of a machine that may become a host.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Track {
     pub(super) order: u64,
     pub(super) round: u32,
@@ -35,29 +35,6 @@ pub(super) struct Track {
 }
 
 impl Track {
-    pub(super) fn new(
-        order: u64,
-        round: u32,
-        seen: Option<Instant>,
-        look: Option<Instant>,
-    ) -> Self {
-        Self {
-            order,
-            round,
-            seen,
-            marked: false,
-            look,
-            reading: None,
-            is_relook: false,
-            contested: false,
-            useless: 0,
-            rest: None,
-            failures: 0,
-            told: None,
-            details: None,
-        }
-    }
-
     /// It is to be read, in its turn.
     pub(super) fn look_at(&mut self, look: Option<Instant>) {
         (self.look, self.is_relook) = (look, false);
