@@ -37,7 +37,8 @@ pub fn decide(standing: &Standing, interval: Duration, now: Now) -> Decision<Wri
     if status::same(&before, &after) {
         return Decision::rest(Pass::DiscoveryTold);
     }
-    let wait = written.map(|at| interval.saturating_sub(since(at, now)));
+    let since = |at| now.moment.saturating_duration_since(at);
+    let wait = written.map(|at| interval.saturating_sub(since(at)));
     if let Some(wait) = wait.filter(|wait| !wait.is_zero()) {
         return Decision { next: Next::After(wait), ..Decision::rest(Pass::DiscoveryTold) };
     }
@@ -46,10 +47,6 @@ pub fn decide(standing: &Standing, interval: Duration, now: Now) -> Decision<Wri
     let events = status::notes(&before, &after, name);
     let write = Write::Status(Box::new(after));
     Decision { writes: vec![write], events, ..Decision::rest(Pass::DiscoveryTold) }
-}
-
-fn since(at: Instant, now: Now) -> Duration {
-    now.moment.saturating_duration_since(at)
 }
 
 /// What the status is to say.

@@ -124,11 +124,6 @@ impl HardwareDetails {
         self
     }
 
-    /// Whether something was left out because there was too much of it.
-    pub fn is_cut(&self) -> bool {
-        self.cut
-    }
-
     /// The form in which they stand on a host.
     pub fn encoded(&self) -> Encoded {
         Encoded { text: self.details.to_string().into(), cut: self.cut }

@@ -1,12 +1,11 @@
 //! Making hosts. Those of machines that waited are made as soon as Ironic has shown them once more, while it is asked for the
 //! next: neither server waits for the other.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::future::ready;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use controller_kit::engine::{Next, Outcome};
+use controller_kit::engine::{Next, Outcome, Shared};
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use tokio::sync::mpsc;
 
@@ -64,7 +63,6 @@ pub async fn make(context: &Context, sight: &Sight, plan: &mut HostPlan) -> Outc
     if !sight.answers() || !plan.creates() {
         return Outcome::default();
     }
-    let now = Outcome { next: Some(Next::Now), ..Outcome::default() };
     match observe::watched(context, sight.watched).await {
         Ok(at) => context.tell(News::Watched(at)),
         Err(error) => {
@@ -89,7 +87,8 @@ pub async fn make(context: &Context, sight: &Sight, plan: &mut HostPlan) -> Outc
     }
     others.truncate(MOST_TOLD);
     // What was made changes what is to be said of others, and what was looked at can be made.
-    if is_done { Outcome::default() } else { Outcome { others, ..now } }
+    let next = (!is_done).then_some(Next::Now);
+    Outcome { others, next, ..Outcome::default() }
 }
 
 /// Makes hosts, and looks once more at machines that Ironic showed too long ago.
@@ -100,15 +99,14 @@ async fn carry_out(
     at: Instant,
 ) -> (Vec<(NodeId, Made)>, Looked) {
     // An API server that fails is not asked for hundreds of hosts more; it may fail in one namespace alone.
-    let stops: BTreeMap<&str, AtomicBool> =
-        sight.resources.iter().map(|it| (it.namespace.as_str(), AtomicBool::new(false))).collect();
+    let failing = Shared::default();
     let (jobs, mut to_do) = mpsc::unbounded_channel();
     let refused = sight.refusals.all();
     let Orders { first, mut last, old } = orders;
-    let stops = &stops;
+    let failing = &failing;
     let look = async move {
         // The other end lives as long as this.
-        let give = |order| drop(jobs.send(carry_out_one(context, order, at, stops).boxed()));
+        let give = |order| drop(jobs.send(carry_out_one(context, order, at, failing).boxed()));
         first.into_iter().for_each(give);
         let mut looked = Looked::default();
         let mut left: Vec<_> = old.iter().map(|order| order.machine.node).collect();
@@ -143,15 +141,15 @@ async fn carry_out_one(
     context: &Context,
     order: Order<'_>,
     at: Instant,
-    stops: &BTreeMap<&str, AtomicBool>,
+    failing: &Shared<BTreeSet<String>>,
 ) -> Option<(NodeId, Made)> {
-    let stop = stops.get(order.resource.namespace.as_str());
-    if at.elapsed() > MAKING_MAX || stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+    let namespace = &order.resource.namespace;
+    if at.elapsed() > MAKING_MAX || failing.with(|all| all.contains(namespace)) {
         return None;
     }
     let made = write::create(context, order, MAKING_MAX).await;
-    if let (Made::Failed(Cause::Failed(_) | Cause::Unknown, _), Some(stop)) = (&made, stop) {
-        stop.store(true, Ordering::Relaxed);
+    if let Made::Failed(Cause::Failed(_) | Cause::Unknown, _) = &made {
+        failing.with(|all| all.insert(namespace.clone()));
     }
     // At once: this pass may not come to its end.
     let node = order.machine.node;

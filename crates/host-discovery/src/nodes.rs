@@ -313,22 +313,9 @@ impl Nodes {
         }
     }
 
-    /// Keeps a machine's details, if there is room for them.
-    pub fn keep(&mut self, node: NodeId, details: Encoded) {
-        if let Some(&place) = self.places.get(&node) {
-            self.keep_details(place, Some(details));
-        }
-    }
-
     /// The details of a machine, if there was room for them.
     pub fn details(&self, node: NodeId) -> Option<&Encoded> {
         self.tracks[*self.places.get(&node)?].details.as_ref()
-    }
-
-    /// What Ironic calls a machine; none where nobody gave it a name.
-    pub fn name(&self, node: &str) -> Option<&str> {
-        let place = *self.places.get(&NodeId::parse(node)?)?;
-        self.machines[place].name.as_deref()
     }
 
     /// The machine that a node is, if Ironic shows it as it showed it before.

@@ -59,28 +59,26 @@ pub struct Places {
     /// After this port.
     ports: Option<String>,
     /// Ports of nodes that are still to be read: the list does not show them again.
-    found: HashMap<NodeId, Ports>,
+    pub found: HashMap<NodeId, Ports>,
     /// A list of all nodes that did not come to its end: when it began, and the last node that it showed. The next one goes on
     /// with it, or a list that takes longer than it may would never end.
     unfinished: Option<(Instant, Option<String>)>,
 }
 
-/// Asks for all nodes, or for those that are newer than the last one seen. Which are to be marked is in `unmarked` also where
-/// the list did not come to its end. Tells when the list began.
+/// Asks for all nodes, or for those that are newer than the last one seen. Tells when the list began.
 pub async fn poll(
     context: &Context,
     nodes: &mut Nodes,
     places: &mut Places,
     all: bool,
-    unmarked: &mut Vec<Unmarked>,
 ) -> Result<Instant, Error> {
     if all {
-        return list_all(context, nodes, places, unmarked).await;
+        return list_all(context, nodes, places).await;
     }
     let began = Instant::now();
     let mut list = List::after(&context.ironic, places.nodes.clone());
     while let Some(page) = list.page().await? {
-        note(context, nodes, &page, Instant::now(), unmarked);
+        note(context, nodes, &page, Instant::now());
     }
     places.nodes = list.last_seen();
     Ok(began)
@@ -140,11 +138,10 @@ async fn list_all(
     context: &Context,
     nodes: &mut Nodes,
     places: &mut Places,
-    unmarked: &mut Vec<Unmarked>,
 ) -> Result<Instant, Error> {
     let mut beginnings = 0;
     loop {
-        let answer = go_on(context, nodes, places, unmarked).await;
+        let answer = go_on(context, nodes, places).await;
         if !answer.as_ref().is_err_and(|error| error.class() == Class::MarkerGone) {
             return answer;
         }
@@ -161,7 +158,6 @@ async fn go_on(
     context: &Context,
     nodes: &mut Nodes,
     places: &mut Places,
-    unmarked: &mut Vec<Unmarked>,
 ) -> Result<Instant, Error> {
     let (began, after) = places.unfinished.clone().unwrap_or_else(|| {
         nodes.begin();
@@ -169,7 +165,7 @@ async fn go_on(
     });
     let mut list = List::after(&context.ironic, after);
     while let Some(page) = list.page().await? {
-        note(context, nodes, &page, Instant::now(), unmarked);
+        note(context, nodes, &page, Instant::now());
         places.unfinished = Some((began, list.last_seen()));
     }
     nodes.end();
@@ -178,28 +174,14 @@ async fn go_on(
     Ok(began)
 }
 
-/// Takes notice of nodes that Ironic showed at that moment.
-fn note(
-    context: &Context,
-    nodes: &mut Nodes,
-    page: &[ironic::Node],
-    at: Instant,
-    unmarked: &mut Vec<Unmarked>,
-) {
+/// Takes notice of nodes that Ironic showed at that moment, and has those marked that had a host.
+fn note(context: &Context, nodes: &mut Nodes, page: &[ironic::Node], at: Instant) {
     let now = Timestamp::now();
-    context.index.with(|index| {
-        unmarked.extend(page.iter().filter_map(|node| nodes.note(node, index, now, at)));
-    });
-}
-
-impl Places {
-    /// A node that is to be read.
-    pub fn job(&mut self, nodes: &Nodes, node: NodeId) -> Job {
-        Job {
-            listed: self.found.remove(&node),
-            known: nodes.seen(node).is_some(),
-            once_more: false,
-        }
+    let unmarked: Vec<Unmarked> = context
+        .index
+        .with(|index| page.iter().filter_map(|node| nodes.note(node, index, now, at)).collect());
+    for it in unmarked {
+        context.mark(it);
     }
 }
 
@@ -501,7 +483,7 @@ where
 /// Takes notice of machines that were looked at once more.
 pub fn note_looked(context: &Context, nodes: &mut Nodes, looked: &Looked) {
     for (at, page) in &looked.shown {
-        note(context, nodes, page, *at, &mut Vec::new());
+        note(context, nodes, page, *at);
     }
 }
 

@@ -16,7 +16,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::allowance::Allowance;
 use crate::context::{Context, News};
 use crate::index::Index;
-use crate::model::{Asked, Key, Looked, Made, Observed, Reach, Unmarked};
+use crate::model::{Asked, Job, Key, Looked, Made, Observed, Reach, Unmarked};
 use crate::node_id::NodeId;
 use crate::nodes::{Look, Nodes};
 use crate::observe::{self, Places};
@@ -227,11 +227,10 @@ impl Table {
         // The first time everything is looked at, for the best sentence about what is wrong.
         let unknown = self.reach == Reach::Unknown;
         let checked = if unknown { context.ironic.check().await.map(drop) } else { Ok(()) };
-        let mut unmarked = Vec::new();
         let result = match checked {
             Ok(()) => {
                 let (nodes, places) = (Arc::make_mut(&mut self.nodes), &mut self.places);
-                let list = observe::poll(context, nodes, places, all, &mut unmarked);
+                let list = observe::poll(context, nodes, places, all);
                 let longest = context.policy.longest_list;
                 let listed = tokio::time::timeout(longest, list).await;
                 listed
@@ -241,9 +240,6 @@ impl Table {
         };
         let left_out = i64::try_from(self.nodes.left_out()).unwrap_or(i64::MAX);
         context.metrics.left_out.set(left_out);
-        for it in unmarked {
-            context.mark(it);
-        }
         match result {
             Ok(began) => {
                 context.metrics.polled(all, now.elapsed().as_secs_f64());
@@ -336,7 +332,8 @@ impl Table {
         observe::list_ports(context, nodes, &mut self.places, &due).await;
         let room = MOST_READ.saturating_sub(nodes.being_read());
         for node in due.into_iter().take(room) {
-            let job = self.places.job(nodes, node);
+            let listed = self.places.found.remove(&node);
+            let job = Job { listed, known: nodes.seen(node).is_some(), ..Job::default() };
             if context.begins(node, job) {
                 nodes.reads(node, now);
             } else {
