@@ -239,10 +239,7 @@ impl Controller for Rules {
 
     /// Nothing here waits for long: one pass is for all machines.
     fn retry(&self, error: &Error) -> Retry {
-        match error {
-            Error::Other(_, retry) => *retry,
-            error => error.retry().urgent(),
-        }
+        error.retry().urgent()
     }
 
     fn version<'s>(&self, seen: &'s Seen) -> Option<&'s str> {

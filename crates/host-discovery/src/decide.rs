@@ -123,12 +123,12 @@ impl<'a> Taken<'a> {
         let named = resource.name_of(machine.node, facts, boot_mac);
         let namespace = resource.namespace.as_str();
         let told =
-            |name: &String| resource.dry_run && self.told.contains(&(namespace, name.clone()));
+            |name: &String| resource.spec.dry_run && self.told.contains(&(namespace, name.clone()));
         let free = |name: &&String| !hosts.has_name(namespace, name) && !told(name);
         let mut both = named.iter().flat_map(|it| std::iter::once(&it.name).chain(&it.beside));
         verdict.name = both.find(free).cloned();
         verdict.named = named.as_ref().ok().cloned();
-        if resource.suspend || resource.behind.is_some() {
+        if resource.spec.suspend || resource.behind.is_some() {
             verdict.note.clone_from(&resource.behind);
             return verdict;
         }
@@ -143,7 +143,7 @@ impl<'a> Taken<'a> {
         let shares =
             alike.as_ref().is_some_and(|(reason, _)| *reason == Reason::InterfaceOfAnotherHost);
         // The mark may be about a host that is there and only shares an interface: nobody deleted that one.
-        if machine.had_host && !resource.rediscover && !approved && !shares {
+        if machine.had_host && !resource.spec.rediscover && !approved && !shares {
             return verdict.because(Reason::HostDeleted);
         }
         if let Some((reason, others)) = alike {
@@ -164,12 +164,12 @@ impl<'a> Taken<'a> {
         }
 
         // Progress, as far as it is allowed.
-        if resource.approval == Approval::Manual && !approved {
+        if resource.spec.approval == Approval::Manual && !approved {
             return verdict.because(Reason::AwaitsApproval);
         }
         let refusal = self.seen.refused.get(&machine.node);
-        let refusal = refusal.filter(|it| !resource.dry_run && it.is_of(namespace, &name));
-        let is_full = resource.max_hosts.is_some_and(|most| self.made[at] >= most);
+        let refusal = refusal.filter(|it| !resource.spec.dry_run && it.is_of(namespace, &name));
+        let is_full = resource.is_full(self.made[at]);
         // The API server is not asked for more than the resource may have, so that it refused one says nothing any more. Only a
         // host that may be there all the same waits.
         if is_full && refusal.is_none_or(|it| it.cause != Cause::Unknown || !it.waits) {
@@ -185,12 +185,12 @@ impl<'a> Taken<'a> {
             verdict.fail(&refusal.cause, &refusal.text);
             return verdict;
         }
-        if !resource.dry_run && self.allowance == 0 {
+        if !resource.spec.dry_run && self.allowance == 0 {
             verdict.note = (!self.seen.answers).then(|| NONE_WITHOUT_IRONIC.to_owned());
             verdict.again = Some(Duration::from_secs(1) / self.policy.create_rate.get());
             return verdict.because(Reason::RateLimited);
         }
-        if resource.dry_run {
+        if resource.spec.dry_run {
             self.made[at] += 1;
             self.told.insert((namespace, name));
             return verdict.because(Reason::DryRun);
@@ -284,7 +284,7 @@ impl<'a> Taken<'a> {
     /// Ironic did not discover by itself, of those that take such.
     fn complained_to(&self, discovered: bool) -> Option<usize> {
         let resources = self.seen.resources;
-        let hears = |at: &&usize| discovered || resources[**at].include_all_nodes;
+        let hears = |at: &&usize| discovered || resources[**at].spec.include_all_nodes;
         let mut all = self.oldest_first.iter().filter(hears);
         let first = all.clone().next();
         all.find(|at| resources[**at].selector.is_empty()).or(first).copied()

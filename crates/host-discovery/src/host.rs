@@ -37,7 +37,7 @@ pub fn new_host(
     facts: &Facts,
     details: &Encoded,
 ) -> NewHost {
-    let defaults = &resource.host_defaults;
+    let defaults = resource.spec.host_defaults.clone().unwrap_or_default();
     let spec = BareMetalHostSpec {
         // The machine runs: it has just told about itself.
         online: defaults.online.unwrap_or(true),
@@ -46,7 +46,7 @@ pub fn new_host(
         automated_cleaning_mode: defaults.automated_cleaning_mode.map(cleaning_mode),
         // The operator learns it by the inspection, which is not to be.
         architecture: facts.architecture.as_deref().filter(|it| is_word(it)).map(str::to_owned),
-        description: defaults.description.clone(),
+        description: defaults.description,
         ..BareMetalHostSpec::default()
     };
     let mut object = BareMetalHost::new(&resource.namespace, name, spec);
@@ -86,7 +86,7 @@ fn annotations(node: NodeId, details: &str) -> BTreeMap<String, String> {
 /// The machine's word never overrides the administrator's, and neither overrides ours.
 fn host_labels(resource: &Resource, facts: &Facts) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
-    for (key, label) in &resource.labels_from_hardware {
+    for (key, label) in &resource.spec.labels_from_hardware {
         let value = hardware_value(*label, facts).and_then(|text| labels::value_of(&text));
         if let Some(value) = value {
             all.insert(key.clone(), value);
@@ -96,7 +96,7 @@ fn host_labels(resource: &Resource, facts: &Facts) -> BTreeMap<String, String> {
     if let Some(filter) = &resource.watch_filter {
         all.insert(WATCH_FILTER.to_owned(), filter.clone());
     }
-    all.extend(resource.labels.clone());
+    all.extend(resource.spec.labels.clone());
     all.insert(ferrite::DISCOVERED_BY.to_owned(), resource.label());
     all
 }

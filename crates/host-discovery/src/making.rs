@@ -65,8 +65,7 @@ pub async fn make(context: &Context, sight: &Sight, plan: &mut HostPlan) -> Outc
     }
     match observe::watched(context, sight.watched).await {
         Ok(at) => context.tell(News::Watched(at)),
-        Err(error) => {
-            let behind = error.to_string();
+        Err(behind) => {
             tracing::warn!(error = behind, "Makes no hosts");
             plan.hold_back(&behind);
             return Outcome { next: Some(Next::After(FIRST_RETRY)), ..Outcome::default() };

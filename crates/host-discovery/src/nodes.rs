@@ -219,7 +219,7 @@ impl Nodes {
         // What somebody registered is not read: only a new machine becomes a host.
         let look = (!registered || contested).then_some(at);
         let (round, seen) = (self.round, Some(at));
-        let track = Track { order, round, seen, look, marked, contested, ..Track::default() };
+        let track = Track { order, round, seen, marked, look, contested, ..Track::default() };
         self.insert(machine, track);
         unmarked
     }

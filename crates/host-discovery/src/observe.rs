@@ -8,7 +8,6 @@ use std::time::Instant;
 
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
 use controller_kit::api_error::unless_gone;
-use controller_kit::backoff::Class as Retry;
 use controller_kit::engine::{self, Class as Urgency, asked};
 use ironic::{Class, Client, Detail, Error, Inventory, MAX_PAGE, NodeQuery, Pager, PortQuery};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -445,16 +444,17 @@ pub async fn metadata(
 
 /// When it was seen that the watch tells of all hosts: now, unless that is not long ago. A watch that hangs or fails says
 /// nothing of itself, and what a person made meanwhile would be made a second time.
-pub async fn watched(context: &Context, last: Option<Instant>) -> Result<Instant, engine::Error> {
+pub async fn watched(context: &Context, last: Option<Instant>) -> Result<Instant, String> {
     if let Some(last) = last.filter(|last| last.elapsed() < SEEN_MAX_AGE) {
         return Ok(last);
     }
     let api: Api<BareMetalHost> = Api::all(context.kit.client.clone());
     let one = ListParams::default().limit(1);
     let count = || async {
-        let list = asked("count the hosts", api.list_metadata(&one)).await?;
-        let rest = list.metadata.remaining_item_count.unwrap_or_default();
-        Ok(list.items.len().saturating_add(usize::try_from(rest).unwrap_or_default()))
+        let page = asked("count the hosts", api.list_metadata(&one)).await;
+        let page = page.map_err(|error| error.to_string())?;
+        let rest = page.metadata.remaining_item_count.unwrap_or_default();
+        Ok(page.items.len().saturating_add(usize::try_from(rest).unwrap_or_default()))
     };
     caught_up(|| context.index.with(|index| index.len()), count).await?;
     Ok(Instant::now())
@@ -462,9 +462,9 @@ pub async fn watched(context: &Context, last: Option<Instant>) -> Result<Instant
 
 /// Waits until as many are seen as there are. Some of those that were counted may be deleted by the time that the number is
 /// here, so they are counted anew.
-async fn caught_up<F>(seen: impl Fn() -> usize, count: impl Fn() -> F) -> Result<(), engine::Error>
+async fn caught_up<F>(seen: impl Fn() -> usize, count: impl Fn() -> F) -> Result<(), String>
 where
-    F: Future<Output = Result<usize, engine::Error>>,
+    F: Future<Output = Result<usize, String>>,
 {
     let began = Instant::now();
     loop {
@@ -474,7 +474,7 @@ where
             return Ok(());
         }
         if began.elapsed() > WATCH_LAG_MAX {
-            return Err(engine::Error::Other(text::behind(known, there), Retry::Urgent));
+            return Err(text::behind(known, there));
         }
         tokio::time::sleep(SHORTEST_WAIT).await;
     }
@@ -546,6 +546,6 @@ mod tests {
         caught_up(|| 2, count).await.unwrap();
         assert_eq!(counts.get(), 2);
         let behind = caught_up(|| 2, || async { Ok(3) }).await.unwrap_err();
-        assert!(behind.to_string().contains("2 hosts of 3"), "{behind}");
+        assert!(behind.contains("2 hosts of 3"), "{behind}");
     }
 }

@@ -2,9 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api_types::metal3::{
-    Approval, BareMetalHostDiscovery, HardwareDetail, HardwareLabel, HostDefaults,
-};
+use api_types::metal3::{BareMetalHostDiscovery, BareMetalHostDiscoverySpec};
 use api_types::names::capi::WATCH_FILTER;
 use api_types::names::ferrite;
 use controller_kit::events::shorten;
@@ -27,7 +25,6 @@ const LONGEST_STRANGE: usize = 128;
 
 /// What a user wants, in the form in which it is asked for each machine.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::struct_excessive_bools, reason = "switches that a user sets one by one")]
 pub struct Resource {
     /// Namespace of the resource and of the hosts that it makes.
     pub namespace: String,
@@ -41,42 +38,22 @@ pub struct Resource {
     pub created: Option<Timestamp>,
     /// Whether it is being deleted.
     pub deleting: bool,
-    /// Prefix and suffix.
-    pub template: Result<Template, TemplateError>,
-    /// What names a host.
-    pub detail: HardwareDetail,
-    /// What names a host otherwise.
-    pub fallback: HardwareDetail,
-    /// Which machines it takes.
-    pub selector: Selector,
-    /// Whether a person has to agree.
-    pub approval: Approval,
+    /// Which instances of the controllers look after it, and so after its hosts; none: all that have no such filter.
+    pub watch_filter: Option<String>,
     /// Machines to which a person agreed.
     pub approved: BTreeSet<NodeId>,
     /// Entries of the approval that are no identifiers, as they can be shown.
     pub strange_approvals: Vec<String>,
-    /// Which instances of the controllers look after it, and so after its hosts; none: all that have no such filter.
-    pub watch_filter: Option<String>,
-    /// Labels of new hosts.
-    pub labels: BTreeMap<String, String>,
-    /// Labels of new hosts from their hardware.
-    pub labels_from_hardware: BTreeMap<String, HardwareLabel>,
-    /// What new hosts start with.
-    pub host_defaults: HostDefaults,
-    /// How many hosts it makes at most.
-    pub max_hosts: Option<u32>,
-    /// Makes none for now.
-    pub suspend: bool,
-    /// An older one that nobody can read, and that may want the same machines: none are made before that is corrected.
-    pub behind: Option<String>,
-    /// Only tells.
-    pub dry_run: bool,
-    /// Takes machines, too, that Ironic did not discover by itself.
-    pub include_all_nodes: bool,
-    /// Makes hosts again that a person deleted.
-    pub rediscover: bool,
+    /// What the user wrote. Labels that no host can have are not in it, and all labels of new hosts are in `labels`.
+    pub spec: BareMetalHostDiscoverySpec,
+    /// Prefix and suffix.
+    pub template: Result<Template, TemplateError>,
+    /// Which machines it takes.
+    pub selector: Selector,
     /// What is wrong with it, each with what to change.
     pub mistakes: Vec<String>,
+    /// An older one that nobody can read, and that may want the same machines: none are made before that is corrected.
+    pub behind: Option<String>,
 }
 
 impl Resource {
@@ -89,14 +66,15 @@ impl Resource {
     ) -> Result<Named, (Reason, Option<String>)> {
         let Ok(template) = &self.template else { return Err((Reason::TemplateInvalid, None)) };
         let detail = |detail| facts.detail(detail, node);
-        choose(template, self.detail, self.fallback, boot_mac, detail)
+        let named_by = self.spec.resource_name_template.hardware_details;
+        choose(template, named_by, self.spec.fallback, boot_mac, detail)
             .map_err(|why| (Reason::NoName, Some(why.to_string())))
     }
 
     /// Reads a resource. What its CRD would refuse may still be there in an object that is older
     /// than the CRD's rules.
     pub fn read(given: &BareMetalHostDiscovery) -> Self {
-        let spec = &given.spec;
+        let mut spec = given.spec.clone();
         let metadata = &given.metadata;
         let mut mistakes = Vec::new();
         let names = &spec.resource_name_template;
@@ -110,12 +88,13 @@ impl Resource {
         let (selector, unmatchable) =
             spec.selector.as_ref().map(Selector::read).unwrap_or_default();
         mistakes.extend(unmatchable);
-        let host_defaults = spec.host_defaults.clone().unwrap_or_default();
         // The labels of this resource come after those that it starts its hosts with.
-        let mut fixed = legal("hostDefaults.labels", &host_defaults.labels, &mut mistakes);
+        let defaults = spec.host_defaults.iter().flat_map(|it| &it.labels);
+        let mut fixed = legal("hostDefaults.labels", defaults, &mut mistakes);
         fixed.extend(legal("labels", &spec.labels, &mut mistakes));
-        let mut from_hardware = spec.labels_from_hardware.clone();
-        from_hardware.retain(|key, _| is_legal_key("labelsFromHardware", key, &mut mistakes));
+        spec.labels = fixed;
+        spec.labels_from_hardware
+            .retain(|key, _| is_legal_key("labelsFromHardware", key, &mut mistakes));
         let (approved, strange_approvals) =
             approvals(metadata.annotations.as_ref().and_then(|all| all.get(ferrite::APPROVE)));
         Self {
@@ -125,25 +104,20 @@ impl Resource {
             generation: metadata.generation,
             created: metadata.creation_timestamp.as_ref().map(|time| time.0),
             deleting: metadata.deletion_timestamp.is_some(),
-            template,
-            detail: names.hardware_details,
-            fallback: spec.fallback,
-            selector,
-            approval: spec.approval,
+            watch_filter: metadata.labels.as_ref().and_then(|all| all.get(WATCH_FILTER)).cloned(),
             approved,
             strange_approvals,
-            watch_filter: metadata.labels.as_ref().and_then(|all| all.get(WATCH_FILTER)).cloned(),
-            labels: fixed,
-            labels_from_hardware: from_hardware,
-            host_defaults,
-            max_hosts: spec.max_hosts.map(|most| u32::try_from(most).unwrap_or_default()),
-            suspend: spec.suspend,
-            behind: None,
-            dry_run: spec.dry_run,
-            include_all_nodes: spec.include_all_nodes,
-            rediscover: spec.rediscover,
+            spec,
+            template,
+            selector,
             mistakes,
+            behind: None,
         }
+    }
+
+    /// Whether it has as many hosts as it may have.
+    pub fn is_full(&self, made: impl Into<i64>) -> bool {
+        self.spec.max_hosts.is_some_and(|most| made.into() >= i64::from(most))
     }
 
     /// The value of the label that its hosts bear. A name of a resource may be longer than a label: then its hash ends it.
@@ -164,7 +138,7 @@ impl Resource {
     /// Whether a machine is one that it takes.
     pub fn takes(&self, facts: &Facts, ports: &[Port]) -> bool {
         !self.deleting
-            && (self.include_all_nodes || facts.auto_discovered)
+            && (self.spec.include_all_nodes || facts.auto_discovered)
             && self.selector.matches(facts, ports)
     }
 
@@ -184,22 +158,19 @@ impl Resource {
     }
 }
 
-fn legal(
+fn legal<'a>(
     field: &str,
-    given: &BTreeMap<String, String>,
+    given: impl IntoIterator<Item = (&'a String, &'a String)>,
     mistakes: &mut Vec<String>,
 ) -> BTreeMap<String, String> {
-    let mut kept = given.clone();
-    kept.retain(|key, value| {
-        is_legal_key(field, key, mistakes)
-            && match labels::mistake_in_value(value) {
-                Some(mistake) => {
-                    mistakes.push(text::label_value(field, key, value, mistake));
-                    false
-                }
-                None => true,
-            }
-    });
+    let mut kept = BTreeMap::new();
+    for (key, value) in given {
+        match labels::mistake_in_value(value) {
+            _ if !is_legal_key(field, key, mistakes) => {}
+            Some(mistake) => mistakes.push(text::label_value(field, key, value, mistake)),
+            None => drop(kept.insert(key.clone(), value.clone())),
+        }
+    }
     kept
 }
 

@@ -75,6 +75,7 @@ pub(crate) struct NicRead {
 
 impl From<Read> for Sighting {
     fn from(read: Read) -> Self {
+        let metadata = read.metadata;
         let ReadSpec { boot_mac_address, bmc } = read.spec.unwrap_or_default();
         let StatusRead { provisioning, hardware } = read.status.unwrap_or_default();
         let bmc = bmc.and_then(|bmc| bmc.address);
@@ -82,7 +83,16 @@ impl From<Read> for Sighting {
         let nics = nics.into_iter().map(|nic| Nic { mac: nic.mac, ..Nic::default() }).collect();
         let id = provisioning.and_then(|it| it.id).unwrap_or_default();
         Self(BareMetalHost {
-            metadata: read.metadata.into(),
+            metadata: ObjectMeta {
+                name: metadata.name,
+                namespace: metadata.namespace,
+                uid: metadata.uid,
+                resource_version: metadata.resource_version,
+                deletion_timestamp: metadata.deletion_timestamp,
+                labels: metadata.labels,
+                annotations: metadata.annotations,
+                ..ObjectMeta::default()
+            },
             spec: BareMetalHostSpec {
                 boot_mac_address,
                 bmc: bmc.map(|address| Bmc { address, ..Bmc::default() }),
@@ -95,21 +105,6 @@ impl From<Read> for Sighting {
             }),
             ..BareMetalHost::default()
         })
-    }
-}
-
-impl From<ReadMetadata> for ObjectMeta {
-    fn from(read: ReadMetadata) -> Self {
-        Self {
-            name: read.name,
-            namespace: read.namespace,
-            uid: read.uid,
-            resource_version: read.resource_version,
-            deletion_timestamp: read.deletion_timestamp,
-            labels: read.labels,
-            annotations: read.annotations,
-            ..Self::default()
-        }
     }
 }
 

@@ -75,7 +75,7 @@ fn ready(
     if let Some(text) = &resource.behind {
         return say("False", "OlderUndecodable", text);
     }
-    if resource.suspend {
+    if resource.spec.suspend {
         return say("False", Reason::Suspended.as_str(), text::SUSPENDED);
     }
     if let Some((count, first)) = &troubles.refused {
@@ -87,9 +87,10 @@ fn ready(
     if troubles.left_out > 0 {
         return say("False", TOO_MANY_MACHINES, &text::too_many_machines(troubles.left_out));
     }
-    let is_full = |most: &u32| i64::from(counts.created) >= i64::from(*most);
-    let (reason, text) = match (resource.max_hosts.filter(is_full), resource.approval) {
-        _ if resource.dry_run => ("DryRun", text::DRY_RUN.to_owned()),
+    let spec = &resource.spec;
+    let most = spec.max_hosts.filter(|_| resource.is_full(counts.created));
+    let (reason, text) = match (most, spec.approval) {
+        _ if spec.dry_run => ("DryRun", text::DRY_RUN.to_owned()),
         (Some(most), _) => ("MaxHostsReached", text::max_hosts_reached(most)),
         (None, Approval::Automatic) => ("Discovering", text::DISCOVERING.to_owned()),
         (None, Approval::Manual) => ("Discovering", text::DISCOVERING_APPROVED.to_owned()),

@@ -174,7 +174,7 @@ pub fn too_many_machines(count: usize) -> String {
 }
 
 /// A discovery has all the hosts that it may have.
-pub fn max_hosts_reached(most: u32) -> String {
+pub fn max_hosts_reached(most: i32) -> String {
     format!("as many hosts are made as spec.maxHosts allows, {most}: raise it for more")
 }
 

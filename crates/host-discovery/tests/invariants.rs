@@ -117,7 +117,7 @@ impl World {
                 }
                 Step::Create { name, boot_mac } => {
                     assert!(!self.refused.contains(&node), "{name} was made again");
-                    assert!(!self.resource.suspend);
+                    assert!(!self.resource.spec.suspend);
                     let key = HostKey::new("metal", &name);
                     let made = json!({
                         "metadata": {
@@ -180,7 +180,7 @@ impl World {
             }
             Event::Pass { replica, writes } => self.pass(replica, writes),
             Event::CatchesUp(replica) => self.catch_up(replica),
-            Event::Suspended(suspend) => self.resource.suspend = suspend,
+            Event::Suspended(suspend) => self.resource.spec.suspend = suspend,
         }
     }
 
@@ -206,7 +206,7 @@ proptest! {
             world.happens(event);
             prop_assert!(world.made().values().all(|count| *count == 1), "{:?}", world.made());
         }
-        world.resource.suspend = false;
+        world.resource.spec.suspend = false;
         for replica in [0, 1, 0] {
             world.catch_up(replica);
             world.pass(replica, usize::MAX);
@@ -268,12 +268,13 @@ proptest! {
             prop_assert!(addresses.insert(*boot_mac), "{} twice", boot_mac);
             prop_assert!(machine.ports.iter().any(|port| port.mac == *boot_mac));
             prop_assert!(machine.name.is_none() && machine.enrolled);
-            prop_assert!(!resource.suspend && !resource.dry_run && resource.template.is_ok());
+            prop_assert!(!resource.spec.suspend && !resource.spec.dry_run && resource.template.is_ok());
             *per_resource.entry(at).or_insert(0) += 1;
         }
         prop_assert!(u32::try_from(names.len()).unwrap() <= allowance);
         for (at, made) in per_resource {
-            prop_assert!(resources[at].max_hosts.is_none_or(|most| made <= most));
+            let most = resources[at].spec.max_hosts;
+            prop_assert!(most.is_none_or(|most| made <= most));
         }
     }
 }

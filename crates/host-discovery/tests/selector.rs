@@ -196,6 +196,6 @@ fn what_the_crd_would_refuse_today_is_told_with_the_field_and_the_character() {
         assert!(told.contains(part), "{part} is not in:\n{told}");
     }
     assert_eq!(read.mistakes.len(), 6);
-    assert_eq!(read.labels.keys().collect::<Vec<_>>(), ["kept", "ok"]);
-    assert_eq!(read.labels_from_hardware.keys().collect::<Vec<_>>(), ["hw"]);
+    assert_eq!(read.spec.labels.keys().collect::<Vec<_>>(), ["kept", "ok"]);
+    assert_eq!(read.spec.labels_from_hardware.keys().collect::<Vec<_>>(), ["hw"]);
 }
