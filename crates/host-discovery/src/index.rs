@@ -354,29 +354,16 @@ impl Index {
         });
         let by_name =
             node_name.and_then(HostKey::of_node_name).and_then(|key| self.by_key.get(&key));
-        let mut ids: Vec<u32> = marks
-            .flat_map(|mark| self.by_mark.some(mark))
-            .chain(of_nics)
-            .chain(by_name.copied())
-            .collect();
-        ids.sort_unstable();
-        ids.dedup();
-        let mut known: Vec<_> =
-            ids.iter().filter_map(|id| self.hosts.get(id)).map(Entry::known).collect();
-        known.sort_by(|a, b| a.host.cmp(&b.host));
-        known.truncate(MOST_TOLD);
-        known
+        let ids = marks.flat_map(|mark| self.by_mark.some(mark));
+        let found = self.in_order(ids.chain(of_nics).chain(by_name.copied()));
+        found.into_iter().take(MOST_TOLD).map(Entry::known).collect()
     }
 
     /// Hosts that have one of a machine's ports among their interfaces, ten at most, in the order of their names. Where it
     /// is none of those that are known to be the machine, both boot by addresses of their own.
     pub fn sharing(&self, ports: &[Port]) -> Vec<HostKey> {
-        let ids: BTreeSet<u32> = ports.iter().flat_map(|port| self.by_nic.some(port.mac)).collect();
-        let mut hosts: Vec<_> =
-            ids.iter().filter_map(|id| self.hosts.get(id)).map(|it| it.key.clone()).collect();
-        hosts.sort();
-        hosts.truncate(MOST_TOLD);
-        hosts
+        let found = self.in_order(ports.iter().flat_map(|port| self.by_nic.some(port.mac)));
+        found.into_iter().take(MOST_TOLD).map(|it| it.key.clone()).collect()
     }
 
     /// Other hosts that claim to be the same machine as this one: an address that one of them boots from is the other's,
@@ -394,11 +381,16 @@ impl Index {
         let of_boots = boots.iter().flat_map(|mac| self.by_nic.some(*mac));
         let claimed = entry.is.nics.iter().map(|mac| Mark::BootMac(*mac));
         let of_nics = claimed.flat_map(|mark| self.by_mark.some(mark));
-        let mut ids: Vec<u32> =
-            of_marks.chain(of_boots).chain(of_nics).filter(|it| *it != id).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        ids.iter().filter_map(|id| self.hosts.get(id)).map(|entry| entry.key.clone()).collect()
+        let ids = of_marks.chain(of_boots).chain(of_nics).filter(|it| *it != id);
+        self.in_order(ids).into_iter().map(|entry| entry.key.clone()).collect()
+    }
+
+    /// Hosts in the order of their names, each once.
+    fn in_order(&self, ids: impl Iterator<Item = u32>) -> Vec<&Entry> {
+        let ids: BTreeSet<u32> = ids.collect();
+        let mut found: Vec<_> = ids.iter().filter_map(|id| self.hosts.get(id)).collect();
+        found.sort_by(|a, b| a.key.cmp(&b.key));
+        found
     }
 
     /// A host whose management controller has this address, which may be the machine that `has` its addresses. One that was

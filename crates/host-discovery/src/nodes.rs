@@ -20,9 +20,9 @@ use crate::machine::{Machine, Reading};
 use crate::model::{HostPlan, Step, Unmarked, Verdict};
 use crate::node_id::NodeId;
 use crate::reason::Reason;
-use crate::waits::IRONIC_RETRY;
+use crate::waits::{IRONIC_RETRY, IRONIC_RETRY_MAX};
 
-use track::{Settled, Track, again_after, rest_after};
+use track::{Settled, Track, rest_after};
 
 /// The state in which Ironic keeps what it discovered.
 const ENROLL: &str = "enroll";
@@ -271,7 +271,8 @@ impl Nodes {
             Look::Failed(class, text) => {
                 let (machine, track) = (&mut self.machines[place], &mut self.tracks[place]);
                 track.failures = track.failures.saturating_add(1);
-                (track.look, track.is_relook) = (Some(at + again_after(track.failures)), true);
+                (track.look, track.is_relook) =
+                    (Some(at + rest_after(track.failures).min(IRONIC_RETRY_MAX)), true);
                 // The same failure may be put in other words each time.
                 if track.failures >= FAILURES && track.told != Some(class) {
                     track.told = Some(class);

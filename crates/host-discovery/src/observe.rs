@@ -4,7 +4,7 @@
 mod confirm;
 
 use std::collections::{HashMap, HashSet};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
 use controller_kit::api_error::unless_gone;
@@ -121,6 +121,16 @@ impl<'a> List<'a> {
     }
 }
 
+/// What Ironic says, if it does so in this time.
+pub async fn within<T>(
+    limit: Duration,
+    what: &str,
+    asking: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let answer = tokio::time::timeout(limit, asking).await;
+    answer.unwrap_or_else(|_| Err(Error::too_slow(what, limit)))
+}
+
 /// Whether something is asked for once more, after a pause. What took its whole time is not: it would only take it again.
 async fn is_worth_another(error: &Error, attempts: &mut u32) -> bool {
     *attempts += 1;
@@ -198,9 +208,7 @@ pub async fn machine(context: &Context, id: NodeId) -> Option<Pass> {
         let look = look(&context.ironic, id, listed, known, context.late_fields()).await?;
         Ok(News::Read(id, look, Instant::now()))
     };
-    let answer = tokio::time::timeout(READING_MAX, asking).await;
-    let answer = answer.unwrap_or_else(|_| Err(Error::too_slow("the machine", READING_MAX)));
-    let error = match answer {
+    let error = match within(READING_MAX, "the machine", asking).await {
         Ok(news) => {
             context.ended(id, news);
             return Some(Pass::MachineRead);
@@ -244,9 +252,7 @@ pub async fn list_ports(context: &Context, nodes: &Nodes, places: &mut Places, d
         return;
     }
     let list = list_new_ports(&context.ironic, places, due);
-    let listed = tokio::time::timeout(HANGS_AFTER, list).await;
-    let listed = listed.unwrap_or_else(|_| Err(Error::too_slow("the list of ports", HANGS_AFTER)));
-    if let Err(error) = listed {
+    if let Err(error) = within(HANGS_AFTER, "the list of ports", list).await {
         context.metrics.ironic_failed(&error);
         tracing::debug!(error = %error, "Could not list the ports");
     }
@@ -398,8 +404,14 @@ async fn node(ironic: &Client, id: NodeId) -> Result<Option<ironic::Node>, Error
 }
 
 /// The hardware of a machine whose details had no room; none where its inventory is no longer one of which a host is made.
-pub async fn details(context: &Context, id: NodeId) -> Result<Option<Encoded>, Error> {
-    let inventory = context.ironic.inventory(&id.to_string(), MOST_INVENTORY).await?;
+pub async fn details(
+    context: &Context,
+    id: NodeId,
+    patience: Duration,
+) -> Result<Option<Encoded>, Error> {
+    let id = id.to_string();
+    let asking = context.ironic.inventory(&id, MOST_INVENTORY);
+    let inventory = within(patience, "the inventory", asking).await?;
     Ok(told_by(&inventory, context.late_fields()).ok().map(|(_, details)| details))
 }
 

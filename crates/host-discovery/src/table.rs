@@ -231,10 +231,7 @@ impl Table {
             Ok(()) => {
                 let (nodes, places) = (Arc::make_mut(&mut self.nodes), &mut self.places);
                 let list = observe::poll(context, nodes, places, all);
-                let longest = context.policy.longest_list;
-                let listed = tokio::time::timeout(longest, list).await;
-                listed
-                    .unwrap_or_else(|_| Err(ironic::Error::too_slow("the list of nodes", longest)))
+                observe::within(context.policy.longest_list, "the list of nodes", list).await
             }
             Err(error) => Err(error),
         };

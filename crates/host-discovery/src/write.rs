@@ -58,7 +58,7 @@ pub async fn create(context: &Context, order: Order<'_>, patience: Duration) -> 
     let read;
     let details = match order.details {
         Some(details) => details,
-        None => match described(context, machine.node, patience).await {
+        None => match observe::details(context, machine.node, patience).await {
             Ok(Some(details)) => {
                 read = details;
                 &read
@@ -126,16 +126,6 @@ pub async fn create(context: &Context, order: Order<'_>, patience: Duration) -> 
         }
         Err(error) => failed(context, order, name, &error, true),
     }
-}
-
-/// The hardware of a machine, read again.
-async fn described(
-    context: &Context,
-    node: NodeId,
-    patience: Duration,
-) -> ironic::Result<Option<Encoded>> {
-    let read = tokio::time::timeout(patience, observe::details(context, node)).await;
-    read.unwrap_or_else(|_| Err(ironic::Error::too_slow("the inventory", patience)))
 }
 
 /// What comes of an inventory that Ironic does not give once more. What that says of the machine is read as that of any other;

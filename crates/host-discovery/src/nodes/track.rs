@@ -6,7 +6,7 @@ use ironic::Class;
 
 use crate::hardware::Encoded;
 use crate::index::HostKey;
-use crate::waits::{HANGS_AFTER, IRONIC_RETRY, IRONIC_RETRY_MAX, REST_MAX};
+use crate::waits::{HANGS_AFTER, IRONIC_RETRY, REST_MAX};
 
 /// Of a machine that may become a host.
 #[derive(Clone, Debug, Default)]
@@ -67,10 +67,6 @@ pub(super) struct Settled {
     /// Whether the node is to be marked as one that had it.
     pub(super) ours: bool,
     pub(super) had_host: bool,
-}
-
-pub(super) fn again_after(failures: u32) -> Duration {
-    rest_after(failures).min(IRONIC_RETRY_MAX)
 }
 
 /// Four times as long each time.
