@@ -12,7 +12,7 @@ use crate::config::Policy;
 use crate::model::{Host, Node, NodeSeen, OFF_CONFIRM_DELAY, Observed, OffProof, Pause, Target};
 use crate::reason::Reason;
 use crate::record::{Doubt, RebootProgress, Soft};
-use crate::requests::Request;
+use crate::requests::{NOTHING_ASKED, Requests};
 use crate::text;
 
 /// How long a power-on of which the answer was lost may still be on its way to Ironic.
@@ -23,6 +23,10 @@ pub(crate) struct Case<'a> {
     pub(crate) host: &'a Host,
     pub(crate) seen: &'a Observed,
     pub(crate) policy: &'a Policy,
+    /// On an available host only `spec.online` counts, and only if that was asked for.
+    pub(crate) online_only: bool,
+    /// Those that count.
+    pub(crate) requests: &'a Requests,
     /// Whole seconds, like everything that is stored.
     pub(crate) now: Timestamp,
     /// The same with its fraction.
@@ -43,8 +47,19 @@ impl<'a> Case<'a> {
             Kept::Known(record) => (record.progress, Some(record.was_provisioned), None),
             Kept::Unreadable(why) => (None, None, Some(why)),
         };
-        let now = whole(exact);
-        Some(Self { host, seen, policy, now, exact, progress, was_provisioned, unreadable })
+        let online_only = host.is_online_only(policy);
+        Some(Self {
+            host,
+            seen,
+            policy,
+            online_only,
+            requests: if online_only { &NOTHING_ASKED } else { &host.requests },
+            now: whole(exact),
+            exact,
+            progress,
+            was_provisioned,
+            unreadable,
+        })
     }
 
     pub(crate) fn node(&self) -> Option<&'a Node> {
@@ -74,28 +89,12 @@ impl<'a> Case<'a> {
         self.reason() == Some(reason)
     }
 
-    /// On an available host only `spec.online` counts, and only if that was asked for.
-    pub(crate) fn online_only(&self) -> bool {
-        self.policy.manage_available && self.host.state.is_available()
-    }
-
-    /// The requests that count.
-    pub(crate) fn requests(&self) -> impl Iterator<Item = &'a Request> {
-        let counts = !self.online_only();
-        self.host.requests.iter().filter(move |_| counts)
-    }
-
-    pub(crate) fn holds(&self) -> impl Iterator<Item = &'a str> {
-        let counts = !self.online_only();
-        self.host.requests.holds().filter(move |_| counts)
-    }
-
     pub(crate) fn is_held(&self) -> bool {
-        self.holds().next().is_some()
+        self.requests.holds().next().is_some()
     }
 
     pub(crate) fn in_cycle(&self) -> bool {
-        self.host.in_cycle() && !self.online_only()
+        self.host.in_cycle() && !self.online_only
     }
 
     /// Whether the machine must never be switched off.
@@ -163,7 +162,7 @@ impl<'a> Case<'a> {
 
     /// What the record tells of those who hold the host.
     fn is_told(&self, told: fn(&RebootProgress, &[&str]) -> bool) -> bool {
-        let holds: Vec<&str> = self.holds().collect();
+        let holds: Vec<&str> = self.requests.holds().collect();
         self.recorded(|progress| told(progress, &holds))
     }
 
@@ -175,16 +174,21 @@ impl<'a> Case<'a> {
     }
 
     /// Who wants the machine off, for people.
-    pub(crate) fn wanted_by(&self) -> String {
-        if self.requests().next().is_some() {
-            return text::named(self.requests().map(|request| request.key.as_str()));
+    fn wanted_by(&self) -> String {
+        if !self.requests.is_empty() {
+            return text::named(self.requests.keys());
         }
         let by = if self.in_cycle() { text::BY_A_WITHDRAWN_REQUEST } else { text::BY_ONLINE };
         by.to_owned()
     }
 
-    /// What is told of a soft attempt that began then.
-    pub(crate) fn soft_message(&self, since: Timestamp) -> String {
+    /// What becomes of a change of power, for people.
+    pub(crate) fn wanted(&self, what: &str) -> String {
+        text::wanted(&self.wanted_by(), what)
+    }
+
+    /// The same of a soft attempt that began then.
+    pub(crate) fn wanted_softly(&self, since: Timestamp) -> String {
         let end = since.checked_add(self.policy.soft_timeout).unwrap_or(since);
         text::softly(&self.wanted_by(), end)
     }
@@ -390,7 +394,7 @@ impl<'a> Case<'a> {
     /// Whether something is to be done, or may be, once more is known of the node.
     pub(crate) fn waits(&self) -> bool {
         self.in_cycle()
-            || self.requests().next().is_some()
+            || !self.requests.is_empty()
             || self.host.online != self.host.powered_on
             || self.is_wanted_back()
     }

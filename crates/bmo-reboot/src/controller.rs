@@ -1,6 +1,6 @@
 //! Wiring: the watch, Ironic's lists, whom a change concerns, and the rule book as the engine drives it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -168,10 +168,8 @@ impl Follow for Context {
 
     fn shown(&self, node: &ironic::Node) -> bool {
         let names = [Some(node.uuid.as_str()), node.name.as_deref()];
-        let mut keys: Vec<_> =
+        let keys: BTreeSet<_> =
             names.into_iter().flatten().flat_map(|name| self.links.keys(name)).collect();
-        keys.sort();
-        keys.dedup();
         let mut kept = false;
         for key in keys {
             kept |= self.compare(key, NodeSeen::Seen(Node::of(node)));

@@ -174,8 +174,8 @@ fn left_provisioned(case: &Case<'_>) -> Option<Decision> {
     let evidence = stamped || asked || case.was_ours();
     evidence.then(|| {
         let mut draft = Draft::new(case);
-        for request in host.requests.iter() {
-            draft.annotate(&request.key, None);
+        for key in host.requests.keys() {
+            draft.annotate(key, None);
         }
         if host.answered.is_some() {
             draft.annotate(REBOOT, None);
@@ -189,8 +189,8 @@ fn left_provisioned(case: &Case<'_>) -> Option<Decision> {
         }
         draft.not_managed(Reason::NotProvisioned, text::NOT_PROVISIONED, false);
         if !host.requests.is_empty() {
-            let keys = || host.requests.iter().map(|request| request.key.as_str());
-            draft.note(false, Reason::Deprovisioned, keys(), &text::requests_ended(keys()));
+            let text = text::requests_ended(host.requests.keys());
+            draft.note(false, Reason::Deprovisioned, host.requests.keys(), &text);
         }
         draft.finish(Reason::Deprovisioned, Next::Now)
     })
@@ -202,7 +202,7 @@ fn without_credentials(case: &Case<'_>) -> Option<Decision> {
 
 fn not_provisioned(case: &Case<'_>) -> Option<Decision> {
     use api_types::metal3::ProvisioningState::Other;
-    let managed = case.host.state.is_provisioned() || case.online_only();
+    let managed = case.host.state.is_provisioned() || case.online_only;
     (!managed).then(|| {
         let message = match &case.host.state {
             Other(state) => text::unknown_state(state),
@@ -291,7 +291,7 @@ fn withdraw_off(case: &Case<'_>) -> Option<Decision> {
         } else {
             (Reason::PowerUnknown, text::NOT_LOOKED_AT)
         };
-        draft.note(false, Reason::PoweredOn, case.holds(), text);
+        draft.note(false, Reason::PoweredOn, case.requests.holds(), text);
         draft.finish(reason, Next::Now)
     })
 }
@@ -303,7 +303,7 @@ fn lose_sight(case: &Case<'_>) -> Option<Decision> {
     if !case.is_out_of_sight() || (may_be_asked && !case.is_held_as_before()) {
         return None;
     }
-    let lost = (text::out_of_sight(case.holds()), Some(KeySet::of(case.holds())));
+    let lost = (text::out_of_sight(case.requests.holds()), Some(KeySet::of(case.requests.holds())));
     let draft = nobody_sees(case, text::IN_MAINTENANCE, lost);
     Some(draft.finish(Reason::PowerUnknown, Next::OnChange))
 }
@@ -314,7 +314,7 @@ fn accept(case: &Case<'_>) -> Option<Decision> {
     let answered = |request: &Request| {
         case.must_stay_on() && case.recorded(|progress| progress.has_served(&request.key))
     };
-    let asked = case.requests().any(|request| !answered(request));
+    let asked = case.requests.iter().any(|request| !answered(request));
     // Ironic forgets the power of a machine whose management controller is lost, which is when fencing is asked for.
     let runs = case.is_on() || (node.power == Power::Unknown && case.host.powered_on);
     let resetting = node.target == Some(Target::On);
@@ -363,10 +363,10 @@ fn hold(case: &Case<'_>) -> Option<Decision> {
     let mut draft = Draft::new(case);
     draft.no_trouble();
     let sight = case.is_in_maintenance().then_some(Sight::AskedOff);
-    let held = KeySet::of(case.holds());
+    let held = KeySet::of(case.requests.holds());
     let step = draft.step_at_off(Reason::HeldOff);
     let progress = RebootProgress { rebooting: true, held, sight, ..step };
-    draft.progress(progress, &text::held_off(case.holds()));
+    draft.progress(progress, &text::held_off(case.requests.holds()));
     // The plain request is answered by the machine being off. It goes only after everybody could see that.
     let shown = draft.shows_off();
     if shown && case.host.online && case.host.requests.plain().is_some() {
@@ -402,7 +402,7 @@ fn switch_on(case: &Case<'_>) -> Option<Decision> {
     if let Some(wait) = still_early(case) {
         return Some(draft.finish(Reason::PoweredOff, Next::After(wait)));
     }
-    if case.requests().any(|request| request.key == REBOOT) {
+    if case.requests.has_plain() {
         draft.annotate(REBOOT, None);
         if !rebooting {
             draft.tell(Reason::Answered, text::ANSWERED);
@@ -411,9 +411,11 @@ fn switch_on(case: &Case<'_>) -> Option<Decision> {
     // Ahead, or a hold would not know of a call whose answer is lost; and not again for every try.
     let retried = case.recorded(RebootProgress::waits_for_ironic);
     let stands = |last| last <= case.exact && case.age(last) < STAMP_REUSE;
-    let asks = case.requests().next().is_some();
-    let stamped = retried && !asks && !case.in_cycle() && case.host.last.is_some_and(stands);
-    if !case.online_only() && !stamped {
+    let stamped = retried
+        && case.requests.is_empty()
+        && !case.in_cycle()
+        && case.host.last.is_some_and(stands);
+    if !case.online_only && !stamped {
         draft.write.status.last = Some(last_stamp(case));
     }
     if !retried && !case.is(Reason::PowerFailed) && !case.is(Reason::PoweringOn) {
@@ -457,7 +459,7 @@ fn rest(case: &Case<'_>) -> Option<Decision> {
     // Which holds were answered by a reset must not be forgotten, or they are answered again and again. One that is gone
     // is: should it come back, somebody asks anew.
     let served = |key: &&str| progress.is_some_and(|progress| progress.has_served(key));
-    let served = KeySet::of(case.holds().filter(served));
+    let served = KeySet::of(case.requests.holds().filter(served));
     if let (Some(progress), Some(problem), true) = (progress, &node.last_error, case.must_stay_on())
     {
         if let Some(Reset::Taken { hard }) = progress.reset {
@@ -494,7 +496,7 @@ fn rest(case: &Case<'_>) -> Option<Decision> {
     } else if case.must_stay_on() && !case.host.online {
         let progress = draft.step(Reason::HoldUnsupported);
         draft.progress(progress, &text::off_unsupported(case.host.disable_power_off));
-    } else if begun || (refused && case.holds().next().is_none()) {
+    } else if begun || (refused && !case.is_held()) {
         let completed = draft.step(Reason::Completed);
         draft.progress(completed, text::ON);
         if progress.is_some_and(|progress| progress.rebooting) {

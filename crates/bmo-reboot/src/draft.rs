@@ -52,10 +52,10 @@ impl<'a> Draft<'a> {
         let changed = seen.filter(|on| *on != case.host.powered_on);
         draft.write.status.powered_on = changed;
         if changed == Some(true) && case.held_since().is_some() && case.is_held() {
-            let text = text::found_on(case.holds());
-            draft.note(true, Reason::PoweredOn, case.holds(), &text);
+            let text = text::found_on(case.requests.holds());
+            draft.note(true, Reason::PoweredOn, case.requests.holds(), &text);
         }
-        if case.online_only() {
+        if case.online_only {
             draft.managed(true, Reason::OnlineOnly, text::ONLINE_ONLY.to_owned());
         } else {
             draft.managed(true, Reason::Managed, text::managed(case.host.only_record));
@@ -115,8 +115,8 @@ impl<'a> Draft<'a> {
         self.soft = None;
         self.no_trouble();
         let case = self.case;
-        let keys = || case.requests().map(|request| request.key.as_str());
-        self.note(false, Reason::RequestAccepted, keys(), &text::accepted(keys()));
+        let text = text::accepted(case.requests.keys());
+        self.note(false, Reason::RequestAccepted, case.requests.keys(), &text);
     }
 
     /// How far it has come. As long as that stays the same, so does its time.

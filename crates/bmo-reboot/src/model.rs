@@ -643,14 +643,19 @@ impl Host {
         let waits = |it: &RebootProgress| {
             it.reason == Reason::RequestAccepted && !it.hard && it.soft.is_none()
         };
-        self.progress().as_ref().is_some_and(waits) && !self.requests.iter().any(Request::is_hard)
+        self.progress().as_ref().is_some_and(waits) && !self.requests.any_hard()
+    }
+
+    /// Whether only its `spec.online` is ours, and not its requests.
+    pub fn is_online_only(&self, policy: &Policy) -> bool {
+        policy.manage_available && self.state.is_available()
     }
 
     /// Whether any decision about it depends on its node.
     pub fn needs_node(&self, policy: &Policy) -> bool {
         let ours = self.selected || self.paused == Pause::ByUs;
         let managed = self.state.is_provisioned()
-            || (policy.manage_available && self.state.is_available())
+            || self.is_online_only(policy)
             || self.paused == Pause::ByUs;
         let readable =
             || self.paused == Pause::ByUs || !matches!(self.record(), Kept::Unreadable(_));

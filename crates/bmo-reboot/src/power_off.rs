@@ -12,7 +12,6 @@ use crate::draft::Draft;
 use crate::model::{Call, Decision, Node, OFF_CONFIRM_DELAY, OffProof};
 use crate::reason::Reason;
 use crate::record::{RebootProgress, Reset, Soft};
-use crate::requests::Request;
 use crate::text;
 use crate::waits::{NODE_BUSY_RETRY, last_stamp, still_early, still_waiting};
 
@@ -23,11 +22,11 @@ const SOFT_SLICE_MIN: Duration = Duration::from_secs(1);
 pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Decision {
     let progress = case.progress.as_ref();
     let asked = case.host.in_cycle() || case.is_held();
-    let any_hard = asked && case.requests().any(Request::is_hard);
+    let any_hard = asked && case.requests.any_hard();
     let was_hard = case.was_hard();
     if node.target.is_some() {
         if progress.is_none_or(|progress| progress.reason.is_refusal()) {
-            let message = text::waits_for_change(&case.wanted_by());
+            let message = case.wanted(text::WAITS_FOR_CHANGE);
             draft.phase(Reason::RequestAccepted, any_hard || was_hard, &message);
         }
         return draft.finish(Reason::RequestAccepted, case.ironics_turn());
@@ -59,10 +58,10 @@ pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Deci
     let retried = progress.is_some_and(|it| !it.hard && it.waits_for_ironic());
     // Written ahead only where the failure that the node shows cannot be taken for the one of this attempt.
     if node.last_error.is_none() && !retried {
-        let message = case.soft_message(begun.map_or(case.now, |soft| soft.since));
+        let message = case.wanted_softly(begun.map_or(case.now, |soft| soft.since));
         draft.phase(Reason::SoftPowerOff, false, &message);
     } else if !case.reason().is_some_and(Reason::is_phase) {
-        let message = text::soft_comes_next(&case.wanted_by());
+        let message = case.wanted(text::SOFT_COMES_NEXT);
         draft.phase(Reason::RequestAccepted, false, &message);
     }
     draft.ask(Call::SoftOff(left.min(case.policy.soft_slice).max(SOFT_SLICE_MIN)))
@@ -75,7 +74,7 @@ pub(crate) fn prove_off(case: &Case<'_>) -> Option<Decision> {
     let asks = case.is_off() && case.is_unproven() && !case.host.deleting;
     let node = case.node().filter(|_| asks)?;
     let mut draft = Draft::unseen(case);
-    let hard = case.was_hard() || case.requests().any(Request::is_hard);
+    let hard = case.was_hard() || case.requests.any_hard();
     let softly = case.policy.soft_slice.min(case.policy.soft_timeout).max(SOFT_SLICE_MIN);
     let call = if hard { Call::HardOff } else { Call::SoftOff(softly) };
     if let Some(why) = &node.engaged {
@@ -152,9 +151,9 @@ fn cut(case: &Case<'_>, mut draft: Draft<'_>, node: &Node, exhausted: bool) -> D
     }
     let retried = progress.is_some_and(|it| it.hard && it.waits_for_ironic());
     if node.last_error.is_none() && !retried {
-        draft.phase(Reason::HardPowerOff, true, &text::hard(&case.wanted_by()));
+        draft.phase(Reason::HardPowerOff, true, &case.wanted(text::WAS_ASKED));
     } else if !progress.is_some_and(|progress| progress.hard && progress.reason.is_phase()) {
-        let message = text::comes_next(&case.wanted_by());
+        let message = case.wanted(text::COMES_NEXT);
         draft.phase(Reason::RequestAccepted, true, &message);
     }
     draft.ask(Call::HardOff)
@@ -171,7 +170,7 @@ pub(crate) fn reset(
     let progress = case.progress.as_ref();
     let asked = progress.filter(|progress| progress.reason == Reason::Restarting);
     let hard = hopeless
-        || case.requests().any(Request::is_hard)
+        || case.requests.any_hard()
         || progress.is_some_and(|progress| progress.reason.is_phase() && progress.hard);
     match asked {
         Some(progress) if !progress.is_untouched(node.changed.as_deref()) => {
@@ -193,7 +192,7 @@ pub(crate) fn reset(
     }
     // Its stamp is not to lie after the machine is on again.
     if let Some(wait) = still_early(case) {
-        let message = text::waits_for_second(&case.wanted_by());
+        let message = case.wanted(text::WAITS_FOR_SECOND);
         draft.phase(Reason::RequestAccepted, hard, &message);
         return draft.finish(Reason::RequestAccepted, Next::After(wait));
     }
@@ -214,11 +213,11 @@ pub(crate) fn was_reset(case: &Case<'_>, draft: &mut Draft<'_>) {
     draft.no_trouble();
     let hard = case.progress.as_ref().is_none_or(|progress| progress.hard);
     let reason = if case.is_held() { Reason::Restarting } else { Reason::PoweringOn };
-    let (reset, served) = (Some(Reset::Taken { hard }), KeySet::of(case.holds()));
+    let (reset, served) = (Some(Reset::Taken { hard }), KeySet::of(case.requests.holds()));
     let progress = RebootProgress { rebooting: true, reset, served, ..draft.step(reason) };
     draft.progress(progress, text::reset_taken(hard));
     if case.is_held() {
-        let text = text::reset_instead(case.host.disable_power_off, case.holds());
-        draft.note(true, Reason::HoldUnsupported, case.holds(), &text);
+        let text = text::reset_instead(case.host.disable_power_off, case.requests.holds());
+        draft.note(true, Reason::HoldUnsupported, case.requests.holds(), &text);
     }
 }

@@ -45,6 +45,9 @@ impl Request {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Requests(Vec<Request>);
 
+/// No request.
+pub static NOTHING_ASKED: Requests = Requests(Vec::new());
+
 impl Requests {
     /// Picks the requests out of a host's annotations; other keys are passed over.
     pub fn of<'a>(annotations: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
@@ -77,6 +80,16 @@ impl Requests {
         self
     }
 
+    /// Their keys.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|request| request.key.as_str())
+    }
+
+    /// Whether one of them asks for the power to be cut.
+    pub fn any_hard(&self) -> bool {
+        self.0.iter().any(Request::is_hard)
+    }
+
     /// The mode of the plain request, the one without a key of its own.
     pub fn plain(&self) -> Option<Mode> {
         self.0.iter().find(|request| request.key == REBOOT).map(|request| request.mode)
@@ -84,7 +97,7 @@ impl Requests {
 
     /// The requests that hold the host off until their clients remove them.
     pub fn holds(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|request| request.key.as_str()).filter(|key| is_reboot_hold(key))
+        self.keys().filter(|key| is_reboot_hold(key))
     }
 
     /// A number that is another one where others hold the host, or its node is another one.

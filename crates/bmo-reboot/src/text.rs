@@ -42,11 +42,6 @@ fn and_more(keys: &[&str], count: usize) -> String {
     if more == 0 { text } else { format!("{text} and {more} more") }
 }
 
-/// A power-off or a reboot that was accepted before its request went.
-pub const BY_A_WITHDRAWN_REQUEST: &str = "a request that was withdrawn";
-/// A power-off that nobody asks for by an annotation.
-pub const BY_ONLINE: &str = "spec.online";
-
 /// Whose word it is that a machine must not be switched off: its host's, or that of its node alone.
 fn must_stay_on_by(host: bool) -> &'static str {
     if host { "spec.disablePowerOff" } else { "disable_power_off of its node in Ironic" }
@@ -107,26 +102,26 @@ pub fn waits(why: &str) -> String {
     format!("waits: {why}")
 }
 
-/// A change that is waited for by somebody.
-pub fn waits_for_change(who: &str) -> String {
-    format!("for {who} waits for a change that is under way")
+/// Who wants a change: a request that was accepted before it went.
+pub const BY_A_WITHDRAWN_REQUEST: &str = "a request that was withdrawn";
+/// Who wants a change that no annotation asks for.
+pub const BY_ONLINE: &str = "spec.online";
+
+/// What becomes of a change.
+pub fn wanted(who: &str, what: &str) -> String {
+    format!("for {who} {what}")
 }
 
+/// It has to wait.
+pub const WAITS_FOR_CHANGE: &str = "waits for a change that is under way";
 /// The same in the second of its stamp.
-pub fn waits_for_second(who: &str) -> String {
-    format!("for {who} waits for the next second")
-}
-
-/// A change that is to be asked for, beside a failure of before.
-pub fn comes_next(who: &str) -> String {
-    format!("for {who} comes next")
-}
-
+pub const WAITS_FOR_SECOND: &str = "waits for the next second";
+/// It is to be asked for, beside a failure of before.
+pub const COMES_NEXT: &str = "comes next";
 /// The same of a soft attempt.
-pub fn soft_comes_next(who: &str) -> String {
-    format!("for {who} comes next: its operating system will be asked to shut down")
-}
-
+pub const SOFT_COMES_NEXT: &str = "comes next: its operating system will be asked to shut down";
+/// A hard power-off.
+pub const WAS_ASKED: &str = "was asked of Ironic";
 /// What follows where the driver of a node has no soft power-off.
 pub const HARD_COMES_NEXT: &str = "comes next: the driver has no soft power-off";
 
@@ -135,11 +130,6 @@ pub fn softly(who: &str, end: Timestamp) -> String {
     format!(
         "for {who}: the operating system is asked to shut down. The power is cut at {end} unless it is off by then"
     )
-}
-
-/// A hard power-off.
-pub fn hard(who: &str) -> String {
-    format!("for {who} was asked of Ironic")
 }
 
 /// A reset that is asked for.

@@ -17,7 +17,6 @@ use crate::context::{Context, SOFT};
 use crate::model::{Answer, Call, Change, Host, Memory, Node, NodeSeen, Observed, OffTaken, Write};
 use crate::observe::compare;
 use crate::reason::Reason;
-use crate::requests::Request;
 use crate::settle::settle;
 use crate::text;
 
@@ -273,7 +272,7 @@ fn measure(context: &Context, host: &Host, node: &NodeSeen, write: &Write) {
     let (metrics, now) = (&context.metrics, Timestamp::now());
     let change = &write.status;
     if change.pending.is_some() {
-        metrics.accepted(host.requests.iter().any(Request::is_hard));
+        metrics.accepted(host.requests.any_hard());
     }
     if let (Some(false), true, Some(pending)) = (change.powered_on, host.in_cycle(), host.pending) {
         metrics.to_off.observe(until(pending, now).as_secs_f64());
