@@ -184,13 +184,10 @@ impl Follow for Context {
     }
 
     fn asked(&self, result: &ironic::Result<()>) {
-        self.metrics.ironic_reachable.set(i64::from(result.is_ok()));
+        self.metrics.polled(result);
         match result {
             Ok(()) => self.kit.readiness.ready(IRONIC),
-            Err(error) => {
-                self.metrics.ironic_errors.with_label_values(&[error.class().as_str()]).inc();
-                self.kit.readiness.not_ready(IRONIC, &error.to_string());
-            }
+            Err(error) => self.kit.readiness.not_ready(IRONIC, &error.to_string()),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use api_types::metal3::{BareMetalHostStatus, CachedHost, ErrorType};
 use api_types::time::until;
+use ironic::Power;
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::reflector::Store;
 use prometheus::core::{Collector, Desc};
@@ -10,7 +11,7 @@ use prometheus::{
     Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry, Result,
 };
 
-use crate::model::{Answer, Call};
+use crate::model::{Answer, Call, Host, NodeSeen, Write};
 use crate::reason::Reason;
 use crate::record::{Managed, RebootProgress, Record};
 
@@ -27,11 +28,11 @@ const ANSWERS: [&str; 7] =
 pub struct Metrics {
     accepted: IntCounterVec,
     calls: IntCounterVec,
-    pub(crate) to_off: Histogram,
-    pub(crate) to_on: Histogram,
-    pub(crate) escalations: IntCounter,
-    pub(crate) ironic_errors: IntCounterVec,
-    pub(crate) ironic_reachable: IntGauge,
+    to_off: Histogram,
+    to_on: Histogram,
+    escalations: IntCounter,
+    ironic_errors: IntCounterVec,
+    ironic_reachable: IntGauge,
 }
 
 impl Metrics {
@@ -98,9 +99,35 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// A request was accepted.
-    pub fn accepted(&self, hard: bool) {
-        self.accepted.with_label_values(&[if hard { "hard" } else { "soft" }]).inc();
+    /// Counts what a write says of a host.
+    pub fn written(&self, host: &Host, node: &NodeSeen, write: &Write) {
+        let (change, now) = (&write.status, Timestamp::now());
+        if change.pending.is_some() {
+            let mode = if host.requests.any_hard() { "hard" } else { "soft" };
+            self.accepted.with_label_values(&[mode]).inc();
+        }
+        if let (Some(false), true, Some(pending)) =
+            (change.powered_on, host.in_cycle(), host.pending)
+        {
+            self.to_off.observe(until(pending, now).as_secs_f64());
+        }
+        // One that is only not certainly off any more was not seen on.
+        let seen_on = change.powered_on == Some(true) && node.shows(Power::On);
+        let begun = host.progress().filter(|it| seen_on && it.reason == Reason::PoweringOn);
+        if let Some(progress) = begun {
+            self.to_on.observe(until(progress.since, now).as_secs_f64());
+        }
+        if write.escalates {
+            self.escalations.inc();
+        }
+    }
+
+    /// Counts a poll of Ironic.
+    pub fn polled(&self, result: &ironic::Result<()>) {
+        self.ironic_reachable.set(i64::from(result.is_ok()));
+        if let Err(error) = result {
+            self.ironic_errors.with_label_values(&[error.class().as_str()]).inc();
+        }
     }
 
     /// Counts a call.
@@ -225,7 +252,7 @@ mod tests {
 
     use super::*;
     use crate::config::Policy;
-    use crate::model::{Change, Host};
+    use crate::model::Change;
 
     /// A host with what its conditions and its status say.
     fn host(name: &str, managed: bool, reason: Reason, error: Option<&str>) -> CachedHost {

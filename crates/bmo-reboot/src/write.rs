@@ -14,9 +14,8 @@ use serde_json::{Value, json};
 
 use crate::case::second_after;
 use crate::context::{Context, SOFT};
-use crate::model::{Answer, Call, Change, Host, Memory, Node, NodeSeen, Observed, OffTaken, Write};
+use crate::model::{Answer, Call, Change, Host, Memory, Node, Observed, OffTaken, Write};
 use crate::observe::compare;
-use crate::reason::Reason;
 use crate::settle::settle;
 use crate::text;
 
@@ -30,7 +29,7 @@ pub async fn write(
     let (Some(host), node) = (&seen.host, &seen.node) else { return Ok(Outcome::default()) };
     let api: Api<CachedHost> = Api::namespaced(context.kit.client.clone(), &host.namespace);
     let now = write_both(context, &api, host.clone(), write).await?;
-    measure(context, host, node, write);
+    context.metrics.written(host, node, write);
     let Some(call) = write.call else {
         if write.rests {
             context.nodes.rests(&host.node);
@@ -265,27 +264,6 @@ fn by_class(class: Class, said: &str, told: String) -> Answer {
         Class::Unsupported => Answer::Unsupported,
         Class::Refused => Answer::Refused(said.to_owned()),
         _ => Answer::Unreachable(told),
-    }
-}
-
-fn measure(context: &Context, host: &Host, node: &NodeSeen, write: &Write) {
-    let (metrics, now) = (&context.metrics, Timestamp::now());
-    let change = &write.status;
-    if change.pending.is_some() {
-        metrics.accepted(host.requests.any_hard());
-    }
-    if let (Some(false), true, Some(pending)) = (change.powered_on, host.in_cycle(), host.pending) {
-        metrics.to_off.observe(until(pending, now).as_secs_f64());
-    }
-    // One that is only not certainly off any more was not seen on.
-    let seen_on = node.shows(Power::On);
-    if let (Some(true), true, Some(progress)) = (change.powered_on, seen_on, host.progress())
-        && progress.reason == Reason::PoweringOn
-    {
-        metrics.to_on.observe(until(progress.since, now).as_secs_f64());
-    }
-    if write.escalates {
-        metrics.escalations.inc();
     }
 }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::config::Policy;
 use crate::model::Trouble;
+use crate::reason::Reason;
 use crate::record::RebootProgress;
 
 /// All that the CRD allows in a condition.
