@@ -402,7 +402,7 @@ fn switch_on(case: &Case<'_>) -> Option<Decision> {
     if let Some(wait) = still_early(case) {
         return Some(draft.finish(Reason::PoweredOff, Next::After(wait)));
     }
-    if case.requests.has_plain() {
+    if case.requests.plain().is_some() {
         draft.annotate(REBOOT, None);
         if !rebooting {
             draft.tell(Reason::Answered, text::ANSWERED);

@@ -99,13 +99,15 @@ async fn carry_out(
 ) -> (Vec<(NodeId, Made)>, Looked) {
     // An API server that fails is not asked for hundreds of hosts more; it may fail in one namespace alone.
     let failing = Shared::default();
-    let (jobs, mut to_do) = mpsc::unbounded_channel();
+    let (now, mut to_do) = mpsc::unbounded_channel();
     let refused = sight.refusals.all();
     let Orders { first, mut last, old } = orders;
     let failing = &failing;
     let look = async move {
-        // The other end lives as long as this.
-        let give = |order| drop(jobs.send(carry_out_one(context, order, at, failing).boxed()));
+        let give = |order| {
+            // The other end lives as long as this.
+            let _ = now.send(order);
+        };
         first.into_iter().for_each(give);
         let mut looked = Looked::default();
         let mut left: Vec<_> = old.iter().map(|order| order.machine.node).collect();
@@ -128,7 +130,9 @@ async fn carry_out(
         last.into_iter().for_each(give);
         looked
     };
-    let make = stream::poll_fn(|cx| to_do.poll_recv(cx))
+    // Each is begun when its turn comes: what is begun of thousands at once takes megabytes.
+    let begin = |order| carry_out_one(context, order, at, failing).boxed();
+    let make = stream::poll_fn(|cx| to_do.poll_recv(cx).map(|order| order.map(begin)))
         .buffer_unordered(usize::from(context.kit.config.concurrency))
         .filter_map(ready)
         .collect();
