@@ -217,12 +217,12 @@ impl<'a> Draft<'a> {
         self.fail(RebootProgress { hard: off, ..self.failure() }, problem)
     }
 
-    /// A failure that is repeated is a new one: its time starts anew.
+    /// The step of a failure. One that is repeated is a new one: its time starts anew.
     pub(crate) fn failure(&self) -> RebootProgress {
         RebootProgress::new(Reason::PowerFailed, self.case.now)
     }
 
-    /// The same of such a step.
+    /// The same, at a step that says more.
     pub(crate) fn fail(&mut self, step: RebootProgress, problem: &str) -> i64 {
         let known = &self.case.host.trouble;
         let ours = !known.is_anothers();
