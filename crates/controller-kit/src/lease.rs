@@ -9,7 +9,7 @@
 //! Others watch the lease, so a release hands over at once. Every write is conditional on the
 //! resourceVersion that was decided on.
 //!
-//! A process that lacks what it needs (Ironic cannot be reached from its node, say) leads only where no other can. It takes
+//! A process that lacks what it needs (a neighbour cannot be reached from its node, say) leads only where no other can. It takes
 //! a free lease one lease duration late, and after [`UNFIT_LEADER`] writes on its lease what it lacks. A replica
 //! that lacks nothing asks for the lease then, and the leader ends to give it away. Where nobody asks it leads on:
 //! somebody has to tell the objects what they wait for.
@@ -36,7 +36,7 @@ use crate::readiness::Readiness;
 pub const LEADER_LACKS: &str = "ferrite.metal3.io/leader-lacks";
 /// Names the replica that asks such a holder for the lease.
 pub const LEASE_WANTED_BY: &str = "ferrite.metal3.io/lease-wanted-by";
-/// How long a leader may lack something before it says so: Ironic starts anew in less.
+/// How long a leader may lack something before it says so: most neighbours start anew in less.
 pub const UNFIT_LEADER: Duration = Duration::from_secs(30);
 
 /// What was last seen of the lease.

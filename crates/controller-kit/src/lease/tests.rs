@@ -33,13 +33,13 @@ fn view(holder: Option<&str>, held_since: Option<u64>) -> View {
 
 /// The same of a process that has lacked something since then.
 fn lacking(since: u64, view: View) -> View {
-    View { lacks: Some(("ironic".to_owned(), secs(since))), ..view }
+    View { lacks: Some(("a neighbour".to_owned(), secs(since))), ..view }
 }
 
 /// The same where the holder says that it lacks something, and who asked for the lease because of that.
 fn offered(wanted_by: Option<&str>, mut view: View) -> View {
     let record = view.record.as_mut().unwrap();
-    record.lacks = Some("ironic".to_owned());
+    record.lacks = Some("a neighbour".to_owned());
     record.wanted_by = wanted_by.map(str::to_owned);
     view
 }
@@ -265,7 +265,7 @@ fn act(node: &mut Node, server: &mut Server, now: Duration, act: Act) {
             }
         }
         Act::Lacks => {
-            let lacks = ("ironic".to_owned(), now);
+            let lacks = ("a neighbour".to_owned(), now);
             node.view.lacks = node.view.lacks.is_none().then_some(lacks);
         }
         Act::Crash => {
