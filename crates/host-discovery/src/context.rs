@@ -1,7 +1,7 @@
 //! What every pass shares.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,9 @@ use crate::model::{Adoption, HostPlan, Job, Key, Looked, Made, Outlook, Unmarked
 use crate::node_id::NodeId;
 use crate::nodes::Look;
 use crate::waits::{DECISION_GATHER, READING_GATHER};
+
+/// So many nodes are marked by each pass about all machines while hosts are made.
+const MARKS_BESIDE_MAKING: usize = 5;
 
 /// What every pass shares.
 pub struct Context {
@@ -42,6 +45,8 @@ pub struct Context {
     pub index: Shared<Index>,
     /// What happened since all machines were last decided about.
     pub inbox: Shared<Vec<News>>,
+    /// Nodes that are to be marked.
+    pub unmarked: Shared<BTreeSet<Unmarked>>,
     /// Machines that are being read.
     pub jobs: Shared<HashMap<NodeId, Job>>,
     /// What the discoveries' statuses are to say.
@@ -139,9 +144,16 @@ impl Context {
         self.changed();
     }
 
-    /// It is to be written down on a node that it had a host.
+    /// It is to be written down on a node that it had a host, when its turn comes.
     pub fn mark(&self, it: Unmarked) {
-        self.lookout.enqueue(Key::Mark(it), Class::Background);
+        self.unmarked.with(|all| all.insert(it));
+    }
+
+    /// Has nodes marked that are to be. `making`: hosts are being made, and Ironic is asked about their machines.
+    pub fn hand_marks_over(&self, making: bool) {
+        for it in self.unmarked.with(|all| next_marks(all, making)) {
+            self.lookout.enqueue(Key::Mark(it), Class::Background);
+        }
     }
 
     /// Of what happens while this process may not act, only which nodes had a host says anything later.
@@ -157,5 +169,26 @@ impl Context {
     /// What the installed operator can read of a host's hardware.
     pub fn late_fields(&self) -> LateFields {
         self.late_fields.get().copied().unwrap_or_default()
+    }
+}
+
+/// The nodes that are marked next. Thousands of hosts that are made at once wait for none of these.
+fn next_marks(all: &mut BTreeSet<Unmarked>, making: bool) -> Vec<Unmarked> {
+    let most = if making { MARKS_BESIDE_MAKING } else { all.len() };
+    (0..most).map_while(|_| all.pop_first()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_marked_a_few_at_a_time_while_hosts_are_made_and_then_all() {
+        let host = HostKey::new("metal", "h");
+        let unmarked = |node: u128| Unmarked { node: NodeId::from(node), host: host.clone() };
+        let mut all: BTreeSet<Unmarked> = (0..100).map(unmarked).collect();
+        assert_eq!(next_marks(&mut all, true).len(), MARKS_BESIDE_MAKING);
+        assert_eq!(next_marks(&mut all, false).len(), 100 - MARKS_BESIDE_MAKING);
+        assert!(all.is_empty() && next_marks(&mut all, true).is_empty());
     }
 }

@@ -67,6 +67,7 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
         discoveries: watched.store,
         index: Shared::default(),
         inbox: Shared::default(),
+        unmarked: Shared::default(),
         jobs: Shared::default(),
         outlooks: Shared::default(),
         adoptions: Shared::default(),

@@ -103,6 +103,14 @@ pub struct Table {
     unread: Vec<ObjectMeta>,
 }
 
+/// What happened since machines were last decided about.
+struct Noticed {
+    /// Machines were looked at once more.
+    looked: bool,
+    /// Hosts were made.
+    made: bool,
+}
+
 impl Table {
     /// Nothing is known yet.
     pub fn new(context: &Context) -> Self {
@@ -133,14 +141,15 @@ impl Table {
     pub async fn look(&mut self, context: &Context) -> Result<Sight, Error> {
         // What is older than a list is taken notice of before it. What was just looked at once more becomes a host first: a list
         // may take so long that it would have to be looked at again.
-        let has_looked = self.take_notice(context);
+        let noticed = self.take_notice(context);
         observe::learn_fields(context).await?;
-        if Instant::now() >= self.next_poll && !has_looked {
+        if Instant::now() >= self.next_poll && !noticed.looked {
             self.poll(context).await;
         }
         if self.may_read() {
             self.hand_out(context).await;
         }
+        context.hand_marks_over(noticed.made);
         let sight = self.sight(context).await?;
         context.lookout.enqueue_after(Key::All, Urgency::Urgent, self.rest());
         Ok(sight)
@@ -164,13 +173,16 @@ impl Table {
         next.saturating_duration_since(Instant::now())
     }
 
-    /// Takes notice of what happened since the last time. Says whether machines were looked at once more.
-    fn take_notice(&mut self, context: &Context) -> bool {
+    /// Takes notice of what happened since the last time.
+    fn take_notice(&mut self, context: &Context) -> Noticed {
         let mut news = context.inbox.with(std::mem::take);
         let mut gone = HashSet::new();
         // What was read meanwhile was not known when it was decided.
         news.sort_by_key(|it| !matches!(it, News::Decided(..)));
-        let has_looked = news.iter().any(|it| matches!(it, News::Looked(_)));
+        let noticed = Noticed {
+            looked: news.iter().any(|it| matches!(it, News::Looked(_))),
+            made: news.iter().any(|it| matches!(it, News::Made(_, Made::Created(..)))),
+        };
         for it in news {
             match it {
                 News::Less(host) => drop(gone.insert(host)),
@@ -207,7 +219,7 @@ impl Table {
             }
         }
         self.nodes().unsettle(&gone, Timestamp::now(), Instant::now());
-        has_looked
+        noticed
     }
 
     /// The machines, to be changed. No pass looks at them now.
