@@ -1,8 +1,9 @@
 //! Which key is looked at next. Pure: every method is given the time.
 //!
 //! A key waits at most once, with the earliest time and the most urgent class that anybody asked for, and is never handed
-//! out twice at a time. Urgent keys go first. So that nothing starves behind them, every eighth key that is handed out is
-//! the one that has waited longest, whatever its class and for whomever the slot was kept.
+//! out twice at a time. Urgent keys go first. So that no class starves behind another, every eighth key that is handed out is
+//! of the class whose last turn is the longest ago, for whomever the slot was kept. Not the key that has waited longest: where
+//! hundreds wait that nobody needs soon, that is always one of theirs, and they would take what is kept for the others, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -24,8 +25,8 @@ impl Class {
     pub const ALL: [Self; 3] = [Self::Urgent, Self::Normal, Self::Background];
 }
 
-/// One key in so many is handed out by age alone.
-const OLDEST_EVERY: u32 = 8;
+/// One key in so many is handed out by the turns of the classes.
+const TURN_EVERY: u32 = 8;
 
 /// Keys that wait or are worked on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -35,6 +36,8 @@ pub struct Queue<K: Ord> {
     ready: [BTreeSet<(Instant, K)>; 3],
     timers: BTreeSet<(Instant, K)>,
     handed_out: u32,
+    /// The class whose last turn is the longest ago first.
+    turns: [Class; 3],
 }
 
 /// What is known of a key that waits, is held or is worked on.
@@ -64,6 +67,7 @@ impl<K: Ord> Default for Queue<K> {
             ready: std::array::from_fn(|_| BTreeSet::new()),
             timers: BTreeSet::new(),
             handed_out: 0,
+            turns: Class::ALL,
         }
     }
 }
@@ -79,17 +83,18 @@ impl<K: Clone + Ord> Queue<K> {
         });
     }
 
-    /// The key that is to be worked on now, none that is less urgent than this but for the one that goes by its age. It is
-    /// busy until [`Queue::done`].
+    /// The key that is to be worked on now, none that is less urgent than this but for the one in eight. It is busy until
+    /// [`Queue::done`].
     pub fn next(&mut self, now: Instant, least: Class) -> Option<(K, Class)> {
         self.wake(now);
-        let by_age = self.handed_out + 1 == OLDEST_EVERY;
-        let classes = Class::ALL.into_iter().filter(|class| by_age || *class <= least);
-        let mut waiting =
-            classes.filter_map(|class| Some((self.ready[class as usize].first()?.0, class)));
-        let (_, class) = if by_age { waiting.min()? } else { waiting.next()? };
+        let is_turn = self.handed_out + 1 == TURN_EVERY;
+        let order = if is_turn { self.turns } else { Class::ALL };
+        let may = |class: &Class| is_turn || *class <= least;
+        let class =
+            order.into_iter().filter(may).find(|it| !self.ready[*it as usize].is_empty())?;
         let (_, key) = self.ready[class as usize].pop_first()?;
-        self.handed_out = (self.handed_out + 1) % OLDEST_EVERY;
+        self.handed_out = (self.handed_out + 1) % TURN_EVERY;
+        self.turns.sort_by_key(|it| *it == class);
         self.keys.insert(key.clone(), Entry { busy: true, ..Entry::default() });
         Some((key, class))
     }

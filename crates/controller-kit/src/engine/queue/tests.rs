@@ -76,14 +76,15 @@ fn keys_at_rest_leave_nothing_behind() {
     queue.hold(&1, at(3));
     queue.done(&1);
     assert_eq!(next(&mut queue, 3), None);
-    assert_eq!(queue, Queue { handed_out: queue.handed_out, ..Queue::default() });
+    let Queue { handed_out, turns, .. } = queue;
+    assert_eq!(queue, Queue { handed_out, turns, ..Queue::default() });
 }
 
 #[test]
 fn a_background_key_is_handed_out_among_endless_urgent_ones() {
     let mut queue = Queue::default();
     queue.enqueue(0, Class::Background, at(0));
-    for turn in 1..=u8::try_from(OLDEST_EVERY).unwrap() {
+    for turn in 1..=u8::try_from(TURN_EVERY).unwrap() {
         queue.enqueue(turn, Class::Urgent, at(u64::from(turn)));
         // Also where all that is free is kept for urgent ones.
         if queue.next(at(100), Class::Urgent) == Some((0, Class::Background)) {
@@ -91,6 +92,25 @@ fn a_background_key_is_handed_out_among_endless_urgent_ones() {
         }
     }
     panic!("it starves");
+}
+
+#[test]
+fn a_key_waits_for_no_more_than_a_turn_behind_hundreds_that_are_less_urgent_and_older() {
+    let mut queue = Queue::default();
+    for key in 1..=100 {
+        queue.enqueue(key, Class::Background, at(0));
+    }
+    let turns = usize::try_from(TURN_EVERY).unwrap();
+    assert_eq!(queue.next(at(1), Class::Background), Some((1, Class::Background)));
+    queue.enqueue(101, Class::Normal, at(5));
+    // Nothing is free but what is kept for urgent ones.
+    for turn in 1..turns {
+        let key = u8::try_from(101 + turn).unwrap();
+        queue.enqueue(key, Class::Urgent, at(5));
+        let given = queue.next(at(9), Class::Urgent).map(|(_, class)| class);
+        let wanted = if turn == turns - 1 { Class::Normal } else { Class::Urgent };
+        assert_eq!(given, Some(wanted), "{turn}");
+    }
 }
 
 #[test]
