@@ -20,6 +20,7 @@ use api_types::names::ferrite::{
 use api_types::remediation::Phase;
 use api_types::time::whole;
 use controller_kit::api_error;
+use controller_kit::engine::Reason as _;
 use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;

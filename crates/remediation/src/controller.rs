@@ -8,6 +8,7 @@ use api_types::capi::{Cluster, Machine, is_watched};
 use api_types::capm3::{Metal3Machine, UpstreamRemediation};
 use api_types::metal3::CachedHost;
 use api_types::remediation::Metal3Remediation;
+use controller_kit::engine::Reason as _;
 use controller_kit::wakes::{Wakes, woken};
 use controller_kit::watch::{self, Watched};
 use controller_kit::{Kit, backoff, run};

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use api_types::remediation::{Phase, Step};
 use api_types::time::{until, whole};
+use controller_kit::engine::Reason as _;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::config::Policy;

@@ -3,6 +3,7 @@
 
 use api_types::metal3::BareMetalHost;
 use api_types::names::ferrite::REMEDIATION_HISTORY;
+use controller_kit::engine::Reason as _;
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 

@@ -6,6 +6,7 @@ use api_types::capi::is_watched;
 use api_types::capm3::UpstreamRemediation;
 use api_types::remediation::{Metal3Remediation, Phase};
 use api_types::time::until;
+use controller_kit::engine::Reason as _;
 use k8s_openapi::jiff::Timestamp;
 use prometheus::{
     Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,

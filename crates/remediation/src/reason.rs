@@ -1,161 +1,54 @@
 //! Why something was decided: one word that condition, event, history and metric share.
 
-/// Why a decision was taken; closed, so that it can label a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Reason {
-    // Nothing to do with it.
-    /// Nothing of ours is left on anything, and it is going or done.
-    AtRest,
-    /// The request, its Machine, its Cluster or its host is paused.
-    Paused,
-    // What somebody has to correct, or to wait for.
-    /// `spec.strategy` or its type is missing.
-    StrategyMissing,
-    /// `spec.strategy.type` is a word that is not known.
-    StrategyUnknown,
-    /// A limit or a timeout makes no sense.
-    StrategyInvalid,
-    /// There is no Machine of that name.
-    MachineMissing,
-    /// The request's name, owner or cluster is not the Machine's.
-    MachineMismatch,
-    /// The Machine has an annotation that forbids remediation.
-    Skipped,
-    /// The Machine's Cluster is not there.
-    ClusterMissing,
-    /// The Machine has no `Metal3Machine`, or that names no host.
-    HostUnknown,
-    /// The host is not there.
-    HostMissing,
-    /// The host is not the machine's.
-    HostNotClaimed,
-    /// Nothing of the machine's runs on the host yet, or any more.
-    HostNotProvisioned,
-    /// The host may be booting for the first time since it was installed.
-    HostBooting,
-    /// The host is to be off, says `spec.online`.
-    HostOffline,
-    /// The host must never be switched off.
-    PowerOffDisabled,
-    /// The host's power is nobody's: it has no credentials, is detached or is being deleted.
-    HostUnmanaged,
-    // A try.
-    /// The host is asked to be switched off.
-    PowerOff,
-    /// The host is off; what ran on the node is moved away.
-    Fencing,
-    /// The host may be switched on.
-    PowerOn,
-    /// The host is on; the node is awaited.
-    Recovering,
-    /// The node is ready again.
-    Recovered,
-    // How a try fails.
-    /// The host was not off in time.
-    PowerOffTimedOut,
-    /// The host was not on in time.
-    PowerOnTimedOut,
-    /// The node was not ready in time.
-    NotRecovered,
-    /// The node was ready again, and the health check still calls the machine unhealthy.
-    StillUnhealthy,
-    // How it ends.
-    /// All tries have failed: the machine's owner is to replace it.
-    Exhausted,
-    /// The request was withdrawn.
-    Withdrawn,
-    /// The Machine is being deleted, or is gone.
-    MachineGone,
-    /// What was changed is being undone.
-    Undoing,
-    /// Nothing more can be done, and nobody may be told to.
-    Failed,
-    /// A write is refused.
-    Refused,
-    /// Another controller works on the same request.
-    Contested,
+use std::time::Duration;
+
+use controller_kit::engine::Reason as _;
+use controller_kit::reasons;
+
+reasons! {
+    /// Why a decision was taken. The words are read back and never change. The order counts: what somebody has to correct, or
+    /// to wait for, before anything is done stands from `StrategyMissing` to `HostUnmanaged`.
+    pub enum Reason {
+        AtRest: Kind::Rests, "Nothing of ours is left on anything, and it is going or done.";
+        Paused: Kind::Waits, "The request, its Machine, its Cluster or its host is paused.", "Take the pause away.";
+        StrategyMissing: Kind::Waits, "spec.strategy or its type is missing.", "Correct spec.strategy.";
+        StrategyUnknown: Kind::Waits, "spec.strategy.type is a word that is not known.", "Correct spec.strategy.";
+        StrategyInvalid: Kind::Waits, "A limit or a timeout makes no sense.", "Correct spec.strategy.";
+        MachineMissing: Kind::Waits, "There is no Machine of that name.", "Give the request the name of its Machine.";
+        MachineMismatch: Kind::Waits, "The request's name, owner or cluster is not the Machine's.", "Give the request the name and the cluster label of its Machine.";
+        Skipped: Kind::Waits, "The Machine has an annotation that forbids remediation.", "Remove the annotation, if it should be remediated.";
+        ClusterMissing: Kind::Waits, "The Machine's Cluster is not there.", "Correct the Machine, or restore the Cluster.";
+        HostUnknown: Kind::Waits, "The Machine has no Metal3Machine, or that names no host.", "Machine, Metal3Machine and host must name each other.";
+        HostMissing: Kind::Waits, "The host is not there.", "Restore the host.";
+        HostNotClaimed: Kind::Waits, "The host is not the machine's.", "Machine, Metal3Machine and host must name each other.";
+        HostNotProvisioned: Kind::Waits, "Nothing of the machine's runs on the host yet, or any more.";
+        HostBooting: Kind::Waits, "The host may be booting for the first time since it was installed.";
+        HostOffline: Kind::Waits, "The host is to be off, says spec.online.", "Set spec.online to true when the host may be on.";
+        PowerOffDisabled: Kind::Waits, "The host must never be switched off.", "Set spec.disablePowerOff to false, if it may be.";
+        HostUnmanaged: Kind::Waits, "The host's power is nobody's: it has no credentials, is detached or is being deleted.", "Do what the condition says.";
+        PowerOff: Kind::EndsWithin(Duration::from_secs(3600)), "The host is asked to be switched off.", "See whether anybody switches the host.";
+        Fencing: Kind::EndsWithin(Duration::from_secs(3600)), "The host is off; what ran on the node is moved away.";
+        PowerOn: Kind::EndsWithin(Duration::from_secs(3600)), "The host may be switched on.", "See whether anybody switches the host, or holds it off.";
+        Recovering: Kind::Waits, "The host is on; the node is awaited.", "See the console of the host, and its kubelet.";
+        Recovered: Kind::Rests, "The node is ready again.";
+        PowerOffTimedOut: Kind::EndsWithin(Duration::from_secs(3600)), "The host was not off in time.", "See whether anybody switches the host.";
+        PowerOnTimedOut: Kind::EndsWithin(Duration::from_secs(3600)), "The host was not on in time.", "See whether anybody switches the host, or holds it off.";
+        NotRecovered: Kind::EndsWithin(Duration::from_secs(3600)), "The node was not ready in time.", "See the console of the host, and its kubelet.";
+        StillUnhealthy: Kind::EndsWithin(Duration::from_secs(3600)), "The node was ready again, and the health check still calls the machine unhealthy.", "See of what the Machine's condition HealthCheckSucceeded complains.";
+        Exhausted: Kind::Waits, "All tries have failed: the machine's owner is to replace it.", "Repair the host, then remove its marks and set spec.online to true.";
+        Withdrawn: Kind::EndsWithin(Duration::from_secs(3600)), "The request was withdrawn, or the label of the watch filter is gone.";
+        MachineGone: Kind::Waits, "The Machine is being deleted, or is gone.";
+        Undoing: Kind::Waits, "What was changed is being undone.";
+        Failed: Kind::Rests, "Nothing more can be done, and nobody may be told to.", "Delete the Machine.";
+        Refused: Kind::Waits, "A write is refused.", "Allow what the message names: a permission, a webhook.";
+        Contested: Kind::Waits, "Another controller works on the same request.", "Correct capm3.account of the chart.";
+    }
 }
 
 impl Reason {
-    /// All of them.
-    pub const ALL: [Self; 33] = [
-        Self::AtRest,
-        Self::Paused,
-        Self::StrategyMissing,
-        Self::StrategyUnknown,
-        Self::StrategyInvalid,
-        Self::MachineMissing,
-        Self::MachineMismatch,
-        Self::Skipped,
-        Self::ClusterMissing,
-        Self::HostUnknown,
-        Self::HostMissing,
-        Self::HostNotClaimed,
-        Self::HostNotProvisioned,
-        Self::HostBooting,
-        Self::HostOffline,
-        Self::PowerOffDisabled,
-        Self::HostUnmanaged,
-        Self::PowerOff,
-        Self::Fencing,
-        Self::PowerOn,
-        Self::Recovering,
-        Self::Recovered,
-        Self::PowerOffTimedOut,
-        Self::PowerOnTimedOut,
-        Self::NotRecovered,
-        Self::StillUnhealthy,
-        Self::Exhausted,
-        Self::Withdrawn,
-        Self::MachineGone,
-        Self::Undoing,
-        Self::Failed,
-        Self::Refused,
-        Self::Contested,
-    ];
-
-    /// The word, which must never change: it is read back.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::AtRest => "AtRest",
-            Self::Paused => "Paused",
-            Self::StrategyMissing => "StrategyMissing",
-            Self::StrategyUnknown => "StrategyUnknown",
-            Self::StrategyInvalid => "StrategyInvalid",
-            Self::MachineMissing => "MachineMissing",
-            Self::MachineMismatch => "MachineMismatch",
-            Self::Skipped => "Skipped",
-            Self::ClusterMissing => "ClusterMissing",
-            Self::HostUnknown => "HostUnknown",
-            Self::HostMissing => "HostMissing",
-            Self::HostNotClaimed => "HostNotClaimed",
-            Self::HostNotProvisioned => "HostNotProvisioned",
-            Self::HostBooting => "HostBooting",
-            Self::HostOffline => "HostOffline",
-            Self::PowerOffDisabled => "PowerOffDisabled",
-            Self::HostUnmanaged => "HostUnmanaged",
-            Self::PowerOff => "PowerOff",
-            Self::Fencing => "Fencing",
-            Self::PowerOn => "PowerOn",
-            Self::Recovering => "Recovering",
-            Self::Recovered => "Recovered",
-            Self::PowerOffTimedOut => "PowerOffTimedOut",
-            Self::PowerOnTimedOut => "PowerOnTimedOut",
-            Self::NotRecovered => "NotRecovered",
-            Self::StillUnhealthy => "StillUnhealthy",
-            Self::Exhausted => "Exhausted",
-            Self::Withdrawn => "Withdrawn",
-            Self::MachineGone => "MachineGone",
-            Self::Undoing => "Undoing",
-            Self::Failed => "Failed",
-            Self::Refused => "Refused",
-            Self::Contested => "Contested",
-        }
-    }
-
     /// The reason of a word, if it is one of ours.
     pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|it| it.as_str() == word)
+        Self::ALL.iter().copied().find(|it| it.as_str() == word)
     }
 
     /// Whether somebody has to correct something before anything is done.
@@ -170,7 +63,7 @@ mod tests {
 
     #[test]
     fn every_reason_is_read_back_as_it_was_written() {
-        for reason in Reason::ALL {
+        for reason in Reason::ALL.iter().copied() {
             assert_eq!(Reason::parse(reason.as_str()), Some(reason));
         }
     }

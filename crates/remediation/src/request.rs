@@ -11,6 +11,7 @@ use api_types::names::capm3::REMEDIATION_FINALIZER as THEIRS;
 use api_types::names::ferrite::REMEDIATION_FINALIZER as OURS;
 use api_types::names::ferrite::{CONDITION_SUCCEEDED, REMEDIATION_STANDING};
 use api_types::remediation::{Metal3Remediation, Phase, Step, StrategyType};
+use controller_kit::engine::Reason as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource as _;

@@ -9,6 +9,7 @@ use api_types::capi::is_watched;
 use api_types::metal3::BareMetalHost;
 use api_types::time::whole;
 use controller_kit::backoff::{self, Failures, Retry};
+use controller_kit::engine::Reason as _;
 use controller_kit::watch::{Complaints, Undecodable};
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource as _;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use api_types::remediation::{Phase, Step};
+use controller_kit::engine::Reason as _;
 use proptest::prelude::{Just, ProptestConfig, Strategy as Any, any, prop, prop_oneof};
 use proptest::{prop_assert, proptest};
 

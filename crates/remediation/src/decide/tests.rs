@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use api_types::remediation::{Phase, Step};
+use controller_kit::engine::Reason as _;
 use k8s_openapi::jiff::Timestamp;
 
 use super::decide;
