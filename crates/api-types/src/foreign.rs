@@ -58,7 +58,7 @@ impl KindVersion for ContractVersion {
 ///
 /// One Rust type reads both shapes. Discovery says which version a cluster serves; the value goes
 /// into `Api::namespaced_with` and `Controller::new_with`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ContractVersion {
     /// The older shape: references with `apiVersion`, `status.ready`, conditions with a severity.
     V1Beta1,

@@ -51,7 +51,7 @@ pub struct Event {
 pub struct Outcome {
     /// The object's version after it, if it was the object of the key that was written.
     pub version: Option<String>,
-    /// What else to tell people.
+    /// What else to tell people, also where a later write of the pass fails.
     pub events: Vec<Event>,
     /// The same about other objects: what was made, say.
     pub others: Vec<(ObjectReference, Event)>,

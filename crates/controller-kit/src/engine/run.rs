@@ -74,6 +74,12 @@ pub trait Controller: Sync {
     /// The object of a key, for events.
     fn object(&self, key: &Self::Key) -> ObjectReference;
 
+    /// All objects on which the events of a pass are told, by what it has seen, if it was able to read that: the key's own, unless
+    /// people look for them elsewhere as well.
+    fn told_on(&self, key: &Self::Key, _seen: Option<&Self::Observed>) -> Vec<ObjectReference> {
+        vec![self.object(key)]
+    }
+
     /// All reads. Nothing, if the key is nobody's or gone: what is remembered of it is forgotten then.
     fn observe(
         &self,
@@ -376,14 +382,6 @@ impl<'a, C: Controller> Engine<'a, C> {
                 }
             };
             let end = tokio::time::timeout(deadline, work).await.unwrap_or(End::TimedOut);
-            if let End::Failed(error) = &end
-                && error.is_refusal()
-            {
-                let text = format!("{error}. Nothing more is done here until that is allowed");
-                let mut event = Event::new(true, REFUSED, "Write", &text);
-                event.hourly = Some(0);
-                tell((controller, outbox), &key, &mut cell, event);
-            }
             kit.metrics.seconds.with_label_values(&[name]).observe(start.elapsed().as_secs_f64());
             (key, cell, end)
         })
@@ -479,40 +477,65 @@ async fn look<C: Controller>(
     let seen = match controller.observe(key, &mut cell.own).await {
         Ok(Some(seen)) => seen,
         Ok(None) => return End::Gone,
-        Err(error) => return End::Failed(error),
+        Err(error) => return failed((controller, outbox), key, None, cell, error),
     };
-    let Decision { reason, writes, mut events, mut next } = controller.decide(&seen, Now::read());
+    let Decision { reason, writes, events, mut next } = controller.decide(&seen, Now::read());
     decisions.with_label_values(&[reason.as_str()]).inc();
     tracing::debug!(object.key = ?key, reason = reason.as_str(), "Decided");
     let wrote = !writes.is_empty();
     let mut version = controller.version(&seen).map(str::to_owned);
+    let mut done = Vec::new();
     for write in writes {
         match controller.write(key, &seen, write, &mut cell.own).await {
             Ok(outcome) => {
                 version = outcome.version.or(version);
                 next = outcome.next.unwrap_or(next);
-                events.extend(outcome.events);
+                done.extend(outcome.events);
                 outcome.others.into_iter().for_each(|(object, event)| outbox.put(object, event));
             }
-            Err(error) => return End::Failed(error),
+            Err(error) => {
+                for event in done {
+                    tell((controller, outbox), key, Some(&seen), cell, &event);
+                }
+                return failed((controller, outbox), key, Some(&seen), cell, error);
+            }
         }
     }
-    for event in events {
-        tell((controller, outbox), key, cell, event);
+    for event in events.into_iter().chain(done) {
+        tell((controller, outbox), key, Some(&seen), cell, &event);
     }
     // What was written may be what another rule waits for, so it is looked at once more if nothing else brings that about.
     let settled = version.filter(|_| !wrote || next != Next::OnChange);
     End::Decided(reason, next, settled, wrote)
 }
 
+/// A pass ends early. What a person has to allow is told.
+fn failed<C: Controller>(
+    told: (&C, &Outbox),
+    key: &C::Key,
+    seen: Option<&C::Observed>,
+    cell: &mut Cell<C::Memory>,
+    error: Error,
+) -> End<C::Reason> {
+    if error.is_refusal() {
+        let text = format!("{error}. Nothing more is done here until that is allowed");
+        let event = Event::new(true, REFUSED, "Write", &text);
+        tell(told, key, seen, cell, &Event { hourly: Some(0), ..event });
+    }
+    End::Failed(error)
+}
+
 fn tell<C: Controller>(
     (controller, outbox): (&C, &Outbox),
     key: &C::Key,
+    seen: Option<&C::Observed>,
     cell: &mut Cell<C::Memory>,
-    event: Event,
+    event: &Event,
 ) {
-    if cell.is_news(&event, Instant::now()) {
-        outbox.put(controller.object(key), event);
+    if cell.is_news(event, Instant::now()) {
+        for object in controller.told_on(key, seen) {
+            outbox.put(object, event.clone());
+        }
     }
 }
 
