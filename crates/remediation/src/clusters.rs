@@ -1,9 +1,9 @@
 //! One client per workload cluster, made from the secret `<cluster>-kubeconfig` and dropped when the cluster goes.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use controller_kit::engine::Shared;
 use controller_kit::{api_error, kubeconfig};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
@@ -19,11 +19,10 @@ const IDLE: Duration = Duration::from_secs(300);
 
 type Name = (String, String);
 
-/// The clients; clones share them.
-#[derive(Clone)]
+/// The clients.
 pub struct Clusters {
     management: Client,
-    known: Arc<Mutex<HashMap<Name, Known>>>,
+    known: Shared<HashMap<Name, Known>>,
 }
 
 #[derive(Default)]
@@ -40,72 +39,79 @@ struct Known {
 impl Clusters {
     /// No clients yet.
     pub fn new(management: Client) -> Self {
-        Self { management, known: Arc::default() }
+        Self { management, known: Shared::default() }
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<Name, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What is known of a cluster, or is to be known from now on.
+    fn with<R>(&self, name: &Name, step: impl FnOnce(&mut Known) -> R) -> R {
+        self.known.with(|known| step(known.entry(name.clone()).or_default()))
     }
 
     /// How many clients there are, and how many of their clusters do not answer.
     pub fn counts(&self) -> (usize, usize) {
-        let known = self.known();
-        let troubled = known.values().filter(|it| it.trouble.is_some()).count();
-        (known.values().filter(|it| it.client.is_some()).count(), troubled)
+        self.known.with(|known| {
+            let troubled = known.values().filter(|it| it.trouble.is_some()).count();
+            (known.values().filter(|it| it.client.is_some()).count(), troubled)
+        })
     }
 
     /// The cluster is gone: its client is closed.
     pub fn forget(&self, namespace: &str, cluster: &str) {
-        self.known().remove(&(namespace.to_owned(), cluster.to_owned()));
+        self.known.with(|known| known.remove(&named(namespace, cluster)));
     }
 
     /// Drops what nobody needs any more.
     pub fn tidy(&self, now: Instant) {
         let idle = |used: Instant| now.saturating_duration_since(used) > IDLE;
-        self.known().retain(|_, it| it.used.is_some_and(|used| !idle(used)));
+        self.known.with(|known| known.retain(|_, it| it.used.is_some_and(|used| !idle(used))));
     }
 
     /// Notes that a cluster did not answer: for a moment nobody asks it.
     pub fn failed(&self, namespace: &str, cluster: &str, why: &str) {
-        let mut known = self.known();
-        let it = known.entry((namespace.to_owned(), cluster.to_owned())).or_default();
-        it.trouble = Some((Instant::now() + RESTS, why.to_owned()));
-        it.used = Some(Instant::now());
-        // The next one who asks reads the kubeconfig again: it may be the reason.
-        it.read = None;
+        let now = Instant::now();
+        self.with(&named(namespace, cluster), |it| {
+            it.trouble = Some((now + RESTS, why.to_owned()));
+            it.used = Some(now);
+            // The next one who asks reads the kubeconfig again: it may be the reason.
+            it.read = None;
+        });
     }
 
     /// Notes that one node did not take a write: for a moment it counts as one that cannot be asked, which has a deadline.
     /// The other nodes of its cluster are looked at all the same.
     pub fn refused(&self, namespace: &str, cluster: &str, node: &str, why: &str) {
-        let mut known = self.known();
-        let it = known.entry((namespace.to_owned(), cluster.to_owned())).or_default();
-        it.refusing.insert(node.to_owned(), (Instant::now() + RESTS, why.to_owned()));
-        it.used = Some(Instant::now());
+        let now = Instant::now();
+        self.with(&named(namespace, cluster), |it| {
+            it.refusing.insert(node.to_owned(), (now + RESTS, why.to_owned()));
+            it.used = Some(now);
+        });
     }
 
     /// Why a node is left alone just now, if it is.
     pub fn refusal(&self, namespace: &str, cluster: &str, node: &str) -> Option<String> {
-        let mut known = self.known();
-        let it = known.get_mut(&(namespace.to_owned(), cluster.to_owned()))?;
-        it.refusing.retain(|_, (until, _)| *until > Instant::now());
-        it.refusing.get(node).map(|(_, why)| why.clone())
+        self.known.with(|known| {
+            let it = known.get_mut(&named(namespace, cluster))?;
+            it.refusing.retain(|_, (until, _)| *until > Instant::now());
+            it.refusing.get(node).map(|(_, why)| why.clone())
+        })
     }
 
     /// Notes that a cluster answered.
     pub fn answered(&self, namespace: &str, cluster: &str) {
-        if let Some(it) = self.known().get_mut(&(namespace.to_owned(), cluster.to_owned())) {
-            it.trouble = None;
-        }
+        self.known.with(|known| {
+            if let Some(it) = known.get_mut(&named(namespace, cluster)) {
+                it.trouble = None;
+            }
+        });
     }
 
     /// The client of a cluster; the error says why there is none, and what to do.
     pub async fn client(&self, namespace: &str, cluster: &str) -> Result<Client, String> {
-        let name = (namespace.to_owned(), cluster.to_owned());
+        let name = named(namespace, cluster);
         if let Some(known) = self.at_hand(&name) {
             return known;
         }
-        let made = self.make(namespace, cluster, &name).await;
+        let made = self.make(&name).await;
         if let Err(why) = &made {
             self.failed(namespace, cluster, why);
         }
@@ -114,22 +120,25 @@ impl Clusters {
 
     /// What is known without asking: a client, or why there is none.
     fn at_hand(&self, name: &Name) -> Option<Result<Client, String>> {
-        let (mut known, now) = (self.known(), Instant::now());
-        let it = known.get_mut(name)?;
-        it.used = Some(now);
-        if let Some((until, why)) = &mut it.trouble {
-            if *until > now {
-                return Some(Err(why.clone()));
+        let now = Instant::now();
+        self.known.with(|known| {
+            let it = known.get_mut(name)?;
+            it.used = Some(now);
+            if let Some((until, why)) = &mut it.trouble {
+                if *until > now {
+                    return Some(Err(why.clone()));
+                }
+                // One is enough to see whether it answers again. Would all of its requests wait for that side by side, those of
+                // other clusters would have to wait for them.
+                *until = now + 2 * PATIENCE;
             }
-            // One is enough to see whether it answers again. Would all of its requests wait for that side by side, those of
-            // other clusters would have to wait for them.
-            *until = now + 2 * PATIENCE;
-        }
-        let fresh = it.read.is_some_and(|read| now.saturating_duration_since(read) < FRESH);
-        it.client.clone().filter(|_| fresh).map(Ok)
+            let fresh = it.read.is_some_and(|read| now.saturating_duration_since(read) < FRESH);
+            it.client.clone().filter(|_| fresh).map(Ok)
+        })
     }
 
-    async fn make(&self, namespace: &str, cluster: &str, name: &Name) -> Result<Client, String> {
+    async fn make(&self, name: &Name) -> Result<Client, String> {
+        let (namespace, cluster) = name;
         let secret_name = format!("{cluster}-kubeconfig");
         let secrets: Api<Secret> = Api::namespaced(self.management.clone(), namespace);
         let secret = tokio::time::timeout(PATIENCE, secrets.get(&secret_name))
@@ -139,22 +148,25 @@ impl Clusters {
                 format!("the secret {secret_name} cannot be read: {}", api_error::explain(&error))
             })?;
         let version = secret.metadata.resource_version.clone();
-        {
-            let mut known = self.known();
-            let it = known.entry(name.clone()).or_default();
-            if let Some(client) = it.client.as_ref().filter(|_| it.version == version) {
-                let client = client.clone();
-                it.read = Some(Instant::now());
-                return Ok(client);
-            }
+        let same = self.with(name, |it| {
+            let client = it.client.clone().filter(|_| it.version == version)?;
+            it.read = Some(Instant::now());
+            Some(client)
+        });
+        if let Some(client) = same {
+            return Ok(client);
         }
         let client = kubeconfig::client(&secret, PATIENCE).await?;
-        let mut known = self.known();
-        let it = known.entry(name.clone()).or_default();
-        (it.version, it.client) = (version, Some(client.clone()));
-        (it.read, it.used) = (Some(Instant::now()), Some(Instant::now()));
+        self.with(name, |it| {
+            (it.version, it.client) = (version, Some(client.clone()));
+            (it.read, it.used) = (Some(Instant::now()), Some(Instant::now()));
+        });
         Ok(client)
     }
+}
+
+fn named(namespace: &str, cluster: &str) -> Name {
+    (namespace.to_owned(), cluster.to_owned())
 }
 
 #[cfg(test)]
@@ -185,7 +197,8 @@ mod tests {
         let all = [name("ns", "c"), name("ns", "d"), name("other", "c")];
         for it in all.clone() {
             let (client, read) = (Some(client.clone()), Some(Instant::now()));
-            clusters.known().insert(it, Known { client, read, ..Known::default() });
+            let known = Known { client, read, ..Known::default() };
+            clusters.known.with(|all| all.insert(it, known));
         }
         clusters.refused("ns", "c", "n", "forbidden");
         assert!(clusters.at_hand(&all[0]).is_some_and(|it| it.is_ok()));
@@ -209,7 +222,7 @@ mod tests {
         clusters.failed("ns", "c", "no answer");
         assert!(clusters.at_hand(&name).unwrap().is_err(), "it is left alone for a moment");
         let over = Some((Instant::now(), "no answer".to_owned()));
-        clusters.known().get_mut(&name).unwrap().trouble = over;
+        clusters.with(&name, |it| it.trouble = over);
         assert!(clusters.at_hand(&name).is_none(), "who comes first asks");
         assert!(clusters.at_hand(&name).unwrap().is_err(), "the others do not wait beside it");
         clusters.answered("ns", "c");

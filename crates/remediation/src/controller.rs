@@ -1,88 +1,42 @@
-//! Watches, who is concerned by a change, and one pass over one request.
+//! Wiring: watches, whom a change concerns, and the rule book as the engine drives it.
 
-use std::collections::HashSet;
-use std::sync::Arc;
+use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
-use api_types::capi::{Cluster, Machine, is_watched};
+use api_types::capi::{Cluster, Machine};
 use api_types::capm3::{Metal3Machine, UpstreamRemediation};
-use api_types::metal3::CachedHost;
+use api_types::metal3::{BareMetalHost, CachedHost};
 use api_types::remediation::Metal3Remediation;
-use controller_kit::engine::Reason as _;
-use controller_kit::wakes::{Wakes, woken};
-use controller_kit::watch::{self, Watched};
-use controller_kit::{Kit, backoff, run};
+use controller_kit::Kit;
+use controller_kit::backoff::Class as Retry;
+use controller_kit::engine::links::Links;
+use controller_kit::engine::{
+    self, Class, Controller, Decision, Error, Lookout, Next, Now, ObjectKey, Outcome, Shared,
+};
+use controller_kit::watch::{self, Complaints, Undecodable, Watched};
 use k8s_openapi::api::core::v1::ObjectReference;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
-use kube::runtime::controller::{Action, Controller};
-use kube::runtime::reflector::{ObjectRef, Store};
+use kube::Resource;
+use kube::runtime::reflector::Store;
 use kube::runtime::watcher;
-use kube::{Resource as _, ResourceExt as _};
-use tokio::sync::mpsc::{self, Receiver, Sender};
 
-use crate::act::Pass;
+use crate::clusters::Clusters;
 use crate::config::Policy;
-use crate::crowd::{self, Asking, Crowd};
-use crate::decide::{decide, refused_at_first};
-use crate::decision::{Act, Decision, Note};
-use crate::error::Error;
-use crate::interest::{Interest, Kind, Who};
-use crate::leftover::Leftovers;
-use crate::metrics::{Metrics, seconds};
-use crate::observe::clusters::Clusters;
-use crate::observe::{Held, Live, Sources};
-use crate::pauses::Pauses;
+use crate::context::{Caches, Context, Role, cached};
+use crate::decide::{decide, is_to_be_asked};
+use crate::leftover;
+use crate::metrics::{Metrics, tally};
+use crate::model::{Key, Live, Memory, RequestKey, Seen, Write};
+use crate::pauses::Clock;
 use crate::reason::Reason;
-use crate::request::{Group, Request};
-use crate::seen::is_paused;
-use crate::served;
-use crate::told::Told;
-
-mod tending;
-
-use tending::{release, tend};
+use crate::request::Group;
+use crate::tries::Tries;
+use crate::{observe, served, write};
 
 /// A pass is a few requests here and in the workload cluster; one that takes longer hangs.
-const DEADLINE: Duration = Duration::from_secs(90);
-/// Changes whose events wait to be sent, which is not done while a storm passes.
-const MOST_EVENTS: usize = 10_000;
-/// How often a pass is begun anew at once because somebody else wrote first.
-const ANEW: u32 = 4;
-
-/// What every pass shares.
-pub struct Context {
-    kit: Kit,
-    policy: Policy,
-    metrics: Metrics,
-    from: Sources,
-    interest: Interest,
-    leftovers: Leftovers,
-    crowd: Crowd,
-    told: Told,
-    wakes: Wake,
-    begun: Instant,
-    /// Events to be published: when hundreds of machines fail at once, hosts come first.
-    events: Sender<Event>,
-}
-
-/// Notes about objects, each with the action that it belongs to.
-type Event = (Vec<ObjectReference>, Vec<(Note, String)>);
-
-/// Requests to look at.
-struct Wake {
-    ours: Wakes,
-    upstream: Wakes,
-}
-
-impl Wake {
-    fn send(&self, all: impl IntoIterator<Item = Who>) {
-        for (ours, namespace, name) in all {
-            let to = if ours { &self.ours } else { &self.upstream };
-            to.send(&namespace, [name]);
-        }
-    }
-}
+const PASS_DEADLINE: Duration = Duration::from_secs(90);
+/// How often gauges are set, and owners of objects that cannot be decoded are told of new ones.
+const SHOWN_EVERY: Duration = Duration::from_secs(2);
 
 /// Works until the process is to end. The kit is the process' own, or one that a test made in its place.
 pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
@@ -106,404 +60,268 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
     let machines: Watched<Machine> = watch::namespaced_in(&kit, &config, &served.core);
     let clusters: Watched<Cluster> = watch::namespaced_in(&kit, &config, &served.core);
     let mut broken = vec![
-        ours.undecodable.clone(),
-        hosts.undecodable.clone(),
-        metals.undecodable.clone(),
-        machines.undecodable.clone(),
-        clusters.undecodable.clone(),
+        ours.undecodable,
+        hosts.undecodable,
+        metals.undecodable,
+        machines.undecodable,
+        clusters.undecodable,
     ];
     broken.extend(upstream.as_ref().map(|it| it.undecodable.clone()));
-    let (wake_ours, woken_ours) = Wakes::new();
-    let (wake_upstream, woken_upstream) = Wakes::new();
-    let (events, told) = mpsc::channel(MOST_EVENTS);
-    let context = Arc::new(Context {
-        from: Sources {
-            client: kit.client.clone(),
-            served,
-            hosts: hosts.store.clone(),
-            machines: machines.store.clone(),
-            metals: metals.store.clone(),
-            clusters: clusters.store.clone(),
-            workloads: Clusters::new(kit.client.clone()),
-            held: Held::default(),
-            ours: ours.store.clone(),
+    let context = Context {
+        metrics,
+        lookout: Lookout::default(),
+        links: Links::default(),
+        leftovers: Links::default(),
+        tries: Shared::<Tries>::default(),
+        clock: Shared::<Clock>::default(),
+        workloads: Clusters::new(kit.client.clone()),
+        begun: Instant::now(),
+        caches: Caches {
+            hosts: hosts.store,
+            machines: machines.store,
+            metals: metals.store,
+            clusters: clusters.store,
+            ours: ours.store,
             upstream: upstream.as_ref().map(|it| it.store.clone()),
-            pauses: Pauses::default(),
         },
         kit: kit.clone(),
         policy: policy.clone(),
-        metrics,
-        interest: Interest::default(),
-        leftovers: Leftovers::default(),
-        crowd: Crowd::default(),
-        told: Told::default(),
-        wakes: Wake { ours: wake_ours, upstream: wake_upstream },
-        begun: Instant::now(),
-        events,
-    });
-
-    let feeds = async {
-        tokio::select! {
-            () = watch::feed(hosts.changes, |it| context.host_changed(it)) => "BareMetalHosts",
-            () = watch::feed(metals.changes, |it| context.changed(Kind::Metal, it)) => "Metal3Machines",
-            () = watch::feed(machines.changes, |it| context.machine_changed(it)) => "Machines",
-            () = watch::feed(clusters.changes, |it| context.cluster_changed(it)) => "Clusters",
+        served,
+    };
+    let upstream = async {
+        match (upstream, served.upstream) {
+            (Some(all), Some(version)) => {
+                let group = Group::Upstream(version);
+                watch::feed(all.changes, |it| context.request_changed(group, it)).await;
+            }
+            _ => std::future::pending().await,
         }
     };
-    let loop_of_ours = Controller::for_stream(ours.changes, ours.store)
-        .reconcile_on(woken(woken_ours, ()))
-        .reconcile_all_on(kit.allowed());
-    let drive_ours = run::drive(
-        &kit,
-        loop_of_ours,
-        context.clone(),
-        DEADLINE,
-        |it: Arc<Metal3Remediation>, context: Arc<Context>| {
-            reconcile(Request::of_ours(&it), context.is_ours(&it.metadata), context)
-        },
-        Error::class,
-    );
-    let drive_upstream = async {
-        let (Some(upstream), Some(version)) = (upstream, served.upstream) else {
-            drop(woken_upstream);
-            return kit.shutdown.requested().await;
-        };
-        let requests = Controller::for_stream_with(upstream.changes, upstream.store, version)
-            .reconcile_on(woken(woken_upstream, version))
-            .reconcile_all_on(kit.allowed());
-        run::drive(
-            &kit,
-            requests,
-            context.clone(),
-            DEADLINE,
-            |it: Arc<UpstreamRemediation>, context: Arc<Context>| {
-                reconcile(Request::of_upstream(&it), context.is_ours(&it.metadata), context)
-            },
-            Error::class,
-        )
-        .await;
-    };
+    let watching = Box::pin(async {
+        tokio::select! {
+            () = watch::feed(ours.changes, |it| context.request_changed(Group::Ours, it)) => {}
+            () = upstream => {}
+            () = watch::feed(hosts.changes, |it| context.host_changed(it)) => {}
+            () = watch::feed(metals.changes, |it| context.changed(Role::Metal, &ObjectKey::of(it))) => {}
+            () = watch::feed(machines.changes, |it| context.machine_changed(it)) => {}
+            () = watch::feed(clusters.changes, |it| context.cluster_changed(it)) => {}
+            never = show(&context, &broken) => match never {},
+        }
+    });
     tokio::select! {
-        _ = async { tokio::join!(drive_ours, drive_upstream) } => Ok(()),
-        kind = feeds => Err(format!("The watch on {kind} ended")),
-        never = tend(&context, &broken) => match never {},
-        () = publish(&context, told) => Err("The queue of events closed: this is a bug, please report it".to_owned()),
+        ended = Box::pin(engine::run(&kit, &context, &context.lookout, watching, PASS_DEADLINE)) => ended,
         changed = served::changes(&kit, policy.upstream_group, served) => Err(changed),
     }
 }
 
+/// Sets gauges, and tells the owners of objects that cannot be decoded.
+async fn show(context: &Context, broken: &[Undecodable]) -> Infallible {
+    let (mut complaints, caches) = (Complaints::default(), &context.caches);
+    loop {
+        let (beat, now) = (Instant::now(), Timestamp::now());
+        context.clock.with(|clock| clock.look(beat, now));
+        context.workloads.tidy(beat);
+        let upstream = caches.upstream.as_ref().map(Store::state).unwrap_or_default();
+        let filter = context.policy.watch_filter.as_deref();
+        let (phases, oldest) = tally(&caches.ours.state(), &upstream, filter, now);
+        context.metrics.shown(&phases, oldest, context.workloads.counts());
+        complaints.tell(&context.kit, broken).await;
+        tokio::time::sleep(SHOWN_EVERY).await;
+    }
+}
+
 impl Context {
-    fn is_ours(&self, metadata: &ObjectMeta) -> bool {
-        is_watched(metadata, self.policy.watch_filter.as_deref())
+    /// An object changed that requests may look at.
+    fn changed(&self, role: Role, object: &ObjectKey) {
+        for request in self.concerned(role, object) {
+            let key = Key::Request(request);
+            let class = self.class(&key);
+            self.lookout.enqueue(key, class);
+        }
     }
 
-    fn changed(&self, kind: Kind, object: &impl kube::ResourceExt) {
-        let namespace = object.namespace().unwrap_or_default();
-        self.wakes.send(self.interest.concerned(kind, &namespace, &object.name_any()));
+    /// A request appeared, changed or went.
+    fn request_changed(&self, group: Group, request: &impl Resource) {
+        let object = ObjectKey::of(request);
+        let key = RequestKey { group, object: object.clone() };
+        if self.has(group, &object) {
+            let version = request.meta().resource_version.clone().unwrap_or_default();
+            let key = Key::Request(key);
+            self.lookout.changed(&key, &version, self.class(&key));
+            return;
+        }
+        self.looks_at_nothing(&key);
+        self.lookout.gone(Key::Request(key));
+        // What it may have left.
+        let uid = request.meta().uid.clone().unwrap_or_default();
+        for host in self.tries.with(|tries| tries.hosts_of(&uid)) {
+            self.lookout.enqueue(Key::Host(host), Class::Normal);
+        }
+        self.lookout.enqueue(Key::Machine(object), Class::Background);
     }
 
     fn host_changed(&self, host: &CachedHost) {
-        let (namespace, name) = (host.namespace().unwrap_or_default(), host.name_any());
-        let now = self.from.hosts.get(&ObjectRef::new(&name).within(&namespace));
-        let now = now.as_ref().map(|it| &***it);
-        let filter = self.policy.watch_filter.as_deref();
-        self.from.held.update(&namespace, &name, now, filter);
-        self.changed(Kind::Host, host);
+        let key = ObjectKey::of(host);
+        let (now, filter) = (self.caches.host(&key), self.policy.watch_filter.as_deref());
+        self.tries.with(|tries| tries.update(&key, now.as_deref(), filter));
+        self.changed(Role::Host, &key);
+        if !self.orphans(&key).is_empty() {
+            self.lookout.enqueue(Key::Host(key), Class::Normal);
+        }
     }
 
     fn machine_changed(&self, machine: &Machine) {
-        let (namespace, name) = (machine.namespace().unwrap_or_default(), machine.name_any());
-        let key = ObjectRef::new_with(&name, self.from.served.core).within(&namespace);
-        let now = self.from.machines.get(&key);
+        let key = ObjectKey::of(machine);
+        self.changed(Role::Machine, &key);
         let filter = self.policy.watch_filter.as_deref();
-        self.leftovers.update(&namespace, &name, now.as_deref(), filter);
-        self.changed(Kind::Machine, machine);
+        let now = cached(&self.caches.machines, self.served.core, &key);
+        let left = now.filter(|it| leftover::is_on(it, filter));
+        let cluster = left.map(|it| format!("{}/{}", key.namespace, it.spec.cluster_name));
+        self.leftovers.update(&key, cluster.as_deref());
+        if cluster.is_some() && !self.is_asked_for(&key) {
+            self.lookout.enqueue(Key::Machine(key), Class::Background);
+        }
     }
 
     fn cluster_changed(&self, cluster: &Cluster) {
-        let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
-        let key = ObjectRef::new_with(&name, self.from.served.core).within(&namespace);
-        if self.from.clusters.get(&key).is_none() {
-            self.from.workloads.forget(&namespace, &name);
+        let key = ObjectKey::of(cluster);
+        if cached(&self.caches.clusters, self.served.core, &key).is_none() {
+            self.workloads.forget(&key.namespace, &key.name);
         }
-        self.changed(Kind::Cluster, cluster);
-    }
-
-    /// Whether somebody paused a host, as far as the cache knows.
-    fn is_host_paused(&self, namespace: &str, name: &str) -> bool {
-        let host = self.from.hosts.get(&ObjectRef::new(name).within(namespace));
-        host.is_some_and(|it| is_paused(&it))
-    }
-
-    /// Whether a Machine or its Cluster is paused, as far as the caches know.
-    fn is_machine_paused(&self, namespace: &str, name: &str) -> bool {
-        let key = |name: &str| ObjectRef::new_with(name, self.from.served.core).within(namespace);
-        let Some(machine) = self.from.machines.get(&key(name)) else { return false };
-        let key = ObjectRef::new_with(&machine.spec.cluster_name, self.from.served.core);
-        let cluster = self.from.clusters.get(&key.within(namespace));
-        api_types::capi::is_paused(&machine.metadata) || cluster.is_some_and(|it| it.is_paused())
-    }
-
-    /// The uids of all requests.
-    fn known(&self) -> HashSet<String> {
-        let ours = self.from.ours.state().into_iter().filter_map(|it| it.metadata.uid.clone());
-        let upstream = self.from.upstream.iter().flat_map(Store::state);
-        ours.chain(upstream.filter_map(|it| it.metadata.uid.clone())).collect()
-    }
-
-    /// Notes what a request looks at. Whether that is something else than before.
-    fn note(&self, live: &Live) -> bool {
-        let request = &live.seen.request;
-        let mut what = vec![(Kind::Machine, request.machine().to_owned())];
-        what.extend(live.seen.cluster_name().map(|it| (Kind::Cluster, it.to_owned())));
-        let metal = live.machine.as_ref().and_then(crate::seen::Machine::metal);
-        what.extend(metal.map(|it| (Kind::Metal, it.to_owned())));
-        let host = live.seen.metal.as_ref().and_then(|it| it.host.clone());
-        what.extend(host.map(|it| (Kind::Host, it)));
-        what.extend(live.stray.as_ref().map(|it| (Kind::Host, it.name_any())));
-        self.interest.set(&who(request), what)
-    }
-
-    /// Tells something that no condition says, once.
-    fn warn(&self, live: &Live, reason: Reason, text: String) {
-        if self.told.is_news(&live.seen.request.uid, &text, Instant::now()) {
-            let number = live.seen.request.standing.retries;
-            self.tell(live, vec![(Note { warning: true, reason, text }, action(number))]);
+        self.changed(Role::Cluster, &key);
+        // A pause may have ended.
+        for machine in self.leftovers.keys(&format!("{}/{}", key.namespace, key.name)) {
+            self.lookout.enqueue(Key::Machine(machine), Class::Background);
         }
     }
 
-    /// Tells what happened, also in the log.
-    fn announce(&self, live: &Live, decision: &Decision, notes: &[Note]) {
-        let request = &live.seen.request;
-        for note in notes {
-            tracing::info!(
-                object.namespace = request.namespace,
-                object.name = request.name,
-                reason = note.reason.as_str(),
-                "{}",
-                note.text
-            );
-        }
-        let number = |note: &Note| decision.number(note, request.standing.retries);
-        let told = notes.iter().map(|it| (it.clone(), action(number(it))));
-        self.tell(live, told.collect());
-    }
-
-    fn tell(&self, live: &Live, notes: Vec<(Note, String)>) {
-        if notes.is_empty() {
-            return;
-        }
-        let request = &live.seen.request;
-        let mut about = Vec::new();
-        about.extend(live.machine.as_ref().map(|it| it.object_ref(&self.from.served.core)));
-        about.extend(live.host.as_ref().map(|it| it.object_ref(&())));
-        about.push(ObjectReference {
-            api_version: Some(request.group.api_version()),
-            kind: Some("Metal3Remediation".to_owned()),
-            namespace: Some(request.namespace.clone()),
-            name: Some(request.name.clone()),
-            uid: Some(request.uid.clone()),
-            ..ObjectReference::default()
-        });
-        // What has no room is not told: the conditions and the record on the host have it.
-        let _ = self.events.try_send((about, notes));
+    /// An object for events, which are not shown with it without its uid.
+    fn reference<K: Resource>(
+        key: &ObjectKey,
+        version: &K::DynamicType,
+        of: Option<&K>,
+    ) -> ObjectReference
+    where
+        K::DynamicType: Clone,
+    {
+        let uid = of.and_then(|it| it.meta().uid.clone());
+        ObjectReference { uid, ..key.reference::<K>(version) }
     }
 }
 
-/// What tells two events of one reason apart is the try.
-fn action(number: u32) -> String {
-    format!("Remediate{number}")
-}
+impl Controller for Context {
+    type Key = Key;
+    type Observed = Seen;
+    type Write = Write;
+    type Memory = Memory;
+    type Reason = Reason;
 
-/// Publishes events, one after the other.
-async fn publish(context: &Context, mut told: Receiver<Event>) {
-    let kit = &context.kit;
-    while let Some((about, notes)) = told.recv().await {
-        context.crowd.passed().await;
-        for (note, action) in &notes {
-            let reason = note.reason.as_str();
-            for object in &about {
-                kit.events.tell(object, note.warning, reason, action, &note.text).await;
+    fn keys(&self) -> Vec<Key> {
+        let requests = self.requests().into_iter().map(Key::Request);
+        let hosts = self.tries.with(|tries| tries.hosts()).into_iter().map(Key::Host);
+        let filter = self.policy.watch_filter.as_deref();
+        let mut machines = self.caches.machines.state();
+        machines.retain(|it| leftover::is_on(it, filter));
+        let machines = machines.iter().map(|it| Key::Machine(ObjectKey::of(&**it)));
+        requests.chain(hosts).chain(machines).collect()
+    }
+
+    /// First the hosts that are still to be asked: on each of them may run what has to stop.
+    fn class(&self, key: &Key) -> Class {
+        match key {
+            Key::Request(key) if self.request(key).is_some_and(|it| is_to_be_asked(&it)) => {
+                Class::Urgent
+            }
+            Key::Request(_) | Key::Host(_) => Class::Normal,
+            Key::Machine(_) => Class::Background,
+        }
+    }
+
+    /// Somebody waits for a machine, so nothing here waits for minutes; and the time of a step goes on while a write is refused,
+    /// so that is looked at again as well.
+    fn retry(&self, error: &Error) -> Retry {
+        error.retry().urgent()
+    }
+
+    fn version<'s>(&self, seen: &'s Seen) -> Option<&'s str> {
+        if let Seen::Request(live) = seen { Some(&live.seen.request.version) } else { None }
+    }
+
+    fn object(&self, key: &Key) -> ObjectReference {
+        match key {
+            Key::Request(RequestKey { group: Group::Ours, object }) => {
+                Self::reference(object, &(), cached(&self.caches.ours, (), object).as_deref())
+            }
+            Key::Request(RequestKey { group: Group::Upstream(version), object }) => {
+                let all = self.caches.upstream.as_ref();
+                let now = all.and_then(|all| cached(all, *version, object));
+                Self::reference::<UpstreamRemediation>(object, version, now.as_deref())
+            }
+            Key::Host(key) => {
+                Self::reference::<BareMetalHost>(key, &(), self.caches.host(key).as_deref())
+            }
+            Key::Machine(key) => {
+                let now = cached(&self.caches.machines, self.served.core, key);
+                Self::reference(key, &self.served.core, now.as_deref())
             }
         }
     }
-}
 
-fn who(request: &Request) -> Who {
-    (request.group == Group::Ours, request.namespace.clone(), request.name.clone())
-}
-
-/// One pass over a request. Somebody who writes at the same time is no reason to let a machine wait.
-async fn reconcile(
-    request: Request,
-    is_ours: bool,
-    context: Arc<Context>,
-) -> Result<Action, Error> {
-    // What was begun here may have lost its label since.
-    if !is_ours && !request.finalizer {
-        return Ok(Action::await_change());
-    }
-    if request.deleting.is_none() && context.crowd.holds_back(&request.uid, Instant::now()) {
-        return Ok(Action::requeue(context.crowd.later()));
-    }
-    let mut now = Timestamp::now();
-    context.from.pauses.begin(now);
-    context.from.pauses.look(Instant::now(), now);
-    let mut known = context.from.from_caches(&request);
-    // What changed before it was noted that this request looks at it has woken nobody.
-    while context.note(&known) {
-        known = context.from.from_caches(&request);
-    }
-    let mut decision = decide(&known.seen, &context.policy, now);
-    let paused = decision.reason == Reason::Paused;
-    if let Some(ended) = context.from.pauses.note(&request.uid, paused, now) {
-        known.seen.resumed = Some(ended);
-        decision = decide(&known.seen, &context.policy, now);
-    }
-    if decision.needs_node {
-        let load = decision.reason == Reason::Fencing;
-        context.from.look_at_node(&mut known, load).await;
-        now = Timestamp::now();
-        decision = decide(&known.seen, &context.policy, now);
-    }
-    if decision.acts.is_empty() {
-        return Ok(end(&context, &decision));
-    }
-    let mut asking = decision.is_beginning().then(|| context.crowd.enter());
-    if asking.is_some() {
-        // Those that were woken together are counted together.
-        tokio::task::yield_now().await;
-    }
-    known.seen.crowded = asking.as_ref().is_some_and(Asking::is_crowded);
-    if decision.is_following() && context.crowd.is_here() && is_fresh(&known, now) {
-        return Ok(Action::requeue(context.crowd.later()));
-    }
-    // In a crowd each read before a key keeps others waiting too, and the versions prove most of it.
-    let proven = known.seen.crowded;
-    let host = known.host.as_ref().map(|it| it.name_any());
-    let mut live = if proven { Some(known) } else { Box::pin(context.from.live(&known)).await? };
-    for round in 0..ANEW {
-        let Some(seen) = live.take() else {
-            if let Some(host) = host {
-                // The key may have been the first write, and the request gone before the second.
-                release(&context, &request.uid, &request.namespace, &host).await?;
-            }
-            return Ok(Action::await_change());
+    /// What becomes of a request is told on its Machine and its host as well: there people look.
+    fn told_on(&self, key: &Key, seen: Option<&Seen>) -> Vec<ObjectReference> {
+        let Some(Seen::Request(live)) = seen else { return vec![self.object(key)] };
+        let Live { seen, machine, host, .. } = &**live;
+        let machine = machine.as_ref().map(|it| it.object_ref(&self.served.core));
+        let host = host.as_ref().map(|it| it.object_ref(&()));
+        let request = ObjectReference {
+            // By now the cache may not have it any more.
+            uid: Some(seen.request.uid.clone()),
+            ..self.object(key)
         };
-        let (request, result) = Box::pin(work(&context, seen, asking.take())).await;
-        match result {
-            Err(Error::Superseded) if round + 1 < ANEW => {
-                context.metrics.superseded();
-                let pause = Duration::from_millis(10 << round);
-                tokio::time::sleep(pause.mul_f64(0.5 + backoff::random_unit())).await;
-                let known = context.from.from_caches(&request);
-                live = Box::pin(context.from.live(&known)).await?;
-            }
-            done => return done,
-        }
+        machine.into_iter().chain(host).chain([request]).collect()
     }
-    Err(Error::Superseded)
-}
 
-/// Whether the host was asked a moment ago.
-fn is_fresh(live: &Live, now: Timestamp) -> bool {
-    let host = live.seen.host.as_ref();
-    let open = host.and_then(|it| it.history.open(&live.seen.request.uid));
-    open.is_some_and(|it| seconds(it.asked, now) < crowd::LONGEST.as_secs_f64())
-}
+    async fn observe(&self, key: &Key, memory: &mut Memory) -> Result<Option<Seen>, Error> {
+        match key {
+            Key::Request(key) => {
+                let live = Box::pin(observe::request(self, key, memory)).await?;
+                Ok(live.map(|it| Seen::Request(Box::new(it))))
+            }
+            Key::Host(key) => observe::orphan(self, key).await,
+            Key::Machine(key) => observe::leftover(self, key).await,
+        }
+    }
 
-/// Decides on what was read, and does it.
-async fn work(
-    context: &Context,
-    mut live: Live,
-    mut asking: Option<Asking<'_>>,
-) -> (Request, Result<Action, Error>) {
-    let request = live.seen.request.clone();
-    context.note(&live);
-    let mut now = Timestamp::now();
-    let mut decision = decide(&live.seen, &context.policy, now);
-    if decision.needs_node {
-        let load = decision.reason == Reason::Fencing;
-        context.from.look_at_node(&mut live, load).await;
-        now = Timestamp::now();
-        decision = decide(&live.seen, &context.policy, now);
-    }
-    tracing::debug!(
-        object.namespace = request.namespace,
-        object.name = request.name,
-        reason = decision.reason.as_str(),
-        acts = ?decision.acts,
-        "Decided"
-    );
-    let cluster = live.seen.cluster_name().unwrap_or_default().to_owned();
-    let client = context.kit.client.clone();
-    let mut pass = Pass::new(client, context.from.served, live);
-    let mut put_off = false;
-    for act in &decision.acts {
-        if !context.kit.may_act() {
-            return (request, Ok(Action::await_change()));
-        }
-        if let Err(error) = pass.act(act).await {
-            if matches!(act, Act::Settled) && request.deleting.is_some() && error.is_refusal() {
-                // A condition of somebody else's object is not worth a request that never goes.
-                tracing::warn!(object.namespace = request.namespace, object.name = request.name, %error, "The Machine keeps the condition that it waits for remediation");
-                continue;
+    fn decide(&self, seen: &Seen, _: Now) -> Decision<Write, Reason> {
+        match seen {
+            Seen::Request(live) => {
+                let decided = decide(&live.seen, &self.policy, live.at);
+                let (reason, next) = (decided.reason, decided.next());
+                let writes = decided.parts().into_iter().map(|it| Write::Acts(Box::new(it)));
+                Decision { writes: writes.collect(), next, ..Decision::rest(reason) }
             }
-            // A node that is back and from which our marks cannot be taken is back all the same: not to ask for it any more
-            // could end in another power cycle. Not so once it is withdrawn, which has its deadline.
-            let gives_back = request.deleting.is_none()
-                && matches!(decision.reason, Reason::Recovered | Reason::Recovering)
-                && matches!(act, Act::Untaint | Act::Restore(_));
-            if let Error::Workload { what, why, refused } = &error
-                && !gives_back
-            {
-                // From now on the node, or all of its cluster, counts as one that cannot be asked, which has a deadline.
-                let why = format!("the workload cluster {cluster} did not let us {what}: {why}");
-                let (workloads, namespace) = (&context.from.workloads, &request.namespace);
-                match pass.live().seen.node_name().filter(|_| *refused) {
-                    Some(node) => workloads.refused(namespace, &cluster, node, &why),
-                    None => workloads.failed(namespace, &cluster, &why),
-                }
+            // It may be held for another one that is gone as well.
+            Seen::Orphan(_) => Decision::write(Reason::Withdrawn, Write::Release),
+            Seen::Leftover(_) => Decision::write(Reason::Withdrawn, Write::TakeBack),
+            Seen::TooEarly(wait) => {
+                Decision { next: Next::After(*wait), ..Decision::rest(Reason::AtRest) }
             }
-            if error.is_refusal() {
-                let text = format!(
-                    "A write that this remediation needs is refused; it is retried until it is allowed: {error}"
-                );
-                let first = refused_at_first(&pass.live().seen.request, text.clone());
-                context.warn(pass.live(), Reason::Refused, text);
-                if let Some(said) = first
-                    && let Err(error) = pass.act(&said).await
-                {
-                    tracing::debug!(object.namespace = request.namespace, object.name = request.name, %error, "Could not say so either");
-                }
-            }
-            context.announce(pass.live(), &decision, decision.notes_despite(act));
-            return (request, Err(error));
-        }
-        if matches!(act, Act::Host(_)) && asking.take().is_some() && context.crowd.is_here() {
-            // The others' hosts come first; what is left is found again.
-            context.crowd.put_off(&request.uid, Instant::now());
-            put_off = true;
-            break;
         }
     }
-    if let Some(writers) = pass.writers() {
-        let text = format!(
-            "Several controllers write the status of this request ({writers}): CAPM3's own remediation must not run beside this one"
-        );
-        context.warn(pass.live(), Reason::Contested, text);
-    }
-    context.metrics.done(&pass.live().seen, &decision, now);
-    context.announce(pass.live(), &decision, &decision.notes);
-    let next = end(context, &decision);
-    (request, Ok(if put_off { Action::requeue(context.crowd.later()) } else { next }))
-}
 
-fn end(context: &Context, decision: &Decision) -> Action {
-    context.metrics.decided(decision.reason);
-    // A little more, so that what began together does not come back together; and never before the second is over
-    // that times are stored in.
-    decision.again.map_or_else(Action::await_change, |wait| {
-        Action::requeue(wait.mul_f64(1.0 + backoff::random_unit() / 10.0))
-    })
+    async fn write(
+        &self,
+        _: &Key,
+        seen: &Seen,
+        write: Write,
+        _: &mut Memory,
+    ) -> Result<Outcome, Error> {
+        match (seen, write) {
+            (Seen::Request(live), Write::Acts(decided)) => write::acts(self, live, &decided).await,
+            (Seen::Orphan(orphan), Write::Release) => write::release(self, orphan).await,
+            (Seen::Leftover(machine), Write::TakeBack) => write::take_back(self, machine).await,
+            // Nothing of the kind is decided.
+            _ => Ok(Outcome::default()),
+        }
+    }
 }

@@ -20,9 +20,10 @@ use k8s_openapi::jiff::Timestamp;
 use crate::config::Policy;
 use crate::decision::{Act, Decision, HostWrite};
 use crate::history::{Entry, History};
+use crate::model::{ClusterSeen, Observed};
 use crate::reason::Reason;
 use crate::request::{Group, Refusal, Request, Said, Standing, Strategy};
-use crate::seen::{ClusterSeen, Host, Machine, Observed, Unmanaged};
+use crate::seen::{Host, Machine, Unmanaged};
 
 /// Decides about a request.
 pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
@@ -59,6 +60,13 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
     ];
     let decision = rules.iter().find_map(|rule| rule(&case));
     taking_over(&case, decision.unwrap_or_else(|| Decision::rest(Reason::AtRest)))
+}
+
+/// Whether the host of a request is still to be asked, as far as its status says.
+pub fn is_to_be_asked(request: &Request) -> bool {
+    let standing = &request.standing;
+    let is_done = standing.is_over() || standing.has_succeeded();
+    request.deleting.is_none() && standing.step.is_none() && !is_done
 }
 
 /// On a request that CAPM3's controller had begun our finalizer takes the place of its own, without which it goes no further:

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use controller_kit::engine::{Event, Next, Reason as _};
+
 use crate::history::History;
 use crate::reason::Reason;
 use crate::request::{Backup, Standing};
@@ -109,12 +111,6 @@ impl Decision {
         self
     }
 
-    /// What is to be told although this act failed: the request says by then why nothing is done, so that no later pass takes it
-    /// for news.
-    pub fn notes_despite(&self, failed: &Act) -> &[Note] {
-        if matches!(failed, Act::Complain(..)) { &self.notes } else { &[] }
-    }
-
     /// Of which retry a note tells, where the request knew of so many: a warning of the one that is over, any other of the one
     /// that the request says from now on.
     pub fn number(&self, note: &Note, known: u32) -> u32 {
@@ -125,20 +121,38 @@ impl Decision {
         said.filter(|_| !note.warning).unwrap_or(known)
     }
 
-    /// Whether a host is asked for the first time. Each of these writes is proven by the version that it insists on.
-    pub fn is_beginning(&self) -> bool {
-        let asks = |act: &Act| matches!(act, Act::Host(it) if it.key == Some(true));
-        self.acts.contains(&Act::AddFinalizer) && self.acts.iter().any(asks) && self.is_asking()
+    /// What is written, in parts of which each is told of when it is done. Why nothing is done stands on the request before it is
+    /// said on the Machine, and is told whatever becomes of that: no later pass takes it for news.
+    pub fn parts(mut self) -> Vec<Self> {
+        let last = self.acts.pop_if(|it| matches!(it, Act::Complain(..)));
+        match last.map(|complaint| Self::rest(self.reason).act(complaint)) {
+            Some(complaint) if self.acts.is_empty() => vec![Self { acts: complaint.acts, ..self }],
+            Some(complaint) => vec![self, complaint],
+            None if self.acts.is_empty() => Vec::new(),
+            None => vec![self],
+        }
     }
 
-    /// Whether only that is left to be written which can follow the key: versions prove it as well.
-    pub fn is_following(&self) -> bool {
-        let on_request = |act: &Act| matches!(act, Act::AddFinalizer | Act::Say(_));
-        !self.acts.is_empty() && self.acts.iter().all(on_request) && self.is_asking()
+    /// What is told of a try, where the request knew of so many before it.
+    pub fn events(&self, known: u32) -> Vec<Event> {
+        let event = |note: &Note| {
+            let action = action(self.number(note, known));
+            Event::new(note.warning, note.reason.as_str(), &action, &note.text)
+        };
+        self.notes.iter().map(event).collect()
     }
 
-    fn is_asking(&self) -> bool {
-        let fits = |act: &Act| matches!(act, Act::AddFinalizer | Act::Host(_) | Act::Say(_));
-        self.reason == Reason::PowerOff && self.acts.iter().all(fits)
+    /// When to look again.
+    pub fn next(&self) -> Next {
+        match self.again {
+            None => Next::OnChange,
+            Some(Duration::ZERO) => Next::Now,
+            Some(wait) => Next::After(wait),
+        }
     }
+}
+
+/// What tells two events of one reason apart is the try.
+pub fn action(number: u32) -> String {
+    format!("Remediate{number}")
 }

@@ -1,9 +1,6 @@
 //! What a Machine goes on saying when its request is gone, and that nobody else takes away: that its owner is to replace it
 //! although no health check says so, and why its remediation did not begin.
 
-use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use api_types::capi::{Machine, is_watched};
 use api_types::condition::Condition;
 use api_types::names::capi::{
@@ -35,35 +32,9 @@ pub fn of(machine: &Machine) -> Vec<&'static str> {
     all
 }
 
-/// Machines with such conditions, by namespace and name.
-#[derive(Default)]
-pub struct Leftovers(Mutex<BTreeSet<(String, String)>>);
-
-impl Leftovers {
-    fn all(&self) -> MutexGuard<'_, BTreeSet<(String, String)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes notice of a Machine that appeared, changed or went. Those of an installation with another watch filter are its own.
-    pub fn update(
-        &self,
-        namespace: &str,
-        name: &str,
-        machine: Option<&Machine>,
-        filter: Option<&str>,
-    ) {
-        let place = (namespace.to_owned(), name.to_owned());
-        if machine.is_some_and(|it| is_watched(&it.metadata, filter) && !of(it).is_empty()) {
-            self.all().insert(place);
-        } else {
-            self.all().remove(&place);
-        }
-    }
-
-    /// All of them.
-    pub fn places(&self) -> Vec<(String, String)> {
-        self.all().iter().cloned().collect()
-    }
+/// Whether a Machine has such conditions. Those of an installation with another watch filter are its own.
+pub fn is_on(machine: &Machine, filter: Option<&str>) -> bool {
+    is_watched(&machine.metadata, filter) && !of(machine).is_empty()
 }
 
 #[cfg(test)]
@@ -116,24 +87,17 @@ mod tests {
 
     #[test]
     fn a_machine_is_looked_after_while_it_says_something_of_ours() {
-        let (all, told) = (Leftovers::default(), machine(&[(HEALTH, "False", WAITS)]));
-        all.update("ns", "m", Some(&told), None);
-        assert_eq!(all.places(), [("ns".to_owned(), "m".to_owned())]);
-        all.update("ns", "m", Some(&machine(&[(HEALTH, "True", "")])), None);
-        assert!(all.places().is_empty());
-        all.update("ns", "m", Some(&told), None);
-        all.update("ns", "m", None, None);
-        assert!(all.places().is_empty());
+        assert!(is_on(&machine(&[(HEALTH, "False", WAITS)]), None));
+        assert!(!is_on(&machine(&[(HEALTH, "True", "")]), None));
     }
 
     #[test]
     fn a_machine_of_another_watch_filter_is_left_to_that_installation() {
         let looks_after = |label: Option<&str>, filter: Option<&str>| {
-            let (all, mut told) = (Leftovers::default(), machine(&[(HEALTH, "False", WAITS)]));
+            let mut told = machine(&[(HEALTH, "False", WAITS)]);
             let label = label.map(|it| (WATCH_FILTER.to_owned(), it.to_owned()));
             told.metadata.labels = Some(label.into_iter().collect());
-            all.update("ns", "m", Some(&told), filter);
-            !all.places().is_empty()
+            is_on(&told, filter)
         };
         assert!(looks_after(Some("a"), Some("a")) && looks_after(Some("a"), None));
         assert!(!looks_after(Some("b"), Some("a")) && !looks_after(None, Some("a")));

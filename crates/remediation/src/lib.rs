@@ -14,28 +14,28 @@
 //! * Never: acts on a host that is not the machine's, but for taking its own key off it; removes anybody's mark of an
 //!   unhealthy host; takes a host for off that was not seen off after its request; writes anything while paused.
 //!
-//! A try: the finalizer, then key and record on the host in one write (in a crowd the other way round: the record is what
-//! lets go of a host whose request is gone); the host is off; the node is fenced, in bounded
+//! A try: the finalizer, then key and record on the host in one write; the host is off; the node is fenced, in bounded
 //! time; the key goes; the host is on; the node is ready again. Whatever ends a request, the key goes, and the node is
 //! given back before the finalizer goes.
 
-pub mod act;
+pub mod clusters;
 pub mod complaint;
 pub mod conditions;
 pub mod config;
+pub mod context;
 pub mod controller;
-pub mod crowd;
 pub mod decide;
 pub mod decision;
-pub mod error;
 pub mod history;
-pub mod interest;
 pub mod leftover;
 pub mod metrics;
+pub mod model;
 pub mod observe;
 pub mod pauses;
 pub mod reason;
 pub mod request;
 pub mod seen;
 pub mod served;
-pub mod told;
+pub mod text;
+pub mod tries;
+pub mod write;

@@ -14,9 +14,9 @@ use prometheus::{
 };
 
 use crate::decision::{Act, Decision, Note};
+use crate::model::Observed;
 use crate::reason::Reason;
 use crate::request::Request;
-use crate::seen::Observed;
 
 /// From a machine that is reset at once to one that is waited for until the next day.
 const SECONDS: &[f64] = &[
@@ -33,7 +33,6 @@ const RESULTS: [(Reason, &str); 3] = [
 /// Counters and gauges of this controller; clones share them.
 #[derive(Clone)]
 pub struct Metrics {
-    decisions: IntCounterVec,
     tries: IntCounterVec,
     results: IntCounterVec,
     seconds: HistogramVec,
@@ -57,11 +56,6 @@ impl Metrics {
             Histogram::with_opts(HistogramOpts::new(name, help).buckets(SECONDS.to_vec()))
         };
         let metrics = Self {
-            decisions: counters(
-                "ferrite_remediation_decisions_total",
-                "Decisions by their reason",
-                "reason",
-            )?,
             tries: counters(
                 "ferrite_remediation_tries_total",
                 "Tries that ended, by how they ended",
@@ -113,9 +107,6 @@ impl Metrics {
                 "Workload clusters that did not answer when they were last asked",
             )?,
         };
-        for reason in Reason::ALL {
-            metrics.decisions.with_label_values(&[reason.as_str()]);
-        }
         for result in [
             Reason::Recovered,
             Reason::PowerOffTimedOut,
@@ -130,7 +121,6 @@ impl Metrics {
             metrics.results.with_label_values(&[result]);
             metrics.seconds.with_label_values(&[result]);
         }
-        registry.register(Box::new(metrics.decisions.clone()))?;
         registry.register(Box::new(metrics.tries.clone()))?;
         registry.register(Box::new(metrics.results.clone()))?;
         registry.register(Box::new(metrics.seconds.clone()))?;
@@ -144,11 +134,6 @@ impl Metrics {
         registry.register(Box::new(metrics.unreachable.clone()))?;
         metrics.shown(&[0; 5], 0.0, (0, 0));
         Ok(metrics)
-    }
-
-    /// A decision was taken.
-    pub(crate) fn decided(&self, reason: Reason) {
-        self.decisions.with_label_values(&[reason.as_str()]).inc();
     }
 
     /// Somebody else wrote first.
@@ -295,15 +280,5 @@ mod tests {
         assert_eq!(shown(Some("a")), ([0, 1, 0, 0, 0], 10));
         assert_eq!(shown(Some("b")), ([1, 1, 0, 0, 0], 90));
         assert_eq!(shown(None), ([1, 2, 0, 0, 0], 90));
-    }
-
-    #[test]
-    fn every_reason_has_a_series_of_its_own_from_the_start() {
-        let registry = Registry::new();
-        Metrics::new(&registry).unwrap();
-        let families = registry.gather();
-        let decisions =
-            families.iter().find(|it| it.name() == "ferrite_remediation_decisions_total").unwrap();
-        assert_eq!(decisions.get_metric().len(), Reason::ALL.len());
     }
 }

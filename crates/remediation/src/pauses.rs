@@ -1,90 +1,69 @@
 //! Times that do not count for anybody.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use api_types::time::whole;
+use api_types::time::{until, whole};
 use k8s_openapi::jiff::Timestamp;
-
-use crate::metrics::seconds;
-use crate::seen::Observed;
 
 /// So much more time on the clock than really passed means that somebody has set it.
 const CLOCK_WAS_SET: f64 = 30.0;
 
-/// Pauses that this process saw, what was left out when the clock was set forward, and when it began to act.
+/// What was left out when the clock was set forward, and when this process began to act.
 #[derive(Default)]
-pub struct Pauses(Mutex<Times>);
-
-#[derive(Default)]
-struct Times {
-    /// Requests that were paused, and since when they are not any more.
-    ended: HashMap<String, Option<Timestamp>>,
+pub struct Clock {
     /// When the clock was last looked at, and what it said.
-    clock: Option<(Instant, Timestamp)>,
+    last: Option<(Instant, Timestamp)>,
     /// When it was set.
     set: Option<Timestamp>,
     /// When the first pass began.
-    started: Option<Timestamp>,
+    pub started: Option<Timestamp>,
 }
 
-impl Pauses {
-    fn all(&self) -> MutexGuard<'_, Times> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// What this process saw of the pauses of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pause {
+    /// None.
+    #[default]
+    None,
+    /// It is paused.
+    UnderWay,
+    /// It is not any more since then.
+    Ended(Timestamp),
+}
 
+impl Clock {
     /// Looks at the clock. One that is set forward makes every deadline pass at once, for all machines of a night.
-    pub fn look(&self, beat: Instant, clock: Timestamp) {
-        let mut all = self.all();
-        let last = all.clock;
-        all.clock = Some((beat, clock));
+    pub fn look(&mut self, beat: Instant, clock: Timestamp) {
+        let last = self.last.replace((beat, clock));
         let Some((beat_before, before)) = last else { return };
         let passed = beat.saturating_duration_since(beat_before).as_secs_f64();
-        if seconds(before, clock) - passed > CLOCK_WAS_SET {
-            all.set = Some(whole(clock));
+        if until(before, clock).as_secs_f64() - passed > CLOCK_WAS_SET {
+            self.set = Some(whole(clock));
         }
         // Set back since: nothing would pass until then.
-        all.set = all.set.map(|it| it.min(whole(clock)));
+        self.set = self.set.map(|it| it.min(whole(clock)));
     }
 
     /// A pass begins. A process that waits for its lease has not begun to act.
-    pub fn begin(&self, clock: Timestamp) {
-        self.all().started.get_or_insert(whole(clock));
-    }
-
-    /// Notes in what was seen for whom which times do not count.
-    pub fn mark(&self, seen: &mut Observed) {
-        seen.resumed = self.ended(&seen.request.uid);
-        seen.started = self.all().started;
-    }
-
-    /// Notes whether a request is paused. Gives the time when the pause ended, if that is news.
-    pub fn note(&self, uid: &str, paused: bool, now: Timestamp) -> Option<Timestamp> {
-        let mut all = self.all();
-        if paused {
-            all.ended.insert(uid.to_owned(), None);
-            return None;
-        }
-        let it = all.ended.get_mut(uid).filter(|it| it.is_none())?;
-        *it = Some(whole(now));
-        *it
+    pub fn begin(&mut self, clock: Timestamp) {
+        self.started.get_or_insert(whole(clock));
     }
 
     /// Until when times did not count for a request.
-    fn ended(&self, uid: &str) -> Option<Timestamp> {
-        let all = self.all();
-        all.ended.get(uid).copied().flatten().max(all.set)
+    pub fn resumed(&self, pause: Pause) -> Option<Timestamp> {
+        let ended = if let Pause::Ended(at) = pause { Some(at) } else { None };
+        ended.max(self.set)
     }
+}
 
-    /// Whether there was no pause at all.
-    pub fn is_empty(&self) -> bool {
-        self.all().ended.is_empty()
-    }
-
-    /// Forgets requests that are gone.
-    pub fn keep(&self, known: &HashSet<String>) {
-        self.all().ended.retain(|uid, _| known.contains(uid));
+impl Pause {
+    /// Notes whether the request is paused.
+    pub fn note(&mut self, paused: bool, now: Timestamp) {
+        if paused {
+            *self = Self::UnderWay;
+        } else if *self == Self::UnderWay {
+            *self = Self::Ended(whole(now));
+        }
     }
 }
 
@@ -93,7 +72,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::decide::tests::fresh;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -101,29 +79,28 @@ mod tests {
 
     #[test]
     fn a_clock_that_was_set_forward_takes_no_time_from_anybody() {
-        let (pauses, beat) = (Pauses::default(), Instant::now());
+        let (mut clock, beat, mut pause) = (Clock::default(), Instant::now(), Pause::default());
         let after = |second| beat + Duration::from_secs(second);
-        pauses.look(beat, at(1000));
-        pauses.look(after(100), at(1110));
-        assert_eq!(pauses.ended("uid"), None, "adjusted, not set");
-        pauses.look(after(102), at(5000));
-        assert_eq!(pauses.ended("uid"), Some(at(5000)));
-        pauses.look(after(104), at(2000));
-        assert_eq!(pauses.ended("uid"), Some(at(2000)), "set back: no time is still to come");
-        pauses.note("uid", true, at(6000));
-        assert_eq!(pauses.note("uid", false, at(7000)), Some(at(7000)));
-        assert_eq!(pauses.ended("uid"), Some(at(7000)));
+        clock.look(beat, at(1000));
+        clock.look(after(100), at(1110));
+        assert_eq!(clock.resumed(pause), None, "adjusted, not set");
+        clock.look(after(102), at(5000));
+        assert_eq!(clock.resumed(pause), Some(at(5000)));
+        clock.look(after(104), at(2000));
+        assert_eq!(clock.resumed(pause), Some(at(2000)), "set back: no time is still to come");
+        pause.note(true, at(6000));
+        assert_eq!(clock.resumed(pause), Some(at(2000)), "it is paused");
+        pause.note(false, at(7000));
+        pause.note(false, at(8000));
+        assert_eq!(clock.resumed(pause), Some(at(7000)));
     }
 
     #[test]
     fn a_process_has_begun_with_its_first_pass() {
-        let pauses = Pauses::default();
-        let mut seen = fresh();
-        pauses.mark(&mut seen);
-        assert_eq!(seen.started, None);
-        pauses.begin(at(1000));
-        pauses.begin(at(2000));
-        pauses.mark(&mut seen);
-        assert_eq!((seen.started, seen.resumed), (Some(at(1000)), None));
+        let mut clock = Clock::default();
+        assert_eq!(clock.started, None);
+        clock.begin(at(1000));
+        clock.begin(at(2000));
+        assert_eq!((clock.started, clock.resumed(Pause::None)), (Some(at(1000)), None));
     }
 }

@@ -27,9 +27,10 @@ const TIMEOUT: Duration = Duration::from_secs(600);
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// Of which group a request is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Group {
     /// `remediation.metal3.io`.
+    #[default]
     Ours,
     /// CAPM3's, in the version that is read.
     Upstream(ContractVersion),

@@ -1,4 +1,4 @@
-//! What decisions are made of, as plain data.
+//! Machine, host and node, as far as decisions depend on them: plain data.
 
 use api_types::ContractVersion;
 use api_types::capi;
@@ -17,47 +17,8 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use crate::complaint;
-use crate::history::{Entry, History};
+use crate::history::History;
 use crate::request::Request;
-
-/// What one pass knows.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Observed {
-    /// The request.
-    pub request: Request,
-    /// Whether a request of the other group is about the same Machine, which may speak on it as well.
-    pub rival: bool,
-    /// The Machine.
-    pub machine: Option<Machine>,
-    /// Its Cluster.
-    pub cluster: ClusterSeen,
-    /// Its `Metal3Machine`.
-    pub metal: Option<Metal>,
-    /// The host that the `Metal3Machine` names.
-    pub host: Option<Host>,
-    /// Another host that has our key: the machine had it before.
-    pub stray: Option<Host>,
-    /// The node.
-    pub node: NodeSeen,
-    /// Whether many requests are asking for their hosts at once.
-    pub crowded: bool,
-    /// When a pause ended, if this process saw one: nobody could do anything before.
-    pub resumed: Option<Timestamp>,
-    /// When this process began to act.
-    pub started: Option<Timestamp>,
-}
-
-/// What is known of the Cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ClusterSeen {
-    /// It is there.
-    Here {
-        /// Whether nothing of it may be touched.
-        paused: bool,
-    },
-    /// It is not there.
-    Missing,
-}
 
 /// A Machine, as far as decisions depend on it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -101,15 +62,6 @@ pub struct Machine {
     pub complaints: Vec<(String, String)>,
     /// Since when a part of the Machine is not well, whether anybody complains of it or not.
     pub failing: Option<Timestamp>,
-}
-
-/// A `Metal3Machine`, as far as decisions depend on it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Metal {
-    /// Whether it is paused by its own annotation.
-    pub paused: bool,
-    /// The host that it names.
-    pub host: Option<String>,
 }
 
 /// A host, as far as decisions depend on it.
@@ -222,34 +174,6 @@ pub enum Taint {
     Ours,
     /// Somebody else, who will remove it.
     Foreign,
-}
-
-impl Observed {
-    /// What stands of this request on a host, whether its try has ended or not.
-    pub fn last(&self) -> Option<&Entry> {
-        let mut hosts = self.host.iter().chain(&self.stray);
-        hosts.find_map(|it| it.history.last(&self.request.uid))
-    }
-
-    /// Name of the node. When the Machine is gone, the host remembers it.
-    pub fn node_name(&self) -> Option<&str> {
-        match &self.machine {
-            Some(machine) => machine.node.as_deref(),
-            None => self.last().and_then(|it| it.node.as_deref()),
-        }
-    }
-
-    /// The cluster whose node it is. When the Machine is gone, the request's label says so, or the host remembers it.
-    pub fn cluster_name(&self) -> Option<&str> {
-        let machine = self.machine.as_ref().map(|it| it.cluster.as_str());
-        let labelled = machine.or(self.request.cluster.as_deref());
-        labelled.or_else(|| self.last().and_then(|it| it.cluster.as_deref()))
-    }
-
-    /// Whether CAPM3 began with the request: then an out-of-service taint that names nobody is the request's.
-    pub fn is_adopted(&self) -> bool {
-        self.last().map_or_else(|| self.request.is_others_work(), |it| it.adopted)
-    }
 }
 
 impl Machine {
@@ -434,6 +358,7 @@ mod tests {
 
     use super::*;
     use crate::decide::tests::{at, request};
+    use crate::history::Entry;
 
     fn host(status: &serde_json::Value) -> Host {
         let history = History(vec![Entry::begin("uid", "m", 0, at(100))]);

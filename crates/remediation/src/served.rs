@@ -38,10 +38,11 @@ impl fmt::Display for Served {
 }
 
 impl Served {
-    /// Whether all kinds of requests that are asked for are seen, `age` after it was found. A CRD that was just being replaced
-    /// then would have been found by the next look, which ends the process.
-    pub fn has_all(self, upstream: bool, age: Duration) -> bool {
-        !upstream || self.upstream.is_some() || age > 2 * AGAIN
+    /// How long it takes still until all kinds of requests that are asked for are seen, `age` after it was found. A CRD that was
+    /// just being replaced then would have been found by the next look, which ends the process.
+    pub fn complete_in(self, upstream: bool, age: Duration) -> Option<Duration> {
+        let lacks = upstream && self.upstream.is_none();
+        (2 * AGAIN).checked_sub(age).filter(|left| lacks && !left.is_zero())
     }
 }
 
@@ -92,7 +93,7 @@ mod tests {
         let core = ContractVersion::V1Beta2;
         let has_all = |upstream, served, age| {
             let served = Served { core, infrastructure: core, upstream: served };
-            served.has_all(upstream, Duration::from_secs(age))
+            served.complete_in(upstream, Duration::from_secs(age)).is_none()
         };
         assert!(!has_all(true, None, 0) && !has_all(true, None, 90));
         assert!(has_all(true, None, 121), "it is not there");

@@ -1,6 +1,7 @@
 //! All writes, each on the version of the object that was decided on, or that the act before it left.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use api_types::capi::Machine;
 use api_types::metal3::BareMetalHost;
@@ -20,65 +21,189 @@ use api_types::names::ferrite::{
 use api_types::remediation::Phase;
 use api_types::time::whole;
 use controller_kit::api_error;
-use controller_kit::engine::Reason as _;
-use k8s_openapi::api::core::v1::Taint;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use controller_kit::engine::error::asked_within;
+use controller_kit::engine::{Error, Event, Outcome, Reason as _, asked};
+use k8s_openapi::api::core::v1::{Node, Taint};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use kube::core::GroupVersionKind;
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, ResourceExt as _};
 use serde_json::{Map, Value, json};
 
+use crate::clusters::PATIENCE;
 use crate::conditions::{self, Change};
-use crate::decision::{Act, HostWrite};
-use crate::error::{Error, asked};
+use crate::context::Context;
+use crate::decide::refused_at_first;
+use crate::decision::{Act, Decision, HostWrite, action};
 use crate::history::History;
-use crate::observe::Live;
-use crate::observe::clusters::PATIENCE;
-use crate::observe::node::{self, Place};
+use crate::leftover;
+use crate::model::{Live, Orphan, Place};
+use crate::observe::node::{is_out_of_service, taints};
+use crate::reason::Reason;
 use crate::request::{Backup, Group, Request, Standing, key_of, writers};
 use crate::seen::has_plain;
-use crate::served::Served;
+use crate::text;
 
-/// The writes of one pass.
-pub struct Pass {
-    client: Client,
-    served: Served,
-    live: Live,
-    /// The request's version, as it was read or as our last act left it.
-    version: String,
+/// Carries out what was decided about a request.
+pub async fn acts(context: &Context, live: &Live, decision: &Decision) -> Result<Outcome, Error> {
+    let mut pass = Pass::new(context, live);
+    let request = &live.seen.request;
+    for act in &decision.acts {
+        if !context.kit.may_act() {
+            return Err(Error::Superseded);
+        }
+        let Err(error) = pass.act(act).await else { continue };
+        if matches!(act, Act::Settled) && request.deleting.is_some() && error.is_refusal() {
+            // A condition of somebody else's object is not worth a request that never goes.
+            tracing::warn!(object.namespace = request.namespace, object.name = request.name, %error, "The Machine keeps the condition that it waits for remediation");
+            continue;
+        }
+        pass.failed(decision.reason, act, &error).await;
+        return Err(error);
+    }
+    for note in &decision.notes {
+        tracing::info!(
+            object.namespace = request.namespace,
+            object.name = request.name,
+            reason = note.reason.as_str(),
+            "{}",
+            note.text
+        );
+    }
+    context.metrics.done(&live.seen, decision, live.at);
+    let contested = pass.writers.as_deref().map(|writers| Event {
+        // A fact that does not go away.
+        hourly: Some(0),
+        ..Event::new(
+            true,
+            Reason::Contested.as_str(),
+            &action(request.standing.retries),
+            &text::contested(writers),
+        )
+    });
+    let mut events = decision.events(request.standing.retries);
+    events.extend(contested);
+    Ok(Outcome { version: pass.version, events, ..Outcome::default() })
+}
+
+/// Takes the key of a request that is gone off its host, and ends the record of its try.
+pub async fn release(context: &Context, Orphan { host, uid }: &Orphan) -> Result<Outcome, Error> {
+    let namespace = host.namespace().unwrap_or_default();
+    let ended = History::of(host).ended(uid, Reason::Withdrawn, now());
+    let patch = Patch::Merge(orphan_patch(host, uid, &ended));
+    let api: Api<BareMetalHost> = Api::namespaced(context.kit.client.clone(), &namespace);
+    let (name, params) = (host.name_any(), PatchParams::default());
+    let what = "release a BareMetalHost whose request is gone";
+    written(what, api.patch_metadata(&name, &params, &patch)).await?;
+    let mut outcome = Outcome::default();
+    // Where it had let go of the host, all that was missing is the end of its record.
+    if host.annotation(&key_of(uid)).is_some() || has_plain(host, uid) {
+        context.metrics.released();
+        let reason = Reason::Withdrawn.as_str();
+        outcome.events.push(Event::new(true, reason, "Release", text::RELEASED));
+    }
+    Ok(outcome)
+}
+
+/// Takes back what a Machine says of a request that is gone, in both formats.
+pub async fn take_back(context: &Context, machine: &Machine) -> Result<Outcome, Error> {
+    let said = leftover::of(machine);
+    let gone: Vec<_> = said.iter().map(|it| (*it, Change::Gone)).collect();
+    let patch = Patch::Merge(conditions::patch(machine, &gone, now()));
+    let (namespace, name) = (machine.namespace().unwrap_or_default(), machine.name_any());
+    let client = context.kit.client.clone();
+    let api: Api<Machine> = Api::namespaced_with(client, &namespace, &context.served.core);
+    let what = "take back what the Machine says";
+    written(what, api.patch_status(&name, &PatchParams::default(), &patch)).await?;
+    tracing::info!(
+        object.namespace = namespace,
+        object.name = name,
+        conditions = said.join(", "),
+        "Took back what a Machine said of a request that is gone"
+    );
+    Ok(Outcome::default())
+}
+
+/// The writes of one pass, and what they left.
+struct Pass<'a> {
+    context: &'a Context,
+    live: &'a Live,
+    /// The request's version, as our last act on it left it.
+    version: Option<String>,
     host_version: Option<String>,
     stray_version: Option<String>,
+    /// The Machine and the node after our last act on them.
+    machine: Option<Machine>,
+    node: Option<Node>,
+    /// Who wrote the status of a request of CAPM3's kind during its try, where that is somebody else as well.
     writers: Option<String>,
 }
 
-impl Pass {
-    /// The writes that follow from what was seen.
-    pub fn new(client: Client, served: Served, live: Live) -> Self {
-        let version = live.seen.request.version.clone();
+impl<'a> Pass<'a> {
+    fn new(context: &'a Context, live: &'a Live) -> Self {
         let of = |host: &Option<std::sync::Arc<BareMetalHost>>| {
             host.as_ref().and_then(|it| it.metadata.resource_version.clone())
         };
         let (host_version, stray_version) = (of(&live.host), of(&live.stray));
-        Self { client, served, live, version, host_version, stray_version, writers: None }
+        let (version, machine, node) = (None, None, None);
+        Self { context, live, version, host_version, stray_version, machine, node, writers: None }
     }
 
-    /// Who wrote the status of a request of CAPM3's kind during its try, where that is somebody else as well.
-    pub fn writers(&self) -> Option<&str> {
-        self.writers.as_deref()
-    }
-
-    /// What was seen.
-    pub fn live(&self) -> &Live {
-        &self.live
-    }
-
-    fn request(&self) -> &Request {
+    fn request(&self) -> &'a Request {
         &self.live.seen.request
     }
 
+    /// The request's version, as it was read or as our last act left it.
+    fn version(&self) -> &str {
+        self.version.as_deref().unwrap_or(&self.request().version)
+    }
+
+    /// Takes notice of an act that could not be carried out.
+    async fn failed(&mut self, reason: Reason, act: &Act, error: &Error) {
+        let (seen, context) = (&self.live.seen, self.context);
+        if matches!(error, Error::Superseded) {
+            context.metrics.superseded();
+        }
+        let on_node = matches!(act, Act::Taint | Act::Untaint | Act::Restore(_) | Act::DeleteNode);
+        // A node that is back and from which our marks cannot be taken is back all the same: not to ask for it any more could
+        // end in another power cycle. Not so once it is withdrawn, which has its deadline.
+        let gives_back = seen.request.deleting.is_none()
+            && matches!(reason, Reason::Recovered | Reason::Recovering)
+            && matches!(act, Act::Untaint | Act::Restore(_));
+        if on_node && !gives_back {
+            self.note_workload(error);
+        }
+        if error.is_refusal()
+            && let Some(said) = refused_at_first(&seen.request, text::refused(error))
+            && let Err(error) = self.act(&said).await
+        {
+            tracing::debug!(object.namespace = seen.request.namespace, object.name = seen.request.name, %error, "Could not say so either");
+        }
+    }
+
+    /// From now on the node, or all of its cluster, counts as one that cannot be asked, which has a deadline.
+    fn note_workload(&self, error: &Error) {
+        let (what, why, answered) = match error {
+            Error::Api { what, source } => {
+                let answered = matches!(**source, kube::Error::Api(_));
+                (what, api_error::explain(source), answered)
+            }
+            Error::Silent(what) => (what, text::NO_ANSWER.to_owned(), false),
+            Error::Superseded | Error::Other(..) => return,
+        };
+        let (seen, workloads) = (&self.live.seen, &self.context.workloads);
+        let (namespace, cluster) =
+            (&seen.request.namespace, seen.cluster_name().unwrap_or_default());
+        let why = text::not_let(cluster, what, &why);
+        match seen.node_name().filter(|_| answered) {
+            Some(node) => workloads.refused(namespace, cluster, node, &why),
+            None => workloads.failed(namespace, cluster, &why),
+        }
+    }
+
     /// Makes one write.
-    pub async fn act(&mut self, act: &Act) -> Result<(), Error> {
+    async fn act(&mut self, act: &Act) -> Result<(), Error> {
         match act {
             Act::AddFinalizer => {
                 let mut all = self.request().others.clone();
@@ -116,8 +241,7 @@ impl Pass {
                 self.patch_machine(&[(CONDITION_EXTERNALLY_REMEDIATED, Change::Gone)]).await
             }
             Act::Await => {
-                let text = "The host is asked to be switched off";
-                let waits = Change::False(REASON_WAITING_FOR_REMEDIATION, text);
+                let waits = Change::False(REASON_WAITING_FOR_REMEDIATION, text::AWAITED);
                 self.patch_machine(&[(CONDITION_EXTERNALLY_REMEDIATED, waits)]).await
             }
             Act::Complain(reason, text) => {
@@ -126,29 +250,47 @@ impl Pass {
             }
             Act::DeleteMachine => self.delete_machine().await,
             Act::Taint => {
-                let uid = self.request().uid.clone();
-                let place = self.live.place.as_mut().ok_or(Error::Superseded)?;
-                place.taint(&uid).await?;
+                let (place, node) = self.place()?;
+                self.node = Some(place.taint(node, &self.request().uid).await?);
                 // A pass that stalled before its taint may have written it after another process undid the request, and then
                 // nobody else would take it away.
                 if !self.stands().await {
-                    self.live.place.as_mut().ok_or(Error::Superseded)?.untaint().await?;
+                    let (place, node) = self.place()?;
+                    place.untaint(node).await?;
                     return Err(Error::Superseded);
                 }
                 Ok(())
             }
-            Act::Untaint => self.live.place.as_mut().ok_or(Error::Superseded)?.untaint().await,
+            Act::Untaint => {
+                let (place, node) = self.place()?;
+                self.node = Some(place.untaint(node).await?);
+                Ok(())
+            }
             Act::Restore(backup) => {
-                self.live.place.as_mut().ok_or(Error::Superseded)?.restore(backup).await
+                let (place, node) = self.place()?;
+                self.node = place.restore(node, backup).await?.or(self.node.take());
+                Ok(())
             }
             Act::DeleteNode => {
                 // What the node had goes with the request.
                 if !self.stands().await {
                     return Err(Error::Superseded);
                 }
-                self.live.place.as_ref().ok_or(Error::Superseded)?.delete().await
+                let (place, node) = self.place()?;
+                place.delete(node).await
             }
         }
+    }
+
+    /// The cluster of the node, and the node as it was read or as our last act left it.
+    fn place(&self) -> Result<(&'a Place, &Node), Error> {
+        let place = self.live.place.as_ref().ok_or(Error::Superseded)?;
+        Ok((place, self.node.as_ref().unwrap_or(&place.object)))
+    }
+
+    /// The same of the Machine.
+    fn machine(&self) -> Result<&Machine, Error> {
+        self.machine.as_ref().or(self.live.machine.as_ref()).ok_or(Error::Superseded)
     }
 
     /// Whether nobody has withdrawn the request: no precondition reaches from it to a node in another cluster.
@@ -167,28 +309,28 @@ impl Pass {
         let (group, version) = api_version.split_once('/').unwrap_or_default();
         let kind = GroupVersionKind::gvk(group, version, "Metal3Remediation");
         let resource = ApiResource::from_gvk(&kind);
-        Api::namespaced_with(self.client.clone(), &request.namespace, &resource)
+        Api::namespaced_with(self.context.kit.client.clone(), &request.namespace, &resource)
     }
 
     async fn patch_request(&mut self, mut patch: Value) -> Result<(), Error> {
-        patch["metadata"]["resourceVersion"] = json!(self.version);
+        patch["metadata"]["resourceVersion"] = json!(self.version());
         let (api, params) = (self.requests(), PatchParams::default());
         let name = self.request().name.clone();
         let patch = Patch::Merge(patch);
-        let written = api.patch_metadata(&name, &params, &patch);
-        let written = asked("patch the Metal3Remediation", written).await?;
-        self.version = written.resource_version().unwrap_or_default();
+        let request = api.patch_metadata(&name, &params, &patch);
+        let written = written("patch the Metal3Remediation", request).await?;
+        self.version = written.resource_version();
         Ok(())
     }
 
     async fn patch_request_status(&mut self, status: Value) -> Result<(), Error> {
-        let metadata = json!({"resourceVersion": self.version});
+        let metadata = json!({"resourceVersion": self.version()});
         let patch = Patch::Merge(json!({"metadata": metadata, "status": status}));
         let (api, params) = (self.requests(), PatchParams::default());
         let name = self.request().name.clone();
-        let written = api.patch_status(&name, &params, &patch);
-        let written = asked("patch the status of the Metal3Remediation", written).await?;
-        self.version = written.resource_version().unwrap_or_default();
+        let request = api.patch_status(&name, &params, &patch);
+        let written = written("patch the status of the Metal3Remediation", request).await?;
+        self.version = written.resource_version();
         if self.request().group != Group::Ours {
             let begun = self.live.seen.last().map(|it| it.asked);
             self.writers = begun.and_then(|begun| writers(&written.metadata, begun));
@@ -234,13 +376,12 @@ impl Pass {
         };
         // A host that was not read has no version to insist on.
         let (Some(host), Some(version)) = (host, version) else { return Err(Error::Superseded) };
-        let patch = Patch::Merge(host_patch(host, version, write, &self.live));
+        let patch = Patch::Merge(host_patch(host, version, write, self.live));
         let api: Api<BareMetalHost> =
-            Api::namespaced(self.client.clone(), &self.request().namespace);
+            Api::namespaced(self.context.kit.client.clone(), &self.request().namespace);
         let (name, params) = (host.name_any(), PatchParams::default());
-        let written = api.patch_metadata(&name, &params, &patch);
-        let written = asked("patch the BareMetalHost", written).await?;
-        let left = written.resource_version();
+        let request = api.patch_metadata(&name, &params, &patch);
+        let left = written("patch the BareMetalHost", request).await?.resource_version();
         if write.stray {
             self.stray_version = left;
         } else {
@@ -250,50 +391,43 @@ impl Pass {
     }
 
     fn machines(&self) -> Api<Machine> {
-        let namespace = &self.request().namespace;
-        Api::namespaced_with(self.client.clone(), namespace, &self.served.core)
+        let (client, namespace) = (self.context.kit.client.clone(), &self.request().namespace);
+        Api::namespaced_with(client, namespace, &self.context.served.core)
     }
 
     async fn patch_machine(&mut self, changes: &[(&str, Change<'_>)]) -> Result<(), Error> {
-        let machine = self.live.machine.as_ref().ok_or(Error::Superseded)?;
+        let machine = self.machine()?;
         let patch = Patch::Merge(conditions::patch(machine, changes, now()));
         let (api, params) = (self.machines(), PatchParams::default());
         let name = machine.name_any();
-        let written = api.patch_status(&name, &params, &patch);
-        self.live.machine = Some(asked("patch the status of the Machine", written).await?);
+        let request = api.patch_status(&name, &params, &patch);
+        self.machine = Some(written("patch the status of the Machine", request).await?);
         Ok(())
     }
 
     async fn delete_machine(&self) -> Result<(), Error> {
-        let machine = self.live.machine.as_ref().ok_or(Error::Superseded)?;
-        let preconditions = Preconditions {
-            uid: machine.metadata.uid.clone(),
-            resource_version: machine.metadata.resource_version.clone(),
-        };
-        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        let api = self.machines();
-        asked("delete the Machine", api.delete(&machine.name_any(), &params)).await.map(drop)
+        let (machine, api) = (self.machine()?, self.machines());
+        let params = this_very(&machine.metadata);
+        written("delete the Machine", api.delete(&machine.name_any(), &params)).await.map(drop)
     }
 }
 
 impl Place {
-    fn name(&self) -> &str {
-        self.object.metadata.name.as_deref().unwrap_or_default()
-    }
-
-    /// Patches the version that was read.
-    async fn patch(&mut self, what: &'static str, mut patch: Value) -> Result<(), Error> {
-        patch["metadata"]["resourceVersion"] = json!(self.object.metadata.resource_version);
-        let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
-        let written = self.api.patch(self.name(), &params, &patch);
-        let written = tokio::time::timeout(PATIENCE, written).await;
-        self.object = taken(what, written)?;
-        Ok(())
+    /// Patches the version that was read, or that the act before left.
+    async fn patch(
+        &self,
+        what: &'static str,
+        node: &Node,
+        mut patch: Value,
+    ) -> Result<Node, Error> {
+        patch["metadata"]["resourceVersion"] = json!(node.metadata.resource_version);
+        let (name, params, patch) = (node.name_any(), PatchParams::default(), Patch::Merge(patch));
+        written_within(PATIENCE, what, self.api.patch(&name, &params, &patch)).await
     }
 
     /// Sets the taint, and says in the same write whose it is.
-    pub async fn taint(&mut self, request: &str) -> Result<(), Error> {
-        let mut all = node::taints(&self.object);
+    async fn taint(&self, node: &Node, request: &str) -> Result<Node, Error> {
+        let mut all = taints(node);
         all.push(Taint {
             key: OUT_OF_SERVICE.to_owned(),
             value: Some(NODE_SHUTDOWN.to_owned()),
@@ -302,66 +436,66 @@ impl Place {
         });
         let annotations = json!({ OUT_OF_SERVICE_BY: request });
         let patch = json!({"metadata": {"annotations": annotations}, "spec": {"taints": all}});
-        self.patch("taint the Node", patch).await
+        self.patch("taint the Node", node, patch).await
     }
 
     /// Takes our taint away.
-    pub async fn untaint(&mut self) -> Result<(), Error> {
-        let mut all = node::taints(&self.object);
-        all.retain(|it| !node::is_out_of_service(it));
+    async fn untaint(&self, node: &Node) -> Result<Node, Error> {
+        let mut all = taints(node);
+        all.retain(|it| !is_out_of_service(it));
         let annotations = json!({ OUT_OF_SERVICE_BY: null });
         let patch = json!({"metadata": {"annotations": annotations}, "spec": {"taints": all}});
-        self.patch("remove the taint of the Node", patch).await
+        self.patch("remove the taint of the Node", node, patch).await
     }
 
     /// Gives the node what the one before had; what it says itself stays.
-    pub async fn restore(&mut self, backup: &Backup) -> Result<(), Error> {
-        let metadata = self.object.metadata.clone();
-        let missing = |text: &str, own: Option<BTreeMap<String, String>>| {
+    async fn restore(&self, node: &Node, backup: &Backup) -> Result<Option<Node>, Error> {
+        let missing = |text: &str, own: Option<&BTreeMap<String, String>>| {
             let mut all: BTreeMap<String, String> = serde_json::from_str(text).unwrap_or_default();
-            let own = own.unwrap_or_default();
-            all.retain(|key, _| !own.contains_key(key));
+            all.retain(|key, _| own.is_none_or(|own| !own.contains_key(key)));
             all
         };
-        let labels = missing(&backup.labels, metadata.labels);
-        let annotations = missing(&backup.annotations, metadata.annotations);
+        let labels = missing(&backup.labels, node.metadata.labels.as_ref());
+        let annotations = missing(&backup.annotations, node.metadata.annotations.as_ref());
         if labels.is_empty() && annotations.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let patch = json!({"metadata": {"labels": labels, "annotations": annotations}});
-        self.patch("give the Node back its labels", patch).await
+        self.patch("give the Node back its labels", node, patch).await.map(Some)
     }
 
     /// Deletes this very node.
-    pub async fn delete(&self) -> Result<(), Error> {
-        let preconditions = Preconditions {
-            uid: self.object.metadata.uid.clone(),
-            resource_version: self.object.metadata.resource_version.clone(),
-        };
-        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        let deleted = tokio::time::timeout(PATIENCE, self.api.delete(self.name(), &params)).await;
-        taken("delete the Node", deleted).map(drop)
+    async fn delete(&self, node: &Node) -> Result<(), Error> {
+        let (name, params) = (node.name_any(), this_very(&node.metadata));
+        written_within(PATIENCE, "delete the Node", self.api.delete(&name, &params)).await.map(drop)
     }
 }
 
-fn taken<T>(
+/// Deletes the object as it was read, and no other of its name.
+fn this_very(metadata: &ObjectMeta) -> DeleteParams {
+    let preconditions = Preconditions {
+        uid: metadata.uid.clone(),
+        resource_version: metadata.resource_version.clone(),
+    };
+    DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
+}
+
+/// Waits for a write. Where the object changed, or is gone, it comes too late.
+async fn written<T>(
     what: &'static str,
-    answer: Result<kube::Result<T>, tokio::time::error::Elapsed>,
+    request: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, Error> {
-    let failed = |why: String, refused| Error::Workload { what, why, refused };
-    match answer {
-        Err(_) => Err(failed("no answer in time".to_owned(), false)),
-        Ok(Ok(done)) => Ok(done),
-        Ok(Err(kube::Error::Api(status)))
-            if api_error::is_conflict(&status) || api_error::is_gone(&status) =>
-        {
-            Err(Error::Superseded)
-        }
-        Ok(Err(error)) => {
-            let refused = matches!(error, kube::Error::Api(_));
-            Err(failed(api_error::explain(&error), refused))
-        }
-    }
+    written_within(api_error::PATIENCE, what, request).await
+}
+
+/// The same with another patience.
+async fn written_within<T>(
+    patience: Duration,
+    what: &'static str,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, Error> {
+    let answer = async { api_error::unless_superseded(request.await) };
+    asked_within(patience, what, answer).await?.ok_or(Error::Superseded)
 }
 
 /// The one condition of a request. Its time moves only with its status.
@@ -432,37 +566,6 @@ fn without_keys(host: &BareMetalHost, uid: &str) -> Map<String, Value> {
         annotations.insert(names::metal3::REBOOT.to_owned(), Value::Null);
     }
     annotations
-}
-
-/// Takes a key away whose request is gone, and ends its record.
-pub async fn release_orphan(
-    client: &Client,
-    host: &BareMetalHost,
-    uid: &str,
-    history: &History,
-) -> Result<(), Error> {
-    let namespace = host.namespace().unwrap_or_default();
-    let patch = Patch::Merge(orphan_patch(host, uid, history));
-    let api: Api<BareMetalHost> = Api::namespaced(client.clone(), &namespace);
-    let (name, params) = (host.name_any(), PatchParams::default());
-    let written = api.patch_metadata(&name, &params, &patch);
-    asked("release a BareMetalHost whose request is gone", written).await.map(drop)
-}
-
-/// Takes conditions of a Machine away, in both formats.
-pub async fn take_back(
-    client: &Client,
-    served: Served,
-    machine: &Machine,
-    conditions: &[&str],
-) -> Result<(), Error> {
-    let gone: Vec<_> = conditions.iter().map(|it| (*it, Change::Gone)).collect();
-    let patch = Patch::Merge(conditions::patch(machine, &gone, now()));
-    let namespace = machine.namespace().unwrap_or_default();
-    let api: Api<Machine> = Api::namespaced_with(client.clone(), &namespace, &served.core);
-    let (name, params) = (machine.name_any(), PatchParams::default());
-    let written = api.patch_status(&name, &params, &patch);
-    asked("take back what the Machine says", written).await.map(drop)
 }
 
 fn orphan_patch(host: &BareMetalHost, uid: &str, history: &History) -> Value {

@@ -51,7 +51,10 @@ pub(crate) const ALL: &[Controller] = &[
     Controller {
         name: "remediation",
         command: remediation::config::Cli::command,
-        metrics: |registry| remediation::metrics::Metrics::new(registry).map(drop),
+        metrics: |registry| {
+            remediation::metrics::Metrics::new(registry)?;
+            engine::register::<remediation::reason::Reason>("remediation", registry)
+        },
     },
     Controller {
         name: "sample",

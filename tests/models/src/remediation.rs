@@ -13,9 +13,10 @@ use remediation::config::Policy;
 use remediation::decide::decide;
 use remediation::decision::Act;
 use remediation::history::History;
+use remediation::model::{ClusterSeen, Metal, Observed};
 use remediation::reason::Reason;
 use remediation::request::{Backup, Request, Standing};
-use remediation::seen::{ClusterSeen, Host, Machine, Metal, Node, NodeSeen, Observed, Taint};
+use remediation::seen::{Host, Machine, Node, NodeSeen, Taint};
 use stateright::{Model, Property};
 
 use beginning::{LABELS, host, machine, node, request};
@@ -28,7 +29,6 @@ const LIMIT: u32 = 1;
 
 /// How large a world is, and how much may go wrong in it.
 #[derive(Clone, Copy)]
-#[expect(clippy::struct_excessive_bools, reason = "so many independent facts")]
 pub struct Size {
     /// Replicas without a lease.
     pub replicas: usize,
@@ -36,8 +36,6 @@ pub struct Size {
     pub mishaps: u8,
     /// Whether the node comes back when its host is on.
     pub returns: bool,
-    /// Whether the request is one of many, so that its key comes before its finalizer.
-    pub crowd: bool,
     /// Whether the node is deleted while its host is off, and not tainted.
     pub deletes: bool,
     /// Whether the host is off before it is asked for, and nobody writes down that its power was read.
@@ -129,7 +127,7 @@ fn may_follow(from: Option<&Phase>, to: Option<&Phase>, tried: bool) -> bool {
 }
 
 impl State {
-    fn observed(&self, site: &Site, request: &Request, look: bool) -> Observed {
+    fn observed(&self, request: &Request, look: bool) -> Observed {
         let node = match (look, self.away) {
             (false, _) => NodeSeen::NotAsked,
             (true, true) => NodeSeen::NoAccess("away".to_owned()),
@@ -145,7 +143,6 @@ impl State {
             host: Some(self.host.clone()),
             stray: None,
             node,
-            crowded: site.size.crowd,
             resumed: None,
             started: None,
         }
@@ -167,9 +164,9 @@ impl State {
 
     fn read(&mut self, site: &Site, index: usize) {
         let Some(request) = self.request.clone() else { return };
-        let mut decision = decide(&self.observed(site, &request, false), &site.policy, now());
+        let mut decision = decide(&self.observed(&request, false), &site.policy, now());
         if decision.needs_node {
-            decision = decide(&self.observed(site, &request, true), &site.policy, now());
+            decision = decide(&self.observed(&request, true), &site.policy, now());
         }
         self.breaks("nothing is decided while paused", self.paused && !decision.acts.is_empty());
         let blamed = decision.reason == Reason::PowerOffTimedOut && !self.host.powered_on;
@@ -521,11 +518,9 @@ impl Model for Site {
             }),
             Property::always(
                 "a host is held only for a request that lets go",
-                |site: &Self, state: &State| {
+                |_, state: &State| {
                     let kept = state.request.as_ref().is_some_and(|it| it.finalizer);
-                    // In a crowd the record on the host is enough for a moment.
-                    let recorded = site.size.crowd && state.host.history.open("uid").is_some();
-                    !state.host.held || kept || recorded
+                    !state.host.held || kept
                 },
             ),
             Property::always("retries stay within the limit", |_, state: &State| {

@@ -24,8 +24,7 @@ const OFF_ALREADY: &str = "the host already shows off; waiting until its power i
 /// What was done about the node of a host whose power nobody read.
 const UNREAD: &str = "the node was left alone: nobody read the host's power since it was asked";
 
-/// The key came first since others were asking, too; or somebody took the finalizer away by force. Without it nobody
-/// would undo what follows.
+/// Somebody took the finalizer away by force. Without it nobody would undo what follows.
 pub(super) fn unprotected(case: &Case<'_>) -> Option<Decision> {
     let entry = case.entry().filter(|_| !case.request.finalizer)?;
     let mut decision = Decision::rest(Reason::PowerOff).act(Act::AddFinalizer);
@@ -266,8 +265,7 @@ pub(super) fn left_waiting(case: &Case<'_>) -> Option<Decision> {
     Some(decision.note(false, Reason::PowerOn, text).again(Duration::ZERO))
 }
 
-/// No try is under way: one begins. The finalizer comes first, so that what follows is undone whatever happens. In a crowd
-/// every write before the key keeps hosts waiting: there the record that comes with the key has to do for a moment.
+/// No try is under way: one begins. The finalizer comes first, so that what follows is undone whatever happens.
 pub(super) fn ask(case: &Case<'_>) -> Option<Decision> {
     let host = case.own_host()?;
     if case.entry().is_some() {
@@ -289,7 +287,7 @@ pub(super) fn ask(case: &Case<'_>) -> Option<Decision> {
     let failed = older.map_or(Reason::NotRecovered, |it| how_it_failed(host, it));
     let mut acts = vec![Act::Host(hold(case, host, number, failed))];
     if !case.request.finalizer {
-        acts.insert(usize::from(case.seen.crowded), Act::AddFinalizer);
+        acts.insert(0, Act::AddFinalizer);
     }
     let mut decision = Decision { acts, ..Decision::rest(Reason::PowerOff) };
     let wanted = Standing { retries: number, ..asked(case, case.now) };

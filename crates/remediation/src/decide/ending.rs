@@ -11,9 +11,10 @@ use super::{Case, node, refuse};
 use crate::config::Fencing;
 use crate::decision::{Act, Decision, HostWrite};
 use crate::history::{Entry, History};
+use crate::model::ClusterSeen;
 use crate::reason::Reason;
 use crate::request::{Refusal, Said, Standing};
-use crate::seen::{ClusterSeen, Host, Machine, Node, NodeSeen, Taint};
+use crate::seen::{Host, Machine, Node, NodeSeen, Taint};
 
 /// The health check takes a moment to see that a node is ready.
 pub(super) const GRACE: Duration = Duration::from_secs(60);

@@ -10,11 +10,10 @@ use super::decide;
 use crate::config::{Fencing, Policy};
 use crate::decision::{Act, Decision, HostWrite};
 use crate::history::{Entry, History};
+use crate::model::{ClusterSeen, Metal, Observed};
 use crate::reason::Reason;
 use crate::request::{Backup, Group, Owner, Request, Said, Standing, Strategy};
-use crate::seen::{
-    ClusterSeen, Host, Machine, Metal, Node, NodeCondition, NodeSeen, Observed, Taint, Unmanaged,
-};
+use crate::seen::{Host, Machine, Node, NodeCondition, NodeSeen, Taint, Unmanaged};
 
 mod afterwards;
 mod beginning;
@@ -126,7 +125,6 @@ pub(crate) fn fresh() -> Observed {
         host: Some(host()),
         stray: None,
         node: NodeSeen::NotAsked,
-        crowded: false,
         resumed: None,
         started: None,
     }
@@ -214,7 +212,6 @@ fn a_new_request_gets_its_finalizer_then_key_and_record_in_one_write_then_the_ph
     let [Act::AddFinalizer, Act::Host(write), Act::Say(standing)] = decision.acts.as_slice() else {
         panic!("{decision:?}")
     };
-    assert!(decision.is_beginning());
     assert_eq!(write.key, Some(true));
     let entry = write.history.as_ref().unwrap().open("uid").unwrap();
     assert!(entry.was_on && entry.number == 0);

@@ -14,7 +14,8 @@ use kube::api::{ListParams, ObjectList};
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 
-use super::clusters::{Clusters, PATIENCE};
+use crate::clusters::{Clusters, PATIENCE};
+use crate::model::Place;
 use crate::request::Backup;
 use crate::seen::{Node, NodeCondition, NodeSeen, Taint, UNKNOWN};
 
@@ -23,12 +24,6 @@ const NOT_BACKED_UP: &[&str] = &[LAST_APPLIED, OUT_OF_SERVICE_BY];
 
 /// Objects of a workload cluster that are read at once.
 const PAGE: u32 = 100;
-
-/// A Node of a workload cluster, with what writes to it need.
-pub struct Place {
-    pub(crate) api: Api<Object>,
-    pub(crate) object: Object,
-}
 
 /// Which node is looked at, and for whom.
 pub struct Sought<'a> {

@@ -4,10 +4,9 @@ use std::fmt::Debug;
 
 use api_types::name::is_name;
 use controller_kit::api_error;
+use controller_kit::engine::{Error, asked};
 use kube::Api;
 use serde::de::DeserializeOwned;
-
-use crate::error::{Error, asked};
 
 /// Reads the object of a name, which may be gone. Names come from annotations and references, where anybody may write
 /// anything: one that no object can have is not asked for, since a pass that cannot read does not undo either.

@@ -29,26 +29,24 @@ pub fn world(size: Size) -> World {
         let fencing = if size.deletes { Fencing::Delete } else { Fencing::Taint };
         explore(&Site { size, policy: Policy { fencing, ..Policy::default() } }, &progress, bounds)
     };
-    let Size { replicas, mishaps, returns, crowd, deletes, unread } = size;
+    let Size { replicas, mishaps, returns, deletes, unread } = size;
     let node = if returns { "that comes back" } else { "that does not" };
-    let crowd = if crowd { ", in a crowd" } else { "" };
     let end = if deletes { " and is deleted" } else { "" };
     let off = if unread { ", a host whose power nobody reads" } else { "" };
-    let name = format!("{replicas} replicas, {mishaps} mishaps, a node {node}{end}{crowd}{off}");
+    let name = format!("{replicas} replicas, {mishaps} mishaps, a node {node}{end}{off}");
     World { name, explore: Box::new(explored) }
 }
 
 fn size(replicas: usize, mishaps: u8, returns: bool) -> Size {
-    Size { replicas, mishaps, returns, crowd: false, deletes: false, unread: false }
+    Size { replicas, mishaps, returns, deletes: false, unread: false }
 }
 
 /// What a test has time for, up to the last state.
 pub fn small() -> Vec<World> {
     let [back, lost] = [true, false].map(|returns| size(1, 1, returns));
     let deleted = [back, lost].map(|it| Size { deletes: true, ..it });
-    let crowd = Size { crowd: true, ..back };
     let unread = [back, lost].map(|it| Size { unread: true, ..it });
-    [back, lost, crowd].into_iter().chain(deleted).chain(unread).map(world).collect()
+    [back, lost].into_iter().chain(deleted).chain(unread).map(world).collect()
 }
 
 /// What a test looks at as far as it has time: two processes without a lease.
@@ -58,9 +56,8 @@ pub fn beside() -> Vec<World> {
 
 /// More than a test has time for.
 pub fn large() -> Vec<World> {
-    let crowd = [size(1, 2, true), size(2, 1, true)].map(|it| Size { crowd: true, ..it });
     let calm = [size(1, 2, true), size(1, 3, false), size(2, 1, true), size(2, 1, false)];
     let deleted = [size(1, 2, true), size(1, 2, false)].map(|it| Size { deletes: true, ..it });
     let unread = [size(1, 2, true), size(2, 1, true)].map(|it| Size { unread: true, ..it });
-    calm.into_iter().chain(crowd).chain(deleted).chain(unread).map(world).collect()
+    calm.into_iter().chain(deleted).chain(unread).map(world).collect()
 }

@@ -1,4 +1,4 @@
-//! How a try begins in a crowd, and by the plain key.
+//! How a try begins, and by the plain key.
 
 use super::*;
 
@@ -19,13 +19,8 @@ fn order(decision: &Decision) -> Vec<&'static str> {
 }
 
 #[test]
-fn the_finalizer_comes_before_the_key_and_in_a_crowd_right_after_it() {
-    let calm = now(&fresh(), 0);
-    assert_eq!(order(&calm), ["finalizer", "key", "status"]);
-    let crowd = now(&edit(fresh(), |seen| seen.crowded = true), 0);
-    assert_eq!(order(&crowd), ["key", "finalizer", "status"]);
-    assert!(calm.is_beginning() && crowd.is_beginning());
-    assert!(!calm.is_following() && !crowd.is_following());
+fn the_finalizer_comes_before_the_key_and_what_people_read_after_it() {
+    assert_eq!(order(&now(&fresh(), 0)), ["finalizer", "key", "status"]);
 }
 
 #[test]
@@ -38,14 +33,13 @@ fn a_try_names_the_installation_that_it_belongs_to() {
 }
 
 #[test]
-fn what_follows_the_key_is_found_on_the_host_when_it_was_put_off() {
+fn what_follows_the_key_is_found_on_the_host_when_it_was_cut_off() {
     let cut = edit(asked(), |seen| {
         seen.request.finalizer = false;
         seen.request.standing = Standing::default();
     });
     let next = now(&cut, 1);
     assert_eq!(order(&next), ["finalizer", "status"]);
-    assert!(next.is_following() && !next.is_beginning());
     // Somebody else's finalizer keeps a request that was withdrawn meanwhile.
     let withdrawn = edit(cut, |seen| seen.request.deleting = Some(at(1)));
     let next = now(&withdrawn, 1);

@@ -181,8 +181,11 @@ fn a_request_says_why_it_is_refused_whatever_becomes_of_the_write_to_its_machine
     let decision = now(&unfit(Some("WaitingForRemediation")), 0);
     let [say, complain] = decision.acts.as_slice() else { panic!("{decision:?}") };
     assert!(matches!((say, complain), (Act::Say(_), Act::Complain(..))), "{decision:?}");
-    // The next pass takes it for said.
-    assert_eq!(decision.notes_despite(complain), decision.notes.as_slice());
-    assert_eq!(decision.notes.len(), 1);
-    assert!(decision.notes_despite(say).is_empty(), "it is said to nobody yet");
+    let (say, complain) = (vec![say.clone()], vec![complain.clone()]);
+    let parts: Vec<_> = decision.parts().into_iter().map(|it| (it.acts, it.notes.len())).collect();
+    // What is said on the request is told then: the next pass takes it for said.
+    assert_eq!(parts, [(say, 1), (complain, 0)]);
+    let whole = now(&fresh(), 0);
+    assert_eq!(whole.clone().parts(), [whole], "what cannot be told before all of it is done");
+    assert!(now(&asked(), 5).parts().is_empty());
 }

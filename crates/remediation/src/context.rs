@@ -1,0 +1,204 @@
+//! What every pass shares, and what the caches know.
+
+use std::collections::BTreeSet;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Instant;
+
+use api_types::capi::{self, Cluster};
+use api_types::capm3::{Metal3Machine, UpstreamRemediation};
+use api_types::metal3::{BareMetalHost, CachedHost};
+use api_types::remediation::Metal3Remediation;
+use controller_kit::Kit;
+use controller_kit::engine::links::Links;
+use controller_kit::engine::{Lookout, ObjectKey, Shared};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::runtime::reflector::{Lookup, ObjectRef, Store};
+
+use crate::clusters::Clusters;
+use crate::config::Policy;
+use crate::metrics::Metrics;
+use crate::model::{Key, RequestKey};
+use crate::pauses::Clock;
+use crate::request::{Group, Request};
+use crate::served::Served;
+use crate::tries::Tries;
+
+/// What every pass shares.
+pub struct Context {
+    /// Handles of the process.
+    pub kit: Kit,
+    /// How decisions are made.
+    pub policy: Policy,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// Has keys looked at.
+    pub lookout: Lookout<Key>,
+    /// What each request looks at.
+    pub links: Links<(Role, RequestKey)>,
+    /// Machines that say what has to go with their request, by Cluster.
+    pub leftovers: Links<ObjectKey>,
+    /// Which hosts know of which requests.
+    pub tries: Shared<Tries>,
+    /// When the clock was set.
+    pub clock: Shared<Clock>,
+    /// Clients of workload clusters.
+    pub workloads: Clusters,
+    /// In which versions kinds are read.
+    pub served: Served,
+    /// Since when that is known.
+    pub begun: Instant,
+    /// What the watches have shown.
+    pub caches: Caches,
+}
+
+/// What the watches have shown.
+pub struct Caches {
+    /// Hosts.
+    pub hosts: Store<CachedHost>,
+    /// Machines.
+    pub machines: Store<capi::Machine>,
+    /// `Metal3Machines`.
+    pub metals: Store<Metal3Machine>,
+    /// Clusters.
+    pub clusters: Store<Cluster>,
+    /// Our own requests.
+    pub ours: Store<Metal3Remediation>,
+    /// CAPM3's.
+    pub upstream: Option<Store<UpstreamRemediation>>,
+}
+
+/// As what a request looks at an object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// Its Machine.
+    #[default]
+    Machine,
+    /// The Machine's Cluster.
+    Cluster,
+    /// The Machine's `Metal3Machine`.
+    Metal,
+    /// The host of that.
+    Host,
+    /// The host that the Machine had before.
+    Stray,
+}
+
+impl Role {
+    const ALL: [Self; 5] = [Self::Machine, Self::Cluster, Self::Metal, Self::Host, Self::Stray];
+
+    /// The name of an object among all that are looked at.
+    fn thing(self, namespace: &str, name: &str) -> String {
+        let kind = match self {
+            Self::Machine => "Machine",
+            Self::Cluster => "Cluster",
+            Self::Metal => "Metal3Machine",
+            Self::Host | Self::Stray => "BareMetalHost",
+        };
+        format!("{kind}/{namespace}/{name}")
+    }
+}
+
+impl Caches {
+    /// A host.
+    pub fn host(&self, key: &ObjectKey) -> Option<Arc<BareMetalHost>> {
+        cached(&self.hosts, (), key).map(|it| Arc::new((**it).clone()))
+    }
+}
+
+/// The object of a name, as its watch has shown it.
+pub fn cached<K>(store: &Store<K>, version: K::DynamicType, key: &ObjectKey) -> Option<Arc<K>>
+where
+    K: Lookup + Clone + 'static,
+    K::DynamicType: Eq + Hash + Clone,
+{
+    store.get(&ObjectRef::new_with(&key.name, version).within(&key.namespace))
+}
+
+impl Context {
+    /// The request of a key.
+    pub fn request(&self, RequestKey { group, object }: &RequestKey) -> Option<Request> {
+        match group {
+            Group::Ours => cached(&self.caches.ours, (), object).map(|it| Request::of_ours(&it)),
+            Group::Upstream(version) => {
+                let store = self.caches.upstream.as_ref()?;
+                cached(store, *version, object).map(|it| Request::of_upstream(&it))
+            }
+        }
+    }
+
+    /// The groups of requests that are served.
+    pub fn groups(&self) -> impl Iterator<Item = Group> + use<> {
+        std::iter::once(Group::Ours).chain(self.served.upstream.map(Group::Upstream))
+    }
+
+    /// All requests.
+    pub fn requests(&self) -> Vec<RequestKey> {
+        let of = |group, object| RequestKey { group, object };
+        let ours =
+            self.caches.ours.state().into_iter().map(|it| of(Group::Ours, ObjectKey::of(&*it)));
+        let upstream = self.served.upstream.into_iter().flat_map(|version| {
+            let all = self.caches.upstream.iter().flat_map(Store::state);
+            all.map(move |it| of(Group::Upstream(version), ObjectKey::of(&*it)))
+        });
+        ours.chain(upstream).collect()
+    }
+
+    /// Whether there is a request of a group with this name, which is that of its Machine.
+    pub fn has(&self, group: Group, object: &ObjectKey) -> bool {
+        match group {
+            Group::Ours => cached(&self.caches.ours, (), object).is_some(),
+            Group::Upstream(version) => {
+                let all = self.caches.upstream.as_ref();
+                all.is_some_and(|all| cached(all, version, object).is_some())
+            }
+        }
+    }
+
+    /// Whether there is a request for the Machine of this name, of whichever group.
+    pub fn is_asked_for(&self, machine: &ObjectKey) -> bool {
+        self.groups().any(|group| self.has(group, machine))
+    }
+
+    /// Whether there is a request of this uid, of whichever group.
+    pub fn is_there(&self, uid: &str) -> bool {
+        let is = |meta: &ObjectMeta| meta.uid.as_deref() == Some(uid);
+        self.caches.ours.find(|it| is(&it.metadata)).is_some()
+            || self.caches.upstream.iter().any(|all| all.find(|it| is(&it.metadata)).is_some())
+    }
+
+    /// The requests that have a try under way on a host, and are gone.
+    pub fn orphans(&self, host: &ObjectKey) -> Vec<String> {
+        let mut all = self.tries.with(|tries| tries.under_way_on(host));
+        all.retain(|uid| !self.is_there(uid));
+        all
+    }
+
+    /// Whether a Machine, or its Cluster, is paused.
+    pub fn is_paused(&self, machine: &capi::Machine) -> bool {
+        let namespace = machine.metadata.namespace.clone().unwrap_or_default();
+        let key = ObjectKey { namespace, name: machine.spec.cluster_name.clone() };
+        let cluster = cached(&self.caches.clusters, self.served.core, &key);
+        capi::is_paused(&machine.metadata) || cluster.is_some_and(|it| it.is_paused())
+    }
+
+    /// From now on a request looks at this object as that, and is woken when it changes. To be said before the object is read:
+    /// what changes in between would wake nobody.
+    pub fn looks_at(&self, request: &RequestKey, role: Role, name: Option<&str>) {
+        let thing = name.map(|it| role.thing(&request.object.namespace, it));
+        self.links.update(&(role, request.clone()), thing.as_deref());
+    }
+
+    /// A request is gone, and looks at nothing.
+    pub fn looks_at_nothing(&self, request: &RequestKey) {
+        for role in Role::ALL {
+            self.looks_at(request, role, None);
+        }
+    }
+
+    /// The requests that look at an object.
+    pub fn concerned(&self, role: Role, object: &ObjectKey) -> BTreeSet<RequestKey> {
+        let thing = role.thing(&object.namespace, &object.name);
+        self.links.keys(&thing).into_iter().map(|(_, request)| request).collect()
+    }
+}

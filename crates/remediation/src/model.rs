@@ -1,0 +1,184 @@
+//! What the passes are about: what one sees, what it writes, and what it tells the next. The page to read first.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api_types::capi;
+use api_types::metal3::BareMetalHost;
+use controller_kit::engine::ObjectKey;
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::jiff::Timestamp;
+use kube::Api;
+
+use crate::decision::Decision;
+use crate::history::Entry;
+use crate::pauses::Pause;
+use crate::request::{Group, Request};
+use crate::seen::{Host, Machine, NodeSeen};
+
+/// What one pass is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Key {
+    /// A request to remediate.
+    Request(RequestKey),
+    /// A host: a request that is gone may hold it off.
+    Host(ObjectKey),
+    /// A Machine: it may say something of a request that is gone.
+    Machine(ObjectKey),
+}
+
+/// A request of either group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestKey {
+    /// Its group.
+    pub group: Group,
+    /// Its namespace and name.
+    pub object: ObjectKey,
+}
+
+/// What this process remembers of a request between two passes. All of it can be forgotten.
+#[derive(Debug, Default, PartialEq)]
+pub struct Memory {
+    /// Of which request: another one of the same name has another identity.
+    pub uid: String,
+    /// What was seen of its pauses.
+    pub pause: Pause,
+}
+
+impl Memory {
+    /// Forgets what it knows of another request.
+    pub fn about(&mut self, uid: &str) {
+        if self.uid != uid {
+            *self = Self { uid: uid.to_owned(), ..Self::default() };
+        }
+    }
+}
+
+/// What a pass sees.
+pub enum Seen {
+    /// A request, with all that it depends on.
+    Request(Box<Live>),
+    /// A host that a request which is gone holds off.
+    Orphan(Orphan),
+    /// A Machine that says something of a request which is gone.
+    Leftover(Box<capi::Machine>),
+    /// Whether a request is gone cannot be said before so much time has passed.
+    TooEarly(Duration),
+}
+
+/// A request and all that it depends on, with what its writes insist on.
+pub struct Live {
+    /// What decisions are made of.
+    pub seen: Observed,
+    /// The Machine, whose conditions are written as whole lists.
+    pub machine: Option<capi::Machine>,
+    /// The host's version and annotations.
+    pub host: Option<Arc<BareMetalHost>>,
+    /// The same of another host with our key.
+    pub stray: Option<Arc<BareMetalHost>>,
+    /// The node.
+    pub place: Option<Place>,
+    /// When all of it was read. What else is read depends on what is decided then.
+    pub at: Timestamp,
+}
+
+/// A Node of a workload cluster, with what writes to it need.
+pub struct Place {
+    /// The cluster.
+    pub api: Api<Node>,
+    /// As it was read.
+    pub object: Node,
+}
+
+/// A host that a request which is gone holds off.
+pub struct Orphan {
+    /// The host.
+    pub host: Arc<BareMetalHost>,
+    /// The request's uid.
+    pub uid: String,
+}
+
+/// What a pass writes.
+#[derive(Debug)]
+pub enum Write {
+    /// What was decided about a request.
+    Acts(Box<Decision>),
+    /// The key of a request that is gone is taken off its host, and the record of its try ended.
+    Release,
+    /// What a Machine says of a request that is gone is taken back.
+    TakeBack,
+}
+
+/// What is decided upon.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Observed {
+    /// The request.
+    pub request: Request,
+    /// Whether a request of the other group is about the same Machine, which may speak on it as well.
+    pub rival: bool,
+    /// The Machine.
+    pub machine: Option<Machine>,
+    /// Its Cluster.
+    pub cluster: ClusterSeen,
+    /// Its `Metal3Machine`.
+    pub metal: Option<Metal>,
+    /// The host that the `Metal3Machine` names.
+    pub host: Option<Host>,
+    /// Another host that has our key: the machine had it before.
+    pub stray: Option<Host>,
+    /// The node.
+    pub node: NodeSeen,
+    /// When a pause ended, if this process saw one: nobody could do anything before.
+    pub resumed: Option<Timestamp>,
+    /// When this process began to act.
+    pub started: Option<Timestamp>,
+}
+
+/// What is known of the Cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ClusterSeen {
+    /// It is there.
+    Here {
+        /// Whether nothing of it may be touched.
+        paused: bool,
+    },
+    /// It is not there.
+    Missing,
+}
+
+/// A `Metal3Machine`, as far as decisions depend on it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Metal {
+    /// Whether it is paused by its own annotation.
+    pub paused: bool,
+    /// The host that it names.
+    pub host: Option<String>,
+}
+
+impl Observed {
+    /// What stands of this request on a host, whether its try has ended or not.
+    pub fn last(&self) -> Option<&Entry> {
+        let mut hosts = self.host.iter().chain(&self.stray);
+        hosts.find_map(|it| it.history.last(&self.request.uid))
+    }
+
+    /// Name of the node. When the Machine is gone, the host remembers it.
+    pub fn node_name(&self) -> Option<&str> {
+        match &self.machine {
+            Some(machine) => machine.node.as_deref(),
+            None => self.last().and_then(|it| it.node.as_deref()),
+        }
+    }
+
+    /// The cluster whose node it is. When the Machine is gone, the request's label says so, or the host remembers it.
+    pub fn cluster_name(&self) -> Option<&str> {
+        let machine = self.machine.as_ref().map(|it| it.cluster.as_str());
+        let labelled = machine.or(self.request.cluster.as_deref());
+        labelled.or_else(|| self.last().and_then(|it| it.cluster.as_deref()))
+    }
+
+    /// Whether CAPM3 began with the request: then an out-of-service taint that names nobody is the request's.
+    pub fn is_adopted(&self) -> bool {
+        self.last().map_or_else(|| self.request.is_others_work(), |it| it.adopted)
+    }
+}

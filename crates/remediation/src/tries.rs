@@ -1,0 +1,175 @@
+//! Which hosts have the key or the record of which request: a machine may have another host by now, or be gone. Pure.
+
+use std::collections::{BTreeMap, HashMap};
+
+use api_types::metal3::BareMetalHost;
+use api_types::names::metal3::REBOOT_FOR_REMEDIATION;
+use controller_kit::engine::ObjectKey;
+
+use crate::history::{Entry, History};
+
+/// Hosts by the uid of the request that they know of, and how they do.
+#[derive(Default)]
+pub struct Tries {
+    by_request: HashMap<String, BTreeMap<ObjectKey, Mark>>,
+    /// The same the other way round: a change of one host must not cost a look at all.
+    by_host: HashMap<ObjectKey, Vec<String>>,
+}
+
+/// What a host has of a request; what counts more is greater.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Mark {
+    /// The record of a try that has ended.
+    Ended,
+    /// The record of one that has not.
+    Open,
+    /// The key, without a record: that of another client who calls itself so, or of CAPM3.
+    Key,
+    /// The key, and the record of the try that it belongs to.
+    Held,
+}
+
+impl Mark {
+    /// Whether a try is under way. A key without a record is not ours.
+    fn is_open(self) -> bool {
+        matches!(self, Self::Open | Self::Held)
+    }
+}
+
+impl Tries {
+    /// Takes notice of a host that appeared, changed or went. The tries of an installation with another watch filter are
+    /// its own: whether their requests are there may not be seen from here.
+    pub fn update(&mut self, key: &ObjectKey, host: Option<&BareMetalHost>, filter: Option<&str>) {
+        let others = |it: &Entry| {
+            filter.is_some() && it.filter.as_deref().is_some_and(|it| Some(it) != filter)
+        };
+        let mut marks = BTreeMap::new();
+        let tries = host.map(History::of).unwrap_or_default().0;
+        for entry in tries.into_iter().filter(|it| !others(it)) {
+            let mark = if entry.ended.is_none() { Mark::Open } else { Mark::Ended };
+            marks.insert(entry.remediation, mark);
+        }
+        for (annotation, _) in host.into_iter().flat_map(BareMetalHost::reboot_requests) {
+            if let Some(uid) = annotation.strip_prefix(REBOOT_FOR_REMEDIATION) {
+                let open = marks.get(uid) == Some(&Mark::Open);
+                marks.insert(uid.to_owned(), if open { Mark::Held } else { Mark::Key });
+            }
+        }
+        for uid in self.by_host.remove(key).into_iter().flatten() {
+            if let Some(hosts) = self.by_request.get_mut(&uid) {
+                hosts.remove(key);
+                if hosts.is_empty() {
+                    self.by_request.remove(&uid);
+                }
+            }
+        }
+        if marks.is_empty() {
+            return;
+        }
+        self.by_host.insert(key.clone(), marks.keys().cloned().collect());
+        for (uid, mark) in marks {
+            self.by_request.entry(uid).or_default().insert(key.clone(), mark);
+        }
+    }
+
+    /// A host other than this one that has a request's key; where this one knows nothing of it, one with its record will do.
+    pub fn other(&self, uid: &str, namespace: &str, host: Option<&str>) -> Option<String> {
+        let hosts = self.by_request.get(uid)?;
+        let is_this = |it: &ObjectKey| Some(it.name.as_str()) == host;
+        let here = || hosts.iter().filter(|(it, _)| it.namespace == namespace);
+        let least = if here().any(|(it, _)| is_this(it)) { Mark::Key } else { Mark::Ended };
+        let others = here().filter(|(it, mark)| !is_this(it) && **mark >= least);
+        others.max_by_key(|(_, mark)| **mark).map(|(it, _)| it.name.clone())
+    }
+
+    /// The requests that have a try under way on a host.
+    pub fn under_way_on(&self, host: &ObjectKey) -> Vec<String> {
+        let is_open =
+            |uid: &&String| self.by_request.get(*uid).is_some_and(|it| it[host].is_open());
+        self.by_host.get(host).into_iter().flatten().filter(is_open).cloned().collect()
+    }
+
+    /// The hosts on which a request has a try under way.
+    pub fn hosts_of(&self, uid: &str) -> Vec<ObjectKey> {
+        let hosts = self.by_request.get(uid).into_iter().flatten();
+        hosts.filter(|(_, mark)| mark.is_open()).map(|(it, _)| it.clone()).collect()
+    }
+
+    /// All hosts with a try under way.
+    pub fn hosts(&self) -> Vec<ObjectKey> {
+        self.by_host.keys().filter(|it| !self.under_way_on(it).is_empty()).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api_types::names::ferrite::REMEDIATION_HISTORY;
+    use k8s_openapi::jiff::Timestamp;
+
+    use super::*;
+    use crate::reason::Reason;
+
+    fn key(name: &str) -> ObjectKey {
+        ObjectKey { namespace: "ns".to_owned(), name: name.to_owned() }
+    }
+
+    fn with(entry: Entry) -> BareMetalHost {
+        let mut host = BareMetalHost::default();
+        let texts = [(REMEDIATION_HISTORY.to_owned(), History(vec![entry]).text())];
+        host.metadata.annotations = Some(texts.into());
+        host
+    }
+
+    fn begun() -> Entry {
+        Entry::begin("uid", "m", 0, Timestamp::UNIX_EPOCH)
+    }
+
+    #[test]
+    fn the_tries_of_an_installation_with_another_watch_filter_are_left_to_it() {
+        let looks_after = |own: Option<&str>, its: Option<&str>| {
+            let entry = Entry { filter: its.map(str::to_owned), ..begun() };
+            let mut tries = Tries::default();
+            tries.update(&key("h"), Some(&with(entry)), own);
+            !tries.hosts().is_empty()
+        };
+        assert!(!looks_after(Some("a"), Some("b")));
+        assert!(looks_after(Some("a"), Some("a")));
+        assert!(looks_after(Some("a"), None), "it may have been ours before we had a filter");
+        assert!(looks_after(None, Some("b")), "who has no filter looks after all");
+    }
+
+    #[test]
+    fn where_the_machines_host_knows_nothing_of_a_request_another_one_may() {
+        let recovered = || {
+            let history = History(vec![begun()]);
+            with(history.ended("uid", Reason::Recovered, Timestamp::UNIX_EPOCH).0.remove(0))
+        };
+        let mut tries = Tries::default();
+        tries.update(&key("old"), Some(&recovered()), None);
+        let other = |tries: &Tries, host| tries.other("uid", "ns", host);
+        assert_eq!(other(&tries, None).as_deref(), Some("old"));
+        assert_eq!(other(&tries, Some("new")).as_deref(), Some("old"));
+        tries.update(&key("new"), Some(&recovered()), None);
+        assert_eq!(other(&tries, Some("new")), None, "it knows more");
+    }
+
+    #[test]
+    fn a_try_under_way_is_found_by_its_host_and_by_its_request_until_it_ends() {
+        let (mut tries, uid) = (Tries::default(), "uid".to_owned());
+        tries.update(&key("h"), Some(&with(begun())), None);
+        assert_eq!(
+            (tries.under_way_on(&key("h")), tries.hosts_of("uid")),
+            (vec![uid], vec![key("h")])
+        );
+        let ended = Entry { ended: Some(Timestamp::UNIX_EPOCH), ..begun() };
+        tries.update(&key("h"), Some(&with(ended)), None);
+        assert!(tries.under_way_on(&key("h")).is_empty() && tries.hosts_of("uid").is_empty());
+        let mut foreign = BareMetalHost::default();
+        let held = (format!("{REBOOT_FOR_REMEDIATION}uid"), String::new());
+        foreign.metadata.annotations = Some([held].into());
+        tries.update(&key("h"), Some(&foreign), None);
+        assert!(tries.hosts_of("uid").is_empty(), "a key without a record is not ours");
+        tries.update(&key("h"), None, None);
+        assert!(tries.by_host.is_empty() && tries.by_request.is_empty());
+    }
+}
