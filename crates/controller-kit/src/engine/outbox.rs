@@ -11,8 +11,8 @@ use tokio::sync::Notify;
 use super::decision::Event;
 use crate::events::Events;
 
-/// So many wait at most; the API server has been away for long then.
-const MOST: usize = 1_000;
+/// So many wait at most: when hundreds of machines fail at once, each of them is told of in several places and several times.
+const MOST: usize = 10_000;
 
 /// What is still to be told, in its order.
 #[derive(Debug)]
@@ -41,6 +41,12 @@ impl Outbox {
         waiting.push_back((object, event));
         drop(waiting);
         self.news.notify_one();
+    }
+
+    /// What waits, and on which objects it is to be told.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> Vec<(ObjectReference, Event)> {
+        self.lock().iter().cloned().collect()
     }
 
     /// Tells what waits, one after the other.

@@ -228,3 +228,68 @@ async fn a_key_is_looked_at_again_once_the_cache_shows_what_its_pass_wrote() {
     };
     tokio::join!(watcher.driven(&kit, &lookout, 2), echo);
 }
+
+/// Writes twice, and is not allowed to write for the second time.
+struct Forbidden;
+
+impl Controller for Forbidden {
+    type Key = u8;
+    type Observed = u8;
+    type Write = u8;
+    type Memory = ();
+    type Reason = Why;
+
+    fn keys(&self) -> Vec<u8> {
+        vec![1]
+    }
+
+    fn object(&self, _: &u8) -> ObjectReference {
+        named("own")
+    }
+
+    fn told_on(&self, key: &u8, seen: Option<&u8>) -> Vec<ObjectReference> {
+        std::iter::once(self.object(key)).chain(seen.map(|_| named("other"))).collect()
+    }
+
+    async fn observe(&self, key: &u8, (): &mut ()) -> Result<Option<u8>, Error> {
+        Ok(Some(*key))
+    }
+
+    fn decide(&self, _: &u8, _: Now) -> Decision<u8, Why> {
+        let events = vec![Event::new(false, "All", "", "All is written")];
+        Decision { writes: vec![1, 2], events, ..Decision::rest(Why::Done) }
+    }
+
+    async fn write(&self, _: &u8, _: &u8, write: u8, (): &mut ()) -> Result<Outcome, Error> {
+        if write == 1 {
+            let events = vec![Event::new(false, "First", "", "The first is written")];
+            return Ok(Outcome { events, ..Outcome::default() });
+        }
+        let status = kube::core::Status::failure("no", "Forbidden").with_code(403);
+        Err(Error::Api { what: "write", source: Box::new(kube::Error::Api(status.boxed())) })
+    }
+}
+
+fn named(name: &str) -> ObjectReference {
+    ObjectReference { name: Some(name.to_owned()), ..ObjectReference::default() }
+}
+
+#[tokio::test]
+async fn what_a_write_brought_about_is_told_although_a_later_one_fails() {
+    let outbox = Outbox::new(IntCounter::new("dropped", "Dropped").unwrap());
+    let decisions = IntCounterVec::new(Opts::new("decisions", "Decisions"), &["reason"]).unwrap();
+    let mut cell = Cell::default();
+    for _ in 0..2 {
+        let end = look((&Forbidden, &outbox), &1, &mut cell, &decisions).await;
+        assert!(matches!(end, End::Failed(Error::Api { .. })));
+    }
+    let told = outbox.waiting().into_iter().map(|(object, it)| (object.name.unwrap(), it.reason));
+    let told: Vec<_> = told.map(|(name, reason)| format!("{reason} on {name}")).collect();
+    let once = ["First on own", "First on other"];
+    let refused = ["Refused on own", "Refused on other"];
+    assert_eq!(
+        told,
+        [&once[..], &refused[..], &once[..]].concat(),
+        "what is refused, once an hour"
+    );
+}
