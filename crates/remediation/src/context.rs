@@ -35,7 +35,7 @@ pub struct Context {
     /// Has keys looked at.
     pub lookout: Lookout<Key>,
     /// What each request looks at.
-    pub links: Links<(Role, RequestKey)>,
+    pub looks: Looks,
     /// Machines that say what has to go with their request, by Cluster.
     pub leftovers: Links<ObjectKey>,
     /// Which hosts know of which requests.
@@ -67,6 +67,10 @@ pub struct Caches {
     /// CAPM3's.
     pub upstream: Option<Store<UpstreamRemediation>>,
 }
+
+/// Which request looks at what, so that a change wakes it.
+#[derive(Default)]
+pub struct Looks(Links<(Role, RequestKey)>);
 
 /// As what a request looks at an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -181,24 +185,54 @@ impl Context {
         let cluster = cached(&self.caches.clusters, self.served.core, &key);
         capi::is_paused(&machine.metadata) || cluster.is_some_and(|it| it.is_paused())
     }
+}
 
-    /// From now on a request looks at this object as that, and is woken when it changes. To be said before the object is read:
-    /// what changes in between would wake nobody.
-    pub fn looks_at(&self, request: &RequestKey, role: Role, name: Option<&str>) {
+impl Looks {
+    /// From now on a request looks at this object as that, and at no other. To be said before the object is read: what changes in
+    /// between would wake nobody.
+    pub fn set(&self, request: &RequestKey, role: Role, name: Option<&str>) {
         let thing = name.map(|it| role.thing(&request.object.namespace, it));
-        self.links.update(&(role, request.clone()), thing.as_deref());
+        self.0.update(&(role, request.clone()), thing.as_deref());
     }
 
     /// A request is gone, and looks at nothing.
-    pub fn looks_at_nothing(&self, request: &RequestKey) {
+    pub fn forget(&self, request: &RequestKey) {
         for role in Role::ALL {
-            self.looks_at(request, role, None);
+            self.set(request, role, None);
         }
     }
 
     /// The requests that look at an object.
     pub fn concerned(&self, role: Role, object: &ObjectKey) -> BTreeSet<RequestKey> {
         let thing = role.thing(&object.namespace, &object.name);
-        self.links.keys(&thing).into_iter().map(|(_, request)| request).collect()
+        self.0.keys(&thing).into_iter().map(|(_, request)| request).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(name: &str) -> ObjectKey {
+        ObjectKey { namespace: "ns".to_owned(), name: name.to_owned() }
+    }
+
+    #[test]
+    fn who_looks_at_an_object_is_concerned_until_it_looks_elsewhere_or_is_gone() {
+        let looks = Looks::default();
+        let [a, b] = ["a", "b"].map(|it| RequestKey { group: Group::Ours, object: object(it) });
+        let concerned = |host: &str| looks.concerned(Role::Host, &object(host));
+        for request in [&a, &b] {
+            looks.set(request, Role::Host, Some("h1"));
+        }
+        looks.set(&a, Role::Host, Some("h2"));
+        looks.set(&a, Role::Stray, Some("h1"));
+        assert_eq!(concerned("h1"), [a.clone(), b.clone()].into(), "a had it before");
+        assert_eq!(concerned("h2"), [a.clone()].into());
+        looks.set(&a, Role::Stray, None);
+        assert_eq!(concerned("h1"), [b].into());
+        assert!(looks.concerned(Role::Machine, &object("h1")).is_empty(), "of another kind");
+        looks.forget(&a);
+        assert!(concerned("h2").is_empty());
     }
 }

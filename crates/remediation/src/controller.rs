@@ -16,17 +16,17 @@ use controller_kit::engine::{
 use controller_kit::watch::{self, Complaints, Undecodable, Watched};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
-use kube::Resource;
+use kube::Resource as _;
 use kube::runtime::reflector::Store;
 use kube::runtime::watcher;
 
 use crate::clusters::Clusters;
 use crate::config::Policy;
-use crate::context::{Caches, Context, Role, cached};
-use crate::decide::{decide, is_to_be_asked};
+use crate::context::{Caches, Context, Looks, Role, cached};
+use crate::decide::decide;
 use crate::leftover;
 use crate::metrics::{Metrics, tally};
-use crate::model::{Key, Live, Memory, RequestKey, Seen, Write};
+use crate::model::{Key, Memory, Seen, Write};
 use crate::pauses::Clock;
 use crate::reason::Reason;
 use crate::request::Group;
@@ -70,7 +70,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
     let context = Context {
         metrics,
         lookout: Lookout::default(),
-        links: Links::default(),
+        looks: Looks::default(),
         leftovers: Links::default(),
         tries: Shared::<Tries>::default(),
         clock: Shared::<Clock>::default(),
@@ -130,85 +130,6 @@ async fn show(context: &Context, broken: &[Undecodable]) -> Infallible {
     }
 }
 
-impl Context {
-    /// An object changed that requests may look at.
-    fn changed(&self, role: Role, object: &ObjectKey) {
-        for request in self.concerned(role, object) {
-            let key = Key::Request(request);
-            let class = self.class(&key);
-            self.lookout.enqueue(key, class);
-        }
-    }
-
-    /// A request appeared, changed or went.
-    fn request_changed(&self, group: Group, request: &impl Resource) {
-        let object = ObjectKey::of(request);
-        let key = RequestKey { group, object: object.clone() };
-        if self.has(group, &object) {
-            let version = request.meta().resource_version.clone().unwrap_or_default();
-            let key = Key::Request(key);
-            self.lookout.changed(&key, &version, self.class(&key));
-            return;
-        }
-        self.looks_at_nothing(&key);
-        self.lookout.gone(Key::Request(key));
-        // What it may have left.
-        let uid = request.meta().uid.clone().unwrap_or_default();
-        for host in self.tries.with(|tries| tries.hosts_of(&uid)) {
-            self.lookout.enqueue(Key::Host(host), Class::Normal);
-        }
-        self.lookout.enqueue(Key::Machine(object), Class::Background);
-    }
-
-    fn host_changed(&self, host: &CachedHost) {
-        let key = ObjectKey::of(host);
-        let (now, filter) = (self.caches.host(&key), self.policy.watch_filter.as_deref());
-        self.tries.with(|tries| tries.update(&key, now.as_deref(), filter));
-        self.changed(Role::Host, &key);
-        if !self.orphans(&key).is_empty() {
-            self.lookout.enqueue(Key::Host(key), Class::Normal);
-        }
-    }
-
-    fn machine_changed(&self, machine: &Machine) {
-        let key = ObjectKey::of(machine);
-        self.changed(Role::Machine, &key);
-        let filter = self.policy.watch_filter.as_deref();
-        let now = cached(&self.caches.machines, self.served.core, &key);
-        let left = now.filter(|it| leftover::is_on(it, filter));
-        let cluster = left.map(|it| format!("{}/{}", key.namespace, it.spec.cluster_name));
-        self.leftovers.update(&key, cluster.as_deref());
-        if cluster.is_some() && !self.is_asked_for(&key) {
-            self.lookout.enqueue(Key::Machine(key), Class::Background);
-        }
-    }
-
-    fn cluster_changed(&self, cluster: &Cluster) {
-        let key = ObjectKey::of(cluster);
-        if cached(&self.caches.clusters, self.served.core, &key).is_none() {
-            self.workloads.forget(&key.namespace, &key.name);
-        }
-        self.changed(Role::Cluster, &key);
-        // A pause may have ended.
-        for machine in self.leftovers.keys(&format!("{}/{}", key.namespace, key.name)) {
-            self.lookout.enqueue(Key::Machine(machine), Class::Background);
-        }
-    }
-
-    /// An object for events, which are not shown with it without its uid.
-    fn reference<K: Resource>(
-        key: &ObjectKey,
-        version: &K::DynamicType,
-        of: Option<&K>,
-    ) -> ObjectReference
-    where
-        K::DynamicType: Clone,
-    {
-        let uid = of.and_then(|it| it.meta().uid.clone());
-        ObjectReference { uid, ..key.reference::<K>(version) }
-    }
-}
-
 impl Controller for Context {
     type Key = Key;
     type Observed = Seen;
@@ -226,13 +147,10 @@ impl Controller for Context {
         requests.chain(hosts).chain(machines).collect()
     }
 
-    /// First the hosts that are still to be asked: on each of them may run what has to stop.
     fn class(&self, key: &Key) -> Class {
         match key {
-            Key::Request(key) if self.request(key).is_some_and(|it| is_to_be_asked(&it)) => {
-                Class::Urgent
-            }
-            Key::Request(_) | Key::Host(_) => Class::Normal,
+            Key::Request(key) => self.class_of(key),
+            Key::Host(_) => Class::Normal,
             Key::Machine(_) => Class::Background,
         }
     }
@@ -249,35 +167,28 @@ impl Controller for Context {
 
     fn object(&self, key: &Key) -> ObjectReference {
         match key {
-            Key::Request(RequestKey { group: Group::Ours, object }) => {
-                Self::reference(object, &(), cached(&self.caches.ours, (), object).as_deref())
-            }
-            Key::Request(RequestKey { group: Group::Upstream(version), object }) => {
-                let all = self.caches.upstream.as_ref();
-                let now = all.and_then(|all| cached(all, *version, object));
-                Self::reference::<UpstreamRemediation>(object, version, now.as_deref())
-            }
+            Key::Request(key) => key.reference(self.request(key).map(|it| it.uid)),
             Key::Host(key) => {
-                Self::reference::<BareMetalHost>(key, &(), self.caches.host(key).as_deref())
+                let host = self.caches.host(key);
+                host.map_or_else(|| key.reference::<BareMetalHost>(&()), |it| it.object_ref(&()))
             }
             Key::Machine(key) => {
-                let now = cached(&self.caches.machines, self.served.core, key);
-                Self::reference(key, &self.served.core, now.as_deref())
+                let core = self.served.core;
+                let machine = cached(&self.caches.machines, core, key);
+                machine.map_or_else(|| key.reference::<Machine>(&core), |it| it.object_ref(&core))
             }
         }
     }
 
     /// What becomes of a request is told on its Machine and its host as well: there people look.
     fn told_on(&self, key: &Key, seen: Option<&Seen>) -> Vec<ObjectReference> {
-        let Some(Seen::Request(live)) = seen else { return vec![self.object(key)] };
-        let Live { seen, machine, host, .. } = &**live;
-        let machine = machine.as_ref().map(|it| it.object_ref(&self.served.core));
-        let host = host.as_ref().map(|it| it.object_ref(&()));
-        let request = ObjectReference {
-            // By now the cache may not have it any more.
-            uid: Some(seen.request.uid.clone()),
-            ..self.object(key)
+        let (Key::Request(request), Some(Seen::Request(live))) = (key, seen) else {
+            return vec![self.object(key)];
         };
+        let machine = live.machine.as_ref().map(|it| it.object_ref(&self.served.core));
+        let host = live.host.as_ref().map(|it| it.object_ref(&()));
+        // By now the cache may not have the request any more.
+        let request = request.reference(Some(live.seen.request.uid.clone()));
         machine.into_iter().chain(host).chain([request]).collect()
     }
 

@@ -364,6 +364,4 @@ fn unfit(case: &Case<'_>) -> Option<Refusal> {
 }
 
 #[cfg(test)]
-mod properties;
-#[cfg(test)]
 pub(crate) mod tests;

@@ -13,7 +13,7 @@ use crate::reason::Reason;
 pub const MOST: usize = 10;
 
 /// One try.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(clippy::struct_excessive_bools, reason = "so many independent facts")]
 pub struct Entry {
@@ -89,26 +89,9 @@ impl Entry {
         Self {
             remediation: remediation.to_owned(),
             machine: machine.to_owned(),
-            machine_uid: None,
-            node: None,
-            cluster: None,
             number,
             asked,
-            plain: false,
-            was_on: false,
-            held_off_before: None,
-            off: None,
-            fenced: None,
-            kubelet: None,
-            released: None,
-            adopted: false,
-            filter: None,
-            resumed: None,
-            stays_on: false,
-            left: None,
-            ended: None,
-            result: None,
-            cause: None,
+            ..Self::default()
         }
     }
 

@@ -18,6 +18,7 @@
 //! time; the key goes; the host is on; the node is ready again. Whatever ends a request, the key goes, and the node is
 //! given back before the finalizer goes.
 
+pub mod changes;
 pub mod clusters;
 pub mod complaint;
 pub mod conditions;

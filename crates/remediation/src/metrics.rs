@@ -10,7 +10,10 @@ use controller_kit::engine::Reason as _;
 use k8s_openapi::jiff::Timestamp;
 use prometheus::{
     Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
-    IntGaugeVec, Opts, Registry,
+    IntGaugeVec, Registry, register_gauge_with_registry, register_histogram_vec_with_registry,
+    register_histogram_with_registry, register_int_counter_vec_with_registry,
+    register_int_counter_with_registry, register_int_gauge_vec_with_registry,
+    register_int_gauge_with_registry,
 };
 
 use crate::decision::{Act, Decision, Note};
@@ -49,30 +52,31 @@ pub struct Metrics {
 impl Metrics {
     /// Registers them, with every series from the start: a rate over one that appears late misses its first step.
     pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let counters = |name: &str, help: &str, label: &str| {
-            IntCounterVec::new(Opts::new(name, help), &[label])
-        };
         let histogram = |name: &str, help: &str| {
-            Histogram::with_opts(HistogramOpts::new(name, help).buckets(SECONDS.to_vec()))
+            let opts = HistogramOpts::new(name, help).buckets(SECONDS.to_vec());
+            register_histogram_with_registry!(opts, registry)
         };
+        let seconds = HistogramOpts::new(
+            "ferrite_remediation_duration_seconds",
+            "Time from the first request to the host to the end of a remediation",
+        );
         let metrics = Self {
-            tries: counters(
+            tries: register_int_counter_vec_with_registry!(
                 "ferrite_remediation_tries_total",
                 "Tries that ended, by how they ended",
-                "result",
+                &["result"],
+                registry
             )?,
-            results: counters(
+            results: register_int_counter_vec_with_registry!(
                 "ferrite_remediation_remediations_total",
                 "Remediations that ended, by how they ended",
-                "result",
-            )?,
-            seconds: HistogramVec::new(
-                HistogramOpts::new(
-                    "ferrite_remediation_duration_seconds",
-                    "Time from the first request to the host to the end of a remediation",
-                )
-                .buckets(SECONDS.to_vec()),
                 &["result"],
+                registry
+            )?,
+            seconds: register_histogram_vec_with_registry!(
+                seconds.buckets(SECONDS.to_vec()),
+                &["result"],
+                registry
             )?,
             off: histogram(
                 "ferrite_remediation_power_off_seconds",
@@ -82,29 +86,36 @@ impl Metrics {
                 "ferrite_remediation_power_on_seconds",
                 "Time from the release of the host until it was on",
             )?,
-            conflicts: IntCounter::new(
+            conflicts: register_int_counter_with_registry!(
                 "ferrite_remediation_conflicts_total",
                 "Passes that began anew because somebody else wrote first",
+                registry
             )?,
-            orphans: IntCounter::new(
+            orphans: register_int_counter_with_registry!(
                 "ferrite_remediation_orphans_released_total",
                 "Hosts that were held by a request which was gone, and were released",
+                registry
             )?,
-            requests: IntGaugeVec::new(
-                Opts::new("ferrite_remediation_requests", "Requests by phase"),
+            requests: register_int_gauge_vec_with_registry!(
+                "ferrite_remediation_requests",
+                "Requests by phase",
                 &["phase"],
+                registry
             )?,
-            oldest: Gauge::new(
+            oldest: register_gauge_with_registry!(
                 "ferrite_remediation_oldest_try_seconds",
                 "Age of the oldest try that is under way, 0 without any",
+                registry
             )?,
-            clusters: IntGauge::new(
+            clusters: register_int_gauge_with_registry!(
                 "ferrite_remediation_workload_clients",
                 "Workload clusters that a client is open for",
+                registry
             )?,
-            unreachable: IntGauge::new(
+            unreachable: register_int_gauge_with_registry!(
                 "ferrite_remediation_workload_unreachable",
                 "Workload clusters that did not answer when they were last asked",
+                registry
             )?,
         };
         for result in [
@@ -121,17 +132,6 @@ impl Metrics {
             metrics.results.with_label_values(&[result]);
             metrics.seconds.with_label_values(&[result]);
         }
-        registry.register(Box::new(metrics.tries.clone()))?;
-        registry.register(Box::new(metrics.results.clone()))?;
-        registry.register(Box::new(metrics.seconds.clone()))?;
-        registry.register(Box::new(metrics.off.clone()))?;
-        registry.register(Box::new(metrics.on.clone()))?;
-        registry.register(Box::new(metrics.conflicts.clone()))?;
-        registry.register(Box::new(metrics.orphans.clone()))?;
-        registry.register(Box::new(metrics.requests.clone()))?;
-        registry.register(Box::new(metrics.oldest.clone()))?;
-        registry.register(Box::new(metrics.clusters.clone()))?;
-        registry.register(Box::new(metrics.unreachable.clone()))?;
         metrics.shown(&[0; 5], 0.0, (0, 0));
         Ok(metrics)
     }

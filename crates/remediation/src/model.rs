@@ -6,7 +6,7 @@ use std::time::Duration;
 use api_types::capi;
 use api_types::metal3::BareMetalHost;
 use controller_kit::engine::ObjectKey;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 
@@ -34,6 +34,20 @@ pub struct RequestKey {
     pub group: Group,
     /// Its namespace and name.
     pub object: ObjectKey,
+}
+
+impl RequestKey {
+    /// For events.
+    pub fn reference(&self, uid: Option<String>) -> ObjectReference {
+        ObjectReference {
+            api_version: Some(self.group.api_version()),
+            kind: Some("Metal3Remediation".to_owned()),
+            namespace: Some(self.object.namespace.clone()),
+            name: Some(self.object.name.clone()),
+            uid,
+            ..ObjectReference::default()
+        }
+    }
 }
 
 /// What this process remembers of a request between two passes. All of it can be forgotten.

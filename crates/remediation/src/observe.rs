@@ -92,21 +92,21 @@ fn from_caches(context: &Context, key: &RequestKey, request: Request) -> Live {
     let Served { core, infrastructure, .. } = context.served;
     let (caches, namespace) = (&context.caches, request.namespace.clone());
     let of = |name: &str| ObjectKey { namespace: namespace.clone(), name: name.to_owned() };
-    context.looks_at(key, Role::Machine, Some(request.machine()));
+    context.looks.set(key, Role::Machine, Some(request.machine()));
     let machine = cached(&caches.machines, core, &of(request.machine()))
         .filter(|it| request.is_about(&it.metadata));
     let metal = machine.as_deref().and_then(Machine::metal);
-    context.looks_at(key, Role::Metal, metal);
+    context.looks.set(key, Role::Metal, metal);
     let metal = metal.and_then(|it| cached(&caches.metals, infrastructure, &of(it)));
     let named = metal.as_ref().and_then(|it| it.host_name());
     let other = context.tries.with(|tries| tries.other(&request.uid, &namespace, named));
-    context.looks_at(key, Role::Host, named);
-    context.looks_at(key, Role::Stray, other.as_deref());
+    context.looks.set(key, Role::Host, named);
+    context.looks.set(key, Role::Stray, other.as_deref());
     let host = named.and_then(|it| caches.host(&of(it)));
     let stray = other.and_then(|it| caches.host(&of(&it)));
     let machine = machine.map(|it| (*it).clone());
     let cluster = cluster_of(machine.as_ref(), &request);
-    context.looks_at(key, Role::Cluster, cluster.as_deref());
+    context.looks.set(key, Role::Cluster, cluster.as_deref());
     let cluster = cluster.and_then(|it| cached(&caches.clusters, core, &of(&it)));
     put_together(request, machine, cluster.as_deref(), metal.as_deref(), host, stray)
 }

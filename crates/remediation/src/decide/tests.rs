@@ -21,6 +21,7 @@ mod control_plane;
 mod counting;
 mod first_boot;
 mod leaving;
+mod properties;
 mod refusing;
 mod remembering;
 mod returning;

@@ -7,8 +7,8 @@ use controller_kit::engine::Reason as _;
 use proptest::prelude::{Just, ProptestConfig, Strategy as Any, any, prop, prop_oneof};
 use proptest::{prop_assert, proptest};
 
-use super::decide;
-use super::tests::{at, fresh, node};
+use super::super::decide;
+use super::{at, fresh, node};
 use crate::config::{Fencing, Policy};
 use crate::decision::Act;
 use crate::history::{Entry, History};
