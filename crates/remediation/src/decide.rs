@@ -24,6 +24,7 @@ use crate::model::{ClusterSeen, Observed};
 use crate::reason::Reason;
 use crate::request::{Group, Refusal, Request, Said, Standing, Strategy};
 use crate::seen::{Host, Machine, Unmanaged};
+use crate::text;
 
 /// Decides about a request.
 pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
@@ -158,8 +159,7 @@ impl<'a> Case<'a> {
 
     /// Which try of how many, for people.
     pub(crate) fn which(&self) -> String {
-        let limit = self.strategy().retries;
-        format!("Try {} of {}", self.standing.retries.min(limit) + 1, limit + 1)
+        text::nth(self.standing.retries, self.strategy().retries)
     }
 
     /// How far it is, unless that stands there already.
@@ -183,7 +183,7 @@ impl<'a> Case<'a> {
             said: Some(Said {
                 succeeded: None,
                 reason,
-                message: format!("{}: {text}", self.which()),
+                message: text::of_try(&self.which(), text),
             }),
             ..self.standing.clone()
         }
@@ -232,12 +232,8 @@ fn strayed(case: &Case<'_>) -> Option<Decision> {
     let history = open.then(|| case.ended(stray, reason));
     let key = stray.held.then_some(false);
     let write = HostWrite { stray: true, key, history, ..HostWrite::default() };
-    let text = format!(
-        "Host {} no longer belongs to the machine; its reboot request is removed",
-        stray.name
-    );
     let decision = Decision::rest(reason).act(Act::Host(write));
-    Some(decision.note(false, reason, text).again(Duration::ZERO))
+    Some(decision.note(false, reason, text::strayed(&stray.name)).again(Duration::ZERO))
 }
 
 /// Says why nothing is done.
@@ -303,64 +299,43 @@ fn unfit(case: &Case<'_>) -> Option<Refusal> {
     let machine = case.machine()?;
     let name = &case.request.name;
     if machine.name != *name {
-        let text = format!(
-            "the request is called {name:?} and its owner is the Machine {:?}: give it the Machine's name",
-            machine.name
-        );
-        return refusal(Reason::MachineMismatch, text);
+        return refusal(Reason::MachineMismatch, text::named_otherwise(name, &machine.name));
     }
     if let Some(cluster) = case.request.cluster.as_ref().filter(|it| **it != machine.cluster) {
-        let text = format!(
-            "the request's label names the cluster {cluster:?} and the Machine is of {:?}: correct the label",
-            machine.cluster
-        );
+        let text = text::of_another_cluster(cluster, &machine.cluster);
         return refusal(Reason::MachineMismatch, text);
     }
     if machine.skipped {
-        let text = "the Machine has the annotation cluster.x-k8s.io/skip-remediation: remove it";
-        return refusal(Reason::Skipped, text.to_owned());
+        return refusal(Reason::Skipped, text::SKIPPED.to_owned());
     }
     let Some(metal) = &case.seen.metal else {
-        let text = "the Machine has no Metal3Machine: only those can be power-cycled";
-        return refusal(Reason::HostUnknown, text.to_owned());
+        return refusal(Reason::HostUnknown, text::NO_METAL.to_owned());
     };
     let Some(named) = &metal.host else {
-        let text = "the Metal3Machine names no host yet";
-        return refusal(Reason::HostUnknown, text.to_owned());
+        return refusal(Reason::HostUnknown, text::NO_HOST.to_owned());
     };
     let Some(host) = case.host() else {
-        let text = format!(
-            "the BareMetalHost {named}, which the Metal3Machine names, is not there: restore it"
-        );
-        return refusal(Reason::HostMissing, text);
+        return refusal(Reason::HostMissing, text::host_missing(named));
     };
-    if !host.ours {
-        let text = format!("the BareMetalHost {named} does not name the Metal3Machine as consumer");
-        return refusal(Reason::HostNotClaimed, text);
-    }
-    if let Some(why) = host.unmanaged {
-        let text = match why {
-            Unmanaged::NoCredentials => "has no management controller: set its spec.bmc",
-            Unmanaged::Detached => "is detached: remove baremetalhost.metal3.io/detached",
-            Unmanaged::Deleting => "is being deleted",
+    let (reason, what) = if !host.ours {
+        (Reason::HostNotClaimed, text::NOT_CLAIMED)
+    } else if let Some(why) = host.unmanaged {
+        let what = match why {
+            Unmanaged::NoCredentials => text::NO_CREDENTIALS,
+            Unmanaged::Detached => text::DETACHED,
+            Unmanaged::Deleting => text::DELETING,
         };
-        return refusal(Reason::HostUnmanaged, format!("the BareMetalHost {named} {text}"));
-    }
-    if !host.provisioned {
-        let text = format!("the BareMetalHost {named} is not provisioned");
-        return refusal(Reason::HostNotProvisioned, text);
-    }
-    if !host.online {
-        let text = format!("the BareMetalHost {named} is to be off: set its spec.online to true");
-        return refusal(Reason::HostOffline, text);
-    }
-    if host.power_off_disabled {
-        let text = format!(
-            "the BareMetalHost {named} must not be switched off: set its spec.disablePowerOff to false"
-        );
-        return refusal(Reason::PowerOffDisabled, text);
-    }
-    None
+        (Reason::HostUnmanaged, what)
+    } else if !host.provisioned {
+        (Reason::HostNotProvisioned, text::NOT_PROVISIONED)
+    } else if !host.online {
+        (Reason::HostOffline, text::OFFLINE)
+    } else if host.power_off_disabled {
+        (Reason::PowerOffDisabled, text::POWER_OFF_DISABLED)
+    } else {
+        return None;
+    };
+    refusal(reason, text::host(named, what))
 }
 
 #[cfg(test)]

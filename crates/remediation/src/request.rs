@@ -18,6 +18,7 @@ use kube::Resource as _;
 use serde::{Deserialize, Serialize};
 
 use crate::reason::Reason;
+use crate::text;
 
 /// Tries after the first where nothing is said.
 const RETRIES: u32 = 1;
@@ -385,8 +386,7 @@ pub fn writers(metadata: &ObjectMeta, since: Timestamp) -> Option<String> {
 }
 
 fn no_strategy() -> Refusal {
-    let text = "spec.strategy is missing: set its type to reboot";
-    Refusal::new(Reason::StrategyMissing, text)
+    Refusal::new(Reason::StrategyMissing, text::NO_STRATEGY)
 }
 
 fn strategy(
@@ -397,27 +397,23 @@ fn strategy(
     match kind {
         Some(StrategyType::Reboot) => {}
         None => {
-            let text = "spec.strategy.type is missing: set it to reboot";
-            return Err(Refusal::new(Reason::StrategyMissing, text));
+            return Err(Refusal::new(Reason::StrategyMissing, text::NO_STRATEGY_TYPE));
         }
         Some(StrategyType::Other(word)) => {
-            let text = format!("spec.strategy.type {word:?} is not known: set it to reboot");
-            return Err(Refusal::new(Reason::StrategyUnknown, text));
+            return Err(Refusal::new(Reason::StrategyUnknown, text::strategy_unknown(word)));
         }
     }
     let invalid = |text: String| Refusal::new(Reason::StrategyInvalid, text);
     let retries = match retries {
         None => RETRIES,
-        Some(asked) => u32::try_from(asked).map_err(|_| {
-            invalid(format!("spec.strategy.retryLimit is {asked}: it must be 0 or more"))
-        })?,
+        Some(asked) => {
+            u32::try_from(asked).map_err(|_| invalid(text::retry_limit_invalid(asked)))?
+        }
     };
-    let timeout = timeout
-        .map_err(|text| invalid(format!("spec.strategy.timeout {text:?} is no time such as 300s")))?
-        .unwrap_or(TIMEOUT);
+    let timeout =
+        timeout.map_err(|text| invalid(text::timeout_unreadable(&text)))?.unwrap_or(TIMEOUT);
     if timeout.is_zero() || timeout > LONGEST {
-        let text = "spec.strategy.timeout must be longer than zero and at most 24h, such as 300s";
-        return Err(invalid(text.to_owned()));
+        return Err(invalid(text::TIMEOUT_INVALID.to_owned()));
     }
     Ok(Strategy { retries, timeout })
 }

@@ -13,16 +13,12 @@ use crate::history::Entry;
 use crate::reason::Reason;
 use crate::request::Standing;
 use crate::seen::{Host, NodeSeen, Taint};
+use crate::text;
 
 /// How often the workload cluster is asked, at first and at last.
 pub(super) const POLL: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(15));
 /// A host that is on again before this is over needs no word about its being switched on.
 const SOON: Duration = Duration::from_secs(5);
-/// The first for a host that is on; the second for one that was off before we asked, whose power must be read again.
-const TO_BE_OFF: &str = "the host is asked to be switched off";
-const OFF_ALREADY: &str = "the host already shows off; waiting until its power is read again (status.lastUpdated later than this request)";
-/// What was done about the node of a host whose power nobody read.
-const UNREAD: &str = "the node was left alone: nobody read the host's power since it was asked";
 
 /// Somebody took the finalizer away by force. Without it nobody would undo what follows.
 pub(super) fn unprotected(case: &Case<'_>) -> Option<Decision> {
@@ -115,7 +111,7 @@ pub(super) fn recover(case: &Case<'_>) -> Option<Decision> {
             decision.act(Act::Host(HostWrite { history: Some(history), ..HostWrite::default() }));
     }
     if node::is_news(case) {
-        let text = format!("the host is on; the node is awaited{}", node::but(case));
+        let text = text::awaiting(&node::but(case));
         let wanted =
             case.on_the_way(Phase::Waiting, Step::Recover, since, Reason::Recovering, &text);
         decision.acts.extend(case.say(wanted));
@@ -154,7 +150,7 @@ fn recovered(case: &Case<'_>, host: &Host) -> Decision {
     if case.request.finalizer && !is_owed(case) {
         decision = decision.act(Act::RemoveFinalizer);
     }
-    decision.note(false, Reason::Recovered, format!("{}: {text}", case.which()))
+    decision.note(false, Reason::Recovered, text::of_try(&case.which(), text))
 }
 
 /// A try that did not help: the next one, or the end.
@@ -168,12 +164,10 @@ pub(super) fn fail(case: &Case<'_>, host: &Host, reason: Reason) -> Decision {
 
 /// Another try, after so many that count.
 pub(super) fn again(case: &Case<'_>, host: &Host, retries: u32, reason: Reason) -> Decision {
-    let (limit, number) = (case.strategy().retries + 1, retries + 1);
-    let text = if host.powered_on || case.policy.plain {
-        format!("Try {number} of {limit}: {TO_BE_OFF} again")
-    } else {
-        format!("Try {number} of {limit}: {OFF_ALREADY}")
-    };
+    let limit = case.strategy().retries;
+    let is_on = host.powered_on || case.policy.plain;
+    let what = if is_on { text::TO_BE_OFF_AGAIN } else { text::OFF_ALREADY };
+    let text = text::of_try(&text::nth(retries, limit), what);
     let standing = Standing {
         retries,
         last: Some(case.now),
@@ -194,17 +188,17 @@ pub(super) fn again(case: &Case<'_>, host: &Host, retries: u32, reason: Reason) 
     decision
         .act(Act::Say(standing))
         .act(Act::Host(hold(case, host, retries, reason)))
-        .note(true, reason, format!("{}: {}", case.which(), failure(case, reason)))
+        .note(true, reason, text::of_try(&case.which(), &failure(case, reason)))
         .note(false, Reason::PowerOff, text)
         .again(case.policy.power_off)
 }
 
 pub(super) fn failure(case: &Case<'_>, reason: Reason) -> String {
     let text = match reason {
-        Reason::PowerOffTimedOut => "the host was not off in time",
-        Reason::PowerOnTimedOut => "the host was not on in time",
-        Reason::StillUnhealthy => "the node was ready, and the machine is still called unhealthy",
-        _ => return format!("the node was not ready in time{}", node::but(case)),
+        Reason::PowerOffTimedOut => text::NOT_OFF,
+        Reason::PowerOnTimedOut => text::NOT_ON,
+        Reason::StillUnhealthy => text::STILL_UNHEALTHY,
+        _ => return text::not_ready(&node::but(case)),
     };
     text.to_owned()
 }
@@ -260,7 +254,7 @@ pub(super) fn left_waiting(case: &Case<'_>) -> Option<Decision> {
     let key = host.held.then_some(false);
     let history = Some(case.ended(host, Reason::NotRecovered).with(entry));
     acts.push(Act::Host(HostWrite { key, history, ..HostWrite::default() }));
-    let text = format!("{}: CAPM3 had the host off, and it is awaited from here on", case.which());
+    let text = text::of_try(&case.which(), text::LEFT_WAITING);
     let decision = Decision { acts, ..Decision::rest(Reason::PowerOn) };
     Some(decision.note(false, Reason::PowerOn, text).again(Duration::ZERO))
 }
@@ -293,11 +287,10 @@ pub(super) fn ask(case: &Case<'_>) -> Option<Decision> {
     let wanted = Standing { retries: number, ..asked(case, case.now) };
     decision.acts.extend(case.say(wanted));
     if let Some(older) = older {
-        let text = failure(case, failed);
-        let text = format!("Try {} of {}: {text}", older.number.min(limit) + 1, limit + 1);
+        let text = text::of_try(&text::nth(older.number, limit), &failure(case, failed));
         decision = decision.note(true, failed, text);
     }
-    let text = format!("{}: {}", case.which(), awaited(case));
+    let text = text::of_try(&case.which(), awaited(case));
     Some(decision.note(false, Reason::PowerOff, text).again(case.policy.power_off))
 }
 
@@ -315,7 +308,7 @@ fn awaited(case: &Case<'_>) -> &'static str {
     let is_off = case.own_host().is_some_and(|it| !it.powered_on);
     let (was_on, plain) =
         case.entry().map_or((false, case.policy.plain), |it| (it.was_on, it.plain));
-    if is_off && !was_on && !plain { OFF_ALREADY } else { TO_BE_OFF }
+    if is_off && !was_on && !plain { text::OFF_ALREADY } else { text::TO_BE_OFF }
 }
 
 fn asked(case: &Case<'_>, since: Timestamp) -> Standing {
@@ -442,8 +435,8 @@ pub(super) fn fence(case: &Case<'_>) -> Option<Decision> {
     let mut decision = rest.again(wait);
     if since.is_none() || node::is_news(case) {
         let text = match node::trouble(case) {
-            None => "the host is off; what ran on the node is moved away".to_owned(),
-            Some(trouble) => format!("the host is off, but {trouble}"),
+            None => text::FENCING.to_owned(),
+            Some(trouble) => text::off_but(&trouble),
         };
         let since = since.unwrap_or(case.now);
         let wanted = case.on_the_way(Phase::Running, Step::Fence, since, Reason::Fencing, &text);
@@ -479,8 +472,8 @@ fn let_go(case: &Case<'_>, host: &Host, tainting: bool) -> Decision {
     let is_tainted = matches!(&case.seen.node, NodeSeen::Here(it) if it.taint == Taint::Ours);
     let fenced = match node::part(case, tainting) {
         part if !unread => part,
-        part if is_tainted => format!("{part}, and nobody has read the host's power since"),
-        _ => UNREAD.to_owned(),
+        part if is_tainted => text::unread_since(&part),
+        _ => text::UNREAD.to_owned(),
     };
     let history = host.history.changed(&case.request.uid, |entry| {
         entry.off = is_off.then_some(now);
@@ -494,15 +487,11 @@ fn let_go(case: &Case<'_>, host: &Host, tainting: bool) -> Decision {
     let write = HostWrite { key, history: Some(history), ..HostWrite::default() };
     let text = released(case, is_off, &fenced);
     let decision = Decision::rest(Reason::PowerOn).act(Act::Host(write));
-    decision.note(unread, Reason::PowerOn, format!("{}: {text}", case.which()))
+    decision.note(unread, Reason::PowerOn, text::of_try(&case.which(), &text))
 }
 
 fn released(case: &Case<'_>, is_off: bool, fenced: &str) -> String {
-    if case.is_plain() {
-        return format!("the reboot was accepted ({fenced})");
-    }
-    let was = if is_off { "was" } else { "shows" };
-    format!("the host {was} off ({fenced}) and may be switched on")
+    if case.is_plain() { text::accepted(fenced) } else { text::released(is_off, fenced) }
 }
 
 /// The host may come back, and is awaited.
@@ -515,9 +504,9 @@ pub(super) fn switch_on(case: &Case<'_>) -> Option<Decision> {
         return Some(Decision::rest(Reason::PowerOn).act(Act::Host(key)));
     }
     if host.powered_on {
-        let text = "the host is on; the node is awaited";
+        let text = text::awaiting("");
         let wanted =
-            case.on_the_way(Phase::Waiting, Step::Recover, case.now, Reason::Recovering, text);
+            case.on_the_way(Phase::Waiting, Step::Recover, case.now, Reason::Recovering, &text);
         let mut decision = Decision::rest(Reason::Recovering).again(Duration::ZERO);
         decision.acts.extend(case.say(wanted));
         return Some(decision);
@@ -533,7 +522,7 @@ pub(super) fn switch_on(case: &Case<'_>) -> Option<Decision> {
     if let Some(soon) = case.left(at, SOON) {
         return Some(decision.again(soon));
     }
-    let fenced = entry.fenced.as_deref().unwrap_or("the node was left alone");
+    let fenced = entry.fenced.as_deref().unwrap_or(text::LEFT_ALONE);
     let text = released(case, entry.off.is_some(), fenced);
     let wanted = case.on_the_way(Phase::Running, Step::PowerOn, at, Reason::PowerOn, &text);
     decision.acts.extend(case.say(wanted));

@@ -15,6 +15,7 @@ use crate::model::ClusterSeen;
 use crate::reason::Reason;
 use crate::request::{Refusal, Said, Standing};
 use crate::seen::{Host, Machine, Node, NodeSeen, Taint};
+use crate::text;
 
 /// The health check takes a moment to see that a node is ready.
 pub(super) const GRACE: Duration = Duration::from_secs(60);
@@ -29,11 +30,9 @@ pub(super) fn withdrawn(case: &Case<'_>) -> Option<Decision> {
     if !case.request.finalizer && !is_left(case) {
         let waits = case.standing.phase == Some(Phase::Waiting);
         let decision = if waits && case.seen.last().is_some_and(Entry::has_recovered) {
-            let text = "the node was ready again, and the request is withdrawn";
-            stopped(case, Reason::Recovered, text)
+            stopped(case, Reason::Recovered, text::READY_AND_WITHDRAWN)
         } else {
-            let text = "the request is withdrawn: nothing is done about it any more";
-            stopped(case, Reason::Withdrawn, text)
+            stopped(case, Reason::Withdrawn, text::WITHDRAWN)
         };
         return Some(Decision { reason: Reason::AtRest, ..decision });
     }
@@ -74,9 +73,8 @@ pub(super) fn disowned(case: &Case<'_>) -> Option<Decision> {
     let mut decision = undo(case, Reason::Withdrawn);
     if case.request.deleting.is_none() && decision.acts.last() == Some(&Act::RemoveFinalizer) {
         // Without the finalizer nobody looks at it here any more.
-        let text = "the label of the watch filter is gone: nothing is done about it any more";
         let at = decision.acts.len() - 1;
-        decision.acts.splice(at..at, stopped(case, Reason::Withdrawn, text).acts);
+        decision.acts.splice(at..at, stopped(case, Reason::Withdrawn, text::DISOWNED).acts);
     }
     Some(decision)
 }
@@ -126,9 +124,8 @@ fn switched_off_later(case: &Case<'_>) -> Option<Decision> {
     // Once: whoever clears the host may want it on for that.
     let history = Some(host.history.staying_on(uid, false));
     let write = HostWrite { offline: true, history, ..HostWrite::default() };
-    let text = "The Machine is being deleted, so its host is switched off";
     let decision = Decision::rest(Reason::MachineGone).act(Act::Host(write));
-    Some(decision.note(false, Reason::MachineGone, text).again(Duration::ZERO))
+    Some(decision.note(false, Reason::MachineGone, text::SWITCHED_OFF).again(Duration::ZERO))
 }
 
 /// Whether the host stays on for now. Others may depend on a member of a control plane that a health check calls unhealthy:
@@ -151,7 +148,7 @@ fn tell_again(case: &Case<'_>) -> Option<Decision> {
     if !host.marked {
         decision = decision.act(Act::Host(HostWrite { mark: true, ..HostWrite::default() }));
     }
-    Some(decision.act(Act::TellOwner("All tries have failed".to_owned())))
+    Some(decision.act(Act::TellOwner(text::ALL_FAILED.to_owned())))
 }
 
 /// The host says that all tries were used up: what comes after that may have been cut off.
@@ -169,10 +166,9 @@ pub(super) fn handing_over(case: &Case<'_>) -> Option<Decision> {
 pub(super) fn machine_gone(case: &Case<'_>) -> Option<Decision> {
     let missing = match (case.machine(), case.seen.cluster) {
         (None, _) => Some(Refusal::new(Reason::MachineMissing, gone(case))),
-        (Some(_), ClusterSeen::Missing) => Some(Refusal::new(
-            Reason::ClusterMissing,
-            "the Machine's Cluster is not there: correct its spec.clusterName, or restore the Cluster",
-        )),
+        (Some(_), ClusterSeen::Missing) => {
+            Some(Refusal::new(Reason::ClusterMissing, text::CLUSTER_MISSING))
+        }
         (Some(machine), ClusterSeen::Here { .. }) if machine.deleting.is_some() => None,
         _ => return None,
     };
@@ -180,8 +176,7 @@ pub(super) fn machine_gone(case: &Case<'_>) -> Option<Decision> {
         let reason = missing.map_or(Reason::MachineGone, |it| it.reason);
         return Some(undo(case, reason));
     }
-    let text = "the Machine is being deleted: nothing is done about it any more";
-    let rest = || stopped(case, Reason::MachineGone, text);
+    let rest = || stopped(case, Reason::MachineGone, text::MACHINE_GOES);
     Some(missing.map_or_else(rest, |it| refuse(case, it)))
 }
 
@@ -190,12 +185,8 @@ fn gone(case: &Case<'_>) -> String {
     let name = case.request.machine();
     let owner = case.request.owner.as_ref().map(|it| it.uid.as_str());
     match owner.or_else(|| case.seen.last()?.machine_uid.as_deref()) {
-        Some(uid) => format!(
-            "the Machine {name:?} with the uid {uid} is gone: make a new request for another of its name"
-        ),
-        None => {
-            format!("there is no Machine {name:?} in this namespace: correct the request's name")
-        }
+        Some(uid) => text::machine_gone(name, uid),
+        None => text::no_machine(name),
     }
 }
 
@@ -275,9 +266,7 @@ pub(super) fn remembered(case: &Case<'_>) -> Option<Decision> {
         said: Some(Said {
             succeeded: Some(true),
             reason: Reason::Recovered,
-            message:
-                "the node was ready again, says the host: make a new request for another reboot"
-                    .to_owned(),
+            message: text::REMEMBERED.to_owned(),
         }),
     };
     Some(Decision::rest(Reason::Recovered).act(Act::Say(wanted)))
@@ -325,8 +314,8 @@ pub(super) fn hand_over(case: &Case<'_>, host: &Host, why: Reason) -> Decision {
         decision = decision.act(Act::Host(write));
     }
     let text = failed.map_or_else(
-        || "All tries have failed".to_owned(),
-        |failed| format!("{}, the last: {failed}", case.which()),
+        || text::ALL_FAILED.to_owned(),
+        |failed| text::last_failed(&case.which(), &failed),
     );
     let Some(machine) = case.machine() else { return decision };
     let alone = !machine.owned;
@@ -346,11 +335,12 @@ pub(super) fn hand_over(case: &Case<'_>, host: &Host, why: Reason) -> Decision {
             phase = Phase::Failed;
         }
     }
-    let message = match (&phase, alone) {
-        (Phase::Failed, _) => format!("{text}. Nobody owns the Machine: delete it"),
-        (_, true) => format!("{text}. Nobody owns the Machine, so it is deleted"),
-        (_, false) => format!("{text}. The Machine's owner is to replace it"),
+    let what = match (&phase, alone) {
+        (Phase::Failed, _) => text::UNOWNED_STAYS,
+        (_, true) => text::UNOWNED_GOES,
+        (_, false) => text::OWNER_REPLACES,
     };
+    let message = text::handed_over(&text, what);
     let reason = if phase == Phase::Failed { Reason::Failed } else { Reason::Exhausted };
     let wanted = Standing {
         phase: Some(phase),
@@ -398,8 +388,8 @@ pub(super) fn undo(case: &Case<'_>, reason: Reason) -> Decision {
     }
     if !decision.acts.is_empty() {
         let text = match reason {
-            Reason::Recovered => format!("{}: {}", case.which(), node::returned(case)),
-            _ => "What was changed is undone".to_owned(),
+            Reason::Recovered => text::of_try(&case.which(), node::returned(case)),
+            _ => text::UNDONE.to_owned(),
         };
         decision = decision.note(false, reason, text);
     }
@@ -463,7 +453,7 @@ fn give_up(case: &Case<'_>, mut decision: Decision, what: &str) -> Decision {
             decision = decision.act(Act::Host(write));
         }
     }
-    decision.note(true, Reason::Undoing, format!("Not all could be undone: {what}"))
+    decision.note(true, Reason::Undoing, text::not_undone(what))
 }
 
 /// Whether something of ours may be on the node that cannot be looked at now.
@@ -491,7 +481,7 @@ fn remember(case: &Case<'_>, decision: Decision, since: Option<Timestamp>) -> De
     if is_known && !is_old {
         return decision;
     }
-    let message = format!("what was changed is being undone ({})", decision.reason.as_str());
+    let message = text::undoing(decision.reason.as_str());
     let undoing = Said { succeeded: None, reason: Reason::Undoing, message };
     let said = if is_old { Some(undoing) } else { standing.said.clone() };
     let wanted = Standing { step: Some(Step::Undo), since, said, ..standing.clone() };
@@ -549,13 +539,8 @@ fn what_is_left(case: &Case<'_>, reason: Reason, since: Timestamp) -> Left {
         NodeSeen::NoAccess(why) => match case.left(since, case.policy.fence) {
             Some(left) => Left::Wait(left.min(LOOK)),
             None if is_owed(case) => {
-                let why = controller_kit::events::shorten(why, 200);
-                let what = if backup {
-                    "the node did not get its labels and annotations back"
-                } else {
-                    "the node may still be out of service: if it is, remove its taint"
-                };
-                Left::GivenUp(format!("{what} ({why})"))
+                let what = if backup { text::NO_LABELS } else { text::MAYBE_TAINTED };
+                Left::GivenUp(text::because(what, why))
             }
             None => Left::Nothing,
         },
@@ -565,7 +550,7 @@ fn what_is_left(case: &Case<'_>, reason: Reason, since: Timestamp) -> Left {
         {
             match case.left(since, case.strategy().timeout) {
                 Some(left) => Left::Wait(left.min(LOOK)),
-                None => Left::GivenUp("the node has not come back for its labels".to_owned()),
+                None => Left::GivenUp(text::NOT_BACK.to_owned()),
             }
         }
         NodeSeen::NoName | NodeSeen::Gone | NodeSeen::Here(_) => Left::Nothing,

@@ -13,6 +13,7 @@ use crate::decision::{Act, Decision};
 use crate::reason::Reason;
 use crate::request::{Said, Standing};
 use crate::seen::NodeSeen;
+use crate::text;
 
 /// So long a health check waits for the first node of a machine, unless it is told otherwise.
 const BOOT: Duration = Duration::from_secs(600);
@@ -43,10 +44,7 @@ pub(super) fn awaited(case: &Case<'_>) -> Option<Decision> {
         };
     };
     let until = since.checked_add(time).unwrap_or(since);
-    let message = format!(
-        "the BareMetalHost {} may be booting for the first time: until {until} its node is awaited, and after that the host is power-cycled unless the machine is well",
-        host.name
-    );
+    let message = text::booting(&host.name, until);
     let wanted = Standing {
         step: None,
         since: Some(since),
@@ -69,10 +67,7 @@ fn unseen(case: &Case<'_>, said: &Said, time: Duration) -> Option<Decision> {
         return Some(rest.again(left.min(POLL.1)));
     }
     let until = case.now.checked_add(fence).unwrap_or(case.now);
-    let trouble = node::but(case);
-    let message = format!(
-        "the first boot should be over{trouble}; it is looked for until {until}, and after that the host is power-cycled unless the machine is well"
-    );
+    let message = text::boot_unseen(&node::but(case), until);
     let wanted = Standing {
         // As if its time had run out just now.
         since: Some(case.now.checked_sub(time).unwrap_or(case.now)),

@@ -9,11 +9,8 @@ use super::ending::GRACE;
 use crate::config::Fencing;
 use crate::history::{Entry, History};
 use crate::seen::{Host, Machine, Node, NodeCondition, NodeSeen, Taint, UNKNOWN};
+use crate::text;
 
-/// The words by which a text is known to speak of a trouble already.
-const UNSEEN: &str = "the node cannot be seen";
-const FOREIGN: &str = "the node of that name is another machine's";
-const LEAVING: &str = "the node is being deleted";
 /// What stands for the word of a node that is not there: whatever says something later is another one.
 const NOBODY: &str = "none";
 /// A node whose kubelet is dead is called ready no longer than this: who watches its lease waits for less than a minute.
@@ -40,8 +37,8 @@ fn is_called_well(case: &Case<'_>, machine: &Machine, since: Timestamp) -> bool 
 /// Who says that the node is back, in words.
 pub(super) fn returned(case: &Case<'_>) -> &'static str {
     match &case.seen.node {
-        NodeSeen::NoAccess(_) => "the health check says that the node is well again",
-        _ => "the node is ready again",
+        NodeSeen::NoAccess(_) => text::WELL_AGAIN,
+        _ => text::READY_AGAIN,
     }
 }
 
@@ -116,15 +113,12 @@ pub(super) fn last_word(case: &Case<'_>) -> Option<String> {
 /// What keeps us from seeing the node, in words.
 pub(super) fn trouble(case: &Case<'_>) -> Option<String> {
     match &case.seen.node {
-        NodeSeen::NoAccess(why) => {
-            Some(format!("{UNSEEN}: {}", controller_kit::events::shorten(why, 200)))
-        }
+        NodeSeen::NoAccess(why) => Some(text::unseen(why)),
         NodeSeen::Here(node) => {
-            let foreign = node.foreign.as_ref().map(|id| format!("{FOREIGN} ({id})"));
+            let foreign = node.foreign.as_deref().map(text::foreign);
             // Before the host is on that is what we wanted.
             let leaves = node.deleting && case.standing.awaits_node().is_some();
-            let waits = || format!("{LEAVING}: whoever has a finalizer on it has to let it go");
-            foreign.or_else(|| leaves.then(waits))
+            foreign.or_else(|| leaves.then(text::leaving))
         }
         NodeSeen::NotAsked | NodeSeen::NoName | NodeSeen::Gone => None,
     }
@@ -132,12 +126,12 @@ pub(super) fn trouble(case: &Case<'_>) -> Option<String> {
 
 /// The same after another sentence.
 pub(super) fn but(case: &Case<'_>) -> String {
-    trouble(case).map(|it| format!(", but {it}")).unwrap_or_default()
+    trouble(case).map(|it| text::but(&it)).unwrap_or_default()
 }
 
 /// Whether something else keeps us from seeing the node than people were told: a trouble, not each of its words.
 pub(super) fn is_news(case: &Case<'_>) -> bool {
-    let kind = |text: &str| [UNSEEN, FOREIGN, LEAVING].map(|it| text.contains(it));
+    let kind = |said: &str| text::TROUBLES.map(|it| said.contains(it));
     let told = case.standing.said.as_ref().map(|it| kind(&it.message)).unwrap_or_default();
     kind(&trouble(case).unwrap_or_default()) != told
 }
@@ -146,26 +140,23 @@ pub(super) fn is_news(case: &Case<'_>) -> bool {
 pub(super) fn part(case: &Case<'_>, tainting: bool) -> String {
     let fencing = if case.is_plain() { Fencing::None } else { case.policy.fencing };
     match (&case.seen.node, fencing) {
-        (_, Fencing::None) => "the node was left alone".to_owned(),
-        (NodeSeen::NotAsked | NodeSeen::NoName, _) => "there is no node".to_owned(),
-        (NodeSeen::NoAccess(why), _) => {
-            let why = controller_kit::events::shorten(why, 200);
-            format!("the node was left alone: {why}")
-        }
-        (NodeSeen::Gone, _) => "the node is deleted".to_owned(),
+        (_, Fencing::None) => text::LEFT_ALONE.to_owned(),
+        (NodeSeen::NotAsked | NodeSeen::NoName, _) => text::NO_NODE.to_owned(),
+        (NodeSeen::NoAccess(why), _) => text::left_alone(why),
+        (NodeSeen::Gone, _) => text::NODE_DELETED.to_owned(),
         (NodeSeen::Here(node), _) if node.foreign.is_some() => {
-            "the node was left alone: it is another machine's".to_owned()
+            text::left_alone(text::ANOTHER_MACHINES)
         }
-        (NodeSeen::Here(_), Fencing::Delete) => "the node is still there".to_owned(),
+        (NodeSeen::Here(_), Fencing::Delete) => text::NODE_STAYS.to_owned(),
         (NodeSeen::Here(node), Fencing::Taint) if node.taint == Taint::None && !tainting => {
-            "the node was left alone: the taint could not be set in time".to_owned()
+            text::left_alone(text::NOT_TAINTED)
         }
         (NodeSeen::Here(node), Fencing::Taint) if node.busy == UNKNOWN => {
-            "the node is out of service, and what runs on it could not be listed".to_owned()
+            text::OUT_OF_SERVICE_UNLISTED.to_owned()
         }
         (NodeSeen::Here(node), Fencing::Taint) if node.busy > 0 => {
-            format!("the node is out of service, with {} pods or volumes still on it", node.busy)
+            text::out_of_service_with(node.busy)
         }
-        (NodeSeen::Here(_), Fencing::Taint) => "the node is out of service".to_owned(),
+        (NodeSeen::Here(_), Fencing::Taint) => text::OUT_OF_SERVICE.to_owned(),
     }
 }
