@@ -19,7 +19,7 @@ use crate::naming::Named;
 use crate::reason::{Reason, Sort};
 use crate::refusals::{Cause, Refusal};
 use crate::resource::Resource;
-use crate::text::{NONE_WITHOUT_IRONIC, ONLY_ITS_WORD};
+use crate::text::NONE_WITHOUT_IRONIC;
 use crate::waits::{FIRST_RETRY, INCOMPLETE_LOOK_MAX};
 
 /// Bytes of an error of Ironic's that are passed on: part of it is the machine's own text.
@@ -90,7 +90,7 @@ impl<'a> Taken<'a> {
         let known = hosts.known(machine.node, name, &machine.ports, facts);
         if let Some(mut verdict) = settled(machine, &known) {
             if verdict.reason == Reason::KnownTwice {
-                verdict.note = self.only_its_word(&known).then(|| ONLY_ITS_WORD.to_owned());
+                verdict.doubtful = self.only_its_word(&known);
                 verdict.resource = self.whose(machine, facts, &known);
                 verdict.named = self.would_be_named(machine, facts, verdict.resource);
             }

@@ -42,9 +42,7 @@ pub fn decide(standing: &Standing, interval: Duration, now: Now) -> Decision<Wri
     if let Some(wait) = wait.filter(|wait| !wait.is_zero()) {
         return Decision { next: Next::After(wait), ..Decision::rest(Pass::DiscoveryTold) };
     }
-    let names = outlook.report.as_ref().map(|it| &it.names);
-    let name = |node: &str| names.and_then(|names| names.get(node)).map(String::as_str);
-    let events = status::notes(&before, &after, name);
+    let events = status::notes(&before, &after, outlook.report.as_ref());
     let write = Write::Status(Box::new(after));
     Decision { writes: vec![write], events, ..Decision::rest(Pass::DiscoveryTold) }
 }

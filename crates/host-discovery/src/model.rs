@@ -121,8 +121,9 @@ pub struct Verdict {
     pub name: Option<String>,
     /// Hosts that it is already, or that stand in its way.
     pub hosts: Vec<HostKey>,
-    /// What went wrong: as Ironic or the API server says it, or why nothing can name the machine. Of several hosts, what makes
-    /// them one.
+    /// Only the machine itself says that its hosts are one: none of them is to be deleted before somebody looked at it.
+    pub doubtful: bool,
+    /// What went wrong: as Ironic or the API server says it, or why nothing can name the machine.
     pub note: Option<String>,
     /// The one write.
     pub step: Option<Step>,
@@ -173,6 +174,7 @@ impl Verdict {
             named: None,
             name: None,
             hosts: Vec::new(),
+            doubtful: false,
             note: None,
             step: None,
             again: None,
@@ -416,6 +418,8 @@ pub struct Report {
     pub conflicts: Vec<ListedHost>,
     /// What Ironic calls those of them that somebody gave a name.
     pub names: BTreeMap<String, String>,
+    /// Those of whose hosts only the machine says that they are one.
+    pub doubtful: BTreeSet<String>,
 }
 
 /// What the status of a discovery is to say, as far as that does not depend on what it says already.

@@ -5,8 +5,6 @@ use std::time::Duration;
 use controller_kit::engine::Reason as _;
 use controller_kit::reasons;
 
-use crate::text::ONLY_ITS_WORD;
-
 /// A host was made.
 pub const HOST_CREATED: &str = "HostCreated";
 /// A host was made, and named by another value than its discovery asks for.
@@ -144,9 +142,9 @@ pub(crate) fn word(told: &str) -> &str {
     told.split(':').next().unwrap_or_default()
 }
 
-/// What to do about a machine of which a list tells this, where that does not say it itself.
+/// What to do about a machine of which a list tells this.
 pub fn advice(told: &str) -> Option<&'static str> {
     let of_word = |it: &&Reason| it.as_str() == word(told);
-    let reason = Reason::ALL.iter().find(of_word).filter(|_| !told.ends_with(ONLY_ITS_WORD))?;
+    let reason = Reason::ALL.iter().find(of_word)?;
     Some(reason.about().action).filter(|action| !action.is_empty())
 }

@@ -8,6 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::machine::Machine;
 use crate::model::{HostPlan, Report, Verdict};
 use crate::reason::{Sort, word};
+use crate::text::ONLY_ITS_WORD;
 
 /// Machines that one list holds; the counts say how many there are.
 pub const LONGEST_LIST: usize = 100;
@@ -38,6 +39,9 @@ pub fn report(at: usize, plan: &HostPlan, machines: &[Machine], known: u32, made
             let entry = entry(verdict, machine);
             if let Some(name) = &machine.name {
                 report.names.insert(entry.node_id.clone(), name.clone());
+            }
+            if verdict.doubtful {
+                report.doubtful.insert(entry.node_id.clone());
             }
             list.push(entry);
         }
@@ -106,6 +110,7 @@ fn entry(verdict: &Verdict, machine: &Machine) -> ListedHost {
 fn told(verdict: &Verdict) -> Option<String> {
     let hosts: Vec<_> = verdict.hosts.iter().map(ToString::to_string).collect();
     let hosts = (!hosts.is_empty()).then(|| hosts.join(", "));
-    let all: Vec<String> = hosts.into_iter().chain(verdict.note.clone()).collect();
+    let doubt = verdict.doubtful.then(|| ONLY_ITS_WORD.to_owned());
+    let all: Vec<String> = hosts.into_iter().chain(doubt).chain(verdict.note.clone()).collect();
     (!all.is_empty()).then(|| all.join(": "))
 }

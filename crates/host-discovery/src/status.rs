@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::model::{Reach, Troubles};
+use crate::model::{Reach, Report, Troubles};
 use crate::reason::{self, Reason, advice};
 use crate::resource::Resource;
 use crate::text;
@@ -168,11 +168,11 @@ pub fn patch(object: &BareMetalHostDiscovery, status: &BareMetalHostDiscoverySta
 }
 
 /// What a new status tells that the old one did not: machines that were listed for another reason or not at all, and
-/// conditions that changed. `node_name` says what Ironic calls a node: one that somebody registered gets no name here.
-pub fn notes<'a>(
+/// conditions that changed. The report says what no status does of these machines.
+pub fn notes(
     before: &BareMetalHostDiscoveryStatus,
     after: &BareMetalHostDiscoveryStatus,
-    node_name: impl Fn(&str) -> Option<&'a str>,
+    report: Option<&Report>,
 ) -> Vec<Event> {
     let mut all = Vec::new();
     for condition in &after.conditions {
@@ -199,8 +199,10 @@ pub fn notes<'a>(
             if old.iter().any(|it| same(&it)) || word(entry) == Reason::RateLimited.as_str() {
                 continue;
             }
+            let own = report.and_then(|it| it.names.get(&entry.node_id)).map(String::as_str);
+            let is_doubtful = report.is_some_and(|it| it.doubtful.contains(&entry.node_id));
             let to_do = advice(entry.reason.as_deref().unwrap_or_default());
-            let text = text::listed(entry, node_name(&entry.node_id), to_do);
+            let text = text::listed(entry, own, to_do.filter(|_| !is_doubtful));
             all.push(Event::new(warning, word(entry).to_owned(), &entry.node_id, &text));
         }
     }

@@ -13,11 +13,10 @@ use api_types::metal3::{BareMetalHostDiscoveryStatus, DiscoveryCounts, ListedHos
 use host_discovery::config::Policy;
 use host_discovery::decide::decide;
 use host_discovery::index::{HostKey, Index};
-use host_discovery::model::{Observed, Reach, Strays, Troubles};
+use host_discovery::model::{Observed, Reach, Report, Strays, Troubles};
 use host_discovery::reason::Reason;
 use host_discovery::refusals::{Cause, Refusals};
 use host_discovery::status::{conditions, notes};
-use host_discovery::text::ONLY_ITS_WORD;
 use ironic::Class;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
@@ -155,32 +154,34 @@ fn the_event_of_a_machine_that_waits_says_what_to_do() {
         failures: vec![listed("NoInventory", &[])],
         ..BareMetalHostDiscoveryStatus::default()
     };
-    let told = notes(&before, &after, |_| None);
+    let told = notes(&before, &after, None);
     assert_eq!(told[0].reason, "AwaitsApproval");
     assert!(told[0].text.contains("ferrite.metal3.io/approve"), "{}", told[0].text);
     assert_eq!(told[1].text, "Node 0f92160d (no name yet): NoInventory");
     // One that somebody registered has a name of its own.
-    let told = notes(&before, &after, |_| Some("metal~x"));
+    let names = [("0f92160d".to_owned(), "metal~x".to_owned())].into();
+    let report = Report { names, ..Report::default() };
+    let told = notes(&before, &after, Some(&report));
     assert_eq!(told[1].text, "Node 0f92160d (metal~x in Ironic): NoInventory");
 }
 
 #[test]
 fn an_event_advises_to_delete_a_host_only_where_the_hosts_themselves_say_that_they_are_one() {
-    let told = |more: &str| {
+    let told = |is_doubtful: bool| {
         let entry = ListedHost {
             node_id: "0f92160d".to_owned(),
-            reason: Some(format!("KnownTwice: metal/x, metal/y{more}")),
+            reason: Some("KnownTwice: metal/x, metal/y".to_owned()),
             ..ListedHost::default()
         };
-        let conflicts = vec![entry];
-        let after =
-            BareMetalHostDiscoveryStatus { conflicts, ..BareMetalHostDiscoveryStatus::default() };
-        notes(&BareMetalHostDiscoveryStatus::default(), &after, |_| None).remove(0).text
+        let doubtful = is_doubtful.then(|| entry.node_id.clone()).into_iter().collect();
+        let report = Report { conflicts: vec![entry], doubtful, ..Report::default() };
+        let before = BareMetalHostDiscoveryStatus::default();
+        let after = report.status(&before, Timestamp::UNIX_EPOCH);
+        notes(&before, &after, Some(&report)).remove(0).text
     };
     let advice = ": delete the wrong one of these hosts";
-    assert!(told("").ends_with(advice), "{}", told(""));
-    let doubtful = told(&format!(": {ONLY_ITS_WORD}"));
-    assert!(doubtful.ends_with("delete none before you have looked at it"), "{doubtful}");
+    assert!(told(false).ends_with(advice), "{}", told(false));
+    assert!(told(true).ends_with("KnownTwice: metal/x, metal/y"), "{}", told(true));
 }
 
 #[test]

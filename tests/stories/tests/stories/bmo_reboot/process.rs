@@ -55,6 +55,20 @@ fn login(root: &Path, password: &str) {
     std::fs::write(folder.join("password"), password).unwrap();
 }
 
+/// The program as one of several replicas, on a lease that soon runs out.
+async fn replica(site: &Site, ironic: &Proxy, name: &str, dir: &RunDir) -> Service {
+    let kubeconfig = crate::in_process::kubeconfig(site.plane, &site.user).await;
+    let mut command = Command::new(program("bmo-reboot"));
+    command
+        .args(["--lease-duration=3s", "--renew-deadline=2s", "--retry-period=500ms"])
+        .env("KUBECONFIG", &kubeconfig)
+        .env("IRONIC_ENDPOINT", &ironic.endpoint)
+        .env("FERRITE_NAMESPACES", &site.namespace)
+        .env("FERRITE_LEASE_NAMESPACE", site.user.split(':').nth(2).unwrap())
+        .env("FERRITE_LISTEN", format!("127.0.0.1:{}", free_port()));
+    Service::start(name, command, dir.path()).unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_credentials_are_told_by_check_probe_and_condition_and_right_ones_are_taken_up() {
     let site = Site::new("credentials").await;
@@ -160,26 +174,13 @@ async fn a_leader_without_a_way_to_ironic_leads_until_a_replica_has_one() {
     switch(ironic, &node, "power on").await;
     let (lost, way) = (Proxy::start(ironic).await.unwrap(), Proxy::start(ironic).await.unwrap());
     lost.fault(Fault::CutBefore, usize::MAX, |_, _| true);
-    let kubeconfig = crate::in_process::kubeconfig(site.plane, &site.user).await;
-    let own = site.user.split(':').nth(2).unwrap();
     let dir = RunDir::new("unfit").unwrap();
-    let start = |name: &str, proxy: &Proxy| {
-        let mut command = Command::new(program("bmo-reboot"));
-        command
-            .args(["--lease-duration=3s", "--renew-deadline=2s", "--retry-period=500ms"])
-            .env("KUBECONFIG", &kubeconfig)
-            .env("IRONIC_ENDPOINT", &proxy.endpoint)
-            .env("FERRITE_NAMESPACES", &site.namespace)
-            .env("FERRITE_LEASE_NAMESPACE", own)
-            .env("FERRITE_LISTEN", format!("127.0.0.1:{}", free_port()));
-        Service::start(name, command, dir.path()).unwrap()
-    };
-    let mut first = start("first", &lost);
+    let mut first = replica(&site, &lost, "first", &dir).await;
     // Nobody else is there, so it leads, and the host says what it waits for.
     site.host("h", &node, json!({ "metadata": { "annotations": { PLAIN: HARD } } })).await;
     site.wait("h", "waiting", |host| record(host).0 == "IronicUnreachable").await;
     assert!(first.alive(), "{}", first.log_tail());
-    let _second = start("second", &way);
+    let _second = replica(&site, &way, "second", &dir).await;
     site.cycled("h").await;
     assert_eq!(way.powered(&node), ["power off", "power on"]);
     assert_eq!(lost.powered(&node), Vec::<String>::new());
@@ -203,30 +204,17 @@ async fn leaders_killed_under_a_hundred_requests_cost_none_and_double_none() {
     };
     let nodes: Vec<String> =
         stream::iter(0..HOSTS).map(make).buffered(8).try_collect().await.unwrap();
-    let kubeconfig = crate::in_process::kubeconfig(site.plane, &site.user).await;
-    let own = site.user.split(':').nth(2).unwrap();
     let dir = RunDir::new("failover").unwrap();
-    let start = |name: &str| {
-        let mut command = Command::new(program("bmo-reboot"));
-        command
-            .args(["--lease-duration=3s", "--renew-deadline=2s", "--retry-period=500ms"])
-            .env("KUBECONFIG", &kubeconfig)
-            .env("IRONIC_ENDPOINT", &proxy.endpoint)
-            .env("FERRITE_NAMESPACES", &site.namespace)
-            .env("FERRITE_LEASE_NAMESPACE", own)
-            .env("FERRITE_LISTEN", format!("127.0.0.1:{}", free_port()));
-        Service::start(name, command, dir.path()).unwrap()
-    };
     let ask = async |number: usize| {
         site.annotate(&format!("h-{number}"), json!({ PLAIN: HARD })).await;
     };
     stream::iter(0..HOSTS).map(ask).buffer_unordered(8).collect::<()>().await;
     let calls = || proxy.count(|it| power_changes(&it.method, &it.path));
-    let mut leader = start("first");
+    let mut leader = replica(&site, &proxy, "first", &dir).await;
     for (calls_before, next) in [(25, "second"), (70, "third"), (130, "fourth")] {
         until("at work", async || (calls() < calls_before).then(|| leader.log_tail())).await;
         leader.kill();
-        leader = start(next);
+        leader = replica(&site, &proxy, next, &dir).await;
     }
     let through = |host: &Value| {
         host["status"]["poweredOn"] == true
