@@ -1,9 +1,10 @@
 //! Which key is looked at next. Pure: every method is given the time.
 //!
 //! A key waits at most once, with the earliest time and the most urgent class that anybody asked for, and is never handed
-//! out twice at a time. Urgent keys go first. So that no class starves behind another, every eighth key that is handed out is
-//! of the class whose last turn is the longest ago, for whomever the slot was kept. Not the key that has waited longest: where
-//! hundreds wait that nobody needs soon, that is always one of theirs, and they would take what is kept for the others, too.
+//! out twice at a time. Urgent keys go first. So that nothing starves behind them, every eighth key that is handed out is
+//! the one that has waited longest, whatever its class and for whomever the slot was kept. But a more urgent class that waits and
+//! had none of the keys before goes first: where hundreds wait that nobody needs soon, the oldest is always one of those, and
+//! they would take what is kept for the others, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -25,8 +26,8 @@ impl Class {
     pub const ALL: [Self; 3] = [Self::Urgent, Self::Normal, Self::Background];
 }
 
-/// One key in so many is handed out by the turns of the classes.
-const TURN_EVERY: u32 = 8;
+/// One key in so many is handed out by its age.
+const OLDEST_EVERY: u32 = 8;
 
 /// Keys that wait or are worked on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -36,8 +37,8 @@ pub struct Queue<K: Ord> {
     ready: [BTreeSet<(Instant, K)>; 3],
     timers: BTreeSet<(Instant, K)>,
     handed_out: u32,
-    /// The class whose last turn is the longest ago first.
-    turns: [Class; 3],
+    /// Which classes had no key since one was last handed out by its age.
+    passed_over: [bool; 3],
 }
 
 /// What is known of a key that waits, is held or is worked on.
@@ -67,7 +68,7 @@ impl<K: Ord> Default for Queue<K> {
             ready: std::array::from_fn(|_| BTreeSet::new()),
             timers: BTreeSet::new(),
             handed_out: 0,
-            turns: Class::ALL,
+            passed_over: [false; 3],
         }
     }
 }
@@ -87,16 +88,32 @@ impl<K: Clone + Ord> Queue<K> {
     /// [`Queue::done`].
     pub fn next(&mut self, now: Instant, least: Class) -> Option<(K, Class)> {
         self.wake(now);
-        let is_turn = self.handed_out + 1 == TURN_EVERY;
-        let order = if is_turn { self.turns } else { Class::ALL };
-        let may = |class: &Class| is_turn || *class <= least;
-        let class =
-            order.into_iter().filter(may).find(|it| !self.ready[*it as usize].is_empty())?;
+        let by_age = self.handed_out + 1 == OLDEST_EVERY;
+        let class = if by_age {
+            self.overdue()?
+        } else {
+            self.waiting().map(|(_, class)| class).find(|class| *class <= least)?
+        };
         let (_, key) = self.ready[class as usize].pop_first()?;
-        self.handed_out = (self.handed_out + 1) % TURN_EVERY;
-        self.turns.sort_by_key(|it| *it == class);
+        self.handed_out = (self.handed_out + 1) % OLDEST_EVERY;
+        if by_age {
+            self.passed_over = [true; 3];
+        }
+        self.passed_over[class as usize] = false;
         self.keys.insert(key.clone(), Entry { busy: true, ..Entry::default() });
         Some((key, class))
+    }
+
+    /// The classes of which keys wait, the most urgent first, and since when.
+    fn waiting(&self) -> impl Iterator<Item = (Instant, Class)> {
+        Class::ALL.into_iter().filter_map(|it| Some((self.ready[it as usize].first()?.0, it)))
+    }
+
+    /// The class of the oldest key, unless a more urgent one was passed over.
+    fn overdue(&self) -> Option<Class> {
+        let (_, oldest) = self.waiting().min()?;
+        let passed_over = |class: &Class| *class < oldest && self.passed_over[*class as usize];
+        self.waiting().map(|(_, class)| class).find(passed_over).or(Some(oldest))
     }
 
     /// The work on a key has ended. What was asked for meanwhile is due at its time.

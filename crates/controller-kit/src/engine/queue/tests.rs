@@ -76,15 +76,15 @@ fn keys_at_rest_leave_nothing_behind() {
     queue.hold(&1, at(3));
     queue.done(&1);
     assert_eq!(next(&mut queue, 3), None);
-    let Queue { handed_out, turns, .. } = queue;
-    assert_eq!(queue, Queue { handed_out, turns, ..Queue::default() });
+    let Queue { handed_out, passed_over, .. } = queue;
+    assert_eq!(queue, Queue { handed_out, passed_over, ..Queue::default() });
 }
 
 #[test]
 fn a_background_key_is_handed_out_among_endless_urgent_ones() {
     let mut queue = Queue::default();
     queue.enqueue(0, Class::Background, at(0));
-    for turn in 1..=u8::try_from(TURN_EVERY).unwrap() {
+    for turn in 1..=u8::try_from(OLDEST_EVERY).unwrap() {
         queue.enqueue(turn, Class::Urgent, at(u64::from(turn)));
         // Also where all that is free is kept for urgent ones.
         if queue.next(at(100), Class::Urgent) == Some((0, Class::Background)) {
@@ -95,22 +95,33 @@ fn a_background_key_is_handed_out_among_endless_urgent_ones() {
 }
 
 #[test]
-fn a_key_waits_for_no_more_than_a_turn_behind_hundreds_that_are_less_urgent_and_older() {
+fn hundreds_of_old_keys_do_not_pass_over_one_that_is_more_urgent_again_and_again() {
     let mut queue = Queue::default();
-    for key in 1..=100 {
+    for key in 0..100 {
         queue.enqueue(key, Class::Background, at(0));
     }
-    let turns = usize::try_from(TURN_EVERY).unwrap();
-    assert_eq!(queue.next(at(1), Class::Background), Some((1, Class::Background)));
-    queue.enqueue(101, Class::Normal, at(5));
+    queue.enqueue(100, Class::Normal, at(5));
     // Nothing is free but what is kept for urgent ones.
-    for turn in 1..turns {
-        let key = u8::try_from(101 + turn).unwrap();
-        queue.enqueue(key, Class::Urgent, at(5));
-        let given = queue.next(at(9), Class::Urgent).map(|(_, class)| class);
-        let wanted = if turn == turns - 1 { Class::Normal } else { Class::Urgent };
-        assert_eq!(given, Some(wanted), "{turn}");
+    let order: Vec<_> = (101..125)
+        .map(|key| {
+            queue.enqueue(key, Class::Urgent, at(6));
+            queue.next(at(9), Class::Urgent).unwrap().1
+        })
+        .collect();
+    let turns: Vec<_> = order.chunks(8).map(|it| it[7]).collect();
+    assert_eq!(turns, [Class::Background, Class::Normal, Class::Background]);
+    assert_eq!(order.iter().filter(|it| **it == Class::Urgent).count(), 21);
+}
+
+#[test]
+fn keys_that_are_older_and_more_urgent_wait_for_none_of_the_others() {
+    let mut queue = Queue::default();
+    for key in 0..20 {
+        queue.enqueue(key, Class::Normal, at(0));
+        queue.enqueue(100 + key, Class::Background, at(1));
     }
+    let order: Vec<_> = std::iter::from_fn(|| next(&mut queue, 9)).collect();
+    assert_eq!(order[..20], (0..20).collect::<Vec<_>>());
 }
 
 #[test]
