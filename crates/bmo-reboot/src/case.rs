@@ -8,11 +8,11 @@ use controller_kit::engine::Next;
 use ironic::Power;
 use k8s_openapi::jiff::{Timestamp, ToSpan as _};
 
-use crate::config::Policy;
 use crate::model::{Host, Node, NodeSeen, OFF_CONFIRM_DELAY, Observed, OffProof, Pause, Target};
 use crate::reason::Reason;
 use crate::record::{Doubt, RebootProgress, Soft};
 use crate::requests::{NOTHING_ASKED, Requests};
+use crate::settings::Policy;
 use crate::text;
 
 /// How long a power-on of which the answer was lost may still be on its way to Ironic.

@@ -7,9 +7,9 @@ use controller_kit::engine::{Class, Lookout, ObjectKey};
 use ironic::Nodes;
 use kube::runtime::reflector::Store;
 
-use crate::config::Policy;
 use crate::metrics::Metrics;
 use crate::model::Host;
+use crate::settings::Policy;
 
 /// What every pass shares.
 pub struct Context {

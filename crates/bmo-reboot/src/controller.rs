@@ -16,13 +16,13 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::runtime::watcher;
 
-use crate::config::Policy;
 use crate::context::{Context, SOFT};
 use crate::decide::{decide, needs_look};
 use crate::metrics::Metrics;
 use crate::model::{Decision, Host, Memory, Node, NodeSeen, Observed, Write};
 use crate::observe::{FIELDS, observe};
 use crate::reason::Reason;
+use crate::settings::Policy;
 use crate::write::write;
 
 /// One pass, of which a soft reset takes longest.

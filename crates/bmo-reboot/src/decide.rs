@@ -15,7 +15,6 @@ use ironic::Power;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::case::{Case, second_after};
-use crate::config::Policy;
 use crate::draft::{Draft, REBOOT_ACTION};
 use crate::model::{
     Call, Decision, Host, NodeSeen, OFF_CONFIRM_DELAY, Observed, Pause, Target, Write,
@@ -24,6 +23,7 @@ use crate::power_off::{go_off, prove_off, reset};
 use crate::reason::Reason;
 use crate::record::{Doubt, RebootProgress, Reset, Sight};
 use crate::requests::Request;
+use crate::settings::Policy;
 use crate::text;
 use crate::waits::{NODE_BUSY_RETRY, last_stamp, still_early, still_waiting};
 

@@ -17,7 +17,6 @@
 //!   write that proves it, switches a host on without a write that proves that nobody holds it, or takes silence for off.
 
 mod case;
-pub mod config;
 pub mod context;
 pub mod controller;
 pub mod decide;
@@ -29,6 +28,7 @@ mod power_off;
 pub mod reason;
 pub mod record;
 pub mod requests;
+pub mod settings;
 pub mod settle;
 pub mod text;
 mod waits;

@@ -2,18 +2,18 @@
 
 use std::process::ExitCode;
 
-use bmo_reboot::config::{self, Cli};
 use bmo_reboot::controller;
+use bmo_reboot::settings::{self, Cli};
 use controller_kit::config::{Mistakes, parse};
 use controller_kit::run;
 
 fn main() -> ExitCode {
     let cli: Cli = parse();
     let mut mistakes = Mistakes::default();
-    let config = cli.common.check(config::NAME, &mut mistakes);
+    let config = cli.common.check(settings::NAME, &mut mistakes);
     let policy = cli.own.check(&config, &mut mistakes);
     let ironic = cli.own.ironic(cli.command.as_ref(), &mut mistakes);
-    let needs = config::needs(ironic.clone());
+    let needs = settings::needs(ironic.clone());
     run::main(cli.command, config, mistakes, needs, async move |kit| match ironic {
         Some(ironic) => controller::run(kit, policy, ironic).await,
         None => Err("Ironic is not configured: set IRONIC_ENDPOINT".to_owned()),

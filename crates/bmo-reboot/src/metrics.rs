@@ -251,8 +251,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::config::Policy;
     use crate::model::Change;
+    use crate::settings::Policy;
 
     /// A host with what its conditions and its status say.
     fn host(name: &str, managed: bool, reason: Reason, error: Option<&str>) -> CachedHost {

@@ -20,10 +20,10 @@ use ironic::Power;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 
-use crate::config::Policy;
 use crate::reason::Reason;
 use crate::record::{Managed, RebootProgress, Record};
 use crate::requests::{Mode, Request, Requests};
+use crate::settings::Policy;
 use crate::text;
 
 /// What is decided about a host.

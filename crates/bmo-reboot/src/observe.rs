@@ -311,11 +311,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::config::Policy;
     use crate::model::Change;
     use crate::reason::Reason;
     use crate::record::{Managed, RebootProgress};
     use crate::requests::Requests;
+    use crate::settings::Policy;
 
     fn host() -> Host {
         let host = json!({

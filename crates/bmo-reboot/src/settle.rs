@@ -4,12 +4,12 @@ use controller_kit::engine::Next;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::case::Case;
-use crate::config::Policy;
 use crate::draft::Draft;
 use crate::model::{Answer, Call, Decision, Observed};
 use crate::power_off::{is_first_slice, was_reset};
 use crate::reason::Reason;
 use crate::record::{Doubt, RebootProgress, Soft};
+use crate::settings::Policy;
 use crate::text;
 
 /// What to write down about Ironic's answer to a call, of the host as our own write before the call left it.

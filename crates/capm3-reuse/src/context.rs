@@ -10,7 +10,6 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 
-use crate::config::Policy;
 use crate::decision::Decision;
 use crate::echo::Echo;
 use crate::error::Error;
@@ -20,6 +19,7 @@ use crate::observe::Sources;
 use crate::observe::owner::Outline;
 use crate::races::Races;
 use crate::reason::Reason;
+use crate::settings::Policy;
 use crate::settled::Settled;
 
 pub(crate) struct Context {

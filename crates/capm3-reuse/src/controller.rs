@@ -21,7 +21,6 @@ use tokio::sync::Semaphore;
 
 use crate::act::{Outcome, Pass, name_node};
 use crate::claims::{Claimed, Claims};
-use crate::config::Policy;
 use crate::context::Context;
 use crate::decide::{decide, refused};
 use crate::decision::{Decision, Step};
@@ -42,6 +41,7 @@ use crate::refusals::Refusals;
 use crate::reservation::Kept;
 use crate::seen::{HostSeen, MachineSeen, Observed};
 use crate::served;
+use crate::settings::Policy;
 use crate::settled::Settled;
 
 mod hosts;

@@ -20,11 +20,11 @@ use api_types::names::capm3::CONDITION_ASSOCIATED;
 use controller_kit::api_error::is_unasked;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::config::Policy;
 use crate::decision::{Decision, Step};
 use crate::machine::{was_associated, was_up};
 use crate::reason::Reason;
 use crate::seen::{HostSeen, MachineSeen, Observed, Parent};
+use crate::settings::Policy;
 use crate::status::{self, Report, Said};
 
 /// Waits that end by themselves within this time of a machine's life are not worth a write.

@@ -31,7 +31,6 @@
 
 pub mod act;
 pub mod claims;
-pub mod config;
 mod context;
 pub mod controller;
 pub mod decide;
@@ -52,5 +51,6 @@ pub mod reservation;
 pub mod seen;
 pub mod selector;
 pub mod served;
+pub mod settings;
 pub mod settled;
 pub mod status;

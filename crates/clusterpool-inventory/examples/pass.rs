@@ -7,10 +7,10 @@ use api_types::hive::{
     ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, EntryState, EntryStatus,
 };
 use api_types::names;
-use clusterpool_inventory::config::Policy;
 use clusterpool_inventory::decide::decide;
 use clusterpool_inventory::index::{Index, Key, all_in};
 use clusterpool_inventory::observe::{Known, Last, Materials, Stores, observe};
+use clusterpool_inventory::settings::Policy;
 use controller_kit::watch::Undecodable;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

@@ -22,7 +22,6 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::access::Change;
-use crate::config::Policy;
 use crate::decision::{Step, Work};
 use crate::echo::{Object, Wrote};
 use crate::error::Error;
@@ -30,6 +29,7 @@ use crate::index::{self, Key};
 use crate::observe::{Materials, Stores, cached};
 use crate::reason::Reason;
 use crate::seen::Status;
+use crate::settings::Policy;
 use crate::status;
 
 /// What became of a step.

@@ -17,7 +17,6 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::config::Policy;
 use crate::decision::Event;
 use crate::echo::{Echo, Object, Wrote};
 use crate::error::Error;
@@ -25,6 +24,7 @@ use crate::index::{Index, Key};
 use crate::metrics::Metrics;
 use crate::observe::{Last, Live, Materials, Stores, cached, live_pool, materials};
 use crate::seen::{Listed, Refusal};
+use crate::settings::Policy;
 
 /// For how long secrets and image sets count as just looked at.
 const FRESH: Duration = Duration::from_secs(5);

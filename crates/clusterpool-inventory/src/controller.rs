@@ -22,7 +22,6 @@ use kube::runtime::watcher;
 use tokio::sync::mpsc;
 
 use crate::access;
-use crate::config::Policy;
 use crate::context::{Context, Warning, key_of};
 use crate::echo::Echo;
 use crate::error::Error;
@@ -31,6 +30,7 @@ use crate::metrics::Metrics;
 use crate::observe::{Stores, cached};
 use crate::pass::reconcile;
 use crate::seen::Listed;
+use crate::settings::Policy;
 
 /// A pass makes a handful of clusters; one that takes longer hangs.
 const DEADLINE: Duration = Duration::from_secs(60);

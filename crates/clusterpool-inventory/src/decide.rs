@@ -24,13 +24,13 @@ use std::time::Duration;
 use api_types::hive::EntryStatus;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::config::Policy;
 use crate::decision::{Decision, Step, Version, Work};
 use crate::inventory::is_counted;
 use crate::lease::Held;
 use crate::plan::{BEGUN, Plan};
 use crate::reason::Reason;
 use crate::seen::{Claim, Cluster, Customization, Listed, Observed, Part};
+use crate::settings::Policy;
 use crate::status;
 
 /// The reason of a condition that Hive put there and knows nothing about yet.

@@ -20,7 +20,6 @@
 pub mod access;
 pub mod act;
 mod balance;
-pub mod config;
 mod context;
 pub mod controller;
 pub mod decide;
@@ -41,6 +40,7 @@ pub mod platform;
 pub mod pool_version;
 pub mod reason;
 pub mod seen;
+pub mod settings;
 mod status;
 pub mod trial;
 pub mod yaml;

@@ -28,12 +28,12 @@ pub use self::live::{Live, live_pool};
 pub use self::materials::{Materials, materials};
 use self::unread::{broken_clusters, strangers, unread};
 use self::views::{claim, cluster, created, hives_words, removal_left, resume_timeout, view};
-use crate::config::Policy;
 use crate::index::{Index, Key, all_in, is_one, named, owner_of, pool_key};
 use crate::naming::trial_name;
 use crate::patch;
 use crate::platform::Platform;
 use crate::seen::{Cluster, Customization, Lease, Namespace, Observed, Pool, Refusal};
+use crate::settings::Policy;
 use crate::trial::Trial;
 
 /// For how long clusters that Hive does not begin to install are left alone at least.

@@ -6,12 +6,12 @@ use std::time::Duration;
 use api_types::hive::EntryStatus;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::config::Policy;
 use crate::decision::{Event, Step, Version, Work};
 use crate::inventory::{self, Facts, MOST_ATTEMPTS};
 use crate::lease::{Held, held};
 use crate::reason::Reason;
 use crate::seen::{Cluster, Customization, Entry, Observed};
+use crate::settings::Policy;
 
 /// Clusters that one pass begins at most, however large a pool is: enough that the looks between the passes, during which
 /// nothing is made, do not count.

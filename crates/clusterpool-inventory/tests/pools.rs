@@ -4,7 +4,6 @@
 
 use std::collections::BTreeSet;
 
-use clusterpool_inventory::config::Policy;
 use clusterpool_inventory::decide::decide;
 use clusterpool_inventory::decision::{Decision, Step};
 use clusterpool_inventory::pool_version::PoolVersion;
@@ -12,6 +11,7 @@ use clusterpool_inventory::seen::{
     Claim, Cluster, Customization, Entry, Failure, Lease, Listed, Namespace, Observed, Part, Pool,
     Status,
 };
+use clusterpool_inventory::settings::Policy;
 use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;
 

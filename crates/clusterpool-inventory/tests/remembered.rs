@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use api_types::hive::ClusterDeployment;
 use api_types::names;
-use clusterpool_inventory::config::Policy;
 use clusterpool_inventory::index::{Index, Key, all_in};
 use clusterpool_inventory::observe::{Known, Last, Materials, Stores, observe};
 use clusterpool_inventory::seen::{Entry, Observed};
+use clusterpool_inventory::settings::Policy;
 use clusterpool_inventory::trial;
 use controller_kit::watch::Undecodable;
 use k8s_openapi::jiff::Timestamp;

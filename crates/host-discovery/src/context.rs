@@ -13,7 +13,7 @@ use controller_kit::watch::Undecodable;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::Store;
 
-use crate::config::Policy;
+use crate::settings::Policy;
 use crate::hardware::LateFields;
 use crate::index::{Change, HostKey, Index, Known};
 use crate::metrics::Metrics;

@@ -18,7 +18,6 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::ResourceExt as _;
 use kube::runtime::{reflector::ObjectRef, watcher};
 
-use crate::config::Policy;
 use crate::context::{Context, News};
 use crate::decide::decide;
 use crate::index::{Change, HostKey, Index};
@@ -28,6 +27,7 @@ use crate::model::{
 };
 use crate::reason::{Pass, UNDECODABLE};
 use crate::report::report;
+use crate::settings::Policy;
 use crate::sighting::Sighting;
 use crate::table::{self, IRONIC, MISSES, Sight, Table};
 use crate::waits::{IRONIC_RETRY, IRONIC_RETRY_MAX, PASS_DEADLINE, REFUSED_RETRY, SHORTEST_WAIT};

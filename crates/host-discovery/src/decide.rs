@@ -9,7 +9,6 @@ use std::time::Duration;
 use api_types::metal3::Approval;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::config::Policy;
 use crate::index::{HostKey, Known};
 use crate::inventory::{Facts, abridged};
 use crate::mac::Mac;
@@ -19,6 +18,7 @@ use crate::naming::Named;
 use crate::reason::{Reason, Sort};
 use crate::refusals::{Cause, Refusal};
 use crate::resource::Resource;
+use crate::settings::Policy;
 use crate::text::NONE_WITHOUT_IRONIC;
 use crate::waits::{FIRST_RETRY, INCOMPLETE_LOOK_MAX};
 

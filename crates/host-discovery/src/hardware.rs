@@ -11,9 +11,9 @@ use ironic::{Disk, Interface, Inventory};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::config::HOSTS;
 use crate::inventory::{LONGEST_TEXT, boots, printable};
 use crate::mac::Mac;
+use crate::settings::HOSTS;
 
 /// Bytes that the encoded details have at most. They stand on a new host twice, and annotations of
 /// one object may have 256 KiB together.

@@ -16,7 +16,6 @@
 
 pub mod adopt;
 pub mod allowance;
-pub mod config;
 pub mod context;
 pub mod controller;
 pub mod decide;
@@ -41,6 +40,7 @@ pub mod refusals;
 pub mod report;
 pub mod resource;
 pub mod selector;
+pub mod settings;
 pub mod sighting;
 pub mod status;
 pub mod table;

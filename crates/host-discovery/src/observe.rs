@@ -18,7 +18,6 @@ use kube::api::{DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::Value;
 
-use crate::config::HOSTS;
 use crate::context::{Context, News};
 use crate::hardware::{Encoded, HardwareDetails, LateFields};
 use crate::index::HostKey;
@@ -28,6 +27,7 @@ use crate::model::{Job, Looked, Unmarked};
 use crate::node_id::NodeId;
 use crate::nodes::{Look, Nodes};
 use crate::reason::Pass;
+use crate::settings::HOSTS;
 use crate::sighting::Sighting;
 use crate::text;
 use crate::waits::{

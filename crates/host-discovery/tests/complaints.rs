@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 
 use api_types::metal3::BareMetalHost;
 use controller_kit::engine::Reason as _;
-use host_discovery::config::Policy;
 use host_discovery::decide::decide;
 use host_discovery::index::Index;
 use host_discovery::machine::{Machine, Reading};
 use host_discovery::model::{Observed, Verdict};
 use host_discovery::reason::{Reason, Sort, advice};
 use host_discovery::resource::Resource;
+use host_discovery::settings::Policy;
 use k8s_openapi::jiff::{Timestamp, ToSpan};
 use serde_json::{Value, json};
 use world::{facts, host, mac, machine, node, resource};

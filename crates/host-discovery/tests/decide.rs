@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use api_types::metal3::{BareMetalHost, HardwareDetail};
 use host_discovery::Mac;
-use host_discovery::config::Policy;
 use host_discovery::decide::decide;
 use host_discovery::index::Index;
 use host_discovery::machine::{Machine, Reading};
@@ -20,6 +19,7 @@ use host_discovery::model::{HostPlan, Observed, Step, Verdict};
 use host_discovery::naming::Unusable;
 use host_discovery::reason::{Reason, Sort};
 use host_discovery::resource::Resource;
+use host_discovery::settings::Policy;
 use k8s_openapi::jiff::{Timestamp, ToSpan};
 use serde_json::{Value, json};
 use world::{Facts, facts, host, mac, machine, node, port, resource, twins};

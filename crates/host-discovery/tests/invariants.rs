@@ -12,7 +12,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api_types::metal3::BareMetalHost;
 use api_types::names::ferrite::{DISCOVERED_BY, NODE_ID};
-use host_discovery::config::Policy;
 use host_discovery::decide::decide;
 use host_discovery::index::{HostKey, Index};
 use host_discovery::machine::{Machine, Reading};
@@ -20,6 +19,7 @@ use host_discovery::model::{Observed, Step};
 use host_discovery::naming::is_label;
 use host_discovery::reason::{Reason, Sort};
 use host_discovery::resource::Resource;
+use host_discovery::settings::Policy;
 use host_discovery::{Mac, NodeId};
 use k8s_openapi::jiff::{Timestamp, ToSpan};
 use proptest::prelude::*;

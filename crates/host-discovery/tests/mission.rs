@@ -9,12 +9,12 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use host_discovery::config::Policy;
 use host_discovery::decide::decide;
 use host_discovery::index::Index;
 use host_discovery::machine::{Machine, Reading};
 use host_discovery::model::{Observed, Step, Verdict};
 use host_discovery::reason::Reason;
+use host_discovery::settings::Policy;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 use world::{facts, host, mac, machine, node, resource};

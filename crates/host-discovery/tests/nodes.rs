@@ -12,7 +12,6 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use host_discovery::config::Policy;
 use host_discovery::decide::decide;
 use host_discovery::index::{HostKey, Index};
 use host_discovery::inventory::{Facts, Port};
@@ -20,6 +19,7 @@ use host_discovery::machine::{Machine, Reading};
 use host_discovery::model::{Observed, Unmarked};
 use host_discovery::nodes::{Look, Nodes};
 use host_discovery::reason::Reason;
+use host_discovery::settings::Policy;
 use host_discovery::{Mac, NodeId};
 use ironic::Class;
 use k8s_openapi::jiff::Timestamp;

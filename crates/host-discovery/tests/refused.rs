@@ -9,12 +9,12 @@ mod world;
 
 use std::time::{Duration, Instant};
 
-use host_discovery::config::Policy;
 use host_discovery::decide::decide;
 use host_discovery::index::{HostKey, Index};
 use host_discovery::model::Observed;
 use host_discovery::reason::{Reason, Sort};
 use host_discovery::refusals::{Cause, Refusals};
+use host_discovery::settings::Policy;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use world::{machine, node, resource, twins};

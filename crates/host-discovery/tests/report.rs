@@ -10,13 +10,13 @@ mod world;
 use std::collections::BTreeMap;
 
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscoveryStatus};
-use host_discovery::config::Policy;
 use host_discovery::decide::decide;
 use host_discovery::index::Index;
 use host_discovery::machine::{Machine, Reading};
 use host_discovery::model::{HostPlan, Observed};
 use host_discovery::report::{LONGEST_LIST, report};
 use host_discovery::resource::Resource;
+use host_discovery::settings::Policy;
 use host_discovery::text::ONLY_ITS_WORD;
 use k8s_openapi::jiff::{Timestamp, ToSpan};
 use serde_json::{Value, json};

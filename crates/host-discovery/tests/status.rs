@@ -10,12 +10,12 @@ mod world;
 use std::time::{Duration, Instant};
 
 use api_types::metal3::{BareMetalHostDiscoveryStatus, DiscoveryCounts, ListedHost};
-use host_discovery::config::Policy;
 use host_discovery::decide::decide;
 use host_discovery::index::{HostKey, Index};
 use host_discovery::model::{Observed, Reach, Report, Strays, Troubles};
 use host_discovery::reason::Reason;
 use host_discovery::refusals::{Cause, Refusals};
+use host_discovery::settings::Policy;
 use host_discovery::status::{conditions, notes};
 use ironic::Class;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};

@@ -16,12 +16,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::{Lookup, ObjectRef, Store};
 
 use crate::clusters::Clusters;
-use crate::config::Policy;
 use crate::metrics::Metrics;
 use crate::model::{Key, RequestKey};
 use crate::pauses::Clock;
 use crate::request::{Group, Request};
 use crate::served::Served;
+use crate::settings::Policy;
 use crate::tries::Tries;
 
 /// What every pass shares.

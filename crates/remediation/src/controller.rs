@@ -21,7 +21,6 @@ use kube::runtime::reflector::Store;
 use kube::runtime::watcher;
 
 use crate::clusters::Clusters;
-use crate::config::Policy;
 use crate::context::{Caches, Context, Looks, Role, cached};
 use crate::decide::decide;
 use crate::leftover;
@@ -30,6 +29,7 @@ use crate::model::{Key, Memory, Seen, Write};
 use crate::pauses::Clock;
 use crate::reason::Reason;
 use crate::request::Group;
+use crate::settings::Policy;
 use crate::tries::Tries;
 use crate::{observe, served, write};
 

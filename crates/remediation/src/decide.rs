@@ -17,13 +17,13 @@ use api_types::time::{until, whole};
 use controller_kit::engine::Reason as _;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::config::Policy;
 use crate::decision::{Act, Decision, HostWrite};
 use crate::history::{Entry, History};
 use crate::model::{ClusterSeen, Observed};
 use crate::reason::Reason;
 use crate::request::{Group, Refusal, Request, Said, Standing, Strategy};
 use crate::seen::{Host, Machine, Unmanaged};
+use crate::settings::Policy;
 use crate::text;
 
 /// Decides about a request.

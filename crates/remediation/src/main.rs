@@ -4,14 +4,14 @@ use std::process::ExitCode;
 
 use controller_kit::config::{Mistakes, parse};
 use controller_kit::run;
-use remediation::config::{self, Cli};
 use remediation::controller;
+use remediation::settings::{self, Cli};
 
 fn main() -> ExitCode {
     let cli: Cli = parse();
     let mut mistakes = Mistakes::default();
-    let config = cli.common.check(config::NAME, &mut mistakes);
+    let config = cli.common.check(settings::NAME, &mut mistakes);
     let policy = cli.own.check(&config, &mut mistakes);
-    let needs = config::needs(&policy);
+    let needs = settings::needs(&policy);
     run::main(cli.command, config, mistakes, needs, |kit| controller::run(kit, policy))
 }

@@ -23,7 +23,7 @@ pub(crate) const PODS: [&str; 5] =
 pub(crate) const ALL: &[Controller] = &[
     Controller {
         name: "bmo-reboot",
-        command: bmo_reboot::config::Cli::command,
+        command: bmo_reboot::settings::Cli::command,
         metrics: |registry| {
             let (hosts, _) = reflector::store();
             bmo_reboot::metrics::Metrics::new(registry, hosts)?;
@@ -32,17 +32,17 @@ pub(crate) const ALL: &[Controller] = &[
     },
     Controller {
         name: "capm3-reuse",
-        command: capm3_reuse::config::Cli::command,
+        command: capm3_reuse::settings::Cli::command,
         metrics: |registry| capm3_reuse::metrics::Metrics::new(registry).map(drop),
     },
     Controller {
         name: "clusterpool-inventory",
-        command: clusterpool_inventory::config::Cli::command,
+        command: clusterpool_inventory::settings::Cli::command,
         metrics: |registry| clusterpool_inventory::metrics::Metrics::new(registry).map(drop),
     },
     Controller {
         name: "host-discovery",
-        command: host_discovery::config::Cli::command,
+        command: host_discovery::settings::Cli::command,
         metrics: |registry| {
             host_discovery::metrics::Metrics::new(registry)?;
             engine::register::<host_discovery::reason::Pass>("host-discovery", registry)
@@ -50,7 +50,7 @@ pub(crate) const ALL: &[Controller] = &[
     },
     Controller {
         name: "remediation",
-        command: remediation::config::Cli::command,
+        command: remediation::settings::Cli::command,
         metrics: |registry| {
             remediation::metrics::Metrics::new(registry)?;
             engine::register::<remediation::reason::Reason>("remediation", registry)
@@ -58,7 +58,7 @@ pub(crate) const ALL: &[Controller] = &[
     },
     Controller {
         name: "sample",
-        command: sample::config::Cli::command,
+        command: sample::settings::Cli::command,
         metrics: |registry| engine::register::<sample::reason::Reason>("sample", registry),
     },
 ];

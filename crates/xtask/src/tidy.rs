@@ -10,7 +10,7 @@ use crate::root;
 
 /// A controller's files: the same in each, so that who has read one knows where to look in the next.
 const CONTROLLER_FILES: &[&str] =
-    &["main.rs", "lib.rs", "config.rs", "controller.rs", "observe.rs", "decide.rs", "reason.rs"];
+    &["main.rs", "lib.rs", "settings.rs", "controller.rs", "observe.rs", "decide.rs", "reason.rs"];
 /// Those of a controller that runs on the kit's engine: its `model.rs` is the page to read first.
 const ON_THE_ENGINE: &[&str] = &["context.rs", "model.rs", "write.rs"];
 /// Those of a controller that does not yet.
@@ -330,8 +330,8 @@ mod tests {
     #[test]
     fn a_program_that_includes_what_its_image_is_made_without_is_refused() {
         let text = |folder| format!("include_str!(\"../../../{folder}/x.yaml\")");
-        assert_eq!(broken("crates/remediation/src/config.rs", &text("deploy")).len(), 1);
-        assert!(broken("crates/remediation/src/config.rs", &text("charts")).is_empty());
+        assert_eq!(broken("crates/remediation/src/settings.rs", &text("deploy")).len(), 1);
+        assert!(broken("crates/remediation/src/settings.rs", &text("charts")).is_empty());
         assert!(broken("crates/xtask/src/generate.rs", &text("deploy")).is_empty());
     }
 

@@ -12,11 +12,11 @@ mod reading;
 use std::time::Duration;
 
 use bench::model::{Progress, explore};
-use bmo_reboot::config::Policy;
 use bmo_reboot::decide::decide;
 use bmo_reboot::model::{Answer, Call, Change, Decision, OffProof, Target, Write};
 use bmo_reboot::reason::Reason;
 use bmo_reboot::record::RebootProgress;
+use bmo_reboot::settings::Policy;
 use bmo_reboot::settle::settle;
 use controller_kit::engine::{Next, Reason as _};
 use stateright::{Model, Property};

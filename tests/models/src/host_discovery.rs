@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
 use bench::model::{Progress, explore};
-use host_discovery::config::Policy;
 use host_discovery::decide::decide;
 use host_discovery::index::Index;
 use host_discovery::inventory::{Facts, Port};
 use host_discovery::machine::{Machine, Reading};
 use host_discovery::model::{Observed, Step};
 use host_discovery::resource::Resource;
+use host_discovery::settings::Policy;
 use host_discovery::{Mac, NodeId};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;

@@ -9,7 +9,6 @@ mod worlds;
 
 use api_types::remediation::Phase;
 use k8s_openapi::jiff::Timestamp;
-use remediation::config::Policy;
 use remediation::decide::decide;
 use remediation::decision::Act;
 use remediation::history::History;
@@ -17,6 +16,7 @@ use remediation::model::{ClusterSeen, Metal, Observed};
 use remediation::reason::Reason;
 use remediation::request::{Backup, Request, Standing};
 use remediation::seen::{Host, Machine, Node, NodeSeen, Taint};
+use remediation::settings::Policy;
 use stateright::{Model, Property};
 
 use beginning::{LABELS, host, machine, node, request};

@@ -7,9 +7,9 @@
 use bench::model::{Progress, explore};
 use k8s_openapi::jiff::Timestamp;
 use sample::FINALIZER;
-use sample::config::{Flaw, Policy};
 use sample::decide::decide;
 use sample::model::{Guest, Observed, Seat, Write};
+use sample::settings::{Flaw, Policy};
 use stateright::{Model, Property};
 
 use crate::World;

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::runtime::reflector::Store;
 
-use crate::config::Policy;
+use crate::settings::Policy;
 
 /// What every pass shares.
 pub struct Context {

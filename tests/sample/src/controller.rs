@@ -9,12 +9,12 @@ use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt};
 
-use crate::config::Policy;
 use crate::context::Context;
 use crate::decide::decide;
 use crate::model::{Decision, Observed, Write};
 use crate::observe::{observe, role};
 use crate::reason::Reason;
+use crate::settings::Policy;
 use crate::write::write;
 use crate::{GUEST, HOLDER, RESULT, ROLE, SEAT};
 

@@ -4,9 +4,9 @@ use controller_kit::engine::Next;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::FINALIZER;
-use crate::config::{Flaw, Policy};
 use crate::model::{Decision, Guest, Observed, Seat, Write};
 use crate::reason::Reason;
+use crate::settings::{Flaw, Policy};
 
 /// Decides about a guest or a seat.
 pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {

@@ -13,13 +13,13 @@
 //! that is alive when it is read last was alive when the seat was read, so whatever happens to the
 //! seat later moves the version that the claim insists on.
 
-pub mod config;
 pub mod context;
 pub mod controller;
 pub mod decide;
 pub mod model;
 pub mod observe;
 pub mod reason;
+pub mod settings;
 pub mod write;
 
 /// Tells guests from seats; what bears no such label is not ours.

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use controller_kit::config::{Mistakes, parse};
 use controller_kit::run::{self, Needs};
-use sample::config::{Cli, RULES};
 use sample::controller;
+use sample::settings::{Cli, RULES};
 
 fn main() -> ExitCode {
     let cli: Cli = parse();

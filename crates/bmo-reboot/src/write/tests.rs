@@ -1,10 +1,10 @@
 //! The patch of a status: exactly what changes, and nothing of others.
 
 use super::*;
-use crate::config::Policy;
 use crate::model::Trouble;
 use crate::reason::Reason;
 use crate::record::RebootProgress;
+use crate::settings::Policy;
 
 /// All that the CRD allows in a condition.
 fn foreign() -> Value {

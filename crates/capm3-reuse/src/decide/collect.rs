@@ -9,11 +9,11 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use super::release::{is_cleared, unwiped};
-use crate::config::Policy;
 use crate::decision::{Decision, Step};
 use crate::reason::Reason;
 use crate::reservation::{Kept, Owner};
 use crate::seen::{KeptSeen, OwnerSeen};
+use crate::settings::Policy;
 
 /// How many times the grace period a rollout may take without a machine that lacks a host.
 const ROLLOUT: u32 = 10;

@@ -13,7 +13,6 @@ use serde_json::{Map, json};
 
 use super::entry::{self, Lack};
 use super::{look_closer, not_paused, reported, told, with_report};
-use crate::config::Policy;
 use crate::decision::{Decision, Install, Step};
 use crate::index::Wants;
 use crate::machine::{PROVIDER_ID, is_same, provider_id, was_associated};
@@ -21,6 +20,7 @@ use crate::reason::Reason;
 use crate::reservation::{Kept, Owner, looks_claimable};
 use crate::seen::{Data, HostSeen, MachineSeen, Reuse};
 use crate::selector::Selector;
+use crate::settings::Policy;
 use crate::status::{Report, Said};
 
 /// Waiters are woken; this is for what nobody thought of.

@@ -9,7 +9,6 @@ use serde_json::json;
 
 use super::decide;
 use super::tests::{annotate, cached, consumer, host, kept_for, now, owner, seen, with};
-use crate::config::Policy;
 use crate::decision::Step;
 use crate::host as judge;
 use crate::machine::was_up;
@@ -17,6 +16,7 @@ use crate::reservation::{self, Kept, Owner};
 use crate::seen::{
     Data, HostSeen, KeptSeen, LeftSeen, MachineSeen, Observed, OwnerSeen, Parent, Reuse, Verdict,
 };
+use crate::settings::Policy;
 
 /// The states, among those below, in which nothing that a consumer installed is on a host that is off.
 const CLEARED: [&str; 5] =

@@ -11,10 +11,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::config::Policy;
 use crate::index::Wants;
 use crate::reservation::Owner;
 use crate::seen::{Data, Reuse};
+use crate::settings::Policy;
 
 pub(crate) fn now() -> Timestamp {
     Timestamp::from_second(1_000_000).unwrap()

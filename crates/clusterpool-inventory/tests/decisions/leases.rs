@@ -1,10 +1,10 @@
 //! Leases: whose they are, and what becomes of them.
 
-use clusterpool_inventory::config::Policy;
 use clusterpool_inventory::decide::instead;
 use clusterpool_inventory::decision::Step;
 use clusterpool_inventory::reason::Reason;
 use clusterpool_inventory::seen::{Claim, Cluster, Lease, Listed, Namespace, Observed, Part};
+use clusterpool_inventory::settings::Policy;
 
 use crate::world::{
     claim, cluster, decided, deleted, failed, full, installing, lease, leased, namespace, now,

@@ -1,6 +1,5 @@
 //! Pools as the tests begin with.
 
-use clusterpool_inventory::config::Policy;
 use clusterpool_inventory::decide::decide;
 use clusterpool_inventory::decision::{Decision, Step};
 use clusterpool_inventory::pool_version::PoolVersion;
@@ -8,6 +7,7 @@ use clusterpool_inventory::reason::Reason;
 use clusterpool_inventory::seen::{
     Claim, Cluster, Customization, Entry, Lease, Listed, Namespace, Observed, Part, Pool,
 };
+use clusterpool_inventory::settings::Policy;
 use k8s_openapi::jiff::Timestamp;
 
 pub(crate) fn at(second: i64) -> Timestamp {

@@ -7,12 +7,12 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::ending::{give_back, hand_over, is_owed};
 use super::{Case, node};
-use crate::config::Fencing;
 use crate::decision::{Act, Decision, HostWrite};
 use crate::history::Entry;
 use crate::reason::Reason;
 use crate::request::Standing;
 use crate::seen::{Host, NodeSeen, Taint};
+use crate::settings::Fencing;
 use crate::text;
 
 /// How often the workload cluster is asked, at first and at last.

@@ -8,13 +8,13 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::attempt::{POLL, again, fail, failure};
 use super::{Case, node, refuse};
-use crate::config::Fencing;
 use crate::decision::{Act, Decision, HostWrite};
 use crate::history::{Entry, History};
 use crate::model::ClusterSeen;
 use crate::reason::Reason;
 use crate::request::{Refusal, Said, Standing};
 use crate::seen::{Host, Machine, Node, NodeSeen, Taint};
+use crate::settings::Fencing;
 use crate::text;
 
 /// The health check takes a moment to see that a node is ready.

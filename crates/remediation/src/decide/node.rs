@@ -6,9 +6,9 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::Case;
 use super::ending::GRACE;
-use crate::config::Fencing;
 use crate::history::{Entry, History};
 use crate::seen::{Host, Machine, Node, NodeCondition, NodeSeen, Taint, UNKNOWN};
+use crate::settings::Fencing;
 use crate::text;
 
 /// What stands for the word of a node that is not there: whatever says something later is another one.

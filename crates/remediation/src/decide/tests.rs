@@ -7,13 +7,13 @@ use controller_kit::engine::Reason as _;
 use k8s_openapi::jiff::Timestamp;
 
 use super::decide;
-use crate::config::{Fencing, Policy};
 use crate::decision::{Act, Decision, HostWrite};
 use crate::history::{Entry, History};
 use crate::model::{ClusterSeen, Metal, Observed};
 use crate::reason::Reason;
 use crate::request::{Backup, Group, Owner, Request, Said, Standing, Strategy};
 use crate::seen::{Host, Machine, Node, NodeCondition, NodeSeen, Taint, Unmanaged};
+use crate::settings::{Fencing, Policy};
 
 mod afterwards;
 mod beginning;

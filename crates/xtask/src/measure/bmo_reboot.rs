@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(1800);
 
 async fn neighbours(ground: &Ground) -> anyhow::Result<Environment> {
     crds::install(&ground.admin, &[crds::Group::Metal3]).await?;
-    let fields = bmo_reboot::config::needed();
+    let fields = bmo_reboot::settings::needed();
     crd::extend(&ground.admin, &fields, false).await.map_err(anyhow::Error::msg)?;
     let start = || async { Proxy::start(ironic::shared().await).await };
     let proxy = ground.ironic.get_or_try_init(start).await?;

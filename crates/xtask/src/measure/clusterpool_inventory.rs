@@ -74,7 +74,7 @@ fn clusters_of(hosts: u32) -> u32 {
 
 async fn neighbours(ground: &Ground) -> anyhow::Result<Environment> {
     crds::install(&ground.admin, &[crds::Group::Hive]).await?;
-    let needed = clusterpool_inventory::config::needed();
+    let needed = clusterpool_inventory::settings::needed();
     crd::extend(&ground.admin, &needed, false).await.map_err(anyhow::Error::msg)?;
     let sets: Api<DynamicObject> =
         Api::all_with(ground.admin.clone(), &hive::kind("ClusterImageSet"));

@@ -9,7 +9,6 @@ use api_types::metal3::{
     BareMetalHost, BareMetalHostSpec, BareMetalHostStatus, CachedHost, Image, ProvisioningState,
 };
 use api_types::names;
-use capm3_reuse::config::Policy;
 use capm3_reuse::decide::decide;
 use capm3_reuse::decision::Step;
 use capm3_reuse::host as judge;
@@ -18,6 +17,7 @@ use capm3_reuse::reservation::{self, Kept, Owner};
 use capm3_reuse::seen::{
     HostSeen, KeptSeen, MachineSeen, Observed, OwnerSeen, Parent, Reuse, Verdict,
 };
+use capm3_reuse::settings::Policy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;

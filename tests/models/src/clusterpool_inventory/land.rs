@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use clusterpool_inventory::config::Policy;
 use clusterpool_inventory::decide::decide;
 use clusterpool_inventory::decision::{Step, Work};
 use clusterpool_inventory::naming::cluster_name;
 use clusterpool_inventory::seen::{self, Listed, Observed};
+use clusterpool_inventory::settings::Policy;
 use k8s_openapi::jiff::Timestamp;
 
 /// How large a world is.

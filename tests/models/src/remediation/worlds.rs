@@ -1,7 +1,7 @@
 //! Which worlds are explored, and what must always be reached in them.
 
 use bench::model::{Progress, explore};
-use remediation::config::{Fencing, Policy};
+use remediation::settings::{Fencing, Policy};
 
 use super::{Action, Site, Size, State};
 use crate::World;

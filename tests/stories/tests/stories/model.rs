@@ -3,7 +3,7 @@
 
 use bench::model::{Bounds, Report};
 use models::sample::world;
-use sample::config::Flaw;
+use sample::settings::Flaw;
 
 fn explored(flaw: Flaw, guests: u8, seats: u8) -> Report {
     let world = world(flaw, guests, seats);

@@ -10,7 +10,7 @@ use bench::control_plane::ControlPlane;
 use bench::crds;
 use bench::ironic::Options;
 use bench::process::{Service, answers, free_port};
-use bmo_reboot::config::Policy;
+use bmo_reboot::settings::Policy;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
@@ -140,7 +140,7 @@ async fn the_real_operator_takes_a_discovered_host_and_its_credentials() {
     let site = discovery::Site::with("operator", Options::default()).await;
     site.discovery("racks", json!({})).await;
     let _running =
-        site.start(host_discovery::config::Policy { adopt_driver: true, ..discovery::quick() });
+        site.start(host_discovery::settings::Policy { adopt_driver: true, ..discovery::quick() });
     let operator = start(site.plane, &site.namespace, &site.ironic.endpoint).await;
     let node = site.boot(&site.agent(1)).await;
     site.wait_names(&["m1"]).await;

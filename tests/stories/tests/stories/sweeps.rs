@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client, ResourceExt};
-use sample::config::{Flaw, Policy};
+use sample::settings::{Flaw, Policy};
 use sample::{GUEST, HOLDER, RESULT, ROLE, SEAT};
 use serde_json::json;
 

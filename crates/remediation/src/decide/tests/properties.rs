@@ -9,13 +9,13 @@ use proptest::{prop_assert, proptest};
 
 use super::super::decide;
 use super::{at, fresh, node};
-use crate::config::{Fencing, Policy};
 use crate::decision::Act;
 use crate::history::{Entry, History};
 use crate::model::{ClusterSeen, Observed};
 use crate::reason::Reason;
 use crate::request::{Backup, Said, Standing, Strategy};
 use crate::seen::{Machine, Node, NodeSeen, Taint, Unmanaged};
+use crate::settings::{Fencing, Policy};
 
 fn maybe_time() -> impl Any<Value = Option<i64>> {
     proptest::option::of(0_i64..2000)

@@ -305,15 +305,15 @@ fn what_a_day_may_pass_without_is_asked_for_in_the_program() {
 #[test]
 fn every_crd_that_is_needed_may_be_watched_and_the_hook_may_change_only_those_with_a_field() {
     let all = [
-        ("bmo-reboot", bmo_reboot::config::RULES, bmo_reboot::config::needed()),
-        ("capm3-reuse", capm3_reuse::config::RULES, capm3_reuse::config::needed()),
+        ("bmo-reboot", bmo_reboot::settings::RULES, bmo_reboot::settings::needed()),
+        ("capm3-reuse", capm3_reuse::settings::RULES, capm3_reuse::settings::needed()),
         (
             "clusterpool-inventory",
-            clusterpool_inventory::config::RULES,
-            clusterpool_inventory::config::needed(),
+            clusterpool_inventory::settings::RULES,
+            clusterpool_inventory::settings::needed(),
         ),
-        ("host-discovery", host_discovery::config::RULES, host_discovery::config::needed()),
-        ("remediation", remediation::config::RULES, remediation::config::needed()),
+        ("host-discovery", host_discovery::settings::RULES, host_discovery::settings::needed()),
+        ("remediation", remediation::settings::RULES, remediation::settings::needed()),
     ];
     for (controller, rules, needed) in all {
         let rules: Value = serde_json::from_str(rules).unwrap();

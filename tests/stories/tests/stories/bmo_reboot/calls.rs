@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bench::ironic::{self, Ironic, Options};
 use bench::observer::Observer;
 use bench::proxy::{Fault, Moment, Proxy, Recorded, power_changes};
-use bmo_reboot::config::Policy;
+use bmo_reboot::settings::Policy;
 use futures_util::future::join_all;
 use futures_util::{StreamExt as _, stream};
 use reqwest::{Method, StatusCode};

@@ -8,7 +8,7 @@ use bench::bmc::{Behaviour, Machine, Rack, Seen};
 use bench::faults::Plan;
 use bench::ironic::{Ironic, Options};
 use bench::proxy::{Fault, Proxy, power_changes};
-use bmo_reboot::config::Policy;
+use bmo_reboot::settings::Policy;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use bench::bmc::Machine;
 use bench::ironic::Ironic;
 use bench::proxy::{Proxy, Recorded};
-use bmo_reboot::config::Policy;
+use bmo_reboot::settings::Policy;
 use reqwest::Method;
 use serde_json::{Value, json};
 

@@ -22,7 +22,7 @@ use bench::control_plane::ControlPlane;
 use bench::crds::{self, Group, install};
 use bench::faults::Plan;
 use bench::ironic::{self, Ironic};
-use bmo_reboot::config::{Policy, needed};
+use bmo_reboot::settings::{Policy, needed};
 use controller_kit::crd;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};

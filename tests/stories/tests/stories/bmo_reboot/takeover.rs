@@ -2,7 +2,7 @@
 //! writes: what it does to a host that is not paused, and nothing to one that is. It cannot prove how soon the real one
 //! notices.
 
-use bmo_reboot::config::Policy;
+use bmo_reboot::settings::Policy;
 use serde_json::{Value, json};
 
 use super::{HARD, Site, keys, machine, quick, record};

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use bench::bmc::Behaviour;
 use bench::faults::{At, Fault, Plan};
-use bmo_reboot::config::Policy;
+use bmo_reboot::settings::Policy;
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };

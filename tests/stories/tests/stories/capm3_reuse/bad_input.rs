@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use bench::bmo;
 use bench::cluster_api::PATIENCE;
 use bench::cluster_api::objects::{Kind, METAL3_MACHINE};
-use capm3_reuse::config::Policy;
+use capm3_reuse::settings::Policy;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::json;
 

@@ -13,7 +13,7 @@ use bench::cluster_api::{self, Masters, until};
 use bench::control_plane::ControlPlane;
 use bench::crds;
 use bench::process::{Service, answers, free_port};
-use capm3_reuse::config::Policy;
+use capm3_reuse::settings::Policy;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::Api;
 use kube::api::PostParams;

@@ -1,7 +1,7 @@
 //! How a machine comes to a host and up, and gives the host back.
 
 use bench::cluster_api::objects::{CLUSTER, METAL3_MACHINE};
-use capm3_reuse::config::Policy;
+use capm3_reuse::settings::Policy;
 use kube::ResourceExt;
 use serde_json::json;
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bench::chart;
 use bench::cluster_api::objects::{Kind, METAL3_MACHINE, METAL3_MACHINE_TEMPLATE};
 use bench::control_plane::ControlPlane;
-use capm3_reuse::config::Policy;
+use capm3_reuse::settings::Policy;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};

@@ -8,7 +8,7 @@ use bench::cluster_api::objects::{
     Kind, MACHINE, MACHINE_DEPLOYMENT, MACHINE_SET, METAL3_MACHINE, METAL3_MACHINE_TEMPLATE,
 };
 use bench::cluster_api::until;
-use capm3_reuse::config::Policy;
+use capm3_reuse::settings::Policy;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, DynamicObject};
 use kube::runtime::watcher;

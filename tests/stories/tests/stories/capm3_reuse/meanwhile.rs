@@ -5,7 +5,7 @@ use bench::cluster_api::PATIENCE;
 use bench::cluster_api::objects::METAL3_MACHINE;
 use bench::faults::{At, Fault, Plan};
 use bench::observer::{Invariant, Observer, World};
-use capm3_reuse::config::Policy;
+use capm3_reuse::settings::Policy;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, DynamicObject};

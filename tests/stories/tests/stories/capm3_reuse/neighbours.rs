@@ -4,7 +4,7 @@
 use bench::audit::Audit;
 use bench::bmo;
 use bench::cluster_api::objects::{CLUSTER, Kind, METAL3_MACHINE, METAL3_MACHINE_TEMPLATE};
-use capm3_reuse::config::Policy;
+use capm3_reuse::settings::Policy;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, DynamicObject};
 use serde_json::{Value, json};

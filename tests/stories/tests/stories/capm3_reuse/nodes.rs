@@ -6,7 +6,7 @@ use bench::cluster_api::objects::{
     kubeadm_config_template, machine_deployment, metal3_machine_template,
 };
 use bench::cluster_api::{self, Masters, Provider, Workload, until, until_one};
-use capm3_reuse::config::Policy;
+use capm3_reuse::settings::Policy;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use kube::api::{Api, PostParams};

@@ -11,7 +11,7 @@ use bench::cluster_api::objects::{
 };
 use bench::cluster_api::{self, Masters, Provider, Workload, until};
 use bench::observer::{Observer, World};
-use capm3_reuse::config::Policy;
+use capm3_reuse::settings::Policy;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::runtime::watcher;
 use serde_json::{Value, json};

@@ -7,7 +7,7 @@ use bench::cluster_api::objects::Kind;
 use bench::cluster_api::{self, until, until_one};
 use bench::control_plane::ControlPlane;
 use bench::crds::{self, Group};
-use capm3_reuse::config::Policy;
+use capm3_reuse::settings::Policy;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};

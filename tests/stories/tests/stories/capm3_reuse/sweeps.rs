@@ -7,7 +7,7 @@ use bench::bmo;
 use bench::cluster_api::objects::{CLUSTER, MACHINE, MACHINE_DEPLOYMENT, METAL3_MACHINE};
 use bench::observer::World;
 use bench::sweep::{Ground, Phase, Scenario, crash_sweep, two_replica_sweep};
-use capm3_reuse::config::Policy;
+use capm3_reuse::settings::Policy;
 use kube::api::DynamicObject;
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};

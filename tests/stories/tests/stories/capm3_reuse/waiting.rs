@@ -5,7 +5,7 @@ use std::time::Duration;
 use bench::audit::Audit;
 use bench::cluster_api::objects::METAL3_MACHINE;
 use bench::cluster_api::until;
-use capm3_reuse::config::Policy;
+use capm3_reuse::settings::Policy;
 use controller_kit::metrics::Metrics;
 use futures_util::{StreamExt, stream};
 use kube::api::DynamicObject;

@@ -1,6 +1,6 @@
 //! What cannot be used is told with what to change, and the pool goes on with the rest.
 
-use clusterpool_inventory::config::Policy;
+use clusterpool_inventory::settings::Policy;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::ResourceExt as _;

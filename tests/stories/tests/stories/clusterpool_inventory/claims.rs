@@ -1,6 +1,6 @@
 //! Claims: first served, whatever else is under way, and what becomes of a claimed cluster.
 
-use clusterpool_inventory::config::Policy;
+use clusterpool_inventory::settings::Policy;
 use serde_json::json;
 
 use super::ground::{plane, start};

@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use bench::hive::api;
 use bench::observer::World;
 use bench::sweep::Phase;
-use clusterpool_inventory::config::Policy;
+use clusterpool_inventory::settings::Policy;
 use futures_util::StreamExt as _;
 use kube::api::{DeleteParams, DynamicObject};
 use kube::runtime::{WatchStreamExt as _, watcher};

@@ -1,6 +1,6 @@
 //! The life of an entry: its eight statuses, reached and left, and what becomes of its cluster.
 
-use clusterpool_inventory::config::Policy;
+use clusterpool_inventory::settings::Policy;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! A pool fills: what is made, in which order, with how many writes.
 
 use bench::audit::Audit;
-use clusterpool_inventory::config::Policy;
+use clusterpool_inventory::settings::Policy;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{Api, DeleteParams, DynamicObject, PostParams};
 use serde_json::{Value, json};

@@ -3,8 +3,8 @@
 use bench::control_plane::ControlPlane;
 use bench::crds::{self, Group};
 use bench::faults::Plan;
-use clusterpool_inventory::config::{Policy, needed};
 use clusterpool_inventory::controller;
+use clusterpool_inventory::settings::{Policy, needed};
 use controller_kit::crd;
 use kube::Client;
 use kube::api::{Api, PostParams};

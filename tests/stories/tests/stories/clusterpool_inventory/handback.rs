@@ -1,6 +1,6 @@
 //! The way back to Hive's own controller, and to ours again.
 
-use clusterpool_inventory::config::Policy;
+use clusterpool_inventory::settings::Policy;
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};

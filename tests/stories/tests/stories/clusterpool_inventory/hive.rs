@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use bench::process::Service;
-use clusterpool_inventory::config::Policy;
+use clusterpool_inventory::settings::Policy;
 use serde_json::{Value, json};
 
 use super::ground::{plane, start};

@@ -1,6 +1,6 @@
 //! The design's own samples, applied as they stand.
 
-use clusterpool_inventory::config::Policy;
+use clusterpool_inventory::settings::Policy;
 use serde_json::json;
 
 use super::ground::{plane, start};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clusterpool_inventory::config::Policy;
+use clusterpool_inventory::settings::Policy;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bench::faults::Plan;
-use clusterpool_inventory::config::Policy;
 use clusterpool_inventory::controller;
+use clusterpool_inventory::settings::Policy;
 use controller_kit::Kit;
 use controller_kit::metrics::Metrics;
 use controller_kit::shutdown::Shutdown;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bench::audit::Audit;
-use clusterpool_inventory::config::Policy;
+use clusterpool_inventory::settings::Policy;
 use serde_json::json;
 
 use super::ground::{plane, start};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bench::hive::{StandIn, api, kind};
 use bench::observer::Invariant;
 use bench::sweep::{Ground, Phase, Report, Scenario, crash_sweep, two_replica_sweep};
-use clusterpool_inventory::config::Policy;
+use clusterpool_inventory::settings::Policy;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{ApiResource, DeleteParams, DynamicObject};
 use serde_json::json;

@@ -1,8 +1,8 @@
 //! A pool of Hive's own controller, with what that leaves behind, is taken over.
 
 use api_types::hive::ClusterPoolSpec;
-use clusterpool_inventory::config::Policy;
 use clusterpool_inventory::pool_version::pool_version;
+use clusterpool_inventory::settings::Policy;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};

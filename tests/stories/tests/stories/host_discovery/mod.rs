@@ -23,7 +23,7 @@ use bench::control_plane::ControlPlane;
 use bench::crds::{Group, install, settled};
 use bench::faults::Plan;
 use bench::ironic::{Lent, Options};
-use host_discovery::config::Policy;
+use host_discovery::settings::Policy;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;

@@ -25,7 +25,7 @@ async fn a_discovered_host_without_credentials_keeps_its_power_until_it_gets_a_b
     let power = super::super::bmo_reboot::run(
         client,
         site.namespace.clone(),
-        bmo_reboot::config::Policy::default(),
+        bmo_reboot::settings::Policy::default(),
         site.ironic.endpoint.clone(),
     );
     let power = tokio::spawn(power);

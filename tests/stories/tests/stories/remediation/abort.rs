@@ -5,7 +5,7 @@ use std::time::Duration;
 use bench::cluster_api::objects::{CLUSTER, MACHINE};
 use futures_util::future::join_all;
 use kube::api::{Api, Patch, PatchParams};
-use remediation::config::{Fencing, Policy};
+use remediation::settings::{Fencing, Policy};
 use serde_json::{Value, json};
 
 use super::bad_input::warned;

@@ -6,7 +6,7 @@ use bench::cluster_api::objects::MACHINE;
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
-use remediation::config::Policy;
+use remediation::settings::Policy;
 use serde_json::{Value, json};
 
 use super::ground::{planes, quick, start};

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
-use remediation::config::Policy;
+use remediation::settings::Policy;
 use serde_json::{Value, json};
 
 use super::abort::{MOMENTS, bring, let_go};

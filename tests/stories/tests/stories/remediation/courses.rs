@@ -9,7 +9,7 @@ use bench::sweep::Phase;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
-use remediation::config::{Fencing, Policy};
+use remediation::settings::{Fencing, Policy};
 use serde_json::json;
 
 use super::ground::quick;

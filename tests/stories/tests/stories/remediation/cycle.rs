@@ -7,7 +7,7 @@ use bench::cluster_api::objects::MACHINE;
 use bench::control_plane::ControlPlane;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
-use remediation::config::{Fencing, Policy};
+use remediation::settings::{Fencing, Policy};
 use serde_json::{Value, json};
 
 use super::ground::{planes, quick, start};

@@ -12,8 +12,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Api, PostParams};
 use kube::runtime::wait::{await_condition, conditions};
 use kube::{Client, ResourceExt};
-use remediation::config::Policy;
 use remediation::controller;
+use remediation::settings::Policy;
 use serde_json::json;
 use tokio::sync::OnceCell;
 
@@ -33,7 +33,7 @@ pub(super) async fn planes() -> &'static Planes {
             let client = management.admin().await;
             crds::install(&client, &[Group::Metal3, Group::Capm3]).await.unwrap();
             // What bmo-reboot adds to hosts; an operator without it leaves the fields empty.
-            crd::extend(&client, &bmo_reboot::config::needed(), false).await.unwrap();
+            crd::extend(&client, &bmo_reboot::settings::needed(), false).await.unwrap();
             crds::settled(&client).await.unwrap();
             cluster_api::install_crds(&client).await.unwrap();
             install_own(&client).await;

@@ -3,7 +3,7 @@
 
 use bench::cluster_api::objects::{Kind, MACHINE, METAL3_MACHINE};
 use bench::control_plane::ControlPlane;
-use remediation::config::Policy;
+use remediation::settings::Policy;
 use serde_json::{Value, json};
 
 use super::ground::{planes, quick, start};

@@ -14,7 +14,7 @@ use bench::cluster_api::{self, Masters, Provider, Workload, until, until_one};
 use kube::ResourceExt;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::runtime::watcher;
-use remediation::config::Policy;
+use remediation::settings::Policy;
 use serde_json::{Value, json};
 
 use super::ground::{install_own, planes, quick, start};
@@ -48,7 +48,7 @@ impl Stage {
             let host = format!("h{number}");
             bmo::make_host(client, &namespace, &host, &namespace, &labels).await.unwrap();
         }
-        let reuse = ::capm3_reuse::config::Policy::default();
+        let reuse = ::capm3_reuse::settings::Policy::default();
         let (reuse, _) = capm3_reuse::ground::start(management, &namespace, reuse).await;
         let (running, _) = start(management, &namespace, policy).await;
         Self { workload, power, _installer: installer, _reuse: reuse, _running: running }

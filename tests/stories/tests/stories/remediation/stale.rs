@@ -5,7 +5,7 @@ use std::time::Duration;
 use bench::bmo;
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
-use remediation::config::Policy;
+use remediation::settings::Policy;
 use serde_json::{Value, json};
 
 use super::abort::let_go;

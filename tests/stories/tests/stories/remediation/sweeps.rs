@@ -11,7 +11,7 @@ use bench::sweep::{Ground, Phase, Report, Scenario, crash_sweep, two_replica_swe
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
-use remediation::config::Policy;
+use remediation::settings::Policy;
 use serde_json::{Value, json};
 
 use super::ground::{account, planes, quick, run};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bench::control_plane::ControlPlane;
-use remediation::config::Policy;
+use remediation::settings::Policy;
 use serde_json::Value;
 
 use super::ground::{planes, quick, start};

@@ -43,7 +43,7 @@ pub(super) struct Loads {
 impl Loads {
     pub(super) async fn new(cluster: &Cluster) -> Self {
         let (client, plane) = (&cluster.client, &cluster.plane);
-        crd::extend(client, &bmo_reboot::config::needed(), false).await.unwrap();
+        crd::extend(client, &bmo_reboot::settings::needed(), false).await.unwrap();
         crds::settled(client).await.unwrap();
         let load = async |name: &str| Load {
             at: Played { client: client.clone(), namespace: plane.namespace(name).await },
