@@ -13,17 +13,18 @@ use controller_kit::watch::Undecodable;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::Store;
 
-use crate::settings::Policy;
 use crate::hardware::LateFields;
 use crate::index::{Change, HostKey, Index, Known};
 use crate::metrics::Metrics;
 use crate::model::{Adoption, HostPlan, Job, Key, Looked, Made, Outlook, Unmarked};
 use crate::node_id::NodeId;
 use crate::nodes::Look;
+use crate::settings::Policy;
 use crate::waits::{DECISION_GATHER, READING_GATHER};
 
-/// So many nodes are marked by each pass about all machines while hosts are made.
-const MARKS_BESIDE_MAKING: usize = 5;
+/// So many nodes are marked by each pass about all machines while machines are read or hosts are made: a mark takes Ironic as
+/// long as ten readings.
+const MARKS_BESIDE_WORK: usize = 1;
 
 /// What every pass shares.
 pub struct Context {
@@ -149,9 +150,9 @@ impl Context {
         self.unmarked.with(|all| all.insert(it));
     }
 
-    /// Has nodes marked that are to be. `making`: hosts are being made, and Ironic is asked about their machines.
-    pub fn hand_marks_over(&self, making: bool) {
-        for it in self.unmarked.with(|all| next_marks(all, making)) {
+    /// Has nodes marked that are to be. `at_work`: Ironic is asked about machines that are read, or whose hosts are made.
+    pub fn hand_marks_over(&self, at_work: bool) {
+        for it in self.unmarked.with(|all| next_marks(all, at_work)) {
             self.lookout.enqueue(Key::Mark(it), Class::Background);
         }
     }
@@ -172,9 +173,9 @@ impl Context {
     }
 }
 
-/// The nodes that are marked next. Thousands of hosts that are made at once wait for none of these.
-fn next_marks(all: &mut BTreeSet<Unmarked>, making: bool) -> Vec<Unmarked> {
-    let most = if making { MARKS_BESIDE_MAKING } else { all.len() };
+/// The nodes that are marked next. Thousands of machines that come at once wait for none of these.
+fn next_marks(all: &mut BTreeSet<Unmarked>, at_work: bool) -> Vec<Unmarked> {
+    let most = if at_work { MARKS_BESIDE_WORK } else { all.len() };
     (0..most).map_while(|_| all.pop_first()).collect()
 }
 
@@ -183,12 +184,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_are_marked_a_few_at_a_time_while_hosts_are_made_and_then_all() {
+    fn nodes_are_marked_one_by_one_while_there_is_other_work_and_then_all() {
         let host = HostKey::new("metal", "h");
         let unmarked = |node: u128| Unmarked { node: NodeId::from(node), host: host.clone() };
         let mut all: BTreeSet<Unmarked> = (0..100).map(unmarked).collect();
-        assert_eq!(next_marks(&mut all, true).len(), MARKS_BESIDE_MAKING);
-        assert_eq!(next_marks(&mut all, false).len(), 100 - MARKS_BESIDE_MAKING);
+        assert_eq!(next_marks(&mut all, true).len(), MARKS_BESIDE_WORK);
+        assert_eq!(next_marks(&mut all, false).len(), 100 - MARKS_BESIDE_WORK);
         assert!(all.is_empty() && next_marks(&mut all, true).is_empty());
     }
 }

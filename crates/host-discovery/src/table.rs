@@ -149,7 +149,7 @@ impl Table {
         if self.may_read() {
             self.hand_out(context).await;
         }
-        context.hand_marks_over(noticed.made);
+        context.hand_marks_over(noticed.made || self.nodes.has_unread(Instant::now()));
         let sight = self.sight(context).await?;
         context.lookout.enqueue_after(Key::All, Urgency::Urgent, self.rest());
         Ok(sight)
