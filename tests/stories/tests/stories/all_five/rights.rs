@@ -165,14 +165,14 @@ const RARE: [Rare; 29] = [
         "remediation",
         &["patch"],
         (CAPI, "machines/status"),
-        "remediation/src/act.rs",
+        "remediation/src/write.rs",
         "patch the status of the Machine",
     ),
     rare(
         "remediation",
         &["delete"],
         (CAPI, "machines"),
-        "remediation/src/act.rs",
+        "remediation/src/write.rs",
         "delete the Machine",
     ),
     // A request without a key, which is taken off its host.
