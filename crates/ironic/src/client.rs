@@ -95,6 +95,8 @@ pub(crate) enum Target {
     Node(String),
     /// Ironic itself.
     Ironic(u64),
+    /// Ironic itself, for what everybody waits for: a list of all nodes.
+    All(u64),
 }
 
 impl Call {
@@ -235,7 +237,10 @@ impl Client {
         Ok(Self {
             inner: Arc::new(Inner {
                 settings,
-                lanes: Lanes::new(Limits { regular, slow: SLOW_CALLS, patience }),
+                // What everybody waits for is not given up because some nodes hang.
+                lanes: Lanes::new(Limits { regular, slow: SLOW_CALLS, patience }, |target| {
+                    !matches!(target, Target::All(_))
+                }),
                 calls: AtomicU64::new(0),
                 connected: Mutex::new(Connected {
                     http,
@@ -307,7 +312,11 @@ impl Client {
 
     async fn lane(&self, call: &Call) -> Lane<Target> {
         let number = || self.inner.calls.fetch_add(1, Ordering::Relaxed);
-        let target = call.node.clone().map_or_else(|| Target::Ironic(number()), Target::Node);
+        let target = match &call.node {
+            Some(node) => Target::Node(node.clone()),
+            None if call.urgency == Urgency::Urgent => Target::All(number()),
+            None => Target::Ironic(number()),
+        };
         let lanes = &self.inner.lanes;
         // What is read of one node stands in Ironic's database, whatever its machine does.
         if call.reads() && call.node.is_some() {

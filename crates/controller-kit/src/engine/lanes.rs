@@ -24,6 +24,8 @@ pub struct Lanes<T: Clone + Ord>(Arc<Mutex<Inner<T>>>);
 
 #[derive(Debug)]
 struct Inner<T: Clone + Ord> {
+    /// Whether a call to this target may be given up for others.
+    may_go: fn(&T) -> bool,
     patience: Duration,
     /// How long calls that are alike took lately.
     usual: Option<Duration>,
@@ -104,9 +106,10 @@ impl<T: Clone + Ord> Clone for Lanes<T> {
 }
 
 impl<T: Clone + Ord> Lanes<T> {
-    /// None is taken.
-    pub fn new(limits: Limits) -> Self {
+    /// None is taken. `may_go` says whether a call to a target may be given up where too many others do not answer.
+    pub fn new(limits: Limits, may_go: fn(&T) -> bool) -> Self {
         Self(Arc::new(Mutex::new(Inner {
+            may_go,
             patience: limits.patience,
             usual: None,
             slots: Slots::new(limits),
@@ -161,7 +164,8 @@ impl<T: Clone + Ord> Lanes<T> {
     /// Gives each free slot to the caller that is next.
     fn serve(&self) {
         let (mut inner, now) = (self.lock(), Instant::now());
-        for target in inner.slots.make_room(now, |_| true) {
+        let may_go = inner.may_go;
+        for target in inner.slots.make_room(now, may_go) {
             if let Some(give_up) = inner.calls.remove(&target) {
                 // A call that has just ended leaves anyway.
                 let _ = give_up.send(());

@@ -1,5 +1,6 @@
 //! Calls of many callers to many targets, some of which hang.
 
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::{join_all, poll_immediate};
@@ -21,7 +22,7 @@ async fn answers(lanes: &Lanes<u32>, target: u32, class: Class) {
 
 #[tokio::test]
 async fn calls_are_made_by_class_and_one_target_has_one_at_a_time() {
-    let lanes = Lanes::new(Limits { regular: 1, ..LIMITS });
+    let lanes = Lanes::new(Limits { regular: 1, ..LIMITS }, |_| true);
     let first = lanes.enter(&1, Class::Normal).await;
     let order = Mutex::new(Vec::new());
     let call = async |target: u32, class: Class, name: &'static str| {
@@ -46,7 +47,7 @@ async fn calls_are_made_by_class_and_one_target_has_one_at_a_time() {
 
 #[tokio::test]
 async fn a_target_that_hangs_frees_its_slot_after_the_patience() {
-    let lanes = Lanes::new(Limits { regular: 1, ..LIMITS });
+    let lanes = Lanes::new(Limits { regular: 1, ..LIMITS }, |_| true);
     let hangs = lanes.enter(&1, Class::Urgent).await;
     let hanging = hangs.run(std::future::pending::<()>(), |()| true);
     let began = Instant::now();
@@ -64,7 +65,7 @@ async fn a_target_that_hangs_frees_its_slot_after_the_patience() {
 
 #[tokio::test]
 async fn calls_that_hang_are_given_up_where_there_are_too_many() {
-    let lanes = Lanes::new(LIMITS);
+    let lanes = Lanes::new(LIMITS, |_| true);
     let call = async |target: u32| {
         let lane = lanes.enter(&target, Class::Normal).await;
         lane.run(std::future::pending::<()>(), |()| true).await
@@ -79,8 +80,25 @@ async fn calls_that_hang_are_given_up_where_there_are_too_many() {
 }
 
 #[tokio::test]
+async fn a_call_that_may_not_go_is_not_given_up_where_too_many_hang() {
+    let lanes = Lanes::new(Limits { regular: 2, slow: 1, patience: PATIENCE }, |it| *it != 1);
+    let list =
+        lanes.enter(&1, Class::Urgent).await.run(tokio::time::sleep(PATIENCE * 8), |()| true);
+    let hang = async |target: u32| -> Infallible {
+        loop {
+            let lane = lanes.enter(&target, Class::Normal).await;
+            let _ = lane.run(std::future::pending::<()>(), |()| true).await;
+        }
+    };
+    tokio::select! {
+        _ = join_all((2..6).map(hang)) => {}
+        listed = list => assert_eq!(listed, Ok(())),
+    }
+}
+
+#[tokio::test]
 async fn a_caller_that_goes_away_leaves_nothing_behind() {
-    let lanes = Lanes::new(Limits { regular: 1, ..LIMITS });
+    let lanes = Lanes::new(Limits { regular: 1, ..LIMITS }, |_| true);
     let first = lanes.enter(&1, Class::Normal).await;
     // While it waits, beside a thousand others.
     let targets: Vec<u32> = (0..1_000).map(|number| number % 400).collect();
@@ -102,7 +120,7 @@ async fn a_caller_that_goes_away_leaves_nothing_behind() {
 
 #[tokio::test]
 async fn targets_that_answer_are_served_beside_as_many_that_hang() {
-    let lanes = Lanes::new(Limits { regular: 6, slow: 12, patience: PATIENCE });
+    let lanes = Lanes::new(Limits { regular: 6, slow: 12, patience: PATIENCE }, |_| true);
     let made = AtomicUsize::new(0);
     let hang = join_all((0..200_u32).map(async |target| {
         loop {
@@ -133,7 +151,7 @@ async fn alike(lanes: &Lanes<u32>, target: u32, takes: Duration) {
 #[tokio::test]
 async fn a_call_that_takes_longer_than_those_like_it_frees_its_slot_before_the_patience() {
     let patience = Duration::from_secs(20);
-    let lanes = Lanes::new(Limits { regular: 1, slow: 1, patience });
+    let lanes = Lanes::new(Limits { regular: 1, slow: 1, patience }, |_| true);
     alike(&lanes, 1, Duration::from_millis(1)).await;
     let began = Instant::now();
     let hangs = lanes.enter_alike(&2, Class::Normal).await;
@@ -149,7 +167,8 @@ async fn a_call_that_takes_longer_than_those_like_it_frees_its_slot_before_the_p
 
 #[tokio::test]
 async fn where_all_calls_are_slow_none_of_them_hangs() {
-    let lanes = Lanes::new(Limits { regular: 1, slow: 0, patience: Duration::from_millis(400) });
+    let lanes =
+        Lanes::new(Limits { regular: 1, slow: 0, patience: Duration::from_millis(400) }, |_| true);
     // Each of them takes longer than the shortest time after which one can hang, and is not given up.
     for target in 0..4 {
         alike(&lanes, target, Duration::from_millis(60)).await;
@@ -159,7 +178,7 @@ async fn where_all_calls_are_slow_none_of_them_hangs() {
 
 #[tokio::test]
 async fn a_pass_that_waits_for_its_turn_or_calls_is_known_to() {
-    let lanes = Lanes::new(Limits { regular: 1, slow: 1, patience: PATIENCE });
+    let lanes = Lanes::new(Limits { regular: 1, slow: 1, patience: PATIENCE }, |_| true);
     let held = Arc::<AtomicUsize>::default();
     let count = || held.load(Ordering::Relaxed);
     let first = lanes.enter(&1, Class::Normal).await;
