@@ -43,8 +43,9 @@ impl Context {
     /// A host appeared, changed or went.
     pub fn host_changed(&self, host: &CachedHost) {
         let key = ObjectKey::of(host);
-        let (now, filter) = (self.caches.host(&key), self.policy.watch_filter.as_deref());
-        self.tries.with(|tries| tries.update(&key, now.as_deref(), filter));
+        let now = cached(&self.caches.hosts, (), &key);
+        let (now, filter) = (now.as_ref().map(|it| &***it), self.policy.watch_filter.as_deref());
+        self.tries.with(|tries| tries.update(&key, now, filter));
         self.changed(Role::Host, &key);
         if !self.orphans(&key).is_empty() {
             self.lookout.enqueue(Key::Host(key), Class::Normal);

@@ -13,10 +13,12 @@ use controller_kit::Kit;
 use controller_kit::engine::links::Links;
 use controller_kit::engine::{Lookout, ObjectKey, Shared};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
+use kube::Api;
 use kube::runtime::reflector::{Lookup, ObjectRef, Store};
 
 use crate::clusters::Clusters;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, tally};
 use crate::model::{Key, RequestKey};
 use crate::pauses::Clock;
 use crate::request::{Group, Request};
@@ -176,6 +178,36 @@ impl Context {
         let mut all = self.tries.with(|tries| tries.under_way_on(host));
         all.retain(|uid| !self.is_there(uid));
         all
+    }
+
+    /// Sets gauges, and looks at the clock.
+    pub fn show(&self, beat: Instant, now: Timestamp) {
+        self.clock.with(|clock| clock.look(beat, now));
+        self.workloads.tidy(beat);
+        let upstream = self.caches.upstream.as_ref().map(Store::state).unwrap_or_default();
+        let filter = self.policy.watch_filter.as_deref();
+        let (phases, oldest) = tally(&self.caches.ours.state(), &upstream, filter, now);
+        self.metrics.shown(&phases, oldest, self.workloads.counts());
+    }
+
+    /// The Machines of a namespace.
+    pub fn machines(&self, namespace: &str) -> Api<capi::Machine> {
+        Api::namespaced_with(self.kit.client.clone(), namespace, &self.served.core)
+    }
+
+    /// Its Clusters.
+    pub fn clusters(&self, namespace: &str) -> Api<Cluster> {
+        Api::namespaced_with(self.kit.client.clone(), namespace, &self.served.core)
+    }
+
+    /// Its `Metal3Machines`.
+    pub fn metals(&self, namespace: &str) -> Api<Metal3Machine> {
+        Api::namespaced_with(self.kit.client.clone(), namespace, &self.served.infrastructure)
+    }
+
+    /// Its hosts.
+    pub fn hosts(&self, namespace: &str) -> Api<BareMetalHost> {
+        Api::namespaced(self.kit.client.clone(), namespace)
     }
 
     /// Whether a Machine, or its Cluster, is paused.

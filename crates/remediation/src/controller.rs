@@ -17,14 +17,13 @@ use controller_kit::watch::{self, Complaints, Undecodable, Watched};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource as _;
-use kube::runtime::reflector::Store;
 use kube::runtime::watcher;
 
 use crate::clusters::Clusters;
 use crate::context::{Caches, Context, Looks, Role, cached};
 use crate::decide::decide;
 use crate::leftover;
-use crate::metrics::{Metrics, tally};
+use crate::metrics::Metrics;
 use crate::model::{Key, Memory, Seen, Write};
 use crate::pauses::Clock;
 use crate::reason::Reason;
@@ -116,15 +115,9 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
 
 /// Sets gauges, and tells the owners of objects that cannot be decoded.
 async fn show(context: &Context, broken: &[Undecodable]) -> Infallible {
-    let (mut complaints, caches) = (Complaints::default(), &context.caches);
+    let mut complaints = Complaints::default();
     loop {
-        let (beat, now) = (Instant::now(), Timestamp::now());
-        context.clock.with(|clock| clock.look(beat, now));
-        context.workloads.tidy(beat);
-        let upstream = caches.upstream.as_ref().map(Store::state).unwrap_or_default();
-        let filter = context.policy.watch_filter.as_deref();
-        let (phases, oldest) = tally(&caches.ours.state(), &upstream, filter, now);
-        context.metrics.shown(&phases, oldest, context.workloads.counts());
+        context.show(Instant::now(), Timestamp::now());
         complaints.tell(&context.kit, broken).await;
         tokio::time::sleep(SHOWN_EVERY).await;
     }

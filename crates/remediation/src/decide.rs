@@ -232,7 +232,7 @@ fn strayed(case: &Case<'_>) -> Option<Decision> {
     let history = open.then(|| case.ended(stray, reason));
     let key = stray.held.then_some(false);
     let write = HostWrite { stray: true, key, history, ..HostWrite::default() };
-    let decision = Decision::rest(reason).act(Act::Host(write));
+    let decision = Decision::rest(reason).host(write);
     Some(decision.note(false, reason, text::strayed(&stray.name)).again(Duration::ZERO))
 }
 

@@ -101,6 +101,15 @@ impl Decision {
         self
     }
 
+    pub(crate) fn host(self, write: HostWrite) -> Self {
+        self.act(Act::Host(write))
+    }
+
+    /// Of the host only the record is written.
+    pub(crate) fn record(self, history: History) -> Self {
+        self.host(HostWrite { history: Some(history), ..HostWrite::default() })
+    }
+
     pub(crate) fn note(mut self, warning: bool, reason: Reason, text: impl Into<String>) -> Self {
         self.notes.push(Note { warning, reason, text: text.into() });
         self

@@ -160,16 +160,14 @@ fn put_together(
 
 /// The same, read now. Nothing if the request is gone, or another one of its name is there.
 async fn live(context: &Context, known: &Live) -> Result<Option<Live>, Error> {
+    const MACHINE: &str = "read the Machine";
+    const CLUSTER: &str = "read the Cluster";
+    const METAL: &str = "read the Metal3Machine";
+    const HOST: &str = "read the BareMetalHost";
     let request = &known.seen.request;
     let namespace = &request.namespace;
-    let Served { core, infrastructure, .. } = context.served;
-    let client = || context.kit.client.clone();
-    let machines: Api<capi::Machine> = Api::namespaced_with(client(), namespace, &core);
-    let metals: Api<Metal3Machine> = Api::namespaced_with(client(), namespace, &infrastructure);
-    let metal_named = async |name: Option<&str>| match name {
-        Some(name) => by_name("read the Metal3Machine", &metals, name).await,
-        None => Ok(None),
-    };
+    let (machines, metals) = (context.machines(namespace), context.metals(namespace));
+    let (clusters, hosts) = (context.clusters(namespace), context.hosts(namespace));
     let metal_name = known.machine.as_ref().and_then(Machine::metal);
     let host_name = known.seen.metal.as_ref().and_then(|it| it.host.as_deref());
     let stray_name = known.stray.as_ref().map(|it| it.name_any());
@@ -177,11 +175,11 @@ async fn live(context: &Context, known: &Live) -> Result<Option<Live>, Error> {
     // The names come from caches; the objects tell whether they still are the right ones.
     let (now, machine, cluster, metal, host, stray) = tokio::join!(
         request_named(context, request.group, namespace, &request.name),
-        by_name("read the Machine", &machines, request.machine()),
-        cluster_named(context, namespace, cluster_name.as_deref()),
-        metal_named(metal_name),
-        host_named(context, namespace, host_name),
-        host_named(context, namespace, stray_name.as_deref()),
+        by_name(MACHINE, &machines, request.machine()),
+        by_name(CLUSTER, &clusters, cluster_name.as_deref()),
+        by_name(METAL, &metals, metal_name),
+        by_name(HOST, &hosts, host_name),
+        by_name(HOST, &hosts, stray_name.as_deref()),
     );
     let (now, machine, mut metal) = (now?, machine?, metal?);
     let (mut cluster, mut host, mut stray) = (cluster?, host?, stray?);
@@ -189,19 +187,20 @@ async fn live(context: &Context, known: &Live) -> Result<Option<Live>, Error> {
     let machine = machine.filter(|it| now.is_about(&it.metadata));
     let of = cluster_of(machine.as_ref(), &now);
     if of != cluster_name {
-        cluster = cluster_named(context, namespace, of.as_deref()).await?;
+        cluster = by_name(CLUSTER, &clusters, of.as_deref()).await?;
     }
     let named = machine.as_ref().and_then(Machine::metal);
     if named != metal_name {
-        metal = metal_named(named).await?;
+        metal = by_name(METAL, &metals, named).await?;
     }
     let named = metal.as_ref().and_then(|it| it.host_name());
     if named != host_name {
         // What led to the host went just now, or leads elsewhere: what was begun there is undone all the same, and the host
         // is who remembers on which node.
         stray = stray.or(host);
-        host = host_named(context, namespace, named).await?;
+        host = by_name(HOST, &hosts, named).await?;
     }
+    let (host, stray) = (host.map(Arc::new), stray.map(Arc::new));
     Ok(Some(put_together(now, machine, cluster.as_ref(), metal.as_ref(), host, stray)))
 }
 
@@ -239,9 +238,9 @@ pub async fn orphan(context: &Context, key: &ObjectKey) -> Result<Option<Seen>, 
     if let Some(wait) = too_early(context) {
         return Ok(Some(Seen::TooEarly(wait)));
     }
-    let Some(host) = host_named(context, &key.namespace, Some(&key.name)).await? else {
-        return Ok(None);
-    };
+    let hosts = context.hosts(&key.namespace);
+    let host = by_name("read the BareMetalHost", &hosts, key.name.as_str()).await?;
+    let Some(host) = host.map(Arc::new) else { return Ok(None) };
     let history = History::of(&host);
     for entry in gone.iter().filter_map(|uid| left_open(&host, &history, uid)) {
         // The caches may be behind.
@@ -273,12 +272,12 @@ pub async fn leftover(context: &Context, key: &ObjectKey) -> Result<Option<Seen>
     if let Some(wait) = too_early(context) {
         return Ok(Some(Seen::TooEarly(wait)));
     }
-    let api: Api<capi::Machine> =
-        Api::namespaced_with(context.kit.client.clone(), &key.namespace, &core);
-    let machine = by_name("read the Machine", &api, &key.name).await?.filter(is_left);
+    let machines = context.machines(&key.namespace);
+    let machine = by_name("read the Machine", &machines, key.name.as_str()).await?.filter(is_left);
     let Some(machine) = machine else { return Ok(None) };
-    let cluster = Some(machine.spec.cluster_name.as_str());
-    let cluster = cluster_named(context, &key.namespace, cluster).await?;
+    let clusters = context.clusters(&key.namespace);
+    let name = machine.spec.cluster_name.as_str();
+    let cluster = by_name("read the Cluster", &clusters, name).await?;
     if cluster.is_some_and(|it| it.is_paused()) || is_really_asked_for(context, key, None).await? {
         return Ok(None);
     }
@@ -305,17 +304,6 @@ async fn is_really_asked_for(
     Ok(false)
 }
 
-async fn cluster_named(
-    context: &Context,
-    namespace: &str,
-    name: Option<&str>,
-) -> Result<Option<Cluster>, Error> {
-    let Some(name) = name else { return Ok(None) };
-    let client = context.kit.client.clone();
-    let api: Api<Cluster> = Api::namespaced_with(client, namespace, &context.served.core);
-    by_name("read the Cluster", &api, name).await
-}
-
 /// Reads the request of that name, of whichever group.
 async fn request_named(
     context: &Context,
@@ -334,17 +322,6 @@ async fn request_named(
             Ok(by_name(what, &api, name).await?.map(|it| Request::of_upstream(&it)))
         }
     }
-}
-
-/// Reads a host.
-async fn host_named(
-    context: &Context,
-    namespace: &str,
-    name: Option<&str>,
-) -> Result<Option<Arc<BareMetalHost>>, Error> {
-    let Some(name) = name else { return Ok(None) };
-    let api: Api<BareMetalHost> = Api::namespaced(context.kit.client.clone(), namespace);
-    Ok(by_name("read the BareMetalHost", &api, name).await?.map(Arc::new))
 }
 
 fn cluster_of(machine: Option<&capi::Machine>, request: &Request) -> Option<String> {

@@ -92,10 +92,9 @@ pub async fn release(context: &Context, Orphan { host, uid }: &Orphan) -> Result
     let namespace = host.namespace().unwrap_or_default();
     let ended = History::of(host).ended(uid, Reason::Withdrawn, now());
     let patch = Patch::Merge(orphan_patch(host, uid, &ended));
-    let api: Api<BareMetalHost> = Api::namespaced(context.kit.client.clone(), &namespace);
-    let (name, params) = (host.name_any(), PatchParams::default());
+    let (hosts, name) = (context.hosts(&namespace), host.name_any());
     let what = "release a BareMetalHost whose request is gone";
-    written(what, api.patch_metadata(&name, &params, &patch)).await?;
+    written(what, hosts.patch_metadata(&name, &PatchParams::default(), &patch)).await?;
     let mut outcome = Outcome::default();
     // Where it had let go of the host, all that was missing is the end of its record.
     if host.annotation(&key_of(uid)).is_some() || has_plain(host, uid) {
@@ -112,10 +111,8 @@ pub async fn take_back(context: &Context, machine: &Machine) -> Result<Outcome, 
     let gone: Vec<_> = said.iter().map(|it| (*it, Change::Gone)).collect();
     let patch = Patch::Merge(conditions::patch(machine, &gone, now()));
     let (namespace, name) = (machine.namespace().unwrap_or_default(), machine.name_any());
-    let client = context.kit.client.clone();
-    let api: Api<Machine> = Api::namespaced_with(client, &namespace, &context.served.core);
-    let what = "take back what the Machine says";
-    written(what, api.patch_status(&name, &PatchParams::default(), &patch)).await?;
+    let (machines, what) = (context.machines(&namespace), "take back what the Machine says");
+    written(what, machines.patch_status(&name, &PatchParams::default(), &patch)).await?;
     tracing::info!(
         object.namespace = namespace,
         object.name = name,
@@ -129,7 +126,7 @@ pub async fn take_back(context: &Context, machine: &Machine) -> Result<Outcome, 
 struct Pass<'a> {
     context: &'a Context,
     live: &'a Live,
-    /// The request's version, as our last act on it left it.
+    /// The versions of request and hosts after our last act on them.
     version: Option<String>,
     host_version: Option<String>,
     stray_version: Option<String>,
@@ -142,12 +139,16 @@ struct Pass<'a> {
 
 impl<'a> Pass<'a> {
     fn new(context: &'a Context, live: &'a Live) -> Self {
-        let of = |host: &Option<std::sync::Arc<BareMetalHost>>| {
-            host.as_ref().and_then(|it| it.metadata.resource_version.clone())
-        };
-        let (host_version, stray_version) = (of(&live.host), of(&live.stray));
-        let (version, machine, node) = (None, None, None);
-        Self { context, live, version, host_version, stray_version, machine, node, writers: None }
+        Self {
+            context,
+            live,
+            version: None,
+            host_version: None,
+            stray_version: None,
+            machine: None,
+            node: None,
+            writers: None,
+        }
     }
 
     fn request(&self) -> &'a Request {
@@ -369,46 +370,37 @@ impl<'a> Pass<'a> {
     }
 
     async fn write_host(&mut self, write: &HostWrite) -> Result<(), Error> {
-        let (host, version) = if write.stray {
-            (&self.live.stray, &self.stray_version)
+        let (host, left) = if write.stray {
+            (&self.live.stray, &mut self.stray_version)
         } else {
-            (&self.live.host, &self.host_version)
+            (&self.live.host, &mut self.host_version)
         };
+        let Some(host) = host else { return Err(Error::Superseded) };
+        let read = host.metadata.resource_version.as_deref();
         // A host that was not read has no version to insist on.
-        let (Some(host), Some(version)) = (host, version) else { return Err(Error::Superseded) };
+        let Some(version) = left.as_deref().or(read) else { return Err(Error::Superseded) };
         let patch = Patch::Merge(host_patch(host, version, write, self.live));
-        let api: Api<BareMetalHost> =
-            Api::namespaced(self.context.kit.client.clone(), &self.request().namespace);
+        let hosts = self.context.hosts(&self.live.seen.request.namespace);
         let (name, params) = (host.name_any(), PatchParams::default());
-        let request = api.patch_metadata(&name, &params, &patch);
-        let left = written("patch the BareMetalHost", request).await?.resource_version();
-        if write.stray {
-            self.stray_version = left;
-        } else {
-            self.host_version = left;
-        }
+        let request = hosts.patch_metadata(&name, &params, &patch);
+        *left = written("patch the BareMetalHost", request).await?.resource_version();
         Ok(())
-    }
-
-    fn machines(&self) -> Api<Machine> {
-        let (client, namespace) = (self.context.kit.client.clone(), &self.request().namespace);
-        Api::namespaced_with(client, namespace, &self.context.served.core)
     }
 
     async fn patch_machine(&mut self, changes: &[(&str, Change<'_>)]) -> Result<(), Error> {
         let machine = self.machine()?;
         let patch = Patch::Merge(conditions::patch(machine, changes, now()));
-        let (api, params) = (self.machines(), PatchParams::default());
-        let name = machine.name_any();
-        let request = api.patch_status(&name, &params, &patch);
+        let machines = self.context.machines(&self.request().namespace);
+        let (name, params) = (machine.name_any(), PatchParams::default());
+        let request = machines.patch_status(&name, &params, &patch);
         self.machine = Some(written("patch the status of the Machine", request).await?);
         Ok(())
     }
 
     async fn delete_machine(&self) -> Result<(), Error> {
-        let (machine, api) = (self.machine()?, self.machines());
-        let params = this_very(&machine.metadata);
-        written("delete the Machine", api.delete(&machine.name_any(), &params)).await.map(drop)
+        let machines = self.context.machines(&self.request().namespace);
+        let (name, params) = (self.machine()?.name_any(), this_very(&self.machine()?.metadata));
+        written("delete the Machine", machines.delete(&name, &params)).await.map(drop)
     }
 }
 

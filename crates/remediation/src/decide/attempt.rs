@@ -45,8 +45,7 @@ pub(super) fn set_right(case: &Case<'_>) -> Option<Decision> {
             (it.off, it.released) = (by_now(it.off), by_now(it.released));
             it.resumed = by_now(it.resumed);
         });
-        let write = HostWrite { history: Some(history), ..HostWrite::default() };
-        decision = decision.act(Act::Host(write));
+        decision = decision.record(history);
     }
     if is_ahead(&[standing.last, standing.since]) {
         let (last, since) = (by_now(standing.last), by_now(standing.since));
@@ -78,8 +77,7 @@ fn missed(case: &Case<'_>, host: &Host, since: Timestamp, time: Duration) -> Opt
 /// Times that were running begin anew at this moment.
 fn begins_anew(case: &Case<'_>, host: &Host, at: Timestamp) -> Decision {
     let history = host.history.changed(&case.request.uid, |it| it.resumed = Some(at));
-    let write = HostWrite { history: Some(history), ..HostWrite::default() };
-    Decision::rest(Reason::PowerOff).act(Act::Host(write)).again(Duration::ZERO)
+    Decision::rest(Reason::PowerOff).record(history).again(Duration::ZERO)
 }
 
 /// The host was back once: the node is awaited, whatever became of the record on the host.
@@ -107,8 +105,7 @@ pub(super) fn recover(case: &Case<'_>) -> Option<Decision> {
     let poll = (case.age(since) / 8).clamp(POLL.0, POLL.1);
     let mut decision = Decision::rest(Reason::Recovering).again(left.min(poll));
     if let Some(history) = node::first_sight(case, host) {
-        decision =
-            decision.act(Act::Host(HostWrite { history: Some(history), ..HostWrite::default() }));
+        decision = decision.record(history);
     }
     if node::is_news(case) {
         let text = text::awaiting(&node::but(case));
@@ -135,8 +132,7 @@ fn recovered(case: &Case<'_>, host: &Host) -> Decision {
     let mut decision = Decision::rest(Reason::Recovered);
     decision.acts.extend(give_back(case));
     if host.history.open(&case.request.uid).is_some() {
-        let history = Some(case.ended(host, Reason::Recovered));
-        decision = decision.act(Act::Host(HostWrite { history, ..HostWrite::default() }));
+        decision = decision.record(case.ended(host, Reason::Recovered));
     }
     if case.machine().is_some_and(|it| it.external.is_some()) {
         decision = decision.act(Act::Settled);
@@ -187,7 +183,7 @@ pub(super) fn again(case: &Case<'_>, host: &Host, retries: u32, reason: Reason) 
     // The count first: a crash must not give a try for nothing.
     decision
         .act(Act::Say(standing))
-        .act(Act::Host(hold(case, host, retries, reason)))
+        .host(hold(case, host, retries, reason))
         .note(true, reason, text::of_try(&case.which(), &failure(case, reason)))
         .note(false, Reason::PowerOff, text)
         .again(case.policy.power_off)
@@ -205,19 +201,19 @@ pub(super) fn failure(case: &Case<'_>, reason: Reason) -> String {
 
 /// The record of a try, with what leads to its node when the Machine is gone.
 fn record(case: &Case<'_>, host: &Host, number: u32, asked: Timestamp) -> Entry {
-    let request = case.request;
-    let mut entry = Entry::begin(&request.uid, request.machine(), number, asked);
-    entry.machine_uid = case.machine().map(|it| it.uid.clone());
-    entry.node = case.machine().and_then(|it| it.node.clone());
-    if request.cluster.is_none() {
-        entry.cluster = case.machine().map(|it| it.cluster.clone());
+    let (request, machine) = (case.request, case.machine());
+    let cluster = machine.filter(|_| request.cluster.is_none());
+    Entry {
+        machine_uid: machine.map(|it| it.uid.clone()),
+        node: machine.and_then(|it| it.node.clone()),
+        cluster: cluster.map(|it| it.cluster.clone()),
+        was_on: host.powered_on,
+        // Where our key is there already, it was said of that.
+        held_off_before: host.held_off_at.filter(|_| !host.held),
+        adopted: case.seen.is_adopted(),
+        filter: case.policy.watch_filter.clone(),
+        ..Entry::begin(&request.uid, request.machine(), number, asked)
     }
-    entry.was_on = host.powered_on;
-    // Where our key is there already, it was said of that.
-    entry.held_off_before = host.held_off_at.filter(|_| !host.held);
-    entry.adopted = case.seen.is_adopted();
-    entry.filter.clone_from(&case.policy.watch_filter);
-    entry
 }
 
 /// Our key with the record of a new try, in one write. An older try of ours has ended for this reason.
@@ -345,13 +341,12 @@ pub(super) fn switch_off(case: &Case<'_>) -> Option<Decision> {
     if !host.held {
         // Somebody took our key away. It was not for them to decide.
         let key = HostWrite { key: Some(true), plain: entry.plain, ..HostWrite::default() };
-        decision = decision.act(Act::Host(key));
+        decision = decision.host(key);
     }
     if host.held && host.powered_on && !entry.was_on && !entry.plain {
         // Off when we asked, by a status from before our key; on beside our key: the next "off" is news.
         let history = host.history.changed(&case.request.uid, |it| it.was_on = true);
-        let write = HostWrite { history: Some(history), ..HostWrite::default() };
-        decision = decision.act(Act::Host(write));
+        decision = decision.record(history);
     }
     if !host.powered_on
         && let Some(left) = case.left(entry.asked, case.policy.stale)
@@ -486,7 +481,7 @@ fn let_go(case: &Case<'_>, host: &Host, tainting: bool) -> Decision {
     let key = host.held.then_some(false);
     let write = HostWrite { key, history: Some(history), ..HostWrite::default() };
     let text = released(case, is_off, &fenced);
-    let decision = Decision::rest(Reason::PowerOn).act(Act::Host(write));
+    let decision = Decision::rest(Reason::PowerOn).host(write);
     decision.note(unread, Reason::PowerOn, text::of_try(&case.which(), &text))
 }
 
@@ -501,7 +496,7 @@ pub(super) fn switch_on(case: &Case<'_>) -> Option<Decision> {
     if host.held {
         // Set by a process that did not know yet: the record counts.
         let key = HostWrite { key: Some(false), ..HostWrite::default() };
-        return Some(Decision::rest(Reason::PowerOn).act(Act::Host(key)));
+        return Some(Decision::rest(Reason::PowerOn).host(key));
     }
     if host.powered_on {
         let text = text::awaiting("");

@@ -124,7 +124,7 @@ fn switched_off_later(case: &Case<'_>) -> Option<Decision> {
     // Once: whoever clears the host may want it on for that.
     let history = Some(host.history.staying_on(uid, false));
     let write = HostWrite { offline: true, history, ..HostWrite::default() };
-    let decision = Decision::rest(Reason::MachineGone).act(Act::Host(write));
+    let decision = Decision::rest(Reason::MachineGone).host(write);
     Some(decision.note(false, Reason::MachineGone, text::SWITCHED_OFF).again(Duration::ZERO))
 }
 
@@ -146,7 +146,7 @@ fn tell_again(case: &Case<'_>) -> Option<Decision> {
     }
     let mut decision = Decision::rest(Reason::Exhausted);
     if !host.marked {
-        decision = decision.act(Act::Host(HostWrite { mark: true, ..HostWrite::default() }));
+        decision = decision.host(HostWrite { mark: true, ..HostWrite::default() });
     }
     Some(decision.act(Act::TellOwner(text::ALL_FAILED.to_owned())))
 }
@@ -311,7 +311,7 @@ pub(super) fn hand_over(case: &Case<'_>, host: &Host, why: Reason) -> Decision {
     if history.is_some() || host.held || !host.marked {
         let key = host.held.then_some(false);
         let write = HostWrite { mark: !host.marked, key, history, ..HostWrite::default() };
-        decision = decision.act(Act::Host(write));
+        decision = decision.host(write);
     }
     let text = failed.map_or_else(
         || text::ALL_FAILED.to_owned(),
@@ -324,8 +324,7 @@ pub(super) fn hand_over(case: &Case<'_>, host: &Host, why: Reason) -> Decision {
         decision = decision.act(Act::TellOwner(text.clone()));
     }
     if switches_off && !stays_on {
-        let write = HostWrite { offline: true, ..HostWrite::default() };
-        decision = decision.act(Act::Host(write));
+        decision = decision.host(HostWrite { offline: true, ..HostWrite::default() });
     }
     // Last: without its Machine nothing would lead to the host any more.
     if machine.deleting.is_none() && alone {
@@ -382,8 +381,7 @@ pub(super) fn undo(case: &Case<'_>, reason: Reason) -> Decision {
         if host.held || open {
             let history = open.then(|| case.ended(host, reason));
             let key = host.held.then_some(false);
-            let write = HostWrite { stray, key, history, ..HostWrite::default() };
-            decision = decision.act(Act::Host(write));
+            decision = decision.host(HostWrite { stray, key, history, ..HostWrite::default() });
         }
     }
     if !decision.acts.is_empty() {
@@ -449,8 +447,7 @@ fn give_up(case: &Case<'_>, mut decision: Decision, what: &str) -> Decision {
         // A host that was lost, and that somebody paused since: there the event is all that tells it.
         if has_ended && !host.paused && host.history.last(uid).is_some_and(|it| it.left.is_none()) {
             let history = Some(host.history.leaving(uid, what));
-            let write = HostWrite { stray, history, ..HostWrite::default() };
-            decision = decision.act(Act::Host(write));
+            decision = decision.host(HostWrite { stray, history, ..HostWrite::default() });
         }
     }
     decision.note(true, Reason::Undoing, text::not_undone(what))

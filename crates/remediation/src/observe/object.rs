@@ -8,17 +8,20 @@ use controller_kit::engine::{Error, asked};
 use kube::Api;
 use serde::de::DeserializeOwned;
 
-/// Reads the object of a name, which may be gone. Names come from annotations and references, where anybody may write
+/// Reads the object of a name, where there is one, which may be gone. Names come from annotations and references, where anybody may write
 /// anything: one that no object can have is not asked for, since a pass that cannot read does not undo either.
-pub(crate) async fn by_name<K>(
+pub(crate) async fn by_name<'n, K>(
     what: &'static str,
     api: &Api<K>,
-    name: &str,
+    name: impl Into<Option<&'n str>>,
 ) -> Result<Option<K>, Error>
 where
     K: Clone + Debug + DeserializeOwned,
 {
-    if is_name(name) { found(what, api.get(name)).await } else { Ok(None) }
+    match name.into().filter(|it| is_name(it)) {
+        Some(name) => found(what, api.get(name)).await,
+        None => Ok(None),
+    }
 }
 
 async fn found<T>(
