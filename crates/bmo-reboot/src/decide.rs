@@ -10,7 +10,8 @@ use std::time::Duration;
 use api_types::metal3::KeySet;
 use api_types::names::ferrite::PAUSED_BY_BMO_REBOOT;
 use api_types::names::metal3::{PAUSED, REBOOT};
-use controller_kit::engine::{Event, Next, Reason as _};
+use controller_kit::engine::{Event, Next, Reason as _, Rule};
+use controller_kit::rule_book;
 use ironic::Power;
 use k8s_openapi::jiff::Timestamp;
 
@@ -34,44 +35,42 @@ const NODE_RECHECK: Duration = Duration::from_secs(60);
 /// How long the stamp of a power-on that Ironic does not take stands for the next tries: each is a write of the whole host.
 const STAMP_REUSE: Duration = Duration::from_secs(60);
 
+/// Decides about a host, or has nothing to say.
+type Decide = fn(&Case<'_>) -> Option<Decision>;
+
+const RULES: [Rule<Decide>; 21] = rule_book![
+    not_looked_at: "A host without a status can be given no condition, so nothing below could say anything.",
+    hand_back: "A host that is to be given back to the operator is not left alone before: the rules below wait for the end of what was begun.",
+    not_selected: "Hosts of others are left alone whatever state they are in.",
+    deleting: "A host that is being deleted is the operator's.",
+    paused: "Somebody else paused it: nothing is written.",
+    detached: "A detached host has no node.",
+    unreadable: "Nobody knows for whom a host with an unknown record is held off. It does not matter to those that are left alone or given back.",
+    left_provisioned: "Requests do not outlive what was installed, not even on a host without credentials.",
+    without_credentials: "Without credentials its power cannot be switched.",
+    not_provisioned: "Before it is provisioned its power is the operator's.",
+    shared_node: "Of two hosts with one node neither is served, before anything that Ironic says of the node counts.",
+    ironic_silent: "Without an answer nothing changes.",
+    take_over: "Before any call: power has one writer.",
+    withdraw_off: "Nobody may take a machine for fenced that may be coming on, so this comes before a hold.",
+    lose_sight: "Nor one that nobody sees.",
+    accept: "The stamp is written before the call that it stands for.",
+    switch_off: "A cycle that was begun asks for off first.",
+    prove_off: "Off is asked, not read: who holds a machine is told that it is off after Ironic has looked.",
+    hold: "One hold is enough, whatever else asks for power.",
+    switch_on: "Off, nobody holds it, and it is to be on.",
+    rest: "Nothing is to be done, or it is Ironic's turn.",
+];
+
+/// The rules in their order: what they are called, and why they stand where they stand.
+pub fn rules() -> Vec<(&'static str, &'static str)> {
+    RULES.iter().map(Rule::shown).collect()
+}
+
 /// Decides about a host.
 pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
     let Some(case) = Case::of(seen, policy, now) else { return Decision::rest(Reason::Gone) };
-    let rules: [fn(&Case<'_>) -> Option<Decision>; 21] = [
-        // Whose is it?
-        not_looked_at,
-        // Before those that leave a host alone, which wait for the end of what was begun.
-        hand_back,
-        not_selected,
-        deleting,
-        paused,
-        detached,
-        // Whoever leaves a host alone, or gives it back, needs no record.
-        unreadable,
-        // Without credentials, too: keys must not outlive what was installed.
-        left_provisioned,
-        without_credentials,
-        not_provisioned,
-        // What does Ironic say?
-        shared_node,
-        ironic_silent,
-        // Before any call: power has one writer.
-        take_over,
-        // What is to be done?
-        // Before a hold: nobody may take a machine for fenced that may be coming on.
-        withdraw_off,
-        lose_sight,
-        // The stamp is written before the call that it stands for.
-        accept,
-        switch_off,
-        // Off is asked, not read: who holds a machine is told that it is off after Ironic has looked.
-        prove_off,
-        // One hold is enough, whatever else asks for power.
-        hold,
-        switch_on,
-        rest,
-    ];
-    let decided = rules.iter().find_map(|rule| rule(&case));
+    let decided = RULES.iter().find_map(|rule| (rule.decide)(&case));
     let decided = decided.unwrap_or_else(|| Decision::rest(Reason::AtRest));
     let is_left = case.host.answered.is_some() && case.host.requests.plain().is_none();
     let is_free = decided.writes.is_empty() && !decided.reason.is_refusal();

@@ -5,7 +5,7 @@
 //! * [`slots`]: a target that does not answer holds up nobody else. [`lanes`] is the same for calls to a neighbour.
 //! * [`memory`]: one cell for each key.
 //! * [`links`]: whom a change concerns; [`fresh`]: whether it is news at all.
-//! * [`decision`]: what a pass decided; [`reasons`]: why.
+//! * [`decision`]: what a pass decided; [`reasons`]: why; [`rules`]: by which of the rules, in their order.
 //!
 //! It stands on the watches of kube-runtime and takes the place of its scheduler alone, which knows no classes, no slots and
 //! no ages.
@@ -20,6 +20,7 @@ pub mod memory;
 mod outbox;
 pub mod queue;
 pub mod reasons;
+pub mod rules;
 mod run;
 pub mod shared;
 pub mod slots;
@@ -30,5 +31,6 @@ pub use error::{Error, asked};
 pub use key::ObjectKey;
 pub use queue::Class;
 pub use reasons::Reason;
+pub use rules::Rule;
 pub use run::{Controller, Lookout, register, run};
 pub use shared::Shared;

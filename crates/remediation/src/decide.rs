@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use api_types::remediation::{Phase, Step};
 use api_types::time::{until, whole};
-use controller_kit::engine::Reason as _;
+use controller_kit::engine::{Reason as _, Rule};
+use controller_kit::rule_book;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::decision::{Act, Decision, HostWrite};
@@ -26,40 +27,44 @@ use crate::seen::{Host, Machine, Unmanaged};
 use crate::settings::Policy;
 use crate::text;
 
+/// Decides about a request, or has nothing to say.
+type Decide = fn(&Case<'_>) -> Option<Decision>;
+
+const RULES: [Rule<Decide>; 23] = rule_book![
+    ending::not_ours: "A request that another installation looks after is left alone before anything is said of it.",
+    paused: "During a pause nothing is written, so nothing else decides before.",
+    attempt::correct_clock: "A time that is still to come counts as now, before any rule waits for one to pass.",
+    ending::not_ours_any_more: "Nobody else undoes what was begun here, so this comes before whatever would go on with it.",
+    ending::withdrawn: "A request that is being deleted is undone, whatever else is wrong with it.",
+    ending::finished: "What was handed over, or given up, stays so: nothing below begins it again.",
+    ending::go_on_handing_over: "The host says that all tries failed: a hand-over that was cut off is ended before anything else is looked at.",
+    ending::machine_gone: "Without its Machine there is nothing to power-cycle, and what was begun is undone.",
+    ending::succeeded: "A node that was back, and fails anew, has all its tries again, before anything is refused.",
+    ending::success_on_host: "The same where only the host still says so.",
+    refused: "What a person has to correct stops a try. Not before the ends above: a request that turns wrong in the middle is undone all the same.",
+    let_old_host_go: "The host that the Machine had before is let go before a try goes on with its new one.",
+    first_boot::await_first_boot: "A host that may be booting for the first time is not cut off, so this comes before any try.",
+    attempt::add_finalizer_again: "Without the finalizer nobody would undo what the rules below do.",
+    attempt::begin_times_anew: "The end of a pause is written down before a time below runs out that ran during it.",
+    attempt::await_node: "The host was back once: from then on its node decides, whatever became of the record on the host.",
+    attempt::take_over_from_capm3: "A host that CAPM3 had switched off is gone on with, and not switched off once more by the next rule.",
+    attempt::ask: "No try is under way: one begins.",
+    attempt::plain_key_taken: "With the plain key its removal says that the host was off; the power that the host shows by now does not count.",
+    attempt::await_off: "A node is touched only after its host is known to be off.",
+    attempt::fence: "Off: what ran there is moved away before anything runs there again.",
+    attempt::release: "The host may come on when that is done, or has taken its time.",
+    attempt::await_on: "Nothing else is left to wait for than the host's being on.",
+];
+
+/// The rules in their order: what they are called, and why they stand where they stand.
+pub fn rules() -> Vec<(&'static str, &'static str)> {
+    RULES.iter().map(Rule::shown).collect()
+}
+
 /// Decides about a request.
 pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
     let case = Case::of(seen, policy, now);
-    let rules: [fn(&Case<'_>) -> Option<Decision>; 23] = [
-        // May anything be done at all?
-        ending::of_others,
-        paused,
-        // Before whatever waits for a time to pass.
-        attempt::set_right,
-        // Is it still for us to carry out?
-        ending::disowned,
-        // How does it end? Before what is refused: a request that turns wrong in the middle is undone all the same.
-        ending::withdrawn,
-        ending::over,
-        ending::handing_over,
-        ending::machine_gone,
-        ending::succeeded,
-        ending::remembered,
-        refused,
-        strayed,
-        first_boot::awaited,
-        // A try, from what may be left of it back to what begins it.
-        attempt::unprotected,
-        attempt::resumed,
-        attempt::recover,
-        attempt::left_waiting,
-        attempt::ask,
-        attempt::carried_out,
-        attempt::switch_off,
-        attempt::fence,
-        attempt::release,
-        attempt::switch_on,
-    ];
-    let decision = rules.iter().find_map(|rule| rule(&case));
+    let decision = RULES.iter().find_map(|rule| (rule.decide)(&case));
     taking_over(&case, decision.unwrap_or_else(|| Decision::rest(Reason::AtRest)))
 }
 
@@ -222,7 +227,7 @@ fn refused(case: &Case<'_>) -> Option<Decision> {
 
 /// The machine got another host while a try was under way on its old one: that one is let go before a try goes on with the
 /// new one.
-fn strayed(case: &Case<'_>) -> Option<Decision> {
+fn let_old_host_go(case: &Case<'_>) -> Option<Decision> {
     let stray = case.seen.stray.as_ref()?;
     let open = stray.history.open(&case.request.uid).is_some();
     if !stray.held && !open {

@@ -13,6 +13,8 @@ pub(crate) struct Controller {
     pub(crate) command: fn() -> clap::Command,
     /// Registers its own metrics, all series of them.
     pub(crate) metrics: fn(&Registry) -> Result<(), prometheus::Error>,
+    /// Its rules in their order, and why they stand there; none where they are no list yet.
+    pub(crate) rules: fn() -> Vec<(&'static str, &'static str)>,
 }
 
 /// Those that are installed as pods: all but the sample.
@@ -29,16 +31,19 @@ pub(crate) const ALL: &[Controller] = &[
             bmo_reboot::metrics::Metrics::new(registry, hosts)?;
             engine::register::<bmo_reboot::reason::Reason>("bmo-reboot", registry)
         },
+        rules: bmo_reboot::decide::rules,
     },
     Controller {
         name: "capm3-reuse",
         command: capm3_reuse::settings::Cli::command,
         metrics: |registry| capm3_reuse::metrics::Metrics::new(registry).map(drop),
+        rules: Vec::new,
     },
     Controller {
         name: "clusterpool-inventory",
         command: clusterpool_inventory::settings::Cli::command,
         metrics: |registry| clusterpool_inventory::metrics::Metrics::new(registry).map(drop),
+        rules: Vec::new,
     },
     Controller {
         name: "host-discovery",
@@ -47,6 +52,7 @@ pub(crate) const ALL: &[Controller] = &[
             host_discovery::metrics::Metrics::new(registry)?;
             engine::register::<host_discovery::reason::Pass>("host-discovery", registry)
         },
+        rules: Vec::new,
     },
     Controller {
         name: "remediation",
@@ -55,10 +61,12 @@ pub(crate) const ALL: &[Controller] = &[
             remediation::metrics::Metrics::new(registry)?;
             engine::register::<remediation::reason::Reason>("remediation", registry)
         },
+        rules: remediation::decide::rules,
     },
     Controller {
         name: "sample",
         command: sample::settings::Cli::command,
         metrics: |registry| engine::register::<sample::reason::Reason>("sample", registry),
+        rules: Vec::new,
     },
 ];

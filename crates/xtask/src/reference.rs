@@ -97,12 +97,27 @@ fn controller_page(controller: &Controller) -> anyhow::Result<String> {
         let _ =
             writeln!(text, "| `{name}` | {} | {} | {} |", row.kind, row.labels, cell(&row.help));
     }
+    text.push_str(&rules(&(controller.rules)()));
     let file = chart::dir(controller.name).join("files/rules.json");
     let rules =
         fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
     let rules = serde_json::from_str(&rules).with_context(|| file.display().to_string())?;
     text.push_str(&permissions(&rules));
     Ok(text)
+}
+
+/// By what it decides.
+fn rules(rules: &[(&str, &str)]) -> String {
+    if rules.is_empty() {
+        return String::new();
+    }
+    let mut text = "\n## Rules\n\nThe first that has something to say decides, in this order:\n\n\
+                    | | rule | why it stands there |\n|---|---|---|\n"
+        .to_owned();
+    for (number, (name, why)) in (1..).zip(rules) {
+        let _ = writeln!(text, "| {number} | `{name}` | {} |", cell(why));
+    }
+    text
 }
 
 /// What the chart allows, and why.

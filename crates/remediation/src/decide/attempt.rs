@@ -21,7 +21,7 @@ pub(super) const POLL: (Duration, Duration) = (Duration::from_secs(2), Duration:
 const SOON: Duration = Duration::from_secs(5);
 
 /// Somebody took the finalizer away by force. Without it nobody would undo what follows.
-pub(super) fn unprotected(case: &Case<'_>) -> Option<Decision> {
+pub(super) fn add_finalizer_again(case: &Case<'_>) -> Option<Decision> {
     let entry = case.entry().filter(|_| !case.request.finalizer)?;
     let mut decision = Decision::rest(Reason::PowerOff).act(Act::AddFinalizer);
     if case.step().is_none() {
@@ -31,7 +31,7 @@ pub(super) fn unprotected(case: &Case<'_>) -> Option<Decision> {
 }
 
 /// A clock that was ahead noted times which are still to come, and no deadline passes before them. They count as now.
-pub(super) fn set_right(case: &Case<'_>) -> Option<Decision> {
+pub(super) fn correct_clock(case: &Case<'_>) -> Option<Decision> {
     let (now, uid, standing) = (case.now, &case.request.uid, case.standing);
     let is_ahead = |all: &[Option<Timestamp>]| all.iter().flatten().any(|it| *it > now);
     let by_now = |it: Option<Timestamp>| it.map(|it| it.min(now));
@@ -56,7 +56,7 @@ pub(super) fn set_right(case: &Case<'_>) -> Option<Decision> {
 
 /// A pause ended in the middle of a try. That is remembered beside the times that begin anew then, or the next process would
 /// take the pause for a time that ran out.
-pub(super) fn resumed(case: &Case<'_>) -> Option<Decision> {
+pub(super) fn begin_times_anew(case: &Case<'_>) -> Option<Decision> {
     let (host, entry) = (case.own_host()?, case.entry()?);
     let ended = case.seen.resumed.filter(|it| *it <= case.now)?;
     if ended <= entry.asked || Some(ended) <= entry.resumed {
@@ -81,7 +81,7 @@ fn begins_anew(case: &Case<'_>, host: &Host, at: Timestamp) -> Decision {
 }
 
 /// The host was back once: the node is awaited, whatever became of the record on the host.
-pub(super) fn recover(case: &Case<'_>) -> Option<Decision> {
+pub(super) fn await_node(case: &Case<'_>) -> Option<Decision> {
     let host = case.own_host()?;
     let since = case.standing.awaits_node()?;
     if host.held {
@@ -232,7 +232,7 @@ fn hold(case: &Case<'_>, host: &Host, number: u32, older: Reason) -> HostWrite {
 
 /// CAPM3 had the host off, and has let it go or was about to: it is gone on with from there. The machine may be back already,
 /// and is not taken away once more.
-pub(super) fn left_waiting(case: &Case<'_>) -> Option<Decision> {
+pub(super) fn take_over_from_capm3(case: &Case<'_>) -> Option<Decision> {
     let host = case.own_host()?;
     if !case.request.is_left_waiting() || case.entry().is_some() {
         return None;
@@ -314,7 +314,7 @@ fn asked(case: &Case<'_>, since: Timestamp) -> Standing {
 }
 
 /// The plain key is gone: whoever switches the host took it away when that was off, or is doing so.
-pub(super) fn carried_out(case: &Case<'_>) -> Option<Decision> {
+pub(super) fn plain_key_taken(case: &Case<'_>) -> Option<Decision> {
     let (host, entry) = (case.own_host()?, case.entry()?);
     if !entry.plain || host.held || entry.released.is_some() {
         return None;
@@ -323,7 +323,7 @@ pub(super) fn carried_out(case: &Case<'_>) -> Option<Decision> {
 }
 
 /// Asked, and not off yet, as far as that is known.
-pub(super) fn switch_off(case: &Case<'_>) -> Option<Decision> {
+pub(super) fn await_off(case: &Case<'_>) -> Option<Decision> {
     let (host, entry) = (case.own_host()?, case.entry()?);
     if entry.released.is_some() || is_fenced(case, host, entry) {
         return None;
@@ -490,7 +490,7 @@ fn released(case: &Case<'_>, is_off: bool, fenced: &str) -> String {
 }
 
 /// The host may come back, and is awaited.
-pub(super) fn switch_on(case: &Case<'_>) -> Option<Decision> {
+pub(super) fn await_on(case: &Case<'_>) -> Option<Decision> {
     let (host, entry) = (case.own_host()?, case.entry()?);
     let at = entry.released?;
     if host.held {

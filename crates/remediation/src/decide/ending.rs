@@ -58,7 +58,7 @@ pub(super) fn withdrawn(case: &Case<'_>) -> Option<Decision> {
 }
 
 /// A request that another installation looks after, or nobody, is left as it is.
-pub(super) fn of_others(case: &Case<'_>) -> Option<Decision> {
+pub(super) fn not_ours(case: &Case<'_>) -> Option<Decision> {
     let is_begun = case.seen.last().is_some_and(|it| it.filter == case.policy.watch_filter);
     let is_ours = case.is_watched() || (is_begun && case.request.finalizer);
     (!is_ours).then(|| Decision::rest(Reason::AtRest))
@@ -66,7 +66,7 @@ pub(super) fn of_others(case: &Case<'_>) -> Option<Decision> {
 
 /// Somebody took the label of this installation from a request. What was begun here nobody else would undo; anything else about
 /// it is left to others.
-pub(super) fn disowned(case: &Case<'_>) -> Option<Decision> {
+pub(super) fn not_ours_any_more(case: &Case<'_>) -> Option<Decision> {
     if case.is_watched() {
         return None;
     }
@@ -97,7 +97,7 @@ fn stopped(case: &Case<'_>, reason: Reason, text: &str) -> Decision {
 }
 
 /// Handed over, or given up: nothing of ours stays.
-pub(super) fn over(case: &Case<'_>) -> Option<Decision> {
+pub(super) fn finished(case: &Case<'_>) -> Option<Decision> {
     if !case.standing.is_over() {
         return None;
     }
@@ -152,7 +152,7 @@ fn tell_again(case: &Case<'_>) -> Option<Decision> {
 }
 
 /// The host says that all tries were used up: what comes after that may have been cut off.
-pub(super) fn handing_over(case: &Case<'_>) -> Option<Decision> {
+pub(super) fn go_on_handing_over(case: &Case<'_>) -> Option<Decision> {
     let host = case.own_host()?;
     let machine = case.machine()?;
     // An owner may take its time, and the health check ask again meanwhile: the host is off because we switched it off.
@@ -249,7 +249,7 @@ fn fails_anew(case: &Case<'_>) -> bool {
 
 /// The host says that the node was back, and the request does not any more: its Cluster was away, or somebody wiped its
 /// status. It never begins again of itself; a try that was decided on since goes on.
-pub(super) fn remembered(case: &Case<'_>) -> Option<Decision> {
+pub(super) fn success_on_host(case: &Case<'_>) -> Option<Decision> {
     let (standing, last) = (case.standing, case.seen.last()?);
     case.own_host()?;
     let goes_on = standing.phase == Some(Phase::Running) || standing.awaits_node().is_some();

@@ -20,7 +20,7 @@ const BOOT: Duration = Duration::from_secs(600);
 const REASON: Reason = Reason::HostBooting;
 
 /// The request was refused, and its host may be booting for the first time. One full time is left for that.
-pub(super) fn awaited(case: &Case<'_>) -> Option<Decision> {
+pub(super) fn await_first_boot(case: &Case<'_>) -> Option<Decision> {
     let (host, machine) = (case.own_host()?, case.machine()?);
     let said = case.standing.said.as_ref().filter(|it| it.reason.is_refusal())?;
     let is_tried = case.standing.phase.is_some() || case.seen.last().is_some();
