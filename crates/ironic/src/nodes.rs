@@ -426,13 +426,30 @@ impl Nodes {
         listed.map(drop)
     }
 
+    /// Until many wait. A list of the poll that has not had its turn is theirs from then on: it would go on standing behind their
+    /// calls, and no other list begins before it is over.
+    async fn crowded(&self) {
+        while !self.lock().is_crowd(Instant::now()) {
+            tokio::time::sleep(GLANCE).await;
+        }
+    }
+
     async fn pages(&self, page: u32, urgency: Urgency, follower: &impl Follow) -> Result<Listed> {
         let query = NodeQuery { detail: self.0.fields, page, ..NodeQuery::default() };
         let mut pages = self.0.client.nodes(query).with(urgency);
+        let mut is_for_many = urgency == Urgency::Urgent;
         let mut listed = Listed::default();
         let mut names = HashSet::new();
         while !pages.is_done() {
-            let nodes = pages.next().await?.unwrap_or_default();
+            let answer = tokio::select! {
+                answer = pages.next() => answer,
+                () = self.crowded(), if !is_for_many => {
+                    is_for_many = true;
+                    pages = pages.with(Urgency::Urgent);
+                    continue;
+                }
+            };
+            let nodes = answer?.unwrap_or_default();
             let Some(began) = pages.sent() else { continue };
             listed.took += began.elapsed();
             for node in nodes {

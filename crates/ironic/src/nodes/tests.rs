@@ -138,6 +138,16 @@ fn a_list_for_many_waits_for_no_looks_at_single_nodes() {
     assert_eq!(asked, [Urgency::Background, Urgency::Urgent]);
 }
 
+#[tokio::test]
+async fn a_list_of_the_poll_learns_of_a_crowd_that_gathers_while_it_waits_for_its_turn() {
+    let nodes = nodes();
+    let crowded = async || tokio::time::timeout(GLANCE * 4, nodes.crowded()).await.is_ok();
+    (0..FEW).for_each(|id| nodes.want(&id.to_string()));
+    assert!(!crowded().await);
+    let (crowded, ()) = tokio::join!(crowded(), async { nodes.want("a") });
+    assert!(crowded);
+}
+
 #[test]
 fn who_has_waited_for_long_brings_no_list_about_and_is_looked_at_ever_more_rarely() {
     let nodes = nodes();
