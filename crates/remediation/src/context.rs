@@ -22,6 +22,7 @@ use crate::metrics::{Metrics, tally};
 use crate::model::{Key, RequestKey};
 use crate::pauses::Clock;
 use crate::request::{Group, Request};
+use crate::seen::Machine;
 use crate::served::Served;
 use crate::settings::Policy;
 use crate::tries::Tries;
@@ -131,6 +132,14 @@ impl Context {
                 cached(store, *version, object).map(|it| Request::of_upstream(&it))
             }
         }
+    }
+
+    /// The host that a Machine has, as its `Metal3Machine` names it.
+    pub fn host_of(&self, machine: &capi::Machine) -> Option<ObjectKey> {
+        let key = ObjectKey::of(machine);
+        let metal = ObjectKey { name: Machine::metal(machine)?.to_owned(), ..key.clone() };
+        let metal = cached(&self.caches.metals, self.served.infrastructure, &metal)?;
+        Some(ObjectKey { name: metal.host_name()?.to_owned(), ..key })
     }
 
     /// The groups of requests that are served.

@@ -30,7 +30,7 @@ use crate::text;
 /// Decides about a request, or has nothing to say.
 type Decide = fn(&Case<'_>) -> Option<Decision>;
 
-const RULES: [Rule<Decide>; 23] = rule_book![
+const RULES: [Rule<Decide>; 25] = rule_book![
     ending::not_ours: "A request that another installation looks after is left alone before anything is said of it.",
     paused: "During a pause nothing is written, so nothing else decides before.",
     attempt::correct_clock: "A time that is still to come counts as now, before any rule waits for one to pass.",
@@ -48,6 +48,8 @@ const RULES: [Rule<Decide>; 23] = rule_book![
     attempt::begin_times_anew: "The end of a pause is written down before a time below runs out that ran during it.",
     attempt::await_node: "The host was back once: from then on its node decides, whatever became of the record on the host.",
     attempt::take_over_from_capm3: "A host that CAPM3 had switched off is gone on with, and not switched off once more by the next rule.",
+    await_member: "Of a control plane one member is off at a time, so this comes before the key and after what was begun.",
+    ready_meanwhile: "Before the first cut, and when its turn has come: whoever has waited may have come back by itself.",
     attempt::ask: "No try is under way: one begins.",
     attempt::plain_key_taken: "With the plain key its removal says that the host was off; the power that the host shows by now does not count.",
     attempt::await_off: "A node is touched only after its host is known to be off.",
@@ -125,6 +127,12 @@ impl<'a> Case<'a> {
     /// The host, if the machine has it.
     pub(crate) fn own_host(&self) -> Option<&'a Host> {
         self.host().filter(|host| host.ours)
+    }
+
+    /// Whether a try is under way on the machine's own host, or was counted and cut off before that was asked.
+    pub(crate) fn is_begun(&self) -> Option<bool> {
+        let open = self.own_host()?.history.open(&self.request.uid);
+        Some(open.is_some() || self.step().is_some())
     }
 
     /// The try that is under way on the host.
@@ -222,7 +230,7 @@ fn refused(case: &Case<'_>) -> Option<Decision> {
     if case.request.finalizer || ending::is_left(case) {
         return Some(ending::undo(case, refusal.reason));
     }
-    Some(refuse(case, refusal))
+    Some(ending::host_lost(case, &refusal).unwrap_or_else(|| refuse(case, refusal)))
 }
 
 /// The machine got another host while a try was under way on its old one: that one is let go before a try goes on with the
@@ -241,13 +249,59 @@ fn let_old_host_go(case: &Case<'_>) -> Option<Decision> {
     Some(decision.note(false, reason, text::strayed(&stray.name)).again(Duration::ZERO))
 }
 
+/// The request has waited, for somebody or for us, and its machine has come back meanwhile. The health check withdraws it when it
+/// sees that; while too many of its machines fail it withdraws none, and a machine that runs would be cut off.
+fn ready_meanwhile(case: &Case<'_>) -> Option<Decision> {
+    const REASON: Reason = Reason::NodeReady;
+    // A person wants a power cycle of a node that is ready as well.
+    case.request.owner.as_ref()?;
+    let machine = case.machine()?;
+    let is_called_well = machine.healthy?;
+    let said = case.standing.said.as_ref().map(|it| it.reason);
+    let was_told = said.is_some_and(Reason::is_refusal);
+    let is_old = machine.healthy_since.is_some_and(|it| case.age(it) >= ending::GRACE);
+    if case.is_begun()? || !(was_told || is_old) {
+        return None;
+    }
+    let is_ready = is_called_well
+        || match node::is_well(case, machine) {
+            None => return Some(Decision::look_at_node(REASON)),
+            Some(ready) => ready,
+        };
+    is_ready.then(|| wait(case, REASON, text::READY_MEANWHILE.to_owned()).again(ending::GRACE))
+}
+
+/// External remediation goes past what a control plane's owner does to keep its quorum: a health check asks for all members that
+/// fail, at once. Cut off together they would take etcd down, and with it whatever could let their hosts come back.
+fn await_member(case: &Case<'_>) -> Option<Decision> {
+    let member = case.seen.member.as_ref()?;
+    if case.is_begun()? {
+        return None;
+    }
+    let text = text::member_first(member);
+    Some(wait(case, Reason::MemberInTry, text).again(attempt::POLL.1))
+}
+
+/// Nothing is done yet, and that is said.
+fn wait(case: &Case<'_>, reason: Reason, message: String) -> Decision {
+    let is_news = case.standing.said.as_ref().is_none_or(|it| it.reason != reason);
+    let said = Said { succeeded: Some(false), reason, message: message.clone() };
+    let since = case.standing.since.filter(|_| !is_news).or(Some(case.now));
+    let wanted = Standing { step: None, since, said: Some(said), ..case.standing.clone() };
+    let mut decision = Decision::rest(reason);
+    decision.acts.extend(case.say(wanted));
+    decision.acts.extend(complaint(case, reason, &message));
+    if is_news { decision.note(false, reason, message) } else { decision }
+}
+
 /// Says why nothing is done.
 pub(crate) fn refuse(case: &Case<'_>, refusal: Refusal) -> Decision {
     let Refusal { reason, message } = refusal;
     let said = Said { succeeded: Some(false), reason, message: message.clone() };
     let news = case.standing.said.as_ref().is_none_or(|it| it.reason != reason);
+    let since = case.standing.since.filter(|_| !news).or(Some(case.now));
     // The phase stays: it never goes back to none.
-    let wanted = Standing { step: None, since: None, said: Some(said), ..case.standing.clone() };
+    let wanted = Standing { step: None, since, said: Some(said), ..case.standing.clone() };
     let mut decision = Decision::rest(reason);
     // First, so that it is said there whatever becomes of the write to the Machine.
     decision.acts.extend(case.say(wanted));

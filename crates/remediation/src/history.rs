@@ -122,6 +122,11 @@ impl History {
         self.0.iter().rev().find(|it| it.remediation == remediation && it.ended.is_none())
     }
 
+    /// Whether a try is under way, whoever asked for it.
+    pub fn is_any_open(&self) -> bool {
+        self.0.iter().any(|it| it.ended.is_none())
+    }
+
     /// The last try of a request, whether it has ended or not.
     pub fn last(&self, remediation: &str) -> Option<&Entry> {
         self.0.iter().rev().find(|it| it.remediation == remediation)

@@ -134,6 +134,8 @@ pub struct Observed {
     pub machine: Option<Machine>,
     /// Its Cluster.
     pub cluster: ClusterSeen,
+    /// The Machine of another member of the same control plane that goes first.
+    pub member: Option<String>,
     /// Its `Metal3Machine`.
     pub metal: Option<Metal>,
     /// The host that the `Metal3Machine` names.

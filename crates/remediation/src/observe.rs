@@ -14,7 +14,7 @@ use kube::api::Api;
 
 use crate::context::{Context, Role, cached};
 use crate::decide::decide;
-use crate::decision::Decision;
+use crate::decision::{Act, Decision};
 use crate::history::{Entry, History};
 use crate::leftover;
 use crate::model::{ClusterSeen, Live, Memory, Metal, Observed, Orphan, RequestKey, Seen};
@@ -28,6 +28,8 @@ pub mod node;
 mod object;
 
 use object::by_name;
+
+const HOST: &str = "read the BareMetalHost";
 
 /// Reads what a decision about a request needs; nothing, if it is gone or nobody's.
 pub async fn request(
@@ -47,7 +49,8 @@ pub async fn request(
         clock.begin(now);
         clock.look(Instant::now(), now);
     });
-    let mut known = from_caches(context, key, request);
+    let mut known = from_caches(context, Some(key), request);
+    known.seen.member = first_member(context, &known, false).await?;
     let paused = decide(&known.seen, &context.policy, now).reason == Reason::Paused;
     memory.pause.note(paused, now);
     mark(context, &mut known.seen, memory.pause);
@@ -56,6 +59,7 @@ pub async fn request(
     }
     let Some(mut live) = Box::pin(live(context, &known)).await? else { return Ok(None) };
     mark(context, &mut live.seen, memory.pause);
+    live.seen.member = first_member(context, &live, true).await?;
     let node = std::mem::replace(&mut known.seen.node, NodeSeen::NotAsked);
     if live.seen == known.seen {
         // Nothing is new since the node was looked at.
@@ -87,26 +91,80 @@ fn mark(context: &Context, seen: &mut Observed, pause: Pause) {
     seen.rival = context.groups().any(|other| other != *group && context.has(other, &object));
 }
 
-/// What the caches know about a request, without its node.
-fn from_caches(context: &Context, key: &RequestKey, request: Request) -> Live {
+/// The member of the same control plane that goes first: its host is being power-cycled, or is about to be and it comes first by name.
+/// With `live` their hosts are read now, before one that was let go on the word of a cache is the second that is off.
+async fn first_member(context: &Context, own: &Live, live: bool) -> Result<Option<String>, Error> {
+    let Some(machine) = own.machine.as_ref().filter(|it| it.is_control_plane()) else {
+        return Ok(None);
+    };
+    let (name, request) = (machine.name_any(), &own.seen.request);
+    if own.seen.host.as_ref().is_some_and(|it| it.history.open(&request.uid).is_some()) {
+        return Ok(None);
+    }
+    let namespace = &request.namespace;
+    let cluster = &machine.spec.cluster_name;
+    let hosts = context.hosts(namespace);
+    for other in context.caches.machines.state() {
+        let is_member = other.is_control_plane()
+            && other.metadata.namespace.as_ref() == Some(namespace)
+            && other.spec.cluster_name == *cluster
+            && other.name_any() != name;
+        if !is_member {
+            continue;
+        }
+        let host = context.host_of(&other);
+        let host = match &host {
+            Some(host) if live => by_name(HOST, &hosts, host.name.as_str()).await?.map(Arc::new),
+            Some(host) => context.caches.host(host),
+            None => None,
+        };
+        let is_tried = host.is_some_and(|it| History::of(&it).is_any_open());
+        if is_tried || (other.name_any() < name && is_about_to_begin(context, &other)) {
+            return Ok(Some(other.name_any()));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a request for this Machine would have its host switched off now, or looks whether it is to.
+fn is_about_to_begin(context: &Context, machine: &capi::Machine) -> bool {
+    let object = ObjectKey::of(machine);
+    context.groups().any(|group| {
+        let key = RequestKey { group, object: object.clone() };
+        let Some(request) = context.request(&key) else { return false };
+        let said = request.standing.said.as_ref().map(|it| it.reason);
+        let seen = from_caches(context, None, request).seen;
+        let decision = decide(&seen, &context.policy, Timestamp::now());
+        let looks = decision.needs_node && said != Some(Reason::NodeReady);
+        looks || decision.acts.iter().any(|it| matches!(it, Act::Host(it) if it.key == Some(true)))
+    })
+}
+
+/// What the caches know about a request, without its node. Whoever looks is told of changes.
+fn from_caches(context: &Context, who: Option<&RequestKey>, request: Request) -> Live {
+    let look = |role, name: Option<&str>| {
+        if let Some(key) = who {
+            context.looks.set(key, role, name);
+        }
+    };
     let Served { core, infrastructure, .. } = context.served;
     let (caches, namespace) = (&context.caches, request.namespace.clone());
     let of = |name: &str| ObjectKey { namespace: namespace.clone(), name: name.to_owned() };
-    context.looks.set(key, Role::Machine, Some(request.machine()));
+    look(Role::Machine, Some(request.machine()));
     let machine = cached(&caches.machines, core, &of(request.machine()))
         .filter(|it| request.is_about(&it.metadata));
     let metal = machine.as_deref().and_then(Machine::metal);
-    context.looks.set(key, Role::Metal, metal);
+    look(Role::Metal, metal);
     let metal = metal.and_then(|it| cached(&caches.metals, infrastructure, &of(it)));
     let named = metal.as_ref().and_then(|it| it.host_name());
     let other = context.tries.with(|tries| tries.other(&request.uid, &namespace, named));
-    context.looks.set(key, Role::Host, named);
-    context.looks.set(key, Role::Stray, other.as_deref());
+    look(Role::Host, named);
+    look(Role::Stray, other.as_deref());
     let host = named.and_then(|it| caches.host(&of(it)));
     let stray = other.and_then(|it| caches.host(&of(&it)));
     let machine = machine.map(|it| (*it).clone());
     let cluster = cluster_of(machine.as_ref(), &request);
-    context.looks.set(key, Role::Cluster, cluster.as_deref());
+    look(Role::Cluster, cluster.as_deref());
     let cluster = cluster.and_then(|it| cached(&caches.clusters, core, &of(&it)));
     put_together(request, machine, cluster.as_deref(), metal.as_deref(), host, stray)
 }
@@ -141,6 +199,7 @@ fn put_together(
     let seen = Observed {
         machine: machine.as_ref().map(Machine::of),
         // One that is on its way out has still Machines to clear up, which is not ours to hinder.
+        member: None,
         cluster: cluster
             .map_or(ClusterSeen::Missing, |it| ClusterSeen::Here { paused: it.is_paused() }),
         metal: metal.map(|it| Metal {
@@ -163,7 +222,6 @@ async fn live(context: &Context, known: &Live) -> Result<Option<Live>, Error> {
     const MACHINE: &str = "read the Machine";
     const CLUSTER: &str = "read the Cluster";
     const METAL: &str = "read the Metal3Machine";
-    const HOST: &str = "read the BareMetalHost";
     let request = &known.seen.request;
     let namespace = &request.namespace;
     let (machines, metals) = (context.machines(namespace), context.metals(namespace));
@@ -239,7 +297,7 @@ pub async fn orphan(context: &Context, key: &ObjectKey) -> Result<Option<Seen>, 
         return Ok(Some(Seen::TooEarly(wait)));
     }
     let hosts = context.hosts(&key.namespace);
-    let host = by_name("read the BareMetalHost", &hosts, key.name.as_str()).await?;
+    let host = by_name(HOST, &hosts, key.name.as_str()).await?;
     let Some(host) = host.map(Arc::new) else { return Ok(None) };
     let history = History::of(&host);
     for entry in gone.iter().filter_map(|uid| left_open(&host, &history, uid)) {

@@ -23,6 +23,8 @@ reasons! {
         HostNotClaimed: Kind::Waits, "The host is not the machine's.", "Machine, Metal3Machine and host must name each other.";
         HostNotProvisioned: Kind::Waits, "Nothing of the machine's runs on the host yet, or any more.";
         HostBooting: Kind::Waits, "The host may be booting for the first time since it was installed.";
+        NodeReady: Kind::Waits, "The node is ready again before anything was done: the health check is to withdraw the request.", "See why the health check does not withdraw it: while too many of its machines fail, it does nothing.";
+        MemberInTry: Kind::Waits, "Another member of the control plane is power-cycled first: never two at a time.", "See the request of the Machine that the message names.";
         HostOffline: Kind::Waits, "The host is to be off, says spec.online.", "Set spec.online to true when the host may be on.";
         PowerOffDisabled: Kind::Waits, "The host must never be switched off.", "Set spec.disablePowerOff to false, if it may be.";
         HostUnmanaged: Kind::Waits, "The host's power is nobody's: it has no credentials, is detached or is being deleted.", "Do what the condition says.";
@@ -30,6 +32,7 @@ reasons! {
         Fencing: Kind::EndsWithin(Duration::from_secs(3600)), "The host is off; what ran on the node is moved away.";
         PowerOn: Kind::EndsWithin(Duration::from_secs(3600)), "The host may be switched on.", "See whether anybody switches the host, or holds it off.";
         Recovering: Kind::Waits, "The host is on; the node is awaited.", "See the console of the host, and its kubelet.";
+        NodeUnseen: Kind::EndsWithin(Duration::from_secs(3600)), "The host is on, and the node's cluster does not answer: nothing is decided before it does.", "Make the API server of the workload cluster reachable from here.";
         Recovered: Kind::Rests, "The node is ready again.";
         PowerOffTimedOut: Kind::EndsWithin(Duration::from_secs(3600)), "The host was not off in time.", "See whether anybody switches the host.";
         PowerOnTimedOut: Kind::EndsWithin(Duration::from_secs(3600)), "The host was not on in time.", "See whether anybody switches the host, or holds it off.";

@@ -46,7 +46,8 @@ pub struct Machine {
     pub node: Option<String>,
     /// Identity that its node must have.
     pub provider_id: Option<String>,
-    /// Whether its owner is told to replace it, in both formats.
+    /// Whether its owner is told to replace it, in the format that it reads. What it has written in the other one itself, while it
+    /// deletes the Machine, is its word.
     pub told: bool,
     /// Reason of the condition that says how the external remediation is, while that is `False`.
     pub external: Option<String>,
@@ -179,9 +180,9 @@ pub enum Taint {
 impl Machine {
     /// Takes what matters from an object.
     pub fn of(machine: &capi::Machine) -> Self {
-        let is_false = |kind: &str| {
-            machine.condition(kind).is_some_and(Condition::is_false)
-                && machine.deprecated_condition(kind).is_some_and(Condition::is_false)
+        let told = match machine.contract() {
+            ContractVersion::V1Beta2 => machine.condition(CONDITION_OWNER_REMEDIATED),
+            ContractVersion::V1Beta1 => machine.deprecated_condition(CONDITION_OWNER_REMEDIATED),
         };
         let external = machine.condition(CONDITION_EXTERNALLY_REMEDIATED);
         let external = external.filter(|it| it.is_false());
@@ -205,7 +206,7 @@ impl Machine {
             control_plane: machine.is_control_plane(),
             node: machine.node_name().map(str::to_owned),
             provider_id: machine.spec.provider_id.clone().filter(|it| !it.is_empty()),
-            told: is_false(CONDITION_OWNER_REMEDIATED),
+            told: told.is_some_and(Condition::is_false),
             external: external.map(|it| it.reason.clone().unwrap_or_default()),
             external_since: external.and_then(since),
             healthy: health.filter(|it| it.is_true() || it.is_false()).map(Condition::is_true),
@@ -504,6 +505,31 @@ mod tests {
         let hook = names::capi::PRE_TERMINATE_HOOK;
         assert!(kept(&format!("{hook}/kcp-cleanup")) && kept(hook));
         assert!(!kept("pre-drain.delete.hook.machine.cluster.x-k8s.io/a"));
+    }
+
+    /// A `MachineSet` says so before it deletes: overwritten, it would count one machine too few of those that it replaces.
+    #[test]
+    fn an_owner_is_told_in_the_format_that_it_reads_whatever_it_says_in_the_other() {
+        let told = |version: &str, standard: &str, deprecated: &str| {
+            let word = |status: &str| json!([{"type": "OwnerRemediated", "status": status}]);
+            let status = match version {
+                "v1beta2" => json!({
+                    "conditions": word(standard),
+                    "deprecated": {"v1beta1": {"conditions": word(deprecated)}},
+                }),
+                _ => json!({
+                    "conditions": word(deprecated), "v1beta2": {"conditions": word(standard)},
+                }),
+            };
+            let machine = json!({
+                "apiVersion": format!("cluster.x-k8s.io/{version}"), "kind": "Machine",
+                "metadata": {"name": "m"}, "status": status,
+                "spec": {"clusterName": "c", "bootstrap": {}, "infrastructureRef": {}},
+            });
+            Machine::of(&serde_json::from_value(machine).unwrap()).told
+        };
+        assert!(told("v1beta2", "False", "True") && !told("v1beta2", "True", "False"));
+        assert!(told("v1beta1", "True", "False") && !told("v1beta1", "False", "True"));
     }
 
     #[test]

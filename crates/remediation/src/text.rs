@@ -118,10 +118,18 @@ pub fn strayed(name: &str) -> String {
     format!("Host {name} no longer belongs to the machine; its reboot request is removed")
 }
 
-/// It is left the time of a first boot.
+/// The host is on its own way back.
+pub const READY_MEANWHILE: &str = "the node is ready again: nothing is done unless it fails anew";
+
+/// Quorum: never two members of a control plane are off at a time.
+pub fn member_first(machine: &str) -> String {
+    format!("the control plane's Machine {machine} is power-cycled first: one member at a time")
+}
+
+/// It is left the time of a boot.
 pub fn booting(name: &str, until: Timestamp) -> String {
     format!(
-        "the BareMetalHost {name} may be booting for the first time: until {until} its node is awaited, and after that the host is power-cycled unless the machine is well"
+        "the BareMetalHost {name} may be booting: until {until} its node is awaited, and after that the host is power-cycled unless the machine is well"
     )
 }
 

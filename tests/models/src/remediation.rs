@@ -137,6 +137,7 @@ impl State {
         Observed {
             request: request.clone(),
             rival: false,
+            member: None,
             machine: Some(self.machine.clone()),
             cluster: ClusterSeen::Here { paused: self.paused },
             metal: Some(Metal { paused: false, host: Some("h".to_owned()) }),
@@ -171,6 +172,14 @@ impl State {
         self.breaks("nothing is decided while paused", self.paused && !decision.acts.is_empty());
         let blamed = decision.reason == Reason::PowerOffTimedOut && !self.host.powered_on;
         self.breaks("no try fails for a host that is not off while it shows off", blamed);
+        let is_awaited = request.standing.awaits_node().is_some() && !self.host.held;
+        let is_judged = decision.acts.iter().any(|it| match it {
+            Act::Host(write) => write.key == Some(true) || write.mark,
+            act => matches!(act, Act::TellOwner(_)),
+        });
+        let is_given_up = self.host.history.is_exhausted("uid");
+        let blindly = self.away && is_awaited && is_judged && !is_given_up;
+        self.breaks("a node that cannot be seen is no verdict", blindly);
         if decision.acts.contains(&Act::RemoveFinalizer) {
             self.lets_go(&request);
         }

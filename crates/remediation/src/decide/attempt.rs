@@ -83,31 +83,32 @@ fn begins_anew(case: &Case<'_>, host: &Host, at: Timestamp) -> Decision {
 /// The host was back once: the node is awaited, whatever became of the record on the host.
 pub(super) fn await_node(case: &Case<'_>) -> Option<Decision> {
     let host = case.own_host()?;
-    let since = case.standing.awaits_node()?;
+    let said_since = case.standing.awaits_node()?;
     if host.held {
         return None;
     }
     let timeout = case.strategy().timeout;
-    let left = case.left(since, timeout);
     let machine = case.machine()?;
-    let Some(is_back) = node::has_returned(case, machine, since) else {
+    let Some(is_back) = node::has_returned(case, machine, said_since) else {
         return Some(Decision::look_at_node(Reason::Recovering));
     };
-    if is_back || (left.is_none() && node::is_ready_in_the_end(case, machine, since)) {
+    let is_over = case.left(said_since, timeout).is_none();
+    if is_back || (is_over && node::is_ready_in_the_end(case, machine, said_since)) {
         return Some(recovered(case, host));
     }
-    let Some(left) = left else {
-        // It may have been back for long: one look without an answer says nothing of a time in which nobody looked.
-        let is_blind = matches!(case.seen.node, NodeSeen::NoAccess(_));
-        let missed = missed(case, host, since, timeout).filter(|_| is_blind);
-        return Some(missed.unwrap_or_else(|| fail(case, host, Reason::NotRecovered)));
+    if matches!(case.seen.node, NodeSeen::NoAccess(_)) {
+        return Some(unseen(case, said_since));
+    }
+    // Of a time in which nobody could look nothing is known: it begins with the first answer.
+    let since = if is_unseen(case) { case.now } else { said_since };
+    let Some(left) = case.left(since, timeout) else {
+        return Some(fail(case, host, Reason::NotRecovered));
     };
-    let poll = (case.age(since) / 8).clamp(POLL.0, POLL.1);
-    let mut decision = Decision::rest(Reason::Recovering).again(left.min(poll));
+    let mut decision = Decision::rest(Reason::Recovering).again(left.min(poll(case, since)));
     if let Some(history) = node::first_sight(case, host) {
         decision = decision.record(history);
     }
-    if node::is_news(case) {
+    if since != said_since || node::is_news(case) {
         let text = text::awaiting(&node::but(case));
         let wanted =
             case.on_the_way(Phase::Waiting, Step::Recover, since, Reason::Recovering, &text);
@@ -115,6 +116,28 @@ pub(super) fn await_node(case: &Case<'_>) -> Option<Decision> {
     }
     decision.acts.extend(labelled(case));
     Some(decision)
+}
+
+/// How soon a node is looked at again that has been awaited since then.
+fn poll(case: &Case<'_>, since: Timestamp) -> Duration {
+    (case.age(since) / 8).clamp(POLL.0, POLL.1)
+}
+
+/// Whether people were told that nobody can look at the node.
+fn is_unseen(case: &Case<'_>) -> bool {
+    case.standing.said.as_ref().is_some_and(|it| it.reason == Reason::NodeUnseen)
+}
+
+/// Nobody can look at the node, which may have been back for long: silence is no verdict. A machine that is well would be cut
+/// off once more, and at last be given up, because its cluster's API server is away.
+fn unseen(case: &Case<'_>, since: Timestamp) -> Decision {
+    let decision = Decision::rest(Reason::NodeUnseen).again(poll(case, since));
+    if is_unseen(case) {
+        return decision;
+    }
+    let text = text::awaiting(&node::but(case));
+    let wanted = case.on_the_way(Phase::Waiting, Step::Recover, since, Reason::NodeUnseen, &text);
+    decision.act(Act::Say(wanted))
 }
 
 /// The successor of a node that was deleted gets its labels as soon as it is there: what makes it ready may be placed by them.

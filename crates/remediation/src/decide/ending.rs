@@ -13,12 +13,14 @@ use crate::history::{Entry, History};
 use crate::model::ClusterSeen;
 use crate::reason::Reason;
 use crate::request::{Refusal, Said, Standing};
-use crate::seen::{Host, Machine, Node, NodeSeen, Taint};
+use crate::seen::{Host, Machine, Node, NodeSeen, Taint, Unmanaged};
 use crate::settings::Fencing;
 use crate::text;
 
 /// The health check takes a moment to see that a node is ready.
 pub(super) const GRACE: Duration = Duration::from_secs(60);
+/// So long a host that is gone may come back: it may be being restored.
+const LOST: Duration = Duration::from_secs(600);
 /// How soon the health check has written down what it withdrew a request for.
 const SOON: Duration = Duration::from_secs(5);
 /// How often it is looked whether a node can be given back what it had.
@@ -130,9 +132,8 @@ fn switched_off_later(case: &Case<'_>) -> Option<Decision> {
 
 /// Whether the host stays on for now. Others may depend on a member of a control plane that a health check calls unhealthy:
 /// whether it can be spared is for its owner to say, who deletes the Machine, and keeps it until its member is out of etcd.
-fn is_kept_on(case: &Case<'_>, machine: &Machine) -> bool {
-    let goes = machine.deleting.is_some() || (!machine.owned && case.policy.delete_unowned);
-    machine.control_plane && (machine.kept || !goes)
+fn is_kept_on(machine: &Machine) -> bool {
+    machine.control_plane && (machine.kept || machine.deleting.is_none())
 }
 
 /// The owner does not know of a machine that was handed to it. CAPM3 told it in a way that owners since Cluster API 1.11 do
@@ -303,7 +304,7 @@ pub(super) fn hand_over(case: &Case<'_>, host: &Host, why: Reason) -> Decision {
     };
     // The operator's webhook lets nobody write that a host is to be off which must not be switched off.
     let switches_off = case.policy.switch_off && host.online && !host.power_off_disabled;
-    let stays_on = switches_off && case.machine().is_some_and(|it| is_kept_on(case, it));
+    let stays_on = switches_off && case.machine().is_some_and(is_kept_on);
     let history =
         if exhausted { host.history.clone() } else { given_up(case, host, failed.as_deref()) };
     // Also where it was cut off before, and the record says it otherwise or not at all.
@@ -328,7 +329,7 @@ pub(super) fn hand_over(case: &Case<'_>, host: &Host, why: Reason) -> Decision {
     }
     // Last: without its Machine nothing would lead to the host any more.
     if machine.deleting.is_none() && alone {
-        if case.policy.delete_unowned {
+        if goes_unowned(case, machine) {
             decision = decision.act(Act::DeleteMachine);
         } else {
             phase = Phase::Failed;
@@ -351,6 +352,48 @@ pub(super) fn hand_over(case: &Case<'_>, host: &Host, why: Reason) -> Decision {
         ..case.standing.clone()
     };
     decision.act(Act::Say(wanted)).note(true, Reason::Exhausted, message)
+}
+
+/// Whether a machine that nobody owns is deleted. Whether a member of a control plane can be spared nobody says then: it stays.
+fn goes_unowned(case: &Case<'_>, machine: &Machine) -> bool {
+    case.policy.delete_unowned && !machine.control_plane
+}
+
+/// The host is gone, or going: nobody can correct that, and a health check asks for a machine that can never come back. Its owner
+/// is told in the end; there is no host to mark, and none that could become the next machine's.
+pub(super) fn host_lost(case: &Case<'_>, refusal: &Refusal) -> Option<Decision> {
+    let machine = case.machine().filter(|it| it.healthy == Some(false))?;
+    let goes = case.host().is_some_and(|it| it.unmanaged == Some(Unmanaged::Deleting));
+    if refusal.reason != Reason::HostMissing && !(refusal.reason == Reason::HostUnmanaged && goes) {
+        return None;
+    }
+    let said = case.standing.said.as_ref().filter(|it| it.reason == refusal.reason)?;
+    let since = case.standing.since?;
+    if let Some(left) = case.left(since, case.strategy().timeout.max(LOST)) {
+        return Some(refuse(case, refusal.clone()).again(left));
+    }
+    let mut decision = Decision::rest(Reason::Exhausted);
+    if machine.deleting.is_none() && !machine.told {
+        decision = decision.act(Act::TellOwner(said.message.clone()));
+    }
+    let (phase, what) = if machine.owned {
+        (Phase::DeletingMachine, text::OWNER_REPLACES)
+    } else if goes_unowned(case, machine) {
+        decision = decision.act(Act::DeleteMachine);
+        (Phase::DeletingMachine, text::UNOWNED_GOES)
+    } else {
+        (Phase::Failed, text::UNOWNED_STAYS)
+    };
+    let message = text::handed_over(&said.message, what);
+    let reason = if phase == Phase::Failed { Reason::Failed } else { Reason::Exhausted };
+    let wanted = Standing {
+        phase: Some(phase),
+        step: Some(Step::Done),
+        since: Some(case.now),
+        said: Some(Said { succeeded: Some(false), reason, message: message.clone() }),
+        ..case.standing.clone()
+    };
+    Some(decision.act(Act::Say(wanted)).note(true, Reason::Exhausted, message))
 }
 
 /// The history of a host whose machine is given up, with the cause.

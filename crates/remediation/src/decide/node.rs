@@ -43,16 +43,23 @@ pub(super) fn returned(case: &Case<'_>) -> &'static str {
 }
 
 /// Whether the node is ready when its time is over, although it has said nothing new: its kubelet may do no more than renew
-/// its lease. A health check that complains of more than readiness is believed.
+/// its lease.
 pub(super) fn is_ready_in_the_end(case: &Case<'_>, machine: &Machine, since: Timestamp) -> bool {
-    let NodeSeen::Here(node) = &case.seen.node else { return false };
-    is_ready(node) && !ails(case, machine, node) && case.age(since) >= LEASE
+    is_well(case, machine) == Some(true) && case.age(since) >= LEASE
 }
 
-/// The same of a node that nobody may have looked at yet: then nothing.
+/// Whether the node is ready now; nothing before anybody looked. A health check that complains of more than readiness is believed.
+pub(super) fn is_well(case: &Case<'_>, machine: &Machine) -> Option<bool> {
+    match &case.seen.node {
+        NodeSeen::NotAsked if machine.node.is_some() => None,
+        NodeSeen::Here(node) => Some(is_ready(node) && !ails(case, machine, node)),
+        _ => Some(false),
+    }
+}
+
+/// Whether a node that was awaited since then has come up; nothing before anybody looked.
 pub(super) fn has_come_up(case: &Case<'_>, machine: &Machine, since: Timestamp) -> Option<bool> {
-    let is_unknown = case.seen.node == NodeSeen::NotAsked && machine.node.is_some();
-    (!is_unknown).then(|| is_ready_in_the_end(case, machine, since))
+    Some(is_well(case, machine)? && case.age(since) >= LEASE)
 }
 
 /// Whether the health check complains of something that a node that is ready may have, too. While a request is there it does

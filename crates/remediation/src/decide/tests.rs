@@ -26,6 +26,7 @@ mod refusing;
 mod remembering;
 mod returning;
 mod unread;
+mod waiting;
 mod whole;
 mod withdrawing;
 
@@ -120,6 +121,7 @@ pub(crate) fn fresh() -> Observed {
     Observed {
         request: request(),
         rival: false,
+        member: None,
         machine: Some(machine()),
         cluster: ClusterSeen::Here { paused: false },
         metal: Some(Metal { paused: false, host: Some("h".to_owned()) }),

@@ -227,25 +227,3 @@ fn a_time_that_ran_out_while_nobody_was_at_work_begins_anew_once_in_a_try() {
         assert_eq!(now(&before, late).reason, Reason::Exhausted);
     }
 }
-
-#[test]
-fn a_node_that_cannot_be_seen_when_its_time_ran_out_while_nobody_was_at_work_has_it_once_more() {
-    let late = 10_000;
-    let blind = edit(last_try(), |seen| {
-        seen.node = NodeSeen::NoAccess("away".to_owned());
-        seen.started = Some(at(late - 1));
-    });
-    let noted = now(&blind, late);
-    let [Act::Host(write)] = noted.acts.as_slice() else { panic!("{noted:?}") };
-    assert!(write.key.is_none() && !write.mark && !write.offline, "{write:?}");
-    let history = write.history.clone().unwrap();
-    assert_eq!(history.open("uid").unwrap().resumed, Some(at(late - 1)));
-    let next = edit(blind.clone(), |seen| seen.host.as_mut().unwrap().history = history);
-    let waits = now(&next, late + 298);
-    assert!(waits.reason == Reason::Recovering && waits.again.is_some(), "{waits:?}");
-    assert_eq!(now(&next, late + 299).reason, Reason::Exhausted, "its time ends");
-    let again = edit(next, |seen| seen.started = Some(at(late + 900)));
-    assert_eq!(now(&again, late + 901).reason, Reason::Exhausted, "once");
-    let seen = edit(blind, |seen| seen.node = NodeSeen::Here(node()));
-    assert_eq!(now(&seen, late).reason, Reason::Exhausted, "it is not ready, as everybody can see");
-}

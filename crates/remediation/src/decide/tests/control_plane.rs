@@ -63,7 +63,7 @@ fn the_host_of_a_control_plane_stays_on_while_somebody_keeps_its_machine_that_is
         seen.machine.as_mut().unwrap().owned = false;
     });
     let decision = now(&alone, 320);
-    assert!(decision.acts.contains(&Act::DeleteMachine) && !switches_off(&decision));
+    assert!(!decision.acts.contains(&Act::DeleteMachine) && !switches_off(&decision));
     assert!(writes(&decision)[0].history.as_ref().unwrap().last("uid").unwrap().stays_on);
 }
 
@@ -119,12 +119,14 @@ fn a_host_of_a_control_plane_stays_on_when_it_is_repaired_or_anothers_or_that_is
 }
 
 #[test]
-fn a_machine_of_a_control_plane_that_nobody_owns_takes_its_host_off_with_it() {
+fn a_machine_of_a_control_plane_that_nobody_owns_stays_and_so_does_its_host() {
     let alone = edit(last_try_of_a_control_plane(), |seen| {
         seen.machine.as_mut().unwrap().owned = false;
     });
     let decision = now(&alone, 320);
-    assert!(switches_off(&decision) && decision.acts.contains(&Act::DeleteMachine), "{decision:?}");
-    let policy = Policy { delete_unowned: false, ..Policy::default() };
-    assert!(!switches_off(&decide(&alone, &policy, at(320))), "a person is to decide");
+    assert!(
+        !switches_off(&decision) && !decision.acts.contains(&Act::DeleteMachine),
+        "{decision:?}"
+    );
+    assert_eq!(said(&decision).phase, Some(Phase::Failed), "a person is to decide");
 }

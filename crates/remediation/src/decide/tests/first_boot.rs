@@ -101,7 +101,7 @@ fn a_host_that_is_installed_once_more_has_all_its_time_again() {
         seen.host.as_mut().unwrap().provisioned = false;
         seen.request.standing = said(&now(seen, 400));
     });
-    assert_eq!(again.request.standing.since, None);
+    assert_eq!(again.request.standing.since, Some(at(400)));
     let installed = edit(again, |seen| seen.host.as_mut().unwrap().provisioned = true);
     let waits = now(&installed, 500);
     assert_eq!((waits.reason, said(&waits).since), (Reason::HostBooting, Some(at(500))));
@@ -109,16 +109,17 @@ fn a_host_that_is_installed_once_more_has_all_its_time_again() {
 
 #[test]
 fn what_a_person_corrects_begins_at_once_where_the_machine_has_had_a_node() {
-    let offline = |node: Option<&str>| {
+    let skipped = |name: Option<&str>| {
         edit(fresh(), |seen| {
-            seen.machine.as_mut().unwrap().node = node.map(str::to_owned);
-            seen.host.as_mut().unwrap().online = false;
+            seen.machine.as_mut().unwrap().node = name.map(str::to_owned);
+            seen.machine.as_mut().unwrap().skipped = true;
             seen.request.standing = said(&now(seen, 0));
-            seen.host.as_mut().unwrap().online = true;
+            seen.machine.as_mut().unwrap().skipped = false;
+            seen.node = NodeSeen::Here(node());
         })
     };
-    assert!(is_asked(&now(&offline(Some("n")), 100)));
-    assert_eq!(now(&offline(None), 100).reason, Reason::HostBooting, "it may never have been on");
+    assert!(is_asked(&now(&skipped(Some("n")), 100)));
+    assert_eq!(now(&skipped(None), 100).reason, Reason::HostBooting, "it may never have been on");
 }
 
 #[test]

@@ -356,7 +356,9 @@ fn a_request_that_capm3_left_at_failed_is_carried_out_once_its_host_is_to_be_on(
         let on = |seen: Observed| edit(seen, |seen| seen.host.as_mut().unwrap().online = true);
         let told = edit(undone, |seen| seen.request.standing = said(&refused));
         assert!(!told.request.standing.is_over(), "what was refused is no end");
-        for seen in [on(failed), on(told)] {
+        // Before a request that waited is begun, its node is looked at.
+        let seen_down = edit(on(told), |seen| seen.node = NodeSeen::Here(node()));
+        for seen in [on(failed), seen_down] {
             let decision = now(&seen, 5);
             assert_eq!(writes(&decision)[0].key, Some(true), "{decision:?}");
             assert_eq!(said(&decision).phase, Some(Phase::Running));

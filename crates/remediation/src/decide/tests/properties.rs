@@ -158,6 +158,7 @@ fn worlds() -> impl Any<Value = Observed> {
             seen.node = node;
             seen.started = rarely().then(|| at(1000));
             seen.rival = rarely();
+            seen.member = rarely().then(|| "another".to_owned());
             seen
         },
     )
@@ -293,6 +294,37 @@ proptest! {
                 let open = write.history.as_ref().is_some_and(|it| it.open("uid").is_some());
                 prop_assert!(!open);
             }
+        }
+    }
+
+    /// I17: while the node cannot be seen that is awaited, no machine is cut off once more and none is given up.
+    #[test]
+    fn silence_of_a_workload_cluster_is_no_verdict_on_a_node(
+        seen in worlds(), policy in policies(), now in 0_i64..5000,
+    ) {
+        let decision = decide(&seen, &policy, at(now));
+        let awaited = seen.host.as_ref().filter(|it| {
+            seen.request.standing.awaits_node().is_some() && !it.held && !it.history.is_exhausted("uid")
+        });
+        if awaited.is_some() && matches!(seen.node, NodeSeen::NoAccess(_)) {
+            let judged = matches!(decision.reason, Reason::NotRecovered);
+            let cut = decision.acts.iter().any(|it| matches!(it, Act::Host(it) if it.key == Some(true)));
+            prop_assert!(!judged && !cut, "{decision:?}");
+        }
+    }
+
+    /// I18: while another member of the control plane goes first, no host is cut off that was not begun with.
+    #[test]
+    fn no_second_member_of_a_control_plane_is_cut_off(
+        seen in worlds(), policy in policies(), now in 0_i64..5000,
+    ) {
+        let is_begun = seen.request.standing.step.is_some()
+            || seen.host.as_ref().is_some_and(|it| it.history.open("uid").is_some());
+        let succeeded = seen.request.standing.has_succeeded();
+        if seen.member.is_some() && !is_begun && !succeeded {
+            let acts = decide(&seen, &policy, at(now)).acts;
+            let cut = acts.iter().any(|it| matches!(it, Act::Host(it) if it.key == Some(true)));
+            prop_assert!(!cut, "{acts:?}");
         }
     }
 

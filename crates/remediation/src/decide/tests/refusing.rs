@@ -155,6 +155,7 @@ fn a_request_that_cannot_be_carried_out_says_why_once() {
         assert_eq!(standing.said.as_ref().unwrap().reason, reason);
         let again = edit(seen, |seen| seen.request.standing = standing);
         assert!(now(&again, 1).acts.is_empty(), "said already");
+        assert_eq!(again.request.standing.since, Some(at(0)), "people see since when");
     }
 }
 
@@ -188,4 +189,45 @@ fn a_request_says_why_it_is_refused_whatever_becomes_of_the_write_to_its_machine
     let whole = now(&fresh(), 0);
     assert_eq!(whole.clone().parts(), [whole], "what cannot be told before all of it is done");
     assert!(now(&asked(), 5).parts().is_empty());
+}
+
+/// A host that was scrapped: nobody can correct that.
+#[test]
+fn the_owner_of_a_machine_whose_host_is_gone_is_told_when_it_has_not_come_back_in_time() {
+    let gone = edit(fresh(), |seen| {
+        seen.host = None;
+        seen.request.standing = said(&now(seen, 0));
+    });
+    let going = edit(fresh(), |seen| {
+        seen.host.as_mut().unwrap().unmanaged = Some(Unmanaged::Deleting);
+        seen.request.standing = said(&now(seen, 0));
+    });
+    for lost in [gone.clone(), going] {
+        let waits = now(&lost, 599);
+        assert!(waits.acts.is_empty() && waits.again == Some(Duration::from_secs(1)), "{waits:?}");
+        let told = now(&lost, 600);
+        assert!(matches!(told.acts[0], Act::TellOwner(_)), "{told:?}");
+        assert_eq!(said(&told).phase, Some(Phase::DeletingMachine));
+        let rests = edit(lost, |seen| {
+            seen.request.standing = said(&told);
+            seen.machine.as_mut().unwrap().told = true;
+        });
+        assert!(now(&rests, 601).acts.is_empty());
+    }
+    let patient = edit(gone.clone(), |seen| {
+        seen.request.strategy = Ok(Strategy { retries: 0, timeout: Duration::from_secs(900) });
+    });
+    assert!(now(&patient, 899).acts.is_empty() && !now(&patient, 900).acts.is_empty());
+    let by_hand = edit(gone.clone(), |seen| seen.machine.as_mut().unwrap().healthy = None);
+    assert!(now(&by_hand, 6000).acts.is_empty(), "nobody says that the machine is unhealthy");
+    let unowned = |control_plane: bool| {
+        let seen = edit(gone.clone(), |seen| {
+            let machine = seen.machine.as_mut().unwrap();
+            (machine.owned, machine.control_plane) = (false, control_plane);
+        });
+        now(&seen, 600)
+    };
+    assert!(unowned(false).acts.contains(&Act::DeleteMachine));
+    assert!(!unowned(true).acts.contains(&Act::DeleteMachine));
+    assert_eq!(said(&unowned(true)).phase, Some(Phase::Failed));
 }

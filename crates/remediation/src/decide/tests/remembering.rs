@@ -137,11 +137,12 @@ fn a_count_above_the_limit_begins_no_try_above_it() {
 
 #[test]
 fn why_a_machine_was_given_up_outlives_the_pass_that_was_cut_off() {
-    let seen = edit(last_try(), |seen| seen.node = NodeSeen::NoAccess("expired".to_owned()));
+    let foreign = Node { foreign: Some("x://other".to_owned()), ..node() };
+    let seen = edit(last_try(), |seen| seen.node = NodeSeen::Here(foreign));
     let first = now(&seen, 320);
     let history = writes(&first)[0].history.clone().unwrap();
     let cause = history.last("uid").unwrap().cause.clone().unwrap();
-    assert!(cause.contains("not ready in time, but the node cannot be seen: expired"), "{cause}");
+    assert!(cause.contains("not ready in time, but the node of that name"), "{cause}");
     let cut = edit(last_try(), |seen| {
         let host = seen.host.as_mut().unwrap();
         (host.history, host.marked) = (history, true);

@@ -80,10 +80,14 @@ fn any_word_of_a_node_is_new_where_there_was_none_before() {
 
 #[test]
 fn a_workload_cluster_that_cannot_be_asked_is_told_once_and_so_is_its_return() {
-    for seen in [off(), recovering()] {
+    for (seen, reason, since) in
+        [(off(), Reason::Fencing, 30), (recovering(), Reason::NodeUnseen, 41)]
+    {
         let first = now(&away(seen.clone()), 30);
         let standing = said(&first);
-        let message = standing.said.clone().unwrap().message;
+        let told_first = standing.said.clone().unwrap();
+        let message = told_first.message;
+        assert_eq!(told_first.reason, reason);
         assert!(message.contains("cannot be seen: certificate expired"), "{message}");
         let told = edit(seen, |seen| seen.request.standing = standing.clone());
         assert!(now(&away(told.clone()), 40).acts.is_empty());
@@ -91,20 +95,55 @@ fn a_workload_cluster_that_cannot_be_asked_is_told_once_and_so_is_its_return() {
         assert!(now(&other, 40).acts.is_empty(), "not each of its words");
         let back = now(&seeing(told, Node { busy: 1, taint: Taint::Ours, ..node() }), 41);
         assert!(!said(&back).said.unwrap().message.contains("cannot be seen"));
-        assert_eq!(said(&back).since, standing.since, "its time goes on");
+        assert_eq!(
+            said(&back).since,
+            Some(at(since)),
+            "that of the host goes on, the node's begins"
+        );
     }
 }
 
 #[test]
-fn who_gets_the_machine_reads_that_its_node_could_not_be_seen() {
-    let late = now(&away(last_try()), 320);
-    let message = said(&late).said.unwrap().message;
-    assert!(message.contains("not ready in time, but the node cannot be seen"), "{message}");
+fn nobody_is_cut_off_again_or_given_up_for_a_node_that_nobody_could_see() {
+    for seen in [recovering(), last_try()] {
+        let first = now(&away(seen.clone()), 30);
+        let told = edit(seen.clone(), |seen| seen.request.standing = said(&first));
+        for seen in [away(seen), away(told.clone())] {
+            let late = now(&seen, 50_000);
+            assert_eq!(late.reason, Reason::NodeUnseen);
+            assert!(writes(&late).is_empty() && late.again.is_some(), "{late:?}");
+        }
+        // It had not come back when it was seen at last: its time begins then.
+        let answered = now(&seeing(told.clone(), node()), 50_000);
+        assert_eq!(
+            (said(&answered).since, answered.reason),
+            (Some(at(50_000)), Reason::Recovering)
+        );
+        let awaited = edit(seeing(told.clone(), node()), |seen| {
+            seen.request.standing = said(&answered);
+        });
+        assert_eq!(now(&awaited, 50_299).reason, Reason::Recovering);
+        assert_ne!(
+            now(&awaited, 50_300).reason,
+            Reason::Recovering,
+            "it was looked at, and is not ready"
+        );
+        // It may have been back for long.
+        assert_eq!(now(&seeing(told, ready("after")), 50_000).reason, Reason::Recovered);
+    }
+}
+
+#[test]
+fn who_gets_the_machine_reads_that_its_node_was_another_machines() {
     let foreign = Node { foreign: Some("x://other".to_owned()), ..ready("after") };
     let decision = now(&seeing(recovering(), foreign.clone()), 30);
     assert!(said(&decision).said.unwrap().message.contains("another machine's (x://other)"));
     let late = now(&seeing(last_try(), foreign), 320);
-    assert!(said(&late).said.unwrap().message.contains("another machine's"));
+    let message = said(&late).said.unwrap().message;
+    assert!(
+        message.contains("not ready in time, but the node of that name is another"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -239,8 +278,7 @@ fn called(healthy: bool, since: i64) -> Observed {
 #[test]
 fn an_old_word_of_a_health_check_is_no_return() {
     // Released at 10.
-    assert_eq!(now(&called(true, 9), 30).reason, Reason::Recovering);
-    assert_eq!(now(&called(true, 9), 320).reason, Reason::NotRecovered, "and the time goes on");
+    assert_eq!([30, 320].map(|at| now(&called(true, 9), at).reason), [Reason::NodeUnseen; 2]);
     assert_eq!(now(&called(true, 11), 30).reason, Reason::Recovered);
     let withdrawn = |since| {
         let seen = edit(called(true, since), |seen| seen.request.deleting = Some(at(25)));

@@ -12,6 +12,7 @@ mod neighbours;
 pub(crate) mod operator;
 mod rules;
 mod scene;
+mod several;
 mod stale;
 mod sweeps;
 mod workload;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::ground::{planes, quick, start};
 use super::operator::boot;
-use super::scene::{REMEDIATION, Scene, history, reboot};
+use super::scene::{REMEDIATION, Scene, history, keys, reboot, succeeded};
 
 fn impatient() -> Policy {
     Policy { fence: Duration::from_secs(3), ..quick() }
@@ -54,6 +54,34 @@ async fn a_workload_api_server_that_hangs_delays_the_reboot_only_and_is_used_whe
     scene.request("m", reboot(0, "300s")).await;
     let fenced = on_again(&scene).await;
     assert!(fenced.contains("the node was left alone"), "{fenced}");
+    own.freeze(false).unwrap();
+    boot(&scene.workload, &scene.node_of("m")).await;
+    scene.says("m", "Recovered").await;
+    scene.is_clean("m", "h").await;
+}
+
+/// An outage of a workload cluster's API must not turn the machines that came back during it into machines that are replaced.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_nobody_can_see_is_neither_cut_off_again_nor_given_up() {
+    let own = ControlPlane::start("remediation-blind").await.unwrap();
+    let mut scene = Scene::new("blind").await;
+    scene.workload = own.admin().await;
+    let _running = start(&planes().await.management, &scene.namespace, impatient()).await;
+    scene.kubeconfig(&own.kubeconfig_text("blind", &["system:masters"]).unwrap()).await;
+    scene.machine("m", "h").await;
+    scene.operator().kill("h");
+    own.freeze(true).unwrap();
+    scene.request("m", reboot(0, "3s")).await;
+    let request = scene.says("m", "NodeUnseen").await;
+    assert_eq!(succeeded(&request).0, "Unknown");
+    // Its time is over several times.
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    let host = scene.get_host("h").await;
+    let tries = history(&host);
+    assert_eq!((tries.len(), &tries[0]["result"]), (1, &Value::Null), "{tries:?}");
+    assert!(keys(&host).is_empty() && host["spec"]["online"] == true, "{host}");
+    let request = scene.says("m", "NodeUnseen").await;
+    assert_eq!(request["status"]["step"], "recover");
     own.freeze(false).unwrap();
     boot(&scene.workload, &scene.node_of("m")).await;
     scene.says("m", "Recovered").await;

@@ -1,0 +1,107 @@
+//! What is waited for, or looked at, before a machine is cut off at all.
+
+use super::*;
+
+fn is_asked(decision: &Decision) -> bool {
+    writes(decision).iter().any(|it| it.key == Some(true))
+}
+
+fn waiting_for(member: &str) -> Observed {
+    edit(fresh(), |seen| {
+        seen.machine.as_mut().unwrap().control_plane = true;
+        seen.member = Some(member.to_owned());
+    })
+}
+
+/// It was refused at 0, and what it was refused for is corrected.
+fn corrected() -> Observed {
+    edit(fresh(), |seen| {
+        seen.machine.as_mut().unwrap().skipped = true;
+        seen.request.standing = said(&now(seen, 0));
+        seen.machine.as_mut().unwrap().skipped = false;
+    })
+}
+
+fn seeing(seen: &Observed, node: Node) -> Observed {
+    edit(seen.clone(), |seen| seen.node = NodeSeen::Here(node))
+}
+
+fn ready() -> Node {
+    Node { ready: true, ..node() }
+}
+
+#[test]
+fn a_member_of_a_control_plane_waits_while_another_one_is_power_cycled() {
+    let first = now(&waiting_for("cp-0"), 5);
+    let [Act::Say(standing)] = first.acts.as_slice() else { panic!("{first:?}") };
+    assert_eq!(
+        (first.reason, &standing.phase, &standing.step),
+        (Reason::MemberInTry, &None, &None)
+    );
+    let words = standing.said.as_ref().unwrap();
+    assert!(words.succeeded == Some(false) && words.message.contains("cp-0"), "{words:?}");
+    assert_eq!(first.notes.len(), 1);
+    let told = edit(waiting_for("cp-0"), |seen| seen.request.standing = said(&first));
+    let waits = now(&told, 10);
+    assert!(waits.acts.is_empty() && waits.notes.is_empty() && waits.again.is_some(), "{waits:?}");
+    let turn = edit(told, |seen| seen.member = None);
+    assert!(now(&turn, 15).needs_node, "it may have come back meanwhile");
+    assert!(is_asked(&now(&seeing(&turn, node()), 15)));
+}
+
+#[test]
+fn what_was_begun_on_a_member_of_a_control_plane_goes_on_beside_another_one() {
+    for seen in [asked(), off(), released(), recovering()] {
+        let beside = edit(seen.clone(), |seen| seen.member = Some("cp-0".to_owned()));
+        assert_eq!(now(&beside, 30), now(&seen, 30));
+    }
+    // The next try was counted, and cut off before the host was asked.
+    let counted = edit(recovering(), |seen| {
+        seen.request.standing = said(&now(seen, 320));
+        seen.member = Some("cp-0".to_owned());
+    });
+    assert!(is_asked(&now(&counted, 321)));
+}
+
+#[test]
+fn a_machine_that_came_back_while_its_request_waited_is_not_cut_off() {
+    let old = edit(fresh(), |seen| seen.machine.as_mut().unwrap().healthy_since = Some(at(0)));
+    let turn = edit(waiting_for("cp-0"), |seen| {
+        seen.request.standing = said(&now(seen, 0));
+        seen.member = None;
+    });
+    for waited in [corrected(), turn, old.clone()] {
+        let looks = now(&waited, 60);
+        assert!(looks.needs_node && looks.acts.is_empty(), "{looks:?}");
+        let rests = now(&seeing(&waited, ready()), 60);
+        assert_eq!((rests.reason, rests.again), (Reason::NodeReady, Some(Duration::from_secs(60))));
+        let told = edit(waited.clone(), |seen| seen.request.standing = said(&rests));
+        let looks = now(&told, 120);
+        assert!(looks.needs_node && looks.acts.is_empty(), "{looks:?}");
+        assert!(now(&seeing(&told, ready()), 120).acts.is_empty());
+        assert!(is_asked(&now(&seeing(&told, node()), 120)), "it fails anew");
+        let ails = edit(seeing(&told, ready()), |seen| seen.machine.as_mut().unwrap().ails = true);
+        assert!(is_asked(&now(&ails, 120)), "of that a ready node says nothing");
+        for unseen in [NodeSeen::Gone, NodeSeen::NoAccess("away".to_owned())] {
+            let unseen = edit(told.clone(), |seen| seen.node = unseen);
+            assert!(is_asked(&now(&unseen, 120)), "the health check has seen it");
+        }
+        let agreed = edit(told, |seen| seen.machine.as_mut().unwrap().healthy = Some(true));
+        assert_eq!(now(&agreed, 120).reason, Reason::NodeReady, "nobody complains");
+    }
+    assert!(is_asked(&now(&old, 59)), "who asks at once is believed");
+    let by_hand = edit(corrected(), |seen| seen.request.owner = None);
+    assert!(is_asked(&now(&by_hand, 60)), "a person wants it all the same");
+}
+
+#[test]
+fn a_host_that_is_allowed_to_be_on_has_time_to_boot_before_it_is_cut_off() {
+    let offline = edit(fresh(), |seen| {
+        seen.host.as_mut().unwrap().online = false;
+        seen.request.standing = said(&now(seen, 0));
+    });
+    assert_eq!(offline.request.standing.said.as_ref().unwrap().reason, Reason::HostOffline);
+    let online = edit(offline, |seen| seen.host.as_mut().unwrap().online = true);
+    let boots = now(&online, 100);
+    assert_eq!((boots.reason, boots.again), (Reason::HostBooting, Some(Duration::from_secs(600))));
+}
