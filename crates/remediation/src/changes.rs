@@ -47,7 +47,8 @@ impl Context {
         let (now, filter) = (now.as_ref().map(|it| &***it), self.policy.watch_filter.as_deref());
         self.tries.with(|tries| tries.update(&key, now, filter));
         self.changed(Role::Host, &key);
-        if !self.orphans(&key).is_empty() {
+        let is_tainted = self.tries.with(|tries| tries.is_tainted(&key));
+        if is_tainted || !self.orphans(&key).is_empty() {
             self.lookout.enqueue(Key::Host(key), Class::Normal);
         }
     }

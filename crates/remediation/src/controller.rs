@@ -22,12 +22,14 @@ use kube::runtime::watcher;
 use crate::clusters::Clusters;
 use crate::context::{Caches, Context, Looks, Role, cached};
 use crate::decide::decide;
+use crate::decide::ending::GRACE;
 use crate::leftover;
 use crate::metrics::Metrics;
 use crate::model::{Key, Memory, Seen, Write};
 use crate::pauses::Clock;
 use crate::reason::Reason;
 use crate::request::Group;
+use crate::seen::NodeSeen;
 use crate::settings::Policy;
 use crate::tries::Tries;
 use crate::{observe, served, write};
@@ -206,6 +208,11 @@ impl Controller for Context {
             }
             // It may be held for another one that is gone as well.
             Seen::Orphan(_) => Decision::write(Reason::Withdrawn, Write::Release),
+            // Its cluster may be away for long.
+            Seen::Left(left) if matches!(left.node, NodeSeen::NoAccess(_)) => {
+                Decision { next: Next::After(GRACE), ..Decision::rest(Reason::NodeLeft) }
+            }
+            Seen::Left(_) => Decision::write(Reason::NodeLeft, Write::Untaint),
             Seen::Leftover(_) => Decision::write(Reason::Withdrawn, Write::TakeBack),
             Seen::TooEarly(wait) => {
                 Decision { next: Next::After(*wait), ..Decision::rest(Reason::AtRest) }
@@ -223,6 +230,7 @@ impl Controller for Context {
         match (seen, write) {
             (Seen::Request(live), Write::Acts(decided)) => write::acts(self, live, &decided).await,
             (Seen::Orphan(orphan), Write::Release) => write::release(self, orphan).await,
+            (Seen::Left(left), Write::Untaint) => write::untaint(self, left).await,
             (Seen::Leftover(machine), Write::TakeBack) => write::take_back(self, machine).await,
             // Nothing of the kind is decided.
             _ => Ok(Outcome::default()),

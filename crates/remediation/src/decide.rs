@@ -6,7 +6,7 @@
 //! `node` what is known of the node meanwhile, `ending` how a request ends.
 
 mod attempt;
-mod ending;
+pub(crate) mod ending;
 mod first_boot;
 mod node;
 

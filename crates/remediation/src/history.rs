@@ -72,6 +72,9 @@ pub struct Entry {
     /// What may be left on the node, since nobody could look at it in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<String>,
+    /// The cluster whose node may still have our taint. It is looked at until it has not, also when the request is long gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tainted: Option<String>,
     /// When the try ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Timestamp>,
@@ -180,10 +183,32 @@ impl History {
         all
     }
 
-    /// The same with what may be left on the node said in the last try of a request.
+    /// The same with what may be left on the node said in the last try of a request; where that may be our taint, with its cluster.
     #[must_use]
-    pub fn leaving(&self, remediation: &str, what: &str) -> Self {
-        self.with_last(remediation, |it| it.left = Some(what.to_owned()))
+    pub fn leaving(&self, remediation: &str, what: &str, tainted: Option<&str>) -> Self {
+        self.with_last(remediation, |it| {
+            (it.left, it.tainted) = (Some(what.to_owned()), tainted.map(str::to_owned));
+        })
+    }
+
+    /// A try that may have left our taint on its node. While another one is under way, that has to do with the node.
+    pub fn tainted(&self) -> Option<&Entry> {
+        self.0
+            .iter()
+            .find(|it| it.tainted.is_some() && it.node.is_some())
+            .filter(|_| !self.is_any_open())
+    }
+
+    /// The same with nothing left on the node of a request.
+    #[must_use]
+    pub fn untainted(&self, remediation: &str) -> Self {
+        let mut all = self.clone();
+        for entry in all.0.iter_mut().filter(|it| it.remediation == remediation) {
+            if entry.tainted.take().is_some() {
+                entry.left = None;
+            }
+        }
+        all
     }
 
     /// The same with why the machine was given up said in the last try of a request.

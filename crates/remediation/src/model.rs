@@ -74,6 +74,8 @@ pub enum Seen {
     Request(Box<Live>),
     /// A host that a request which is gone holds off.
     Orphan(Orphan),
+    /// A host whose node may still have the taint of a request that is gone.
+    Left(Box<LeftBehind>),
     /// A Machine that says something of a request which is gone.
     Leftover(Box<capi::Machine>),
     /// Whether a request is gone cannot be said before so much time has passed.
@@ -112,6 +114,18 @@ pub struct Orphan {
     pub uid: String,
 }
 
+/// What a request that is gone may have left on the node of a host.
+pub struct LeftBehind {
+    /// The host, whose record says so.
+    pub host: Arc<BareMetalHost>,
+    /// The request's uid.
+    pub uid: String,
+    /// What its node is like now.
+    pub node: NodeSeen,
+    /// The node.
+    pub place: Option<Place>,
+}
+
 /// What a pass writes.
 #[derive(Debug)]
 pub enum Write {
@@ -119,6 +133,8 @@ pub enum Write {
     Acts(Box<Decision>),
     /// The key of a request that is gone is taken off its host, and the record of its try ended.
     Release,
+    /// The taint of a request that is gone is taken off its node, where it is there, and the host says so no longer.
+    Untaint,
     /// What a Machine says of a request that is gone is taken back.
     TakeBack,
 }

@@ -17,7 +17,9 @@ use crate::decide::decide;
 use crate::decision::{Act, Decision};
 use crate::history::{Entry, History};
 use crate::leftover;
-use crate::model::{ClusterSeen, Live, Memory, Metal, Observed, Orphan, RequestKey, Seen};
+use crate::model::{
+    ClusterSeen, LeftBehind, Live, Memory, Metal, Observed, Orphan, RequestKey, Seen,
+};
 use crate::pauses::Pause;
 use crate::reason::Reason;
 use crate::request::{Group, Request};
@@ -289,9 +291,11 @@ async fn look_at_node(context: &Context, live: &mut Live, load: bool) {
 /// not ours.
 pub async fn orphan(context: &Context, key: &ObjectKey) -> Result<Option<Seen>, Error> {
     let gone = context.orphans(key);
-    let cached = context.caches.host(key);
-    if gone.is_empty() || cached.is_none_or(|it| is_paused(&it)) {
+    let Some(cached) = context.caches.host(key).filter(|it| !is_paused(it)) else {
         return Ok(None);
+    };
+    if gone.is_empty() {
+        return Ok(left_behind(context, cached).await);
     }
     if let Some(wait) = too_early(context) {
         return Ok(Some(Seen::TooEarly(wait)));
@@ -309,6 +313,26 @@ pub async fn orphan(context: &Context, key: &ObjectKey) -> Result<Option<Seen>, 
         }
     }
     Ok(None)
+}
+
+/// Looks at the node that a request left when it could not be asked. Without this a node that is ready would stay out of service
+/// for ever, and everything call that a success.
+async fn left_behind(context: &Context, host: Arc<BareMetalHost>) -> Option<Seen> {
+    let history = History::of(&host);
+    let entry = history.tainted()?;
+    let sought = node::Sought {
+        namespace: host.metadata.namespace.as_deref()?,
+        cluster: entry.tainted.as_deref()?,
+        name: entry.node.as_deref()?,
+        provider_id: None,
+        request: &entry.remediation,
+        adopted: entry.adopted,
+        is_there: &|uid| context.is_there(uid),
+        load: false,
+    };
+    let (node, place) = node::look(&context.workloads, &sought).await;
+    let uid = entry.remediation.clone();
+    Some(Seen::Left(Box::new(LeftBehind { host, uid, node, place })))
 }
 
 /// The try of a request on a host that may be ended there. To a host that somebody paused nothing is written: when the pause

@@ -42,6 +42,7 @@ reasons! {
         Withdrawn: Kind::EndsWithin(Duration::from_secs(3600)), "The request was withdrawn, or the label of the watch filter is gone.";
         MachineGone: Kind::Waits, "The Machine is being deleted, or is gone.";
         Undoing: Kind::Waits, "What was changed is being undone.";
+        NodeLeft: Kind::EndsWithin(Duration::from_secs(3600)), "A request is gone, and its node, which could not be asked then, may still be out of service.", "Make the API server of the workload cluster reachable from here, or remove the taint.";
         Failed: Kind::Rests, "Nothing more can be done, and nobody may be told to.", "Delete the Machine.";
         Refused: Kind::Waits, "A write is refused.", "Allow what the message names: a permission, a webhook.";
         Contested: Kind::Waits, "Another controller works on the same request.", "Correct capm3.account of the chart.";

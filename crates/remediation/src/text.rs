@@ -289,6 +289,8 @@ pub const REMEMBERED: &str =
 pub const SWITCHED_OFF: &str = "The Machine is being deleted, so its host is switched off";
 /// Of a host that was held for a request which is gone.
 pub const RELEASED: &str = "The request that held the host off is gone: it may be switched on";
+/// Of a node that could not be asked when its request went.
+pub const UNTAINTED_LATER: &str = "The node is no longer out of service: it can be asked again";
 /// How a machine is given up.
 pub const ALL_FAILED: &str = "All tries have failed";
 /// What becomes of it.

@@ -1,6 +1,6 @@
 //! Which hosts have the key or the record of which request: a machine may have another host by now, or be gone. Pure.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use api_types::metal3::BareMetalHost;
 use api_types::names::metal3::REBOOT_FOR_REMEDIATION;
@@ -14,6 +14,8 @@ pub struct Tries {
     by_request: HashMap<String, BTreeMap<ObjectKey, Mark>>,
     /// The same the other way round: a change of one host must not cost a look at all.
     by_host: HashMap<ObjectKey, Vec<String>>,
+    /// Hosts whose nodes may still have our taint.
+    tainted: HashSet<ObjectKey>,
 }
 
 /// What a host has of a request; what counts more is greater.
@@ -44,8 +46,14 @@ impl Tries {
             filter.is_some() && it.filter.as_deref().is_some_and(|it| Some(it) != filter)
         };
         let mut marks = BTreeMap::new();
-        let tries = host.map(History::of).unwrap_or_default().0;
-        for entry in tries.into_iter().filter(|it| !others(it)) {
+        let mut tries = host.map(History::of).unwrap_or_default();
+        tries.0.retain(|it| !others(it));
+        if tries.tainted().is_some() {
+            self.tainted.insert(key.clone());
+        } else {
+            self.tainted.remove(key);
+        }
+        for entry in tries.0 {
             let mark = if entry.ended.is_none() { Mark::Open } else { Mark::Ended };
             marks.insert(entry.remediation, mark);
         }
@@ -95,9 +103,15 @@ impl Tries {
         hosts.filter(|(_, mark)| mark.is_open()).map(|(it, _)| it.clone()).collect()
     }
 
-    /// All hosts with a try under way.
+    /// Whether the node of a host may still have our taint.
+    pub fn is_tainted(&self, host: &ObjectKey) -> bool {
+        self.tainted.contains(host)
+    }
+
+    /// All hosts with a try under way, or with something left on their nodes.
     pub fn hosts(&self) -> Vec<ObjectKey> {
-        self.by_host.keys().filter(|it| !self.under_way_on(it).is_empty()).cloned().collect()
+        let is_open = |it: &&ObjectKey| self.is_tainted(it) || !self.under_way_on(it).is_empty();
+        self.by_host.keys().filter(is_open).cloned().collect()
     }
 }
 
@@ -122,6 +136,35 @@ mod tests {
 
     fn begun() -> Entry {
         Entry::begin("uid", "m", 0, Timestamp::UNIX_EPOCH)
+    }
+
+    #[test]
+    fn a_host_whose_node_may_be_tainted_is_looked_at_until_it_is_not() {
+        let mut tries = Tries::default();
+        let mut entry = Entry::begin("uid", "m", 0, Timestamp::UNIX_EPOCH);
+        (entry.ended, entry.node) = (Some(Timestamp::UNIX_EPOCH), Some("n".to_owned()));
+        let ended = History(vec![entry]);
+        let host = |history: &History| {
+            let mut host = BareMetalHost::default();
+            let texts = [(REMEDIATION_HISTORY.to_owned(), history.text())];
+            host.metadata.annotations = Some(texts.into());
+            host
+        };
+        let left = ended.leaving("uid", "a taint", Some("c"));
+        tries.update(&key("h"), Some(&host(&left)), None);
+        assert_eq!(tries.hosts(), [key("h")]);
+        let beside = left.with(Entry::begin("next", "m", 0, Timestamp::UNIX_EPOCH));
+        assert!(
+            left.tainted().is_some() && beside.tainted().is_none(),
+            "that try has to do with it"
+        );
+        let gone = left.untainted("uid");
+        assert!(gone.last("uid").unwrap().left.is_none());
+        tries.update(&key("h"), Some(&host(&gone)), None);
+        assert!(tries.hosts().is_empty());
+        let labels = ended.leaving("uid", "labels", None);
+        tries.update(&key("h"), Some(&host(&labels)), None);
+        assert!(tries.hosts().is_empty(), "nobody has them any more");
     }
 
     #[test]

@@ -38,11 +38,11 @@ use crate::decide::refused_at_first;
 use crate::decision::{Act, Decision, HostWrite, action};
 use crate::history::History;
 use crate::leftover;
-use crate::model::{Live, Orphan, Place};
+use crate::model::{LeftBehind, Live, Orphan, Place};
 use crate::observe::node::{is_out_of_service, taints};
 use crate::reason::Reason;
 use crate::request::{Backup, Group, Request, Standing, key_of, writers};
-use crate::seen::has_plain;
+use crate::seen::{self, NodeSeen, has_plain};
 use crate::text;
 
 /// Carries out what was decided about a request.
@@ -101,6 +101,32 @@ pub async fn release(context: &Context, Orphan { host, uid }: &Orphan) -> Result
         context.metrics.released();
         let reason = Reason::Withdrawn.as_str();
         outcome.events.push(Event::new(true, reason, "Release", text::RELEASED));
+    }
+    Ok(outcome)
+}
+
+/// Takes the taint of a request that is gone off its node, if it is there, and then the word of it off the host: a crash in between
+/// has the node looked at once more.
+pub async fn untaint(context: &Context, left: &LeftBehind) -> Result<Outcome, Error> {
+    let LeftBehind { host, uid, node, place } = left;
+    let is_ours = matches!(node, NodeSeen::Here(node) if node.taint == seen::Taint::Ours);
+    if let Some(place) = place.as_ref().filter(|_| is_ours) {
+        place.untaint(&place.object).await?;
+    }
+    let namespace = host.namespace().unwrap_or_default();
+    let history = History::of(host).untainted(uid);
+    let patch = json!({"metadata": {
+        "resourceVersion": host.metadata.resource_version,
+        "annotations": {REMEDIATION_HISTORY: history.text()},
+    }});
+    let (hosts, name) = (context.hosts(&namespace), host.name_any());
+    let what = "end the record of a node that was out of service";
+    written(what, hosts.patch_metadata(&name, &PatchParams::default(), &Patch::Merge(patch)))
+        .await?;
+    let mut outcome = Outcome::default();
+    if is_ours {
+        let reason = Reason::Withdrawn.as_str();
+        outcome.events.push(Event::new(false, reason, "Release", text::UNTAINTED_LATER));
     }
     Ok(outcome)
 }

@@ -18,7 +18,7 @@ use crate::settings::Fencing;
 use crate::text;
 
 /// The health check takes a moment to see that a node is ready.
-pub(super) const GRACE: Duration = Duration::from_secs(60);
+pub(crate) const GRACE: Duration = Duration::from_secs(60);
 /// So long a host that is gone may come back: it may be being restored.
 const LOST: Duration = Duration::from_secs(600);
 /// How soon the health check has written down what it withdrew a request for.
@@ -485,11 +485,13 @@ fn is_waited_for(case: &Case<'_>) -> bool {
 /// What may be left on the node is said where it outlives the request.
 fn give_up(case: &Case<'_>, mut decision: Decision, what: &str) -> Decision {
     let uid = &case.request.uid;
+    // What a deleted node had goes with the request. A taint is looked for until it is gone.
+    let tainted = case.seen.cluster_name().filter(|_| may_be_tainted(case));
     for (host, stray) in hosts(case) {
         let has_ended = host.history.open(uid).is_none();
         // A host that was lost, and that somebody paused since: there the event is all that tells it.
         if has_ended && !host.paused && host.history.last(uid).is_some_and(|it| it.left.is_none()) {
-            let history = Some(host.history.leaving(uid, what));
+            let history = Some(host.history.leaving(uid, what, tainted));
             decision = decision.host(HostWrite { stray, history, ..HostWrite::default() });
         }
     }
@@ -498,10 +500,14 @@ fn give_up(case: &Case<'_>, mut decision: Decision, what: &str) -> Decision {
 
 /// Whether something of ours may be on the node that cannot be looked at now.
 pub(super) fn is_owed(case: &Case<'_>) -> bool {
+    let is_blind = matches!(case.seen.node, NodeSeen::NoAccess(_));
+    is_blind && (case.request.backup.is_some() || may_be_tainted(case))
+}
+
+fn may_be_tainted(case: &Case<'_>) -> bool {
     let plain = case.seen.last().map_or(case.policy.plain, |it| it.plain);
     let fences = !plain && case.policy.fencing != Fencing::None;
-    let marked = case.request.backup.is_some() || (fences && case.seen.node_name().is_some());
-    marked && matches!(case.seen.node, NodeSeen::NoAccess(_))
+    fences && case.request.backup.is_none() && case.seen.node_name().is_some()
 }
 
 /// Since when the node is waited for, where that has begun: not before its host is on, which may take longer. It begins anew

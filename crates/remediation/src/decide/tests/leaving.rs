@@ -168,6 +168,7 @@ fn what_cannot_be_undone_in_time_is_told_and_remembered() {
     let [Act::Host(write), Act::RemoveFinalizer] = late.acts.as_slice() else { panic!("{late:?}") };
     let history = write.history.clone().unwrap();
     let left = history.last("uid").unwrap().left.clone().unwrap();
+    assert_eq!(history.last("uid").unwrap().tainted.as_deref(), Some("c"), "it is looked for");
     assert!(left.contains("may still be out of service") && left.contains("no answer"), "{left}");
     assert!(late.notes.iter().any(|it| it.warning && it.text.contains(&left)), "{late:?}");
     let paused = edit(withdrawn.clone(), |seen| {

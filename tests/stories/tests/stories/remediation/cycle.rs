@@ -92,11 +92,7 @@ async fn while_its_host_is_off_the_node_is_out_of_service_until_nothing_runs_the
     scene.request("m", reboot(0, "300s")).await;
     let fencing = |it: Option<&Value>| it.unwrap()["status"]["step"] == "fence";
     scene.until(REMEDIATION, "m", "fencing", fencing).await;
-    let deadline = Instant::now() + super::scene::PATIENCE;
-    while !is_tainted(&scene.node("m").await.unwrap()) {
-        assert!(Instant::now() < deadline, "never tainted");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    scene.tainted("m", true).await;
     let host = scene.get_host("h").await;
     assert_eq!((keys(&host).len(), &host["status"]["poweredOn"]), (1, &json!(false)));
     let now = kube::api::DeleteParams::default().grace_period(0);

@@ -251,6 +251,15 @@ impl Scene {
     }
 
     /// Waits until the host is as wanted.
+    /// Waits until the node of a machine is out of service, or is not.
+    pub(super) async fn tainted(&self, machine: &str, wanted: bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.node(machine).await.is_none_or(|it| is_tainted(&it) != wanted) {
+            assert!(Instant::now() < deadline, "not so in time: out of service {wanted}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
     pub(super) async fn host_is(
         &self,
         name: &str,

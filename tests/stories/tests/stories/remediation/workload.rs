@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use bench::control_plane::ControlPlane;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, PostParams};
 use remediation::settings::Policy;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::ground::{planes, quick, start};
 use super::operator::boot;
@@ -58,6 +60,36 @@ async fn a_workload_api_server_that_hangs_delays_the_reboot_only_and_is_used_whe
     boot(&scene.workload, &scene.node_of("m")).await;
     scene.says("m", "Recovered").await;
     scene.is_clean("m", "h").await;
+}
+
+/// Its finalizer goes at a deadline. A node that is ready must not stay out of service for that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_taint_that_outlived_its_request_goes_when_its_cluster_answers_again() {
+    let own = ControlPlane::start("remediation-left").await.unwrap();
+    let mut scene = Scene::new("left").await;
+    scene.workload = own.admin().await;
+    let _running = start(&planes().await.management, &scene.namespace, quick()).await;
+    scene.kubeconfig(&own.kubeconfig_text("left", &["system:masters"]).unwrap()).await;
+    scene.machine("m", "h").await;
+    scene.operator().kill("h");
+    // It keeps the host off for a while.
+    let pod = json!({
+        "metadata": {"name": scene.namespace},
+        "spec": {"nodeName": scene.node_of("m"), "containers": [{"name": "c", "image": "c"}]},
+    });
+    let pods: Api<Pod> = Api::namespaced(scene.workload.clone(), "default");
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    scene.request("m", reboot(0, "300s")).await;
+    scene.tainted("m", true).await;
+    own.freeze(true).unwrap();
+    scene.delete(REMEDIATION, "m").await;
+    scene.gone(REMEDIATION, "m").await;
+    let left = |host: &Value| history(host)[0]["tainted"] == "metal";
+    scene.host_is("h", "said to have a node out of service", left).await;
+    own.freeze(false).unwrap();
+    scene.tainted("m", false).await;
+    let clean = |host: &Value| history(host)[0]["left"].is_null();
+    scene.host_is("h", "said to have nothing left", clean).await;
 }
 
 /// An outage of a workload cluster's API must not turn the machines that came back during it into machines that are replaced.
