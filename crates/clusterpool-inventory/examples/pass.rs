@@ -1,15 +1,19 @@
 //! Prints how many milliseconds a look at a pool of so many clusters takes, and the decision about it: `pass 1000`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api_types::hive::{
     ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, EntryState, EntryStatus,
 };
 use api_types::names;
+use clusterpool_inventory::context::Caches;
 use clusterpool_inventory::decide::decide;
-use clusterpool_inventory::index::{Index, Key, all_in};
-use clusterpool_inventory::observe::{Known, Last, Materials, Stores, observe};
+use clusterpool_inventory::index::{Index, all_in};
+use clusterpool_inventory::make::Materials;
+use clusterpool_inventory::model::{Efforts, Key, Last};
+use clusterpool_inventory::observe::{Known, observe};
 use clusterpool_inventory::settings::Policy;
 use controller_kit::watch::Undecodable;
 use k8s_openapi::api::core::v1::Namespace;
@@ -35,19 +39,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "platform": { "openstack": { "cloud": "here" } },
     });
     let materials = Materials { config: Some(config), ..Materials::default() };
-    let mut last = Last::default();
+    let (mut last, efforts) = (Last::default(), Efforts::default());
     let (mut looking, mut deciding) = (Duration::ZERO, Duration::ZERO);
     for pass in 0..=PASSES {
         let now = Timestamp::now();
-        let known = Known::at_first(&policy, &materials, now);
+        let known =
+            Known { policy: &policy, materials: &materials, rival: None, efforts: &efforts, now };
         let began = Instant::now();
         let (seen, _) = observe(&stores, &index, &key, &known, &mut last);
         let looked = Instant::now();
         let decision = decide(&seen, &policy, now);
-        last.seen = seen;
+        drop(seen);
         // It is stored.
         if let Some(status) = decision.status {
-            last.seen.pool.status = status;
+            Arc::make_mut(&mut last.seen).pool.status = status;
         }
         // The first one tries the patches.
         if pass > 0 {
@@ -64,7 +69,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// A pool at rest, each of whose entries has a cluster that runs.
-fn full(key: &Key, clusters: usize) -> Result<(Stores, Index), serde_json::Error> {
+fn full(key: &Key, clusters: usize) -> Result<(Caches, Index), serde_json::Error> {
     let mut index = Index::default();
     let name = |number: usize| format!("pool-{number:05}");
     let entry = |number: usize| format!("entry-{number}");
@@ -163,7 +168,7 @@ fn full(key: &Key, clusters: usize) -> Result<(Stores, Index), serde_json::Error
     for it in customizations.state() {
         index.customizations.keep(&(key.0.clone(), it.name_any()), [(all_in(&key.0), it)]);
     }
-    let stores = Stores {
+    let stores = Caches {
         pools: store(vec![pool]),
         broken_pools: Undecodable::default(),
         customizations,

@@ -22,6 +22,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use api_types::hive::EntryStatus;
+use controller_kit::engine::Reason as _;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::decision::{Decision, Step, Version, Work};
@@ -96,7 +97,7 @@ fn refused(seen: &Observed) -> Decision {
     let status = status::refused(seen);
     let news = status != seen.pool.status;
     let note = seen.pool.rival.clone().unwrap_or_default();
-    let event = crate::decision::Event { reason: Reason::Contested, about: None, note };
+    let event = crate::decision::Event { reason: Reason::HiveControllerActive, about: None, note };
     Decision {
         status: news.then_some(status),
         events: if news { vec![event] } else { Vec::new() },

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use controller_kit::engine::{self, Reason as _};
 use k8s_openapi::jiff::Timestamp;
 
-use crate::reason::Reason;
-use crate::seen::{Part, Status};
+use crate::make;
+use crate::reason::{Pass, Reason};
+use crate::seen::{Claim, Observed, Part, Status};
 
 /// What to do about a pool, and why.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,6 +23,38 @@ pub struct Decision {
     pub goes_on: bool,
     /// When to look again without being told.
     pub again: Option<Duration>,
+}
+
+impl Decision {
+    /// What the pool rests in after it.
+    pub fn reason(&self, seen: &Observed) -> Pass {
+        let waits = |it: &Claim| !it.deleting && it.cluster.is_none();
+        if seen.pool.rival.is_some() {
+            Pass::Contested
+        } else if !self.work.is_empty() {
+            Pass::Worked
+        } else if self.status.is_some() {
+            Pass::StatusTold
+        } else if !seen.missing.is_empty() {
+            Pass::DependencyMissing
+        } else if seen.pool.deleting && !(seen.clusters.is_empty() && seen.namespaces.is_empty()) {
+            Pass::PoolLeaving
+        } else if seen.claims.iter().any(waits) {
+            Pass::ClaimsWait
+        } else {
+            Pass::AtRest
+        }
+    }
+
+    /// What came about with the status, to be told once that is stored.
+    pub fn told_with_status(&self) -> impl Iterator<Item = engine::Event> {
+        self.events.iter().filter(|it| !it.lasts()).map(Event::told)
+    }
+
+    /// What does not go away by being told.
+    pub fn lasting_events(&self) -> Vec<engine::Event> {
+        self.events.iter().filter(|it| it.lasts()).map(Event::told).collect()
+    }
 }
 
 /// Writes that follow on each other: the first that is refused or fails ends the piece, and what is
@@ -271,6 +305,13 @@ pub enum Step {
     },
 }
 
+impl Step {
+    /// Whether it writes the pool.
+    pub fn is_on_pool(&self) -> bool {
+        matches!(self, Self::KeepPool { .. } | Self::NoteVersion { .. } | Self::LetPoolGo { .. })
+    }
+}
+
 /// A customization and what was in it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Version {
@@ -289,4 +330,25 @@ pub struct Event {
     pub about: Option<String>,
     /// About what, and what to do.
     pub note: String,
+}
+
+impl Event {
+    /// Whether the next pass finds the same, whatever is stored.
+    fn lasts(&self) -> bool {
+        matches!(self.reason, Reason::DoubleUse | Reason::ClusterBroken)
+    }
+
+    /// Whether the entry cannot be used before somebody corrects it or the pool.
+    pub fn is_mistake(&self) -> bool {
+        matches!(self.reason, Reason::EntryMissing | Reason::BrokenByConfiguration)
+    }
+
+    /// As people are told of it, on the pool.
+    fn told(&self) -> engine::Event {
+        // Events of one reason and one action would be taken for one.
+        let action = self.about.as_deref().map_or_else(|| "Decide".to_owned(), make::label);
+        let event = engine::Event::new(true, self.reason.as_str(), &action, &self.note);
+        let hourly = self.lasts().then(|| u64::from(make::hash(&self.note)));
+        engine::Event { hourly, ..event }
+    }
 }

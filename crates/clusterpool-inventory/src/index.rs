@@ -90,6 +90,11 @@ impl<T> Links<T> {
         self.members.get(group).map_or(0, BTreeMap::len)
     }
 
+    /// The groups that have an object.
+    pub fn groups(&self) -> impl Iterator<Item = &Key> {
+        self.members.keys()
+    }
+
     /// Whether there is no group with an object.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
@@ -132,6 +137,17 @@ pub struct Index {
 }
 
 impl Index {
+    /// The pools, there or gone, of which something is here; and for each namespace with customizations the group of all.
+    pub fn pools_with_something(&self) -> BTreeSet<Key> {
+        let of_pools = [&self.claims, &self.namespaces, &self.leases];
+        let of_pools = of_pools.into_iter().flat_map(Links::groups);
+        of_pools
+            .chain(self.clusters.groups())
+            .chain(self.customizations.groups())
+            .cloned()
+            .collect()
+    }
+
     /// Puts a cluster, as it is now, to its pool and its entry. Returns the pools that are concerned.
     pub fn put_cluster(&mut self, key: &Key, now: Option<Arc<ClusterDeployment>>) -> BTreeSet<Key> {
         let pool = now.as_ref().and_then(|it| pool_key(it));

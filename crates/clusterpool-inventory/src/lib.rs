@@ -18,22 +18,20 @@
 //!   when it speaks of customizations, whatever their names.
 
 pub mod access;
-pub mod act;
 mod balance;
-mod context;
+pub mod changes;
+pub mod context;
 pub mod controller;
 pub mod decide;
 pub mod decision;
-pub mod echo;
-pub mod error;
 pub mod index;
 pub mod inventory;
 pub mod lease;
 pub mod make;
 pub mod metrics;
+pub mod model;
 pub mod naming;
 pub mod observe;
-mod pass;
 pub mod patch;
 mod plan;
 pub mod platform;
@@ -42,5 +40,7 @@ pub mod reason;
 pub mod seen;
 pub mod settings;
 mod status;
+pub mod text;
 pub mod trial;
+pub mod write;
 pub mod yaml;

@@ -44,6 +44,23 @@ pub struct Secret {
     pub uid: String,
 }
 
+/// What a pool's clusters are made of, beside the pool itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Materials {
+    /// What is not there or not usable, and what to do.
+    pub missing: Vec<String>,
+    /// The install config that patches are applied to.
+    pub config: Option<Value>,
+    /// Tells it from another one.
+    pub config_hash: u64,
+    /// The pool's pull secret.
+    pub pull_secret: Option<Secret>,
+    /// Its credentials.
+    pub credentials: Option<Secret>,
+    /// Its certificates.
+    pub certificates: Option<Secret>,
+}
+
 /// The name in a reference. The CRDs' default for one is empty, which names nothing.
 pub fn name_in(reference: Option<&NamedRef>) -> Option<&str> {
     reference?.name.as_deref().filter(|it| !it.is_empty())
@@ -78,7 +95,8 @@ pub fn action(verb: &str, note: &str) -> String {
     format!("{verb}-{:08x}", hash(note))
 }
 
-fn hash(text: &str) -> u32 {
+/// A number that tells a text from another one.
+pub fn hash(text: &str) -> u32 {
     let digest = Sha256::digest(text.as_bytes());
     digest.iter().take(4).fold(0, |hash, byte| hash << 8 | u32::from(*byte))
 }

@@ -1,14 +1,15 @@
 //! The controller's own metrics; the kit counts reconciles, requests and the rest.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use api_types::hive::EntryStatus;
+use controller_kit::engine::{Reason as _, Shared};
 use prometheus::{
     Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
 };
 
-use crate::index::Key;
+use crate::model::Key;
 use crate::reason::Reason;
 use crate::seen::Observed;
 
@@ -26,7 +27,7 @@ pub struct Metrics {
     lacking: IntGauge,
     rivals: IntGauge,
     claim_seconds: Histogram,
-    pools: Arc<Mutex<HashMap<Key, Counts>>>,
+    pools: Arc<Shared<HashMap<Key, Counts>>>,
 }
 
 /// What one pool adds to the gauges.
@@ -87,7 +88,7 @@ impl Metrics {
             )?,
             pools: Arc::default(),
         };
-        for reason in Reason::ALL {
+        for reason in Reason::ALL.iter().copied() {
             metrics.work.with_label_values(&[reason.as_str()]);
         }
         registry.register(Box::new(metrics.work.clone()))?;
@@ -160,14 +161,15 @@ impl Metrics {
     }
 
     fn put(&self, key: &Key, counts: Option<Counts>) {
-        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = match counts {
-            Some(counts) => pools.insert(key.clone(), counts),
-            None => pools.remove(key),
-        };
-        if before != counts {
-            self.show(&pools);
-        }
+        self.pools.with(|pools| {
+            let before = match counts {
+                Some(counts) => pools.insert(key.clone(), counts),
+                None => pools.remove(key),
+            };
+            if before != counts {
+                self.show(pools);
+            }
+        });
     }
 
     fn show(&self, pools: &HashMap<Key, Counts>) {

@@ -1,73 +1,188 @@
 //! All reads: a snapshot of one pool from the caches, and what the API server is asked for itself.
 
 mod entries;
-mod live;
 mod materials;
 mod unread;
 mod views;
 
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use api_types::hive::{
-    ClusterClaim, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, pools_finalizer,
+    ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, pools_finalizer,
 };
 use api_types::names;
 use api_types::time::until;
-use controller_kit::watch::Undecodable;
-use k8s_openapi::api::core::v1::Namespace as KubeNamespace;
-use k8s_openapi::api::rbac::v1::RoleBinding;
+use controller_kit::api_error::unless_gone;
+use controller_kit::engine::{Error, asked};
 use k8s_openapi::jiff::Timestamp;
-use kube::runtime::reflector::{ObjectRef, Store};
-use kube::{Resource, ResourceExt as _};
+use kube::api::Api;
+use kube::{Client, Resource, ResourceExt as _};
 
 use self::entries::lease;
 pub use self::entries::{is_releasing, version};
-pub use self::live::{Live, live_pool};
-pub use self::materials::{Materials, materials};
+use self::materials::materials;
 use self::unread::{broken_clusters, strangers, unread};
 use self::views::{claim, cluster, created, hives_words, removal_left, resume_timeout, view};
-use crate::index::{Index, Key, all_in, is_one, named, owner_of, pool_key};
+use crate::access;
+use crate::access::Change;
+use crate::context::{Caches, Context, cached};
+use crate::index::{Index, all_in, is_one, named, owner_of, pool_key};
+use crate::make::Materials;
+use crate::model::{Efforts, Key, Last, LivePool, Look, Looked, Memory, Seen};
 use crate::naming::trial_name;
 use crate::patch;
 use crate::platform::Platform;
-use crate::seen::{Cluster, Customization, Lease, Namespace, Observed, Pool, Refusal};
+use crate::seen::{Cluster, Customization, Lease, Namespace, Observed, Pool};
 use crate::settings::Policy;
 use crate::trial::Trial;
 
+/// How often a pool that lacks something is looked at, and one at rest.
+const LACKING: Duration = Duration::from_secs(10);
+const AT_REST: Duration = Duration::from_secs(300);
+/// And one with an entry whose patches are refused: the template that they are applied to may be corrected.
+const REFUSED: Duration = Duration::from_secs(30);
 /// For how long clusters that Hive does not begin to install are left alone at least.
 const LEAST: Duration = Duration::from_secs(5);
 
-/// What was last seen of each kind; hints, behind everybody's writes.
-pub struct Stores {
-    /// Pools.
-    pub pools: Store<ClusterPool>,
-    /// Pools that cannot be decoded, which are not gone.
-    pub broken_pools: Undecodable,
-    /// Customizations.
-    pub customizations: Store<ClusterDeploymentCustomization>,
-    /// Customizations that cannot be decoded.
-    pub broken_customizations: Undecodable,
-    /// Clusters of all namespaces.
-    pub clusters: Store<ClusterDeployment>,
-    /// Clusters that cannot be decoded, which are not gone.
-    pub broken_clusters: Undecodable,
-    /// Claims.
-    pub claims: Store<ClusterClaim>,
-    /// Namespaces that were made for clusters.
-    pub namespaces: Store<KubeNamespace>,
-    /// Who may do what.
-    pub bindings: Store<RoleBinding>,
+/// Reads what a decision about a pool needs; nothing, if it is nobody's or cannot be read.
+pub async fn pool(
+    context: &Context,
+    key: &Key,
+    memory: &mut Memory,
+) -> Result<Option<Seen>, Error> {
+    let caches = &context.caches;
+    if caches.broken_pools.get(Some(&key.0), &key.1).is_some() {
+        return Ok(None);
+    }
+    if memory.echoes.are_awaited(Instant::now(), |object| caches.version(object)) {
+        return Ok(Some(Seen::Behind));
+    }
+    let pool = cached(&caches.pools, key);
+    if !context.is_ours(key, pool.as_deref()) {
+        // It may have been ours before.
+        context.metrics.gone(key);
+        return Ok(None);
+    }
+    let again = if let Some(pool) = &pool {
+        look(context, key, pool, memory).await?
+    } else {
+        *memory = Memory::default();
+        None
+    };
+    let now = Timestamp::now();
+    let rival = context.rival(memory.rival, now);
+    let materials = memory.materials.clone();
+    let known = Known {
+        policy: &context.policy,
+        materials: &materials,
+        rival: rival.as_ref().map(|(note, _)| note.clone()),
+        efforts: &memory.efforts,
+        now,
+    };
+    let last = &mut memory.last;
+    let (seen, due) = context.index.with(|index| observe(caches, index, key, &known, last));
+    if pool.is_some() {
+        context.metrics.seen(key, &seen);
+        memory.efforts.forget_ended(&seen);
+    } else if is_nothing(&seen, key) {
+        context.metrics.without_pool(key, &seen);
+    }
+    let rest = pool.is_some().then(|| rest(&seen));
+    let waits = [due, rival.map(|(_, left)| left), again, rest];
+    let bindings = if pool.is_some() { bindings(context, key, &seen) } else { Vec::new() };
+    Ok(Some(Seen::Pool(Box::new(Look {
+        has_notes: memory.last.trials.values().any(Trial::has_news),
+        wait: waits.into_iter().flatten().min(),
+        at: now,
+        seen,
+        pool,
+        materials,
+        bindings,
+    }))))
 }
 
-/// An object of a cache.
-pub fn cached<K>(store: &Store<K>, key: &Key) -> Option<std::sync::Arc<K>>
-where
-    K: Resource<DynamicType = ()> + Clone + 'static,
-{
-    let reference = ObjectRef::new(&key.1);
-    store.get(&if key.0.is_empty() { reference } else { reference.within(&key.0) })
+/// Looks at the pool and what it refers to, unless that was just done. When to look again, where somebody wrote to the pool
+/// since: it may have been Hive's own controller.
+async fn look(
+    context: &Context,
+    key: &Key,
+    pool: &ClusterPool,
+    memory: &mut Memory,
+) -> Result<Option<Duration>, Error> {
+    if let Some(looked) = &memory.looked
+        && let Some(left) = looked.left(pool)
+    {
+        return Ok((looked.version != pool.metadata.resource_version).then_some(left));
+    }
+    let client = &context.kit.client;
+    // Nothing is made any more for a pool that is being deleted, and what it refers to may go before it.
+    if pool.metadata.deletion_timestamp.is_none() {
+        let found = materials(client, pool, &context.caches.customizations).await;
+        memory.materials = Arc::new(found);
+    }
+    memory.rival = live_pool(client, key, memory).await?.rival;
+    memory.looked = Some(Looked::at(pool));
+    Ok(None)
+}
+
+/// Asks for a pool.
+pub async fn live_pool(client: &Client, key: &Key, memory: &mut Memory) -> Result<LivePool, Error> {
+    // What is nobody's is let go in the name of no pool.
+    if key.1.is_empty() {
+        return Ok(LivePool::default());
+    }
+    let began = Instant::now();
+    let api: Api<ClusterPool> = Api::namespaced(client.clone(), &key.0);
+    let found = async { unless_gone(api.get_metadata(&key.1).await) };
+    let found = asked("get a ClusterPool", found).await?;
+    let live = found.map(|it| LivePool::of(it.metadata)).unwrap_or_default();
+    memory.live = Some((began, live.clone()));
+    Ok(live)
+}
+
+/// When to look again at what is not watched.
+fn rest(seen: &Observed) -> Duration {
+    if !seen.missing.is_empty() {
+        LACKING
+    } else if seen.customizations.iter().any(|it| it.refused.is_some()) {
+        REFUSED
+    } else {
+        AT_REST
+    }
+}
+
+/// Whether nothing is left of a pool that is gone.
+fn is_nothing(seen: &Observed, key: &Key) -> bool {
+    let leased = seen.customizations.iter().any(|it| {
+        it.lease.as_ref().is_some_and(|lease| lease.pool.as_deref() == Some(key.1.as_str()))
+    });
+    seen.clusters.is_empty() && seen.namespaces.is_empty() && !leased
+}
+
+/// What the pool's administrators may do in the namespaces of its clusters, as far as it is to change.
+fn bindings(context: &Context, key: &Key, seen: &Observed) -> Vec<(String, Change)> {
+    if seen.pool.rival.is_some() {
+        return Vec::new();
+    }
+    let found = |key: &Key| cached(&context.caches.bindings, key);
+    context.index.with(|index| {
+        let of_pool: Vec<_> = index.admins.of(&all_in(&key.0)).filter_map(found).collect();
+        let wanted = access::subjects(of_pool.iter().map(|it| &**it));
+        if wanted.is_empty() && index.admins.is_empty() {
+            return Vec::new();
+        }
+        // Where nobody administrates the pool, only those are looked at in which somebody may still administrate.
+        let may_change = |it: &&Cluster| !wanted.is_empty() || index.admins.has(&all_in(&it.name));
+        let clusters = seen.clusters.iter().filter(|it| !it.deleting).filter(may_change);
+        let change = |it: &Cluster| {
+            let key = (it.name.clone(), names::hive::POOL_ADMIN_BINDING.to_owned());
+            Some((it.name.clone(), access::change(&wanted, found(&key).as_deref())?))
+        };
+        clusters.filter_map(change).collect()
+    })
 }
 
 /// What else a snapshot depends on.
@@ -78,48 +193,10 @@ pub struct Known<'a> {
     pub materials: &'a Materials,
     /// Why another controller is known to work on the pool.
     pub rival: Option<String>,
-    /// Clusters without an entry that this process began and did not see yet.
-    pub begun: &'a BTreeSet<String>,
-    /// Names whose namespaces this process found to be somebody else's.
-    pub taken: &'a BTreeSet<String>,
-    /// Entries whose clusters somebody refused.
-    pub turned_down: &'a BTreeMap<String, Refusal>,
-    /// When clusters that Hive does not begin to install were looked after.
-    pub tended: &'a BTreeMap<String, Timestamp>,
+    /// What this process tried for its clusters.
+    pub efforts: &'a Efforts,
     /// The time.
     pub now: Timestamp,
-}
-
-impl<'a> Known<'a> {
-    /// What a process knows that has done nothing for the pool yet.
-    pub fn at_first(policy: &'a Policy, materials: &'a Materials, now: Timestamp) -> Self {
-        static NOBODY: BTreeSet<String> = BTreeSet::new();
-        static NONE_REFUSED: BTreeMap<String, Refusal> = BTreeMap::new();
-        static NONE_TENDED: BTreeMap<String, Timestamp> = BTreeMap::new();
-        Self {
-            policy,
-            materials,
-            rival: None,
-            begun: &NOBODY,
-            taken: &NOBODY,
-            turned_down: &NONE_REFUSED,
-            tended: &NONE_TENDED,
-            now,
-        }
-    }
-}
-
-/// What the pass before left. All of it can be forgotten: it saves work.
-#[derive(Default)]
-pub struct Last {
-    /// What it saw; what was not written since is taken from here.
-    pub seen: Observed,
-    /// The patches that were tried, by customization.
-    pub trials: HashMap<String, Trial>,
-    /// The template that they were tried with, if there was one.
-    tried_with: Option<u64>,
-    /// Clusters that were seen and are gone, as long as their namespaces stand.
-    pub vacated: BTreeSet<String>,
 }
 
 /// What was seen before, in the order of the names, from which it is taken in that order.
@@ -156,14 +233,15 @@ fn is_at(object: &impl Resource, version: &str) -> bool {
 
 /// A snapshot of a pool, which may be gone, and when it has to be looked at again although nothing changes.
 pub fn observe(
-    stores: &Stores,
+    caches: &Caches,
     index: &Index,
     key: &Key,
     known: &Known<'_>,
     last: &mut Last,
-) -> (Observed, Option<Duration>) {
-    let before = std::mem::take(&mut last.seen);
-    let found = cached(&stores.pools, key);
+) -> (Arc<Observed>, Option<Duration>) {
+    // Nobody else has it any more, unless a pass was given up.
+    let before = Arc::try_unwrap(std::mem::take(&mut last.seen)).unwrap_or_default();
+    let found = cached(&caches.pools, key);
     let (hibernated, was_at) = (before.pool.hibernates, before.pool.at.clone());
     let pool = match &found {
         Some(found) if found.metadata.resource_version.as_ref() == Some(&was_at) => {
@@ -186,15 +264,15 @@ pub fn observe(
         same.take(it).filter(|old| is_same && is_at(it, &old.at))
     });
     last.vacated.extend(same.gone());
-    let (not_begun, idle, begins) = not_begun(stores, known, &clusters);
+    let (not_begun, idle, begins) = not_begun(caches, known, &clusters);
     // Where the pool is there, only those namespaces matter that have no cluster.
     let own: HashSet<&str> =
         clusters.iter().filter(|_| !pool.absent).map(|it| it.name.as_str()).collect();
-    let (namespaces, vacant) = namespaces(stores, index, key, known, &own, &mut last.vacated);
+    let (namespaces, vacant) = namespaces(caches, index, key, known, &own, &mut last.vacated);
     let everything = all_in(&key.0);
     let with_entry = clusters.iter().filter(|it| it.entry.is_some()).count();
     let about = About {
-        stores,
+        caches,
         index,
         key,
         known,
@@ -207,12 +285,12 @@ pub fn observe(
     let (mut customizations, kept_by_hive) = customizations(&about, before, &was_at, last);
     let (broken, remarks) = broken_customizations(&about, &clusters);
     customizations.extend(broken);
-    let claims = index.claims.of(key).filter_map(|it| cached(&stores.claims, it));
-    let seen = Observed {
+    let claims = index.claims.of(key).filter_map(|it| cached(&caches.claims, it));
+    let seen = Arc::new(Observed {
         claims: claims.map(|it| claim(&it)).collect(),
-        unread: unread(broken_clusters(stores), index, key),
-        taken: known.taken.clone(),
-        turned_down: known.turned_down.clone(),
+        unread: unread(broken_clusters(caches), index, key),
+        taken: known.efforts.taken.clone(),
+        turned_down: known.efforts.turned_down.clone(),
         missing: known.materials.missing.clone(),
         pool,
         clusters,
@@ -222,7 +300,10 @@ pub fn observe(
         idle,
         not_begun,
         remarks,
-    };
+    });
+    if found.is_some() {
+        last.seen = seen.clone();
+    }
     (seen, [late, begins, vacant].into_iter().flatten().min())
 }
 
@@ -254,7 +335,7 @@ fn clusters(
 /// Clusters that Hive has not begun to install for long, with what it says of each; those of them that are to be looked
 /// after now; and when that is so of another one.
 fn not_begun(
-    stores: &Stores,
+    caches: &Caches,
     known: &Known<'_>,
     clusters: &[Cluster],
 ) -> (BTreeMap<String, String>, BTreeSet<String>, Option<Duration>) {
@@ -264,7 +345,7 @@ fn not_begun(
         let left = patience(known, it);
         // Told as long as it lasts, however often it is looked after.
         if until(it.created, known.now) >= grace(known) {
-            let found = cached(&stores.clusters, &(it.name.clone(), it.name.clone()));
+            let found = cached(&caches.clusters, &(it.name.clone(), it.name.clone()));
             let words = found.map(|it| hives_words(&it)).unwrap_or_default();
             told.insert(it.name.clone(), words);
         }
@@ -280,31 +361,31 @@ fn not_begun(
 /// The namespaces that were made for the pool and have no cluster; and when to look again at one that somebody else's
 /// cluster lives in. Of those that had a cluster it is noted until they are gone.
 fn namespaces(
-    stores: &Stores,
+    caches: &Caches,
     index: &Index,
     key: &Key,
     known: &Known<'_>,
     own: &HashSet<&str>,
     vacated: &mut BTreeSet<String>,
 ) -> (Vec<Namespace>, Option<Duration>) {
-    let is_there = cached(&stores.pools, key).is_some();
+    let is_there = cached(&caches.pools, key).is_some();
     vacated.retain(|name| {
         let namespace = (String::new(), name.clone());
         index.namespaces.is_in(&namespace, key) && !own.contains(name.as_str())
     });
     let empty: Vec<&Key> =
         index.namespaces.of(key).filter(|it| !own.contains(it.1.as_str())).collect();
-    let strangers = if empty.is_empty() { HashSet::new() } else { strangers(stores, index, key) };
+    let strangers = if empty.is_empty() { HashSet::new() } else { strangers(caches, index, key) };
     let (lived_in, empty): (Vec<&Key>, Vec<&Key>) =
         empty.into_iter().partition(|it| strangers.contains(&it.1));
-    let namespaces = empty.into_iter().filter_map(|it| cached(&stores.namespaces, it));
+    let namespaces = empty.into_iter().filter_map(|it| cached(&caches.namespaces, it));
     let namespaces = namespaces.map(|it| Namespace {
         name: it.name_any(),
         uid: it.uid().unwrap_or_default(),
         pool_uid: owner_of(&it).map(|(_, _, uid)| uid.to_owned()).unwrap_or_default(),
         created: created(&*it),
         deleting: it.metadata.deletion_timestamp.is_some(),
-        begun: known.begun.contains(&it.name_any()),
+        begun: known.efforts.begun.contains(&it.name_any()),
         vacated: is_there && vacated.contains(&it.name_any()),
     });
     // Nothing of the pool changes when a stranger's cluster goes.
@@ -360,7 +441,7 @@ fn broken_customizations(
     clusters: &[Cluster],
 ) -> (Vec<Customization>, Vec<String>) {
     let (mut all, mut remarks) = (Vec::new(), Vec::new());
-    let mut broken = about.stores.broken_customizations.all();
+    let mut broken = about.caches.broken_customizations.all();
     broken.retain(|it| it.object.namespace.as_ref() == Some(&about.key.0));
     broken.sort_by(|one, other| one.object.name.cmp(&other.object.name));
     for broken in broken {
@@ -400,7 +481,7 @@ fn broken_customizations(
 
 /// For how long Hive may still take to begin with a cluster, or with one that was looked after.
 fn patience(known: &Known<'_>, cluster: &Cluster) -> Duration {
-    let since = known.tended.get(&cluster.name).copied().unwrap_or(cluster.created);
+    let since = known.efforts.tended.get(&cluster.name).copied().unwrap_or(cluster.created);
     let passed = until(since, known.now);
     grace(known).saturating_sub(passed)
 }
@@ -416,7 +497,7 @@ fn is_live(it: &ClusterDeployment) -> bool {
 }
 
 struct About<'a> {
-    stores: &'a Stores,
+    caches: &'a Caches,
     index: &'a Index,
     key: &'a Key,
     known: &'a Known<'a>,
@@ -435,8 +516,8 @@ impl About<'_> {
             return true;
         }
         let key = (self.key.0.clone(), name.to_owned());
-        cached(&self.stores.pools, &key).is_some()
-            || self.stores.broken_pools.get(Some(&key.0), name).is_some()
+        cached(&self.caches.pools, &key).is_some()
+            || self.caches.broken_pools.get(Some(&key.0), name).is_some()
     }
 
     /// Live clusters that were made from the entry and are not this pool's.
@@ -444,7 +525,7 @@ impl About<'_> {
         let users = self.index.users.of(entry);
         users
             .filter(|it| !self.index.clusters.is_in(it, self.key))
-            .filter_map(|it| cached(&self.stores.clusters, it))
+            .filter_map(|it| cached(&self.caches.clusters, it))
             .filter(|it| is_live(it))
             .map(|it| it.name_any())
             .collect()
@@ -497,10 +578,10 @@ impl About<'_> {
         if place.0 == place.1 && self.own.contains(place.1.as_str()) {
             return false;
         }
-        let Some(found) = cached(&self.stores.clusters, place) else {
+        let Some(found) = cached(&self.caches.clusters, place) else {
             // One that cannot be read, in a namespace of the pool, may be its own.
             let is_here = self.index.namespaces.is_in(&(String::new(), place.0.clone()), self.key);
-            return !is_here && self.stores.broken_clusters.get(Some(&place.0), &place.1).is_some();
+            return !is_here && self.caches.broken_clusters.get(Some(&place.0), &place.1).is_some();
         };
         // One that is new may be in the cache, and not yet among the pool's.
         let is_own = is_one(&found) && pool_key(&found).as_ref() == Some(self.key);
@@ -511,7 +592,7 @@ impl About<'_> {
         let entry = (self.key.0.clone(), entry.to_owned());
         let mut lists = self.index.lists.of(&entry).filter(|pool| *pool != self.key);
         lists.any(|pool| {
-            let pool = cached(&self.stores.pools, pool);
+            let pool = cached(&self.caches.pools, pool);
             pool.is_some_and(|it| it.metadata.deletion_timestamp.is_none())
         })
     }
@@ -534,7 +615,7 @@ impl About<'_> {
         if let Some(same) = before.filter(|it| it.is_of(version, materials.config_hash)) {
             return same.refused().cloned();
         }
-        let of = cached(&self.stores.pools, self.key);
+        let of = cached(&self.caches.pools, self.key);
         let spec = of.as_ref().map(|it| &it.spec);
         let domain = spec.map(|it| it.base_domain.as_str()).unwrap_or_default();
         let platform = spec.and_then(Platform::of).and_then(|it| it.in_config());
@@ -551,9 +632,21 @@ impl About<'_> {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::Namespace as KubeNamespace;
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_may_be_corrected_unseen_is_looked_at_more_often() {
+        let mut seen = Observed::default();
+        assert_eq!(rest(&seen), AT_REST);
+        let refused = Some("the template lacks what is replaced".to_owned());
+        seen.customizations.push(Customization { refused, ..Customization::default() });
+        assert_eq!(rest(&seen), REFUSED);
+        seen.missing.push("a secret".to_owned());
+        assert_eq!(rest(&seen), LACKING);
+    }
 
     #[test]
     fn what_was_seen_before_is_taken_by_name_and_version() {

@@ -1,138 +1,55 @@
-//! Why something was decided: one word that condition, event and metric share.
+//! Why something was done, and how a pass ended: one word each, in conditions, events, metrics and the log.
 
-/// Why a decision was taken; closed, so that it can label a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Reason {
-    /// Hive's own controller works on the pool too.
-    Contested,
-    /// The pool is new to us.
-    PoolAdopted,
-    /// The deleted pool has nothing left.
-    PoolGone,
-    /// A claim gets a cluster.
-    Claimed,
-    /// A claim points at a cluster that it cannot have.
-    AssignmentConflict,
-    /// A claim finds no cluster.
-    NoClusters,
-    /// A claim names a pool that is not there.
-    NoPool,
-    /// A claim has a cluster that is not its own yet in every respect.
-    ClusterAssigned,
-    /// A deleted cluster gives its entry back.
-    Released,
-    /// A living cluster's lease was lost.
-    LeaseRepaired,
-    /// A lease stands for nothing.
-    LeaseAbandoned,
-    /// A lease whose cluster is not there yet is completed.
-    RolledForward,
-    /// A new cluster's lease is looked at once more.
-    Verified,
-    /// Hive does not begin to install a cluster.
-    PartsChecked,
-    /// An entry is in two clusters.
-    DoubleUse,
-    /// A cluster of another controller is taken over.
-    ClusterAdopted,
-    /// Another cluster is wanted.
-    Added,
-    /// The claim is gone.
-    ClaimGone,
-    /// The entry is not listed any more.
-    EntryRemoved,
-    /// The cluster is broken.
-    ClusterBroken,
-    /// There are more clusters than wanted.
-    TooMany,
-    /// The cluster is made from what the pool or the entry was before.
-    Stale,
-    /// Running and hibernating clusters.
-    Power,
-    /// Something is left of a cluster that is gone.
-    LeftOver,
-    /// Nobody needs our finalizer on a customization.
-    EntryFreed,
-    /// The pool is being deleted.
-    PoolDeleted,
-    /// An entry's patches cannot be applied.
-    BrokenByConfiguration,
-    /// An entry's clusters failed too often.
-    BrokenByCloud,
-    /// There is no such customization.
-    EntryMissing,
-    /// A cluster could not be installed.
-    ProvisionStopped,
+use std::time::Duration;
+
+use controller_kit::reasons;
+
+reasons! {
+    /// Why a piece of work is done, or something is told.
+    pub enum Reason {
+        HiveControllerActive: Kind::Waits, "Hive's own controller works on the pool too.", "Add clusterpool to spec.disabledControllers of HiveConfig.";
+        PoolAdopted: Kind::Rests, "The pool is new to us.";
+        PoolGone: Kind::Rests, "The deleted pool has nothing left.";
+        Claimed: Kind::Rests, "A claim gets a cluster.";
+        AssignmentConflict: Kind::Rests, "A claim points at a cluster that it cannot have.";
+        NoClusters: Kind::Waits, "A claim finds no cluster.";
+        NoPool: Kind::Waits, "A claim names a pool that is not there.", "Create the pool, or make the claim anew for one that is there.";
+        ClusterAssigned: Kind::Waits, "A claim has a cluster that is not its own yet in every respect.";
+        Released: Kind::Rests, "A deleted cluster gives its entry back.";
+        LeaseRepaired: Kind::Rests, "A living cluster's lease was lost.";
+        LeaseAbandoned: Kind::Rests, "A lease stands for nothing.";
+        RolledForward: Kind::Rests, "A lease whose cluster is not there yet is completed.";
+        Verified: Kind::Rests, "A new cluster's lease is looked at once more.";
+        PartsChecked: Kind::Rests, "Hive does not begin to install a cluster.";
+        DoubleUse: Kind::Waits, "An entry is in two clusters.", "End one of them.";
+        ClusterAdopted: Kind::Rests, "A cluster of another controller is taken over.";
+        Added: Kind::Rests, "Another cluster is wanted.";
+        ClaimGone: Kind::Rests, "The claim is gone.";
+        EntryRemoved: Kind::Rests, "The entry is not listed any more.";
+        ClusterBroken: Kind::Rests, "The cluster is broken.";
+        TooMany: Kind::Rests, "There are more clusters than wanted.";
+        Stale: Kind::Rests, "The cluster is made from what the pool or the entry was before.";
+        Power: Kind::Rests, "Running and hibernating clusters.";
+        LeftOver: Kind::Rests, "Something is left of a cluster that is gone.";
+        EntryFreed: Kind::Rests, "Nobody needs our finalizer on a customization.";
+        PoolDeleted: Kind::Rests, "The pool is being deleted.";
+        BrokenByConfiguration: Kind::Waits, "An entry's patches cannot be applied.", "Correct the customization.";
+        BrokenByCloud: Kind::Waits, "An entry's clusters failed too often.", "Edit the customization.";
+        EntryMissing: Kind::Waits, "There is no such customization.", "Create it, or take it off the list.";
+        ProvisionStopped: Kind::Rests, "A cluster could not be installed.";
+    }
 }
 
-impl Reason {
-    /// All of them.
-    pub const ALL: [Self; 30] = [
-        Self::Contested,
-        Self::PoolAdopted,
-        Self::PoolGone,
-        Self::Claimed,
-        Self::AssignmentConflict,
-        Self::NoClusters,
-        Self::NoPool,
-        Self::ClusterAssigned,
-        Self::Released,
-        Self::LeaseRepaired,
-        Self::LeaseAbandoned,
-        Self::RolledForward,
-        Self::Verified,
-        Self::PartsChecked,
-        Self::DoubleUse,
-        Self::ClusterAdopted,
-        Self::Added,
-        Self::ClaimGone,
-        Self::EntryRemoved,
-        Self::ClusterBroken,
-        Self::TooMany,
-        Self::Stale,
-        Self::Power,
-        Self::LeftOver,
-        Self::EntryFreed,
-        Self::PoolDeleted,
-        Self::BrokenByConfiguration,
-        Self::BrokenByCloud,
-        Self::EntryMissing,
-        Self::ProvisionStopped,
-    ];
-
-    /// As a label, a condition's and an event's reason.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Contested => "HiveControllerActive",
-            Self::PoolAdopted => "PoolAdopted",
-            Self::PoolGone => "PoolGone",
-            Self::Claimed => "Claimed",
-            Self::AssignmentConflict => "AssignmentConflict",
-            Self::NoClusters => "NoClusters",
-            Self::NoPool => "NoPool",
-            Self::ClusterAssigned => "ClusterAssigned",
-            Self::Released => "Released",
-            Self::LeaseRepaired => "LeaseRepaired",
-            Self::LeaseAbandoned => "LeaseAbandoned",
-            Self::RolledForward => "RolledForward",
-            Self::Verified => "Verified",
-            Self::PartsChecked => "PartsChecked",
-            Self::DoubleUse => "DoubleUse",
-            Self::ClusterAdopted => "ClusterAdopted",
-            Self::Added => "Added",
-            Self::ClaimGone => "ClaimGone",
-            Self::EntryRemoved => "EntryRemoved",
-            Self::ClusterBroken => "ClusterBroken",
-            Self::TooMany => "TooMany",
-            Self::Stale => "Stale",
-            Self::Power => "Power",
-            Self::LeftOver => "LeftOver",
-            Self::EntryFreed => "EntryFreed",
-            Self::PoolDeleted => "PoolDeleted",
-            Self::BrokenByConfiguration => "BrokenByConfiguration",
-            Self::BrokenByCloud => "BrokenByCloud",
-            Self::EntryMissing => "EntryMissing",
-            Self::ProvisionStopped => "ProvisionStopped",
-        }
+reasons! {
+    /// How a pass over a pool ended.
+    pub enum Pass {
+        AtRest: Kind::Rests, "Nothing is to be done for the pool.";
+        CachesBehind: Kind::EndsWithin(Duration::from_secs(60)), "The caches do not show yet what the last pass wrote.";
+        Worked: Kind::EndsWithin(Duration::from_secs(3600)), "Something was done for the pool.", "Read the log: the same is done again and again.";
+        StatusTold: Kind::EndsWithin(Duration::from_secs(3600)), "The status of the pool says what was seen.";
+        Contested: Kind::Waits, "Hive's own controller works on the pool too, so nothing is done.", "Add clusterpool to spec.disabledControllers of HiveConfig.";
+        DependencyMissing: Kind::Waits, "The pool refers to something that is missing or cannot be used.", "Read its condition MissingDependencies.";
+        PoolLeaving: Kind::Waits, "The pool is being deleted, or gone, and something of it is left.", "Read its condition DeletionPossible.";
+        ClaimsWait: Kind::Waits, "Claims wait for a cluster of the pool.", "Read its condition CapacityAvailable.";
     }
 }

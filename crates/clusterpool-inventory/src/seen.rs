@@ -199,6 +199,13 @@ pub struct Condition {
     pub message: String,
 }
 
+impl Condition {
+    /// One that says this.
+    pub fn new(status: &str, reason: &str, message: String) -> Self {
+        Self { status: status.to_owned(), reason: reason.to_owned(), message }
+    }
+}
+
 /// Something that is made for a cluster before the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Part {

@@ -7,6 +7,7 @@ use api_types::hive::{ClusterPoolStatus, EntryState, EntryStatus};
 use api_types::names::ferrite::CONDITION_SOLE_CONTROLLER;
 use api_types::names::hive as names;
 use api_types::time::whole;
+use controller_kit::engine::Reason as _;
 use controller_kit::events::shorten;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -30,8 +31,7 @@ pub(crate) fn wanted(plan: &Plan<'_>) -> Option<Status> {
     conditions.remove(CONDITION_SOLE_CONTROLLER);
     let mut say = |kind: &str, (status, reason, message): Said| {
         let message = shorten(&message, LONGEST);
-        let condition = Condition { status: status.to_owned(), reason: reason.to_owned(), message };
-        conditions.insert(kind.to_owned(), condition);
+        conditions.insert(kind.to_owned(), Condition::new(status, reason, message));
     };
     let missing = &plan.seen.missing;
     if !missing.is_empty() {
@@ -254,11 +254,8 @@ fn deletion(plan: &Plan<'_>) -> Said {
 /// The status of a pool that is left alone because another controller works on it.
 pub(crate) fn refused(seen: &Observed) -> Status {
     let mut status = seen.pool.status.clone();
-    let condition = Condition {
-        status: "False".to_owned(),
-        reason: Reason::Contested.as_str().to_owned(),
-        message: seen.pool.rival.clone().unwrap_or_default(),
-    };
+    let why = seen.pool.rival.clone().unwrap_or_default();
+    let condition = Condition::new("False", Reason::HiveControllerActive.as_str(), why);
     status.conditions.insert(CONDITION_SOLE_CONTROLLER.to_owned(), condition);
     status
 }
@@ -312,31 +309,28 @@ fn is_standby(cluster: &Cluster) -> bool {
 }
 
 /// Puts a condition into a list. Where nothing but the time would change, nothing does.
-#[allow(clippy::too_many_arguments, reason = "a condition has as many fields")]
 pub(crate) fn say(
     conditions: &mut Vec<ForeignCondition>,
     kind: &str,
-    status: &str,
-    reason: &str,
-    message: &str,
+    said: &Condition,
     now: Timestamp,
     probed: bool,
 ) {
     let now = whole(now);
     let mut condition = find(conditions, kind).cloned().unwrap_or_default();
-    let same = condition.status == status
-        && condition.reason.as_deref() == Some(reason)
-        && condition.message.as_deref() == Some(message);
+    let same = condition.status == said.status
+        && condition.reason.as_ref() == Some(&said.reason)
+        && condition.message.as_ref() == Some(&said.message);
     if same {
         return;
     }
-    if condition.status != status {
+    if condition.status != said.status {
         condition.last_transition_time = Some(Time(now));
     }
     kind.clone_into(&mut condition.r#type);
-    status.clone_into(&mut condition.status);
-    condition.reason = Some(reason.to_owned());
-    condition.message = Some(message.to_owned());
+    condition.status.clone_from(&said.status);
+    condition.reason = Some(said.reason.clone());
+    condition.message = Some(said.message.clone());
     if probed {
         // Hive's own format.
         condition.other.insert("lastProbeTime".to_owned(), json!(Time(now)));
@@ -354,7 +348,7 @@ pub(crate) fn patch(stored: Option<&ClusterPoolStatus>, wanted: &Status, now: Ti
     after.standby = Some(number(wanted.standby));
     after.conditions.retain(|it| wanted.conditions.contains_key(&it.r#type));
     for (kind, it) in &wanted.conditions {
-        say(&mut after.conditions, kind, &it.status, &it.reason, &it.message, now, true);
+        say(&mut after.conditions, kind, it, now, true);
     }
     after.inventory = wanted
         .inventory

@@ -7,7 +7,7 @@ use crate::patch::{InstallConfig, Refusal};
 use crate::seen::{Entry, Status};
 
 /// A customization's patches, tried.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trial {
     version: String,
     config_hash: u64,
@@ -52,6 +52,11 @@ impl Trial {
     /// Whether it was made of this version and template.
     pub fn is_of(&self, version: &str, config_hash: u64) -> bool {
         self.version == version && self.config_hash == config_hash
+    }
+
+    /// Whether there is something to tell, whatever becomes of the status.
+    pub fn has_news(&self) -> bool {
+        self.telling == Telling::Now && !self.notes.is_empty()
     }
 
     /// Why the patches cannot be used, if they cannot.

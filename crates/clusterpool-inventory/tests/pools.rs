@@ -12,6 +12,7 @@ use clusterpool_inventory::seen::{
     Status,
 };
 use clusterpool_inventory::settings::Policy;
+use controller_kit::engine::Reason as _;
 use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;
 

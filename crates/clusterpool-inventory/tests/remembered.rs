@@ -7,8 +7,11 @@ use std::sync::Arc;
 
 use api_types::hive::ClusterDeployment;
 use api_types::names;
-use clusterpool_inventory::index::{Index, Key, all_in};
-use clusterpool_inventory::observe::{Known, Last, Materials, Stores, observe};
+use clusterpool_inventory::context;
+use clusterpool_inventory::index::{Index, all_in};
+use clusterpool_inventory::make::Materials;
+use clusterpool_inventory::model::{Efforts, Key, Last};
+use clusterpool_inventory::observe::{Known, observe};
 use clusterpool_inventory::seen::{Entry, Observed};
 use clusterpool_inventory::settings::Policy;
 use clusterpool_inventory::trial;
@@ -23,9 +26,19 @@ use serde_json::{Value, json};
 /// A pool with the entry `e`, the cluster `a` and the namespaces `a` and `b`.
 struct Caches {
     clusters: Writer<ClusterDeployment>,
-    stores: Stores,
+    stores: context::Caches,
     index: Index,
     last: Last,
+}
+
+/// What a look depends on where nobody else works on the pool.
+fn known<'a>(
+    policy: &'a Policy,
+    materials: &'a Materials,
+    efforts: &'a Efforts,
+    now: Timestamp,
+) -> Known<'a> {
+    Known { policy, materials, rival: None, efforts, now }
 }
 
 fn pool() -> Key {
@@ -77,7 +90,7 @@ impl Caches {
         let key = ("pools".to_owned(), "e".to_owned());
         index.customizations.keep(&key, [(all_in("pools"), e)]);
         let spaces = ["a", "b"].map(|it| json!({ "metadata": { "name": it } }));
-        let stores = Stores {
+        let stores = context::Caches {
             pools: store(&[json!({ "metadata": metadata, "spec": spec })]),
             broken_pools: Undecodable::default(),
             customizations: store(&[entry]),
@@ -97,21 +110,19 @@ impl Caches {
 
     fn look_with(&mut self, config_hash: u64, config: Option<Value>) -> Observed {
         let materials = Materials { config, config_hash, ..Materials::default() };
-        let policy = Policy::default();
-        let known = Known::at_first(&policy, &materials, Timestamp::UNIX_EPOCH);
+        let (policy, efforts) = (Policy::default(), Efforts::default());
+        let known = known(&policy, &materials, &efforts, Timestamp::UNIX_EPOCH);
         let (seen, _) = observe(&self.stores, &self.index, &pool(), &known, &mut self.last);
-        self.last.seen = seen.clone();
-        seen
+        (*seen).clone()
     }
 
     /// The clusters that Hive cannot take down so many seconds after the beginning, and in how many there may be more.
     fn hanging(&mut self, second: i64) -> (Vec<String>, Option<u64>) {
         let (materials, policy) = (Materials::default(), Policy::default());
-        let now = Timestamp::from_second(second).unwrap();
-        let known = Known::at_first(&policy, &materials, now);
+        let (efforts, now) = (Efforts::default(), Timestamp::from_second(second).unwrap());
+        let known = known(&policy, &materials, &efforts, now);
         let (seen, due) = observe(&self.stores, &self.index, &pool(), &known, &mut self.last);
-        self.last.seen = seen.clone();
-        let hanging = seen.clusters.into_iter().filter(|it| it.hangs).map(|it| it.name);
+        let hanging = seen.clusters.iter().filter(|it| it.hangs).map(|it| it.name.clone());
         (hanging.collect(), due.map(|it| it.as_secs()))
     }
 
@@ -191,7 +202,7 @@ fn a_namespace_is_vacated_once_the_cluster_that_was_seen_in_it_is_gone() {
     caches.change(&Event::Delete(cluster("pool")), false);
     assert_eq!(caches.empty(), both);
     // Also where the pass that saw it failed, and what it saw was lost.
-    caches.last.seen = Observed::default();
+    caches.last.seen = Arc::default();
     assert_eq!(caches.empty(), both);
     // Somebody else's cluster lives in it.
     caches.change(&Event::Apply(cluster("other")), false);
@@ -334,9 +345,9 @@ fn a_cluster_that_hive_does_not_begin_with_is_told_also_when_it_was_looked_after
     let materials = Materials::default();
     let policy = Policy::default();
     let tended = BTreeMap::from([("a".to_owned(), Timestamp::UNIX_EPOCH)]);
-    let at_first = Known::at_first(&policy, &materials, Timestamp::UNIX_EPOCH);
-    for (tended, idle) in [(at_first.tended, 1), (&tended, 0)] {
-        let known = Known { tended, ..Known::at_first(&policy, &materials, Timestamp::UNIX_EPOCH) };
+    for (tended, idle) in [(BTreeMap::new(), 1), (tended, 0)] {
+        let efforts = Efforts { tended, ..Efforts::default() };
+        let known = known(&policy, &materials, &efforts, Timestamp::UNIX_EPOCH);
         let (seen, _) = observe(&caches.stores, &caches.index, &pool(), &known, &mut caches.last);
         assert_eq!((&seen.not_begun, seen.idle.len()), (&told, idle));
     }

@@ -4,13 +4,14 @@
 //! * [`queue`]: which key is looked at next, by class and age.
 //! * [`slots`]: a target that does not answer holds up nobody else. [`lanes`] is the same for calls to a neighbour.
 //! * [`memory`]: one cell for each key.
-//! * [`links`]: whom a change concerns; [`fresh`]: whether it is news at all.
+//! * [`links`]: whom a change concerns; [`fresh`]: whether it is news at all; [`echoes`]: what else a pass wrote.
 //! * [`decision`]: what a pass decided; [`reasons`]: why; [`rules`]: by which of the rules, in their order.
 //!
 //! It stands on the watches of kube-runtime and takes the place of its scheduler alone, which knows no classes, no slots and
 //! no ages.
 
 pub mod decision;
+pub mod echoes;
 pub mod error;
 pub mod fresh;
 mod key;
@@ -27,6 +28,7 @@ pub mod slots;
 mod waiting;
 
 pub use decision::{Decision, Event, Next, Now, Outcome};
+pub use echoes::Echoes;
 pub use error::{Error, asked};
 pub use key::ObjectKey;
 pub use queue::Class;

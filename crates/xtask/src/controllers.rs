@@ -42,7 +42,13 @@ pub(crate) const ALL: &[Controller] = &[
     Controller {
         name: "clusterpool-inventory",
         command: clusterpool_inventory::settings::Cli::command,
-        metrics: |registry| clusterpool_inventory::metrics::Metrics::new(registry).map(drop),
+        metrics: |registry| {
+            clusterpool_inventory::metrics::Metrics::new(registry)?;
+            engine::register::<clusterpool_inventory::reason::Pass>(
+                "clusterpool-inventory",
+                registry,
+            )
+        },
         rules: Vec::new,
     },
     Controller {

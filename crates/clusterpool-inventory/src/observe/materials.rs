@@ -13,8 +13,8 @@ use kube::runtime::reflector::Store;
 use kube::{Client, ResourceExt as _};
 use serde_json::Value;
 
-use super::cached;
-use crate::make::{Secret, name_in};
+use crate::context::cached;
+use crate::make::{Materials, Secret, name_in};
 use crate::naming;
 use crate::patch::{self, Rules};
 use crate::platform::Platform;
@@ -24,25 +24,8 @@ use crate::yaml;
 /// What cannot be a name is not asked for: it would ask for something else.
 const NO_NAME: &str = "nothing can have this name; correct it";
 
-/// What a pool's clusters are made of, beside the pool itself.
-#[derive(Clone, Debug, Default)]
-pub struct Materials {
-    /// What is not there or not usable, and what to do.
-    pub missing: Vec<String>,
-    /// The install config that patches are applied to.
-    pub config: Option<Value>,
-    /// Tells it from another one.
-    pub config_hash: u64,
-    /// The pool's pull secret.
-    pub pull_secret: Option<Secret>,
-    /// Its credentials.
-    pub credentials: Option<Secret>,
-    /// Its certificates.
-    pub certificates: Option<Secret>,
-}
-
 /// Asks for everything that the pool refers to. What cannot be read is missing: the rest of the pool goes on.
-pub async fn materials(
+pub(super) async fn materials(
     client: &Client,
     pool: &ClusterPool,
     customizations: &Store<ClusterDeploymentCustomization>,

@@ -2,22 +2,23 @@
 
 use std::collections::HashSet;
 
-use super::Stores;
-use crate::index::{Index, Key, all_in, leasing_pool};
+use crate::context::Caches;
+use crate::index::{Index, all_in, leasing_pool};
+use crate::model::Key;
 
 /// Namespaces that a cluster which is not of the pool lives in, or one that cannot be decoded: whoever made them, they are
 /// in use.
-pub(super) fn strangers(stores: &Stores, index: &Index, key: &Key) -> HashSet<String> {
-    let all = stores.clusters.state();
+pub(super) fn strangers(caches: &Caches, index: &Index, key: &Key) -> HashSet<String> {
+    let all = caches.clusters.state();
     let names =
         all.iter().filter_map(|it| it.metadata.namespace.clone().zip(it.metadata.name.clone()));
     let strangers = names.filter(|it| !index.clusters.is_in(it, key)).map(|it| it.0);
-    strangers.chain(broken_clusters(stores).map(|it| it.0)).collect()
+    strangers.chain(broken_clusters(caches).map(|it| it.0)).collect()
 }
 
 /// Namespace and name of all clusters that cannot be decoded.
-pub(super) fn broken_clusters(stores: &Stores) -> impl Iterator<Item = Key> + use<> {
-    let all = stores.broken_clusters.all().into_iter();
+pub(super) fn broken_clusters(caches: &Caches) -> impl Iterator<Item = Key> + use<> {
+    let all = caches.broken_clusters.all().into_iter();
     all.filter_map(|it| it.object.namespace.zip(it.object.name))
 }
 

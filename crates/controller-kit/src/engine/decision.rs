@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 
+use super::error::Error;
+
 /// What to do about a key: the writes in their order, then the events.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision<W, R> {
@@ -47,7 +49,7 @@ pub struct Event {
 }
 
 /// What came of a write.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Debug, Default)]
 pub struct Outcome {
     /// The object's version after it, if it was the object of the key that was written.
     pub version: Option<String>,
@@ -57,6 +59,9 @@ pub struct Outcome {
     pub others: Vec<(ObjectReference, Event)>,
     /// When to look again, in place of what was decided: an answer may say.
     pub next: Option<Next>,
+    /// Why a part of the write failed that the others do not depend on. The events say so: the pass tells all of them, and then
+    /// ends like one that failed.
+    pub failed: Option<Error>,
 }
 
 impl Event {

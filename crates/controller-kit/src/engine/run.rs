@@ -484,13 +484,14 @@ async fn look<C: Controller>(
     tracing::debug!(object.key = ?key, reason = reason.as_str(), "Decided");
     let wrote = !writes.is_empty();
     let mut version = controller.version(&seen).map(str::to_owned);
-    let mut done = Vec::new();
+    let (mut done, mut failure) = (Vec::new(), None);
     for write in writes {
         match controller.write(key, &seen, write, &mut cell.own).await {
             Ok(outcome) => {
                 version = outcome.version.or(version);
                 next = outcome.next.unwrap_or(next);
                 done.extend(outcome.events);
+                failure = failure.or(outcome.failed);
                 outcome.others.into_iter().for_each(|(object, event)| outbox.put(object, event));
             }
             Err(error) => {
@@ -503,6 +504,9 @@ async fn look<C: Controller>(
     }
     for event in events.into_iter().chain(done) {
         tell((controller, outbox), key, Some(&seen), cell, &event);
+    }
+    if let Some(error) = failure {
+        return End::Failed(error);
     }
     // What was written may be what another rule waits for, so it is looked at once more if nothing else brings that about.
     let settled = version.filter(|_| !wrote || next != Next::OnChange);

@@ -293,3 +293,47 @@ async fn what_a_write_brought_about_is_told_although_a_later_one_fails() {
         "what is refused, once an hour"
     );
 }
+
+/// Writes in one go what does not belong together, of which a part fails.
+struct Parted;
+
+impl Controller for Parted {
+    type Key = u8;
+    type Observed = u8;
+    type Write = u8;
+    type Memory = ();
+    type Reason = Why;
+
+    fn keys(&self) -> Vec<u8> {
+        vec![1]
+    }
+
+    fn object(&self, _: &u8) -> ObjectReference {
+        named("own")
+    }
+
+    async fn observe(&self, key: &u8, (): &mut ()) -> Result<Option<u8>, Error> {
+        Ok(Some(*key))
+    }
+
+    fn decide(&self, _: &u8, _: Now) -> Decision<u8, Why> {
+        let events = vec![Event::new(false, "All", "", "All is tried")];
+        Decision { writes: vec![1, 2], events, ..Decision::rest(Why::Done) }
+    }
+
+    async fn write(&self, _: &u8, _: &u8, write: u8, (): &mut ()) -> Result<Outcome, Error> {
+        let events = vec![Event::new(false, "Wrote", "", &write.to_string())];
+        let failed = (write == 1).then_some(Error::Silent("write the other part"));
+        Ok(Outcome { events, failed, ..Outcome::default() })
+    }
+}
+
+#[tokio::test]
+async fn a_part_that_fails_keeps_nobody_from_the_rest_and_the_pass_fails_after_it() {
+    let outbox = Outbox::new(IntCounter::new("dropped", "Dropped").unwrap());
+    let decisions = IntCounterVec::new(Opts::new("decisions", "Decisions"), &["reason"]).unwrap();
+    let end = look((&Parted, &outbox), &1, &mut Cell::default(), &decisions).await;
+    assert!(matches!(end, End::Failed(Error::Silent(_))));
+    let told: Vec<_> = outbox.waiting().into_iter().map(|(_, it)| it.text).collect();
+    assert_eq!(told, ["All is tried", "1", "2"]);
+}

@@ -1,0 +1,487 @@
+//! All writes. Each insists on the version of the object that was decided on, or that an earlier step of the same piece
+//! left.
+
+mod build;
+mod entries;
+mod steps;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::{Duration, Instant};
+
+use api_types::hive::{
+    ClusterClaim, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool,
+};
+use api_types::names;
+use controller_kit::api_error::{unless_gone, unless_superseded};
+use controller_kit::backoff::Class as Retry;
+use controller_kit::engine::{Error, Event, Next, Outcome, asked};
+use futures_util::{StreamExt as _, stream};
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::rbac::v1::RoleBinding;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Api, Patch, PatchParams};
+use kube::{Client, Resource as _};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::access::Change;
+use crate::context::{Context, cached};
+use crate::decide::instead;
+use crate::decision::{Step, Work};
+use crate::model::{Efforts, Key, LivePool, Look, Memory, Object, Write};
+use crate::observe::live_pool;
+use crate::seen::{Refusal, Status};
+use crate::{status, text, trial};
+
+/// How soon to look again when a namespace of before is still on its way out.
+const LATER: Duration = Duration::from_secs(1);
+/// Pieces of work that are carried out at the same time.
+const AT_ONCE: usize = 32;
+/// For how long a pass begins pieces of work: the last look at the pool is not to be older.
+const BEGINNING: Duration = Duration::from_secs(5);
+/// For how long a status that is news waits while there is work: it tells of every entry, which makes it the slowest write,
+/// and the next pass waits until the caches show it.
+const STATUS_WAITS: Duration = Duration::from_secs(1);
+/// And without work, for each entry that it tells of: while a long one is written nobody gets a cluster.
+const WAIT_PER_ENTRY: Duration = Duration::from_micros(500);
+
+/// Carries out what was decided about a pool. Work, status and bindings do not depend on each other: if one fails, the others
+/// are written all the same.
+pub async fn all(
+    context: &Context,
+    key: &Key,
+    look: &Look,
+    write: &Write,
+    memory: &mut Memory,
+) -> Result<Outcome, Error> {
+    let pass = Pass { context, key, look };
+    if !write.work.is_empty() {
+        let live = pass.last_look(memory).await?;
+        if context.rival(live.rival, Timestamp::now()).is_some() {
+            memory.rival = live.rival;
+            return Ok(Outcome { next: Some(Next::Now), ..Outcome::default() });
+        }
+    }
+    let rest = status_rests(write, memory);
+    let writes_pool = write.work.iter().flat_map(|it| &it.steps).any(Step::is_on_pool);
+    // A write to the pool moves its version, which the status insists on; the next pass stores it.
+    let due = write.status.as_ref().filter(|_| rest.is_none() && !writes_pool);
+    // The status tells what was seen before the work, and nothing of the work relies on it.
+    let (mut worked, stored) = tokio::join!(pass.work(&write.work, memory), pass.store(due));
+    let mut outcome = Outcome::default();
+    match stored {
+        Ok(Some(version)) => {
+            worked.pool = Some(version);
+            memory.news_since = None;
+            pass.log(write);
+            outcome.events.extend(write.told_with_status());
+            outcome.others = pass.notes(memory, due);
+        }
+        Ok(None) if write.status.is_none() => outcome.others = pass.notes(memory, None),
+        Ok(None) => {}
+        Err(error) => worked.failed(error),
+    }
+    for (cluster, change) in &look.bindings {
+        if let Err(stop) = pass.bind(cluster, change).await {
+            worked.stopped(stop);
+        }
+    }
+    if let Some(version) = &worked.pool {
+        let before = look.pool.as_ref().and_then(|it| it.metadata.resource_version.as_deref());
+        memory.pool_was_written(before, Some(version));
+        memory.echoes.wrote(Object::Pool(key.clone()), version, false);
+    }
+    if worked.superseded {
+        context.metrics.superseded();
+    }
+    let later = worked.not_yet.then_some(LATER);
+    let waits = [later, rest].into_iter().flatten().min();
+    outcome.next = if worked.cut || worked.pool.is_some() {
+        Some(Next::Now)
+    } else {
+        let wait = waits.map(|it| look.wait.map_or(it, |wait| wait.min(it)));
+        wait.filter(|_| !write.goes_on).map(Next::After)
+    };
+    outcome.version = worked.pool;
+    let refused = worked.failure.as_ref().filter(|it| look.pool.is_some() && is_refused(it));
+    outcome.events.extend(refused.map(text::refused));
+    outcome.failed = worked.failure.or(worked.superseded.then_some(Error::Superseded));
+    Ok(outcome)
+}
+
+/// For how long a status that is news waits, if it does. What the next pass decides by is stored at once.
+fn status_rests(write: &Write, memory: &mut Memory) -> Option<Duration> {
+    let Some(status) = &write.status else {
+        memory.news_since = None;
+        return None;
+    };
+    let age = memory.news_since.get_or_insert_with(Instant::now).elapsed();
+    if write.again == Some(Duration::ZERO) {
+        return None;
+    }
+    let entries = status.inventory.len();
+    rest_left(if write.work.is_empty() { Some(entries) } else { None }, age)
+}
+
+/// What is left of the wait of a status that tells of so many entries, or waits for work, and has been news for so long.
+fn rest_left(entries: Option<usize>, age: Duration) -> Option<Duration> {
+    let of = |entries| u32::try_from(entries).unwrap_or(u32::MAX);
+    let rest = entries.map_or(STATUS_WAITS, |it| WAIT_PER_ENTRY.saturating_mul(of(it)));
+    rest.min(STATUS_WAITS).checked_sub(age).filter(|left| !left.is_zero())
+}
+
+/// Whether the API server or a webhook does not want it (by a rule, a quota, a lack of rights, or because the webhook does
+/// not answer), or nothing can come of it as it is.
+fn is_refused(error: &Error) -> bool {
+    error.is_refusal() || matches!(error, Error::Other(..))
+}
+
+/// The writes of one pass.
+pub(crate) struct Pass<'a> {
+    context: &'a Context,
+    key: &'a Key,
+    look: &'a Look,
+}
+
+/// Why something was not written.
+enum Stop {
+    /// Something of before is still on its way out: look again later.
+    NotYet,
+    /// The cluster cannot have its name, for ever.
+    NameLost(String, Error),
+    /// Anything else, also that somebody else wrote first.
+    Failed(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Stop {
+    /// Somebody else wrote first.
+    const SUPERSEDED: Self = Self::Failed(Error::Superseded);
+
+    /// Nothing can come of it as it is, until somebody changes what is told.
+    fn refused(told: String) -> Self {
+        Self::Failed(Error::Other(told, Retry::Transient))
+    }
+
+    /// The cluster has to get another name.
+    fn name_lost(cluster: &str, told: String) -> Self {
+        Self::NameLost(cluster.to_owned(), Error::Other(told, Retry::Transient))
+    }
+}
+
+/// What the steps of a piece of work left so far.
+#[derive(Default)]
+struct Piece {
+    entries: HashMap<String, ClusterDeploymentCustomization>,
+    clusters: HashMap<String, String>,
+    unpaused: bool,
+    /// The version of the pool, if that was written and stays.
+    pool: Option<String>,
+    /// Whether somebody else was faster to lease the entry, so that nothing was begun.
+    outrun: bool,
+    /// For the caches to show: the version, and whether the object may be gone with it.
+    wrote: Vec<(Object, String, bool)>,
+}
+
+impl Piece {
+    fn note(&mut self, object: Object, version: Option<String>, may_go: bool) {
+        self.wrote.extend(version.map(|version| (object, version, may_go)));
+    }
+}
+
+/// What came of all pieces.
+#[derive(Default)]
+struct Worked {
+    superseded: bool,
+    not_yet: bool,
+    /// Whether something was left for the next pass.
+    cut: bool,
+    pool: Option<String>,
+    failure: Option<Error>,
+}
+
+impl Worked {
+    fn failed(&mut self, error: Error) {
+        if matches!(error, Error::Superseded) {
+            self.superseded = true;
+        } else if self.failure.is_none() {
+            self.failure = Some(error);
+        }
+    }
+
+    fn stopped(&mut self, stop: Stop) {
+        match stop {
+            Stop::NotYet => self.not_yet = true,
+            Stop::NameLost(_, error) | Stop::Failed(error) => self.failed(error),
+        }
+    }
+}
+
+impl Pass<'_> {
+    /// Before anything is written: the pool is the one that was decided about.
+    async fn last_look(&self, memory: &mut Memory) -> Result<LivePool, Error> {
+        let pool = self.look.pool.as_deref();
+        let known = memory.told_just_now().filter(|it| it.is_as_seen(pool)).cloned();
+        let live = match known {
+            Some(live) => live,
+            None => live_pool(self.client(), self.key, memory).await?,
+        };
+        if !live.is_as_seen(pool) {
+            self.context.metrics.superseded();
+            return Err(Error::Superseded);
+        }
+        Ok(live)
+    }
+
+    /// Carries out all pieces, and others in place of those that make a cluster of an entry that somebody else was
+    /// faster to lease.
+    async fn work(&self, work: &[Work], memory: &mut Memory) -> Worked {
+        let mut worked = Worked::default();
+        let mut outrun = self.work_on(work, memory, &mut worked).await;
+        let mut tried: BTreeSet<String> =
+            work.iter().filter_map(|it| it.leases()).map(str::to_owned).collect();
+        while outrun > 0 {
+            let more = instead(&self.look.seen, &self.context.policy, self.look.at, &tried, outrun);
+            tried.extend(more.iter().filter_map(|it| it.leases()).map(str::to_owned));
+            outrun = self.work_on(&more, memory, &mut worked).await;
+        }
+        worked
+    }
+
+    /// Carries out pieces, so many at a time, the next as soon as one is done. Returns how many of them somebody else was
+    /// faster with.
+    async fn work_on(&self, work: &[Work], memory: &mut Memory, worked: &mut Worked) -> usize {
+        let start = Instant::now();
+        // Some are begun whatever comes, or many claims would keep all else from being done.
+        let is_next = |place: &usize| {
+            std::future::ready(*place < AT_ONCE || start.elapsed() < BEGINNING && !self.is_news())
+        };
+        let piece = |place: usize| async move {
+            let mut piece = Piece::default();
+            let result = self.carry_out(&work[place], &mut piece).await;
+            (&work[place], result, piece)
+        };
+        let pieces = stream::iter(0..work.len()).take_while(is_next).map(piece);
+        let mut pieces = std::pin::pin!(pieces.buffer_unordered(AT_ONCE));
+        let (mut outrun, mut ended) = (0, 0);
+        while let Some((work, result, piece)) = pieces.next().await {
+            ended += 1;
+            outrun += usize::from(piece.outrun);
+            worked.pool = worked.pool.take().or(piece.pool);
+            for (object, version, may_go) in piece.wrote {
+                memory.echoes.wrote(object, &version, may_go);
+            }
+            memory.efforts.note(work, result.as_ref().err(), self.look.at);
+            match result {
+                Ok(()) => self.done(work),
+                Err(stop) => {
+                    tracing::debug!(work = ?work, "Stopped");
+                    worked.stopped(stop);
+                }
+            }
+        }
+        worked.cut |= ended < work.len();
+        outrun
+    }
+
+    /// Whether there is something that is not to wait for all of the work: a claim that came or went, or another wish for
+    /// the pool.
+    fn is_news(&self) -> bool {
+        let wish = |it: &ClusterPool| (it.metadata.uid.clone(), it.metadata.generation);
+        let now = cached(&self.context.caches.pools, self.key);
+        now.as_deref().map(wish) != self.look.pool.as_deref().map(wish)
+            || self.context.index.with(|index| index.claims.count(self.key))
+                != self.look.seen.claims.len()
+    }
+
+    /// A piece of work was carried out.
+    fn done(&self, work: &Work) {
+        let metrics = &self.context.metrics;
+        metrics.worked(work.reason);
+        for step in &work.steps {
+            if let Step::Assign { claim, .. } = step
+                && let Some(claim) = self.look.seen.claims.iter().find(|it| it.name == *claim)
+            {
+                metrics.claimed(self.look.at.duration_since(claim.created).as_secs_f64());
+            }
+        }
+    }
+
+    /// Stores the pool's status, unless somebody wrote to the pool since. Gives the version of the pool after it.
+    async fn store(&self, wanted: Option<&Status>) -> Result<Option<String>, Error> {
+        let (Some(wanted), Some(pool)) = (wanted, &self.look.pool) else { return Ok(None) };
+        let patch = status::patch(pool.status.as_ref(), wanted, Timestamp::now());
+        let version = &pool.metadata.resource_version;
+        let metadata = json!({ "resourceVersion": version });
+        let patch = Patch::Merge(json!({ "metadata": metadata, "status": patch }));
+        let (pools, params) = (self.pools(), PatchParams::default());
+        let request = pools.patch_status(&self.key.1, &params, &patch);
+        let written = written("patch a pool's status", request).await?;
+        Ok(written.metadata.resource_version)
+    }
+
+    /// What authors of patches have to know, once for each version of them and each template with which they mean another
+    /// thing. On the customization, since a pool's events of one reason would be taken for one.
+    fn notes(&self, memory: &mut Memory, stored: Option<&Status>) -> Vec<(ObjectReference, Event)> {
+        let before = &self.look.seen.pool.status.inventory;
+        let news: BTreeMap<_, _> = trial::news(&mut memory.last.trials, before, stored);
+        let caches = &self.context.caches;
+        let told = |(name, notes): (String, String)| {
+            let found = cached(&caches.customizations, &(self.key.0.clone(), name))?;
+            Some((found.object_ref(&()), text::adjusted(&self.key.1, &notes)))
+        };
+        news.into_iter().filter_map(told).collect()
+    }
+
+    /// What somebody has to correct.
+    fn log(&self, write: &Write) {
+        for told in write.events.iter().filter(|it| it.is_mistake()) {
+            tracing::error!(
+                object.namespace = self.key.0,
+                object.name = self.key.1,
+                entry = told.about,
+                reason = told.note,
+                "An entry cannot be used"
+            );
+        }
+    }
+
+    /// Lets a pool's administrators into a cluster's namespace, or out of it.
+    async fn bind(&self, cluster: &str, change: &Change) -> Result<(), Stop> {
+        const WHAT: &str = "bind administrators";
+        let api: Api<RoleBinding> = Api::namespaced(self.client().clone(), cluster);
+        match change {
+            Change::Create(object) => match build::create(&api, object, WHAT).await? {
+                build::Made::New(_) => Ok(()),
+                build::Made::There => Err(Stop::SUPERSEDED),
+                build::Made::NotYet => Err(Stop::NotYet),
+            },
+            Change::Patch(patch) => {
+                let (name, params) = (names::hive::POOL_ADMIN_BINDING, PatchParams::default());
+                written(WHAT, api.patch(name, &params, &Patch::Merge(patch))).await?;
+                Ok(())
+            }
+        }
+    }
+
+    fn client(&self) -> &Client {
+        &self.context.kit.client
+    }
+
+    fn pools(&self) -> Api<ClusterPool> {
+        Api::namespaced(self.client().clone(), &self.key.0)
+    }
+
+    fn claims(&self) -> Api<ClusterClaim> {
+        Api::namespaced(self.client().clone(), &self.key.0)
+    }
+
+    fn clusters(&self, namespace: &str) -> Api<ClusterDeployment> {
+        Api::namespaced(self.client().clone(), namespace)
+    }
+
+    fn customizations(&self, namespace: &str) -> Api<ClusterDeploymentCustomization> {
+        Api::namespaced(self.client().clone(), namespace)
+    }
+}
+
+impl Efforts {
+    /// Takes notice of a piece of work that ended, and why it did not come to its end. A name that cannot be had is not tried
+    /// for ever, and what is refused is told on the entry.
+    fn note(&mut self, work: &Work, stopped: Option<&Stop>, now: Timestamp) {
+        self.tended.extend(work.tends().map(|it| (it.to_owned(), now)));
+        let begins = work.begins().map(str::to_owned);
+        match stopped {
+            None => {
+                self.begun.retain(|it| Some(it) != begins.as_ref());
+                self.turned_down.retain(|it, _| work.makes().is_none_or(|made| made.name != *it));
+                return;
+            }
+            Some(Stop::NameLost(cluster, _)) => drop(self.taken.insert(cluster.clone())),
+            Some(Stop::Failed(error)) if is_refused(error) => {
+                if let Some(entry) = work.makes() {
+                    let refusal =
+                        Refusal { version: entry.version.clone(), why: error.to_string() };
+                    self.turned_down.insert(entry.name.clone(), refusal);
+                }
+            }
+            Some(Stop::NotYet | Stop::Failed(_)) => {}
+        }
+        self.begun.extend(begins);
+    }
+}
+
+/// Waits for a read. Nothing if the object is gone.
+async fn found<T>(
+    what: &'static str,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<Option<T>, Error> {
+    asked(what, async { unless_gone(request.await) }).await
+}
+
+/// Waits for a write. Where the object changed, or is gone, it comes too late.
+async fn written<T>(
+    what: &'static str,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, Error> {
+    asked(what, async { unless_superseded(request.await) }).await?.ok_or(Error::Superseded)
+}
+
+fn decoded<K: DeserializeOwned>(object: &Value, what: &'static str) -> Result<K, Error> {
+    serde_json::from_value(object.clone())
+        .map_err(|error| Error::Api { what, source: Box::new(kube::Error::SerdeError(error)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::patch;
+
+    #[test]
+    fn a_long_status_rests_longer_and_never_for_more_than_a_second() {
+        let left = |entries, age| {
+            rest_left(Some(entries), Duration::from_millis(age)).map(|it| it.as_millis())
+        };
+        assert_eq!((left(0, 0), left(2, 0), left(2, 1)), (None, Some(1), None));
+        assert_eq!((left(1_000, 100), left(1_000, 500)), (Some(400), None));
+        assert_eq!((left(100_000, 100), left(usize::MAX, 1_000)), (Some(900), None));
+        let waits = |age| rest_left(None, Duration::from_millis(age)).map(|it| it.as_millis());
+        assert_eq!((waits(0), waits(400), waits(1_000)), (Some(1_000), Some(600), None));
+    }
+
+    #[test]
+    fn a_status_that_is_news_waits_for_work_and_one_that_is_decided_by_does_not() {
+        let mut memory = Memory::default();
+        let work = || Work { reason: crate::reason::Reason::Power, steps: Vec::new() };
+        let mut write =
+            Write { status: Some(Status::default()), work: vec![work()], ..Write::default() };
+        assert!(status_rests(&write, &mut memory).is_some() && memory.news_since.is_some());
+        write.again = Some(Duration::ZERO);
+        assert_eq!(status_rests(&write, &mut memory), None);
+        memory.news_since = Instant::now().checked_sub(STATUS_WAITS);
+        write.again = None;
+        assert_eq!(status_rests(&write, &mut memory), None, "it waited for a second");
+        write.status = None;
+        assert_eq!((status_rests(&write, &mut memory), memory.news_since), (None, None));
+    }
+
+    #[test]
+    fn what_only_a_person_can_help_with_is_told_also_a_quota_and_a_webhook_that_does_not_answer() {
+        let of = |code: u16, message: &str| {
+            let status = kube::core::Status::failure(message, "").with_code(code);
+            let source = Box::new(kube::Error::Api(Box::new(status)));
+            is_refused(&Error::Api { what: "make a namespace", source })
+        };
+        assert!([400, 403, 422].into_iter().all(|code| of(code, "no")));
+        assert!(of(500, "Internal error occurred: failed calling webhook \"a.b\": refused"));
+        assert!(![404, 409, 429, 500, 503, 504].into_iter().any(|code| of(code, "busy")));
+        let told = [text::name_taken("a"), text::not_patched("a", &patch::Refusal::TooLarge)];
+        let is_told = |it: String| matches!(Stop::refused(it), Stop::Failed(it) if is_refused(&it));
+        assert!(told.into_iter().all(is_told));
+    }
+}
