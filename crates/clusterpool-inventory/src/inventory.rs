@@ -4,43 +4,11 @@
 //! derived is kept in the pool's status: which version was last seen, how many failed provisions
 //! are left, and which cluster's failure was counted last.
 
-use std::collections::{BTreeSet, HashSet};
-
-use api_types::hive::{ClusterPoolSpec, EntryStatus, Inventory};
-use api_types::names::ferrite::PROVISION_ATTEMPTS;
-use api_types::names::hive::TRY_INSTALL_ONCE;
+use api_types::hive::EntryStatus;
 use controller_kit::events::shorten;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::seen::{Cluster, Customization, Entry, Failure, Listed};
-
-/// What a pool says of its inventory and does not mean, in words for its condition.
-pub fn remarks(spec: &ClusterPoolSpec, attempts: Option<&str>) -> Vec<String> {
-    let mut seen = HashSet::new();
-    let entries = spec.inventory.iter().flat_map(Inventory::entries);
-    let twice: BTreeSet<&str> =
-        entries.map(|it| it.name.as_str()).filter(|it| !seen.insert(*it)).collect();
-    let mut remarks: Vec<String> =
-        twice.into_iter().map(|it| format!("{it} is listed more than once")).collect();
-    if let Some(wrong) = attempts.filter(|it| allowed_attempts(it).is_none()) {
-        remarks.push(format!(
-            "annotation {PROVISION_ATTEMPTS} is {wrong:?} and no number from 1 to {}, so it is not used",
-            u32::MAX
-        ));
-    }
-    let is_tried_once = spec.annotations.get(TRY_INSTALL_ONCE).is_some_and(|it| it == "true");
-    if matches!(Listed::of(spec), Listed::Entries(_))
-        && spec.install_attempts_limit.is_none()
-        && !is_tried_once
-    {
-        remarks.push(
-            "spec.installAttemptsLimit is not set, so Hive may try for ever to install a cluster and count none as failed: \
-             set it, or no entry becomes Broken by cloud"
-                .to_owned(),
-        );
-    }
-    remarks
-}
+use crate::seen::{Cluster, Customization, Entry, Failure};
 
 /// The failed provisions that a pool's annotation allows.
 pub fn allowed_attempts(annotation: &str) -> Option<u32> {

@@ -18,7 +18,6 @@
 //!   when it speaks of customizations, whatever their names.
 
 pub mod access;
-mod balance;
 pub mod changes;
 pub mod context;
 pub mod controller;

@@ -7,10 +7,10 @@ use api_types::hive::EntryStatus;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::decision::{Event, Step, Version, Work};
-use crate::inventory::{self, Facts, MOST_ATTEMPTS};
+use crate::inventory::{self, Facts, MOST_ATTEMPTS, is_counted};
 use crate::lease::{Held, held};
 use crate::reason::Reason;
-use crate::seen::{Cluster, Customization, Entry, Observed};
+use crate::seen::{Cluster, Customization, Entry, Listed, Observed};
 use crate::settings::Policy;
 
 /// Clusters that one pass begins at most, however large a pool is: enough that the looks between the passes, during which
@@ -227,6 +227,50 @@ impl<'a> Plan<'a> {
     /// Whether a cluster of this pool occupies what the entry stands for.
     pub(crate) fn is_lived_in(&self, name: &str) -> bool {
         self.users.get(name).into_iter().flatten().any(|it| it.is_live())
+    }
+
+    /// Whether the cluster's entry is one of the pool's, or does not have to be.
+    pub(crate) fn is_still_listed(&self, cluster: &'a Cluster) -> bool {
+        match (&self.seen.pool.listed, self.entry_of(cluster)) {
+            (Listed::Entries(_), Some(entry)) => self.listed.contains(entry),
+            _ => true,
+        }
+    }
+
+    /// Whether the cluster's failure is stored, if it costs its entry an attempt.
+    pub(crate) fn may_go(&mut self, cluster: &'a Cluster) -> bool {
+        let counts = cluster.has_failed()
+            && !self.seen.pool.deleting
+            && self.entry_of(cluster).is_some_and(|name| {
+                let before = self.seen.pool.status.inventory.get(name);
+                is_counted(self.state(name), &cluster.name) && !is_counted(before, &cluster.name)
+            });
+        if counts {
+            self.again = Some(Duration::ZERO);
+        }
+        !counts
+    }
+
+    /// Whether the entry's stored status says that the cluster goes, if its status is to say that. Where no status of the
+    /// entry is stored there may be no room for one: that is not waited for.
+    pub(crate) fn is_told(&mut self, cluster: &'a Cluster) -> bool {
+        let is_untold = self.entry_of(cluster).is_some_and(|name| {
+            let before = self.seen.pool.status.inventory.get(name);
+            self.state(name).zip(before).is_some_and(|(now, before)| {
+                matches!(now.status, EntryStatus::ToBeDeleted | EntryStatus::ToBeUpdated)
+                    && now.cluster.as_ref() == Some(&cluster.name)
+                    && now.status != before.status
+            })
+        });
+        if is_untold {
+            self.again = Some(Duration::ZERO);
+        }
+        !is_untold
+    }
+
+    pub(crate) fn event(&mut self, reason: Reason, about: &str, note: String) {
+        let about = Some(about.to_owned());
+        self.events.push(Event { reason, about, note });
     }
 
     pub(crate) fn push(&mut self, reason: Reason, steps: impl IntoIterator<Item = Step>) {

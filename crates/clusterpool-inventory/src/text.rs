@@ -1,30 +1,420 @@
 //! Every sentence that a person reads.
 
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
+use api_types::hive::{ClusterPoolSpec, EntryStatus, Inventory};
+use api_types::names::ferrite::PROVISION_ATTEMPTS;
+use api_types::names::hive as names;
 use controller_kit::engine::{Error, Event, Reason as _};
+use controller_kit::events::shorten;
 use k8s_openapi::jiff::Timestamp;
 
+use crate::inventory::allowed_attempts;
 use crate::make;
 use crate::patch::Refusal;
+use crate::plan::{Plan, State};
 use crate::reason::Reason;
-use crate::seen::Condition;
+use crate::seen::{Claim, Cluster, Condition, Listed, Observed};
+
+/// What a condition says at most, in bytes: a status that is too large cannot be stored.
+pub(crate) const LONGEST: usize = 10_000;
+
+/// Status, reason and message of a condition.
+pub(crate) type Said = (&'static str, &'static str, String);
+
+/// What is not there or cannot be used of all that the pool refers to.
+pub(crate) fn missing(missing: &[String]) -> Said {
+    if missing.is_empty() {
+        return ("False", "Verified", "Nothing is missing".to_owned());
+    }
+    ("True", "Missing", missing.join("; "))
+}
+
+/// Whether another cluster fits, and what of the clusters that are there only a person can change.
+pub(crate) fn capacity(plan: &Plan<'_>) -> Said {
+    let all = plan.seen.clusters.len() + plan.halves().count();
+    let limit = limit(plan);
+    let more = keeping(plan) + &spared(plan) + &unowned(plan.seen) + &not_begun(plan.seen);
+    match plan.seen.pool.max_size {
+        Some(most) if all >= most => {
+            let limit = limit.map(|it| format!("; {it}")).unwrap_or_default();
+            let message = format!(
+                "{all} of at most {most} clusters are there, claimed ones among them{limit}{more}"
+            );
+            ("False", "MaxCapacity", message)
+        }
+        _ if is_dry(plan) => {
+            let limit = limit.map(|it| format!("; {it}")).unwrap_or_default();
+            let message = format!(
+                "No listed entry is free for another cluster: list more, or take claims away that nobody needs{limit}{more}"
+            );
+            ("False", "NoFreeEntry", message)
+        }
+        _ => {
+            let limit = limit.map(|it| format!(", but {it}")).unwrap_or_default();
+            ("True", "Available", format!("There is room{limit}{more}"))
+        }
+    }
+}
+
+/// Whether the pool wants more clusters than there are entries beside those of claimed ones and of such as Hive cannot take
+/// down. Where one is just going, its entry will be free.
+fn is_dry(plan: &Plan<'_>) -> bool {
+    let all = &plan.seen.clusters;
+    let is_going = all.iter().any(|it| it.deleting && !it.hangs) || plan.halves().next().is_some();
+    let keeps = |it: &Cluster| if it.deleting { it.hangs } else { it.claim.is_some() };
+    lacks_entry(plan) && all.iter().any(keeps) && !is_going
+}
+
+/// Whether the pool wants more clusters than there are, and no entry is free for one.
+fn lacks_entry(plan: &Plan<'_>) -> bool {
+    let (seen, pool) = (plan.seen, &plan.seen.pool);
+    let unclaimed = seen.clusters.iter().filter(|it| it.is_unclaimed()).count();
+    let is_free = |it: &State<'_>| it.now.status == EntryStatus::Available;
+    matches!(pool.listed, Listed::Entries(_))
+        && !pool.deleting
+        && unclaimed < plan.target()
+        && !plan.inventory.iter().any(is_free)
+}
+
+/// Clusters on their way out that keep the entries which a pool without a free one waits for.
+fn keeping(plan: &Plan<'_>) -> String {
+    if !lacks_entry(plan) {
+        return String::new();
+    }
+    let is_listed = |it: &Cluster| plan.entry_of(it).is_some_and(|it| plan.listed.contains(it));
+    let named = |(hangs, why): (bool, &str)| {
+        let all = plan.seen.clusters.iter();
+        let all = all.filter(|it| it.deleting && it.hangs == hangs && is_listed(it));
+        let names: Vec<&str> = all.map(|it| it.name.as_str()).collect();
+        (!names.is_empty()).then(|| format!("; {why}: {}", some(&names)))
+    };
+    let both = [
+        (false, "the entries of these are free as soon as they are gone"),
+        (true, "Hive cannot take down these, which keep their entries until they are gone"),
+    ];
+    both.into_iter().filter_map(named).collect()
+}
+
+/// What keeps clusters from being made and removed, if something does.
+fn limit(plan: &Plan<'_>) -> Option<String> {
+    match plan.seen.pool.max_concurrent? {
+        // A pool that is being deleted goes on one by one.
+        0 if !plan.seen.pool.deleting => Some(
+            "with a spec.maxConcurrent below 1 no cluster is made or removed: raise it".to_owned(),
+        ),
+        _ if plan.held_up => {
+            let busy: Vec<&str> = plan.under_way().collect();
+            let beside = if busy.is_empty() { "" } else { ": beside " };
+            Some(format!(
+                "spec.maxConcurrent allows no more to be installed or removed at the same time{beside}{}",
+                some(&busy)
+            ))
+        }
+        _ => None,
+    }
+}
+
+/// Clusters that a person forbade to delete. A deleted pool names them as what it waits for.
+fn spared(plan: &Plan<'_>) -> String {
+    let spared: Vec<&str> = plan.spared.iter().copied().collect();
+    if spared.is_empty() || plan.seen.pool.deleting {
+        return String::new();
+    }
+    format!(
+        "; to be removed as soon as their annotation {} is taken off: {}",
+        names::PROTECTED_DELETE,
+        some(&spared)
+    )
+}
+
+/// Which clusters are to be replaced, and what they wait for.
+pub(crate) fn current(plan: &Plan<'_>) -> Said {
+    let unclaimed = || plan.seen.clusters.iter().filter(|it| it.is_unclaimed());
+    let stale: Vec<(u8, &Cluster)> =
+        unclaimed().filter_map(|it| Some((plan.staleness(it)?, it))).collect();
+    if stale.is_empty() {
+        let message = "Every unclaimed cluster is made from what pool and entries are now";
+        return ("True", "ClusterDeploymentsCurrent", message.to_owned());
+    }
+    let names = |all: Vec<&Cluster>| {
+        let names: Vec<&str> = all.iter().map(|it| it.name.as_str()).collect();
+        (!names.is_empty()).then(|| some(&names))
+    };
+    let is_stale = |it: &&Cluster| plan.staleness(it).is_some();
+    let (unfinished, first): (Vec<&Cluster>, Vec<&Cluster>) =
+        unclaimed().filter(|it| it.is_installing()).partition(is_stale);
+    let whole: Vec<&Cluster> =
+        stale.iter().map(|it| it.1).filter(|it| !it.is_installing()).collect();
+    let stays = !plan.seen.pool.deleting && !plan.has_spare();
+    let irreplaceable: Vec<&Cluster> =
+        whole.iter().copied().filter(|it| stays && !plan.can_return(it)).collect();
+    let protected: Vec<&Cluster> = unclaimed().filter(|it| it.protected && is_stale(it)).collect();
+    let awaited = plan.awaited();
+    let awaited: Vec<&Cluster> =
+        whole.iter().copied().filter(|it| awaited.contains(it.name.as_str())).collect();
+    let leaving = |hangs| plan.leaving(hangs).collect::<Vec<&Cluster>>();
+    let waits = [
+        (leaving(false), "these have to be gone first"),
+        (first, "these have to be installed first"),
+        (unfinished, "these have to be installed first, and are to be replaced then"),
+        (leaving(true), "Hive cannot take down"),
+        (protected, "an annotation protects from deletion"),
+        (awaited, "claims wait for"),
+        (irreplaceable, "no other one can be made in the place of"),
+    ];
+    let waits = waits.into_iter().filter_map(|(all, why)| Some(format!("{why}: {}", names(all)?)));
+    let listed: Vec<String> = names(whole).into_iter().chain(waits).collect();
+    let listed = listed.join("; ");
+    if stale.iter().all(|it| it.0 == 0) {
+        let message = format!(
+            "Nobody noted what they are made from, so they are replaced one by one: {listed}"
+        );
+        ("Unknown", "SomeClusterDeploymentsUnknown", message)
+    } else {
+        ("False", "SomeClusterDeploymentsStale", format!("To be replaced one by one: {listed}"))
+    }
+}
+
+/// What a deleted pool waits for.
+pub(crate) fn deletion(plan: &Plan<'_>) -> Said {
+    let clusters = &plan.seen.clusters;
+    let those = |is: fn(&Cluster) -> bool| {
+        let all = clusters.iter().filter(|it| is(it));
+        all.map(|it| it.name.as_str()).collect::<Vec<_>>()
+    };
+    let unread: Vec<&str> = plan.seen.unread.iter().map(String::as_str).collect();
+    let leased: Vec<&str> = plan.halves().map(|(entry, _)| entry.name.as_str()).collect();
+    if clusters.is_empty() && unread.is_empty() {
+        return if leased.is_empty() {
+            ("True", "DeletionPossible", "No cluster is left".to_owned())
+        } else {
+            let message = format!("No cluster is left, but still leased: {}", some(&leased));
+            ("False", "LeasesPendingRelease", message)
+        };
+    }
+    let mut message = format!("Still there: {}", some(&[those(|_| true), unread.clone()].concat()));
+    let (given_back, protected) = (names::REMOVE_FROM_POOL, names::PROTECTED_DELETE);
+    for (which, why) in [
+        (
+            those(|it| it.claim.is_some() && !it.marked && !it.deleting),
+            format!(
+                "delete the claims of these, or annotate those that nobody uses with {given_back}=true"
+            ),
+        ),
+        (
+            those(|it| it.protected && !it.deleting),
+            format!("take annotation {protected} off these, which forbids to delete them"),
+        ),
+        (those(|it| it.hangs), "Hive cannot take down".to_owned()),
+        (unread, "these cannot be read, so correct them".to_owned()),
+    ] {
+        if !which.is_empty() {
+            message = format!("{message}; {why}: {}", some(&which));
+        }
+    }
+    ("False", "ClusterDeploymentsPendingCleanup", message)
+}
+
+/// Clusters whose claims are not there or have another one. They may be in use all the same, so that only a person can
+/// give them back.
+fn unowned(seen: &Observed) -> String {
+    let claims: HashMap<&str, &Claim> =
+        seen.claims.iter().map(|it| (it.name.as_str(), it)).collect();
+    let is_unowned = |it: &&Cluster| {
+        let Some(claim) = it.claim.as_deref().filter(|_| !it.deleting && !it.marked) else {
+            return false;
+        };
+        claims.get(claim).is_none_or(|claim| match &claim.cluster {
+            Some(name) => *name != it.name,
+            // A claim without a cluster is about to get the one that was given to it, and none of one before it.
+            None => !it.was_given_to(claim),
+        })
+    };
+    let unowned: Vec<&str> =
+        seen.clusters.iter().filter(is_unowned).map(|it| it.name.as_str()).collect();
+    if unowned.is_empty() {
+        return String::new();
+    }
+    format!(
+        "; annotate those that nobody uses with {}=true, since their claims are gone or have another cluster: {}",
+        names::REMOVE_FROM_POOL,
+        some(&unowned)
+    )
+}
+
+/// Clusters that Hive does not begin to install, in its own words. What was wrong in the template stays wrong in them.
+fn not_begun(seen: &Observed) -> String {
+    if seen.not_begun.is_empty() || seen.pool.deleting {
+        return String::new();
+    }
+    let told = |(place, (name, words)): (usize, (&String, &String))| {
+        let words = Some(words).filter(|it| place < MOST_TOLD && !it.is_empty());
+        words.map_or_else(|| name.clone(), |it| format!("{name} ({})", shorten(it, LONGEST / 10)))
+    };
+    let all: Vec<String> = seen.not_begun.iter().enumerate().map(told).collect();
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    format!(
+        "; Hive has not begun to install these, so put right what it says of them, and delete those that stay so: {}",
+        some(&all)
+    )
+}
+
+/// Entries of which a message says what is wrong with them.
+const MOST_TOLD: usize = 3;
+
+/// Names in a message, not more than one reads.
+fn some(names: &[&str]) -> String {
+    const MOST: usize = 10;
+    let mut text = names.iter().take(MOST).copied().collect::<Vec<_>>().join(", ");
+    if names.len() > MOST {
+        text += " and more";
+    }
+    text
+}
+
+/// How much of the inventory can be used, where there is one.
+pub(crate) fn inventory(plan: &Plan<'_>) -> Option<Said> {
+    let pool = &plan.seen.pool;
+    match &pool.listed {
+        Listed::Nothing if plan.inventory.is_empty() => return None,
+        Listed::Empty => {
+            let message = "spec.inventory lists nothing: list at least one customization, or remove \
+                           it. Until then no cluster is made or removed";
+            return Some(("False", "Empty", message.to_owned()));
+        }
+        Listed::Unreadable(why) => {
+            let message = format!("{why}. Until then no cluster is made or removed");
+            return Some(("False", "Unreadable", message));
+        }
+        Listed::Nothing | Listed::Entries(_) => {}
+    }
+    let mut by_status: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for it in &plan.inventory {
+        by_status.entry(it.now.status.as_str()).or_default().push(it.name);
+    }
+    let usable = plan.listed.iter().filter(|name| {
+        plan.state(name).is_some_and(|it| {
+            let broken = [
+                EntryStatus::BrokenByConfiguration,
+                EntryStatus::BrokenByCloud,
+                EntryStatus::Missing,
+                EntryStatus::Unavailable,
+            ];
+            !broken.contains(&it.status)
+        })
+    });
+    let usable = usable.count();
+    let is_short = usable < pool.size && pool.listed != Listed::Nothing && !pool.deleting;
+    let mut message = if pool.listed == Listed::Nothing {
+        "No entry is listed any more".to_owned()
+    } else {
+        format!("{usable} of {} entries for a size of {}", plan.listed.len(), pool.size)
+    };
+    if is_short {
+        message += ", which are too few: list more that can be used, or lower spec.size";
+    }
+    let bad = ["Broken by configuration", "Broken by cloud", "Missing"];
+    for status in bad.into_iter().chain(["Unavailable", "To Be Updated", "To Be Deleted"]) {
+        if let Some(names) = by_status.get(status) {
+            message = format!("{message}; {status}: {}", some(names));
+        }
+    }
+    let leaving: Vec<&str> = plan
+        .entries
+        .iter()
+        .map(|(it, _)| it)
+        .filter(|it| it.deleting && plan.listed.contains(it.name.as_str()))
+        .map(|it| it.name.as_str())
+        .filter(|it| plan.state(it).is_some_and(|it| it.cluster.is_some()))
+        .collect();
+    if !leaving.is_empty() {
+        message = format!("{message}; deletion was asked for: {}", some(&leaving));
+    }
+    for name in by_status.get("Broken by configuration").into_iter().flatten().take(MOST_TOLD) {
+        let failure = plan.state(name).and_then(|it| it.failure.as_ref());
+        if let Some(failure) = failure {
+            message = format!("{message}; {name}: {}", failure.message);
+        }
+    }
+    let unfit: Vec<(&str, &str)> = unfit(plan).collect();
+    for (name, why) in unfit.iter().take(MOST_TOLD) {
+        let why = shorten(why, LONGEST / 10);
+        message = format!("{message}; {name}: its new patches cannot be applied: {why}");
+    }
+    let twice: Vec<&str> = plan.in_double_use().collect();
+    if !twice.is_empty() {
+        message = format!("{message}; in use by two clusters: {}", some(&twice));
+    }
+    for remark in pool.remarks.iter().chain(&plan.seen.remarks) {
+        message = format!("{message}; {remark}");
+    }
+    let is_bad = bad.iter().any(|status| by_status.contains_key(status));
+    if is_bad || !twice.is_empty() || !unfit.is_empty() {
+        return Some(("False", "Invalid", message));
+    }
+    if is_short {
+        return Some(("False", "TooFewEntries", message));
+    }
+    Some(("True", "Valid", message))
+}
+
+/// Listed entries that were edited while a cluster uses them, and cannot be used as they are now; and why.
+fn unfit<'a>(plan: &Plan<'a>) -> impl Iterator<Item = (&'a str, &'a str)> {
+    plan.entries.iter().filter_map(|(it, _)| {
+        let why = it.refused.as_deref()?;
+        let state = plan.state(&it.name)?;
+        let is_unfit =
+            plan.listed.contains(it.name.as_str()) && state.status == EntryStatus::ToBeUpdated;
+        is_unfit.then_some((it.name.as_str(), why))
+    })
+}
+
+/// What a pool says of its inventory and does not mean, in words for its condition.
+pub fn remarks(spec: &ClusterPoolSpec, attempts: Option<&str>) -> Vec<String> {
+    let mut seen = HashSet::new();
+    let entries = spec.inventory.iter().flat_map(Inventory::entries);
+    let twice: BTreeSet<&str> =
+        entries.map(|it| it.name.as_str()).filter(|it| !seen.insert(*it)).collect();
+    let mut remarks: Vec<String> =
+        twice.into_iter().map(|it| format!("{it} is listed more than once")).collect();
+    if let Some(wrong) = attempts.filter(|it| allowed_attempts(it).is_none()) {
+        remarks.push(format!(
+            "annotation {PROVISION_ATTEMPTS} is {wrong:?} and no number from 1 to {}, so it is not used",
+            u32::MAX
+        ));
+    }
+    let is_tried_once =
+        spec.annotations.get(names::TRY_INSTALL_ONCE).is_some_and(|it| it == "true");
+    if matches!(Listed::of(spec), Listed::Entries(_))
+        && spec.install_attempts_limit.is_none()
+        && !is_tried_once
+    {
+        remarks.push(
+            "spec.installAttemptsLimit is not set, so Hive may try for ever to install a cluster and count none as failed: \
+             set it, or no entry becomes Broken by cloud"
+                .to_owned(),
+        );
+    }
+    remarks
+}
 
 /// What a customization says that nobody has.
-pub const FREE: &str = "Free";
+pub(crate) const FREE: &str = "Free";
 
 /// The same of one whose cluster is missing.
-pub fn releasing(cluster: &str) -> String {
+pub(crate) fn releasing(cluster: &str) -> String {
     format!("Cluster {cluster} is not there; about to be free again")
 }
 
 /// The same of one that a cluster has.
-pub fn in_use(cluster: &str, pool: &str) -> String {
+pub(crate) fn in_use(cluster: &str, pool: &str) -> String {
     format!("Currently in use by cluster deployment {cluster} of clusterpool {pool}")
 }
 
 /// Why a claim is pending.
-pub fn pending(reason: Reason, pool: &str) -> Condition {
+pub(crate) fn pending(reason: Reason, pool: &str) -> Condition {
     let message = match reason {
         Reason::NoClusters => {
             "No cluster of the pool is free and runs; one is given as soon as it does".to_owned()
@@ -41,7 +431,7 @@ pub fn pending(reason: Reason, pool: &str) -> Condition {
 }
 
 /// Why nothing is done for a pool that Hive's own controller wrote to at this time.
-pub fn contested(since: Timestamp, rest: Duration) -> String {
+pub(crate) fn contested(since: Timestamp, rest: Duration) -> String {
     format!(
         "Hive's own controller of pools wrote to this pool at {since}. Two must not run together: add \
          clusterpool to spec.disabledControllers of HiveConfig. Nothing is done until it was silent for {} minutes",
@@ -50,31 +440,31 @@ pub fn contested(since: Timestamp, rest: Duration) -> String {
 }
 
 /// The cluster of the name that was chosen is somebody else's.
-pub fn foreign(cluster: &str) -> String {
+pub(crate) fn foreign(cluster: &str) -> String {
     format!(
         "{cluster} is there and not of this pool: delete it, or free the customization that names it"
     )
 }
 
 /// The namespace of the name that was chosen for a cluster is somebody else's.
-pub fn name_taken(cluster: &str) -> String {
+pub(crate) fn name_taken(cluster: &str) -> String {
     format!("namespace {cluster} is there and not of this pool, so the cluster gets another name")
 }
 
 /// In the namespace of the name that was chosen for a cluster stands something of an earlier try that cannot be made anew.
-pub fn name_unusable(cluster: &str) -> String {
+pub(crate) fn name_unusable(cluster: &str) -> String {
     format!(
         "what is in namespace {cluster} is of an earlier try and cannot be changed, so the cluster gets another name"
     )
 }
 
 /// The patches were accepted when they were tried, and are not with the cluster's own name.
-pub fn not_patched(cluster: &str, why: &Refusal) -> String {
+pub(crate) fn not_patched(cluster: &str, why: &Refusal) -> String {
     format!("no install config can be made for cluster {cluster}: {why}")
 }
 
 /// Somebody does not want what is to be written for a pool.
-pub fn refused(error: &Error) -> Event {
+pub(crate) fn refused(error: &Error) -> Event {
     let note = error.to_string();
     // It is tried again and again.
     let hourly = Some(u64::from(make::hash(&note)));
@@ -82,7 +472,47 @@ pub fn refused(error: &Error) -> Event {
 }
 
 /// Patches of a customization were accepted, and mean something else in a pool than their author may think.
-pub fn adjusted(pool: &str, notes: &str) -> Event {
+pub(crate) fn adjusted(pool: &str, notes: &str) -> Event {
     let note = format!("In pool {pool}: {notes}");
     Event::new(true, "PatchAdjusted", &make::action("Patch", &note), &note)
+}
+
+/// A cluster could not be installed, which costs its entry an attempt.
+pub(crate) fn failed(cluster: &str, entry: &str, left: u32, why: &str) -> String {
+    format!("Cluster {cluster} of entry {entry} failed, {left} attempts are left: {why}")
+}
+
+/// An entry's patches cannot be applied.
+pub(crate) fn unusable_patches(entry: &str, why: &str) -> String {
+    format!("The patches of entry {entry} cannot be applied: {why}")
+}
+
+/// An entry's clusters failed too often.
+pub(crate) fn broken_by_cloud(entry: &str, why: &str) -> String {
+    format!("Entry {entry} is not used again before it is edited: {why}")
+}
+
+/// There is no such customization.
+pub(crate) fn entry_missing(entry: &str) -> String {
+    format!("There is no ClusterDeploymentCustomization {entry}; create it or take it off the list")
+}
+
+/// A cluster goes although it cost no attempt.
+pub(crate) fn cluster_broken(cluster: &Cluster) -> String {
+    let why = cluster.stopped.as_deref().unwrap_or("it does not resume in time");
+    format!("Cluster {}, which nobody has claimed, is broken and removed: {why}", cluster.name)
+}
+
+/// An entry is in use by a cluster of this pool and by one of another.
+pub(crate) fn used_by_others(entry: &str, cluster: &str, other: &str) -> String {
+    format!(
+        "Entry {entry} is in use by cluster {cluster} and by {other} of another pool; end one of them"
+    )
+}
+
+/// A cluster that stays is in an entry that another one holds.
+pub(crate) fn used_twice(entry: &str, claimed: &str) -> String {
+    format!(
+        "Entry {entry} is in use by claimed cluster {claimed} and by another one; end one of them"
+    )
 }

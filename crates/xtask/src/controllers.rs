@@ -49,7 +49,7 @@ pub(crate) const ALL: &[Controller] = &[
                 registry,
             )
         },
-        rules: Vec::new,
+        rules: clusterpool_inventory::decide::rules,
     },
     Controller {
         name: "host-discovery",

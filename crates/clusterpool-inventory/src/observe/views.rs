@@ -14,11 +14,12 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt as _};
 
 use super::Known;
-use crate::inventory::{allowed_attempts, remarks};
+use crate::inventory::allowed_attempts;
 use crate::make::name_in;
 use crate::platform::Platform;
 use crate::pool_version::{PoolVersion, pool_version};
 use crate::seen::{Claim, Cluster, Condition, Entry, Listed, Part, Pool, Status};
+use crate::text;
 
 /// Reason of a cluster's condition `Provisioned` when Hive fails to take it down.
 const DEPROVISION_FAILED: &str = "DeprovisionFailed";
@@ -112,7 +113,7 @@ pub(super) fn view(pool: &ClusterPool, known: &Known<'_>) -> Pool {
             ..pool_version(spec)
         },
         attempts: attempts.and_then(allowed_attempts),
-        remarks: remarks(spec, attempts),
+        remarks: text::remarks(spec, attempts),
         parts: wanted.into_iter().filter(|(_, is)| *is).map(|(part, _)| part).collect(),
         status: pool.status.as_ref().map(stored).unwrap_or_default(),
         rival: known.rival.clone(),

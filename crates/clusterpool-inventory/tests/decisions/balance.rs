@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use api_types::hive::ClusterPoolSpec;
 use clusterpool_inventory::decision::Step;
-use clusterpool_inventory::inventory::remarks;
 use clusterpool_inventory::reason::Reason;
 use clusterpool_inventory::seen::{Cluster, Listed, Namespace, Observed};
+use clusterpool_inventory::text::remarks;
 
 use crate::world::{
     at, claim, cluster, decided, deleted, full, installing, lease, leased, namespace, pool,

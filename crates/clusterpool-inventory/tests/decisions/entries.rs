@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use clusterpool_inventory::inventory::remarks;
 use clusterpool_inventory::reason::Reason;
 use clusterpool_inventory::seen::{Cluster, Listed, Observed};
+use clusterpool_inventory::text::remarks;
 use serde_json::{Value, json};
 
 use crate::world::{

@@ -14,6 +14,69 @@ use crate::pool_version::is_hives;
 use crate::reason::Reason;
 use crate::seen::{Cluster, Listed, Namespace};
 
+/// Completes, adds and removes, within one budget.
+pub(super) fn balance(plan: &mut Plan<'_>) {
+    if plan.seen.pool.deleting {
+        return;
+    }
+    let seen = plan.seen;
+    let pool = &seen.pool;
+    for cluster in seen.clusters.iter().filter(|it| it.marked) {
+        plan.delete(cluster, Reason::ClaimGone);
+    }
+    if pool.listed.is_mistaken() {
+        return;
+    }
+    let removed: Vec<&Cluster> = plan.unclaimed().filter(|it| !plan.is_still_listed(it)).collect();
+    for cluster in removed {
+        plan.remove(cluster, Reason::EntryRemoved);
+    }
+    let target = plan.target();
+    // One that waits for the status to be stored goes right after that.
+    let unclaimed = plan.unclaimed().count();
+    let halves = plan.complete_or_give_up(target.saturating_sub(unclaimed));
+    let added = plan.add(target.saturating_sub(unclaimed + halves), halves);
+    // Those of removed entries had their turn.
+    let broken: Vec<&Cluster> =
+        plan.unclaimed().filter(|it| it.is_broken() && plan.is_still_listed(it)).collect();
+    for cluster in broken {
+        plan.remove(cluster, Reason::ClusterBroken);
+    }
+    // The broken ones that are left go as such, later.
+    let excess = plan.whole().count().saturating_sub(target);
+    for cluster in plan.excess_first(excess) {
+        plan.delete(cluster, Reason::TooMany);
+    }
+    let busy = halves > 0
+        || added > 0
+        || !plan.going.is_empty()
+        || seen.clusters.iter().any(Cluster::is_installing)
+        || plan.leaving(false).next().is_some()
+        || plan.work.iter().any(|it| matches!(it.steps[..], [Step::Delete { .. }]));
+    if !busy && let Some(cluster) = plan.next_stale() {
+        plan.remove(cluster, Reason::Stale);
+    }
+}
+
+/// As many as wanted run, the oldest first, and one more for each waiting claim.
+pub(super) fn power(plan: &mut Plan<'_>) {
+    if plan.seen.pool.deleting {
+        return;
+    }
+    let pool = &plan.seen.pool;
+    if !pool.hibernates {
+        return;
+    }
+    let run = plan.running();
+    for (index, cluster) in plan.oldest_first().into_iter().enumerate() {
+        let run = index < run;
+        if cluster.asked_to_run != Some(run) && !cluster.unverified {
+            let (cluster, at) = (cluster.name.clone(), cluster.at.clone());
+            plan.push(Reason::Power, [Step::Power { cluster, run, at }]);
+        }
+    }
+}
+
 impl<'a> Plan<'a> {
     /// Clusters that nobody has and that stay.
     pub(crate) fn unclaimed(&self) -> impl Iterator<Item = &'a Cluster> + use<'a, '_> {
@@ -45,48 +108,6 @@ impl<'a> Plan<'a> {
     /// How many clusters that nobody has there are to be: as many as the pool says, and one for each claim that still waits.
     pub(crate) fn target(&self) -> usize {
         self.seen.pool.size + self.waiting()
-    }
-
-    /// Completes, adds and removes, within one budget.
-    pub(crate) fn balance(&mut self) {
-        let seen = self.seen;
-        let pool = &seen.pool;
-        for cluster in seen.clusters.iter().filter(|it| it.marked) {
-            self.delete(cluster, Reason::ClaimGone);
-        }
-        if pool.listed.is_mistaken() {
-            return;
-        }
-        let removed: Vec<&Cluster> =
-            self.unclaimed().filter(|it| !self.is_still_listed(it)).collect();
-        for cluster in removed {
-            self.remove(cluster, Reason::EntryRemoved);
-        }
-        let target = self.target();
-        // One that waits for the status to be stored goes right after that.
-        let unclaimed = self.unclaimed().count();
-        let halves = self.complete_or_give_up(target.saturating_sub(unclaimed));
-        let added = self.add(target.saturating_sub(unclaimed + halves), halves);
-        // Those of removed entries had their turn.
-        let broken: Vec<&Cluster> =
-            self.unclaimed().filter(|it| it.is_broken() && self.is_still_listed(it)).collect();
-        for cluster in broken {
-            self.remove(cluster, Reason::ClusterBroken);
-        }
-        // The broken ones that are left go as such, later.
-        let excess = self.whole().count().saturating_sub(target);
-        for cluster in self.excess_first(excess) {
-            self.delete(cluster, Reason::TooMany);
-        }
-        let busy = halves > 0
-            || added > 0
-            || !self.going.is_empty()
-            || seen.clusters.iter().any(Cluster::is_installing)
-            || self.leaving(false).next().is_some()
-            || self.work.iter().any(|it| matches!(it.steps[..], [Step::Delete { .. }]));
-        if !busy && let Some(cluster) = self.next_stale() {
-            self.remove(cluster, Reason::Stale);
-        }
     }
 
     /// So many of the clusters of use that may go, those first that are least of use.
@@ -377,21 +398,5 @@ impl<'a> Plan<'a> {
             return Duration::ZERO;
         }
         self.policy.namespace_grace.saturating_sub(until(namespace.created, self.now))
-    }
-
-    /// As many as wanted run, the oldest first, and one more for each waiting claim.
-    pub(crate) fn power(&mut self) {
-        let pool = &self.seen.pool;
-        if !pool.hibernates {
-            return;
-        }
-        let run = self.running();
-        for (index, cluster) in self.oldest_first().into_iter().enumerate() {
-            let run = index < run;
-            if cluster.asked_to_run != Some(run) && !cluster.unverified {
-                let (cluster, at) = (cluster.name.clone(), cluster.at.clone());
-                self.push(Reason::Power, [Step::Power { cluster, run, at }]);
-            }
-        }
     }
 }

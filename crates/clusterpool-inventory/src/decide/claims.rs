@@ -1,0 +1,120 @@
+//! Which claim gets which cluster.
+
+use std::collections::HashMap;
+
+use controller_kit::engine::Reason as _;
+
+use crate::decision::Step;
+use crate::plan::Plan;
+use crate::reason::Reason;
+use crate::seen::{Claim, Cluster};
+
+/// The reason of a condition that Hive put there and knows nothing about yet.
+const UNTOLD: &str = "Initialized";
+
+pub(super) fn serve_claims(plan: &mut Plan<'_>) {
+    if plan.seen.pool.deleting {
+        return;
+    }
+    let seen = plan.seen;
+    if seen.claims.is_empty() {
+        return;
+    }
+    let mut ready: Vec<&Cluster> = seen
+        .clusters
+        .iter()
+        .filter(|it| it.is_ready() && !plan.gone.contains(it.name.as_str()))
+        .filter(|it| plan.is_still_listed(it))
+        .collect();
+    ready.sort_by_key(|it| std::cmp::Reverse((it.created, it.name.as_str())));
+    let mut claims: Vec<_> = seen.claims.iter().filter(|it| !it.deleting).collect();
+    claims.sort_by_key(|it| (it.created, it.name.as_str()));
+    // What was begun is ended first, so that nobody else gets the cluster.
+    for claim in &claims {
+        let Some(name) = claim.cluster.as_deref() else { continue };
+        let found = plan.clusters.get(name).copied();
+        match found {
+            Some(it) if it.claim.as_ref() == Some(&claim.name) => {}
+            Some(it)
+                if it.is_unclaimed()
+                    && !plan.gone.contains(name)
+                    && plan.given.insert(&it.name) =>
+            {
+                plan.push(Reason::Claimed, claim_steps(it, claim));
+            }
+            Some(_) => {
+                let (claim, at) = (claim.name.clone(), claim.at.clone());
+                plan.push(Reason::AssignmentConflict, [Step::Unassign { claim, at }]);
+            }
+            // It was the claim's and is gone: Hive says so on the claim, and its user has to know.
+            None => {}
+        }
+    }
+    let by_name: HashMap<&str, &Claim> = claims.iter().map(|it| (it.name.as_str(), *it)).collect();
+    // A marked one goes for the claim that had this name before, and an older one may still be used by whoever had that.
+    let mut of_claims: HashMap<&str, &Cluster> = HashMap::new();
+    for cluster in seen.clusters.iter().filter(|it| !it.deleting && !it.marked) {
+        let claim = cluster.claim.as_deref().and_then(|it| by_name.get(it));
+        if let Some(claim) = claim.filter(|it| cluster.was_given_to(it)) {
+            of_claims.entry(&claim.name).or_insert(cluster);
+        }
+    }
+    for claim in claims {
+        if let Some(name) = claim.cluster.as_deref() {
+            let has = |it: &&Cluster| it.claim.as_ref() == Some(&claim.name);
+            let waits = [Reason::NoClusters, Reason::NoPool, Reason::PoolDeleted];
+            let is_untold = claim
+                .pending
+                .as_deref()
+                .is_none_or(|told| told == UNTOLD || waits.iter().any(|it| it.as_str() == told));
+            if plan.clusters.get(name).is_some_and(has) && is_untold {
+                plan.tell(claim, Reason::ClusterAssigned);
+            }
+            continue;
+        }
+        let assign = |cluster: &Cluster| Step::Assign {
+            claim: claim.name.clone(),
+            cluster: cluster.name.clone(),
+            at: claim.at.clone(),
+        };
+        if let Some(cluster) = of_claims.get(claim.name.as_str()) {
+            plan.served += 1;
+            plan.push(Reason::Claimed, [assign(cluster)]);
+            continue;
+        }
+        let given = &plan.given;
+        while ready.last().is_some_and(|it| given.contains(it.name.as_str())) {
+            ready.pop();
+        }
+        if let Some(cluster) = ready.pop() {
+            plan.served += 1;
+            plan.given.insert(&cluster.name);
+            let steps = claim_steps(cluster, claim);
+            plan.push(Reason::Claimed, std::iter::once(assign(cluster)).chain(steps));
+        } else if claim.pending.as_deref() != Some(Reason::NoClusters.as_str()) {
+            plan.tell(claim, Reason::NoClusters);
+        }
+    }
+}
+
+impl Plan<'_> {
+    fn tell(&mut self, claim: &Claim, why: Reason) {
+        let step = Step::Tell { claim: claim.name.clone(), pending: why, at: claim.at.clone() };
+        self.push(why, [step]);
+    }
+
+    /// Claims that get nothing of this pool. No end of a pool waits for that.
+    pub(super) fn tell_waiting(&mut self, why: Reason) {
+        let waiting = self.seen.claims.iter().filter(|it| !it.deleting && it.cluster.is_none());
+        for claim in waiting.filter(|it| it.pending.as_deref() != Some(why.as_str())) {
+            self.tell(claim, why);
+        }
+    }
+}
+
+fn claim_steps(cluster: &Cluster, claim: &Claim) -> [Step; 2] {
+    let (name, since, at) = (claim.name.clone(), claim.created, cluster.at.clone());
+    let confirm = Step::Confirm { claim: name.clone(), cluster: cluster.name.clone(), at };
+    let at = cluster.at.clone();
+    [Step::Claim { cluster: cluster.name.clone(), claim: name, since, at }, confirm]
+}
