@@ -111,13 +111,8 @@ impl Controller for Context {
         self.known().into_iter().collect()
     }
 
-    /// What was refused is tried again too: what it was made from, such as secrets, is not watched, and the rest of the pool has
-    /// to be looked at.
     fn retry(&self, error: &Error) -> Retry {
-        match error.retry() {
-            Retry::Invalid => Retry::Transient,
-            other => other,
-        }
+        retried(error)
     }
 
     fn object(&self, key: &Key) -> ObjectReference {
@@ -165,6 +160,30 @@ impl Controller for Context {
             Seen::Pool(look) => Box::pin(write::all(self, key, look, &write, memory)).await,
             // Nothing is decided on it.
             Seen::Behind => Ok(Outcome::default()),
+        }
+    }
+}
+
+/// What was refused is tried again too: what it was made from, such as secrets, is not watched, and the rest of the pool has
+/// to be looked at.
+fn retried(error: &Error) -> Retry {
+    match error.retry() {
+        Retry::Invalid => Retry::Transient,
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_refused_is_retried_like_what_may_work_later() {
+        for code in [400, 422] {
+            let status = kube::core::Status { code, ..Default::default() };
+            let source = Box::new(kube::Error::Api(Box::new(status)));
+            let error = Error::Api { what: "create a cluster", source };
+            assert_eq!(retried(&error), Retry::Transient);
         }
     }
 }

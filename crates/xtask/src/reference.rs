@@ -111,7 +111,7 @@ fn rules(rules: &[(&str, &str)]) -> String {
     if rules.is_empty() {
         return String::new();
     }
-    let mut text = "\n## Rules\n\nThe first that has something to say decides, in this order:\n\n\
+    let mut text = "\n## Rules\n\nThey are asked in this order:\n\n\
                     | | rule | why it stands there |\n|---|---|---|\n"
         .to_owned();
     for (number, (name, why)) in (1..).zip(rules) {

@@ -46,7 +46,7 @@ const ALL: [Reasons; 5] = [
         controller: "clusterpool-inventory",
         // Its list names steps; of those only these are told in a condition.
         list: None,
-        said: Some("status.rs"),
+        said: Some("text.rs"),
         more: &["ClusterAssigned", "HiveControllerActive", "NoClusters", "NoPool", "PoolDeleted"],
         silent: &[],
     },
