@@ -26,6 +26,7 @@ use crate::reason::Reason;
 use crate::seen::Observed;
 use crate::settings::Policy;
 use crate::status;
+use crate::usage::Uses;
 
 /// All of them apply, one after the other.
 const RULES: [Rule<fn(&mut Plan<'_>)>; 10] = rule_book![
@@ -48,7 +49,8 @@ pub fn rules() -> Vec<(&'static str, &'static str)> {
 
 /// Decides about a pool.
 pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
-    let mut plan = Plan::new(seen, policy, now);
+    let uses = Uses::of(seen, policy, now);
+    let mut plan = Plan::new(seen, &uses, policy, now);
     let pool = &seen.pool;
     if pool.rival.is_some() {
         // Two that decide about one pool undo each other's work.

@@ -1,48 +1,28 @@
-//! A pool's state in the terms in which it is decided about, and the plan as it grows.
+//! The plan as it grows.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use api_types::hive::EntryStatus;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::decision::{Event, Step, Version, Work};
-use crate::inventory::{self, Facts, MOST_ATTEMPTS, is_counted};
-use crate::lease::{Held, held};
+use crate::inventory::is_counted;
 use crate::reason::Reason;
-use crate::seen::{Cluster, Customization, Entry, Listed, Observed};
+use crate::seen::{Cluster, Customization, Listed, Observed};
 use crate::settings::Policy;
+use crate::usage::{Use, Uses};
 
 /// Clusters that one pass begins at most, however large a pool is: enough that the looks between the passes, during which
 /// nothing is made, do not count.
 pub(crate) const BEGUN: usize = 256;
-
-/// An entry as it was and as it is.
-pub(crate) struct State<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) before: Option<&'a Entry>,
-    pub(crate) now: Entry,
-}
 
 /// The plan as it grows: each rule sees what those before it decided.
 pub(crate) struct Plan<'a> {
     pub(crate) seen: &'a Observed,
     pub(crate) policy: &'a Policy,
     pub(crate) now: Timestamp,
-    pub(crate) clusters: HashMap<&'a str, &'a Cluster>,
-    /// The customizations, and who has them.
-    pub(crate) entries: Vec<(&'a Customization, Held<'a>)>,
-    /// Where each of them stands.
-    places: HashMap<&'a str, usize>,
-    /// Entries by their clusters, where only the lease knows of it.
-    unsaid: HashMap<&'a str, &'a str>,
-    /// The clusters that are there and were made from an entry, by entry, oldest first.
-    pub(crate) users: HashMap<&'a str, Vec<&'a Cluster>>,
-    pub(crate) listed: HashSet<&'a str>,
-    /// The entries of the new status, by name.
-    pub(crate) inventory: Vec<State<'a>>,
-    /// Where each of them stands.
-    states: HashMap<&'a str, usize>,
+    pub(crate) uses: &'a Uses<'a>,
     pub(crate) work: Vec<Work>,
     pub(crate) events: Vec<Event>,
     /// Claims without a cluster that get one in this pass.
@@ -67,32 +47,17 @@ pub(crate) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    pub(crate) fn new(seen: &'a Observed, policy: &'a Policy, now: Timestamp) -> Self {
-        let clusters: HashMap<&str, &Cluster> =
-            seen.clusters.iter().map(|it| (it.name.as_str(), it)).collect();
-        let all = seen.customizations.iter();
-        let entries: Vec<(&Customization, Held<'_>)> =
-            all.clone().map(|it| (it, held(it, &seen.pool.name, &clusters))).collect();
-        let places = all.enumerate().map(|(place, it)| (it.name.as_str(), place)).collect();
-        let unsaid = entries.iter().filter_map(|(it, held)| match held {
-            Held::Ours(cluster) if cluster.entry.is_none() => {
-                Some((cluster.name.as_str(), it.name.as_str()))
-            }
-            _ => None,
-        });
-        let unsaid = unsaid.collect();
+    pub(crate) fn new(
+        seen: &'a Observed,
+        uses: &'a Uses<'a>,
+        policy: &'a Policy,
+        now: Timestamp,
+    ) -> Self {
         let mut plan = Self {
             seen,
             policy,
             now,
-            clusters,
-            entries,
-            places,
-            unsaid,
-            users: HashMap::new(),
-            listed: seen.pool.listed.names().iter().map(String::as_str).collect(),
-            inventory: Vec::new(),
-            states: HashMap::new(),
+            uses,
             work: Vec::new(),
             events: Vec::new(),
             served: 0,
@@ -106,145 +71,35 @@ impl<'a> Plan<'a> {
             goes_on: false,
             again: None,
         };
-        for cluster in &seen.clusters {
-            if let Some(entry) = plan.entry_of(cluster) {
-                plan.users.entry(entry).or_default().push(cluster);
-            }
-        }
-        for users in plan.users.values_mut() {
-            users.sort_by_key(|it| (it.unverified, it.created, it.name.as_str()));
-        }
         // One that Hive cannot take down is its own trouble, and may stay for ever. Several are the cloud's.
         let hangs = usize::from(seen.clusters.iter().any(|it| it.hangs));
         // A limit of none would keep a deleted pool for ever.
         let least = usize::from(seen.pool.deleting);
         let most = seen.pool.max_concurrent.unwrap_or(usize::MAX).max(least);
         plan.budget = most.saturating_sub(plan.under_way().count().saturating_sub(hangs));
-        plan.inventory = plan.inventory_now();
-        let states = plan.inventory.iter().enumerate();
-        plan.states = states.map(|(place, it)| (it.name, place)).collect();
         plan
-    }
-
-    /// A customization, and who has it.
-    pub(crate) fn entry(&self, name: &str) -> Option<(&'a Customization, Held<'a>)> {
-        self.entries.get(*self.places.get(name)?).copied()
-    }
-
-    /// The entry that a cluster was made from: the one that it says, or the one whose lease says so where the reference to it
-    /// was dropped.
-    pub(crate) fn entry_of(&self, cluster: &'a Cluster) -> Option<&'a str> {
-        let said = cluster.entry.as_deref();
-        said.or_else(|| self.unsaid.get(cluster.name.as_str()).copied())
-    }
-
-    /// Leases of this pool whose clusters are not there, with their names.
-    pub(crate) fn halves(&self) -> impl Iterator<Item = (&'a Customization, &'a str)> {
-        self.entries.iter().filter_map(|(customization, held)| match held {
-            Held::Half(cluster) => Some((*customization, *cluster)),
-            _ => None,
-        })
     }
 
     /// Clusters that are being installed or removed, and those that only have their lease.
     pub(crate) fn under_way(&self) -> impl Iterator<Item = &'a str> {
         let busy = self.seen.clusters.iter().filter(|it| it.deleting || it.is_installing());
-        busy.map(|it| it.name.as_str()).chain(self.halves().map(|(_, cluster)| cluster))
-    }
-
-    /// The entry's clusters of this pool that are there to stay.
-    pub(crate) fn living(&self, entry: &str) -> Vec<&'a Cluster> {
-        let users = self.users.get(entry).map(Vec::as_slice).unwrap_or_default();
-        users.iter().copied().filter(|it| !it.deleting).collect()
-    }
-
-    /// Entries in which more than one cluster lives, this pool's among them.
-    pub(crate) fn in_double_use(&self) -> impl Iterator<Item = &'a str> {
-        self.entries.iter().filter_map(|(it, _)| {
-            let users = self.users.get(it.name.as_str())?;
-            let ours = users.iter().filter(|it| !it.deleting && !it.unverified).count();
-            (ours > 0 && ours + it.others.len() > 1).then_some(it.name.as_str())
-        })
-    }
-
-    /// An entry of the new status.
-    pub(crate) fn state(&self, name: &str) -> Option<&Entry> {
-        Some(&self.inventory.get(*self.states.get(name)?)?.now)
-    }
-
-    fn inventory_now(&self) -> Vec<State<'a>> {
-        let before = &self.seen.pool.status.inventory;
-        let mut names: Vec<(&'a str, Option<&'a Entry>)> =
-            before.iter().map(|(name, it)| (name.as_str(), Some(it))).collect();
-        // In the order of the names, which most of them are in already.
-        let mut known: HashSet<&str> = names.iter().map(|it| it.0).collect();
-        let leased = self.entries.iter().filter_map(|(it, held)| {
-            matches!(held, Held::Ours(_) | Held::Half(_)).then_some(it.name.as_str())
-        });
-        let others = self.listed.iter().copied().chain(self.users.keys().copied()).chain(leased);
-        names.extend(others.filter(|it| known.insert(it)).map(|it| (it, None)));
-        names.sort_by_key(|it| it.0);
-        // An empty list is a mistake, so nothing counts as taken off it.
-        let is_empty = self.seen.pool.listed.is_mistaken();
-        let attempts = self.seen.pool.attempts.unwrap_or(self.policy.provision_attempts);
-        let facts = |(name, before): (&'a str, Option<&'a Entry>)| {
-            let found = self.entry(name);
-            let first = || {
-                let users = || self.users.get(name).into_iter().flatten().copied();
-                // Hive has given the lease of one that only waits for us back, and its failure may not be counted yet.
-                let failed = || users().find(|it| it.kept && it.has_failed());
-                users().find(|it| it.is_live()).or_else(failed)
-            };
-            let (user, cluster) = match found.map(|it| it.1) {
-                Some(Held::Ours(cluster)) => (Some(cluster.name.as_str()), Some(cluster)),
-                Some(Held::Half(cluster)) => (Some(cluster), None),
-                _ => first().map_or((None, None), |it| (Some(it.name.as_str()), Some(it))),
-            };
-            let refusal = self.seen.turned_down.get(name);
-            let refusal = refusal.filter(|it| found.is_some_and(|of| of.0.version == it.version));
-            let entry = inventory::entry(&Facts {
-                listed: self.listed.contains(name) || is_empty,
-                customization: found.map(|it| it.0),
-                user,
-                cluster,
-                taken: found.is_some_and(|(it, held)| held != Held::Free || !it.others.is_empty()),
-                turned_down: refusal.map(|it| it.why.as_str()),
-                before,
-                attempts: attempts.min(MOST_ATTEMPTS),
-                now: self.now,
-            })?;
-            Some(State { name, before, now: entry })
-        };
-        names.into_iter().filter_map(facts).collect()
-    }
-
-    /// Whether the entry may be leased in this pass.
-    pub(crate) fn is_usable(&self, name: &str) -> bool {
-        let available = self.state(name).is_some_and(|it| it.status == EntryStatus::Available);
-        available && !self.is_lived_in(name)
-    }
-
-    /// Whether a cluster of this pool occupies what the entry stands for.
-    pub(crate) fn is_lived_in(&self, name: &str) -> bool {
-        self.users.get(name).into_iter().flatten().any(|it| it.is_live())
+        busy.map(|it| it.name.as_str()).chain(self.uses.halves().map(|(_, _, cluster)| cluster))
     }
 
     /// Whether the cluster's entry is one of the pool's, or does not have to be.
     pub(crate) fn is_still_listed(&self, cluster: &'a Cluster) -> bool {
-        match (&self.seen.pool.listed, self.entry_of(cluster)) {
-            (Listed::Entries(_), Some(entry)) => self.listed.contains(entry),
-            _ => true,
-        }
+        let is_list = matches!(self.seen.pool.listed, Listed::Entries(_));
+        !is_list || self.uses.by(cluster).is_none_or(|it| it.listed)
     }
 
     /// Whether the cluster's failure is stored, if it costs its entry an attempt.
     pub(crate) fn may_go(&mut self, cluster: &'a Cluster) -> bool {
+        let is_news = |it: &Use<'_>| {
+            is_counted(it.now.as_ref(), &cluster.name) && !it.is_counted(&cluster.name)
+        };
         let counts = cluster.has_failed()
             && !self.seen.pool.deleting
-            && self.entry_of(cluster).is_some_and(|name| {
-                let before = self.seen.pool.status.inventory.get(name);
-                is_counted(self.state(name), &cluster.name) && !is_counted(before, &cluster.name)
-            });
+            && self.uses.by(cluster).is_some_and(is_news);
         if counts {
             self.again = Some(Duration::ZERO);
         }
@@ -254,9 +109,8 @@ impl<'a> Plan<'a> {
     /// Whether the entry's stored status says that the cluster goes, if its status is to say that. Where no status of the
     /// entry is stored there may be no room for one: that is not waited for.
     pub(crate) fn is_told(&mut self, cluster: &'a Cluster) -> bool {
-        let is_untold = self.entry_of(cluster).is_some_and(|name| {
-            let before = self.seen.pool.status.inventory.get(name);
-            self.state(name).zip(before).is_some_and(|(now, before)| {
+        let is_untold = self.uses.by(cluster).is_some_and(|it| {
+            it.now.as_ref().zip(it.before).is_some_and(|(now, before)| {
                 matches!(now.status, EntryStatus::ToBeDeleted | EntryStatus::ToBeUpdated)
                     && now.cluster.as_ref() == Some(&cluster.name)
                     && now.status != before.status

@@ -11,10 +11,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::plan::{Plan, State};
+use crate::plan::Plan;
 use crate::reason::Reason;
 use crate::seen::{Cluster, Condition, Entry, Observed, Status};
 use crate::text;
+use crate::usage::Use;
 
 /// The status that the pool should have, if it is another than it has.
 pub(crate) fn wanted(plan: &Plan<'_>) -> Option<Status> {
@@ -44,14 +45,14 @@ pub(crate) fn wanted(plan: &Plan<'_>) -> Option<Status> {
     let (size, ready) = (unclaimed().count(), unclaimed().filter(|it| it.is_ready()).count());
     let standby = unclaimed().filter(|it| is_standby(it)).count();
     let before = &seen.pool.status;
-    let is_same = before.inventory.len() == plan.inventory.len()
-        && plan.inventory.iter().all(|it| it.before == Some(&it.now))
+    let is_same = before.inventory.len() == plan.uses.states().count()
+        && plan.uses.states().all(|(it, now)| it.before == Some(now))
         && (size, ready, standby) == (before.size, before.ready, before.standby)
         && conditions == before.conditions;
     if is_same {
         return None;
     }
-    let inventory = plan.inventory.iter().map(|it| (it.name.to_owned(), it.now.clone())).collect();
+    let inventory = plan.uses.states().map(|(it, now)| (it.name.to_owned(), now.clone())).collect();
     Some(Status { size, ready, standby, inventory, conditions })
 }
 
@@ -139,7 +140,7 @@ fn difference(before: &Value, after: &Value) -> Value {
 /// Entries that became unusable, clusters that cost an attempt, and those that go although they cost none.
 pub(crate) fn events(plan: &mut Plan<'_>) {
     let mut events: Vec<(Reason, String, String)> = Vec::new();
-    for State { name, before: old, now: entry } in &plan.inventory {
+    for (Use { name, before: old, .. }, entry) in plan.uses.states() {
         let why = entry.failure.as_ref().map_or("", |it| it.message.as_str());
         let cluster = |it: &Entry| it.failure.clone().and_then(|it| it.cluster);
         if let Some(cluster) =
@@ -167,7 +168,7 @@ pub(crate) fn events(plan: &mut Plan<'_>) {
     }
     let broken = plan.seen.clusters.iter().filter(|it| it.is_broken() && it.claim.is_none());
     for cluster in broken.filter(|_| !plan.seen.pool.deleting) {
-        let is_told = cluster.has_failed() && plan.entry_of(cluster).is_some();
+        let is_told = cluster.has_failed() && plan.uses.entry_of(cluster).is_some();
         let goes = cluster.deleting || plan.gone.contains(cluster.name.as_str());
         if goes && !is_told {
             let note = text::cluster_broken(cluster);

@@ -13,9 +13,10 @@ use k8s_openapi::jiff::Timestamp;
 use crate::inventory::allowed_attempts;
 use crate::make;
 use crate::patch::Refusal;
-use crate::plan::{Plan, State};
+use crate::plan::Plan;
 use crate::reason::Reason;
-use crate::seen::{Claim, Cluster, Condition, Listed, Observed};
+use crate::seen::{Claim, Cluster, Condition, Entry, Listed, Observed};
+use crate::usage::Use;
 
 /// What a condition says at most, in bytes: a status that is too large cannot be stored.
 pub(crate) const LONGEST: usize = 10_000;
@@ -33,7 +34,7 @@ pub(crate) fn missing(missing: &[String]) -> Said {
 
 /// Whether another cluster fits, and what of the clusters that are there only a person can change.
 pub(crate) fn capacity(plan: &Plan<'_>) -> Said {
-    let all = plan.seen.clusters.len() + plan.halves().count();
+    let all = plan.seen.clusters.len() + plan.uses.halves().count();
     let limit = limit(plan);
     let more = keeping(plan) + &spared(plan) + &unowned(plan.seen) + &not_begun(plan.seen);
     match plan.seen.pool.max_size {
@@ -62,7 +63,8 @@ pub(crate) fn capacity(plan: &Plan<'_>) -> Said {
 /// down. Where one is just going, its entry will be free.
 fn is_dry(plan: &Plan<'_>) -> bool {
     let all = &plan.seen.clusters;
-    let is_going = all.iter().any(|it| it.deleting && !it.hangs) || plan.halves().next().is_some();
+    let is_going =
+        all.iter().any(|it| it.deleting && !it.hangs) || plan.uses.halves().next().is_some();
     let keeps = |it: &Cluster| if it.deleting { it.hangs } else { it.claim.is_some() };
     lacks_entry(plan) && all.iter().any(keeps) && !is_going
 }
@@ -71,11 +73,11 @@ fn is_dry(plan: &Plan<'_>) -> bool {
 fn lacks_entry(plan: &Plan<'_>) -> bool {
     let (seen, pool) = (plan.seen, &plan.seen.pool);
     let unclaimed = seen.clusters.iter().filter(|it| it.is_unclaimed()).count();
-    let is_free = |it: &State<'_>| it.now.status == EntryStatus::Available;
+    let is_free = |it: &Entry| it.status == EntryStatus::Available;
     matches!(pool.listed, Listed::Entries(_))
         && !pool.deleting
         && unclaimed < plan.target()
-        && !plan.inventory.iter().any(is_free)
+        && !plan.uses.states().any(|(_, it)| is_free(it))
 }
 
 /// Clusters on their way out that keep the entries which a pool without a free one waits for.
@@ -83,7 +85,7 @@ fn keeping(plan: &Plan<'_>) -> String {
     if !lacks_entry(plan) {
         return String::new();
     }
-    let is_listed = |it: &Cluster| plan.entry_of(it).is_some_and(|it| plan.listed.contains(it));
+    let is_listed = |it: &Cluster| plan.uses.by(it).is_some_and(|it| it.listed);
     let named = |(hangs, why): (bool, &str)| {
         let all = plan.seen.clusters.iter();
         let all = all.filter(|it| it.deleting && it.hangs == hangs && is_listed(it));
@@ -185,7 +187,7 @@ pub(crate) fn deletion(plan: &Plan<'_>) -> Said {
         all.map(|it| it.name.as_str()).collect::<Vec<_>>()
     };
     let unread: Vec<&str> = plan.seen.unread.iter().map(String::as_str).collect();
-    let leased: Vec<&str> = plan.halves().map(|(entry, _)| entry.name.as_str()).collect();
+    let leased: Vec<&str> = plan.uses.halves().map(|(it, ..)| it.name).collect();
     if clusters.is_empty() && unread.is_empty() {
         return if leased.is_empty() {
             ("True", "DeletionPossible", "No cluster is left".to_owned())
@@ -278,7 +280,7 @@ fn some(names: &[&str]) -> String {
 pub(crate) fn inventory(plan: &Plan<'_>) -> Option<Said> {
     let pool = &plan.seen.pool;
     match &pool.listed {
-        Listed::Nothing if plan.inventory.is_empty() => return None,
+        Listed::Nothing if plan.uses.states().next().is_none() => return None,
         Listed::Empty => {
             let message = "spec.inventory lists nothing: list at least one customization, or remove \
                            it. Until then no cluster is made or removed";
@@ -291,26 +293,22 @@ pub(crate) fn inventory(plan: &Plan<'_>) -> Option<Said> {
         Listed::Nothing | Listed::Entries(_) => {}
     }
     let mut by_status: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for it in &plan.inventory {
-        by_status.entry(it.now.status.as_str()).or_default().push(it.name);
+    for (it, now) in plan.uses.states() {
+        by_status.entry(now.status.as_str()).or_default().push(it.name);
     }
-    let usable = plan.listed.iter().filter(|name| {
-        plan.state(name).is_some_and(|it| {
-            let broken = [
-                EntryStatus::BrokenByConfiguration,
-                EntryStatus::BrokenByCloud,
-                EntryStatus::Missing,
-                EntryStatus::Unavailable,
-            ];
-            !broken.contains(&it.status)
-        })
-    });
-    let usable = usable.count();
+    let broken = [
+        EntryStatus::BrokenByConfiguration,
+        EntryStatus::BrokenByCloud,
+        EntryStatus::Missing,
+        EntryStatus::Unavailable,
+    ];
+    let listed = || plan.uses.states().filter(|(it, _)| it.listed);
+    let usable = listed().filter(|(_, now)| !broken.contains(&now.status)).count();
     let is_short = usable < pool.size && pool.listed != Listed::Nothing && !pool.deleting;
     let mut message = if pool.listed == Listed::Nothing {
         "No entry is listed any more".to_owned()
     } else {
-        format!("{usable} of {} entries for a size of {}", plan.listed.len(), pool.size)
+        format!("{usable} of {} entries for a size of {}", listed().count(), pool.size)
     };
     if is_short {
         message += ", which are too few: list more that can be used, or lower spec.size";
@@ -321,20 +319,15 @@ pub(crate) fn inventory(plan: &Plan<'_>) -> Option<Said> {
             message = format!("{message}; {status}: {}", some(names));
         }
     }
-    let leaving: Vec<&str> = plan
-        .entries
-        .iter()
-        .map(|(it, _)| it)
-        .filter(|it| it.deleting && plan.listed.contains(it.name.as_str()))
-        .map(|it| it.name.as_str())
-        .filter(|it| plan.state(it).is_some_and(|it| it.cluster.is_some()))
-        .collect();
+    let is_leaving = |it: &Use<'_>| it.customization.is_some_and(|it| it.deleting);
+    let leaving = listed().filter(|(it, now)| is_leaving(it) && now.cluster.is_some());
+    let leaving: Vec<&str> = leaving.map(|(it, _)| it.name).collect();
     if !leaving.is_empty() {
         message = format!("{message}; deletion was asked for: {}", some(&leaving));
     }
     for name in by_status.get("Broken by configuration").into_iter().flatten().take(MOST_TOLD) {
-        let failure = plan.state(name).and_then(|it| it.failure.as_ref());
-        if let Some(failure) = failure {
+        let now = plan.uses.get(name).and_then(|it| it.now.as_ref());
+        if let Some(failure) = now.and_then(|it| it.failure.as_ref()) {
             message = format!("{message}; {name}: {}", failure.message);
         }
     }
@@ -343,7 +336,8 @@ pub(crate) fn inventory(plan: &Plan<'_>) -> Option<Said> {
         let why = shorten(why, LONGEST / 10);
         message = format!("{message}; {name}: its new patches cannot be applied: {why}");
     }
-    let twice: Vec<&str> = plan.in_double_use().collect();
+    let twice: Vec<&str> =
+        plan.uses.there().filter(|(it, _)| it.is_in_double_use()).map(|(it, _)| it.name).collect();
     if !twice.is_empty() {
         message = format!("{message}; in use by two clusters: {}", some(&twice));
     }
@@ -362,12 +356,10 @@ pub(crate) fn inventory(plan: &Plan<'_>) -> Option<Said> {
 
 /// Listed entries that were edited while a cluster uses them, and cannot be used as they are now; and why.
 fn unfit<'a>(plan: &Plan<'a>) -> impl Iterator<Item = (&'a str, &'a str)> {
-    plan.entries.iter().filter_map(|(it, _)| {
-        let why = it.refused.as_deref()?;
-        let state = plan.state(&it.name)?;
-        let is_unfit =
-            plan.listed.contains(it.name.as_str()) && state.status == EntryStatus::ToBeUpdated;
-        is_unfit.then_some((it.name.as_str(), why))
+    plan.uses.states().filter_map(|(it, now)| {
+        let why = it.customization?.refused.as_deref()?;
+        let is_unfit = it.listed && now.status == EntryStatus::ToBeUpdated;
+        is_unfit.then_some((it.name, why))
     })
 }
 

@@ -7,12 +7,12 @@ use api_types::names::hive::CONDITION_ALL_CLUSTERS_CURRENT;
 use api_types::time::until;
 
 use crate::decision::Step;
-use crate::inventory::is_counted;
 use crate::naming::cluster_name;
 use crate::plan::{BEGUN, Plan};
 use crate::pool_version::is_hives;
 use crate::reason::Reason;
-use crate::seen::{Cluster, Listed, Namespace};
+use crate::seen::{Cluster, Customization, Listed, Namespace};
+use crate::usage::Use;
 
 /// Completes, adds and removes, within one budget.
 pub(super) fn balance(plan: &mut Plan<'_>) {
@@ -183,16 +183,15 @@ impl<'a> Plan<'a> {
     /// Whether another cluster can be made before any entry becomes free.
     pub(crate) fn has_spare(&self) -> bool {
         let Listed::Entries(names) = &self.seen.pool.listed else { return true };
-        names.iter().any(|it| self.is_usable(it))
+        names.iter().any(|it| self.uses.get(it).is_some_and(Use::is_usable))
     }
 
     /// Whether another cluster can be made from the entry of this one, once that is gone.
     pub(crate) fn can_return(&self, cluster: &'a Cluster) -> bool {
-        let Some(name) = self.entry_of(cluster) else { return false };
-        let entry = self.entry(name).map(|it| it.0);
-        let attempts = self.state(name).and_then(|it| it.attempts);
-        self.listed.contains(name)
-            && entry.is_some_and(|it| !it.deleting && it.refused.is_none())
+        let Some(entry) = self.uses.by(cluster) else { return false };
+        let attempts = entry.now.as_ref().and_then(|it| it.attempts);
+        entry.listed
+            && entry.customization.is_some_and(|it| !it.deleting && it.refused.is_none())
             && attempts != Some(0)
     }
 
@@ -228,8 +227,8 @@ impl<'a> Plan<'a> {
     /// every version of a spec.
     fn is_made_as_wanted(&self, cluster: &'a Cluster) -> bool {
         match self.seen.pool.listed {
-            Listed::Nothing => self.entry_of(cluster).is_none(),
-            Listed::Entries(_) | Listed::Unreadable(_) => self.entry_of(cluster).is_some(),
+            Listed::Nothing => self.uses.entry_of(cluster).is_none(),
+            Listed::Entries(_) | Listed::Unreadable(_) => self.uses.entry_of(cluster).is_some(),
             // For Hive it is an inventory, for us it is none.
             Listed::Empty => true,
         }
@@ -255,7 +254,7 @@ impl<'a> Plan<'a> {
         if !self.seen.pool.version.accepts(version) {
             return Some(1);
         }
-        let entry = self.state(self.entry_of(cluster)?)?;
+        let entry = self.uses.by(cluster)?.now.as_ref()?;
         let is_user = entry.cluster.as_ref() == Some(&cluster.name);
         let word = entry.status.as_str();
         (is_user && (word == "To Be Updated" || word == "To Be Deleted")).then_some(2)
@@ -267,21 +266,21 @@ impl<'a> Plan<'a> {
     /// find another one under its name.
     fn complete_or_give_up(&mut self, wanted: usize) -> usize {
         let pool = &self.seen.pool;
-        let total = self.seen.clusters.len() + self.halves().count();
+        let total = self.seen.clusters.len() + self.uses.halves().count();
         let too_many = pool.max_size.map_or(0, |most| total.saturating_sub(most));
-        let halves: Vec<_> = self.halves().collect();
-        let wanted = wanted.min(halves.len().saturating_sub(too_many));
+        let halves = self.uses.halves();
+        let wanted = wanted.min(self.uses.halves().count().saturating_sub(too_many));
         let mut completed = 0;
-        for (entry, cluster) in halves {
-            let fits = self.listed.contains(entry.name.as_str())
+        for (it, entry, cluster) in halves {
+            let fits = it.listed
                 && !entry.deleting
                 && !entry.is_announced()
                 && entry.refused.is_none()
                 && entry.others.is_empty()
-                && !self.is_lived_in(&entry.name)
+                && !it.is_lived_in()
                 && !self.is_barred(cluster)
                 && !self.was_given(cluster)
-                && !is_counted(pool.status.inventory.get(&entry.name), cluster);
+                && !it.is_counted(cluster);
             if !fits || completed == wanted {
                 let steps = self.abandoning(entry, cluster);
                 self.push(Reason::LeaseAbandoned, steps);
@@ -330,7 +329,7 @@ impl<'a> Plan<'a> {
                 self.held_up |= wanted > self.budget;
                 self.goes_on |= wanted.min(self.budget) > most;
                 let taken = |name: &str| {
-                    self.clusters.contains_key(name)
+                    self.uses.cluster(name).is_some()
                         || seen.taken.contains(name)
                         || seen.namespaces.iter().any(|it| it.name == name)
                 };
@@ -348,14 +347,14 @@ impl<'a> Plan<'a> {
                 }
             }
             Listed::Entries(names) => {
-                let mut usable: Vec<&String> =
-                    names.iter().filter(|name| self.is_usable(name)).take(wanted).collect();
+                let all = names.iter().filter_map(|name| self.uses.get(name));
+                let usable = all.filter(|it| it.is_usable()).filter_map(|it| it.customization);
+                let mut usable: Vec<&Customization> = usable.take(wanted).collect();
                 // Where no entry is left, it is not the limit that stops the pool.
                 self.held_up |= usable.len() > self.budget;
                 self.goes_on |= usable.len().min(self.budget) > most;
                 usable.truncate(most);
-                for name in usable {
-                    let Some((entry, _)) = self.entry(name) else { continue };
+                for entry in usable {
                     let state = [pool.uid.as_str(), &entry.version, &entry.at];
                     let Some(cluster) = self.free_name(&entry.name, state) else { continue };
                     let mut steps = Self::leasing(entry, &cluster, false);
@@ -373,7 +372,7 @@ impl<'a> Plan<'a> {
     fn free_name(&self, entry: &str, [uid, version, at]: [&str; 3]) -> Option<String> {
         let pool = &self.seen.pool.name;
         let is_free = |name: &String| {
-            let there = self.clusters.get(name.as_str());
+            let there = self.uses.cluster(name);
             !self.begun.contains(name) && there.is_none_or(|it| it.entry.as_deref() == Some(entry))
         };
         let first = Some(cluster_name(pool, &[uid, version, at])).filter(is_free);
@@ -387,8 +386,8 @@ impl<'a> Plan<'a> {
             && !namespace.deleting
             && namespace.pool_uid == self.seen.pool.uid
             && !self.seen.taken.contains(&namespace.name)
-            && !self.clusters.contains_key(namespace.name.as_str())
-            && !self.halves().any(|(_, cluster)| cluster == namespace.name)
+            && self.uses.cluster(&namespace.name).is_none()
+            && !self.uses.halves().any(|(_, _, cluster)| cluster == namespace.name)
             && !self.grace_of(namespace).is_zero()
     }
 

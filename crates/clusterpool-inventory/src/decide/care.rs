@@ -1,10 +1,10 @@
 //! Clusters that Hive does not begin to install.
 
 use crate::decision::{Step, Version};
-use crate::lease::Held;
 use crate::plan::{BEGUN, Plan};
 use crate::reason::Reason;
 use crate::seen::{Cluster, Observed, Part};
+use crate::usage::Use;
 
 /// Clusters that Hive does not begin to install: what they need is made again, if it is gone. Not from what the pool or
 /// the entry became since, and not the workers, whom Hive does not wait for and a person may not want.
@@ -21,7 +21,7 @@ pub(super) fn look_after(plan: &mut Plan<'_>) {
         seen.idle.contains(name) && !plan.gone.contains(name) && plan.is_as_made(it)
     });
     let pieces: Vec<Vec<Step>> =
-        idle.take(BEGUN).map(|it| restoration(it, plan.entry_of(it), seen)).collect();
+        idle.take(BEGUN).map(|it| restoration(it, plan.uses.entry_of(it), seen)).collect();
     for steps in pieces.into_iter().filter(|it| !it.is_empty()) {
         plan.push(Reason::PartsChecked, steps);
     }
@@ -30,14 +30,14 @@ pub(super) fn look_after(plan: &mut Plan<'_>) {
 impl<'a> Plan<'a> {
     /// Whether what a cluster was made from can be had as it was then.
     fn is_as_made(&self, cluster: &'a Cluster) -> bool {
-        let is_same = |name: &str| {
-            self.entry(name).is_some_and(|(entry, held)| {
-                matches!(held, Held::Ours(holder) if holder.name == cluster.name)
-                    && cluster.entry_version.as_ref() == Some(&entry.version)
-                    && entry.refused.is_none()
-            })
+        let is_same = |it: &Use<'_>| {
+            it.is_held_by(cluster)
+                && it.customization.is_some_and(|entry| {
+                    cluster.entry_version.as_ref() == Some(&entry.version)
+                        && entry.refused.is_none()
+                })
         };
-        self.staleness(cluster).is_none() && self.entry_of(cluster).is_none_or(is_same)
+        self.staleness(cluster).is_none() && self.uses.by(cluster).is_none_or(is_same)
     }
 }
 

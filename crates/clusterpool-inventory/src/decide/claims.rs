@@ -32,7 +32,7 @@ pub(super) fn serve_claims(plan: &mut Plan<'_>) {
     // What was begun is ended first, so that nobody else gets the cluster.
     for claim in &claims {
         let Some(name) = claim.cluster.as_deref() else { continue };
-        let found = plan.clusters.get(name).copied();
+        let found = plan.uses.cluster(name);
         match found {
             Some(it) if it.claim.as_ref() == Some(&claim.name) => {}
             Some(it)
@@ -61,13 +61,13 @@ pub(super) fn serve_claims(plan: &mut Plan<'_>) {
     }
     for claim in claims {
         if let Some(name) = claim.cluster.as_deref() {
-            let has = |it: &&Cluster| it.claim.as_ref() == Some(&claim.name);
+            let has = |it: &Cluster| it.claim.as_ref() == Some(&claim.name);
             let waits = [Reason::NoClusters, Reason::NoPool, Reason::PoolDeleted];
             let is_untold = claim
                 .pending
                 .as_deref()
                 .is_none_or(|told| told == UNTOLD || waits.iter().any(|it| it.as_str() == told));
-            if plan.clusters.get(name).is_some_and(has) && is_untold {
+            if plan.uses.cluster(name).is_some_and(has) && is_untold {
                 plan.tell(claim, Reason::ClusterAssigned);
             }
             continue;

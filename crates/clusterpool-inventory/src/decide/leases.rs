@@ -1,12 +1,11 @@
 //! Which entries clusters have, and which leases stand for nothing.
 
 use crate::decision::Step;
-use crate::inventory::is_counted;
-use crate::lease::Held;
 use crate::plan::Plan;
 use crate::reason::Reason;
 use crate::seen::{Cluster, Customization};
 use crate::text;
+use crate::usage::{Held, Use};
 
 /// A cluster that waits only for us: its lease first, our finalizer second. In the other order
 /// a crash between them would leave a lease of nothing.
@@ -16,54 +15,45 @@ pub(super) fn release(plan: &mut Plan<'_>) {
         if cluster.kept_by_others || !plan.may_go(cluster) {
             continue;
         }
-        let entry = plan.entry_of(cluster);
         let let_go = Step::LetGo {
             cluster: cluster.name.clone(),
-            entry: entry.map(str::to_owned),
+            entry: plan.uses.entry_of(cluster).map(str::to_owned),
             at: cluster.at.clone(),
         };
-        let entry = entry.and_then(|name| plan.entry(name));
-        let steps = match entry {
-            Some((entry, Held::Ours(holder))) if holder.name == cluster.name => {
-                let release = Step::Release {
-                    entry: entry.name.clone(),
-                    cluster: Some(cluster.name.clone()),
-                    prove_absent: false,
-                    at: entry.at.clone(),
-                };
-                vec![release, let_go]
-            }
-            _ => vec![let_go],
-        };
+        let entry = plan.uses.by(cluster).filter(|it| it.is_held_by(cluster));
+        let release = entry.and_then(|it| it.customization).map(|entry| Step::Release {
+            entry: entry.name.clone(),
+            cluster: Some(cluster.name.clone()),
+            prove_absent: false,
+            at: entry.at.clone(),
+        });
+        let steps: Vec<Step> = release.into_iter().chain([let_go]).collect();
         plan.push(Reason::Released, steps);
     }
 }
 
 pub(super) fn put_leases_right(plan: &mut Plan<'_>) {
-    let seen = plan.seen;
-    for place in 0..plan.entries.len() {
-        let (entry, held) = plan.entries[place];
+    let (seen, uses) = (plan.seen, plan.uses);
+    for (it, entry) in uses.there() {
         let named = || (entry.name.clone(), entry.at.clone());
         let release = |cluster: Option<&str>| {
             let (entry, at) = named();
             let cluster = cluster.map(str::to_owned);
             Step::Release { entry, cluster, prove_absent: false, at }
         };
-        match held {
+        match it.held {
             // Whoever lost its lease gets it back, the oldest where there are several, as long as no other pool has
             // the entry and nobody who leaves is still at it.
             Held::Free | Held::Torn => {
-                let mut living = plan.living(&entry.name).into_iter();
-                let first = living.find(|it| !plan.is_once_more(it));
-                let users = plan.users.get(entry.name.as_str()).into_iter().flatten();
-                let left = users.into_iter().all(|it| !it.deleting || !it.is_live());
+                let first = it.living().find(|it| !plan.is_once_more(it));
+                let left = it.users.iter().all(|it| !it.deleting || !it.is_live());
                 match first {
                     Some(cluster) if entry.others.is_empty() => {
                         if left && !entry.deleting {
                             let steps = Plan::leasing(entry, &cluster.name, true);
                             plan.push(Reason::LeaseRepaired, steps);
                         }
-                        plan.end_double_use(&entry.name, Some(&cluster.name));
+                        plan.end_double_use(it, Some(&cluster.name));
                     }
                     Some(cluster) => {
                         let note =
@@ -71,9 +61,9 @@ pub(super) fn put_leases_right(plan: &mut Plan<'_>) {
                         plan.event(Reason::DoubleUse, &entry.name, note);
                     }
                     None if left
-                        && held == Held::Torn
+                        && it.held == Held::Torn
                         && entry.others.is_empty()
-                        && plan.frees(entry) =>
+                        && plan.frees(it, entry) =>
                     {
                         plan.push(Reason::LeaseAbandoned, [release(None)]);
                     }
@@ -91,7 +81,7 @@ pub(super) fn put_leases_right(plan: &mut Plan<'_>) {
                     let (entry, at) = named();
                     let retract = Step::Retract { entry, at };
                     plan.push(Reason::LeaseRepaired, [retract]);
-                } else if (!entry.kept || seen.kept_by_hive.contains(&entry.name))
+                } else if (!entry.kept || seen.kept_by_hive.contains(it.name))
                     && !entry.deleting
                     && !holder.deleting
                 {
@@ -100,23 +90,25 @@ pub(super) fn put_leases_right(plan: &mut Plan<'_>) {
                     let keep = Step::KeepEntry { entry, at };
                     plan.push(Reason::LeaseRepaired, [keep]);
                 }
-                plan.end_double_use(&entry.name, Some(&holder.name));
+                plan.end_double_use(it, Some(&holder.name));
             }
             Held::Mistaken(cluster) => {
                 plan.push(Reason::LeaseAbandoned, [release(Some(cluster))]);
             }
-            Held::Orphaned(cluster) if entry.others.is_empty() && plan.frees_of_nobody(entry) => {
+            Held::Orphaned(cluster)
+                if entry.others.is_empty() && plan.frees_of_nobody(it, entry) =>
+            {
                 let steps = plan.abandoning(entry, cluster);
                 plan.push(Reason::LeaseAbandoned, steps);
             }
-            Held::Others => plan.end_double_use(&entry.name, None),
+            Held::Others => plan.end_double_use(it, None),
             // A cluster that is there comes before one that is not: see the completion of leases.
             Held::Half(_) | Held::Orphaned(_) => {}
         }
     }
     for cluster in seen.clusters.iter().filter(|it| !it.deleting) {
-        let Some(entry) = plan.entry_of(cluster) else { continue };
-        let lost = cluster.unverified && plan.entry(entry).is_none();
+        let Some(entry) = uses.by(cluster) else { continue };
+        let lost = cluster.unverified && entry.customization.is_none();
         if lost && cluster.claim.is_none() && !cluster.protected {
             // Its lease can never be verified, and nothing of it was installed.
             plan.delete_at_once(cluster, Reason::EntryMissing);
@@ -136,22 +128,17 @@ pub(super) fn verify(plan: &mut Plan<'_>) {
     }
     let seen = plan.seen;
     for cluster in seen.clusters.iter().filter(|it| it.unverified && !it.deleting) {
-        let entry = plan.entry_of(cluster);
-        let found = entry.and_then(|name| plan.entry(name));
-        let holds = matches!(found, Some((entry, Held::Ours(holder)))
-            if holder.name == cluster.name
-                && !entry.is_announced()
-                && entry.names_pool(&seen.pool.name));
+        let Some(entry) = plan.uses.by(cluster) else { continue };
+        let holds = |it: &Customization| {
+            entry.is_held_by(cluster) && !it.is_announced() && it.names_pool(&seen.pool.name)
+        };
         let name = cluster.name.as_str();
-        if let (true, Some(entry)) = (holds, entry)
+        if entry.customization.is_some_and(holds)
             && !plan.gone.contains(name)
             && !plan.going.contains(name)
         {
-            let step = Step::Verify {
-                cluster: cluster.name.clone(),
-                entry: entry.to_owned(),
-                at: Some(cluster.at.clone()),
-            };
+            let (entry, at) = (entry.name.to_owned(), Some(cluster.at.clone()));
+            let step = Step::Verify { cluster: cluster.name.clone(), entry, at };
             plan.push(Reason::Verified, [step]);
         }
     }
@@ -160,45 +147,40 @@ pub(super) fn verify(plan: &mut Plan<'_>) {
 impl<'a> Plan<'a> {
     /// Whether a lease of nothing on the entry is this pool's to end: the pool lists it, or none does, and a finalizer keeps
     /// it.
-    fn frees(&self, entry: &Customization) -> bool {
-        let (pool, name) = (&self.seen.pool, entry.name.as_str());
-        let is_kept = entry.kept || self.seen.kept_by_hive.contains(name);
+    fn frees(&self, it: &Use<'_>, entry: &Customization) -> bool {
+        let pool = &self.seen.pool;
         let is_unlisted = !entry.listed_elsewhere && (pool.deleting || !pool.listed.is_mistaken());
-        self.listed.contains(name) || is_kept && is_unlisted
+        it.listed || it.kept && is_unlisted
     }
 
     /// The same of a lease for a cluster that nobody sees. It is not the pool's own, so that the pool's end does not wait
     /// for it; who may still hear of the pool that it names is left to end it.
-    fn frees_of_nobody(&self, entry: &Customization) -> bool {
-        let (pool, name) = (&self.seen.pool, entry.name.as_str());
+    fn frees_of_nobody(&self, it: &Use<'_>, entry: &Customization) -> bool {
+        let pool = &self.seen.pool;
         let names_none = entry.lease.as_ref().is_some_and(|it| it.pool.is_none());
-        let is_to_be = if names_none { self.frees(entry) } else { self.listed.contains(name) };
+        let is_to_be = if names_none { self.frees(it, entry) } else { it.listed };
         is_to_be && (pool.absent || !pool.deleting)
     }
 
     /// Whether a process that stalled before it created the cluster did so after the cluster of this name had failed, or
     /// after the entry, as it was then, had no attempts left. Hive was not let at it, so there is nothing of it yet.
     fn is_once_more(&self, cluster: &'a Cluster) -> bool {
-        let Some(name) = self.entry_of(cluster) else { return false };
-        let before = self.seen.pool.status.inventory.get(name);
-        let same = before.filter(|it| it.version == cluster.entry_version);
+        let Some(entry) = self.uses.by(cluster) else { return false };
+        let same = entry.before.filter(|it| it.version == cluster.entry_version);
         cluster.unverified
             && cluster.is_installing()
             && !cluster.protected
-            && (same.and_then(|it| it.attempts) == Some(0) || is_counted(before, &cluster.name))
+            && (same.and_then(|it| it.attempts) == Some(0) || entry.is_counted(&cluster.name))
     }
 
     /// Clusters of an entry that somebody else holds. A claimed one is its user's and stays.
-    fn end_double_use(&mut self, entry: &str, holder: Option<&str>) {
-        let others = |it: &&&Cluster| !it.deleting && Some(it.name.as_str()) != holder;
-        let users = self.users.get(entry).into_iter().flatten();
-        let others: Vec<&Cluster> = users.filter(others).copied().collect();
-        for cluster in others {
+    fn end_double_use(&mut self, entry: &Use<'a>, holder: Option<&str>) {
+        for cluster in entry.living().filter(|it| Some(it.name.as_str()) != holder) {
             if cluster.claim.is_none() && !cluster.protected {
                 self.delete_at_once(cluster, Reason::DoubleUse);
             } else {
-                let note = text::used_twice(entry, &cluster.name);
-                self.event(Reason::DoubleUse, entry, note);
+                let note = text::used_twice(entry.name, &cluster.name);
+                self.event(Reason::DoubleUse, entry.name, note);
             }
         }
     }

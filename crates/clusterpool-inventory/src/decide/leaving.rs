@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use crate::decision::Step;
-use crate::lease::Held;
 use crate::plan::Plan;
 use crate::reason::Reason;
+use crate::usage::Held;
 
 /// Clusters and leases of a pool that goes.
 pub(super) fn leave(plan: &mut Plan<'_>) {
@@ -15,7 +15,7 @@ pub(super) fn leave(plan: &mut Plan<'_>) {
     for cluster in plan.seen.clusters.iter().filter(|it| it.marked || it.is_unclaimed()) {
         plan.delete(cluster, Reason::PoolDeleted);
     }
-    for (entry, cluster) in plan.halves().collect::<Vec<_>>() {
+    for (_, entry, cluster) in plan.uses.halves() {
         let steps = plan.abandoning(entry, cluster);
         plan.push(Reason::LeaseAbandoned, steps);
     }
@@ -24,26 +24,20 @@ pub(super) fn leave(plan: &mut Plan<'_>) {
 /// Finalizers on customizations that nobody needs, and namespaces that no cluster came to.
 pub(super) fn tidy(plan: &mut Plan<'_>) {
     let seen = plan.seen;
-    for place in 0..plan.entries.len() {
-        let (entry, held) = plan.entries[place];
-        if held != Held::Free {
-            continue;
-        }
-        let name = entry.name.as_str();
+    for (it, entry) in plan.uses.there().filter(|(it, _)| it.held == Held::Free) {
         let listed = entry.listed_elsewhere
-            || plan.listed.contains(name) && !seen.pool.deleting
+            || it.listed && !seen.pool.deleting
             || seen.pool.listed.is_mistaken() && !seen.pool.deleting;
-        let used = !entry.others.is_empty() || plan.is_lived_in(name);
-        let kept = entry.kept || seen.kept_by_hive.contains(name);
-        if kept && !used && (entry.deleting || !listed) {
-            let step = Step::FreeEntry { entry: name.to_owned(), at: entry.at.clone() };
+        let used = !entry.others.is_empty() || it.is_lived_in();
+        if it.kept && !used && (entry.deleting || !listed) {
+            let step = Step::FreeEntry { entry: entry.name.clone(), at: entry.at.clone() };
             plan.push(Reason::EntryFreed, [step]);
         }
     }
-    let leased: BTreeSet<&str> = plan.halves().map(|(_, cluster)| cluster).collect();
+    let leased: BTreeSet<&str> = plan.uses.halves().map(|(_, _, cluster)| cluster).collect();
     for namespace in seen.namespaces.iter().filter(|it| !it.deleting) {
         let name = namespace.name.as_str();
-        if plan.clusters.contains_key(name) || leased.contains(name) || plan.begun.contains(name) {
+        if plan.uses.cluster(name).is_some() || leased.contains(name) || plan.begun.contains(name) {
             continue;
         }
         let left = plan.grace_of(namespace);
