@@ -1,12 +1,14 @@
 //! The controller's own metrics; the kit counts reconciles, requests and the rest.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use api_types::hive::EntryStatus;
 use controller_kit::engine::{Reason as _, Shared};
 use prometheus::{
-    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
+    register_histogram_with_registry, register_int_counter_vec_with_registry,
+    register_int_counter_with_registry, register_int_gauge_vec_with_registry,
+    register_int_gauge_with_registry,
 };
 
 use crate::model::Key;
@@ -16,8 +18,7 @@ use crate::seen::Observed;
 const SECONDS: &[f64] = &[0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0, 3600.0];
 const STATES: [&str; 6] = ["installing", "ready", "standby", "broken", "claimed", "deleting"];
 
-/// Counters and gauges of this controller; clones share them.
-#[derive(Clone)]
+/// Counters and gauges of this controller.
 pub struct Metrics {
     work: IntCounterVec,
     conflicts: IntCounter,
@@ -27,7 +28,7 @@ pub struct Metrics {
     lacking: IntGauge,
     rivals: IntGauge,
     claim_seconds: Histogram,
-    pools: Arc<Shared<HashMap<Key, Counts>>>,
+    pools: Shared<HashMap<Key, Counts>>,
 }
 
 /// What one pool adds to the gauges.
@@ -43,62 +44,56 @@ struct Counts {
 impl Metrics {
     /// Registers them, with every series from the start: a rate over one that appears late misses its first step.
     pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let gauges =
-            |name: &str, help: &str, label: &str| IntGaugeVec::new(Opts::new(name, help), &[label]);
+        let claim_seconds = HistogramOpts::new(
+            "ferrite_clusterpool_inventory_claim_seconds",
+            "Time from a claim's creation to its cluster",
+        );
+        let claim_seconds = claim_seconds.buckets(SECONDS.to_vec());
         let metrics = Self {
-            work: IntCounterVec::new(
-                Opts::new(
-                    "ferrite_clusterpool_inventory_work_total",
-                    "Pieces of work that were carried out, by their reason",
-                ),
+            work: register_int_counter_vec_with_registry!(
+                "ferrite_clusterpool_inventory_work_total",
+                "Pieces of work that were carried out, by their reason",
                 &["reason"],
+                registry
             )?,
-            conflicts: IntCounter::new(
+            conflicts: register_int_counter_with_registry!(
                 "ferrite_clusterpool_inventory_conflicts_total",
                 "Pieces of work that ended because somebody else wrote first",
+                registry
             )?,
-            entries: gauges(
+            entries: register_int_gauge_vec_with_registry!(
                 "ferrite_clusterpool_inventory_entries",
                 "Entries of all pools by their status",
-                "status",
+                &["status"],
+                registry
             )?,
-            clusters: gauges(
+            clusters: register_int_gauge_vec_with_registry!(
                 "ferrite_clusterpool_inventory_clusters",
                 "Clusters of all pools by state",
-                "state",
+                &["state"],
+                registry
             )?,
-            waiting: IntGauge::new(
+            waiting: register_int_gauge_with_registry!(
                 "ferrite_clusterpool_inventory_claims_waiting",
                 "Claims without a cluster",
+                registry
             )?,
-            lacking: IntGauge::new(
+            lacking: register_int_gauge_with_registry!(
                 "ferrite_clusterpool_inventory_pools_lacking",
                 "Pools that refer to something that is missing",
+                registry
             )?,
-            rivals: IntGauge::new(
+            rivals: register_int_gauge_with_registry!(
                 "ferrite_clusterpool_inventory_pools_contested",
                 "Pools that Hive's own controller writes to as well, so that nothing is done",
+                registry
             )?,
-            claim_seconds: Histogram::with_opts(
-                HistogramOpts::new(
-                    "ferrite_clusterpool_inventory_claim_seconds",
-                    "Time from a claim's creation to its cluster",
-                )
-                .buckets(SECONDS.to_vec()),
-            )?,
-            pools: Arc::default(),
+            claim_seconds: register_histogram_with_registry!(claim_seconds, registry)?,
+            pools: Shared::default(),
         };
-        for reason in Reason::ALL.iter().copied() {
+        for reason in Reason::ALL {
             metrics.work.with_label_values(&[reason.as_str()]);
         }
-        registry.register(Box::new(metrics.work.clone()))?;
-        registry.register(Box::new(metrics.conflicts.clone()))?;
-        registry.register(Box::new(metrics.entries.clone()))?;
-        registry.register(Box::new(metrics.clusters.clone()))?;
-        registry.register(Box::new(metrics.waiting.clone()))?;
-        registry.register(Box::new(metrics.lacking.clone()))?;
-        registry.register(Box::new(metrics.rivals.clone()))?;
-        registry.register(Box::new(metrics.claim_seconds.clone()))?;
         metrics.show(&HashMap::new());
         Ok(metrics)
     }

@@ -120,7 +120,7 @@ async fn look(
     let client = &context.kit.client;
     // Nothing is made any more for a pool that is being deleted, and what it refers to may go before it.
     if pool.metadata.deletion_timestamp.is_none() {
-        let found = materials(client, pool, &context.caches.customizations).await;
+        let found = Box::pin(materials(client, pool, &context.caches.customizations)).await;
         memory.materials = Arc::new(found);
     }
     memory.rival = live_pool(client, key, memory).await?.rival;

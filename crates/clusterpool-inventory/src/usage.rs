@@ -10,7 +10,7 @@
 //! The lease of a cluster that is there is released only when nobody else keeps that cluster any
 //! more, and before our own finalizer goes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use api_types::hive::EntryStatus;
 use k8s_openapi::jiff::Timestamp;
@@ -19,9 +19,12 @@ use crate::inventory::{self, Facts, MOST_ATTEMPTS};
 use crate::seen::{Cluster, Customization, Entry, Observed};
 use crate::settings::Policy;
 
-/// The entries of a pool, and those of its namespace that it has nothing to do with, by name.
+/// The entries of a pool, and those of its namespace that it has nothing to do with.
 pub(crate) struct Uses<'a> {
-    all: BTreeMap<&'a str, Use<'a>>,
+    /// In the order of their names.
+    all: Vec<Use<'a>>,
+    /// Where each of them stands: a rule asks for the entries of a thousand clusters.
+    places: HashMap<&'a str, usize>,
     clusters: HashMap<&'a str, &'a Cluster>,
     /// Entries by their clusters, where only the lease knows of it.
     unsaid: HashMap<&'a str, &'a str>,
@@ -51,7 +54,8 @@ pub(crate) struct Use<'a> {
 impl<'a> Uses<'a> {
     pub(crate) fn of(seen: &'a Observed, policy: &Policy, now: Timestamp) -> Self {
         let clusters = seen.clusters.iter().map(|it| (it.name.as_str(), it)).collect();
-        let mut uses = Self { all: BTreeMap::new(), clusters, unsaid: HashMap::new() };
+        let (places, unsaid) = (HashMap::new(), HashMap::new());
+        let mut uses = Self { all: Vec::new(), places, clusters, unsaid };
         for it in &seen.customizations {
             let held = held(it, &seen.pool.name, &uses.clusters);
             if let Held::Ours(cluster) = held
@@ -74,30 +78,37 @@ impl<'a> Uses<'a> {
                 uses.named(name).users.push(cluster);
             }
         }
-        for entry in uses.all.values_mut() {
+        for entry in &mut uses.all {
             entry.users.sort_by_key(|it| (it.unverified, it.created, it.name.as_str()));
             entry.now = entry.state(seen, policy, now);
         }
+        uses.all.sort_by_key(|it| it.name);
+        uses.places = uses.all.iter().enumerate().map(|(place, it)| (it.name, place)).collect();
         uses
     }
 
     fn named(&mut self, name: &'a str) -> &mut Use<'a> {
-        self.all.entry(name).or_insert_with(|| Use { name, ..Use::default() })
+        let next = self.all.len();
+        let place = *self.places.entry(name).or_insert(next);
+        if place == next {
+            self.all.push(Use { name, ..Use::default() });
+        }
+        &mut self.all[place]
     }
 
     /// An entry.
     pub(crate) fn get(&self, name: &str) -> Option<&Use<'a>> {
-        self.all.get(name)
+        self.all.get(*self.places.get(name)?)
     }
 
     /// All of them that are there.
     pub(crate) fn there(&self) -> impl Iterator<Item = (&Use<'a>, &'a Customization)> {
-        self.all.values().filter_map(|it| Some((it, it.customization?)))
+        self.all.iter().filter_map(|it| Some((it, it.customization?)))
     }
 
     /// What the new status says of each that is listed or used.
     pub(crate) fn states(&self) -> impl Iterator<Item = (&Use<'a>, &Entry)> {
-        self.all.values().filter_map(|it| Some((it, it.now.as_ref()?)))
+        self.all.iter().filter_map(|it| Some((it, it.now.as_ref()?)))
     }
 
     /// A cluster of the pool.

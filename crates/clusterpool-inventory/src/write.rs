@@ -65,9 +65,15 @@ pub async fn all(
     let rest = status_rests(write, memory);
     let writes_pool = write.work.iter().flat_map(|it| &it.steps).any(Step::is_on_pool);
     // A write to the pool moves its version, which the status insists on; the next pass stores it.
-    let due = write.status.as_ref().filter(|_| rest.is_none() && !writes_pool);
+    let news = write.status.as_ref().filter(|_| !writes_pool);
+    let mut due = news.filter(|_| rest.is_none());
     // The status tells what was seen before the work, and nothing of the work relies on it.
-    let (mut worked, stored) = tokio::join!(pass.work(&write.work, memory), pass.store(due));
+    let (mut worked, mut stored) = tokio::join!(pass.work(&write.work, memory), pass.store(due));
+    if worked.failure.is_some() && due.is_none() {
+        // Nobody knows when there will be a pass without a failure.
+        due = news;
+        stored = pass.store(due).await;
+    }
     let mut outcome = Outcome::default();
     match stored {
         Ok(Some(version)) => {
@@ -82,8 +88,8 @@ pub async fn all(
         Err(error) => worked.failed(error),
     }
     for (cluster, change) in &look.bindings {
-        if let Err(stop) = pass.bind(cluster, change).await {
-            worked.stopped(stop);
+        if let Err(error) = pass.bind(cluster, change).await {
+            worked.failed(error);
         }
     }
     if let Some(version) = &worked.pool {
@@ -352,19 +358,18 @@ impl Pass<'_> {
     }
 
     /// Lets a pool's administrators into a cluster's namespace, or out of it.
-    async fn bind(&self, cluster: &str, change: &Change) -> Result<(), Stop> {
+    async fn bind(&self, cluster: &str, change: &Change) -> Result<(), Error> {
         const WHAT: &str = "bind administrators";
         let api: Api<RoleBinding> = Api::namespaced(self.client().clone(), cluster);
         match change {
             Change::Create(object) => match build::create(&api, object, WHAT).await? {
-                build::Made::New(_) => Ok(()),
-                build::Made::There => Err(Stop::SUPERSEDED),
-                build::Made::NotYet => Err(Stop::NotYet),
+                build::Made::There => Err(Error::Superseded),
+                // Nobody is let into what goes.
+                build::Made::New(_) | build::Made::NotYet => Ok(()),
             },
             Change::Patch(patch) => {
                 let (name, params) = (names::hive::POOL_ADMIN_BINDING, PatchParams::default());
-                written(WHAT, api.patch(name, &params, &Patch::Merge(patch))).await?;
-                Ok(())
+                written(WHAT, api.patch(name, &params, &Patch::Merge(patch))).await.map(drop)
             }
         }
     }

@@ -5,7 +5,8 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use api_types::hive::{ClusterDeploymentCustomization, ClusterPool, ClusterPoolSpec};
 use api_types::name::is_name;
 use api_types::reference::NamedRef;
-use controller_kit::api_error;
+use controller_kit::api_error::{self, unless_gone};
+use controller_kit::engine::{Error, asked};
 use k8s_openapi::api::core::v1::Secret as KubeSecret;
 use kube::api::Api;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
@@ -161,7 +162,7 @@ async fn get_secret(client: &Client, namespace: &str, name: Option<String>) -> S
         return Sought::Unreadable(name, NO_NAME.to_owned());
     }
     let api: Api<KubeSecret> = Api::namespaced(client.clone(), namespace);
-    match api_error::unless_gone(api.get(&name).await) {
+    match asked("read a secret", async { unless_gone(api.get(&name).await) }).await {
         Ok(None) => Sought::Missing(name),
         Ok(Some(secret)) => {
             let secret = Secret {
@@ -172,7 +173,7 @@ async fn get_secret(client: &Client, namespace: &str, name: Option<String>) -> S
             };
             Sought::Found(name, secret)
         }
-        Err(error) => Sought::Unreadable(name, api_error::explain(&error)),
+        Err(error) => Sought::Unreadable(name, why(&error)),
     }
 }
 
@@ -186,9 +187,18 @@ async fn has_image_set(client: &Client, name: &str) -> Result<bool, String> {
     }
     let kind = GroupVersionKind::gvk("hive.openshift.io", "v1", "ClusterImageSet");
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
-    let found = api_error::unless_gone(api.get_metadata(name).await);
-    let found = found.map_err(|error| api_error::explain(&error))?;
-    Ok(found.is_some())
+    let request = async { unless_gone(api.get_metadata(name).await) };
+    let found = asked("read an image set", request).await;
+    Ok(found.map_err(|error| why(&error))?.is_some())
+}
+
+/// Why something cannot be read.
+fn why(error: &Error) -> String {
+    match error {
+        Error::Api { source, .. } => api_error::explain(source),
+        Error::Silent(_) => "the API server did not answer in time".to_owned(),
+        other => other.to_string(),
+    }
 }
 
 #[cfg(test)]
