@@ -352,3 +352,20 @@ impl Event {
         engine::Event { hourly, ..event }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changed_is_told_with_the_status_and_what_lasts_once_an_hour() {
+        let event = |reason| Event { reason, about: None, note: "why".to_owned() };
+        let events = vec![event(Reason::EntryMissing), event(Reason::DoubleUse)];
+        let decision = Decision { events, ..Decision::default() };
+        let told: Vec<_> = decision.told_with_status().collect();
+        assert_eq!((told.len(), &*told[0].reason, told[0].hourly), (1, "EntryMissing", None));
+        let lasting = decision.lasting_events();
+        assert!(lasting.len() == 1 && lasting[0].reason == "DoubleUse");
+        assert!(lasting[0].hourly.is_some() && lasting[0].warning);
+    }
+}

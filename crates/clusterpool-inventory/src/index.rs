@@ -290,6 +290,21 @@ mod tests {
     }
 
     #[test]
+    fn a_pool_that_is_gone_is_looked_at_as_long_as_something_of_it_is_here() {
+        let mut index = Index::default();
+        index.claims.put(&key("x"), [key("claimed")]);
+        index.leases.put(&key("a"), [key("leases")]);
+        index.namespaces.put(&(String::new(), "c".to_owned()), [key("made")]);
+        let known = |index: &Index| index.pools_with_something().into_iter().map(|it| it.1);
+        assert_eq!(known(&index).collect::<Vec<_>>(), ["claimed", "leases", "made"]);
+        index.claims.put(&key("x"), []);
+        let entry = Arc::new(ClusterDeploymentCustomization::default());
+        index.customizations.keep(&key("a"), [(all_in("n"), entry)]);
+        // In nobody's name.
+        assert_eq!(known(&index).collect::<Vec<_>>(), ["", "leases", "made"]);
+    }
+
+    #[test]
     fn a_customization_is_held_by_who_leases_it_and_by_those_for_whom_hive_kept_it() {
         let finalizers =
             ["hive.openshift.io/gone", "hive.openshift.io/inventory-lease", "example.com/other"];
