@@ -1,4 +1,4 @@
-//! The rules, in the order in which they apply. Pure: no client, no clock.
+//! The rules, in the order in which they apply; the first that has something to say decides. Pure: no client, no clock.
 //!
 //! The refusals are here. `entry`: what must be there before anything is installed. `obtain`: how a machine comes to a host.
 //! `serve`: what is done with the host that it has. `node`: what is done about its Node. `release`: a machine that goes.
@@ -14,115 +14,241 @@ mod serve;
 
 use std::time::Duration;
 
-use api_types::capi::{self, Cluster};
+use api_types::capi::{self, Cluster, Machine};
+use api_types::capm3::Metal3Machine;
+use api_types::condition::Condition;
+use api_types::metal3::BareMetalHost;
 use api_types::names;
+use api_types::names::capi::CONDITION_READY;
 use api_types::names::capm3::CONDITION_ASSOCIATED;
 use controller_kit::api_error::is_unasked;
+use controller_kit::engine::{Event, Next, Reason as _, Rule};
+use controller_kit::rule_book;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::decision::{Decision, Step};
-use crate::machine::{was_associated, was_up};
+pub use self::collect::is_settled;
+use crate::model::{Decision, KeptSeen, LeftSeen, MachineSeen, Observed, Write};
 use crate::reason::Reason;
-use crate::seen::{HostSeen, MachineSeen, Observed, Parent};
+use crate::seen::{HostSeen, Parent};
 use crate::settings::Policy;
 use crate::status::{self, Report, Said};
+use crate::{host, text};
 
 /// Waits that end by themselves within this time of a machine's life are not worth a write.
 const YOUNG: Duration = Duration::from_secs(5);
 /// How soon to look again where a cache is behind what was read live.
 const BEHIND: Duration = Duration::from_secs(1);
 
+/// Decides about a machine, or has nothing to say.
+type AboutMachine = fn(&Case<'_>) -> Option<Decision>;
+/// The same about a kept host.
+type AboutKept = fn(&KeptSeen, &Policy) -> Option<Decision>;
+/// The same about a host that its machine left.
+type AboutLeft = fn(&LeftSeen) -> Option<Decision>;
+
+const MACHINES: [Rule<AboutMachine>; 26] = rule_book![
+    paused: "During a pause nothing is written but that it is so, so nothing else decides before.",
+    release::is_let_go: "A machine that is being deleted is given nothing any more, so all that is about its end stands before what is about its life.",
+    release::look_closer: "Nothing is taken back on old news.",
+    release::host_is_gone: "Without a host nothing is left to give back.",
+    release::give_back: "A host that names the machine is given back, whatever the machine says of it.",
+    release::host_is_another: "A host that was made later under that name was never the machine's.",
+    release::host_was_taken: "A machine that had this host has no claim of it under way.",
+    release::claim_may_come: "What is left may be a claim that is still on its way.",
+    unowned: "Machine and Cluster say what is wanted: without them nothing below can be told.",
+    without_cluster: "The Cluster is named by the Machine.",
+    serve::adopt: "A host that names the machine is its host, before any rule asks whether it needs one. First the machine names it, too.",
+    serve::claim_after_move: "The uid in the claim comes before anything that insists on it.",
+    serve::lift_pause: "Nothing comes of what is written on a host that its operator leaves alone.",
+    serve::serve: "It has its host: nothing below may give it another.",
+    serve::lost: "A machine that was up must not come up a second time, so this stands before all that looks for a host.",
+    obtain::lacks: "No host is held by a machine that could not be installed.",
+    obtain::selects_wrongly: "What a selector cannot say nobody can look for.",
+    obtain::template_unreadable: "Whether it may have a host that is kept is said by its template.",
+    obtain::look_closer: "Host first, machine second: only read in this order the version of the host proves that nobody changed their mind.",
+    obtain::go_on: "A choice that is written down is followed, or given up, before there is another.",
+    obtain::take_after_all: "The host that it gave up may do again, and a claim of it is excluded by none more surely than by its own.",
+    obtain::take_kept: "What its owner had before has the disks that are wanted.",
+    obtain::await_kept: "One that will be ready is better than a free one, for as many as there are of them.",
+    obtain::has_none_kept: "A strict machine gets no free host.",
+    obtain::take_free: "Any host that will do.",
+    obtain::names_too_long: "There would be one, but for its name: that is told in place of the next.",
+];
+
+const KEPT: [Rule<AboutKept>; 8] = rule_book![
+    collect::left_to_capm3: "What CAPM3 wrote is nobody's to judge here, unless the flag says so.",
+    collect::owner_is_gone: "Without an owner there is nothing else to ask.",
+    collect::not_ours: "Another installation decides about its owners.",
+    collect::owner_is_paused: "Nothing ends during a pause.",
+    collect::owner_was_moved: "An owner that was made later may have come along with the host, and keeps it then.",
+    collect::owner_goes: "Who goes makes no machines any more, however many it lacks.",
+    collect::is_needed: "A machine may come for it.",
+    collect::awaits_end: "Nobody comes, for some time.",
+];
+
+const LEFT: [Rule<AboutLeft>; 4] = rule_book![
+    left::not_ours: "Another installation gives it back.",
+    left::is_paused: "Nothing is written during a pause.",
+    left::has_machine: "The machine does it itself while it is there.",
+    left::give_back: "What was decided when its image went is done in place of the machine.",
+];
+
+/// All rules in their order, those about machines first: what they are called, and why they stand where they stand.
+pub fn rules() -> Vec<(&'static str, &'static str)> {
+    let hosts = KEPT.iter().map(Rule::shown).chain(LEFT.iter().map(Rule::shown));
+    MACHINES.iter().map(Rule::shown).chain(hosts).collect()
+}
+
 /// Decides about a machine, a kept host, or one that its machine left.
 pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
     match seen {
-        Observed::Nothing => Decision::rest(Reason::NotOurs),
-        Observed::Machine(seen) => about_machine(seen, policy, now),
-        Observed::Kept(seen) => collect::about_kept(seen, policy, now),
-        Observed::Left(seen) => left::about_left(seen),
+        Observed::Machine(seen) => {
+            let case = Case { seen, machine: &seen.machine, policy, now };
+            let decided = MACHINES.iter().find_map(|rule| (rule.decide)(&case));
+            seen_again(decided.unwrap_or_else(|| obtain::finds_none(&case)))
+        }
+        Observed::Kept(seen) => {
+            let decided = KEPT.iter().find_map(|rule| (rule.decide)(seen, policy));
+            collect::unwatched(seen, decided.unwrap_or_else(|| Decision::rest(Reason::Kept)))
+        }
+        Observed::Left(seen) => {
+            let decided = LEFT.iter().find_map(|rule| (rule.decide)(seen));
+            decided.unwrap_or_else(|| Decision::rest(Reason::NotOurs))
+        }
     }
 }
 
-fn about_machine(seen: &MachineSeen, policy: &Policy, now: Timestamp) -> Decision {
-    let machine = &seen.machine;
-    if capi::is_paused(&machine.metadata) || seen.cluster.as_ref().is_some_and(Cluster::is_paused) {
-        return paused(seen, now);
-    }
-    if machine.metadata.deletion_timestamp.is_some() {
-        return release::about_leaving(seen, now);
-    }
-    let parent = match &seen.parent {
-        Parent::Here(parent) => parent,
-        Parent::None => {
-            return told(seen, now, Reason::WaitingForOwner, "No Machine owns this Metal3Machine");
-        }
-        Parent::Missing(name) => {
-            let text = format!("Machine {name} owns this Metal3Machine and is not there");
-            return told(seen, now, Reason::MachineMissing, &text);
-        }
+/// A machine that was written is looked at once more, when the cache shows it so: its own write tells nobody.
+fn seen_again(decision: Decision) -> Decision {
+    let is_its = |write: &Write| {
+        matches!(
+            write,
+            Write::Intend { .. }
+                | Write::GiveUp { .. }
+                | Write::Forget
+                | Write::Identify { .. }
+                | Write::Report(_)
+        )
     };
-    let Some(cluster) = &seen.cluster else {
-        let text = format!("Cluster {:?} is not there", parent.spec.cluster_name);
-        return told(seen, now, Reason::ClusterMissing, &text);
-    };
-    match &seen.host {
-        HostSeen::Here(host) if crate::host::is_of(host, machine) => {
-            return serve::about_host(seen, parent, cluster, host, now);
-        }
-        // A machine that was up once must not come up a second time on another host.
-        _ if was_up(machine) => return serve::about_loss(seen, now),
-        HostSeen::Here(_) | HostSeen::Gone(_) if was_associated(machine) => {
-            return serve::about_loss(seen, now);
-        }
-        _ => {}
+    let is_written = decision.writes.iter().any(is_its);
+    match decision.next {
+        Next::OnChange if is_written => Decision { next: Next::Now, ..decision },
+        _ => decision,
     }
-    obtain::about_homeless(seen, parent, cluster, policy, now)
+}
+
+/// A machine under consideration.
+struct Case<'a> {
+    seen: &'a MachineSeen,
+    machine: &'a Metal3Machine,
+    policy: &'a Policy,
+    now: Timestamp,
+}
+
+impl<'a> Case<'a> {
+    /// The machine's Machine and its Cluster; the rules before have seen to it that they are there.
+    fn parents(&self) -> Option<(&'a Machine, &'a Cluster)> {
+        let Parent::Here(parent) = &self.seen.parent else { return None };
+        Some((parent, self.seen.cluster.as_ref()?))
+    }
+
+    /// The host that the machine names or gives up, or that names it.
+    fn host(&self) -> Option<&'a BareMetalHost> {
+        match &self.seen.host {
+            HostSeen::Here(host) => Some(host),
+            HostSeen::None | HostSeen::Gone(_) => None,
+        }
+    }
+
+    /// The same if the machine has it.
+    fn own_host(&self) -> Option<&'a BareMetalHost> {
+        self.host().filter(|host| host::is_of(host, self.machine))
+    }
+
+    fn is_leaving(&self) -> bool {
+        self.machine.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Whether the machine has its finalizer.
+    fn is_held(&self) -> bool {
+        let mut all = self.machine.metadata.finalizers.iter().flatten();
+        all.any(|it| it == names::capm3::MACHINE_FINALIZER)
+    }
+}
+
+/// An event of a machine.
+fn on_machine(reason: Reason, text: &str) -> Event {
+    Event::new(reason.is_warning(), reason.as_str(), "Assign", text)
+}
+
+/// An event of a host.
+fn on_host(reason: Reason, text: &str) -> Event {
+    Event::new(reason.is_warning(), reason.as_str(), "Keep", text)
+}
+
+/// Looks again after this time, if nothing happens before.
+fn after(wait: Option<Duration>) -> Next {
+    wait.map_or(Next::OnChange, Next::After)
 }
 
 /// Nothing is written but that it is so.
-fn paused(seen: &MachineSeen, now: Timestamp) -> Decision {
-    let text = "The Metal3Machine or its Cluster is paused";
-    let report = Report { paused: Some(Said::yes(Reason::Paused, text)), ..Report::default() };
-    let steps: Vec<Step> =
-        status::patch(&seen.machine, &report, now).map(Step::Report).into_iter().collect();
-    Decision {
-        news: !steps.is_empty(),
-        steps,
-        message: text.to_owned(),
-        ..Decision::rest(Reason::Paused)
+fn paused(case: &Case<'_>) -> Option<Decision> {
+    let is_paused = capi::is_paused(&case.machine.metadata)
+        || case.seen.cluster.as_ref().is_some_and(Cluster::is_paused);
+    if !is_paused {
+        return None;
     }
+    let report =
+        Report { paused: Some(Said::yes(Reason::Paused, text::PAUSED)), ..Report::default() };
+    let writes: Vec<Write> =
+        status::patch(case.machine, &report, case.now).map(Write::Report).into_iter().collect();
+    let events = writes.iter().map(|_| on_machine(Reason::Paused, text::PAUSED)).collect();
+    Some(Decision { writes, events, ..Decision::rest(Reason::Paused) })
+}
+
+fn unowned(case: &Case<'_>) -> Option<Decision> {
+    match &case.seen.parent {
+        Parent::Here(_) => None,
+        Parent::None => Some(told(case, Reason::WaitingForOwner, text::UNOWNED)),
+        Parent::Missing(name) => {
+            Some(told(case, Reason::MachineMissing, &text::machine_missing(name)))
+        }
+    }
+}
+
+fn without_cluster(case: &Case<'_>) -> Option<Decision> {
+    let Parent::Here(parent) = &case.seen.parent else { return None };
+    let is_missing = case.seen.cluster.is_none();
+    let text = text::cluster_missing(&parent.spec.cluster_name);
+    is_missing.then(|| told(case, Reason::ClusterMissing, &text))
 }
 
 /// Whether this is the reason that the machine's status gives for whether it is up.
 fn says(seen: &MachineSeen, reason: Reason) -> bool {
-    status::reported(&seen.machine, names::capi::CONDITION_READY)
+    status::reported(&seen.machine, CONDITION_READY)
         .is_some_and(|it| it.reason.as_deref() == Some(reason.as_str()))
 }
 
 /// A machine that waits for something that is no host, and says so.
-fn told(seen: &MachineSeen, now: Timestamp, reason: Reason, text: &str) -> Decision {
-    let age = seen
-        .machine
-        .metadata
-        .creation_timestamp
-        .as_ref()
-        // A clock that is far behind the API server's makes no machine young.
-        .map(|born| now.duration_since(born.0).unsigned_abs());
-    let decision = reported(seen, now, reason, text, |_| {});
+fn told(case: &Case<'_>, reason: Reason, text: &str) -> Decision {
+    let born = case.machine.metadata.creation_timestamp.as_ref();
+    // A clock that is far behind the API server's makes no machine young.
+    let age = born.map(|born| case.now.duration_since(born.0).unsigned_abs());
     // Each kind has a watch of its own, and the younger object's may be the faster one.
     let is_on_its_way = matches!(reason, Reason::MachineMissing | Reason::ClusterMissing);
     match age {
         Some(age) if age < YOUNG && (is_on_its_way || !reason.is_warning()) => {
-            Decision { again: Some(YOUNG.saturating_sub(age)), ..quiet(decision) }
+            Decision { next: Next::After(YOUNG.saturating_sub(age)), ..Decision::rest(reason) }
         }
-        _ => decision,
+        _ => reported(case.seen, case.now, reason, text, |_| {}),
     }
 }
 
 /// What a machine says when the API server refused a write of it. That is said once for each spec: the text may be another
 /// each time, and the report wakes the machine.
-pub(crate) fn refused(seen: &MachineSeen, why: &str, now: Timestamp) -> Option<Step> {
+pub fn refused(seen: &MachineSeen, why: &str, now: Timestamp) -> Option<Write> {
     let machine = &seen.machine;
-    let said = status::reported(machine, names::capi::CONDITION_READY);
+    let said = status::reported(machine, CONDITION_READY);
     // A webhook that was away and is back may have something to say for itself.
     let is_back = |before: &str| is_unasked(before) && !is_unasked(why);
     let is_told = said.is_some_and(|it| {
@@ -135,7 +261,7 @@ pub(crate) fn refused(seen: &MachineSeen, why: &str, now: Timestamp) -> Option<S
         return None;
     }
     let leaves = machine.metadata.deletion_timestamp.is_some();
-    let was_ready = said.is_some_and(api_types::condition::Condition::is_true);
+    let was_ready = said.is_some_and(Condition::is_true);
     let decision = reported(seen, now, Reason::Refused, why, |report| {
         if leaves {
             // Whether it had a host decides how it goes.
@@ -145,11 +271,7 @@ pub(crate) fn refused(seen: &MachineSeen, why: &str, now: Timestamp) -> Option<S
             report.ready = Some(Said::yes(Reason::Refused, why));
         }
     });
-    decision.steps.into_iter().next()
-}
-
-fn quiet(decision: Decision) -> Decision {
-    Decision { steps: Vec::new(), news: false, ..decision }
+    decision.writes.into_iter().next()
 }
 
 /// A machine whose conditions say for what it waits.
@@ -172,35 +294,35 @@ fn reported(
 
 /// Whether the machine has a host, whatever else is missing.
 fn has_host(seen: &MachineSeen) -> bool {
-    matches!(&seen.host, HostSeen::Here(host) if crate::host::is_of(host, &seen.machine))
+    matches!(&seen.host, HostSeen::Here(host) if host::is_of(host, &seen.machine))
 }
 
 fn not_paused() -> Said {
     Said::no(Reason::NotPaused, "")
 }
 
-/// Steps, and then the report if it differs from what is there.
+/// Writes, and then the report if it differs from what is there.
 fn with_report(
     seen: &MachineSeen,
     now: Timestamp,
-    mut steps: Vec<Step>,
+    mut writes: Vec<Write>,
     reason: Reason,
     text: &str,
     report: &Report,
 ) -> Decision {
-    let before = status::reported(&seen.machine, CONDITION_ASSOCIATED);
-    let ready = status::reported(&seen.machine, names::capi::CONDITION_READY);
-    let was = |condition: Option<&api_types::condition::Condition>| {
-        condition.and_then(|it| it.reason.as_deref()) == Some(reason.as_str())
+    writes.extend(status::patch(&seen.machine, report, now).map(Write::Report));
+    let is_news = !writes.is_empty() && !is_known(seen, reason);
+    let events = is_news.then(|| on_machine(reason, text)).into_iter().collect();
+    Decision { writes, events, ..Decision::rest(reason) }
+}
+
+/// Whether the machine's conditions say so already, or it needs no event.
+fn is_known(seen: &MachineSeen, reason: Reason) -> bool {
+    let was = |kind: &str| {
+        let before = status::reported(&seen.machine, kind);
+        before.and_then(|it| it.reason.as_deref()) == Some(reason.as_str())
     };
-    let known = was(before) || was(ready) || is_everyday(reason);
-    steps.extend(status::patch(&seen.machine, report, now).map(Step::Report));
-    Decision {
-        news: !steps.is_empty() && !known,
-        steps,
-        message: text.to_owned(),
-        ..Decision::rest(reason)
-    }
+    was(CONDITION_ASSOCIATED) || was(CONDITION_READY) || is_everyday(reason)
 }
 
 /// What happens to every machine is in its conditions; an event of it would only be one more write.
@@ -219,7 +341,7 @@ fn is_everyday(reason: Reason) -> bool {
 /// Look again: what was read is too old for what is to be done. The cache wakes the machine as soon as it is not behind any
 /// more; the time is for a watch that is broken, and must not be none, or a pass would follow the other until it is not.
 fn look_closer(reason: Reason) -> Decision {
-    Decision { again: Some(BEHIND), ..Decision::rest(reason) }
+    Decision { next: Next::After(BEHIND), ..Decision::rest(reason) }
 }
 
 #[cfg(test)]

@@ -29,28 +29,24 @@
 //! is being cleared its consumer becomes that owner; when nothing is on it any more the machine goes. If somebody took the
 //! machine's finalizer away in between, the same is done without the machine.
 
-pub mod act;
-pub mod claims;
-mod context;
+pub mod changes;
+pub mod context;
 pub mod controller;
 pub mod decide;
-pub mod decision;
-pub mod echo;
-pub mod error;
 pub mod host;
 pub mod index;
+pub mod looks;
 pub mod machine;
-pub mod matter;
 pub mod metrics;
-pub mod notes;
+pub mod model;
 pub mod observe;
-mod races;
+mod outline;
 pub mod reason;
-pub mod refusals;
 pub mod reservation;
 pub mod seen;
 pub mod selector;
 pub mod served;
 pub mod settings;
-pub mod settled;
 pub mod status;
+mod text;
+pub mod write;

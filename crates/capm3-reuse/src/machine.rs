@@ -34,6 +34,11 @@ pub fn was_up(machine: &Metal3Machine) -> bool {
     machine.is_provisioned() || machine.spec.provider_id.as_ref().is_some_and(|id| !id.is_empty())
 }
 
+/// Since when there is this machine.
+pub fn created(machine: &Metal3Machine) -> Timestamp {
+    machine.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |born| born.0)
+}
+
 /// How long the machine has been up, as far as is known.
 pub fn up(machine: &Metal3Machine, now: Timestamp) -> Duration {
     let ready = status::reported(machine, CONDITION_READY).filter(|it| it.is_true());

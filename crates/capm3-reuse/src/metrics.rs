@@ -6,6 +6,7 @@ use prometheus::{
 
 use crate::index::Counts;
 use crate::reason::Reason;
+use controller_kit::engine::Reason as _;
 
 const SECONDS: &[f64] = &[0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0, 1800.0];
 /// Reasons for which a reservation ends.
@@ -17,10 +18,9 @@ const DROPPED: [Reason; 5] = [
     Reason::NotNeeded,
 ];
 
-/// Counters and gauges of this controller; clones share them.
+/// Counters and gauges of this controller; the engine counts decisions and what waits. Clones share them.
 #[derive(Clone)]
 pub struct Metrics {
-    decisions: IntCounterVec,
     claims: IntCounterVec,
     conflicts: IntCounter,
     dropped: IntCounterVec,
@@ -36,11 +36,6 @@ impl Metrics {
             IntCounterVec::new(Opts::new(name, help), &[label])
         };
         let metrics = Self {
-            decisions: counters(
-                "ferrite_capm3_reuse_decisions_total",
-                "Decisions by their reason",
-                "reason",
-            )?,
             claims: counters(
                 "ferrite_capm3_reuse_claims_total",
                 "Hosts that machines got: reused ones and free ones",
@@ -68,16 +63,12 @@ impl Metrics {
                 .buckets(SECONDS.to_vec()),
             )?,
         };
-        for reason in Reason::ALL {
-            metrics.decisions.with_label_values(&[reason.as_str()]);
-        }
         for kind in ["reused", "free"] {
             metrics.claims.with_label_values(&[kind]);
         }
         for reason in DROPPED {
             metrics.dropped.with_label_values(&[reason.as_str()]);
         }
-        registry.register(Box::new(metrics.decisions.clone()))?;
         registry.register(Box::new(metrics.claims.clone()))?;
         registry.register(Box::new(metrics.conflicts.clone()))?;
         registry.register(Box::new(metrics.dropped.clone()))?;
@@ -86,11 +77,6 @@ impl Metrics {
         registry.register(Box::new(metrics.claim_seconds.clone()))?;
         metrics.shown(Counts::default(), 0);
         Ok(metrics)
-    }
-
-    /// A decision was taken.
-    pub(crate) fn decided(&self, reason: Reason) {
-        self.decisions.with_label_values(&[reason.as_str()]).inc();
     }
 
     /// A host was claimed, this long after its machine was made.
@@ -119,24 +105,5 @@ impl Metrics {
         set("claimed", hosts.claimed);
         set("excluded", hosts.excluded);
         self.waiters.set(i64::try_from(waiters).unwrap_or(i64::MAX));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    #[test]
-    fn every_reason_has_a_series_of_its_own_from_the_start() {
-        let registry = Registry::new();
-        Metrics::new(&registry).unwrap();
-        let names: BTreeSet<&str> = Reason::ALL.iter().map(|it| it.as_str()).collect();
-        assert_eq!(names.len(), Reason::ALL.len());
-        let families = registry.gather();
-        let decisions =
-            families.iter().find(|it| it.name() == "ferrite_capm3_reuse_decisions_total").unwrap();
-        assert_eq!(decisions.get_metric().len(), names.len());
     }
 }

@@ -3,40 +3,32 @@
 //! The order is part of the safety. A machine that names a host when it is read last named it when the host was read, so
 //! whatever changes the machine's mind afterwards, and moves the host's version for that, stops a claim that is on its way.
 
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api_types::ContractVersion;
-use api_types::capi::{
-    Cluster, KubeadmControlPlane, Machine, MachineDeployment, MachineSet, is_watched,
-};
-use api_types::capm3::{Metal3Data, Metal3DataClaim, Metal3Machine, Metal3MachineTemplate};
+use api_types::capm3::{Metal3Machine, Metal3MachineTemplate};
 use api_types::metal3::{BareMetalHost, CachedHost};
 use api_types::name::is_name;
 use api_types::names;
 use controller_kit::api_error::unless_gone;
-use controller_kit::watch::Undecodable;
+use controller_kit::backoff;
+use controller_kit::engine::{Error, ObjectKey, asked};
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
-use kube::Client;
 use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject};
-use kube::runtime::reflector::{self, ObjectRef, Store};
-use tokio::sync::Semaphore;
 
-use self::node::Looks;
-use crate::claims::Claims;
-use crate::error::Error;
+use crate::context::{Context, last_seen};
+use crate::decide::{decide, is_settled};
 use crate::host;
-use crate::index::{Index, Wish};
-use crate::machine::{host_name_bytes, was_associated, was_up};
-use crate::refusals::Refusals;
+use crate::index::Wish;
+use crate::machine::{created, host_name_bytes, was_associated, was_up};
+use crate::model::{KeptSeen, Key, MachineSeen, Memory, Observed, Seen, Turn, Write};
 use crate::reservation;
-use crate::seen::{Data, HostSeen, MachineSeen, Observed, Parent, Reuse, Verdict};
+use crate::seen::{Data, HostSeen, Parent, Reuse, Verdict};
 use crate::selector::Selector;
-use crate::served::Served;
+use crate::text;
 
 pub mod cluster;
 pub mod data;
@@ -45,171 +37,163 @@ pub mod node;
 pub mod owner;
 pub mod word;
 
+/// A pass is a few requests; one that takes longer hangs.
+pub const PASS_DEADLINE: Duration = Duration::from_secs(60);
 const TEMPLATE: &str = "Metal3MachineTemplate.infrastructure.cluster.x-k8s.io";
-/// How long an answer about a machine's owner may take: longer than a webhook that converts it may.
-const PATIENCE: Duration = Duration::from_secs(40);
-/// How long it takes where nothing hangs.
-const PROMPT: Duration = Duration::from_secs(5);
-/// One pass in so many may wait longer than `PROMPT`.
-pub(crate) const WAITING: usize = 8;
 
-/// Where to read from.
-pub struct Sources {
-    /// Live reads.
-    pub client: Client,
-    /// In which versions.
-    pub served: Served,
-    /// Cluster API's watch label, if only objects with it are ours.
-    pub watch_filter: Option<String>,
-    /// Hosts by what they are good for.
-    pub index: Mutex<Index>,
-    /// What was last seen of each kind.
-    pub stores: Stores,
-    /// Claims that were refused.
-    pub refusals: Refusals,
-    /// Claims that were made and are not reported yet.
-    pub claims: Claims,
-    /// Places for machines that wait for an answer that takes long.
-    pub waiting: Semaphore,
-    /// Places for looks at workload clusters.
-    pub looks: Looks,
+/// Asks for an object that may be gone.
+async fn found<T>(
+    what: &'static str,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<Option<T>, Error> {
+    asked(what, async { unless_gone(request.await) }).await
 }
 
-/// What was last seen of each kind.
-pub struct Stores {
-    /// Hosts.
-    pub hosts: Store<CachedHost>,
-    /// Metal3's part of a machine.
-    pub machines: Store<Metal3Machine>,
-    /// What machines were cloned from.
-    pub templates: Store<Metal3MachineTemplate>,
-    /// Templates that cannot be decoded.
-    pub broken_templates: Undecodable,
-    /// Cluster API's part of a machine.
-    pub parents: Store<Machine>,
-    /// Clusters.
-    pub clusters: Store<Cluster>,
-    /// Machine sets.
-    pub sets: Store<MachineSet>,
-    /// Machine deployments.
-    pub deployments: Store<MachineDeployment>,
-    /// Kubeadm control planes, where the API server has them.
-    pub control_planes: Option<Store<KubeadmControlPlane>>,
-    /// What was asked of CAPM3's data controllers, where the API server has it.
-    pub claims: Option<Store<Metal3DataClaim>>,
-    /// And what they answered.
-    pub data: Option<Store<Metal3Data>>,
-}
-
-impl Sources {
-    /// The index. A panic elsewhere leaves it usable: every entry is only a hint.
-    pub fn index(&self) -> std::sync::MutexGuard<'_, Index> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+/// Reads what a decision about a machine needs; nothing, if it is gone or belongs to another installation.
+pub async fn machine(
+    context: &Context,
+    key: &ObjectKey,
+    memory: &mut Memory,
+) -> Result<Option<Seen>, Error> {
+    let Some(machine) = context.machine(key) else { return Ok(None) };
+    if !context.is_ours(&machine.metadata) {
+        return Ok(None);
     }
-
-    /// Whether an object is not left to another installation.
-    pub fn is_ours(&self, metadata: &ObjectMeta) -> bool {
-        is_watched(metadata, self.watch_filter.as_deref())
+    let (until, version) = (Instant::now() + PASS_DEADLINE, machine.resource_version());
+    memory.about(&machine.uid().unwrap_or_default());
+    if memory.is_behind(&Key::Machine(key.clone()), version.as_deref(), Instant::now()) {
+        return Err(Error::Superseded);
     }
+    let turn = Turn::begin(&context.index, &context.lookout, key, created(&machine));
+    let seen = Box::pin(machine_seen(context, &machine, memory)).await?;
+    let Some(mut seen) = seen else { return Ok(None) };
+    let (node, place) = node::look(context, &seen).await;
+    seen.node = node;
+    let observed = Observed::Machine(Box::new(seen));
+    Ok(Some(Seen { turn: Some(turn), place, ..Seen::of(observed, version, until) }))
 }
 
-/// An object as it was last seen.
-pub(crate) fn last_seen<K>(
-    store: &Store<K>,
-    version: K::DynamicType,
-    namespace: &str,
-    name: &str,
-) -> Option<Arc<K>>
-where
-    K: reflector::Lookup + Clone + 'static,
-    K::DynamicType: Eq + std::hash::Hash + Clone,
-{
-    store.get(&ObjectRef::new_with(name, version).within(namespace))
+/// Reads what a decision about a host needs; nothing, if it is neither kept nor left.
+pub async fn host(
+    context: &Context,
+    key: &ObjectKey,
+    memory: &mut Memory,
+) -> Result<Option<Seen>, Error> {
+    let Some(host) = context.host(key) else { return Ok(None) };
+    let (until, version) = (Instant::now() + PASS_DEADLINE, host.metadata.resource_version.clone());
+    memory.about(host.metadata.uid.as_deref().unwrap_or_default());
+    let observed = if left::seems_left(context, &host) {
+        left::observe(context, key).await?.map(|it| Observed::Left(Box::new(it)))
+    } else {
+        kept(context, key, &host, memory).await?.map(|it| Observed::Kept(Box::new(it)))
+    };
+    Ok(observed.map(|observed| Seen::of(observed, version, until)))
 }
 
-/// Reads what a decision about a machine needs. `chance` says where to begin among free hosts.
-pub async fn observe_machine(
-    from: &Sources,
+/// Reads what a decision about a kept host needs: before somebody's reservation is taken away, live.
+async fn kept(
+    context: &Context,
+    key: &ObjectKey,
+    host: &BareMetalHost,
+    memory: &mut Memory,
+) -> Result<Option<KeptSeen>, Error> {
+    let Some(cached) = owner::observe_kept(context, host, memory).await? else { return Ok(None) };
+    if is_settled(&cached, &context.policy) {
+        memory.settled.get_or_insert_with(Instant::now);
+    } else {
+        memory.settled = None;
+    }
+    let decided = |seen: &KeptSeen| {
+        let observed = Observed::Kept(Box::new(seen.clone()));
+        decide(&observed, &context.policy, Timestamp::now())
+    };
+    if decided(&cached).writes.is_empty() {
+        return Ok(Some(cached));
+    }
+    let Some(live) = live_host(context, &key.namespace, &key.name).await? else { return Ok(None) };
+    let Some(mut seen) = owner::observe_kept(context, &live, memory).await? else {
+        return Ok(None);
+    };
+    let ends = decided(&seen).writes.iter().find_map(|it| match it {
+        Write::Free { why, .. } => Some(*why),
+        _ => None,
+    });
+    if let Some(why) = ends {
+        seen.doubted = !word::confirms(context, &key.namespace, &seen.kept, why).await?;
+    }
+    Ok(Some(seen))
+}
+
+/// Reads what a decision about a machine needs but its Node.
+async fn machine_seen(
+    context: &Context,
     machine: &Metal3Machine,
-    chance: u64,
-) -> Result<Observed, Error> {
-    if !from.is_ours(&machine.metadata) {
-        return Ok(Observed::Nothing);
-    }
+    memory: &mut Memory,
+) -> Result<Option<MachineSeen>, Error> {
     let namespace = machine.namespace().unwrap_or_default();
     let mut seen = MachineSeen { machine: machine.clone(), ..MachineSeen::default() };
-    seen.host = named_host(from, machine);
-    if needs_live(&seen) && !read_live(from, &namespace, &mut seen).await? {
-        return Ok(Observed::Nothing);
+    seen.host = named_host(context, machine);
+    if needs_live(&seen) {
+        if !read_live(context, &namespace, &mut seen).await? {
+            return Ok(None);
+        }
+    } else if let HostSeen::Here(host) = &seen.host {
+        let key = Key::Host(ObjectKey::of(&**host));
+        if memory.is_behind(&key, host.metadata.resource_version.as_deref(), Instant::now()) {
+            return Err(Error::Superseded);
+        }
     }
     seen.host_of_others = matches!(&seen.host, HostSeen::Here(host)
-        if host::is_of_others(host, from.watch_filter.as_deref()));
-    let key = (namespace.clone(), machine.name_any());
-    seen.refused = from.refusals.of(&key, Instant::now());
-    seen.told = from.refusals.told(&key);
-    seen.claimed = from.claims.of(&key);
-    let template = template(from, &namespace, &seen.machine);
+        if host::is_of_others(host, context.watch_filter()));
+    seen.refused = memory.refused_for_long(Instant::now());
+    seen.told = memory.told;
+    seen.claimed = memory.claimed.clone();
+    let template = template(context, &namespace, &seen.machine);
     set_cleaning_mode(&mut seen, template.as_deref());
     let machine = seen.machine.clone();
-    seen.parent = parent(from, &namespace, &machine);
+    seen.parent = parent(context, &namespace, &machine);
     let cluster = cluster_name(&seen);
     seen.cluster = if machine.metadata.deletion_timestamp.is_some() {
         // Something is about to be taken away: that no cluster was seen must not mean that it is not paused.
-        cluster::look(from, &namespace, cluster.as_deref()).await?
+        cluster::look(context, &namespace, cluster.as_deref()).await?
     } else {
-        let (clusters, core) = (&from.stores.clusters, from.served.core);
+        let (clusters, core) = (&context.caches.clusters, context.served.core);
         let found = cluster.and_then(|name| last_seen(clusters, core, &namespace, &name));
         found.map(|it| (*it).clone())
     };
-    seen.owner = owner::of_machine(from, &namespace, &machine, &seen.parent);
-    seen.data = data::cached(from, &namespace, &machine);
+    seen.owner = owner::of_machine(context, &namespace, &machine, &seen.parent);
+    seen.data = data::cached(context, &namespace, &machine);
     if machine.metadata.deletion_timestamp.is_some() {
-        let all = from.index().hosts_of(&namespace, &machine.name_any());
+        let all = context.index.with(|index| index.hosts_of(&namespace, &machine.name_any()));
         seen.another = another_host(&machine, &seen.host, &all);
         let own = matches!(&seen.host, HostSeen::Here(host)
             if host::is_of(host, &machine) && reservation::pending(host).is_none());
         if own && seen.live {
             // Whoever waits for the machine to go is told why it does not: an error would only be in a log.
-            let found = {
-                let answer = std::pin::pin!(verdict(from, &namespace, &seen));
-                patiently(&from.waiting, [PROMPT, PATIENCE], answer).await
-            };
-            seen.verdict = match found {
-                Some(Ok(verdict)) => verdict,
-                Some(Err(error)) => Verdict::Unanswered(error.to_string()),
-                None => Verdict::Unanswered("the API server did not answer in time".to_owned()),
+            let asked = tokio::time::timeout(owner::PATIENCE, verdict(context, &namespace, &seen));
+            seen.verdict = match asked.await {
+                Ok(Ok(verdict)) => verdict,
+                Ok(Err(error)) => Verdict::Unanswered(error.to_string()),
+                Err(_) => Verdict::Unanswered(text::UNANSWERED.to_owned()),
             };
         }
-        return Ok(Observed::Machine(Box::new(seen)));
+        return Ok(Some(seen));
     }
     if may_have_a_host(&seen) {
-        seen.reuse = reuse(from, &namespace, &machine).await?;
-        look_for_host(from, &namespace, &mut seen, chance).await?;
+        seen.reuse = reuse(context, &namespace, &machine).await?;
+        look_for_host(context, &namespace, &mut seen).await?;
     } else if is_to_be_installed(&seen) {
         match seen.data {
-            Data::NotWanted => look_for_secret(from, &namespace, &mut seen).await?,
-            Data::NotAskedFor => look_for_template(from, &namespace, &mut seen).await?,
+            Data::NotWanted => look_for_secret(context, &namespace, &mut seen).await?,
+            Data::NotAskedFor => look_for_template(context, &namespace, &mut seen).await?,
             Data::Rendered { .. } => {
-                seen.data = data::live(from, &namespace, &machine).await?;
-                look_for_secret(from, &namespace, &mut seen).await?;
+                seen.data = data::live(context, &namespace, &machine).await?;
+                look_for_secret(context, &namespace, &mut seen).await?;
             }
             Data::Awaited | Data::Failed(_) | Data::Unserved => {}
         }
     }
-    Ok(Observed::Machine(Box::new(seen)))
-}
-
-/// Waits shortly for an answer, and for long only where few others do: what hangs must not take the place of all other work.
-async fn patiently<T>(
-    places: &Semaphore,
-    [prompt, patience]: [Duration; 2],
-    mut answer: Pin<&mut impl Future<Output = T>>,
-) -> Option<T> {
-    if let Ok(found) = tokio::time::timeout(prompt, answer.as_mut()).await {
-        return Some(found);
-    }
-    let _place = places.try_acquire().ok()?;
-    tokio::time::timeout(patience, answer).await.ok()
+    Ok(Some(seen))
 }
 
 fn cluster_name(seen: &MachineSeen) -> Option<String> {
@@ -222,11 +206,11 @@ fn cluster_name(seen: &MachineSeen) -> Option<String> {
 }
 
 /// The host that the machine has, or else the one that it names or gives up.
-fn named_host(from: &Sources, machine: &Metal3Machine) -> HostSeen {
+fn named_host(context: &Context, machine: &Metal3Machine) -> HostSeen {
     let namespace = machine.namespace().unwrap_or_default();
-    let named =
-        host_name(machine).map(|name| (last_seen(&from.stores.hosts, (), &namespace, &name), name));
-    let own = from.index().hosts_of(&namespace, &machine.name_any());
+    let named = host_name(machine)
+        .map(|name| (last_seen(&context.caches.hosts, (), &namespace, &name), name));
+    let own = context.index.with(|index| index.hosts_of(&namespace, &machine.name_any()));
     own_or_named(machine, named, own)
 }
 
@@ -284,21 +268,22 @@ fn needs_live(seen: &MachineSeen) -> bool {
 
 /// Reads the host and then the machine, and where the machine says that it had the host, the host once more. False if
 /// the machine is gone.
-async fn read_live(from: &Sources, namespace: &str, seen: &mut MachineSeen) -> Result<bool, Error> {
-    let version = &from.served.infrastructure;
-    let machines: Api<Metal3Machine> =
-        Api::namespaced_with(from.client.clone(), namespace, version);
+async fn read_live(
+    context: &Context,
+    namespace: &str,
+    seen: &mut MachineSeen,
+) -> Result<bool, Error> {
     let name = seen.host.name();
-    let mut host = live_named(&from.client, namespace, name.as_deref()).await?;
-    let machine = unless_gone(machines.get(&seen.machine.name_any()).await)
-        .map_err(Error::api("get a Metal3Machine"))?;
+    let mut host = live_named(context, namespace, name.as_deref()).await?;
+    let machines = context.machines(namespace);
+    let machine = found("get a Metal3Machine", machines.get(&seen.machine.name_any())).await?;
     let Some(machine) = machine.filter(|it| it.uid() == seen.machine.uid()) else {
         return Ok(false);
     };
     // Whoever says that a machine has lost its host, or goes without one, must have looked at the host last: what was
     // read before the machine may be from before its claim.
     if machine.metadata.deletion_timestamp.is_some() || was_associated(&machine) {
-        host = live_named(&from.client, namespace, name.as_deref()).await?;
+        host = live_named(context, namespace, name.as_deref()).await?;
     }
     // It names another host by now: the cache will show that in a moment. What it names does not matter where it has one.
     let has = matches!(&host, HostSeen::Here(host) if host::is_of(host, &machine));
@@ -308,38 +293,37 @@ async fn read_live(from: &Sources, namespace: &str, seen: &mut MachineSeen) -> R
     Ok(true)
 }
 
-/// A host as it is now; nothing if it is gone.
-pub async fn live_host(
-    client: &Client,
+/// A host as it is now; nothing if it is gone, or has a name that no host can have.
+async fn live_host(
+    context: &Context,
     namespace: &str,
     name: &str,
 ) -> Result<Option<BareMetalHost>, Error> {
-    let hosts: Api<BareMetalHost> = Api::namespaced(client.clone(), namespace);
-    unless_gone(hosts.get(name).await).map_err(Error::api("get a BareMetalHost"))
+    if !is_name(name) {
+        return Ok(None);
+    }
+    found("get a BareMetalHost", context.hosts(namespace).get(name)).await
 }
 
 async fn live_named(
-    client: &Client,
+    context: &Context,
     namespace: &str,
     name: Option<&str>,
 ) -> Result<HostSeen, Error> {
     let Some(name) = name else { return Ok(HostSeen::None) };
-    if !is_name(name) {
-        return Ok(HostSeen::Gone(name.to_owned()));
-    }
-    let host = live_host(client, namespace, name).await?;
+    let host = live_host(context, namespace, name).await?;
     Ok(host.map_or_else(|| HostSeen::Gone(name.to_owned()), |it| HostSeen::Here(Box::new(it))))
 }
 
 /// The Machine behind it.
-pub fn parent(from: &Sources, namespace: &str, machine: &Metal3Machine) -> Parent {
+pub fn parent(context: &Context, namespace: &str, machine: &Metal3Machine) -> Parent {
     let owners = machine.metadata.owner_references.iter().flatten();
     let is_machine = |kind: &str, api_version: &str| {
         kind == "Machine" && api_version.split('/').next() == Some(names::capi::GROUP)
     };
     let mut machines = owners.filter(|it| is_machine(&it.kind, &it.api_version));
     let Some(reference) = machines.next() else { return Parent::None };
-    match last_seen(&from.stores.parents, from.served.core, namespace, &reference.name) {
+    match last_seen(&context.caches.parents, context.served.core, namespace, &reference.name) {
         Some(parent) => Parent::Here(Box::new((*parent).clone())),
         None => Parent::Missing(reference.name.clone()),
     }
@@ -354,18 +338,22 @@ fn template_name(machine: &Metal3Machine) -> Option<&str> {
 
 /// Whether the template that a machine was cloned from asks for reuse. A cache that does not have the template proves
 /// nothing.
-async fn reuse(from: &Sources, namespace: &str, machine: &Metal3Machine) -> Result<Reuse, Error> {
+async fn reuse(
+    context: &Context,
+    namespace: &str,
+    machine: &Metal3Machine,
+) -> Result<Reuse, Error> {
     let Some(name) = template_name(machine) else { return Ok(Reuse::Off) };
-    if let Some(broken) = from.stores.broken_templates.get(Some(namespace), name) {
+    if let Some(broken) = context.caches.broken_templates.get(Some(namespace), name) {
         let why = format!("Metal3MachineTemplate {name} cannot be decoded: {}", broken.problem);
         return Ok(Reuse::Unreadable(why));
     }
-    let version = from.served.infrastructure;
-    if let Some(template) = last_seen(&from.stores.templates, version, namespace, name) {
+    let version = context.served.infrastructure;
+    if let Some(template) = last_seen(&context.caches.templates, version, namespace, name) {
         let wanted = template.spec.node_reuse.unwrap_or(false);
         return Ok(if wanted { Reuse::On } else { Reuse::Off });
     }
-    Ok(match owner::live_reuse(from, namespace, name).await? {
+    Ok(match owner::live_reuse(context, namespace, name).await? {
         None => Reuse::Unknown,
         Some(Ok(true)) => Reuse::On,
         Some(Ok(false)) => Reuse::Off,
@@ -375,12 +363,12 @@ async fn reuse(from: &Sources, namespace: &str, machine: &Metal3Machine) -> Resu
 
 /// The template that a machine was cloned from, as it is now.
 fn template(
-    from: &Sources,
+    context: &Context,
     namespace: &str,
     machine: &Metal3Machine,
 ) -> Option<Arc<Metal3MachineTemplate>> {
-    let version = from.served.infrastructure;
-    last_seen(&from.stores.templates, version, namespace, template_name(machine)?)
+    let version = context.served.infrastructure;
+    last_seen(&context.caches.templates, version, namespace, template_name(machine)?)
 }
 
 /// Whether disks are wiped, by the template that a machine was cloned from. As with CAPM3 the template has the last word
@@ -415,11 +403,6 @@ fn may_have_a_host(seen: &MachineSeen) -> bool {
         && !api_types::capi::is_paused(&seen.machine.metadata)
 }
 
-/// Since when there is this machine.
-pub fn created(machine: &Metal3Machine) -> Timestamp {
-    machine.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |born| born.0)
-}
-
 /// What the machine wants, as far as that can be understood.
 pub fn wish(seen: &MachineSeen) -> Option<Wish> {
     let machine = &seen.machine;
@@ -443,10 +426,9 @@ pub fn wish(seen: &MachineSeen) -> Option<Wish> {
 }
 
 async fn look_for_host(
-    from: &Sources,
+    context: &Context,
     namespace: &str,
     seen: &mut MachineSeen,
-    chance: u64,
 ) -> Result<(), Error> {
     let given_up = seen.machine.annotation(names::ferrite::GIVES_UP_HOST);
     let named = seen.machine.host_name().filter(|_| given_up.is_none());
@@ -454,28 +436,31 @@ async fn look_for_host(
     if (!intends || is_refused)
         && let Some(wish) = wish(seen)
     {
-        seen.choice = from.index().choose(&wish, chance, Instant::now());
+        // Beginning anywhere among free hosts, so that not all try the same one.
+        let (chance, now) = (backoff::random(), Instant::now());
+        seen.choice = context.index.with(|index| index.choose(&wish, chance, now));
     }
     if !intends && seen.choice.kept.is_none() && seen.choice.free.is_none() {
         return Ok(());
     }
-    look_for_template(from, namespace, seen).await?;
-    look_for_secret(from, namespace, seen).await
+    look_for_template(context, namespace, seen).await?;
+    look_for_secret(context, namespace, seen).await
 }
 
 /// Whether the data template is there that a machine names. Who renders secrets never says that it is not, and by then the
 /// machine would have its host.
 async fn look_for_template(
-    from: &Sources,
+    context: &Context,
     namespace: &str,
     seen: &mut MachineSeen,
 ) -> Result<(), Error> {
     let Some(name) = seen.data_template().map(str::to_owned) else { return Ok(()) };
-    let version = from.served.infrastructure.as_str();
+    let version = context.served.infrastructure.as_str();
     let kind = owner::resource(names::capm3::GROUP, version, "Metal3DataTemplate");
-    let templates: Api<DynamicObject> = Api::namespaced_with(from.client.clone(), namespace, &kind);
-    let asked = templates.get_metadata(&name);
-    if is_there(&name, asked, "look for a Metal3DataTemplate").await? == Some(false) {
+    let templates: Api<DynamicObject> =
+        Api::namespaced_with(context.kit.client.clone(), namespace, &kind);
+    let request = templates.get_metadata(&name);
+    if is_there(&name, request, "look for a Metal3DataTemplate").await? == Some(false) {
         seen.missing_template = Some(name);
     }
     Ok(())
@@ -489,13 +474,13 @@ fn is_to_be_installed(seen: &MachineSeen) -> bool {
 }
 
 async fn look_for_secret(
-    from: &Sources,
+    context: &Context,
     namespace: &str,
     seen: &mut MachineSeen,
 ) -> Result<(), Error> {
     let Parent::Here(parent) = &seen.parent else { return Ok(()) };
     let Some(name) = &parent.spec.bootstrap.data_secret_name else { return Ok(()) };
-    let secrets: Api<Secret> = Api::namespaced(from.client.clone(), namespace);
+    let secrets: Api<Secret> = Api::namespaced(context.kit.client.clone(), namespace);
     let look =
         async |name: &str| is_there(name, secrets.get_metadata(name), "look for a secret").await;
     seen.bootstrap_secret = look(name).await?;
@@ -511,38 +496,41 @@ async fn look_for_secret(
 /// Whether there is an object of this name, as far as that may be asked.
 async fn is_there<T>(
     name: &str,
-    asked: impl Future<Output = kube::Result<T>>,
+    request: impl Future<Output = kube::Result<T>>,
     what: &'static str,
 ) -> Result<Option<bool>, Error> {
     if !is_name(name) {
         return Ok(Some(false));
     }
-    match unless_gone(asked.await) {
-        Ok(found) => Ok(Some(found.is_some())),
-        // Without that right the operator is the first who notices, or nobody.
-        Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(None),
-        Err(error) => Err(Error::api(what)(error)),
-    }
+    let answer = async {
+        match unless_gone(request.await) {
+            Ok(found) => Ok(Some(found.is_some())),
+            // Without that right the operator is the first who notices, or nobody.
+            Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(None),
+            Err(error) => Err(error),
+        }
+    };
+    asked(what, answer).await
 }
 
 /// For whom the host is to be kept, as owner and template say now.
-async fn verdict(from: &Sources, namespace: &str, seen: &MachineSeen) -> Result<Verdict, Error> {
-    let owner = owner::live_of_machine(from, namespace, &seen.machine, &seen.parent).await?;
+async fn verdict(context: &Context, namespace: &str, seen: &MachineSeen) -> Result<Verdict, Error> {
+    let owner = owner::live_of_machine(context, namespace, &seen.machine, &seen.parent).await?;
     let Some(wanted) = owner else {
         return Ok(Verdict::Nobody("no control plane and no MachineDeployment owns its Machine"));
     };
     if cluster::is_going(cluster_name(seen).as_deref(), seen.cluster.as_ref()) {
         return Ok(Verdict::Nobody("its cluster is being deleted"));
     }
-    owner::verdict(from, namespace, &wanted, &seen.parent).await
+    owner::verdict(context, namespace, &wanted, &seen.parent).await
 }
 
 /// The version of a kind's objects here.
-pub fn version_of(from: &Sources, group: &str) -> ContractVersion {
+pub fn version_of(context: &Context, group: &str) -> ContractVersion {
     match group {
-        names::capm3::GROUP => from.served.infrastructure,
-        names::capi::CONTROL_PLANE_GROUP => from.served.control_plane.unwrap_or_default(),
-        _ => from.served.core,
+        names::capm3::GROUP => context.served.infrastructure,
+        names::capi::CONTROL_PLANE_GROUP => context.served.control_plane.unwrap_or_default(),
+        _ => context.served.core,
     }
 }
 

@@ -6,6 +6,7 @@ use api_types::condition::{self, Condition};
 use api_types::names::capi::{CONDITION_PAUSED, CONDITION_READY};
 use api_types::names::capm3::{CONDITION_ASSOCIATED, CONDITION_DATA_READY};
 use api_types::{ContractVersion, Unknown};
+use controller_kit::engine::Reason as _;
 use controller_kit::events::shorten;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;

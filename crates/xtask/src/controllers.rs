@@ -36,8 +36,11 @@ pub(crate) const ALL: &[Controller] = &[
     Controller {
         name: "capm3-reuse",
         command: capm3_reuse::settings::Cli::command,
-        metrics: |registry| capm3_reuse::metrics::Metrics::new(registry).map(drop),
-        rules: Vec::new,
+        metrics: |registry| {
+            capm3_reuse::metrics::Metrics::new(registry)?;
+            engine::register::<capm3_reuse::reason::Reason>("capm3-reuse", registry)
+        },
+        rules: capm3_reuse::decide::rules,
     },
     Controller {
         name: "clusterpool-inventory",

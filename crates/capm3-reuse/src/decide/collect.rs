@@ -4,16 +4,18 @@ use std::time::Duration;
 
 use api_types::metal3::BareMetalHost;
 use api_types::names;
-use api_types::time::until;
+use controller_kit::engine::Next;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
+use super::on_host;
 use super::release::{is_cleared, unwiped};
-use crate::decision::{Decision, Step};
+use crate::model::{Decision, KeptSeen, Write};
 use crate::reason::Reason;
 use crate::reservation::{Kept, Owner};
-use crate::seen::{KeptSeen, OwnerSeen};
+use crate::seen::OwnerSeen;
 use crate::settings::Policy;
+use crate::text;
 
 /// How many times the grace period a rollout may take without a machine that lacks a host.
 const ROLLOUT: u32 = 10;
@@ -22,64 +24,97 @@ const MOVE: i64 = 3600;
 /// How soon to look again at an owner that nobody watches.
 const LOOK: Duration = Duration::from_secs(300);
 
-/// A host that is kept.
-pub(super) fn about_kept(seen: &KeptSeen, policy: &Policy, now: Timestamp) -> Decision {
-    if matches!(seen.kept, Kept::ByLabel(_)) && !policy.collect_capm3 {
-        // Our note beside it proves nothing: CAPM3 leaves it where it is.
-        return Decision::rest(Reason::KeptByCapm3);
-    }
-    let Some(owner) = &seen.owner else {
-        return free(seen, Reason::OwnerGone, "its owner is gone");
-    };
-    let decision = about_owner(seen, owner, policy, now);
-    if owner.is_unwatched && decision.steps.is_empty() {
-        let again = decision.again.map_or(LOOK, |again| again.min(LOOK));
-        return Decision { again: Some(again), ..decision };
-    }
-    decision
+/// How soon to look again at a host whose owner the caches do not show as it is; they wake it when they do.
+const DOUBT: Duration = Duration::from_secs(60);
+
+/// Our note beside CAPM3's label proves nothing: CAPM3 leaves it where it is.
+pub(super) fn left_to_capm3(seen: &KeptSeen, policy: &Policy) -> Option<Decision> {
+    let is_capm3s = matches!(seen.kept, Kept::ByLabel(_)) && !policy.collect_capm3;
+    is_capm3s.then(|| Decision::rest(Reason::KeptByCapm3))
 }
 
-/// A host that is kept for an owner of this name.
-fn about_owner(seen: &KeptSeen, owner: &OwnerSeen, policy: &Policy, now: Timestamp) -> Decision {
-    if owner.of_others {
-        return Decision::rest(Reason::NotOurs);
-    }
-    if owner.paused {
-        return Decision::rest(Reason::Paused);
-    }
-    if let Some((later, born)) = &owner.later {
-        if came_along(&seen.host, *born, owner.cluster_since) {
-            return renew(seen, later);
-        }
-        return free(seen, Reason::OwnerGone, "its owner is gone, and another one has its name");
-    }
+pub(super) fn owner_is_gone(seen: &KeptSeen, _: &Policy) -> Option<Decision> {
+    seen.owner.is_none().then(|| free(seen, Reason::OwnerGone, text::OWNER_GONE))
+}
+
+pub(super) fn not_ours(seen: &KeptSeen, _: &Policy) -> Option<Decision> {
+    seen.owner.as_ref()?.of_others.then(|| Decision::rest(Reason::NotOurs))
+}
+
+pub(super) fn owner_is_paused(seen: &KeptSeen, _: &Policy) -> Option<Decision> {
+    seen.owner.as_ref()?.paused.then(|| Decision::rest(Reason::Paused))
+}
+
+/// The owner of that name is another one. If it came here together with the host, the reservation names it from now on.
+pub(super) fn owner_was_moved(seen: &KeptSeen, _: &Policy) -> Option<Decision> {
+    let owner = seen.owner.as_ref()?;
+    let (later, born) = owner.later.as_ref()?;
+    Some(if came_along(&seen.host, *born, owner.cluster_since) {
+        renew(seen, later)
+    } else {
+        free(seen, Reason::OwnerGone, text::OWNER_REPLACED)
+    })
+}
+
+pub(super) fn owner_goes(seen: &KeptSeen, _: &Policy) -> Option<Decision> {
+    let owner = seen.owner.as_ref()?;
     if owner.cluster_deleting {
-        return free(seen, Reason::ClusterDeleting, "its cluster is being deleted");
+        return Some(free(seen, Reason::ClusterDeleting, text::CLUSTER_DELETING));
     }
     if owner.deleting {
-        return free(seen, Reason::OwnerDeleting, "its owner is being deleted");
+        return Some(free(seen, Reason::OwnerDeleting, text::OWNER_DELETING));
     }
-    if owner.reuse == Some(false) {
-        return free(seen, Reason::ReuseOff, "the template of its owner has nodeReuse no longer");
-    }
-    // The machine that is to come for it may be made only when the one before has given it back: until then no time counts.
-    if !is_settled(owner) || !is_cleared(&seen.host) {
-        return Decision::rest(Reason::Kept);
-    }
-    let since = seen.settled_since.unwrap_or(now);
-    let settled = until(since, now);
-    // A rollout that does not go on is no reason to keep a host for ever.
-    let grace = policy.reservation_grace * if owner.rolls_out { ROLLOUT } else { 1 };
-    let decision = if settled >= grace {
-        free(seen, Reason::NotNeeded, "every machine of its owner has a host or wants another one")
+    let is_off = owner.reuse == Some(false);
+    is_off.then(|| free(seen, Reason::ReuseOff, text::REUSE_OFF))
+}
+
+pub(super) fn is_needed(seen: &KeptSeen, policy: &Policy) -> Option<Decision> {
+    (!is_settled(seen, policy)).then(|| Decision::rest(Reason::Kept))
+}
+
+/// Nobody needs it: it ends after the grace period. A rollout that does not go on is no reason to keep a host for ever.
+pub(super) fn awaits_end(seen: &KeptSeen, policy: &Policy) -> Option<Decision> {
+    let rolls_out = seen.owner.as_ref()?.rolls_out;
+    let settled = seen.settled_for.unwrap_or_default();
+    let grace = policy.reservation_grace * if rolls_out { ROLLOUT } else { 1 };
+    Some(if settled >= grace {
+        free(seen, Reason::NotNeeded, text::NOT_NEEDED)
     } else {
-        Decision { again: Some(grace.saturating_sub(settled)), ..Decision::rest(Reason::Kept) }
+        let next = Next::After(grace.saturating_sub(settled));
+        Decision { next, ..Decision::rest(Reason::Kept) }
+    })
+}
+
+/// An owner that nobody watches is looked at from time to time, where anything depends on it.
+pub(super) fn unwatched(seen: &KeptSeen, decision: Decision) -> Decision {
+    let is_unwatched = seen.owner.as_ref().is_some_and(|it| it.is_unwatched);
+    let depends = decision.writes.is_empty() && decision.reason != Reason::KeptByCapm3;
+    if !is_unwatched || !depends {
+        return decision;
+    }
+    let next = match decision.next {
+        Next::After(wait) => Next::After(wait.min(LOOK)),
+        Next::Now | Next::OnChange => Next::After(LOOK),
     };
-    Decision { settled: true, ..decision }
+    Decision { next, ..decision }
+}
+
+/// Whether the owner of a kept host is there and needs no host more than it has, and the host could go. The machine that is to come
+/// for it may be made only when the one before has given it back: until it is cleared no time counts.
+pub fn is_settled(seen: &KeptSeen, policy: &Policy) -> bool {
+    let is_capm3s = matches!(seen.kept, Kept::ByLabel(_)) && !policy.collect_capm3;
+    let Some(owner) = seen.owner.as_ref().filter(|_| !is_capm3s) else { return false };
+    let stays = !owner.of_others
+        && !owner.paused
+        && owner.later.is_none()
+        && !owner.cluster_deleting
+        && !owner.deleting
+        && owner.reuse != Some(false);
+    stays && has_enough(owner) && is_cleared(&seen.host)
 }
 
 /// Whether no machine of the owner that would take the host waits for one or is missing.
-fn is_settled(owner: &OwnerSeen) -> bool {
+fn has_enough(owner: &OwnerSeen) -> bool {
     let wanted = usize::try_from(owner.replicas).unwrap_or(0);
     owner.without_host.is_empty() && (owner.wants_others || owner.machines >= wanted)
 }
@@ -102,14 +137,11 @@ fn came_along(host: &BareMetalHost, owner: Timestamp, cluster: Option<Timestamp>
 /// The reservation names the owner as it is here.
 fn renew(seen: &KeptSeen, owner: &Owner) -> Decision {
     let host = seen.host.name_any();
-    let message = format!("Host {host} stays kept for {owner}, which was moved here with it");
+    let text = text::moved_along(&host, owner);
     let (keep_for, uid) = (Some(owner.clone()), seen.host.metadata.uid.clone());
-    Decision {
-        steps: vec![Step::Release { host, keep_for, uid, annotations: Vec::new() }],
-        message,
-        news: true,
-        ..Decision::rest(Reason::Kept)
-    }
+    let write = Write::Release { host, keep_for, uid, annotations: Vec::new() };
+    let (writes, events) = (vec![write], vec![on_host(Reason::Kept, &text)]);
+    Decision { writes, events, ..Decision::rest(Reason::Kept) }
 }
 
 /// The host is nobody's, as soon as nothing is on it. Before its operator has looked at it nothing is known of it.
@@ -117,12 +149,12 @@ fn free(seen: &KeptSeen, reason: Reason, why: &str) -> Decision {
     if !is_cleared(&seen.host) {
         return Decision::rest(Reason::Kept);
     }
-    let name = seen.host.name_any();
-    let unwiped = unwiped(seen.host.spec.automated_cleaning_mode.as_deref());
-    Decision {
-        steps: vec![Step::Free { host: name.clone() }],
-        message: format!("Host {name} is kept no longer: {why}{unwiped}"),
-        news: true,
-        ..Decision::rest(reason)
+    if seen.doubted {
+        return Decision { next: Next::After(DOUBT), ..Decision::rest(Reason::Kept) };
     }
+    let host = seen.host.name_any();
+    let unwiped = unwiped(seen.host.spec.automated_cleaning_mode.as_deref());
+    let text = text::freed(&host, why, unwiped);
+    let writes = vec![Write::Free { host, why: reason }];
+    Decision { writes, events: vec![on_host(reason, &text)], ..Decision::rest(reason) }
 }

@@ -6,8 +6,10 @@ use std::time::Duration;
 use api_types::capi::{Cluster, Machine};
 use api_types::capm3::Metal3Machine;
 
+use crate::model::MachineSeen;
 use crate::reason::Reason;
-use crate::seen::{Data, MachineSeen};
+use crate::seen::Data;
+use crate::text;
 
 /// How soon to look again for what is not watched: secrets and data templates.
 const UNWATCHED: Duration = Duration::from_secs(10);
@@ -24,17 +26,14 @@ pub(super) struct Lack {
 pub(super) fn lack(seen: &MachineSeen, parent: &Machine, cluster: &Cluster) -> Option<Lack> {
     let lack = |reason: Reason, text: String| Some(Lack { reason, text, again: None });
     if parent.metadata.deletion_timestamp.is_some() {
-        let text = "The Machine is being deleted: nothing is installed for it any more";
-        return lack(Reason::MachineDeleting, text.to_owned());
+        return lack(Reason::MachineDeleting, text::MACHINE_DELETING.to_owned());
     }
     if !cluster.infrastructure_provisioned() {
-        let text = "The Cluster's infrastructure is not ready yet";
-        return lack(Reason::WaitingForInfrastructure, text.to_owned());
+        return lack(Reason::WaitingForInfrastructure, text::NO_INFRASTRUCTURE.to_owned());
     }
     let boot = parent.spec.bootstrap.data_secret_name.as_deref().unwrap_or_default();
     if boot.is_empty() {
-        let text = "The Machine has no bootstrap data yet";
-        return lack(Reason::WaitingForBootstrapData, text.to_owned());
+        return lack(Reason::WaitingForBootstrapData, text::NO_BOOTSTRAP_DATA.to_owned());
     }
     if let Some(why) = wrong_image(&seen.machine) {
         return lack(Reason::ImageInvalid, why);
@@ -43,35 +42,17 @@ pub(super) fn lack(seen: &MachineSeen, parent: &Machine, cluster: &Cluster) -> O
         return lack(Reason::ForeignNamespace, why);
     }
     if seen.data == Data::Unserved {
-        let text = "spec.dataTemplate is set and the API server serves no Metal3DataClaim, Metal3Data or Metal3DataTemplate: install CAPM3's CRDs and its data controllers";
-        return lack(Reason::DataFailed, text.to_owned());
+        return lack(Reason::DataFailed, text::DATA_UNSERVED.to_owned());
     }
-    if seen.bootstrap_secret == Some(false) {
-        return Some(Lack {
-            reason: Reason::BootstrapSecretMissing,
-            text: format!("Secret {boot} with the bootstrap data is not there"),
-            again: Some(UNWATCHED),
-        });
-    }
-    if let Some((field, name)) = &seen.missing_secret {
-        return Some(Lack {
-            reason: Reason::SecretMissing,
-            text: format!(
-                "Secret {name}, which spec.{field} names, is not there: make it, or correct the name"
-            ),
-            again: Some(UNWATCHED),
-        });
-    }
-    if let Some(name) = &seen.missing_template {
-        return Some(Lack {
-            reason: Reason::DataTemplateMissing,
-            text: format!(
-                "Metal3DataTemplate {name}, which spec.dataTemplate names, is not there: make it, or correct the name"
-            ),
-            again: Some(UNWATCHED),
-        });
-    }
-    None
+    let (reason, text) = if seen.bootstrap_secret == Some(false) {
+        (Reason::BootstrapSecretMissing, text::bootstrap_secret_missing(boot))
+    } else if let Some((field, name)) = &seen.missing_secret {
+        (Reason::SecretMissing, text::secret_missing(field, name))
+    } else {
+        let name = seen.missing_template.as_ref()?;
+        (Reason::DataTemplateMissing, text::data_template_missing(name))
+    };
+    Some(Lack { reason, text, again: Some(UNWATCHED) })
 }
 
 /// What is wrong with the image, if it is not somebody else's method that installs.
@@ -81,20 +62,18 @@ fn wrong_image(machine: &Metal3Machine) -> Option<String> {
         return None;
     }
     let Some(image) = &spec.image else {
-        return Some(
-            "spec.image is missing: name an image, or a method in spec.customDeploy".to_owned(),
-        );
+        return Some(text::IMAGE_MISSING.to_owned());
     };
     let Some((scheme, _)) =
         image.url.split_once("://").filter(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty())
     else {
-        return Some(format!("spec.image.url {:?} is no URL", image.url));
+        return Some(text::no_url(&image.url));
     };
     // A registry vouches for its images. Older releases of Cluster API's Metal3 provider and of the operator demand a checksum
     // of those, too, and newer ones refuse it: that is for them to say.
     let is_checked = image.disk_format() != Some("live-iso") && !scheme.eq_ignore_ascii_case("oci");
     (is_checked && image.checksum.as_deref().unwrap_or_default().is_empty())
-        .then(|| "spec.image.checksum is missing: give one, or use diskFormat live-iso".to_owned())
+        .then(|| text::CHECKSUM_MISSING.to_owned())
 }
 
 /// What names another namespace: secrets are read with the rights of whoever may write a host here.
@@ -111,7 +90,5 @@ fn foreign(machine: &Metal3Machine) -> Option<String> {
     let template = spec.data_template.as_ref().and_then(|it| it.namespace.as_deref());
     let mut all = secrets.chain(template.map(|it| ("dataTemplate", it)));
     let (field, other) = all.find(|(_, it)| !it.is_empty() && *it != own)?;
-    Some(format!(
-        "spec.{field}.namespace is {other:?}: only the machine's own namespace {own:?} may be named"
-    ))
+    Some(text::foreign(field, other, own))
 }

@@ -4,50 +4,50 @@
 use std::time::Duration;
 
 use api_types::metal3::{BareMetalHost, ProvisioningState};
+use controller_kit::engine::Next;
 use kube::ResourceExt as _;
 
-use super::release::{annotations, is_cleared, kept_for, unwiped};
-use crate::decision::{Decision, Step};
-use crate::host;
+use super::on_host;
+use super::release::{annotations, is_cleared, unwiped};
+use crate::model::{Decision, LeftSeen, Write};
 use crate::reason::Reason;
-use crate::reservation;
-use crate::seen::LeftSeen;
+use crate::{host, reservation, text};
 
 /// How soon to look again at what is paused: nobody tells when the host is kept for nobody.
 const LOOK: Duration = Duration::from_secs(300);
 
-/// A host that names a machine and on which stands for whom it is kept.
-pub(super) fn about_left(seen: &LeftSeen) -> Decision {
+pub(super) fn not_ours(seen: &LeftSeen) -> Option<Decision> {
+    seen.of_others.then(|| Decision::rest(Reason::NotOurs))
+}
+
+pub(super) fn is_paused(seen: &LeftSeen) -> Option<Decision> {
+    let is_paused = seen.paused || seen.host.is_paused();
+    is_paused.then(|| Decision { next: Next::After(LOOK), ..Decision::rest(Reason::Paused) })
+}
+
+pub(super) fn has_machine(seen: &LeftSeen) -> Option<Decision> {
+    let is_decided = reservation::pending(&seen.host).is_some();
+    (!is_decided || !seen.is_gone).then(|| Decision::rest(Reason::Releasing))
+}
+
+/// A host that names a machine which is gone, and on which stands for whom it is kept.
+pub(super) fn give_back(seen: &LeftSeen) -> Option<Decision> {
     let host = &seen.host;
-    if seen.of_others {
-        return Decision::rest(Reason::NotOurs);
-    }
-    if seen.paused || host.is_paused() {
-        return Decision { again: Some(LOOK), ..Decision::rest(Reason::Paused) };
-    }
-    let (Some(verdict), true) = (reservation::pending(host), seen.is_gone) else {
-        return Decision::rest(Reason::Releasing);
-    };
+    let verdict = reservation::pending(host)?;
     if !is_empty(host) {
-        return Decision::rest(Reason::Deprovisioning);
+        return Some(Decision::rest(Reason::Deprovisioning));
     }
     let name = host.name_any();
     let (reason, wiped) = match &verdict {
         Some(_) => (Reason::Reserved, ""),
         None => (Reason::Released, unwiped(host.spec.automated_cleaning_mode.as_deref())),
     };
-    let message = format!(
-        "Host {name} is given back for Metal3Machine {}, which is gone; {}{wiped}",
-        host::consumer_machine(host).unwrap_or_default(),
-        kept_for(verdict.as_ref())
-    );
+    let machine = host::consumer_machine(host).unwrap_or_default();
+    let text = text::given_back_for(&name, machine, verdict.as_ref(), wiped);
     let annotations = annotations(host, verdict.is_some());
-    Decision {
-        steps: vec![Step::Release { host: name, keep_for: verdict, uid: None, annotations }],
-        message,
-        news: true,
-        ..Decision::rest(reason)
-    }
+    let write = Write::Release { host: name, keep_for: verdict, uid: None, annotations };
+    let (writes, events) = (vec![write], vec![on_host(reason, &text)]);
+    Some(Decision { writes, events, ..Decision::rest(reason) })
 }
 
 /// Whether nothing is on it any more. One that has lost its status registers as if nothing had ever been on it, and nobody is

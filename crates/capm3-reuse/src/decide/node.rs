@@ -9,15 +9,15 @@
 use std::time::Duration;
 
 use api_types::names::capi::CONDITION_READY;
-use api_types::names::metal3::NODE_UUID;
+use controller_kit::engine::Reason as _;
 use k8s_openapi::jiff::Timestamp;
-use kube::ResourceExt as _;
 
-use crate::decision::Naming;
 use crate::machine::up;
+use crate::model::{MachineSeen, Naming};
 use crate::reason::Reason;
-use crate::seen::{MachineSeen, Node, NodeSeen, pace};
+use crate::seen::{Node, NodeSeen, pace};
 use crate::status::{self, Said};
+use crate::text;
 
 /// How long a machine that is up may have no Node before that is told: a server takes its time to start.
 const LONG: Duration = Duration::from_secs(1200);
@@ -45,8 +45,7 @@ pub(super) fn about_node(seen: &MachineSeen, now: Timestamp) -> Found {
     let mut naming = None;
     let said = match &seen.node {
         NodeSeen::Unasked | NodeSeen::Later(_) => told,
-        NodeSeen::Unanswered(why) => told
-            .or_else(|| missing(&format!("The host is installed; its Node is not known: {why}"))),
+        NodeSeen::Unanswered(why) => told.or_else(|| missing(&text::node_unknown(why))),
         NodeSeen::Seen(nodes) => match choose(nodes, sought.provider_id) {
             Choice::Named => None,
             Choice::Nameless(node) => {
@@ -57,28 +56,15 @@ pub(super) fn about_node(seen: &MachineSeen, now: Timestamp) -> Found {
                 });
                 None
             }
-            Choice::None => told.filter(|it| it.reason != Reason::NodeMissing).or_else(|| {
-                missing(&format!(
-                    "The host is installed; in Cluster {} no Node that runs has the label {NODE_UUID}={} or the provider ID {}: have the kubelet set one of them, or look how far the host has started",
-                    sought.cluster.name_any(),
-                    sought.host_uid,
-                    sought.provider_id
-                ))
-            }),
-            Choice::Foreign(node) => Some(Said::yes(
-                Reason::NodeForeign,
-                &format!(
-                    "The host is installed; its Node {} has the provider ID {} instead of {}, which stays: delete the Node and start its kubelet anew, or correct what sets that ID",
-                    node.name, node.provider_id, sought.provider_id
-                ),
-            )),
-            Choice::Several(first, second) => Some(Said::yes(
-                Reason::NodeAmbiguous,
-                &format!(
-                    "The host is installed; the Nodes {} and {} both have the label {NODE_UUID}={}: delete the one that does not run on this host",
-                    first.name, second.name, sought.host_uid
-                ),
-            )),
+            Choice::None => told
+                .filter(|it| it.reason != Reason::NodeMissing)
+                .or_else(|| missing(&text::node_missing(&sought))),
+            Choice::Foreign(node) => {
+                Some(Said::yes(Reason::NodeForeign, &text::node_foreign(node, &sought)))
+            }
+            Choice::Several(one, other) => {
+                Some(Said::yes(Reason::NodeAmbiguous, &text::nodes_ambiguous(one, other, &sought)))
+            }
         },
     };
     let again = match &seen.node {

@@ -3,146 +3,148 @@
 
 use std::time::Duration;
 
-use api_types::capi::{Cluster, Machine};
+use api_types::capi::Machine;
 use api_types::capm3::{HostSelector, Metal3Machine};
 use api_types::metal3::BareMetalHost;
 use api_types::names;
+use controller_kit::engine::Next;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use serde_json::{Map, json};
 
 use super::entry::{self, Lack};
-use super::{look_closer, not_paused, reported, told, with_report};
-use crate::decision::{Decision, Install, Step};
+use super::{Case, is_known, not_paused, reported, told, with_report};
 use crate::index::Wants;
 use crate::machine::{PROVIDER_ID, is_same, provider_id, was_associated};
+use crate::model::{Claimed, Decision, Install, MachineSeen, Write};
 use crate::reason::Reason;
 use crate::reservation::{Kept, Owner, looks_claimable};
-use crate::seen::{Data, HostSeen, MachineSeen, Reuse};
+use crate::seen::{Data, Reuse};
 use crate::selector::Selector;
-use crate::settings::Policy;
 use crate::status::{Report, Said};
+use crate::text;
 
 /// Waiters are woken; this is for what nobody thought of.
 const RESYNC: Duration = Duration::from_secs(300);
 
-/// A machine that may have a host and has none.
-pub(super) fn about_homeless(
-    seen: &MachineSeen,
-    parent: &Machine,
-    cluster: &Cluster,
-    policy: &Policy,
-    now: Timestamp,
-) -> Decision {
-    let machine = &seen.machine;
-    if let Some(Lack { reason, text, again }) = entry::lack(seen, parent, cluster) {
-        let decision = told(seen, now, reason, &text);
-        return Decision { again: again.or(decision.again), ..decision };
-    }
-    let selector = match Selector::read(&machine.spec.host_selector.clone().unwrap_or_default()) {
-        Ok(selector) => selector,
-        Err(why) => return told(seen, now, Reason::SelectorInvalid, &why),
-    };
-    if let Reuse::Unreadable(why) = &seen.reuse {
-        return told(seen, now, Reason::TemplateInvalid, why);
-    }
-    let given_up = machine.annotation(names::ferrite::GIVES_UP_HOST);
-    let intended = machine.host_name().filter(|_| given_up.is_none());
-    if intended.is_some() || given_up.is_some() {
-        // Host first, machine second: only in this order the host's version proves that nobody changed their mind.
-        if !seen.live {
-            return look_closer(Reason::HostGivenUp);
-        }
-    }
-    let named = match &seen.host {
-        HostSeen::Here(host) if is_same(machine, host) => Some(&**host),
-        _ => None,
-    };
-    let fits = |host: &&BareMetalHost| fits(seen, &selector, policy, host);
-    if let Some(name) = intended {
-        return match named.filter(fits).filter(|host| !is_better_left(seen, host)) {
-            Some(host) => {
-                // Somebody else's word: a machine that is deleted just after its claim would leave the host behind.
-                let first = if is_intent(machine) { Vec::new() } else { vec![intend(host)] };
-                take(seen, parent, host, now, first)
-            }
-            None => give_up(seen, name, now),
-        };
-    }
-    let mut first = Vec::new();
-    if let Some(host) = named {
-        if fits(&host) && !is_better_left(seen, host) {
-            return take(seen, parent, host, now, vec![intend(host)]);
-        }
-        // A claim of it may still be on its way, and would succeed.
-        if looks_claimable(host) {
-            first.push(pass_over(seen, host));
-        }
-    }
-    choose(seen, parent, policy, now, first)
+/// What is not there or not right, before anything is taken for it.
+pub(super) fn lacks(case: &Case<'_>) -> Option<Decision> {
+    let (parent, cluster) = case.parents()?;
+    let Lack { reason, text, again } = entry::lack(case.seen, parent, cluster)?;
+    let decision = told(case, reason, &text);
+    Some(Decision { next: again.map_or(decision.next, Next::After), ..decision })
 }
 
-/// A machine without host picks one, or says for what it waits.
-fn choose(
-    seen: &MachineSeen,
-    parent: &Machine,
-    policy: &Policy,
-    now: Timestamp,
-    mut first: Vec<Step>,
-) -> Decision {
-    let choice = &seen.choice;
-    let owner = seen.keeps_for();
-    if let Some(owner) = owner {
-        if let Some(host) = &choice.kept {
-            first.push(intend(host));
-            return take(seen, parent, host, now, first);
+pub(super) fn selects_wrongly(case: &Case<'_>) -> Option<Decision> {
+    let why = Selector::read(&selector(case.machine)).err()?;
+    Some(told(case, Reason::SelectorInvalid, &why))
+}
+
+pub(super) fn template_unreadable(case: &Case<'_>) -> Option<Decision> {
+    let Reuse::Unreadable(why) = &case.seen.reuse else { return None };
+    Some(told(case, Reason::TemplateInvalid, why))
+}
+
+/// It names a host, or gives one up, and neither was read as it is now.
+pub(super) fn look_closer(case: &Case<'_>) -> Option<Decision> {
+    let names = intended(case.machine).is_some() || given_up(case.machine).is_some();
+    (names && !case.seen.live).then(|| super::look_closer(Reason::HostGivenUp))
+}
+
+/// Claims the host that it has named, if that is still to be had.
+pub(super) fn go_on(case: &Case<'_>) -> Option<Decision> {
+    let name = intended(case.machine)?;
+    let host = named(case).filter(|host| fits(case, host) && !is_better_left(case.seen, host));
+    Some(match host {
+        Some(host) => {
+            // Somebody else's word: a machine that is deleted just after its claim would leave the host behind.
+            let first = if is_intent(case.machine) { Vec::new() } else { vec![intend(host)] };
+            take(case, host, first)?
         }
-        // One host is one machine's: who has as many before it as hosts are on their way waits for nothing.
-        let strict = is_strict(seen, policy);
-        if let Some(host) = choice.on_its_way.as_ref().filter(|_| strict || !choice.behind) {
-            let text = format!("Host {host} is kept for {owner} and will be ready");
-            let wants = if choice.behind { Wants::OnlyKept } else { Wants::Kept };
-            return waits(seen, now, first, Reason::WaitingForKeptHost, &text, wants);
-        }
-    }
-    let unfit = unfit(seen);
-    if let Some(owner) = owner.filter(|_| is_strict(seen, policy)) {
-        let text = format!(
-            "No host is kept for {owner}{unfit}; with --strict-reuse this machine gets no other: free one for it, or set nodeReuse to false"
-        );
-        return waits(seen, now, first, Reason::NoKeptHost, &text, Wants::OnlyKept);
-    }
-    if let Some(host) = &choice.free {
-        first.push(intend(host));
-        return take(seen, parent, host, now, first);
-    }
-    if let Some(host) = &choice.too_long {
-        let text = format!(
-            "Host {host} would do, but the provider ID {} would have more than {PROVIDER_ID} bytes{unfit}: use shorter names, or add a host with a shorter one",
-            provider_id(&seen.machine, host)
-        );
-        return waits(seen, now, first, Reason::NameTooLong, &text, Wants::Any);
-    }
-    let selector = &seen.machine.spec.host_selector;
-    let labels = match selector.as_ref().map(wanted_labels).filter(|it| !it.is_empty()) {
-        Some(labels) => format!("and has the labels of hostSelector ({labels})"),
-        None => "whatever its labels, as there is no hostSelector".to_owned(),
-    };
-    let labelled = choice.labelled.as_ref().map_or_else(String::new, |host| {
-        format!(
-            "; host {host} would fit but is reserved by its label {}: remove the label if nobody needs the reservation, or set --collect-capm3-reservations",
-            names::capm3::NODE_REUSE
-        )
-    });
-    let text = format!(
-        "No free host matches: one that is available, healthy, not paused, {labels}{unfit}{labelled}"
-    );
-    waits(seen, now, first, Reason::NoHostAvailable, &text, Wants::Any)
+        None => give_up(case.seen, name, case.now),
+    })
+}
+
+pub(super) fn take_after_all(case: &Case<'_>) -> Option<Decision> {
+    let host = named(case).filter(|host| fits(case, host) && !is_better_left(case.seen, host))?;
+    take(case, host, vec![intend(host)])
+}
+
+pub(super) fn take_kept(case: &Case<'_>) -> Option<Decision> {
+    let host = case.seen.choice.kept.as_ref().filter(|_| case.seen.keeps_for().is_some())?;
+    choose(case, host)
+}
+
+/// One host is one machine's: who has as many before it as hosts are on their way waits for nothing.
+pub(super) fn await_kept(case: &Case<'_>) -> Option<Decision> {
+    let (choice, owner) = (&case.seen.choice, case.seen.keeps_for()?);
+    let host = choice.on_its_way.as_ref().filter(|_| is_strict(case) || !choice.behind)?;
+    let text = text::will_be_ready(host, owner);
+    let wants = if choice.behind { Wants::OnlyKept } else { Wants::Kept };
+    Some(waits(case, Reason::WaitingForKeptHost, &text, wants))
+}
+
+pub(super) fn has_none_kept(case: &Case<'_>) -> Option<Decision> {
+    let owner = case.seen.keeps_for().filter(|_| is_strict(case))?;
+    let text = text::none_kept(owner, &unfit(case.seen));
+    Some(waits(case, Reason::NoKeptHost, &text, Wants::OnlyKept))
+}
+
+pub(super) fn take_free(case: &Case<'_>) -> Option<Decision> {
+    choose(case, case.seen.choice.free.as_ref()?)
+}
+
+pub(super) fn names_too_long(case: &Case<'_>) -> Option<Decision> {
+    let host = case.seen.choice.too_long.as_ref()?;
+    let id = provider_id(case.machine, host);
+    let text = text::name_too_long(host, &id, PROVIDER_ID, &unfit(case.seen));
+    Some(waits(case, Reason::NameTooLong, &text, Wants::Any))
+}
+
+/// Nothing that it may have is to be had.
+pub(super) fn finds_none(case: &Case<'_>) -> Decision {
+    let labelled = case.seen.choice.labelled.as_deref();
+    let selector = case.machine.spec.host_selector.as_ref();
+    let text = text::none_free(selector, &unfit(case.seen), labelled);
+    waits(case, Reason::NoHostAvailable, &text, Wants::Any)
+}
+
+/// The host that it has written down that it gives up.
+fn given_up(machine: &Metal3Machine) -> Option<&str> {
+    machine.annotation(names::ferrite::GIVES_UP_HOST)
+}
+
+/// The host that it is going to take.
+fn intended(machine: &Metal3Machine) -> Option<&str> {
+    machine.host_name().filter(|_| given_up(machine).is_none())
+}
+
+/// The very host that it names or gives up.
+fn named<'a>(case: &Case<'a>) -> Option<&'a BareMetalHost> {
+    case.host().filter(|host| is_same(case.machine, host))
+}
+
+fn selector(machine: &Metal3Machine) -> HostSelector {
+    machine.spec.host_selector.clone().unwrap_or_default()
+}
+
+/// What comes before another host: a claim of the one that was given up may still be on its way, and would succeed.
+fn first(case: &Case<'_>) -> Vec<Write> {
+    let host = named(case).filter(|host| looks_claimable(host));
+    host.map(|host| pass_over(case.seen, host)).into_iter().collect()
+}
+
+/// Takes a host that it had not named before.
+fn choose(case: &Case<'_>, host: &BareMetalHost) -> Option<Decision> {
+    let mut first = first(case);
+    first.push(intend(host));
+    take(case, host, first)
 }
 
 /// Whether it may have only a host that is kept for its owner. A template that is gone cannot be asked for that.
-fn is_strict(seen: &MachineSeen, policy: &Policy) -> bool {
-    policy.strict_reuse && seen.reuse == Reuse::On && seen.owner.is_some()
+fn is_strict(case: &Case<'_>) -> bool {
+    let seen = case.seen;
+    case.policy.strict_reuse && seen.reuse == Reuse::On && seen.owner.is_some()
 }
 
 /// A host that is kept for its owner and no good, or for another machine, if one is known.
@@ -151,10 +153,8 @@ fn unfit(seen: &MachineSeen) -> String {
         return String::new();
     }
     match (&seen.choice.on_its_way, &seen.choice.unfit) {
-        (Some(host), _) => {
-            format!("; host {host} is kept for it and will be ready, but others wait before it")
-        }
-        (None, Some((host, why))) => format!("; host {host} is kept for it but {why}"),
+        (Some(host), _) => text::others_first(host),
+        (None, Some((host, why))) => text::kept_but(host, why),
         (None, None) => String::new(),
     }
 }
@@ -162,58 +162,35 @@ fn unfit(seen: &MachineSeen) -> String {
 /// Why it got a free host.
 fn why_free(seen: &MachineSeen, owner: &Owner) -> String {
     match (&seen.choice.on_its_way, &seen.choice.unfit) {
-        (Some(host), _) => {
-            format!("for host {host}, which is kept for {owner}, other machines wait before it")
-        }
-        (None, Some((host, why))) => {
-            format!("no host that is kept for {owner} will do: host {host} {why}")
-        }
-        (None, None) => format!("none is kept for {owner}"),
+        (Some(host), _) => text::free_as_others_wait(host, owner),
+        (None, Some((host, why))) => text::free_as_none_will_do(owner, host, why),
+        (None, None) => text::free_as_none_is_kept(owner),
     }
 }
 
-/// A selector as people write it on a command line.
-fn wanted_labels(selector: &HostSelector) -> String {
-    let equal = selector.match_labels.iter().map(|(key, value)| format!("{key}={value}"));
-    let rules = selector.match_expressions.iter().map(|it| {
-        let values = it.values.join(", ");
-        if values.is_empty() {
-            format!("{} {}", it.key, it.operator)
-        } else {
-            format!("{} {} ({values})", it.key, it.operator)
-        }
-    });
-    equal.chain(rules).collect::<Vec<_>>().join(", ")
-}
-
-fn waits(
-    seen: &MachineSeen,
-    now: Timestamp,
-    first: Vec<Step>,
-    reason: Reason,
-    text: &str,
-    wants: Wants,
-) -> Decision {
-    let mut first = first;
-    if seen.machine.annotation(names::ferrite::GIVES_UP_HOST).is_some() {
-        first.push(Step::Forget);
+fn waits(case: &Case<'_>, reason: Reason, text: &str, wants: Wants) -> Decision {
+    let mut writes = first(case);
+    if given_up(case.machine).is_some() {
+        writes.push(Write::Forget);
     }
-    let mut decision = reported(seen, now, reason, text, |_| {});
-    decision.steps.splice(0..0, first);
-    Decision { wants: Some(wants), again: Some(RESYNC), ..decision }
+    let decision = reported(case.seen, case.now, reason, text, |_| {});
+    writes.extend(decision.writes);
+    writes.push(Write::Wait(wants));
+    Decision { writes, next: Next::After(RESYNC), ..decision }
 }
 
 /// Whether this machine may claim now the host that it names.
-fn fits(seen: &MachineSeen, selector: &Selector, policy: &Policy, host: &BareMetalHost) -> bool {
+fn fits(case: &Case<'_>, host: &BareMetalHost) -> bool {
     let may_have = match Kept::of(host) {
-        None => !is_strict(seen, policy),
-        Some(kept) => seen.keeps_for().is_some_and(|owner| kept.is_for(owner)),
+        None => !is_strict(case),
+        Some(kept) => case.seen.keeps_for().is_some_and(|owner| kept.is_for(owner)),
     };
     may_have
-        && !seen.host_of_others
-        && provider_id(&seen.machine, &host.name_any()).len() <= PROVIDER_ID
+        && !case.seen.host_of_others
+        && provider_id(case.machine, &host.name_any()).len() <= PROVIDER_ID
         && looks_claimable(host)
-        && selector.matches(host.metadata.labels.as_ref())
+        && Selector::read(&selector(case.machine))
+            .is_ok_and(|it| it.matches(host.metadata.labels.as_ref()))
 }
 
 /// Whether the claim of this host was refused for long and there is another. One that is kept is left only for one that is
@@ -231,8 +208,8 @@ fn is_refused(seen: &MachineSeen, host: &BareMetalHost) -> bool {
 
 /// No claim of this host is to succeed any more. Who refuses even that, and has refused this host for longer than any claim
 /// is on its way, would refuse the claim as well: a machine neither waits for such a host nor stays for it.
-pub(super) fn pass_over(seen: &MachineSeen, host: &BareMetalHost) -> Step {
-    Step::PassOver { host: host.name_any(), insists: !is_refused(seen, host) }
+pub(super) fn pass_over(seen: &MachineSeen, host: &BareMetalHost) -> Write {
+    Write::PassOver { host: host.name_any(), insists: !is_refused(seen, host) }
 }
 
 /// Whether the machine names its host as we write it, with the finalizer and the host's uid.
@@ -242,68 +219,63 @@ fn is_intent(machine: &Metal3Machine) -> bool {
         && machine.metadata.finalizers.iter().flatten().any(|it| it == finalizer)
 }
 
-fn intend(host: &BareMetalHost) -> Step {
-    Step::Intend { host: host.name_any(), uid: host.metadata.uid.clone().unwrap_or_default() }
+fn intend(host: &BareMetalHost) -> Write {
+    Write::Intend { host: host.name_any(), uid: host.metadata.uid.clone().unwrap_or_default() }
 }
 
 /// The claim, after what has to be written before it.
-fn take(
-    seen: &MachineSeen,
-    parent: &Machine,
-    host: &BareMetalHost,
-    now: Timestamp,
-    mut steps: Vec<Step>,
-) -> Decision {
+fn take(case: &Case<'_>, host: &BareMetalHost, mut writes: Vec<Write>) -> Option<Decision> {
+    let (seen, (parent, _)) = (case.seen, case.parents()?);
     let name = host.name_any();
     let wants_data = seen.data != Data::NotWanted;
-    let install = (!wants_data).then(|| install(&seen.machine, parent, &seen.data, host));
-    steps.push(Step::Claim { host: name.clone(), install });
+    let install = (!wants_data).then(|| install(case.machine, parent, &seen.data, host));
     let (reason, why) = match (Kept::of(host), seen.keeps_for()) {
         (Some(_), _) => (Reason::HostReused, String::new()),
-        (None, Some(owner)) => (Reason::HostClaimed, format!(": {}", why_free(seen, owner))),
+        (None, Some(owner)) => (Reason::HostClaimed, text::because(&why_free(seen, owner))),
         (None, None) => (Reason::HostClaimed, String::new()),
     };
-    let text = format!("Host {name}{why}");
-    let next = "The host is being installed";
+    let message = text::host(&name) + &why;
     let report = Report {
-        associated: Some(Said::yes(reason, &text)),
-        ready: Some(Said::no(Reason::Provisioning, next)),
+        associated: Some(Said::yes(reason, &message)),
+        ready: Some(Said::no(Reason::Provisioning, text::INSTALLING)),
         paused: Some(not_paused()),
         secrets: if wants_data {
             Default::default()
         } else {
-            secrets(&seen.machine, parent, &seen.data)
+            secrets(case.machine, parent, &seen.data)
         },
         ..Report::default()
     };
-    let decision = with_report(seen, now, steps, reason, &text, &report);
-    // That it gets a host is in its conditions; that it gets a strange one is told.
-    Decision { news: decision.news || !why.is_empty(), ..decision }
+    // That it gets a host is in its conditions; that it gets a strange one is told, whatever becomes of the report.
+    let is_news = !is_known(seen, reason) || !why.is_empty();
+    let claimed = Claimed { host: name.clone(), reason, message: message.clone(), is_news };
+    writes.push(Write::Claim { host: name, install, claimed: Some(claimed) });
+    let decision = with_report(seen, case.now, writes, reason, &message, &report);
+    Some(Decision { events: Vec::new(), ..decision })
 }
 
 /// The host that it was going to take is not to be had any more. Nothing else is done before the host was read again.
 pub(super) fn give_up(seen: &MachineSeen, host: &str, now: Timestamp) -> Decision {
-    let text = format!("Host {host} is not to be had any more");
+    let text = text::not_to_be_had(host);
     // What was rendered tells of this host and would be wrong on the next. First, or a crash would leave it there.
-    let mut steps: Vec<Step> = withdraw(seen).into_iter().collect();
-    steps.push(Step::GiveUp { host: host.to_owned() });
+    let mut writes: Vec<Write> = withdraw(seen).into_iter().collect();
+    writes.push(Write::GiveUp { host: host.to_owned() });
     let associated = Said::no(Reason::HostGivenUp, &text);
     // An undisturbed second try needs no word of this.
     let associated = was_associated(&seen.machine).then_some(associated);
     let report = Report { associated, withdrawn: true, ..Report::default() };
-    let decision = with_report(seen, now, steps, Reason::HostGivenUp, &text, &report);
-    Decision { again: Some(Duration::ZERO), ..decision }
+    with_report(seen, now, writes, Reason::HostGivenUp, &text, &report)
 }
 
 /// The request for rendered secrets is taken back, if there is one. Where the machine had its host there may be one that the
 /// cache does not show yet.
-pub(super) fn withdraw(seen: &MachineSeen) -> Option<Step> {
+pub(super) fn withdraw(seen: &MachineSeen) -> Option<Write> {
     let asked = match seen.data {
         Data::NotWanted | Data::Unserved => false,
         Data::NotAskedFor => was_associated(&seen.machine),
         Data::Awaited | Data::Failed(_) | Data::Rendered { .. } => true,
     };
-    asked.then_some(Step::WithdrawData)
+    asked.then_some(Write::WithdrawData)
 }
 
 /// What the host is told to install. What the user left out is left out.

@@ -1,21 +1,20 @@
 //! What holds for every machine and every host, however they came to be as they are.
 
+use std::time::Duration;
+
 use api_types::metal3::BareMetalHost;
 use api_types::names;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::decide;
 use super::tests::{annotate, cached, consumer, host, kept_for, now, owner, seen, with};
-use crate::decision::Step;
+use super::{decide, is_settled};
 use crate::host as judge;
 use crate::machine::was_up;
+use crate::model::{KeptSeen, LeftSeen, MachineSeen, Observed, Write};
 use crate::reservation::{self, Kept, Owner};
-use crate::seen::{
-    Data, HostSeen, KeptSeen, LeftSeen, MachineSeen, Observed, OwnerSeen, Parent, Reuse, Verdict,
-};
+use crate::seen::{Data, HostSeen, OwnerSeen, Parent, Reuse, Verdict};
 use crate::settings::Policy;
 
 /// The states, among those below, in which nothing that a consumer installed is on a host that is off.
@@ -180,8 +179,8 @@ fn any_kept() -> impl Strategy<Value = (KeptSeen, Policy)> {
                 reuse,
             };
             let owner = (!flags[9]).then_some(owner);
-            let since = since.map(|ago| Timestamp::from_second(now().as_second() - ago).unwrap());
-            let seen = KeptSeen { host, kept, owner, settled_since: since };
+            let settled_for = since.map(Duration::from_secs);
+            let seen = KeptSeen { host, kept, owner, settled_for, doubted: false };
             (seen, Policy { collect_capm3: flags[10], ..Policy::default() })
         },
     )
@@ -198,13 +197,12 @@ fn any_left() -> impl Strategy<Value = LeftSeen> {
 }
 
 /// Whether an owner that stays has had no use for another host for as long as it takes.
-fn is_over(owner: &OwnerSeen, since: Option<Timestamp>, policy: &Policy) -> bool {
+fn is_over(owner: &OwnerSeen, settled: Option<Duration>, policy: &Policy) -> bool {
     let grace = policy.reservation_grace * if owner.rolls_out { 10 } else { 1 };
-    let grace = i64::try_from(grace.as_secs()).unwrap();
     let wanted = usize::try_from(owner.replicas).unwrap();
     owner.without_host.is_empty()
         && (owner.wants_others || owner.machines >= wanted)
-        && since.is_some_and(|since| now().as_second() - since.as_second() >= grace)
+        && settled.is_some_and(|settled| settled >= grace)
 }
 
 fn named<'a>(seen: &'a MachineSeen, name: &str) -> Option<&'a BareMetalHost> {
@@ -225,17 +223,17 @@ proptest! {
         let machine = &seen.machine;
         let leaving = machine.metadata.deletion_timestamp.is_some();
         let mut taken_away = 0;
-        for step in &decision.steps {
+        for step in &decision.writes {
             match step {
-                Step::Claim { host, .. } => {
+                Write::Claim { host, .. } => {
                     let host = named(&seen, host).expect("only a host that was seen is claimed");
                     let own = judge::is_of(host, machine);
                     prop_assert!(!leaving);
                     // Or a machine that is deleted just then would leave it behind.
                     let mut finalizers = machine.metadata.finalizers.iter().flatten();
                     let keeps = finalizers.any(|it| it == names::capm3::MACHINE_FINALIZER);
-                    let intends = |it: &Step| matches!(it, Step::Intend { .. });
-                    prop_assert!(keeps || decision.steps.iter().any(intends));
+                    let intends = |it: &Write| matches!(it, Write::Intend { .. });
+                    prop_assert!(keeps || decision.writes.iter().any(intends));
                     // A machine that was up once comes up on no other host.
                     prop_assert!(own || !was_up(machine));
                     prop_assert!(own || judge::exclusion(host).is_none());
@@ -248,31 +246,31 @@ proptest! {
                         prop_assert!(!(policy.strict_reuse && seen.reuse == Reuse::On));
                     }
                 }
-                Step::Install { host, .. } | Step::Unpause { host } => {
+                Write::Install { host, .. } | Write::Unpause { host } => {
                     let host = named(&seen, host).expect("only a host that was seen is written");
                     prop_assert!(judge::is_of(host, machine));
                 }
-                Step::Clear { host, .. } | Step::Release { host, .. } => {
+                Write::Clear { host, .. } | Write::Release { host, .. } => {
                     taken_away += 1;
                     let host = named(&seen, host).expect("only a host that was seen is written");
                     prop_assert!(leaving && seen.live && judge::is_of(host, machine));
                     let decided = reservation::pending(host).is_some();
                     prop_assert!(decided || !matches!(seen.verdict, Verdict::Unanswered(_)));
-                    if matches!(step, Step::Release { .. }) {
+                    if matches!(step, Write::Release { .. }) {
                         prop_assert!(!judge::is_told_what_to_install(host));
                         let state = host.provisioning_state().as_str();
                         prop_assert!(!["provisioned", "provisioning"].contains(&state));
                         prop_assert!(!(state.is_empty() && was_up(machine)));
                     }
                 }
-                Step::LetGo => prop_assert!(leaving && seen.live),
-                Step::GiveUp { .. } | Step::PassOver { .. } => prop_assert!(seen.live),
+                Write::LetGo => prop_assert!(leaving && seen.live),
+                Write::GiveUp { .. } | Write::PassOver { .. } => prop_assert!(seen.live),
                 _ => {}
             }
         }
         prop_assert!(taken_away <= 1);
         if machine.annotation(names::capi::PAUSED).is_some() {
-            prop_assert!(decision.steps.iter().all(|step| matches!(step, Step::Report(_))));
+            prop_assert!(decision.writes.iter().all(|step| matches!(step, Write::Report(_))));
         }
     }
 
@@ -286,14 +284,14 @@ proptest! {
         let cleared = CLEARED.contains(&host.provisioning_state().as_str())
             && host.metadata.deletion_timestamp.is_none();
         let verdict = reservation::pending(host);
-        for step in &decision.steps {
-            let Step::Release { keep_for, .. } = step else { panic!("{step:?}") };
+        for step in &decision.writes {
+            let Write::Release { keep_for, .. } = step else { panic!("{step:?}") };
             prop_assert!(may && cleared && Some(keep_for) == verdict.as_ref());
             prop_assert!(!judge::is_told_what_to_install(host));
         }
         // And then always.
         let due = may && cleared && verdict.is_some();
-        prop_assert_eq!(decision.steps.len(), usize::from(due));
+        prop_assert_eq!(decision.writes.len(), usize::from(due));
     }
 
     #[test]
@@ -303,34 +301,34 @@ proptest! {
         let decision = decide(&Observed::Kept(Box::new(seen.clone())), &policy, now());
         let cleared = CLEARED.contains(&seen.host.provisioning_state().as_str());
         let is_capm3s = matches!(seen.kept, Kept::ByLabel(_)) && !policy.collect_capm3;
-        prop_assert!(decision.steps.len() <= 1);
-        prop_assert!(cleared || !decision.settled);
-        for step in &decision.steps {
+        prop_assert!(decision.writes.len() <= 1);
+        prop_assert!(cleared || !is_settled(&seen, &policy));
+        for step in &decision.writes {
             prop_assert!(!is_capm3s);
             let owner = seen.owner.as_ref();
             prop_assert!(owner.is_none_or(|it| !it.paused && !it.of_others));
             match step {
-                Step::Free { host } => {
+                Write::Free { host, .. } => {
                     prop_assert!(cleared && host == "h");
                     let stays = owner.filter(|it| {
                         let goes = it.deleting || it.cluster_deleting;
                         it.later.is_none() && !goes && it.reuse != Some(false)
                     });
-                    let over = |it: &OwnerSeen| is_over(it, seen.settled_since, &policy);
+                    let over = |it: &OwnerSeen| is_over(it, seen.settled_for, &policy);
                     prop_assert!(stays.is_none_or(over));
                 }
                 // It came here with its owner: it is named anew, and for that one only.
-                Step::Release { keep_for, .. } => {
+                Write::Release { keep_for, .. } => {
                     let later = owner.and_then(|it| it.later.as_ref()).map(|(later, _)| later);
                     prop_assert!(keep_for.is_some() && keep_for.as_ref() == later);
                 }
-                _ => prop_assert!(decision.steps.is_empty(), "{:?}", step),
+                _ => prop_assert!(decision.writes.is_empty(), "{:?}", step),
             }
         }
         // And nothing is kept for nobody.
         if seen.owner.is_none() && cleared && !is_capm3s {
-            let frees = |it: &Step| matches!(it, Step::Free { .. });
-            prop_assert!(decision.steps.iter().any(frees));
+            let frees = |it: &Write| matches!(it, Write::Free { .. });
+            prop_assert!(decision.writes.iter().any(frees));
         }
     }
 }

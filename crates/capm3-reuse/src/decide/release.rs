@@ -8,65 +8,71 @@ use std::time::Duration;
 use api_types::metal3::{BareMetalHost, ProvisioningState};
 use api_types::names;
 use api_types::reference::NamedRef;
+use controller_kit::engine::Next;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use super::obtain::{pass_over, withdraw};
-use super::{BEHIND, look_closer, not_paused, says};
-use crate::decision::{Decision, Step};
-use crate::host;
+use super::{Case, not_paused, on_machine, says};
 use crate::machine::{is_same, was_associated, was_up};
+use crate::model::{Decision, MachineSeen, Write};
 use crate::reason::Reason;
 use crate::reservation::{self, Owner};
-use crate::seen::{Data, HostSeen, MachineSeen, Verdict};
+use crate::seen::{Data, Verdict};
 use crate::status::{self, Report, Said};
+use crate::{host, text};
 
 /// How soon to ask again for whom a host is to be kept: what answers by then tells nobody.
 const ASK: Duration = Duration::from_secs(20);
 /// Of all modes the one that keeps the disks.
 const KEEPS_DISKS: &str = "disabled";
 
-/// A machine that is being deleted.
-pub(super) fn about_leaving(seen: &MachineSeen, now: Timestamp) -> Decision {
-    let machine = &seen.machine;
-    let finalizer = names::capm3::MACHINE_FINALIZER;
-    if !machine.metadata.finalizers.iter().flatten().any(|it| it == finalizer) {
-        return Decision::rest(Reason::LetGo);
-    }
-    if !seen.live {
-        return look_closer(Reason::Releasing);
-    }
-    let host = match &seen.host {
-        HostSeen::Here(host) => host,
-        HostSeen::None | HostSeen::Gone(_) => return let_go(seen, Vec::new()),
-    };
-    if host::is_of(host, machine) {
-        return about_own(seen, host, now);
-    }
-    if !is_same(machine, host) {
-        return let_go(seen, Vec::new());
-    }
-    if was_associated(machine) {
-        return match host.provisioning_state() {
-            ProvisioningState::Deprovisioning => waits(seen, host, now),
-            _ => let_go(seen, Vec::new()),
-        };
-    }
-    // It was never seen to have the host: a claim may still be on its way, and would succeed.
-    let first = reservation::looks_claimable(host).then(|| pass_over(seen, host));
-    let_go(seen, first.into_iter().collect())
+/// Nothing of ours holds it any more.
+pub(super) fn is_let_go(case: &Case<'_>) -> Option<Decision> {
+    (case.is_leaving() && !case.is_held()).then(|| Decision::rest(Reason::LetGo))
+}
+
+pub(super) fn look_closer(case: &Case<'_>) -> Option<Decision> {
+    (case.is_leaving() && !case.seen.live).then(|| super::look_closer(Reason::Releasing))
+}
+
+pub(super) fn host_is_gone(case: &Case<'_>) -> Option<Decision> {
+    (case.is_leaving() && case.host().is_none()).then(|| let_go(case.seen, Vec::new()))
+}
+
+pub(super) fn host_is_another(case: &Case<'_>) -> Option<Decision> {
+    let host = case.host().filter(|_| case.is_leaving())?;
+    (!is_same(case.machine, host)).then(|| let_go(case.seen, Vec::new()))
+}
+
+/// The host was taken from it. If it is being cleared for that, the machine waits.
+pub(super) fn host_was_taken(case: &Case<'_>) -> Option<Decision> {
+    let host = case.host().filter(|_| case.is_leaving() && was_associated(case.machine))?;
+    Some(match host.provisioning_state() {
+        ProvisioningState::Deprovisioning => waits(case.seen, host, case.now),
+        _ => let_go(case.seen, Vec::new()),
+    })
+}
+
+/// It was never seen to have the host: a claim may still be on its way, and would succeed.
+pub(super) fn claim_may_come(case: &Case<'_>) -> Option<Decision> {
+    let host = case.host().filter(|_| case.is_leaving())?;
+    let first = reservation::looks_claimable(host).then(|| pass_over(case.seen, host));
+    Some(let_go(case.seen, first.into_iter().collect()))
 }
 
 /// The host is still its own.
-fn about_own(seen: &MachineSeen, host: &BareMetalHost, now: Timestamp) -> Decision {
+pub(super) fn give_back(case: &Case<'_>) -> Option<Decision> {
+    let host = case.own_host().filter(|_| case.is_leaving())?;
+    let seen = case.seen;
     let name = host.name_any();
     if host.annotation(names::metal3::PAUSED) == Some(names::capm3::PAUSED_BY_CAPM3) {
-        let steps = vec![Step::Unpause { host: name }];
-        return step(steps, Reason::Releasing, String::new());
+        let writes = vec![Write::Unpause { host: name }];
+        return Some(Decision { writes, ..Decision::rest(Reason::Releasing) });
     }
     let pending = reservation::pending(host);
     if let (None, Verdict::Unanswered(why)) = (&pending, &seen.verdict) {
-        return unanswered(seen, &name, why, now);
+        return Some(unanswered(seen, &name, why, case.now));
     }
     let verdict = pending.clone().unwrap_or_else(|| match &seen.verdict {
         Verdict::For { owner, .. } => Some(owner.clone()),
@@ -77,40 +83,9 @@ fn about_own(seen: &MachineSeen, host: &BareMetalHost, now: Timestamp) -> Decisi
     let fields = ours(seen, host);
     let cleared = is_empty(seen, host, pending.is_some());
     if pending.is_none() && (!fields.is_empty() || !cleared) {
-        let why = match &seen.verdict {
-            Verdict::Nobody(why) => format!("it is kept for nobody: {why}"),
-            Verdict::Unreadable(why) => format!("it is kept for nobody: {why}"),
-            _ => kept_for(verdict.as_ref()),
-        };
-        let switch_off = host.spec.online && host.spec.disable_power_off != Some(true);
-        // Whether disks are wiped is read when the host is cleared, so the last word must be there by then: that of the
-        // template that keeps the host, as the one that the machine was cloned from may be of another mind.
-        let before = host.spec.automated_cleaning_mode.as_ref();
-        let cleaning = match &seen.verdict {
-            Verdict::For { cleaning: Some(mode), .. } => Some(mode),
-            _ => seen.cleaning.as_ref(),
-        };
-        let mode = cleaning.or(before).map(String::as_str);
-        let wiped = match &verdict {
-            None => unwiped(mode),
-            Some(_) if mode == Some(KEEPS_DISKS) => "",
-            Some(_) => {
-                "; its disks are wiped before it is used again, as automatedCleaningMode is not disabled"
-            }
-        };
-        let cleaning = cleaning.filter(|mode| Some(*mode) != before).cloned();
-        let uid = host.metadata.uid.clone().filter(|_| verdict.is_some());
-        let mut steps =
-            vec![Step::Clear { host: name.clone(), fields, switch_off, cleaning, verdict, uid }];
-        let text = format!("Host {name} is being cleared; {why}{wiped}");
-        if matches!(seen.verdict, Verdict::Unreadable(_)) {
-            let ready = Said::no(Reason::OwnerUnreadable, &text);
-            steps.extend(reported(seen, Some(ready), now));
-            return step(steps, Reason::OwnerUnreadable, text);
-        }
-        return step(steps, Reason::Releasing, text);
+        return Some(clear(case, host, fields, verdict));
     }
-    let release = |keep_for: Option<Owner>| Step::Release {
+    let release = |keep_for: Option<Owner>| Write::Release {
         host: name.clone(),
         // A verdict that was brought here by a move has the uid of before beside it.
         uid: host.metadata.uid.clone().filter(|_| pending.is_none() && keep_for.is_some()),
@@ -122,105 +97,107 @@ fn about_own(seen: &MachineSeen, host: &BareMetalHost, now: Timestamp) -> Decisi
             Some(_) => (Reason::Reserved, ""),
             None => (Reason::Released, unwiped(host.spec.automated_cleaning_mode.as_deref())),
         };
-        let text = format!("Host {name} is given back; {}{wiped}", kept_for(verdict.as_ref()));
+        let events = vec![on_machine(reason, &text::given_back(&name, verdict.as_ref(), wiped))];
         let decision = let_go(seen, vec![release(verdict)]);
-        return Decision { reason, message: text, news: true, ..decision };
+        return Some(Decision { reason, events, ..decision });
     }
     let is_clearing = *host.provisioning_state() == ProvisioningState::Deprovisioning;
     if let Some(owner) = verdict.as_ref().filter(|_| is_clearing) {
-        let text = format!("Host {name} names {owner} from now on, while it is still cleared");
-        return step(vec![release(verdict)], Reason::Reserved, text);
+        let text = text::names_owner(&name, owner);
+        return Some(step(vec![release(verdict)], Reason::Reserved, &text));
     }
-    waits(seen, host, now)
+    Some(waits(seen, host, case.now))
 }
 
-pub(super) fn kept_for(owner: Option<&Owner>) -> String {
-    match owner {
-        Some(owner) => format!("it is kept for {owner}"),
-        None => "it is kept for nobody".to_owned(),
+/// The image goes, and it is written down for whom the host will be kept.
+fn clear(
+    case: &Case<'_>,
+    host: &BareMetalHost,
+    fields: Vec<&'static str>,
+    verdict: Option<Owner>,
+) -> Decision {
+    let (seen, name) = (case.seen, host.name_any());
+    let why = match &seen.verdict {
+        Verdict::Nobody(why) => text::kept_for_nobody(why),
+        Verdict::Unreadable(why) => text::kept_for_nobody(why),
+        _ => text::kept_for(verdict.as_ref()),
+    };
+    let switch_off = host.spec.online && host.spec.disable_power_off != Some(true);
+    // Whether disks are wiped is read when the host is cleared, so the last word must be there by then: that of the
+    // template that keeps the host, as the one that the machine was cloned from may be of another mind.
+    let before = host.spec.automated_cleaning_mode.as_ref();
+    let cleaning = match &seen.verdict {
+        Verdict::For { cleaning: Some(mode), .. } => Some(mode),
+        _ => seen.cleaning.as_ref(),
+    };
+    let mode = cleaning.or(before).map(String::as_str);
+    let wiped = match &verdict {
+        None => unwiped(mode),
+        Some(_) if mode == Some(KEEPS_DISKS) => "",
+        Some(_) => text::WIPED,
+    };
+    let text = text::clears(&name, &why, wiped);
+    let cleaning = cleaning.filter(|mode| Some(*mode) != before).cloned();
+    let uid = host.metadata.uid.clone().filter(|_| verdict.is_some());
+    let mut writes = vec![Write::Clear { host: name, fields, switch_off, cleaning, verdict, uid }];
+    if !matches!(seen.verdict, Verdict::Unreadable(_)) {
+        return step(writes, Reason::Releasing, &text);
     }
+    let ready = Said::no(Reason::OwnerUnreadable, &text);
+    writes.extend(reported(seen, Some(ready), case.now));
+    step(writes, Reason::OwnerUnreadable, &text)
 }
 
 /// It says so once, and again when that changes; what holds it up is an event, too.
 fn waits(seen: &MachineSeen, host: &BareMetalHost, now: Timestamp) -> Decision {
-    let name = host.name_any();
-    let mut message = match host.provisioning_state() {
-        ProvisioningState::ExternallyProvisioned => {
-            format!("Host {name} was installed by somebody else and is to be switched off first")
-        }
-        ProvisioningState::None
-        | ProvisioningState::Registering
-        | ProvisioningState::MatchProfile => {
-            format!(
-                "Host {name} has not been looked at by the bare metal operator yet (so what is installed on it is unknown)"
-            )
-        }
-        _ => format!("Host {name} is being cleared"),
-    };
     let held_up = host::held_up(host);
-    if let Some(why) = held_up {
-        message = format!("{message} and {}", why.as_str());
-    }
-    if let Some(error) = host::error(host) {
-        message = format!("{message}: {error}");
-    }
+    let message = text::is_cleared(host, held_up);
     // Why it is kept for nobody is to be read for as long as nothing else is to be done.
     let to_be_read = says(seen, Reason::OwnerUnreadable) && held_up.is_none();
     let ready = (!to_be_read).then(|| Said::no(Reason::Deprovisioning, &message));
-    let steps: Vec<Step> = reported(seen, ready, now).into_iter().collect();
-    Decision {
-        news: held_up.is_some() && !steps.is_empty(),
-        steps,
-        message,
-        ..Decision::rest(Reason::Deprovisioning)
-    }
+    let writes: Vec<Write> = reported(seen, ready, now).into_iter().collect();
+    let is_news = held_up.is_some() && !writes.is_empty();
+    let events = is_news.then(|| on_machine(Reason::Deprovisioning, &message));
+    let events = events.into_iter().collect();
+    Decision { writes, events, ..Decision::rest(Reason::Deprovisioning) }
 }
 
 /// A verdict is for good, so without an answer there is none, and everything stays as it is. That is said once: the text of
 /// an error may be another each time.
 fn unanswered(seen: &MachineSeen, host: &str, why: &str, now: Timestamp) -> Decision {
     let reason = Reason::OwnerUnanswered;
-    let message =
-        format!("Host {host} is not cleared before it is known for whom it is to be kept: {why}");
-    let news = !says(seen, reason);
-    let ready = news.then(|| Said::no(reason, &message));
-    Decision {
-        steps: reported(seen, ready, now).into_iter().collect(),
-        message,
-        news,
-        again: Some(ASK),
-        ..Decision::rest(reason)
-    }
+    let message = text::unanswered(host, why);
+    let is_news = !says(seen, reason);
+    let ready = is_news.then(|| Said::no(reason, &message));
+    let writes = reported(seen, ready, now).into_iter().collect();
+    let events = is_news.then(|| on_machine(reason, &message)).into_iter().collect();
+    Decision { writes, events, next: Next::After(ASK), ..Decision::rest(reason) }
 }
 
 /// Why it is not ready, if that is to be said anew, and that it is paused no longer.
-fn reported(seen: &MachineSeen, ready: Option<Said>, now: Timestamp) -> Option<Step> {
+fn reported(seen: &MachineSeen, ready: Option<Said>, now: Timestamp) -> Option<Write> {
     let report = Report { ready, paused: Some(not_paused()), ..Report::default() };
-    status::patch(&seen.machine, &report, now).map(Step::Report)
+    status::patch(&seen.machine, &report, now).map(Write::Report)
 }
 
-fn step(steps: Vec<Step>, reason: Reason, message: String) -> Decision {
-    Decision { news: !message.is_empty(), steps, message, ..Decision::rest(reason) }
+fn step(writes: Vec<Write>, reason: Reason, text: &str) -> Decision {
+    Decision { writes, events: vec![on_machine(reason, text)], ..Decision::rest(reason) }
 }
 
 /// Nothing of the machine is left on this host, and it goes if there is no other.
-fn let_go(seen: &MachineSeen, mut steps: Vec<Step>) -> Decision {
+fn let_go(seen: &MachineSeen, mut writes: Vec<Write>) -> Decision {
     if seen.another.is_some() {
         // That one is next: without its machine nobody would ever give it back.
-        return Decision { steps, again: Some(BEHIND), ..Decision::rest(Reason::Releasing) };
+        return Decision { writes, ..super::look_closer(Reason::Releasing) };
     }
-    steps.extend(withdraw(seen));
-    steps.push(Step::LetGo);
-    Decision { steps, ..Decision::rest(Reason::LetGo) }
+    writes.extend(withdraw(seen));
+    writes.push(Write::LetGo);
+    Decision { writes, ..Decision::rest(Reason::LetGo) }
 }
 
 /// What is told of a host that is nobody's and whose disks still hold what was on them.
 pub(super) fn unwiped(mode: Option<&str>) -> &'static str {
-    if mode == Some(KEEPS_DISKS) {
-        "; its disks are not wiped, as automatedCleaningMode is disabled: see to it that nobody gets what is on them"
-    } else {
-        ""
-    }
+    if mode == Some(KEEPS_DISKS) { text::UNWIPED } else { "" }
 }
 
 /// Whether nothing is on the machine's own host any more. One that has lost its status, as after a restore, begins anew as if

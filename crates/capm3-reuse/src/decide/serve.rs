@@ -2,58 +2,75 @@
 
 use std::collections::BTreeSet;
 
-use api_types::capi::{Cluster, Machine};
+use api_types::capi::Machine;
 use api_types::capm3::Metal3Machine;
 use api_types::metal3::BareMetalHost;
 use api_types::names;
-use k8s_openapi::jiff::Timestamp;
+use controller_kit::engine::Reason as _;
 use kube::ResourceExt as _;
 use serde_json::json;
 
 use super::obtain::{give_up, install, secrets};
-use super::{CONDITION_ASSOCIATED, entry, look_closer, node, not_paused, says, told, with_report};
-use crate::decision::{Decision, Install, Step};
-use crate::host;
-use crate::machine::{is_same, provider_id, was_up};
+use super::{
+    CONDITION_ASSOCIATED, Case, after, entry, look_closer, node, not_paused, on_machine, says,
+    told, with_report,
+};
+use crate::machine::{is_same, provider_id, was_associated, was_up};
+use crate::model::{Decision, Install, MachineSeen, Write};
 use crate::reason::Reason;
-use crate::seen::{Data, HostSeen, MachineSeen};
+use crate::seen::{Data, HostSeen};
 use crate::status::{self, Report, Said};
+use crate::{host, text};
 
 /// What the schema of the machine's status takes.
 const ADDRESSES: usize = 32;
 
-/// A machine that has this host.
-pub(super) fn about_host(
-    seen: &MachineSeen,
-    parent: &Machine,
-    cluster: &Cluster,
-    host: &BareMetalHost,
-    now: Timestamp,
-) -> Decision {
-    let machine = &seen.machine;
+/// The machine names the host, and has the finalizer, before anything else is done with it.
+pub(super) fn adopt(case: &Case<'_>) -> Option<Decision> {
+    let (host, machine) = (case.own_host()?, case.machine);
     let name = host.name_any();
-    let finalizer = names::capm3::MACHINE_FINALIZER;
-    let keeps = machine.metadata.finalizers.iter().flatten().any(|it| it == finalizer);
     let knows = machine.host_name() == Some(&name)
         && machine.annotation(names::ferrite::GIVES_UP_HOST).is_none();
+    if case.is_held() && knows && is_same(machine, host) {
+        return None;
+    }
     let uid = host.metadata.uid.clone().unwrap_or_default();
-    if !keeps || !knows || !is_same(machine, host) {
-        let steps = vec![Step::Intend { host: name.clone(), uid }];
-        return step(steps, Reason::HostAdopted, format!("Host {name} names this machine"));
+    let text = text::names_machine(&name);
+    Some(adopted(Write::Intend { host: name, uid }, &text))
+}
+
+/// After a move to another cluster every uid is another.
+pub(super) fn claim_after_move(case: &Case<'_>) -> Option<Decision> {
+    let host = case.own_host()?;
+    let uid = host.spec.consumer_ref.as_ref()?.uid.as_deref().filter(|uid| !uid.is_empty())?;
+    if Some(uid) == case.machine.metadata.uid.as_deref() {
+        return None;
     }
-    // After a move to another cluster every uid is another.
-    let consumer = host.spec.consumer_ref.as_ref().and_then(|it| it.uid.as_deref());
-    if consumer.is_some_and(|uid| !uid.is_empty() && Some(uid) != machine.metadata.uid.as_deref()) {
-        let steps = vec![Step::Claim { host: name.clone(), install: None }];
-        return step(steps, Reason::HostAdopted, format!("Host {name} names this machine"));
-    }
-    if host.annotation(names::metal3::PAUSED) == Some(names::capm3::PAUSED_BY_CAPM3) {
-        let steps = vec![Step::Unpause { host: name.clone() }];
-        let text =
-            format!("Host {name} names this machine, and the pause that CAPM3 set on it is lifted");
-        return step(steps, Reason::HostAdopted, text);
-    }
-    let mut steps = Vec::new();
+    let name = host.name_any();
+    let text = text::names_machine(&name);
+    Some(adopted(Write::Claim { host: name, install: None, claimed: None }, &text))
+}
+
+pub(super) fn lift_pause(case: &Case<'_>) -> Option<Decision> {
+    let host = case.own_host()?;
+    let pause = host.annotation(names::metal3::PAUSED);
+    let is_capm3s = pause == Some(names::capm3::PAUSED_BY_CAPM3);
+    let name = host.name_any();
+    let text = text::lifts_pause(&name);
+    is_capm3s.then(|| adopted(Write::Unpause { host: name }, &text))
+}
+
+fn adopted(write: Write, text: &str) -> Decision {
+    let events = vec![on_machine(Reason::HostAdopted, text)];
+    Decision { writes: vec![write], events, ..Decision::rest(Reason::HostAdopted) }
+}
+
+/// A machine and its host know each other.
+pub(super) fn serve(case: &Case<'_>) -> Option<Decision> {
+    let (seen, machine, now) = (case.seen, case.machine, case.now);
+    let (host, (parent, cluster)) = (case.own_host()?, case.parents()?);
+    let name = host.name_any();
+    let mut writes = Vec::new();
     let mut ready = None;
     let mut data_ready = None;
     let mut again = None;
@@ -74,7 +91,7 @@ pub(super) fn about_host(
         if !comes_up && wanted.is_some() && *wanted != host.spec.automated_cleaning_mode {
             let fields =
                 [("automatedCleaningMode".to_owned(), json!(wanted))].into_iter().collect();
-            steps.push(Step::Install { host: name.clone(), install: Install { fields } });
+            writes.push(Write::Install { host: name.clone(), install: Install { fields } });
         }
     } else if let Some(lack) = entry::lack(seen, parent, cluster) {
         ready = Some(Said::no(lack.reason, &lack.text));
@@ -83,11 +100,11 @@ pub(super) fn about_host(
         match &seen.data {
             Data::NotWanted | Data::Rendered { .. } => {
                 let install = install(machine, parent, &seen.data, host);
-                steps.push(Step::Install { host: name.clone(), install });
+                writes.push(Write::Install { host: name.clone(), install });
                 in_use = secrets(machine, parent, &seen.data);
             }
             Data::NotAskedFor => {
-                steps.push(Step::AskForData);
+                writes.push(Write::AskForData);
                 ready = Some(awaits_data(machine));
             }
             Data::Awaited => ready = Some(awaits_data(machine)),
@@ -114,13 +131,13 @@ pub(super) fn about_host(
     };
     if !machine.is_provisioned() && up {
         if !seen.live {
-            return look_closer(Reason::Provisioning);
+            return Some(look_closer(Reason::Provisioning));
         }
         report.provisioned = true;
         report.addresses = addresses(host);
     }
     if up && has_no_id {
-        steps.push(Step::Identify {
+        writes.push(Write::Identify {
             provider_id: provider_id(machine, &name),
             failure_domain: host::failure_domain(host)
                 .filter(|domain| machine.spec.failure_domain.as_deref() != Some(domain))
@@ -133,15 +150,13 @@ pub(super) fn about_host(
     let (reason, text) = (ready.reason, ready.message.clone());
     let is_back = ready.holds && says(seen, Reason::HostLost);
     report.ready = Some(ready);
-    let decision = with_report(seen, now, steps, reason, &text, &report);
-    let decision = Decision { again: again.or(node.again), naming: node.naming, ..decision };
-    // Or the last that is told of the machine is that it has to be replaced.
-    if is_back { back(&name, decision) } else { decision }
-}
-
-fn back(host: &str, decision: Decision) -> Decision {
-    let message = format!("Host {host} is this machine's again. {}", decision.message);
-    Decision { news: true, message, ..decision }
+    let mut decision = with_report(seen, now, writes, reason, &text, &report);
+    if is_back {
+        // Or the last that is told of the machine is that it has to be replaced.
+        decision.events = vec![on_machine(reason, &text::is_back(&name, &text))];
+    }
+    decision.writes.extend(node.naming.map(Write::NameNode));
+    Some(Decision { next: after(again.or(node.again)), ..decision })
 }
 
 /// Whether the machine is up, by its host.
@@ -149,40 +164,26 @@ fn readiness(machine: &Metal3Machine, host: &BareMetalHost, up: bool) -> Said {
     let name = host.name_any();
     if machine.is_provisioned() {
         let lost = if host.metadata.deletion_timestamp.is_some() {
-            "is being deleted"
+            text::host_deleting(&name)
         } else if host::is_told_what_to_install(host) {
-            return Said::yes(Reason::Provisioned, "The host is installed");
+            return Said::yes(Reason::Provisioned, text::INSTALLED);
         } else {
-            "has no image any more: somebody took it away"
+            text::image_gone(&name)
         };
-        let text = format!("Host {name} {lost}; delete the Machine to have it replaced");
-        return Said::no(Reason::HostLost, &text);
+        return Said::no(Reason::HostLost, &text::lost(&lost));
     }
     match host::error(host) {
-        _ if up => Said::yes(Reason::Provisioned, "The host is installed"),
-        Some(why) => Said::no(Reason::HostFailed, &format!("Host {name}: {why}")),
+        _ if up => Said::yes(Reason::Provisioned, text::INSTALLED),
+        Some(why) => Said::no(Reason::HostFailed, &text::host_failed(&name, &why)),
         None => match host::held_up(host) {
-            Some(why) => {
-                let text = format!("Host {name} is to be installed and {}", why.as_str());
-                Said::no(Reason::Provisioning, &text)
-            }
-            None => Said::no(Reason::Provisioning, "The host is being installed"),
+            Some(why) => Said::no(Reason::Provisioning, &text::held_up(&name, why)),
+            None => Said::no(Reason::Provisioning, text::INSTALLING),
         },
     }
 }
 
-fn step(steps: Vec<Step>, reason: Reason, message: String) -> Decision {
-    Decision {
-        steps,
-        message,
-        news: true,
-        again: Some(std::time::Duration::ZERO),
-        ..Decision::rest(reason)
-    }
-}
-
 fn rendered() -> Said {
-    Said::yes(Reason::Provisioning, "The secrets are rendered")
+    Said::yes(Reason::Provisioning, text::RENDERED)
 }
 
 /// The secrets that the host was told and the status does not name yet. What it names stays: the machine's spec may say
@@ -201,10 +202,7 @@ fn untold_secrets(seen: &MachineSeen, parent: &Machine) -> [Option<String>; 3] {
 
 fn awaits_data(machine: &Metal3Machine) -> Said {
     let name = machine.metadata.name.as_deref().unwrap_or_default();
-    Said::no(
-        Reason::WaitingForData,
-        &format!("The secrets of Metal3DataClaim {name} are not rendered yet"),
-    )
+    Said::no(Reason::WaitingForData, &text::not_rendered(name))
 }
 
 /// How it came to its host, and why to that one, stays as it was said first.
@@ -218,43 +216,43 @@ fn associated(seen: &MachineSeen, host: &str) -> Said {
         return Said::yes(claimed.reason, &claimed.message);
     }
     let reason = known.unwrap_or(Reason::HostAdopted);
-    let text = format!("Host {host}");
+    let text = text::host(host);
     let said = before.and_then(|it| it.message.as_deref());
     let is_of_it = |said: &&str| said.strip_prefix(&text).is_some_and(|why| why.starts_with(':'));
     Said::yes(reason, said.filter(is_of_it).unwrap_or(&text))
 }
 
-/// A machine that had a host and has it no more.
-pub(super) fn about_loss(seen: &MachineSeen, now: Timestamp) -> Decision {
-    let machine = &seen.machine;
-    let text = match &seen.host {
-        HostSeen::None => "This machine was up and names no host any more".to_owned(),
-        HostSeen::Gone(name) => format!("Host {name} is gone"),
-        HostSeen::Here(host) if !is_same(machine, host) => {
-            let name = host.name_any();
-            format!("Host {name} is gone, and the one that has its name now is another")
+/// A machine that had a host and has it no more. One that was not up yet looks for another.
+pub(super) fn lost(case: &Case<'_>) -> Option<Decision> {
+    let (seen, machine) = (case.seen, case.machine);
+    let was_up = was_up(machine);
+    let had_one = was_associated(machine) && !matches!(seen.host, HostSeen::None);
+    if !was_up && !had_one {
+        return None;
+    }
+    if let Some(name) = machine.host_name().filter(|_| !was_up) {
+        if !seen.live {
+            return Some(look_closer(Reason::HostLost));
+        }
+        return Some(give_up(seen, name, case.now));
+    }
+    Some(told(case, Reason::HostLost, &text::lost(&loss(case))))
+}
+
+/// What became of the host.
+fn loss(case: &Case<'_>) -> String {
+    match &case.seen.host {
+        HostSeen::None => text::NAMES_NO_HOST.to_owned(),
+        HostSeen::Gone(name) => text::host_gone(name),
+        HostSeen::Here(host) if !is_same(case.machine, host) => {
+            text::host_replaced(&host.name_any())
         }
         HostSeen::Here(host) => match &host.spec.consumer_ref {
-            None if runs(host) => format!(
-                "Host {} was taken from this machine and is nobody's, and what was installed on it still runs: take its image off, or name this machine in its consumerRef again",
-                host.name_any()
-            ),
-            None => format!("Host {} was taken from this machine and is free", host.name_any()),
-            Some(other) => format!(
-                "Host {} was taken from this machine: {} {} has it",
-                host.name_any(),
-                other.kind.as_deref().unwrap_or_default(),
-                other.name.as_deref().unwrap_or_default()
-            ),
+            None if runs(host) => text::host_taken_and_runs(&host.name_any()),
+            None => text::host_taken_and_free(&host.name_any()),
+            Some(other) => text::host_taken_by(&host.name_any(), other),
         },
-    };
-    if let Some(name) = machine.host_name().filter(|_| !was_up(machine)) {
-        if !seen.live {
-            return look_closer(Reason::HostLost);
-        }
-        return give_up(seen, name, now);
     }
-    told(seen, now, Reason::HostLost, &format!("{text}; delete the Machine to have it replaced"))
 }
 
 /// Whether it is or may be still running what a machine had installed on it.

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::index::Wants;
+use crate::model::Naming;
 use crate::reservation::Owner;
 use crate::seen::{Data, Reuse};
 use crate::settings::Policy;
@@ -135,26 +136,85 @@ fn decided_by(seen: &MachineSeen, policy: &Policy) -> Decision {
     decide(&Observed::Machine(Box::new(seen.clone())), policy, now())
 }
 
-/// The kinds of steps, for short.
+/// What tests ask of a decision.
+pub(crate) trait Told {
+    fn news(&self) -> bool;
+    fn message(&self) -> String;
+    fn again(&self) -> Option<Duration>;
+    fn wants(&self) -> Option<Wants>;
+    fn naming(&self) -> Option<Naming>;
+}
+
+impl Told for Decision {
+    fn news(&self) -> bool {
+        let claims = |it: &Write| matches!(it, Write::Claim { claimed: Some(claimed), .. } if claimed.is_news);
+        !self.events.is_empty() || self.writes.iter().any(claims)
+    }
+
+    /// As the event says it, the claim, or else the condition.
+    fn message(&self) -> String {
+        let event = self.events.first().map(|it| it.text.clone());
+        let claim = self.writes.iter().find_map(|it| match it {
+            Write::Claim { claimed, .. } => claimed.as_ref().map(|it| it.message.clone()),
+            _ => None,
+        });
+        let ready = self.writes.iter().find_map(|it| match it {
+            Write::Report(status) => {
+                let all = status["conditions"].as_array()?;
+                let ready = all.iter().find(|it| it["type"] == "Ready")?;
+                ready["message"].as_str().map(str::to_owned)
+            }
+            _ => None,
+        });
+        event.or(claim).or(ready).unwrap_or_default()
+    }
+
+    /// A machine that is written is looked at once more in any case.
+    fn again(&self) -> Option<Duration> {
+        match self.next {
+            Next::After(wait) => Some(wait),
+            Next::OnChange | Next::Now => None,
+        }
+    }
+
+    fn wants(&self) -> Option<Wants> {
+        self.writes.iter().find_map(|it| match it {
+            Write::Wait(wants) => Some(*wants),
+            _ => None,
+        })
+    }
+
+    fn naming(&self) -> Option<Naming> {
+        self.writes.iter().find_map(|it| match it {
+            Write::NameNode(naming) => Some(naming.clone()),
+            _ => None,
+        })
+    }
+}
+
+/// The kinds of writes, for short, but for what is asked for apart.
 fn kinds(decision: &Decision) -> Vec<&'static str> {
-    let kind = |step: &Step| match step {
-        Step::Intend { .. } => "intend",
-        Step::Claim { .. } => "claim",
-        Step::Install { .. } => "install",
-        Step::Unpause { .. } => "unpause",
-        Step::GiveUp { .. } => "give up",
-        Step::PassOver { .. } => "pass over",
-        Step::Forget => "forget",
-        Step::AskForData => "ask",
-        Step::WithdrawData => "withdraw",
-        Step::Identify { .. } => "identify",
-        Step::Report(_) => "report",
-        Step::Clear { .. } => "clear",
-        Step::Release { .. } => "release",
-        Step::LetGo => "let go",
-        Step::Free { .. } => "free",
+    let kind = |step: &Write| match step {
+        Write::Intend { .. } => "intend",
+        Write::Claim { .. } => "claim",
+        Write::Install { .. } => "install",
+        Write::Unpause { .. } => "unpause",
+        Write::GiveUp { .. } => "give up",
+        Write::PassOver { .. } => "pass over",
+        Write::Forget => "forget",
+        Write::AskForData => "ask",
+        Write::WithdrawData => "withdraw",
+        Write::Identify { .. } => "identify",
+        Write::Report(_) => "report",
+        Write::Clear { .. } => "clear",
+        Write::Release { .. } => "release",
+        Write::LetGo => "let go",
+        Write::Free { .. } => "free",
+        Write::NameNode(_) => "name",
+        Write::Wait(_) => "wait",
     };
-    decision.steps.iter().map(kind).collect()
+    let kinds = decision.writes.iter().map(kind);
+    kinds.filter(|it| !["name", "wait"].contains(it)).collect()
 }
 
 mod kept;
@@ -228,11 +288,11 @@ fn a_refusal_writes_nothing_but_its_condition() {
 fn what_is_told_already_is_not_told_again() {
     let mut seen = seen();
     let first = decided(&seen);
-    let [Step::Report(status)] = &first.steps[..] else { panic!("{first:?}") };
-    assert!(first.news);
+    let [Write::Report(status), Write::Wait(_)] = &first.writes[..] else { panic!("{first:?}") };
+    assert!(first.news());
     seen.machine.status = Some(serde_json::from_value(status.clone()).unwrap());
     let second = decided(&seen);
-    assert_eq!((second.reason, second.steps.len(), second.news), (first.reason, 0, false));
+    assert_eq!((second.reason, kinds(&second), second.news()), (first.reason, vec![], false));
 }
 
 #[test]
@@ -241,12 +301,12 @@ fn a_wait_that_is_young_is_not_told_yet() {
     seen.parent = Parent::None;
     seen.machine.metadata.creation_timestamp = Some(Time(now()));
     let decision = decided(&seen);
-    assert_eq!((decision.steps.len(), decision.again), (0, Some(YOUNG)));
+    assert_eq!((decision.writes.len(), decision.again()), (0, Some(YOUNG)));
     // And later it is a condition, as for every machine, and no event; also by a clock that is an hour behind.
     for born in [Timestamp::UNIX_EPOCH, Timestamp::from_second(1_003_600).unwrap()] {
         seen.machine.metadata.creation_timestamp = Some(Time(born));
         let decision = decided(&seen);
-        assert_eq!((kinds(&decision), decision.news), (vec!["report"], false));
+        assert_eq!((kinds(&decision), decision.news()), (vec!["report"], false));
     }
 }
 
@@ -259,10 +319,10 @@ fn what_a_slower_watch_may_still_bring_is_not_missing_yet() {
         change(&mut seen);
         seen.machine.metadata.creation_timestamp = Some(Time(now()));
         let young = decided(&seen);
-        assert_eq!((kinds(&young), young.news, young.again), (vec![], false, Some(YOUNG)));
+        assert_eq!((kinds(&young), young.news(), young.again()), (vec![], false, Some(YOUNG)));
         seen.machine.metadata.creation_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
         let older = decided(&seen);
-        assert_eq!((kinds(&older), older.news), (vec!["report"], true), "{:?}", older.reason);
+        assert_eq!((kinds(&older), older.news()), (vec!["report"], true), "{:?}", older.reason);
     }
 }
 
@@ -272,14 +332,14 @@ fn the_choice_is_written_on_the_machine_before_the_host_is_claimed_with_all_that
     seen.choice.free = Some(cached(&host("h", "available")));
     let decision = decided(&seen);
     assert_eq!(kinds(&decision), ["intend", "claim", "report"]);
-    let Step::Claim { install: Some(install), .. } = &decision.steps[1] else { panic!() };
+    let Write::Claim { install: Some(install), .. } = &decision.writes[1] else { panic!() };
     let told = json!({
         "image": {"url": "http://a/b", "checksum": "c"},
         "userData": {"name": "boot", "namespace": "ns"},
         "online": true,
     });
     assert_eq!(Value::Object(install.fields.clone()), told);
-    assert!(!decision.news, "a claim that nobody wondered about is no event");
+    assert!(!decision.news(), "a claim that nobody wondered about is no event");
 }
 
 #[test]
@@ -294,11 +354,11 @@ fn which_host_it_gets_depends_on_reuse_and_on_what_there_is() {
         seen.choice.free = is_free.then(|| cached(&free));
         let policy = Policy { strict_reuse: strict, ..Policy::default() };
         let decision = decided_by(&seen, &policy);
-        let took = decision.steps.iter().find_map(|step| match step {
-            Step::Claim { host, .. } => Some(host.clone()),
+        let took = decision.writes.iter().find_map(|step| match step {
+            Write::Claim { host, .. } => Some(host.clone()),
             _ => None,
         });
-        (decision.reason, took.unwrap_or_default(), decision.wants)
+        (decision.reason, took.unwrap_or_default(), decision.wants())
     };
     let kept_one = (Reason::HostReused, "kept".to_owned(), None);
     let free_one = (Reason::HostClaimed, "free".to_owned(), None);
@@ -330,8 +390,8 @@ fn an_intent_is_followed_by_a_claim_only_of_that_very_host_read_live() {
     seen.live = false;
     let closer = decided(&seen);
     // Soon, and not at once: a cache may be behind for minutes.
-    assert_eq!(closer.steps.len(), 0);
-    assert!(closer.again > Some(Duration::ZERO) && closer.again <= Some(YOUNG));
+    assert_eq!(closer.writes.len(), 0);
+    assert!(closer.again() > Some(Duration::ZERO) && closer.again() <= Some(YOUNG));
     seen.live = true;
     // The same name, another host.
     annotate(&mut seen.machine, names::ferrite::HOST_UID, "older");
@@ -379,9 +439,9 @@ fn a_host_with_the_watch_label_of_others_is_not_claimed_and_one_that_is_its_mach
         given_up.machine.metadata.annotations = None;
         annotate(&mut given_up.machine, names::ferrite::GIVES_UP_HOST, "h");
         given_up.choice.free = Some(cached(&self::host("other", "available")));
-        let steps = decided(&given_up).steps;
-        assert!(matches!(&steps[0], Step::PassOver { host, .. } if host == "h"), "{steps:?}");
-        assert!(matches!(&steps[2], Step::Claim { host, .. } if host == "other"), "{steps:?}");
+        let steps = decided(&given_up).writes;
+        assert!(matches!(&steps[0], Write::PassOver { host, .. } if host == "h"), "{steps:?}");
+        assert!(matches!(&steps[2], Write::Claim { host, .. } if host == "other"), "{steps:?}");
     }
     let installed = json!({"spec": {"image": {"url": "http://a/b"}, "online": true}});
     let own = with(&with(&host("h", "provisioned"), &consumer("m", "m-uid")), &installed);
@@ -406,7 +466,7 @@ fn a_host_that_was_given_up_is_taken_after_all_or_passed_over_before_another_is_
     let kept = with(&free, &kept_for(&owner()));
     let decision = decided(&given_up(&kept));
     assert_eq!(kinds(&decision), ["pass over", "intend", "claim", "report"]);
-    assert_eq!(decision.steps[0], Step::PassOver { host: "h".to_owned(), insists: true });
+    assert_eq!(decision.writes[0], Write::PassOver { host: "h".to_owned(), insists: true });
     let taken = with(&free, &consumer("other", "x"));
     assert_eq!(kinds(&decided(&given_up(&taken))), ["intend", "claim", "report"]);
     // With no other to take it is forgotten, or it would be passed over again and again.
@@ -429,7 +489,7 @@ fn a_machine_is_up_when_its_host_is_provisioned_and_its_image_is_on_it() {
     assert_eq!(decision.reason, Reason::Provisioned);
     assert_eq!(kinds(&decision), ["identify", "report"]);
     assert!(
-        matches!(&decision.steps[0], Step::Identify { provider_id, .. } if provider_id == "metal3://ns/h/m")
+        matches!(&decision.writes[0], Write::Identify { provider_id, .. } if provider_id == "metal3://ns/h/m")
     );
     // Addresses are only in what is read live.
     seen.live = false;
@@ -481,7 +541,7 @@ fn what_was_rendered_for_a_host_that_is_lost_is_taken_back_before_another_is_loo
         seen.data = data;
         let decision = decided(&seen);
         assert_eq!(kinds(&decision), steps);
-        let Some(Step::Report(told)) = decision.steps.last() else { panic!("{decision:?}") };
+        let Some(Write::Report(told)) = decision.writes.last() else { panic!("{decision:?}") };
         for (field, gone) in [("renderedData", true), ("metaData", true), ("userData", false)] {
             assert_eq!(told.get(field).is_some_and(Value::is_null), gone, "{field}");
         }
@@ -539,7 +599,7 @@ fn rendered_secrets_are_asked_for_awaited_and_written_with_the_image() {
         network_data: name("net"),
     };
     let decision = decided(&seen);
-    let Step::Install { install, .. } = &decision.steps[0] else { panic!("{decision:?}") };
+    let Write::Install { install, .. } = &decision.writes[0] else { panic!("{decision:?}") };
     assert_eq!(install.fields["metaData"]["name"], "meta");
     assert_eq!(install.fields["networkData"]["name"], "net");
     assert_eq!(install.fields["image"]["url"], "http://a/b");

@@ -3,35 +3,36 @@
 use api_types::capi::{Cluster, ClusterSpec};
 use api_types::name::is_name;
 use api_types::names;
-use controller_kit::api_error::unless_gone;
+use controller_kit::engine::Error;
 use kube::api::{Api, DynamicObject};
 use serde_json::Value;
 
-use super::{Sources, last_seen, owner};
-use crate::error::Error;
+use super::{found, owner};
+use crate::context::{Context, last_seen};
 
 /// The cluster of this name; nothing if it is gone, or nobody says which it is. One that the cache does not have is read
 /// live and without its type, as it may be one that cannot be decoded.
 pub async fn look(
-    from: &Sources,
+    context: &Context,
     namespace: &str,
     name: Option<&str>,
 ) -> Result<Option<Cluster>, Error> {
     let Some(name) = name.filter(|name| is_name(name)) else { return Ok(None) };
-    let core = from.served.core;
-    if let Some(cluster) = last_seen(&from.stores.clusters, core, namespace, name) {
+    let core = context.served.core;
+    if let Some(cluster) = last_seen(&context.caches.clusters, core, namespace, name) {
         return Ok(Some((*cluster).clone()));
     }
     let kind = owner::resource(names::capi::GROUP, core.as_str(), "Cluster");
-    let clusters: Api<DynamicObject> = Api::namespaced_with(from.client.clone(), namespace, &kind);
-    let live = unless_gone(clusters.get(name).await).map_err(Error::api("get a Cluster"))?;
+    let clusters: Api<DynamicObject> =
+        Api::namespaced_with(context.kit.client.clone(), namespace, &kind);
+    let live = found("get a Cluster", clusters.get(name)).await?;
     Ok(live.map(outlines))
 }
 
 /// Whether any cluster of a namespace is paused, where nothing says which one it is about.
-pub fn is_any_paused(from: &Sources, namespace: &str) -> bool {
+pub fn is_any_paused(context: &Context, namespace: &str) -> bool {
     let here = |it: &Cluster| it.metadata.namespace.as_deref() == Some(namespace);
-    from.stores.clusters.state().iter().any(|it| here(it) && Cluster::is_paused(it))
+    context.caches.clusters.state().iter().any(|it| here(it) && Cluster::is_paused(it))
 }
 
 /// Whether a cluster of which this was found is gone or being deleted. One that nobody named may be there.

@@ -1,22 +1,22 @@
 //! The secrets that CAPM3's data controllers render for a machine, as far as they are there.
 
 use api_types::capm3::{Metal3Data, Metal3DataClaim, Metal3Machine};
+use controller_kit::engine::{Error, asked};
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
 
-use super::{Sources, last_seen};
-use crate::error::Error;
+use crate::context::{Context, last_seen};
 use crate::seen::Data;
 
 /// As they were last seen.
-pub fn cached(from: &Sources, namespace: &str, machine: &Metal3Machine) -> Data {
+pub fn cached(context: &Context, namespace: &str, machine: &Metal3Machine) -> Data {
     if machine.spec.data_template.is_none() {
         return Data::NotWanted;
     }
-    let (Some(claims), Some(datas)) = (&from.stores.claims, &from.stores.data) else {
+    let (Some(claims), Some(datas)) = (&context.caches.claims, &context.caches.data) else {
         return Data::Unserved;
     };
-    let version = from.served.infrastructure;
+    let version = context.served.infrastructure;
     let claim = last_seen(claims, version, namespace, &machine.name_any());
     match answer(machine, claim.as_deref()) {
         Ok(name) => rendered(last_seen(datas, version, namespace, &name).as_deref(), name),
@@ -25,19 +25,21 @@ pub fn cached(from: &Sources, namespace: &str, machine: &Metal3Machine) -> Data 
 }
 
 /// As they are now. What was rendered for a host that the machine has lost was asked to go, and a cache may still have it.
-pub async fn live(from: &Sources, namespace: &str, machine: &Metal3Machine) -> Result<Data, Error> {
-    let (client, version) = (&from.client, &from.served.infrastructure);
+pub async fn live(
+    context: &Context,
+    namespace: &str,
+    machine: &Metal3Machine,
+) -> Result<Data, Error> {
+    let (client, version) = (&context.kit.client, &context.served.infrastructure);
     let one = |name: &str| ListParams::default().fields(&format!("metadata.name={name}"));
-    let claims: Api<Metal3DataClaim> = Api::namespaced_with(client.clone(), namespace, version);
-    let claims = claims.list(&one(&machine.name_any())).await;
-    let claims = claims.map_err(Error::api("look for a Metal3DataClaim"))?.items;
+    let (claims, its) = (context.claims(namespace), one(&machine.name_any()));
+    let claims = asked("look for a Metal3DataClaim", claims.list(&its)).await?.items;
     let name = match answer(machine, claims.first()) {
         Ok(name) => name,
         Err(lacking) => return Ok(lacking),
     };
     let datas: Api<Metal3Data> = Api::namespaced_with(client.clone(), namespace, version);
-    let datas = datas.list(&one(&name)).await;
-    let datas = datas.map_err(Error::api("look for a Metal3Data"))?.items;
+    let datas = asked("look for a Metal3Data", datas.list(&one(&name))).await?.items;
     Ok(rendered(datas.first(), name))
 }
 

@@ -5,50 +5,48 @@ use api_types::capm3::Metal3Machine;
 use api_types::metal3::BareMetalHost;
 use api_types::name::is_name;
 use api_types::names;
-use controller_kit::api_error::unless_gone;
+use controller_kit::engine::{Error, ObjectKey};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
-use kube::api::Api;
 
-use super::{Sources, cluster, last_seen, live_host, owner};
-use crate::error::Error;
+use super::{cluster, found, live_host, owner};
+use crate::context::Context;
 use crate::host;
+use crate::model::LeftSeen;
 use crate::reservation;
-use crate::seen::LeftSeen;
 
 /// Whether it looks as if nobody would give this host back. The caches may be behind: [`observe`] looks closer.
-pub fn seems_left(from: &Sources, host: &BareMetalHost) -> bool {
+pub fn seems_left(context: &Context, host: &BareMetalHost) -> bool {
     let decided = reservation::pending(host).is_some();
     let Some(machine) = host::consumer_machine(host).filter(|_| decided) else { return false };
     let namespace = host.namespace().unwrap_or_default();
-    let version = from.served.infrastructure;
-    let machine = last_seen(&from.stores.machines, version, &namespace, machine);
+    let machine = context.machine(&ObjectKey { namespace, name: machine.to_owned() });
     !machine.is_some_and(|machine| host::is_of(host, &machine))
 }
 
 /// Reads what a decision about such a host needs: the host first, and then whether its machine is gone. A machine that is
 /// gone does not come back under its uid, so that stays true for the version of the host that was read.
 pub async fn observe(
-    from: &Sources,
-    namespace: &str,
-    name: &str,
+    context: &Context,
+    ObjectKey { namespace, name }: &ObjectKey,
 ) -> Result<Option<LeftSeen>, Error> {
-    let Some(host) = live_host(&from.client, namespace, name).await? else { return Ok(None) };
+    let Some(host) = live_host(context, namespace, name).await? else { return Ok(None) };
     let Some(verdict) = reservation::pending(&host) else { return Ok(None) };
     let Some(machine) = host::consumer_machine(&host) else { return Ok(None) };
-    let is_gone = is_gone(from, &host, machine).await?;
+    let is_gone = is_gone(context, &host, machine).await?;
     let cluster = host.label(names::capi::CLUSTER_NAME);
     // While a cluster is moved here the machine may still be to come.
-    let found = cluster::look(from, namespace, cluster).await?;
-    let paused = found.map_or_else(|| cluster::is_any_paused(from, namespace), |it| it.is_paused());
+    let found = cluster::look(context, namespace, cluster).await?;
+    let paused =
+        found.map_or_else(|| cluster::is_any_paused(context, namespace), |it| it.is_paused());
     let owner = match &verdict {
         // Without a filter everything is ours.
-        Some(owner) if from.watch_filter.is_some() => {
-            owner::metadata(from, namespace, owner).await?
+        Some(owner) if context.watch_filter().is_some() => {
+            owner::metadata(context, namespace, owner).await?
         }
         _ => None,
     };
-    let of_others = is_of_others(owner.as_ref(), &host, from.watch_filter.as_deref());
+    let of_others = is_of_others(owner.as_ref(), &host, context.watch_filter());
     Ok(Some(LeftSeen { host, is_gone, of_others, paused }))
 }
 
@@ -64,16 +62,13 @@ fn is_of_others(owner: Option<&ObjectMeta>, host: &BareMetalHost, filter: Option
 }
 
 /// Whether no machine has this host that names one. Without its spec: one that cannot be decoded is there.
-async fn is_gone(from: &Sources, host: &BareMetalHost, machine: &str) -> Result<bool, Error> {
+async fn is_gone(context: &Context, host: &BareMetalHost, machine: &str) -> Result<bool, Error> {
     if !is_name(machine) {
         return Ok(true);
     }
     let namespace = host.namespace().unwrap_or_default();
-    let version = &from.served.infrastructure;
-    let machines: Api<Metal3Machine> =
-        Api::namespaced_with(from.client.clone(), &namespace, version);
-    let found = unless_gone(machines.get_metadata(machine).await)
-        .map_err(Error::api("get a Metal3Machine"))?;
+    let machines = context.machines(&namespace);
+    let found = found("get a Metal3Machine", machines.get_metadata(machine)).await?;
     Ok(!found.is_some_and(|it| {
         let machine = Metal3Machine { metadata: it.metadata, ..Metal3Machine::default() };
         host::is_of(host, &machine)

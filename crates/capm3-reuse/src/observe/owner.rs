@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
-use api_types::ContractVersion;
 use api_types::capi::{self, Cluster, Machine, OwnerStatus};
 use api_types::capm3::{HostSelector, Metal3Machine, Metal3MachineTemplate};
 use api_types::metal3::BareMetalHost;
@@ -12,6 +12,8 @@ use api_types::names;
 use api_types::names::capi::{CONTROL_PLANE_GROUP, GROUP};
 use api_types::reference::ObjectRef;
 use controller_kit::api_error::unless_gone;
+use controller_kit::engine::Error;
+use controller_kit::engine::error::asked_within;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -20,51 +22,59 @@ use kube::core::GroupVersionKind;
 use kube::runtime::reflector::Store;
 use serde_json::Value;
 
-pub use self::outline::Outline;
-use self::outline::{REPLICAS, cluster_of, rolls_out};
-use super::{Sources, cluster, last_seen, version_of};
-use crate::error::Error;
+use super::{cluster, version_of};
+use crate::context::{Context, last_seen};
 use crate::host::is_of_others;
 use crate::machine::is_housed;
+use crate::model::{KeptSeen, Memory};
+use crate::outline::{OfOwner, REPLICAS, cluster_of, named, rolls_out};
 use crate::reservation::{Kept, Owner};
-use crate::seen::{KeptSeen, OwnerSeen, Parent, Verdict};
+use crate::seen::{OwnerSeen, Parent, Verdict};
 use crate::selector::Selector;
 use crate::served::Served;
 
-mod outline;
-
 const TEMPLATE_KIND: &str = "Metal3MachineTemplate";
+/// How long an answer about a machine's owner may take: longer than a webhook that converts it may.
+pub(super) const PATIENCE: Duration = Duration::from_secs(40);
+
+/// Asks for an object that may be gone.
+async fn found<T>(
+    what: &'static str,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<Option<T>, Error> {
+    asked_within(PATIENCE, what, async { unless_gone(request.await) }).await
+}
 
 /// Who owns the Machine of a `Metal3Machine`. Without the Machine its labels, which the `Metal3Machine` has too, say it.
 pub fn of_machine(
-    from: &Sources,
+    context: &Context,
     namespace: &str,
     machine: &Metal3Machine,
     parent: &Parent,
 ) -> Option<Owner> {
     let Parent::Here(parent) = parent else {
-        return by_labels(from, namespace, machine.metadata.labels.as_ref()?);
+        return by_labels(context, namespace, machine.metadata.labels.as_ref()?);
     };
     let owners = parent.metadata.owner_references.iter().flatten();
     if let Some(owner) = owners.clone().find_map(owner_in) {
         return Some(owner);
     }
     let set = owners.clone().find(|it| it.kind == "MachineSet")?;
-    let core = from.served.core;
-    if let Some(set) = last_seen(&from.stores.sets, core, namespace, &set.name) {
+    let core = context.served.core;
+    if let Some(set) = last_seen(&context.caches.sets, core, namespace, &set.name) {
         return set.metadata.owner_references.iter().flatten().find_map(owner_in);
     }
-    by_labels(from, namespace, parent.metadata.labels.as_ref()?)
+    by_labels(context, namespace, parent.metadata.labels.as_ref()?)
 }
 
 /// The same for a verdict, which is for good: what the caches do not have is looked for live.
 pub async fn live_of_machine(
-    from: &Sources,
+    context: &Context,
     namespace: &str,
     machine: &Metal3Machine,
     parent: &Parent,
 ) -> Result<Option<Owner>, Error> {
-    if let Some(owner) = of_machine(from, namespace, machine, parent) {
+    if let Some(owner) = of_machine(context, namespace, machine, parent) {
         return Ok(Some(owner));
     }
     let metadata = match parent {
@@ -73,15 +83,15 @@ pub async fn live_of_machine(
     };
     let owners = metadata.owner_references.iter().flatten();
     if let Some(set) = owners.clone().find(|it| it.kind == "MachineSet" && is_name(&it.name)) {
-        let kind = resource(GROUP, from.served.core.as_str(), "MachineSet");
-        let api: Api<DynamicObject> = Api::namespaced_with(from.client.clone(), namespace, &kind);
-        let found =
-            unless_gone(api.get(&set.name).await).map_err(Error::api("get a MachineSet"))?;
+        let kind = resource(GROUP, context.served.core.as_str(), "MachineSet");
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(context.kit.client.clone(), namespace, &kind);
+        let found = found("get a MachineSet", api.get(&set.name)).await?;
         if let Some(set) = found {
             return Ok(set.metadata.owner_references.iter().flatten().find_map(owner_in));
         }
     }
-    Ok(metadata.labels.as_ref().and_then(|labels| named_by_labels(from.served, labels)))
+    Ok(metadata.labels.as_ref().and_then(|labels| named_by_labels(context.served, labels)))
 }
 
 /// The owner that labels name, without its uid.
@@ -108,29 +118,29 @@ fn owner_in(reference: &OwnerReference) -> Option<Owner> {
 }
 
 fn by_labels(
-    from: &Sources,
+    context: &Context,
     namespace: &str,
     labels: &std::collections::BTreeMap<String, String>,
 ) -> Option<Owner> {
-    let served = &from.served;
+    let served = &context.served;
     if let Some(name) = labels.get(names::capi::DEPLOYMENT_NAME) {
-        let found = last_seen(&from.stores.deployments, served.core, namespace, name)?;
+        let found = last_seen(&context.caches.deployments, served.core, namespace, name)?;
         return Some(named(GROUP, served.core, "MachineDeployment", &found.metadata));
     }
     let name = labels.get(names::capi::CONTROL_PLANE_NAME)?;
-    let (store, version) = (from.stores.control_planes.as_ref()?, served.control_plane?);
+    let (store, version) = (context.caches.control_planes.as_ref()?, served.control_plane?);
     let found = last_seen(store, version, namespace, name)?;
     Some(named(CONTROL_PLANE_GROUP, version, "KubeadmControlPlane", &found.metadata))
 }
 
 /// For whom a host is to be kept, by a live look at the owner and at the template that it points to now.
 pub async fn verdict(
-    from: &Sources,
+    context: &Context,
     namespace: &str,
     owner: &Owner,
     parent: &Parent,
 ) -> Result<Verdict, Error> {
-    let live = match get_live(from, namespace, owner).await? {
+    let live = match get_live(context, namespace, owner).await? {
         Found::Here(live) if is_it(&live, owner) => live,
         Found::Here(_) | Found::Gone => return Ok(Verdict::Nobody("its owner is gone")),
         Found::Unreadable(why) => return Ok(Verdict::Unreadable(why)),
@@ -141,11 +151,11 @@ pub async fn verdict(
     let named = template_in(&live.data);
     let mut templates: Vec<ObjectRef> = named.iter().cloned().collect();
     if let Parent::Here(parent) = parent {
-        templates.extend(template_of_set(from, namespace, parent));
+        templates.extend(template_of_set(context, namespace, parent));
     }
     for template in templates.iter().filter(|it| is_template(it)) {
         let name = template.name.as_deref().unwrap_or_default();
-        if let Some(template) = live_template(from, namespace, name).await? {
+        if let Some(template) = live_template(context, namespace, name).await? {
             let uid = live.uid().unwrap_or_default();
             return Ok(by_template(Owner { uid, ..owner.clone() }, name, &template.data));
         }
@@ -166,24 +176,25 @@ fn by_template(owner: Owner, name: &str, template: &Value) -> Verdict {
 /// Whether a template asks for reuse, by a live look; nothing if there is none of that name, and what to change if it
 /// cannot be said.
 pub async fn live_reuse(
-    from: &Sources,
+    context: &Context,
     namespace: &str,
     name: &str,
 ) -> Result<Option<Result<bool, String>>, Error> {
-    let found = live_template(from, namespace, name).await?;
+    let found = live_template(context, namespace, name).await?;
     Ok(found.map(|found| reuse_in(name, &found.data)))
 }
 
 /// Read without its type: only two words of it count, and the rest may be as wrong as it likes.
 async fn live_template(
-    from: &Sources,
+    context: &Context,
     namespace: &str,
     name: &str,
 ) -> Result<Option<DynamicObject>, Error> {
     let Some(name) = is_name(name).then_some(name) else { return Ok(None) };
-    let kind = resource(names::capm3::GROUP, from.served.infrastructure.as_str(), TEMPLATE_KIND);
-    let api: Api<DynamicObject> = Api::namespaced_with(from.client.clone(), namespace, &kind);
-    unless_gone(api.get(name).await).map_err(Error::api("get a Metal3MachineTemplate"))
+    let kind = resource(names::capm3::GROUP, context.served.infrastructure.as_str(), TEMPLATE_KIND);
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(context.kit.client.clone(), namespace, &kind);
+    found("get a Metal3MachineTemplate", api.get(name)).await
 }
 
 fn reuse_in(name: &str, template: &Value) -> Result<bool, String> {
@@ -196,40 +207,50 @@ fn reuse_in(name: &str, template: &Value) -> Result<bool, String> {
     }
 }
 
-pub(crate) enum Found {
+pub(super) enum Found {
     Here(Box<DynamicObject>),
     Gone,
     Unreadable(String),
 }
 
 /// Whether this is the very owner, and not a later one of its name.
-pub(crate) fn is_it(live: &DynamicObject, owner: &Owner) -> bool {
+pub(super) fn is_it(live: &DynamicObject, owner: &Owner) -> bool {
     owner.uid.is_empty() || live.uid().as_ref() == Some(&owner.uid)
 }
 
 /// The owner of that kind and name as it is now.
-pub(crate) async fn get_live(
-    from: &Sources,
+pub(super) async fn get_live(
+    context: &Context,
     namespace: &str,
     owner: &Owner,
 ) -> Result<Found, Error> {
     let Some(name) = is_name(&owner.name).then_some(&owner.name) else { return Ok(Found::Gone) };
     let kind = match owner.kind.as_str() {
         "MachineDeployment" | "KubeadmControlPlane" => {
-            resource(owner.group(), version_of(from, owner.group()).as_str(), &owner.kind)
+            resource(owner.group(), version_of(context, owner.group()).as_str(), &owner.kind)
         }
         // In the version that is served now: a reservation may be older than that.
-        _ => match kube::discovery::group(&from.client, owner.group()).await {
-            Ok(group) => match group.recommended_kind(&owner.kind) {
-                Some((kind, _)) => kind,
-                None => return Ok(not_served(owner)),
-            },
-            Err(error) if is_not_served(&error) => return Ok(not_served(owner)),
-            Err(error) => return Err(Error::api("ask what the API server serves")(error)),
+        _ => match served_kind(context, owner).await? {
+            Some(kind) => kind,
+            None => return Ok(not_served(owner)),
         },
     };
-    let api: Api<DynamicObject> = Api::namespaced_with(from.client.clone(), namespace, &kind);
-    as_found(owner, &kind.plural, unless_gone(api.get(name).await))
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(context.kit.client.clone(), namespace, &kind);
+    let answer = async { as_found(owner, &kind.plural, unless_gone(api.get(name).await)) };
+    asked_within(PATIENCE, "get the owner of a machine", answer).await
+}
+
+/// The kind of an owner as it is served now.
+async fn served_kind(context: &Context, owner: &Owner) -> Result<Option<ApiResource>, Error> {
+    let answer = async {
+        match kube::discovery::group(&context.kit.client, owner.group()).await {
+            Ok(group) => Ok(group.recommended_kind(&owner.kind).map(|(kind, _)| kind)),
+            Err(error) if is_not_served(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    };
+    asked_within(PATIENCE, "ask what the API server serves", answer).await
 }
 
 /// What was found. A right that the chart gives is away for a moment only, and a verdict is for good: that is no answer.
@@ -237,7 +258,7 @@ fn as_found(
     owner: &Owner,
     plural: &str,
     answer: kube::Result<Option<DynamicObject>>,
-) -> Result<Found, Error> {
+) -> kube::Result<Found> {
     let (kind, name, group) = (&owner.kind, &owner.name, owner.group());
     let is_given = matches!(kind.as_str(), "MachineDeployment" | "KubeadmControlPlane");
     match answer {
@@ -247,7 +268,7 @@ fn as_found(
                 "{kind} {name} may not be read: allow get on {plural} of {group} to this account"
             )))
         }
-        Err(error) => Err(Error::api("get the owner of a machine")(error)),
+        Err(error) => Err(error),
     }
 }
 
@@ -268,7 +289,7 @@ fn is_not_served(error: &kube::Error) -> bool {
     }
 }
 
-pub(crate) fn resource(group: &str, version: &str, kind: &str) -> ApiResource {
+pub(super) fn resource(group: &str, version: &str, kind: &str) -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
 }
 
@@ -283,7 +304,7 @@ const PLACES: [&str; 5] = [
 ];
 
 /// The template that an owner's next machine is made from.
-pub(crate) fn template_in(owner: &Value) -> Option<ObjectRef> {
+pub(super) fn template_in(owner: &Value) -> Option<ObjectRef> {
     let found = PLACES.iter().filter_map(|place| owner.pointer(place)).find(|it| !it.is_null())?;
     serde_json::from_value(found.clone()).ok()
 }
@@ -312,54 +333,56 @@ fn is_template(reference: &ObjectRef) -> bool {
     reference.is(names::capm3::GROUP, TEMPLATE_KIND, reference.name.as_deref().unwrap_or_default())
 }
 
-fn template_of_set(from: &Sources, namespace: &str, parent: &Machine) -> Option<ObjectRef> {
+fn template_of_set(context: &Context, namespace: &str, parent: &Machine) -> Option<ObjectRef> {
     let mut owners = parent.metadata.owner_references.iter().flatten();
     let set = owners.find(|it| it.kind == "MachineSet")?;
-    let set = last_seen(&from.stores.sets, from.served.core, namespace, &set.name)?;
+    let set = last_seen(&context.caches.sets, context.served.core, namespace, &set.name)?;
     Some(set.spec.infrastructure_ref().clone())
 }
 
-/// Reads what a decision about a kept host needs.
-pub async fn observe_kept(
-    from: &Sources,
+/// What is known of a kept host.
+pub(super) async fn observe_kept(
+    context: &Context,
     host: &BareMetalHost,
-    settled_since: Option<Timestamp>,
+    memory: &Memory,
 ) -> Result<Option<KeptSeen>, Error> {
     let Some(kept) = Kept::of(host) else { return Ok(None) };
     let namespace = host.namespace().unwrap_or_default();
-    let owner = owner_seen(from, &namespace, host, &kept).await?;
-    Ok(Some(KeptSeen { host: host.clone(), kept, owner, settled_since }))
+    let owner = owner_seen(context, &namespace, host, &kept).await?;
+    let settled_for = memory.settled.map(|since| since.elapsed());
+    Ok(Some(KeptSeen { host: host.clone(), kept, owner, settled_for, doubted: false }))
 }
 
 async fn owner_seen(
-    from: &Sources,
+    context: &Context,
     namespace: &str,
     host: &BareMetalHost,
     kept: &Kept,
 ) -> Result<Option<OwnerSeen>, Error> {
     let outline = match kept {
-        Kept::For(owner) => by_name(from, namespace, owner).await?,
-        Kept::ByLabel(label) => by_label(from, namespace, label).await?,
+        Kept::For(owner) => by_name(context, namespace, owner).await?,
+        Kept::ByLabel(label) => by_label(context, namespace, label).await?,
     };
     let Some(outline) = outline else {
         // While its cluster is moved here an owner may still be to come, and nothing is written while it is paused.
-        let paused = cluster::is_any_paused(from, namespace);
+        let paused = cluster::is_any_paused(context, namespace);
         return Ok(paused.then(|| OwnerSeen { paused, ..OwnerSeen::default() }));
     };
     let cluster = outline.cluster.as_deref();
-    let found = cluster::look(from, namespace, cluster).await?;
-    let (machines, mut without_host) = machines_of(from, namespace, &outline.owner, host);
-    let of_others = is_of_others(host, from.watch_filter.as_deref());
+    let found = cluster::look(context, namespace, cluster).await?;
+    let (machines, mut without_host) = machines_of(context, namespace, &outline.owner, host);
+    let of_others = is_of_others(host, context.watch_filter());
     if of_others {
         // No machine of this installation takes it any more.
         without_host.clear();
     }
-    let template = outline.template.and_then(|template| next_template(from, namespace, &template));
+    let template =
+        outline.template.and_then(|template| next_template(context, namespace, &template));
     let template = template.as_ref().map(|it| &it.spec);
     let born = outline.metadata.creation_timestamp.as_ref();
     let born = born.map_or(Timestamp::UNIX_EPOCH, |born| born.0);
     Ok(Some(OwnerSeen {
-        of_others: !from.is_ours(&outline.metadata),
+        of_others: !context.is_ours(&outline.metadata),
         is_unwatched: outline.is_unwatched,
         later: (!kept.is_for(&outline.owner)).then(|| (outline.owner.clone(), born)),
         deleting: outline.metadata.deletion_timestamp.is_some(),
@@ -378,12 +401,12 @@ async fn owner_seen(
 
 /// The template that an owner's next machine is made from, if it was seen.
 fn next_template(
-    from: &Sources,
+    context: &Context,
     namespace: &str,
     template: &ObjectRef,
 ) -> Option<Arc<Metal3MachineTemplate>> {
-    let version = from.served.infrastructure;
-    last_seen(&from.stores.templates, version, namespace, template.name.as_deref()?)
+    let version = context.served.infrastructure;
+    last_seen(&context.caches.templates, version, namespace, template.name.as_deref()?)
 }
 
 /// Whether a host will do. What cannot be read may be corrected to anything.
@@ -392,87 +415,90 @@ fn selects(selector: Option<&HostSelector>, host: &BareMetalHost) -> bool {
     read.map_or(true, |it| it.matches(host.metadata.labels.as_ref()))
 }
 
-pub(crate) fn named(group: &str, version: ContractVersion, kind: &str, meta: &ObjectMeta) -> Owner {
-    Owner {
-        api_version: format!("{group}/{}", version.as_str()),
-        kind: kind.to_owned(),
-        name: meta.name.clone().unwrap_or_default(),
-        uid: meta.uid.clone().unwrap_or_default(),
-    }
-}
-
 /// The metadata of the owner of this kind and name, which is empty if it cannot be read; nothing if there is none.
 pub async fn metadata(
-    from: &Sources,
+    context: &Context,
     namespace: &str,
     owner: &Owner,
 ) -> Result<Option<ObjectMeta>, Error> {
-    let found = by_name(from, namespace, owner).await?;
+    let found = by_name(context, namespace, owner).await?;
     Ok(found.map(|it| it.metadata))
 }
 
 /// The owner of this kind and name, whatever its uid.
-async fn by_name(from: &Sources, namespace: &str, owner: &Owner) -> Result<Option<Outline>, Error> {
+async fn by_name(
+    context: &Context,
+    namespace: &str,
+    owner: &Owner,
+) -> Result<Option<OfOwner>, Error> {
     let name = &owner.name;
     Ok(match owner.kind.as_str() {
         "MachineDeployment" => {
-            let found = last_seen(&from.stores.deployments, from.served.core, namespace, name);
-            found.map(|it| Outline::of_deployment(from.served, &it))
+            let found =
+                last_seen(&context.caches.deployments, context.served.core, namespace, name);
+            found.map(|it| OfOwner::of_deployment(context.served, &it))
         }
         "KubeadmControlPlane" => {
-            let planes = from.stores.control_planes.as_ref().zip(from.served.control_plane);
+            let planes = context.caches.control_planes.as_ref().zip(context.served.control_plane);
             let found =
                 planes.and_then(|(store, version)| last_seen(store, version, namespace, name));
-            found.map(|it| Outline::of_plane(from.served, &it))
+            found.map(|it| OfOwner::of_plane(context.served, &it))
         }
-        _ => of_other_kind(from, namespace, owner).await?,
+        _ => of_other_kind(context, namespace, owner).await?,
     })
 }
 
 /// The owner that CAPM3 wrote down as a label.
-async fn by_label(from: &Sources, namespace: &str, label: &str) -> Result<Option<Outline>, Error> {
+async fn by_label(
+    context: &Context,
+    namespace: &str,
+    label: &str,
+) -> Result<Option<OfOwner>, Error> {
     let here = |meta: &ObjectMeta| meta.namespace.as_deref() == Some(namespace);
-    let is_its = |it: &Outline| it.owner.label() == label;
-    let deployments = from.stores.deployments.state();
+    let is_its = |it: &OfOwner| it.owner.label() == label;
+    let deployments = context.caches.deployments.state();
     let deployments = deployments.iter().filter(|it| here(&it.metadata));
-    if let Some(found) = deployments.map(|it| Outline::of_deployment(from.served, it)).find(is_its)
+    if let Some(found) =
+        deployments.map(|it| OfOwner::of_deployment(context.served, it)).find(is_its)
     {
         return Ok(Some(found));
     }
-    let planes = from.stores.control_planes.as_ref().map(Store::state).unwrap_or_default();
+    let planes = context.caches.control_planes.as_ref().map(Store::state).unwrap_or_default();
     let planes = planes.iter().filter(|it| here(&it.metadata));
-    if let Some(found) = planes.map(|it| Outline::of_plane(from.served, it)).find(is_its) {
+    if let Some(found) = planes.map(|it| OfOwner::of_plane(context.served, it)).find(is_its) {
         return Ok(Some(found));
     }
     // One of another provider is found by its cluster.
-    let clusters = from.stores.clusters.state();
+    let clusters = context.caches.clusters.state();
     let references = clusters.iter().filter(|it| here(&it.metadata));
     let owners =
         references.filter_map(|it| Owner::from_reference(it.spec.control_plane_ref.as_ref()?));
     let mut others = owners.filter(|it| it.kind != "KubeadmControlPlane" && it.label() == label);
     match others.next() {
-        Some(owner) => of_other_kind(from, namespace, &Owner { uid: String::new(), ..owner }).await,
+        Some(owner) => {
+            of_other_kind(context, namespace, &Owner { uid: String::new(), ..owner }).await
+        }
         None => Ok(None),
     }
 }
 
 /// A control plane of another provider: these are not watched.
 async fn of_other_kind(
-    from: &Sources,
+    context: &Context,
     namespace: &str,
     owner: &Owner,
-) -> Result<Option<Outline>, Error> {
-    let live = match get_live(from, namespace, owner).await? {
+) -> Result<Option<OfOwner>, Error> {
+    let live = match get_live(context, namespace, owner).await? {
         Found::Here(live) => live,
         // What cannot be read may be there.
-        Found::Unreadable(_) => return Ok(Some(Outline::unknown(owner))),
+        Found::Unreadable(_) => return Ok(Some(OfOwner::unknown(owner))),
         Found::Gone => return Ok(None),
     };
     let status: OwnerStatus =
         serde_json::from_value(live.data["status"].clone()).unwrap_or_default();
     let replicas = live.data["spec"]["replicas"].as_i64().and_then(|it| i32::try_from(it).ok());
     let replicas = replicas.unwrap_or(REPLICAS);
-    Ok(Some(Outline {
+    Ok(Some(OfOwner {
         owner: Owner { uid: live.uid().unwrap_or_default(), ..owner.clone() },
         template: template_in(&live.data),
         cluster: cluster_of(&live.metadata),
@@ -487,25 +513,25 @@ async fn of_other_kind(
 /// Machines of an owner that are not being deleted, and those among them that have no host yet or give theirs back, and may
 /// come for this one.
 fn machines_of(
-    from: &Sources,
+    context: &Context,
     namespace: &str,
     owner: &Owner,
     host: &BareMetalHost,
 ) -> (usize, BTreeSet<String>) {
     let here = |meta: &ObjectMeta| meta.namespace.as_deref() == Some(namespace);
-    let sets = from.stores.sets.state_filter(|it| {
+    let sets = context.caches.sets.state_filter(|it| {
         here(&it.metadata) && owner_uids(&it.metadata).any(|uid| uid == owner.uid)
     });
     let sets = sets.iter().filter_map(|it| it.metadata.uid.clone()).collect();
-    let machines = from.stores.parents.state_filter(|it| {
+    let machines = context.caches.parents.state_filter(|it| {
         here(&it.metadata)
             && it.metadata.deletion_timestamp.is_none()
             && is_machine_of(it, owner, &sets)
     });
     let may_come = |it: &&Arc<Machine>| {
         let name = it.spec.infrastructure_ref.name.as_deref().unwrap_or_default();
-        let version = from.served.infrastructure;
-        let seen = last_seen(&from.stores.machines, version, namespace, name);
+        let version = context.served.infrastructure;
+        let seen = last_seen(&context.caches.machines, version, namespace, name);
         // Of one that was not seen nothing is known.
         seen.is_none_or(|it| may_come_for(host, &it))
     };

@@ -1,10 +1,9 @@
 //! Which host is a machine's, what is asked for, and for how long.
 
-use std::pin::pin;
-
 use serde_json::{Value, json};
 
 use super::*;
+use crate::context::tests::{no_caches, nowhere};
 use crate::decide::tests::{annotate, cached, consumer, host, seen, with};
 
 #[test]
@@ -49,12 +48,10 @@ fn a_machine_has_the_host_that_names_it_whatever_its_annotation_says() {
 
 #[tokio::test]
 async fn what_no_object_can_be_called_is_not_there_and_nobody_is_asked() {
-    // Nobody would answer.
-    let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
-    let client = Client::try_from(config).unwrap();
-    let secrets: Api<Secret> = Api::namespaced(client.clone(), "ns");
+    let context = nowhere(no_caches(), None);
+    let secrets: Api<Secret> = Api::namespaced(context.kit.client.clone(), "ns");
     for name in ["", "a b", "../h", "h?watch=true"] {
-        let seen = live_named(&client, "ns", Some(name)).await;
+        let seen = live_named(&context, "ns", Some(name)).await;
         assert!(matches!(seen, Ok(HostSeen::Gone(it)) if it == name), "{name}");
         let found = is_there(name, secrets.get_metadata(name), "look for a secret").await;
         assert!(matches!(found, Ok(Some(false))), "{name}");
@@ -81,24 +78,6 @@ async fn what_may_not_be_asked_for_is_not_missing_and_no_answer_is_an_error() {
         let found = is_there("facts", std::future::ready(answer), "look for it").await;
         assert_eq!(found.ok(), wanted, "{told}");
     }
-}
-
-#[tokio::test]
-async fn only_a_few_wait_long_for_an_answer_and_the_others_give_their_places_up() {
-    let (places, times) = (Semaphore::new(1), [1, 20_000].map(Duration::from_millis));
-    let late = async |millis| {
-        tokio::time::sleep(Duration::from_millis(millis)).await;
-        7
-    };
-    let taken = places.try_acquire().unwrap();
-    assert_eq!(patiently(&places, times, pin!(std::future::ready(7))).await, Some(7));
-    assert_eq!(patiently(&places, times, pin!(late(5_000))).await, None);
-    drop(taken);
-    // And it is given back.
-    for _ in 0..2 {
-        assert_eq!(patiently(&places, times, pin!(late(50))).await, Some(7));
-    }
-    assert_eq!(patiently(&places, [Duration::ZERO; 2], pin!(late(5_000))).await, None);
 }
 
 #[test]

@@ -3,20 +3,22 @@
 use api_types::ContractVersion;
 use api_types::names::capi::{CONTROL_PLANE_GROUP, GROUP};
 use api_types::reference::ObjectRef;
+use controller_kit::engine::Error;
+use controller_kit::engine::error::asked;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::Value;
 
-use super::Sources;
-use super::owner::{Found, get_live, is_it, live_reuse, named, resource, template_in};
-use crate::error::Error;
+use super::owner::{Found, get_live, is_it, live_reuse, resource, template_in};
+use crate::context::Context;
+use crate::outline::named;
 use crate::reason::Reason;
 use crate::reservation::{Kept, Owner};
 
 /// Whether a live look says so as well when the caches say that an owner is gone or wants no reuse any more: what is not
 /// kept any longer may be another's a moment later.
 pub async fn confirms(
-    from: &Sources,
+    context: &Context,
     namespace: &str,
     kept: &Kept,
     reason: Reason,
@@ -25,12 +27,14 @@ pub async fn confirms(
         return Ok(true);
     }
     let witnesses = match kept {
-        Kept::For(owner) => vec![(owner.clone(), get_live(from, namespace, owner).await?)],
+        Kept::For(owner) => vec![(owner.clone(), get_live(context, namespace, owner).await?)],
         Kept::ByLabel(label) => {
-            let Some(owners) = labelled_so(from, namespace, label).await? else { return Ok(false) };
+            let Some(owners) = labelled_so(context, namespace, label).await? else {
+                return Ok(false);
+            };
             let mut witnesses = Vec::new();
             for owner in owners {
-                let found = get_live(from, namespace, &owner).await?;
+                let found = get_live(context, namespace, &owner).await?;
                 witnesses.push((owner, found));
             }
             witnesses
@@ -40,7 +44,7 @@ pub async fn confirms(
         let says_so = match bears_out(found, owner, reason) {
             Word::Yes => true,
             Word::No => false,
-            Word::Template(name) => live_reuse(from, namespace, &name).await? == Some(Ok(false)),
+            Word::Template(name) => live_reuse(context, namespace, &name).await? == Some(Ok(false)),
         };
         if !says_so {
             return Ok(false);
@@ -51,23 +55,31 @@ pub async fn confirms(
 
 /// All owners under whose label CAPM3 kept a host, whatever their uids; nothing if it cannot be said that these are all.
 async fn labelled_so(
-    from: &Sources,
+    context: &Context,
     namespace: &str,
     label: &str,
 ) -> Result<Option<Vec<Owner>>, Error> {
-    let core = from.served.core;
+    let core = context.served.core;
     if label.starts_with("md-") {
-        return named_so(from, namespace, label, GROUP, core, "MachineDeployment").await.map(Some);
+        return named_so(context, namespace, label, GROUP, core, "MachineDeployment")
+            .await
+            .map(Some);
     }
     let mut found = Vec::new();
-    if let Some(version) = from.served.control_plane {
-        found =
-            named_so(from, namespace, label, CONTROL_PLANE_GROUP, version, "KubeadmControlPlane")
-                .await?;
+    if let Some(version) = context.served.control_plane {
+        found = named_so(
+            context,
+            namespace,
+            label,
+            CONTROL_PLANE_GROUP,
+            version,
+            "KubeadmControlPlane",
+        )
+        .await?;
     }
-    let clusters = all(from, namespace, GROUP, core, "Cluster");
-    let clusters = clusters.list(&ListParams::default()).await;
-    for cluster in clusters.map_err(Error::api("list the owners of machines"))?.items {
+    let clusters = all(context, namespace, GROUP, core, "Cluster");
+    let params = ListParams::default();
+    for cluster in asked("list the owners of machines", clusters.list(&params)).await?.items {
         let Ok(plane) = plane_of(&cluster.data) else { return Ok(None) };
         found.extend(plane.filter(|it| it.kind != "KubeadmControlPlane" && it.label() == label));
     }
@@ -76,29 +88,29 @@ async fn labelled_so(
 
 /// All of a kind, without their types: one that cannot be decoded is there.
 fn all(
-    from: &Sources,
+    context: &Context,
     namespace: &str,
     group: &str,
     version: ContractVersion,
     kind: &str,
 ) -> Api<DynamicObject> {
     let kind = resource(group, version.as_str(), kind);
-    Api::namespaced_with(from.client.clone(), namespace, &kind)
+    Api::namespaced_with(context.kit.client.clone(), namespace, &kind)
 }
 
 /// Those of a kind that hosts are kept for under this label. There may be very many of the kind, and as many hosts that ask:
 /// their names say it.
 async fn named_so(
-    from: &Sources,
+    context: &Context,
     namespace: &str,
     label: &str,
     group: &str,
     version: ContractVersion,
     kind: &str,
 ) -> Result<Vec<Owner>, Error> {
-    let found = all(from, namespace, group, version, kind);
-    let found = found.list_metadata(&ListParams::default()).await;
-    let found = found.map_err(Error::api("list the owners of machines"))?.items;
+    let found = all(context, namespace, group, version, kind);
+    let params = ListParams::default();
+    let found = asked("list the owners of machines", found.list_metadata(&params)).await?.items;
     Ok(having(label, group, version, kind, found.into_iter().map(|it| it.metadata)))
 }
 

@@ -10,13 +10,11 @@ use api_types::metal3::{
 };
 use api_types::names;
 use capm3_reuse::decide::decide;
-use capm3_reuse::decision::Step;
 use capm3_reuse::host as judge;
 use capm3_reuse::index::{Index, Wish};
+use capm3_reuse::model::{KeptSeen, MachineSeen, Observed, Write};
 use capm3_reuse::reservation::{self, Kept, Owner};
-use capm3_reuse::seen::{
-    HostSeen, KeptSeen, MachineSeen, Observed, OwnerSeen, Parent, Reuse, Verdict,
-};
+use capm3_reuse::seen::{HostSeen, OwnerSeen, Parent, Reuse, Verdict};
 use capm3_reuse::settings::Policy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -254,7 +252,7 @@ impl Hall {
             ..MachineSeen::default()
         };
         let decision = decide(&Observed::Machine(Box::new(seen)), &policy(), Timestamp::UNIX_EPOCH);
-        decision.steps.iter().filter_map(|step| as_move(step, person)).collect()
+        decision.writes.iter().filter_map(|write| as_move(write, person)).collect()
     }
 
     pub(super) fn about_host(&self, state: &State, index: u8, hosts: &[Host]) -> Vec<Move> {
@@ -283,24 +281,24 @@ impl Hall {
             reuse: Some(true),
             ..OwnerSeen::default()
         });
-        let seen = KeptSeen { host, kept, owner, settled_since: None };
+        let seen = KeptSeen { host, kept, owner, settled_for: None, doubted: false };
         let decision = decide(&Observed::Kept(Box::new(seen)), &policy(), Timestamp::UNIX_EPOCH);
-        decision.steps.iter().filter_map(|step| as_move(step, Person::default())).collect()
+        decision.writes.iter().filter_map(|write| as_move(write, Person::default())).collect()
     }
 }
 /// Reservations that nobody will come for end at once.
 fn policy() -> Policy {
     Policy { reservation_grace: Duration::ZERO, ..Policy::default() }
 }
-fn as_move(step: &Step, person: Person) -> Option<Move> {
-    Some(match step {
-        Step::Intend { host, .. } => Move::Intend(number(host)),
-        Step::Claim { host, .. } => Move::Claim(number(host)),
-        Step::GiveUp { host } => Move::GiveUp(number(host)),
-        Step::PassOver { host, .. } => Move::PassOver(number(host)),
-        Step::Forget => Move::Forget,
-        Step::Identify { .. } => Move::Identify,
-        Step::Report(status) => {
+fn as_move(write: &Write, person: Person) -> Option<Move> {
+    Some(match write {
+        Write::Intend { host, .. } => Move::Intend(number(host)),
+        Write::Claim { host, .. } => Move::Claim(number(host)),
+        Write::GiveUp { host } => Move::GiveUp(number(host)),
+        Write::PassOver { host, .. } => Move::PassOver(number(host)),
+        Write::Forget => Move::Forget,
+        Write::Identify { .. } => Move::Identify,
+        Write::Report(status) => {
             let conditions = status["conditions"].as_array();
             let said = conditions
                 .and_then(|all| all.iter().find(|it| it["type"] == "AssociateBareMetalHost"));
@@ -311,17 +309,20 @@ fn as_move(step: &Step, person: Person) -> Option<Move> {
             }
             Move::Told { associated, provisioned }
         }
-        Step::Clear { host, verdict, .. } => {
+        Write::Clear { host, verdict, .. } => {
             Move::Clear(number(host), owner_number(verdict.as_ref()))
         }
-        Step::Release { host, keep_for, .. } => {
+        Write::Release { host, keep_for, .. } => {
             Move::Release(number(host), owner_number(keep_for.as_ref()))
         }
-        Step::LetGo => Move::LetGo,
-        Step::Free { host } => Move::Free(number(host)),
+        Write::LetGo => Move::LetGo,
+        Write::Free { host, .. } => Move::Free(number(host)),
         // Nothing in this world asks for these.
-        Step::Install { .. } | Step::Unpause { .. } | Step::AskForData | Step::WithdrawData => {
-            return None;
-        }
+        Write::Install { .. }
+        | Write::Unpause { .. }
+        | Write::AskForData
+        | Write::WithdrawData
+        | Write::NameNode(_)
+        | Write::Wait(_) => return None,
     })
 }

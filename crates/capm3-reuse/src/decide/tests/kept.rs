@@ -1,13 +1,13 @@
 //! Until when a host is kept.
 
 use super::*;
-use crate::seen::{KeptSeen, OwnerSeen};
+use crate::seen::OwnerSeen;
 
-fn kept_seen(owner: Option<OwnerSeen>, since: Option<i64>) -> KeptSeen {
+fn kept_seen(owner: Option<OwnerSeen>, since: Option<u64>) -> KeptSeen {
     let host = with(&host("h", "available"), &kept_for(&self::owner()));
     let kept = crate::reservation::Kept::of(&host).unwrap();
-    let settled_since = since.map(|ago| Timestamp::from_second(1_000_000 - ago).unwrap());
-    KeptSeen { host, kept, owner, settled_since }
+    let settled_for = since.map(Duration::from_secs);
+    KeptSeen { host, kept, owner, settled_for, doubted: false }
 }
 
 #[test]
@@ -17,7 +17,7 @@ fn a_reservation_ends_for_these_reasons_and_for_no_other() {
     let policy = Policy::default();
     let told = |seen: KeptSeen| {
         let decision = decide(&Observed::Kept(Box::new(seen)), &policy, now());
-        (decision.reason, !decision.steps.is_empty())
+        (decision.reason, !decision.writes.is_empty())
     };
     assert_eq!(told(kept_seen(None, None)), (Reason::OwnerGone, true));
     for (change, wanted) in [
@@ -77,7 +77,7 @@ fn a_label_alone_is_of_capm3_whatever_note_of_ours_is_left_beside_it() {
         let kept = crate::reservation::Kept::of(&host).unwrap();
         let seen = KeptSeen { host, kept, ..kept_seen(None, None) };
         let decision = decide(&Observed::Kept(Box::new(seen)), &Policy::default(), now());
-        assert_eq!((decision.reason, decision.steps.is_empty()), (Reason::KeptByCapm3, true));
+        assert_eq!((decision.reason, decision.writes.is_empty()), (Reason::KeptByCapm3, true));
     }
 }
 
@@ -96,8 +96,8 @@ fn a_reservation_that_ends_with_the_disks_as_they_were_says_so_whyever_it_ends()
             seen.host = with(&seen.host, &json!({"spec": {"automatedCleaningMode": mode}}));
             let decision = decide(&Observed::Kept(Box::new(seen)), &Policy::default(), now());
             assert_eq!(kinds(&decision), ["free"]);
-            let says = decision.message.contains("its disks are not wiped");
-            assert_eq!((says, decision.news), (told, true), "{}", decision.message);
+            let says = decision.message().contains("its disks are not wiped");
+            assert_eq!((says, decision.news()), (told, true), "{}", decision.message());
         }
     }
 }
@@ -134,9 +134,9 @@ fn a_reservation_that_came_with_its_owner_from_another_cluster_is_renewed_and_an
     // Whichever of the two was made first.
     for (host, owner) in [(10_000, 10_030), (10_030, 10_000), (90_000, 10_000)] {
         let renewed = decision(host, owner, false);
-        let [Step::Release { keep_for, .. }] = &renewed.steps[..] else { panic!("{renewed:?}") };
+        let [Write::Release { keep_for, .. }] = &renewed.writes[..] else { panic!("{renewed:?}") };
         assert_eq!(keep_for.as_ref(), Some(&later));
-        assert_eq!((renewed.reason, renewed.news), (Reason::Kept, true));
+        assert_eq!((renewed.reason, renewed.news()), (Reason::Kept, true));
     }
     // The host was here with the owner that is gone.
     let ended = decision(10_000, 90_000, false);
@@ -170,14 +170,14 @@ fn a_host_that_was_not_moved_since_it_was_reserved_is_renewed_for_no_owner_that_
         seen.host = born(&with(&seen.host, &patch), born_at);
         let decision = decide(&Observed::Kept(Box::new(seen.clone())), &Policy::default(), now());
         assert_eq!((decision.reason, kinds(&decision)), (reason, steps.to_vec()), "{patch}");
-        if let [Step::Release { uid, .. }] = &decision.steps[..] {
+        if let [Write::Release { uid, .. }] = &decision.writes[..] {
             assert_eq!(uid.as_deref(), Some("h-uid"), "the next move is known by it");
         }
         // While it is still cleared that is not forgotten.
         let clearing = json!({"status": {"provisioning": {"state": "deprovisioning"}}});
         seen.host = with(&seen.host, &clearing);
         let decision = decide(&Observed::Kept(Box::new(seen)), &Policy::default(), now());
-        assert_eq!(decision.steps.is_empty(), reason == Reason::OwnerGone, "{patch}");
+        assert_eq!(decision.writes.is_empty(), reason == Reason::OwnerGone, "{patch}");
     }
 }
 
@@ -198,7 +198,7 @@ fn an_owner_that_nobody_watches_is_looked_at_again_and_any_other_only_when_it_is
         for (is_unwatched, wanted) in [(false, watched), (true, unwatched)] {
             let owner = OwnerSeen { is_unwatched, ..owner.clone() };
             let seen = Observed::Kept(Box::new(kept_seen(Some(owner.clone()), None)));
-            assert_eq!(decide(&seen, &Policy::default(), now()).again, wanted, "{owner:?}");
+            assert_eq!(decide(&seen, &Policy::default(), now()).again(), wanted, "{owner:?}");
         }
     }
     // What CAPM3 keeps is decided without its owner.
@@ -206,7 +206,7 @@ fn an_owner_that_nobody_watches_is_looked_at_again_and_any_other_only_when_it_is
     let mut seen = kept_seen(Some(owner), None);
     seen.kept = crate::reservation::Kept::ByLabel("cp-other".to_owned());
     let decision = decide(&Observed::Kept(Box::new(seen)), &Policy::default(), now());
-    assert_eq!((decision.reason, decision.again), (Reason::KeptByCapm3, None));
+    assert_eq!((decision.reason, decision.again()), (Reason::KeptByCapm3, None));
 }
 
 #[test]
@@ -228,10 +228,17 @@ fn a_kept_host_is_freed_only_when_nothing_is_on_it() {
         for (owner, ago) in [(None, None), (Some(settled), Some(600))] {
             let mut seen = kept_seen(owner, ago);
             seen.host = with(&seen.host, &json!({"status": {"provisioning": {"state": state}}}));
-            let decision = decide(&Observed::Kept(Box::new(seen)), &Policy::default(), now());
-            assert_eq!(!decision.steps.is_empty(), freed, "{state}");
             // Whoever is to come for it has no less time for that, however long it is cleared.
-            assert_eq!(decision.settled, ago.is_some() && freed, "{state}");
+            let settled = is_settled(&seen, &Policy::default());
+            assert_eq!(settled, ago.is_some() && freed, "{state}");
+            for doubted in [false, true] {
+                seen.doubted = doubted;
+                let seen = Observed::Kept(Box::new(seen.clone()));
+                let decision = decide(&seen, &Policy::default(), now());
+                assert_eq!(!decision.writes.is_empty(), freed && !doubted, "{state}");
+                // What a live look does not bear out is not done, and looked at again.
+                assert_eq!(decision.again().is_some(), freed && doubted, "{state}");
+            }
         }
     }
 }

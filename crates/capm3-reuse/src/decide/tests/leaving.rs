@@ -20,7 +20,8 @@ fn the_verdict_goes_with_the_write_that_clears_the_image() {
         let mut seen = leaving(having(&ours));
         seen.verdict = verdict;
         let decision = decided(&seen);
-        let Step::Clear { fields, switch_off: true, verdict, uid, .. } = &decision.steps[0] else {
+        let Write::Clear { fields, switch_off: true, verdict, uid, .. } = &decision.writes[0]
+        else {
             panic!("{decision:?}")
         };
         assert_eq!(*verdict, wanted);
@@ -52,7 +53,7 @@ fn a_host_is_given_back_only_when_nothing_is_on_it_and_named_for_its_owner_while
     for state in ["available", "ready", "inspecting", "registering"] {
         let decision = at(state, Some(&owner()));
         assert_eq!(kinds(&decision), ["release", "let go"], "{state}");
-        let Step::Release { keep_for, annotations, .. } = &decision.steps[0] else { panic!() };
+        let Write::Release { keep_for, annotations, .. } = &decision.writes[0] else { panic!() };
         assert_eq!(*keep_for, Some(owner()));
         // A person's hold on the host's power is not the machine's.
         let gone =
@@ -60,7 +61,7 @@ fn a_host_is_given_back_only_when_nothing_is_on_it_and_named_for_its_owner_while
         assert_eq!(annotations, &gone);
     }
     let free = at("available", None);
-    assert!(matches!(&free.steps[0], Step::Release { keep_for: None, .. }));
+    assert!(matches!(&free.writes[0], Write::Release { keep_for: None, .. }));
 }
 
 #[test]
@@ -86,7 +87,7 @@ fn the_uid_beside_a_verdict_is_that_of_the_host_of_which_it_was_decided() {
         let mut seen = leaving(having(&ours));
         seen.verdict = verdict.clone();
         let decision = decided(&seen);
-        let Step::Release { uid, annotations, .. } = &decision.steps[0] else {
+        let Write::Release { uid, annotations, .. } = &decision.writes[0] else {
             panic!("{decision:?}")
         };
         let is_taken = annotations.iter().any(|it| it == names::ferrite::RESERVED_HOST_UID);
@@ -119,7 +120,7 @@ fn a_host_that_does_not_say_in_what_state_it_is_is_given_back_only_if_nothing_wa
         let decision = decided(&seen);
         assert_eq!(kinds(&decision), steps, "{state:?} {was_up} {more}");
         if steps == ["report"] {
-            assert!(decision.message.contains("is unknown"), "{}", decision.message);
+            assert!(decision.message().contains("is unknown"), "{}", decision.message());
         }
     }
 }
@@ -140,9 +141,9 @@ fn a_verdict_beside_an_image_or_one_that_cannot_be_read_is_decided_again() {
         let mut seen = leaving(having(&with(&ours, more)));
         seen.verdict = Verdict::For { owner: owner(), cleaning: None };
         let decision = decided(&seen);
-        let kept_for = decision.steps.iter().find_map(|step| match step {
-            Step::Clear { verdict, .. } => verdict.clone(),
-            Step::Release { keep_for, .. } => keep_for.clone(),
+        let kept_for = decision.writes.iter().find_map(|step| match step {
+            Write::Clear { verdict, .. } => verdict.clone(),
+            Write::Release { keep_for, .. } => keep_for.clone(),
             _ => None,
         });
         assert_eq!(kept_for, Some(owner()), "{state} {text}");
@@ -162,9 +163,9 @@ fn a_host_that_is_kept_for_nobody_and_not_wiped_says_so() {
         decided(&leaving(having(&with(&ours, &mode))))
     };
     let given_back = at("available", "disabled");
-    assert!(given_back.message.contains("its disks are not wiped"), "{}", given_back.message);
-    assert_eq!((given_back.reason, given_back.news), (Reason::Released, true));
-    assert!(!at("available", "metadata").message.contains("wiped"));
+    assert!(given_back.message().contains("its disks are not wiped"), "{}", given_back.message());
+    assert_eq!((given_back.reason, given_back.news()), (Reason::Released, true));
+    assert!(!at("available", "metadata").message().contains("wiped"));
 }
 
 #[test]
@@ -204,7 +205,7 @@ fn a_machine_that_two_hosts_name_goes_when_both_are_given_back() {
         assert_eq!(kinds(&decided(&seen)), alone);
         seen.another = Some("two".to_owned());
         let decision = decided(&seen);
-        assert_eq!((kinds(&decision), decision.again.is_some()), (with_it, true));
+        assert_eq!((kinds(&decision), decision.again().is_some()), (with_it, true));
     }
 }
 
@@ -218,14 +219,14 @@ fn a_machine_that_was_never_seen_to_have_its_host_stops_a_claim_that_may_be_on_i
         seen.refused = refused.map(str::to_owned);
         let decision = decided(&seen);
         assert_eq!(kinds(&decision), ["pass over", "let go"]);
-        assert_eq!(decision.steps[0], Step::PassOver { host: "h".to_owned(), insists });
+        assert_eq!(decision.writes[0], Write::PassOver { host: "h".to_owned(), insists });
     }
 }
 
 /// The machine with what a decision reports.
 pub(super) fn reporting(mut seen: MachineSeen, decision: &Decision) -> MachineSeen {
-    let report = decision.steps.iter().find_map(|step| match step {
-        Step::Report(status) => Some(status.clone()),
+    let report = decision.writes.iter().find_map(|step| match step {
+        Write::Report(status) => Some(status.clone()),
         _ => None,
     });
     let mut status = serde_json::to_value(&seen.machine.status).unwrap();
@@ -247,7 +248,7 @@ fn a_deletion_that_waits_says_so_once_and_what_holds_it_up_is_an_event() {
     let clearing = with(&with(&host("h", "deprovisioning"), &consumer("m", "m-uid")), &none);
     let seen = leaving(having(&clearing));
     let first = decided(&seen);
-    assert_eq!((kinds(&first), first.news), (vec!["report"], false));
+    assert_eq!((kinds(&first), first.news()), (vec!["report"], false));
     let mut later = reporting(seen, &first);
     assert_eq!(ready(&later), ("Deprovisioning".to_owned(), "Host h is being cleared".to_owned()));
     assert_eq!(kinds(&decided(&later)), [""; 0]);
@@ -263,10 +264,10 @@ fn a_deletion_that_waits_says_so_once_and_what_holds_it_up_is_an_event() {
     ] {
         later.host = HostSeen::Here(Box::new(with(&clearing, &trouble)));
         let decision = decided(&later);
-        assert!(decision.news && decision.message.ends_with(told), "{}", decision.message);
+        assert!(decision.news() && decision.message().ends_with(told), "{}", decision.message());
         later = reporting(later, &decision);
         let again = decided(&later);
-        assert_eq!((kinds(&again), again.news), (vec![], false));
+        assert_eq!((kinds(&again), again.news()), (vec![], false));
     }
 }
 
@@ -280,9 +281,9 @@ fn a_host_that_is_only_switched_off_or_only_unhealthy_is_not_told_to_be_held_up(
     };
     let unhealthy = json!({"metadata": {"annotations": {names::capm3::UNHEALTHY: ""}}});
     let decision = waiting("deprovisioning", unhealthy);
-    assert_eq!((decision.message.as_str(), decision.news), ("Host h is being cleared", false));
+    assert_eq!((decision.message().as_str(), decision.news()), ("Host h is being cleared", false));
     let decision = waiting("externally provisioned", json!({"status": {"poweredOn": true}}));
-    assert!(decision.message.ends_with("switched off first"), "{}", decision.message);
+    assert!(decision.message().ends_with("switched off first"), "{}", decision.message());
     // Or never: then nobody would ever come to switch it off.
     let stays_on = json!({"spec": {"disablePowerOff": true}, "status": {"poweredOn": true}});
     let decision = waiting("externally provisioned", stays_on);
@@ -299,7 +300,7 @@ fn an_owner_that_cannot_be_read_is_a_condition_and_a_warning_until_something_els
     seen.verdict = Verdict::Unreadable("allow get on it".to_owned());
     let decision = decided(&seen);
     assert_eq!(kinds(&decision), ["clear", "report"]);
-    assert!(decision.news && decision.reason.is_warning());
+    assert!(decision.news() && decision.reason.is_warning());
     let mut later = reporting(seen, &decision);
     let (reason, message) = ready(&later);
     assert!(reason == "OwnerUnreadable" && message.ends_with("allow get on it"), "{message}");
@@ -325,15 +326,15 @@ fn without_an_answer_nothing_is_decided_and_that_is_said_once_and_asked_again() 
         seen.verdict = Verdict::Unanswered("could not get the owner: broken (500)".to_owned());
         let decision = decided(&seen);
         assert_eq!((decision.reason, kinds(&decision)), (Reason::OwnerUnanswered, vec!["report"]));
-        assert!(decision.news && decision.reason.is_warning());
-        assert!(decision.again.is_some_and(|again| again <= Duration::from_secs(30)));
+        assert!(decision.news() && decision.reason.is_warning());
+        assert!(decision.again().is_some_and(|again| again <= Duration::from_secs(30)));
         let mut later = reporting(seen, &decision);
         let (reason, message) = ready(&later);
         assert!(reason == "OwnerUnanswered" && message.ends_with("broken (500)"), "{message}");
         // The same trouble in other words is no news.
         later.verdict = Verdict::Unanswered("read tcp :4711: broken".to_owned());
         let again = decided(&later);
-        assert_eq!((kinds(&again), again.news, again.again), (vec![], false, decision.again));
+        assert_eq!((kinds(&again), again.news(), again.again()), (vec![], false, decision.again()));
         // And with the answer it goes on.
         later.verdict = Verdict::For { owner: owner(), cleaning: None };
         assert_ne!(decided(&later).reason, Reason::OwnerUnanswered);
@@ -397,9 +398,9 @@ fn whether_disks_are_wiped_is_said_by_the_template_that_keeps_the_host_and_told_
         seen.machine.spec.automated_cleaning_mode = Some("metadata".to_owned());
         (seen.verdict, seen.cleaning) = (verdict.clone(), own.map(str::to_owned));
         let decision = decided(&seen);
-        let Step::Clear { cleaning, .. } = &decision.steps[0] else { panic!("{decision:?}") };
+        let Write::Clear { cleaning, .. } = &decision.writes[0] else { panic!("{decision:?}") };
         assert_eq!(cleaning.as_deref(), written, "{verdict:?} {own:?} {on_host}");
-        assert_eq!(decision.message.contains("wiped"), hurts, "{}", decision.message);
+        assert_eq!(decision.message().contains("wiped"), hurts, "{}", decision.message());
         // Once it is decided nothing is written over it.
         let pending = reservation::as_pending(Some(&owner()), "ns");
         let stands =
@@ -417,8 +418,8 @@ fn of_facts_and_network_only_what_was_the_machine_s_is_taken_off_its_host() {
     }});
     let ours = with(&with(&host("h", "provisioned"), &consumer("m", "m-uid")), &both);
     let named = |name: &str| Some(NamedRef { name: Some(name.to_owned()), ..NamedRef::default() });
-    let cleared = |seen: MachineSeen| match decided(&leaving(seen)).steps.into_iter().next() {
-        Some(Step::Clear { fields, .. }) => fields,
+    let cleared = |seen: MachineSeen| match decided(&leaving(seen)).writes.into_iter().next() {
+        Some(Write::Clear { fields, .. }) => fields,
         other => panic!("{other:?}"),
     };
     let templated = || {
@@ -447,7 +448,7 @@ fn of_facts_and_network_only_what_was_the_machine_s_is_taken_off_its_host() {
 #[test]
 fn what_a_host_is_told_is_remembered_with_the_claim_or_with_the_image() {
     let in_use = |decision: &Decision| {
-        let Some(Step::Report(status)) = decision.steps.last() else { panic!("{decision:?}") };
+        let Some(Write::Report(status)) = decision.writes.last() else { panic!("{decision:?}") };
         ["userData", "metaData", "networkData", "renderedData"]
             .map(|field| status[field]["name"].as_str().unwrap_or_default().to_owned())
     };

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::reservation::as_pending;
-use crate::seen::LeftSeen;
 
 fn left(state: &str, verdict: Option<&Owner>) -> LeftSeen {
     let pending = as_pending(verdict, "ns");
@@ -20,17 +19,17 @@ fn told(seen: &LeftSeen) -> Decision {
 fn a_host_whose_machine_is_gone_is_given_back_as_it_was_decided() {
     for (verdict, reason) in [(Some(owner()), Reason::Reserved), (None, Reason::Released)] {
         let decision = told(&left("available", verdict.as_ref()));
-        assert_eq!((decision.reason, decision.news), (reason, true));
-        let [Step::Release { host, keep_for, uid, annotations }] = &decision.steps[..] else {
+        assert_eq!((decision.reason, decision.news()), (reason, true));
+        let [Write::Release { host, keep_for, uid, annotations }] = &decision.writes[..] else {
             panic!("{decision:?}")
         };
         assert_eq!((host.as_str(), keep_for, uid), ("h", &verdict, &None));
         assert_eq!(annotations[..], [names::ferrite::PENDING_RESERVATION.to_owned()]);
-        assert!(decision.message.contains("Metal3Machine m, which is gone"));
+        assert!(decision.message().contains("Metal3Machine m, which is gone"));
     }
     let mut unwiped = left("available", None);
     unwiped.host.spec.automated_cleaning_mode = Some("disabled".to_owned());
-    assert!(told(&unwiped).message.contains("its disks are not wiped"));
+    assert!(told(&unwiped).message().contains("its disks are not wiped"));
 }
 
 #[test]
@@ -48,7 +47,7 @@ fn a_host_whose_machine_is_gone_is_given_back_only_when_nothing_is_on_it() {
     ] {
         let decision = told(&left(state, Some(&owner())));
         assert_eq!(decision.reason, reason, "{state}");
-        assert_eq!(decision.steps.is_empty(), reason == Reason::Deprovisioning, "{state}");
+        assert_eq!(decision.writes.is_empty(), reason == Reason::Deprovisioning, "{state}");
     }
 }
 
@@ -56,8 +55,8 @@ fn a_host_whose_machine_is_gone_is_given_back_only_when_nothing_is_on_it() {
 fn nothing_is_given_back_in_place_of_a_machine_that_is_there_or_while_it_is_paused() {
     let at_rest = |seen: &LeftSeen| {
         let decision = told(seen);
-        assert!(decision.steps.is_empty(), "{decision:?}");
-        (decision.reason, decision.again.is_some())
+        assert!(decision.writes.is_empty(), "{decision:?}");
+        (decision.reason, decision.again().is_some())
     };
     let left = || left("available", Some(&owner()));
     assert_eq!(at_rest(&LeftSeen { is_gone: false, ..left() }), (Reason::Releasing, false));

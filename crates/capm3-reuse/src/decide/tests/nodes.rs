@@ -1,7 +1,6 @@
 //! The Node of a machine that is up: when it is looked for, which one it is, and what is told of it.
 
 use super::*;
-use crate::decision::Naming;
 use crate::seen::{Node, NodeSeen};
 
 const ID: &str = "metal3://ns/h/m";
@@ -26,8 +25,8 @@ fn up(seconds: i64) -> MachineSeen {
 /// The same when what is to be reported was.
 fn after(mut seen: MachineSeen, decision: &Decision) -> MachineSeen {
     let mut status = serde_json::to_value(&seen.machine.status).unwrap();
-    for step in &decision.steps {
-        if let Step::Report(patch) = step {
+    for step in &decision.writes {
+        if let Write::Report(patch) = step {
             merge(&mut status, patch);
         }
     }
@@ -81,10 +80,10 @@ fn a_node_is_looked_for_while_its_machine_is_up_and_has_none() {
     for (number, change) in changes.into_iter().enumerate() {
         // Whatever was seen before is not acted on either.
         let mut seen = looked(&up(0), &[node("n", "", true)]);
-        assert!(decided(&seen).naming.is_some());
+        assert!(decided(&seen).naming().is_some());
         change(&mut seen);
         assert!(seen.sought().is_none(), "{number}");
-        assert_eq!(decided(&seen).naming, None, "{number}");
+        assert_eq!(decided(&seen).naming(), None, "{number}");
     }
 }
 
@@ -111,7 +110,7 @@ fn only_one_node_that_lives_and_says_no_id_gets_one() {
             version: "3".to_owned(),
             provider_id: ID.to_owned(),
         });
-        assert_eq!((decision.naming, decision.reason), (wanted, reason), "{nodes:?}");
+        assert_eq!((decision.naming(), decision.reason), (wanted, reason), "{nodes:?}");
     }
 }
 
@@ -120,8 +119,8 @@ fn what_is_told_of_a_node_is_told_once_and_stays_until_the_node_is_found() {
     let foreign = [node("n", OLD, true)];
     let mut seen = looked(&up(5000), &foreign);
     let first = decided(&seen);
-    assert_eq!((kinds(&first), first.news), (vec!["report"], true));
-    assert!(first.message.contains(OLD) && first.message.contains(ID), "{}", first.message);
+    assert_eq!((kinds(&first), first.news()), (vec!["report"], true));
+    assert!(first.message().contains(OLD) && first.message().contains(ID), "{}", first.message());
     seen = after(seen, &first);
     let ready = status::reported(&seen.machine, "Ready").unwrap();
     assert!(ready.is_true() && ready.reason.as_deref() == Some("NodeForeign"), "{ready:?}");
@@ -134,14 +133,14 @@ fn what_is_told_of_a_node_is_told_once_and_stays_until_the_node_is_found() {
     ] {
         seen.node = node;
         let again = decided(&seen);
-        assert_eq!((kinds(&again), again.news), (vec![], false), "{:?}", seen.node);
+        assert_eq!((kinds(&again), again.news()), (vec![], false), "{:?}", seen.node);
     }
     for found in [looked(&seen, &[node("n", ID, true)]), {
         found(&mut seen);
         seen
     }] {
         let decision = decided(&found);
-        assert_eq!((decision.reason, decision.news), (Reason::Provisioned, false));
+        assert_eq!((decision.reason, decision.news()), (Reason::Provisioned, false));
         assert_eq!(kinds(&decision), ["report"]);
     }
 }
@@ -161,14 +160,14 @@ fn a_machine_that_is_long_without_a_node_says_so_and_why() {
         }
     }
     let (decision, mut seen) = of(1200, unanswered("no secret"));
-    assert!(decision.message.contains("no secret"), "{}", decision.message);
+    assert!(decision.message().contains("no secret"), "{}", decision.message());
     seen = after(seen, &decision);
     // The same in other words is no news; what the cluster answers is, and stays.
     seen.node = unanswered("other words");
     assert_eq!(kinds(&decided(&seen)), [""; 0]);
     let seen = looked(&seen, &[]);
     let decision = decided(&seen);
-    assert!(decision.message.contains("metal3.io/uuid=h-uid"), "{}", decision.message);
+    assert!(decision.message().contains("metal3.io/uuid=h-uid"), "{}", decision.message());
     assert_eq!(kinds(&decision), ["report"]);
     let seen = MachineSeen { node: unanswered("no secret"), ..after(seen, &decision) };
     assert_eq!(kinds(&decided(&seen)), [""; 0]);
@@ -178,13 +177,13 @@ fn a_machine_that_is_long_without_a_node_says_so_and_why() {
 fn a_node_is_looked_for_again_after_twenty_seconds_doubling_to_a_minute() {
     for (seconds, wanted) in [(-50, 20), (0, 20), (20, 20), (40, 40), (80, 60), (9999, 60)] {
         let decision = decided(&looked(&up(seconds), &[]));
-        assert_eq!(decision.again, Some(Duration::from_secs(wanted)), "{seconds}");
+        assert_eq!(decision.again(), Some(Duration::from_secs(wanted)), "{seconds}");
     }
     let mut seen = up(9999);
     seen.node = NodeSeen::Later(Duration::from_secs(2));
-    assert_eq!(decided(&seen).again, Some(Duration::from_secs(2)));
+    assert_eq!(decided(&seen).again(), Some(Duration::from_secs(2)));
     found(&mut seen);
-    assert_eq!(decided(&seen).again, None);
+    assert_eq!(decided(&seen).again(), None);
 }
 
 #[test]
@@ -194,7 +193,7 @@ fn a_machine_that_is_up_gets_its_provider_id_again_when_somebody_took_it_away() 
     seen.machine.spec.provider_id = None;
     let decision = decided(&seen);
     assert!(
-        matches!(&decision.steps[..], [Step::Identify { provider_id, .. }] if provider_id == ID)
+        matches!(&decision.writes[..], [Write::Identify { provider_id, .. }] if provider_id == ID)
     );
 }
 
@@ -210,7 +209,7 @@ fn a_machine_that_was_up_and_whose_host_loses_its_image_or_goes_is_not_up() {
         seen.host = HostSeen::Here(Box::new(host));
         let decision = decided(&seen);
         assert_eq!((decision.reason, kinds(&decision)), (Reason::HostLost, vec!["report"]));
-        assert!(decision.news && decision.message.contains(told), "{}", decision.message);
+        assert!(decision.news() && decision.message().contains(told), "{}", decision.message());
         let later = after(seen, &decision);
         assert_eq!(kinds(&decided(&later)), [""; 0]);
     }
@@ -227,10 +226,13 @@ fn a_host_that_is_the_machines_again_is_told_or_the_last_word_would_be_that_it_i
     let image = json!({"spec": {"image": {"url": "http://a/b"}}});
     seen.host = HostSeen::Here(Box::new(with(&ours, &image)));
     let back = decided(&seen);
-    assert_eq!((back.reason, kinds(&back), back.news), (Reason::Provisioned, vec!["report"], true));
-    assert!(back.message.contains("this machine's again"), "{}", back.message);
+    assert_eq!(
+        (back.reason, kinds(&back), back.news()),
+        (Reason::Provisioned, vec!["report"], true)
+    );
+    assert!(back.message().contains("this machine's again"), "{}", back.message());
     let rests = decided(&after(seen, &back));
-    assert_eq!((kinds(&rests), rests.news), (vec![], false));
+    assert_eq!((kinds(&rests), rests.news()), (vec![], false));
 }
 
 #[test]
@@ -247,6 +249,6 @@ fn a_host_that_is_lost_is_told_apart_from_one_of_its_name_and_from_one_that_stil
         seen.host = HostSeen::Here(Box::new(host));
         let decision = decided(&seen);
         assert_eq!(decision.reason, Reason::HostLost);
-        assert!(decision.message.contains(told), "{}", decision.message);
+        assert!(decision.message().contains(told), "{}", decision.message());
     }
 }

@@ -33,7 +33,7 @@ fn secrets_of_another_namespace_are_refused() {
     seen.machine.spec.network_data = Some(foreign);
     let decision = decided(&seen);
     assert_eq!(decision.reason, Reason::ForeignNamespace);
-    assert!(decision.message.contains("spec.networkData.namespace"), "{}", decision.message);
+    assert!(decision.message().contains("spec.networkData.namespace"), "{}", decision.message());
     let mut seen = self::seen();
     let template = ObjectRef { namespace: Some("other".to_owned()), ..ObjectRef::default() };
     seen.machine.spec.data_template = Some(template);
@@ -66,6 +66,6 @@ fn secrets_that_a_machine_names_itself_are_looked_for_unless_others_are_rendered
     seen.missing_secret = Some(("networkData", "network".to_owned()));
     let decision = decided(&seen);
     assert_eq!(decision.reason, Reason::SecretMissing);
-    assert!(decision.message.contains("Secret network, which spec.networkData"));
-    assert!(decision.again.is_some());
+    assert!(decision.message().contains("Secret network, which spec.networkData"));
+    assert!(decision.again().is_some());
 }

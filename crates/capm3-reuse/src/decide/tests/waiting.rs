@@ -2,12 +2,13 @@
 
 use super::leaving::reporting;
 use super::*;
-use crate::claims::Claimed;
+use crate::machine::was_associated;
 use crate::machine::{host_name_bytes, is_housed};
+use crate::model::Claimed;
 
 fn told(decision: &Decision, kind: &str) -> (String, String) {
-    let report = decision.steps.iter().find_map(|step| match step {
-        Step::Report(status) => Some(status),
+    let report = decision.writes.iter().find_map(|step| match step {
+        Write::Report(status) => Some(status),
         _ => None,
     });
     report.map(|status| told_by(status, kind)).unwrap_or_default()
@@ -73,7 +74,7 @@ fn what_is_empty_is_not_told_to_a_host_and_what_an_image_left_behind_there_goes(
     seen.machine.spec.meta_data = Some(nameless);
     seen.choice.free = Some(cached(&with(&host("h", "available"), &left)));
     let decision = decided(&seen);
-    let Step::Claim { install: Some(install), .. } = &decision.steps[1] else {
+    let Write::Claim { install: Some(install), .. } = &decision.writes[1] else {
         panic!("{decision:?}")
     };
     let told = json!({
@@ -113,8 +114,8 @@ fn a_data_template_is_looked_for_only_before_anybody_is_asked_for_what_it_render
     seen.missing_template = Some("facts".to_owned());
     let decision = decided(&MachineSeen { data: Data::NotAskedFor, ..seen });
     assert_eq!(decision.reason, Reason::DataTemplateMissing);
-    assert!(decision.message.contains("Metal3DataTemplate facts, which spec.dataTemplate names"));
-    assert!(decision.again.is_some());
+    assert!(decision.message().contains("Metal3DataTemplate facts, which spec.dataTemplate names"));
+    assert!(decision.again().is_some());
 }
 
 #[test]
@@ -124,15 +125,17 @@ fn why_a_free_host_was_taken_is_in_the_condition_and_an_event_and_stays_there() 
     seen.choice.unfit = Some(("sick".to_owned(), "is marked as unhealthy"));
     let decision = decided(&seen);
     let why = "Host h: no host that is kept for MachineDeployment md will do: host sick is marked as unhealthy";
-    assert_eq!((decision.reason, decision.news), (Reason::HostClaimed, true));
+    assert_eq!((decision.reason, decision.news()), (Reason::HostClaimed, true));
     assert_eq!(told(&decision, CONDITION_ASSOCIATED), ("True".to_owned(), why.to_owned()));
-    assert_eq!(decision.message, why);
+    assert_eq!(decision.message(), why);
 
     // The claim was superseded after the choice was written: why it chose so is not lost.
     let mut again = having(&host("h", "available"));
     (again.machine.status, again.reuse) = (None, Reuse::On);
     let decision = decided(&again);
-    assert!(decision.news && decision.message.contains("none is kept for MachineDeployment md"));
+    assert!(
+        decision.news() && decision.message().contains("none is kept for MachineDeployment md")
+    );
 
     let image = json!({"spec": {"image": {"url": "http://a/b"}, "online": true}});
     let ours = with(&with(&host("h", "provisioning"), &consumer("m", "m-uid")), &image);
@@ -145,7 +148,7 @@ fn why_a_free_host_was_taken_is_in_the_condition_and_an_event_and_stays_there() 
     }
     // Without reuse there is nothing to wonder about.
     seen.reuse = Reuse::Off;
-    assert!(!decided(&seen).news);
+    assert!(!decided(&seen).news());
 }
 
 /// The reason that its status gives for its host, or no status.
@@ -173,7 +176,7 @@ fn how_a_machine_came_to_its_host_is_said_as_it_was_said_first_and_not_made_up()
         let mut seen = having(&ours);
         has_said(&mut seen, said);
         let decision = decided(&seen);
-        let Some(Step::Report(status)) = decision.steps.last() else { panic!("{decision:?}") };
+        let Some(Write::Report(status)) = decision.writes.last() else { panic!("{decision:?}") };
         let all = status["conditions"].as_array().unwrap();
         let found = all.iter().find(|it| it["type"] == CONDITION_ASSOCIATED).unwrap();
         assert_eq!((&found["reason"], &found["status"]), (&json!(wanted), &json!("True")));
@@ -191,6 +194,7 @@ fn a_claim_whose_report_was_superseded_is_reported_with_the_next_one_as_it_was()
             host: host.to_owned(),
             reason: Reason::HostReused,
             message: "Host h: why".to_owned(),
+            is_news: false,
         });
         let decision = decided(&seen);
         let seen = reporting(seen, &decision);
@@ -218,22 +222,22 @@ fn a_machine_waits_for_a_kept_host_only_in_its_turn_and_strictly_whenever_there_
     ] {
         seen.choice.behind = behind;
         let decision = decided_by(&seen, &policy);
-        assert_eq!((decision.reason, decision.wants), (reason, wants));
+        assert_eq!((decision.reason, decision.wants()), (reason, wants));
     }
     seen.choice.behind = true;
     let claim = decided(&seen);
-    assert!(claim.news && claim.message.contains("host late"), "{}", claim.message);
+    assert!(claim.news() && claim.message().contains("host late"), "{}", claim.message());
     // Without a free one it says for what the others wait.
     seen.choice.free = None;
     let waits = decided(&seen);
-    assert_eq!((waits.reason, waits.wants), (Reason::NoHostAvailable, Some(Wants::Any)));
-    assert!(waits.message.contains("others wait before it"), "{}", waits.message);
+    assert_eq!((waits.reason, waits.wants()), (Reason::NoHostAvailable, Some(Wants::Any)));
+    assert!(waits.message().contains("others wait before it"), "{}", waits.message());
 }
 
 #[test]
 fn who_finds_no_host_says_which_labels_it_wants_and_which_label_is_in_its_way() {
     let mut seen = seen();
-    let message = decided(&seen).message;
+    let message = decided(&seen).message();
     assert!(message.contains("there is no hostSelector"), "{message}");
     let size = Requirement {
         key: "size".to_owned(),
@@ -247,7 +251,7 @@ fn who_finds_no_host_says_which_labels_it_wants_and_which_label_is_in_its_way() 
         ..HostSelector::default()
     });
     seen.choice.labelled = Some("h".to_owned());
-    let message = decided(&seen).message;
+    let message = decided(&seen).message();
     assert!(message.contains("hostSelector (rack=a, size In (s, m))"), "{message}");
     assert!(message.contains("host h would fit but is reserved by its label"), "{message}");
     assert!(message.contains(names::capm3::NODE_REUSE), "{message}");
@@ -257,7 +261,7 @@ fn who_finds_no_host_says_which_labels_it_wants_and_which_label_is_in_its_way() 
 fn what_the_api_server_refuses_is_told_once_for_each_spec() {
     let mut seen = seen();
     seen.machine.metadata.generation = Some(1);
-    let Some(Step::Report(status)) = refused(&seen, "denied the request", now()) else { panic!() };
+    let Some(Write::Report(status)) = refused(&seen, "denied the request", now()) else { panic!() };
     seen.machine.status = Some(serde_json::from_value(status).unwrap());
     for kind in ["Ready", CONDITION_ASSOCIATED] {
         let said = status::reported(&seen.machine, kind).unwrap();
@@ -278,13 +282,13 @@ fn what_the_api_server_refuses_is_told_once_for_each_spec() {
     ] {
         let step = refused(&seen, why, now());
         assert_eq!(step.is_some(), is_told, "{why}");
-        let Some(Step::Report(status)) = step else { continue };
+        let Some(Write::Report(status)) = step else { continue };
         seen.machine.status = Some(serde_json::from_value(status).unwrap());
     }
     // Whether it was seen to have its host stays as it is where it goes.
     let kept = with(&host("h", "deprovisioning"), &kept_for(&owner()));
     let leaves = leaving(having(&kept));
-    let Some(Step::Report(status)) = refused(&leaves, "no", now()) else { panic!() };
+    let Some(Write::Report(status)) = refused(&leaves, "no", now()) else { panic!() };
     assert_eq!(told_by(&status, CONDITION_ASSOCIATED).0, "True");
 }
 
@@ -308,7 +312,7 @@ fn a_machine_that_is_up_stays_ready_when_a_write_of_it_is_refused_and_one_that_i
             .unwrap(),
         );
         let seen = if leaves { leaving(seen) } else { seen };
-        let Some(Step::Report(status)) = refused(&seen, "denied", now()) else { panic!() };
+        let Some(Write::Report(status)) = refused(&seen, "denied", now()) else { panic!() };
         let said = (wanted.to_owned(), "denied".to_owned());
         assert_eq!(told_by(&status, "Ready"), said, "{is_up} {was_ready} {leaves}");
     }
@@ -343,7 +347,7 @@ fn a_host_whose_claim_is_refused_for_long_is_left_for_another_and_a_kept_one_onl
     let decision = decided(&seen);
     assert_eq!(kinds(&decision), ["pass over", "intend", "claim", "report"]);
     // Who refuses its claim for long may refuse every other write of it as well.
-    assert_eq!(decision.steps[0], Step::PassOver { host: "h".to_owned(), insists: false });
+    assert_eq!(decision.writes[0], Write::PassOver { host: "h".to_owned(), insists: false });
 }
 
 #[test]
@@ -373,7 +377,7 @@ fn what_holds_up_a_host_that_is_to_be_installed_is_said() {
     ] {
         let ours = with(&with(&host("h", "provisioning"), &consumer("m", "m-uid")), &image);
         let decision = decided(&having(&with(&ours, &trouble)));
-        assert_eq!((decision.reason, decision.message.as_str()), (reason, text), "{trouble}");
+        assert_eq!((decision.reason, decision.message().as_str()), (reason, text), "{trouble}");
     }
 }
 
@@ -400,7 +404,7 @@ fn a_machine_whose_claim_is_refused_has_no_host_and_one_that_was_up_needs_no_oth
     let mut seen = having(&host("h", "available"));
     assert!(is_housed(&seen.machine));
     seen.host = HostSeen::None;
-    let Some(Step::Report(status)) = refused(&seen, "denied", now()) else { panic!() };
+    let Some(Write::Report(status)) = refused(&seen, "denied", now()) else { panic!() };
     seen.machine.status = Some(serde_json::from_value(status).unwrap());
     assert!(!is_housed(&seen.machine));
     seen.machine.status = None;
@@ -434,7 +438,7 @@ fn a_host_that_somebody_else_wrote_on_a_machine_is_claimed_only_after_our_own_in
         change(&mut seen);
         let decision = decided(&seen);
         assert_eq!(kinds(&decision), steps);
-        if let Some(Step::Intend { host, uid }) = decision.steps.first() {
+        if let Some(Write::Intend { host, uid }) = decision.writes.first() {
             assert_eq!((host.as_str(), uid.as_str()), ("h", "h-uid"));
         }
     }
@@ -462,8 +466,8 @@ fn a_name_that_is_too_long_is_told_only_where_no_other_host_does_and_others_are_
     seen.machine.metadata.name = Some("m".repeat(253));
     seen.choice.too_long = Some("h".repeat(253));
     let decision = decided(&seen);
-    assert_eq!((decision.reason, decision.wants), (Reason::NameTooLong, Some(Wants::Any)));
-    assert!(decision.again.is_some() && decision.message.contains("use shorter names"));
+    assert_eq!((decision.reason, decision.wants()), (Reason::NameTooLong, Some(Wants::Any)));
+    assert!(decision.again().is_some() && decision.message().contains("use shorter names"));
     seen.choice.free = Some(cached(&host("short", "available")));
     assert_eq!(decided(&seen).reason, Reason::HostClaimed);
     // One that it was going to take is given up for another.
@@ -505,7 +509,7 @@ fn a_machine_that_has_its_identity_gets_no_second_host_whatever_its_status_has_l
     let lost = decided(&stopped);
     assert_eq!((lost.reason, kinds(&lost)), (Reason::HostLost, vec!["report"]));
     // What it says of that is all that it is known by from then on.
-    let Some(Step::Report(status)) = lost.steps.last() else { panic!("{lost:?}") };
+    let Some(Write::Report(status)) = lost.writes.last() else { panic!("{lost:?}") };
     stopped.machine.status = Some(serde_json::from_value(status.clone()).unwrap());
     assert!(!was_associated(&stopped.machine));
     assert_eq!(told(&stopped), (Reason::HostLost, vec![]));
@@ -528,7 +532,7 @@ fn a_refusal_that_only_the_older_conditions_say_is_told_once_for_each_spec() {
     let mut seen = seen();
     seen.machine.api_version = Some("infrastructure.cluster.x-k8s.io/v1beta1".to_owned());
     seen.machine.metadata.generation = Some(1);
-    let Some(Step::Report(status)) = refused(&seen, "denied", now()) else { panic!() };
+    let Some(Write::Report(status)) = refused(&seen, "denied", now()) else { panic!() };
     seen.machine.status = Some(serde_json::from_value(status).unwrap());
     seen.machine.status.as_mut().unwrap().v1beta2 = None;
     // Nobody knows any more for which spec it was told.

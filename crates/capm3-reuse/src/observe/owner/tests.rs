@@ -4,9 +4,13 @@ use serde_json::json;
 
 use api_types::capi::MachineDeployment;
 
-use super::outline::{is_halted, is_paused};
 use super::*;
+use crate::context::Caches;
+use crate::context::tests::{VERSION, no_caches, nowhere, store};
 use crate::decide::tests::{host, owner, with};
+use crate::outline::{is_halted, is_paused};
+use crate::served::Served;
+use api_types::ContractVersion;
 
 #[test]
 fn a_rollout_is_under_way_only_where_its_controller_says_so() {
@@ -70,7 +74,7 @@ fn a_right_that_the_chart_gives_and_that_is_away_is_no_word_about_an_owner() {
 
 #[test]
 fn an_owner_that_cannot_be_read_keeps_its_hosts_and_is_not_watched() {
-    let unknown = Outline::unknown(&owner());
+    let unknown = OfOwner::unknown(&owner());
     assert_eq!((unknown.paused, unknown.is_unwatched), (true, true));
 }
 
@@ -148,9 +152,9 @@ async fn machines_that_select_other_hosts_keep_none_and_those_of_which_nothing_i
         (vec![machine("m", selecting("a"))], Some(template("b")), &["m"], true),
         (vec![], None, &["m"], false),
     ] {
-        let from = sources(known, template);
+        let context = seen(known, template, None);
         let kept = Kept::For(owner());
-        let seen = owner_seen(&from, "ns", &here, &kept).await.unwrap().unwrap();
+        let seen = owner_seen(&context, "ns", &here, &kept).await.unwrap().unwrap();
         let without: Vec<&str> = seen.without_host.iter().map(String::as_str).collect();
         assert_eq!((seen.machines, seen.replicas, &without[..]), (1, 2, without_host));
         assert_eq!(seen.wants_others, wants_others);
@@ -158,16 +162,18 @@ async fn machines_that_select_other_hosts_keep_none_and_those_of_which_nothing_i
     let mut others = labelled("a");
     others.labels_mut().insert(names::capi::WATCH_FILTER.to_owned(), "theirs".to_owned());
     for (filter, without_host, wants_others) in [(None, 1, false), (Some("ours"), 0, true)] {
-        let mut from = sources(vec![machine("m", selecting("a"))], Some(template("a")));
-        from.watch_filter = filter.map(str::to_owned);
-        let seen = owner_seen(&from, "ns", &others, &Kept::For(owner())).await.unwrap().unwrap();
+        let context = seen(vec![machine("m", selecting("a"))], Some(template("a")), filter);
+        let seen = owner_seen(&context, "ns", &others, &Kept::For(owner())).await.unwrap().unwrap();
         assert_eq!((seen.without_host.len(), seen.wants_others), (without_host, wants_others));
     }
 }
 
 /// A deployment that wants two machines and has one Machine, and what else was seen.
-fn sources(machines: Vec<Metal3Machine>, template: Option<Metal3MachineTemplate>) -> Sources {
-    let version = ContractVersion::V1Beta2;
+fn seen(
+    machines: Vec<Metal3Machine>,
+    template: Option<Metal3MachineTemplate>,
+    watch_filter: Option<&str>,
+) -> Context {
     let parent = json!({
         "metadata": {"name": "m", "namespace": "ns", "labels": {names::capi::DEPLOYMENT_NAME: "md"}},
         "spec": {"clusterName": "c", "infrastructureRef": {"kind": "Metal3Machine", "name": "m"}},
@@ -178,43 +184,15 @@ fn sources(machines: Vec<Metal3Machine>, template: Option<Metal3MachineTemplate>
         "spec": {"clusterName": "c", "replicas": 2, "template": {"spec": infrastructure}},
     });
     let cluster = json!({"metadata": {"name": "c", "namespace": "ns"}});
-    // Nobody would answer: all that is needed was seen.
-    let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
-    Sources {
-        client: kube::Client::try_from(config).unwrap(),
-        served: Served { core: version, infrastructure: version, control_plane: None, data: false },
-        watch_filter: None,
-        index: std::sync::Mutex::default(),
-        stores: crate::observe::Stores {
-            hosts: store(vec![], ()),
-            machines: store(machines, version),
-            templates: store(template.into_iter().collect(), version),
-            broken_templates: controller_kit::watch::Undecodable::default(),
-            parents: store(vec![serde_json::from_value(parent).unwrap()], version),
-            clusters: store(vec![serde_json::from_value(cluster).unwrap()], version),
-            sets: store(vec![], version),
-            deployments: store(vec![serde_json::from_value(deployment).unwrap()], version),
-            control_planes: None,
-            claims: None,
-            data: None,
-        },
-        refusals: crate::refusals::Refusals::default(),
-        claims: crate::claims::Claims::default(),
-        waiting: tokio::sync::Semaphore::new(1),
-        looks: crate::observe::node::Looks::new(1),
-    }
-}
-
-fn store<K>(seen: Vec<K>, version: K::DynamicType) -> Store<K>
-where
-    K: kube::runtime::reflector::Lookup + Clone + 'static,
-    K::DynamicType: Eq + std::hash::Hash + Clone,
-{
-    let mut writer = kube::runtime::reflector::store::Writer::new(version);
-    for it in seen {
-        writer.apply_watcher_event(&kube::runtime::watcher::Event::Apply(it));
-    }
-    writer.as_reader()
+    let caches = Caches {
+        machines: store(machines, VERSION),
+        templates: store(template.into_iter().collect(), VERSION),
+        parents: store(vec![serde_json::from_value(parent).unwrap()], VERSION),
+        clusters: store(vec![serde_json::from_value(cluster).unwrap()], VERSION),
+        deployments: store(vec![serde_json::from_value(deployment).unwrap()], VERSION),
+        ..no_caches()
+    };
+    nowhere(caches, watch_filter)
 }
 
 #[test]
@@ -235,9 +213,9 @@ fn what_an_owner_counts_matters_to_no_kept_host_and_whether_it_rolls_out_does() 
         it
     };
     let deployment =
-        |more: &Value| Outline::of_deployment(served, &serde_json::from_value(like(more)).unwrap());
+        |more: &Value| OfOwner::of_deployment(served, &serde_json::from_value(like(more)).unwrap());
     let plane =
-        |more: &Value| Outline::of_plane(served, &serde_json::from_value(like(more)).unwrap());
+        |more: &Value| OfOwner::of_plane(served, &serde_json::from_value(like(more)).unwrap());
     for (more, matters) in [
         (json!({"metadata": {"resourceVersion": "2"}, "status": {"replicas": 4}}), false),
         (json!({"status": {"conditions": [{"type": "Available", "status": "True"}]}}), false),

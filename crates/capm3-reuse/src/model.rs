@@ -1,0 +1,576 @@
+//! What the passes are about: what one sees, what it writes, and what it tells the next. The page to read first.
+//!
+//! [`observe`](mod@crate::observe) reads [`Seen`], [`decide`](mod@crate::decide) makes a [`Decision`] of what is
+//! [`Observed`], [`write`](mod@crate::write) carries out each [`Write`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api_types::capi::{self, Cluster};
+use api_types::capm3::Metal3Machine;
+use api_types::metal3::BareMetalHost;
+use controller_kit::engine::{self, Class, Error, Lookout, ObjectKey, Shared};
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Map, Value};
+
+use crate::host;
+use crate::index::{Choice, Index, Wants};
+use crate::looks::Place;
+use crate::machine::is_same;
+use crate::reason::Reason;
+use crate::reservation::{Kept, Owner};
+use crate::seen::{Data, HostSeen, NodeSeen, OwnerSeen, Parent, Reuse, Sought, Verdict};
+
+/// How long one and the same host is tried before another is better: so long that who refuses everything makes few writes,
+/// and several times as long as any claim is on its way that an earlier pass sent.
+const REFUSED_FOR_LONG: Duration = Duration::from_secs(300);
+/// A cache shows our own writes long before. Where the API server's data were put back to what they had been, never.
+const SHOWN_WITHIN: Duration = Duration::from_secs(10);
+
+/// What is decided.
+pub type Decision = engine::Decision<Write, Reason>;
+
+/// What one pass is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Key {
+    /// A `Metal3Machine`.
+    Machine(ObjectKey),
+    /// A host that is kept for somebody, or that its machine left.
+    Host(ObjectKey),
+}
+
+/// One write. Each insists on the version of the object that was observed, or that the write before it left.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Write {
+    /// On the machine: which host it is going to take, and the finalizer. Before the host is touched.
+    Intend {
+        /// The host.
+        host: String,
+        /// Its uid.
+        uid: String,
+    },
+    /// On the host: the machine that has it, and what to install if that is known.
+    Claim {
+        /// The host.
+        host: String,
+        /// What to install.
+        install: Option<Install>,
+        /// How the machine came to it; nothing where the host named the machine already.
+        claimed: Option<Claimed>,
+    },
+    /// On the host that the machine has: what to install.
+    Install {
+        /// The host.
+        host: String,
+        /// What to install.
+        install: Install,
+    },
+    /// On the host: CAPM3's pause of a paused cluster is lifted.
+    Unpause {
+        /// The host.
+        host: String,
+    },
+    /// On the machine: it will not have the host that it was going to take.
+    GiveUp {
+        /// The host.
+        host: String,
+    },
+    /// On the machine: the host that it gave up was read since, and no claim of it can succeed any more.
+    Forget,
+    /// On a host that will not be taken: only its version is moved, so that no claim of it is left on its way.
+    PassOver {
+        /// The host.
+        host: String,
+        /// Whether the pass ends where that is refused.
+        insists: bool,
+    },
+    /// Asks for rendered secrets.
+    AskForData,
+    /// Withdraws what was asked for.
+    WithdrawData,
+    /// On the machine: its provider ID, and where it stands.
+    Identify {
+        /// The provider ID.
+        provider_id: String,
+        /// The host's failure domain.
+        failure_domain: Option<String>,
+    },
+    /// On the machine's status.
+    Report(Value),
+    /// On the host: nothing to install any more, and for whom it will be kept.
+    Clear {
+        /// The host.
+        host: String,
+        /// Fields of the spec that are taken away.
+        fields: Vec<&'static str>,
+        /// Whether it is switched off.
+        switch_off: bool,
+        /// Whether its disks are wiped, if that has changed.
+        cleaning: Option<String>,
+        /// For whom it will be kept.
+        verdict: Option<Owner>,
+        /// The host's uid, if it will be kept: by it a move to another cluster is known.
+        uid: Option<String>,
+    },
+    /// On the host: the machine has it no longer; it is kept for an owner, or free.
+    Release {
+        /// The host.
+        host: String,
+        /// For whom it is kept.
+        keep_for: Option<Owner>,
+        /// The host's uid, if it was decided just now for whom it is kept. What stands there since an earlier verdict stays.
+        uid: Option<String>,
+        /// Annotations of ours that go with it.
+        annotations: Vec<String>,
+    },
+    /// On the machine: the finalizer goes.
+    LetGo,
+    /// On a kept host: it is free.
+    Free {
+        /// The host.
+        host: String,
+        /// Why its reservation ends.
+        why: Reason,
+    },
+    /// On a Node of a workload cluster that says no provider ID: it gets that of its machine, if nobody wrote to it since.
+    NameNode(Naming),
+    /// Nowhere: the machine waits its turn for a host.
+    Wait(Wants),
+}
+
+/// What a host is told to install. What the user left out is left out.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Install {
+    /// Fields of the host's spec.
+    pub fields: Map<String, Value>,
+}
+
+/// A Node and the provider ID that it gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Naming {
+    /// The Node.
+    pub node: String,
+    /// The version of it that was read.
+    pub version: String,
+    /// The provider ID.
+    pub provider_id: String,
+}
+
+/// How a machine came to its host. It is remembered until it is reported: the report that follows a claim may be superseded, and
+/// neither machine nor host say it afterwards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claimed {
+    /// The host.
+    pub host: String,
+    /// Whether it was kept for the machine's owner.
+    pub reason: Reason,
+    /// Why that one, for a person.
+    pub message: String,
+    /// Whether that is an event, too.
+    pub is_news: bool,
+}
+
+/// What this process remembers of a machine or a host between two passes. All of it can be forgotten: it saves work, or is
+/// waited for or told once more.
+#[derive(Debug, Default, PartialEq)]
+pub struct Memory {
+    /// Of which object: another one of the same name has another identity.
+    uid: String,
+    /// What the caches have to show before anything is decided on what they say of an object.
+    awaited: BTreeMap<Key, (u64, Instant)>,
+    /// The host that was refused to the machine last, and since when. A webhook may have something against that one only.
+    refused: Option<(String, Instant)>,
+    /// The generation of the machine for which a refusal was told last, where conditions do not say it.
+    pub told: Option<i64>,
+    /// The claim of its host that is not reported yet.
+    pub claimed: Option<Claimed>,
+    /// Since when the owner of a kept host needs no host more than it has. No clock that is set changes that.
+    pub settled: Option<Instant>,
+}
+
+impl Memory {
+    /// Forgets what it knows of another object.
+    pub fn about(&mut self, uid: &str) {
+        if self.uid != uid {
+            *self = Self { uid: uid.to_owned(), ..Self::default() };
+        }
+    }
+
+    /// A write left this version. One that is no number is not waited for.
+    pub fn wrote(&mut self, object: Key, version: Option<&str>, now: Instant) {
+        if let Some(version) = version.and_then(number) {
+            self.awaited.insert(object, (version, now));
+        }
+    }
+
+    /// Somebody wrote after this version: nothing is decided on it again.
+    pub fn superseded(&mut self, object: Key, version: Option<&str>, now: Instant) {
+        if let Some(version) = version.and_then(number) {
+            self.awaited.insert(object, (version + 1, now));
+        }
+    }
+
+    /// Whether a cache is known to be behind with this version.
+    pub fn is_behind(&mut self, object: &Key, version: Option<&str>, now: Instant) -> bool {
+        let Some((awaited, since)) = self.awaited.get(object) else { return false };
+        let is_behind = version.and_then(number).is_some_and(|it| it < *awaited)
+            && now.saturating_duration_since(*since) < SHOWN_WITHIN;
+        if !is_behind {
+            self.awaited.remove(object);
+        }
+        is_behind
+    }
+
+    /// A write of this host goes out; since when it was refused before. That counts no more until there is an answer: a write
+    /// without one may still be carried out.
+    pub fn tries(&mut self, host: &str) -> Option<Instant> {
+        self.refused.take_if(|(refused, _)| refused == host).map(|(_, since)| since)
+    }
+
+    /// The write ended, and this is why if it failed.
+    pub fn tried(
+        &mut self,
+        host: &str,
+        before: Option<Instant>,
+        failure: Option<&Error>,
+        now: Instant,
+    ) {
+        let since = match failure {
+            Some(error) if error.is_refusal() => Some(before.unwrap_or(now)),
+            // Nothing was answered that says anything of this host.
+            Some(Error::Superseded) | None => before,
+            Some(_) => None,
+        };
+        if let Some(since) = since {
+            self.refused = Some((host.to_owned(), since));
+        }
+    }
+
+    /// The host that is refused for long.
+    pub fn refused_for_long(&self, now: Instant) -> Option<String> {
+        let (host, since) = self.refused.as_ref()?;
+        (now.duration_since(*since) >= REFUSED_FOR_LONG).then(|| host.clone())
+    }
+
+    /// The machine has a host.
+    pub fn has_host(&mut self) {
+        (self.refused, self.told) = (None, None);
+    }
+}
+
+fn number(version: &str) -> Option<u64> {
+    version.parse().ok()
+}
+
+/// What one pass sees, with what its writes need.
+pub struct Seen {
+    /// What decisions are made of.
+    pub observed: Observed,
+    /// The version of the key's object that the cache had.
+    pub version: Option<String>,
+    /// The hosts that are held back for the machine.
+    pub turn: Option<Turn>,
+    /// Where the Node of the machine is.
+    pub place: Option<Place>,
+    /// When the pass has to be over. Who stood still for longer, as while a process is stopped, goes by what it read before.
+    pub until: Instant,
+    /// The versions that writes of this pass left.
+    pub left: Shared<BTreeMap<Key, String>>,
+}
+
+impl Seen {
+    /// Nothing is written yet.
+    pub fn of(observed: Observed, version: Option<String>, until: Instant) -> Self {
+        Self { observed, version, turn: None, place: None, until, left: Shared::default() }
+    }
+}
+
+/// The hosts that are held back for a machine during one pass. Whatever comes of the pass, those that it did not take go to others.
+pub struct Turn {
+    index: Arc<Shared<Index>>,
+    lookout: Lookout<Key>,
+    machine: ObjectKey,
+    since: Timestamp,
+    taken: Shared<Option<String>>,
+}
+
+impl Turn {
+    /// The machine waits no longer.
+    pub fn begin(
+        index: &Arc<Shared<Index>>,
+        lookout: &Lookout<Key>,
+        machine: &ObjectKey,
+        since: Timestamp,
+    ) -> Self {
+        index.with(|index| index.leave(&machine.namespace, &machine.name));
+        Self {
+            index: index.clone(),
+            lookout: lookout.clone(),
+            machine: machine.clone(),
+            since,
+            taken: Shared::default(),
+        }
+    }
+
+    /// The machine has this host now.
+    pub fn takes(&self, host: &str) {
+        self.taken.with(|taken| *taken = Some(host.to_owned()));
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let ObjectKey { namespace, name } = &self.machine;
+        let taken = self.taken.with(Option::take);
+        let (since, now) = (self.since, Instant::now());
+        let offered =
+            self.index.with(|index| index.settle(namespace, name, since, taken.as_deref(), now));
+        for name in offered {
+            let key = ObjectKey { namespace: namespace.clone(), name };
+            self.lookout.enqueue(Key::Machine(key), Class::Normal);
+        }
+    }
+}
+
+/// What is decided upon.
+#[derive(Clone, Debug)]
+pub enum Observed {
+    /// A machine.
+    Machine(Box<MachineSeen>),
+    /// A host that is kept for somebody.
+    Kept(Box<KeptSeen>),
+    /// A host that was to be given back, and whose machine may be gone.
+    Left(Box<LeftSeen>),
+}
+
+/// A machine and what has to do with it.
+#[derive(Clone, Debug, Default)]
+pub struct MachineSeen {
+    /// The machine.
+    pub machine: Metal3Machine,
+    /// Its Machine.
+    pub parent: Parent,
+    /// Its Cluster.
+    pub cluster: Option<Cluster>,
+    /// Who owns its Machine, if that is somebody that hosts are kept for.
+    pub owner: Option<Owner>,
+    /// Whether the template that it was cloned from asks for reuse.
+    pub reuse: Reuse,
+    /// The host that it names, gives up, or that names it.
+    pub host: HostSeen,
+    /// Whether another installation looks after that host, by the host's label.
+    pub host_of_others: bool,
+    /// Another host that names it as well, for a machine that is being deleted.
+    pub another: Option<String>,
+    /// Whether machine and host were read live, the host first. What must not be done on old news is done only then.
+    pub live: bool,
+    /// What there is for it.
+    pub choice: Choice,
+    /// A host whose claim the API server refused to it for so long that another is better.
+    pub refused: Option<String>,
+    /// The generation of it for which this process told last what the API server refused to it.
+    pub told: Option<i64>,
+    /// The claim of its host, if that could not be reported yet.
+    pub claimed: Option<Claimed>,
+    /// Whether the secret with its first-boot configuration is there; not looked for where nothing hangs on it.
+    pub bootstrap_secret: Option<bool>,
+    /// A secret of its own that is not there: the field of its spec, and the name.
+    pub missing_secret: Option<(&'static str, String)>,
+    /// The data template that it names, if that is not there; not looked for once somebody was asked for rendered secrets.
+    pub missing_template: Option<String>,
+    /// Its rendered secrets.
+    pub data: Data,
+    /// Whether disks are wiped, as the template says that it was cloned from, or itself where that says nothing. Nothing if
+    /// that template is gone: its last word stands on the host.
+    pub cleaning: Option<String>,
+    /// For whom its host is to be kept, as owner and template say now; for a machine that is being deleted.
+    pub verdict: Verdict,
+    /// Its Node, if that is looked for.
+    pub node: NodeSeen,
+}
+
+impl MachineSeen {
+    /// The owner whose hosts this machine may have.
+    pub fn keeps_for(&self) -> Option<&Owner> {
+        self.owner.as_ref().filter(|_| matches!(self.reuse, Reuse::On | Reuse::Unknown))
+    }
+
+    /// Secrets that the machine itself names and that nothing rendered takes the place of. As long as something may still be
+    /// rendered that is not known.
+    pub fn own_secrets(&self) -> Vec<(&'static str, String)> {
+        let rendered = match &self.data {
+            Data::NotWanted => [false; 2],
+            Data::Rendered { meta_data, network_data, .. } => {
+                [meta_data.is_some(), network_data.is_some()]
+            }
+            Data::NotAskedFor | Data::Awaited | Data::Failed(_) | Data::Unserved => [true; 2],
+        };
+        let spec = &self.machine.spec;
+        let named = [("metaData", &spec.meta_data), ("networkData", &spec.network_data)];
+        let own = named.into_iter().zip(rendered).filter(|(_, rendered)| !rendered);
+        own.filter_map(|((field, it), _)| Some((field, it.as_ref()?.name.clone()?)))
+            .filter(|(_, name)| !name.is_empty())
+            .collect()
+    }
+
+    /// The data template that has to be there before anybody is asked for rendered secrets.
+    pub fn data_template(&self) -> Option<&str> {
+        let template = self.machine.spec.data_template.as_ref()?;
+        (self.data == Data::NotAskedFor).then(|| template.name.as_deref().unwrap_or_default())
+    }
+
+    /// Whose Node is to be looked for: that of a machine that is up and for which Cluster API has not found one.
+    pub fn sought(&self) -> Option<Sought<'_>> {
+        let machine = &self.machine;
+        let (Parent::Here(parent), Some(cluster)) = (&self.parent, &self.cluster) else {
+            return None;
+        };
+        let HostSeen::Here(host) = &self.host else { return None };
+        let goes = [&machine.metadata, &parent.metadata, &cluster.metadata]
+            .iter()
+            .any(|it| it.deletion_timestamp.is_some());
+        let is_paused = capi::is_paused(&machine.metadata) || cluster.is_paused();
+        let has_host = host::is_of(host, machine) && is_same(machine, host);
+        let is_found = parent.node_name().is_some();
+        if goes || is_paused || !has_host || !machine.is_provisioned() || is_found {
+            return None;
+        }
+        // Another form of ID is a cloud provider's.
+        let id = machine.spec.provider_id.as_deref().filter(|it| it.starts_with("metal3://"));
+        let host_uid = host.metadata.uid.as_deref().filter(|it| !it.is_empty());
+        Some(Sought { cluster, host_uid: host_uid?, provider_id: id? })
+    }
+}
+
+/// A kept host and what has to do with it.
+#[derive(Clone, Debug)]
+pub struct KeptSeen {
+    /// The host.
+    pub host: BareMetalHost,
+    /// For whom it is kept.
+    pub kept: Kept,
+    /// Its owner; nothing if there is none of that name.
+    pub owner: Option<OwnerSeen>,
+    /// For how long its owner has needed no host more than it has.
+    pub settled_for: Option<Duration>,
+    /// Whether a live look did not bear out that it is kept no longer.
+    pub doubted: bool,
+}
+
+/// A host that was to be given back. Everything is as it was read live, the host first.
+#[derive(Clone, Debug)]
+pub struct LeftSeen {
+    /// The host.
+    pub host: BareMetalHost,
+    /// Whether no machine has it: the one that it names is gone.
+    pub is_gone: bool,
+    /// Whether another installation looks after it.
+    pub of_others: bool,
+    /// Whether its Cluster is paused.
+    pub paused: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        Key::Host(ObjectKey { namespace: "ns".to_owned(), name: name.to_owned() })
+    }
+
+    fn failure(code: u16) -> Error {
+        let status = Status::failure("why", "").with_code(code);
+        let source = Box::new(kube::Error::Api(Box::new(status)));
+        Error::Api { what: "patch a BareMetalHost", source }
+    }
+
+    fn answer(memory: &mut Memory, host: &str, failed: Option<u16>, now: Instant) {
+        let before = memory.tries(host);
+        memory.tried(host, before, failed.map(failure).as_ref(), now);
+    }
+
+    #[test]
+    fn an_object_is_behind_until_our_own_write_is_seen() {
+        let (mut memory, now) = (Memory::default(), Instant::now());
+        memory.wrote(key("a"), Some("7"), now);
+        assert!(memory.is_behind(&key("a"), Some("6"), now));
+        assert!(!memory.is_behind(&key("b"), Some("6"), now));
+        assert!(!memory.is_behind(&key("a"), Some("7"), now));
+        assert!(
+            !memory.is_behind(&key("a"), Some("6"), now),
+            "it was seen once, so what is older is a later object's"
+        );
+    }
+
+    #[test]
+    fn a_version_after_which_somebody_wrote_is_decided_on_no_more() {
+        let (mut memory, now) = (Memory::default(), Instant::now());
+        memory.superseded(key("a"), Some("7"), now);
+        assert!(memory.is_behind(&key("a"), Some("7"), now));
+        assert!(!memory.is_behind(&key("a"), Some("9"), now));
+        assert!(memory == Memory::default(), "nothing is left of it");
+    }
+
+    #[test]
+    fn a_version_that_never_comes_is_not_waited_for_for_ever() {
+        let (mut memory, now) = (Memory::default(), Instant::now());
+        memory.wrote(key("a"), Some("7"), now);
+        assert!(memory.is_behind(&key("a"), Some("6"), now));
+        assert!(!memory.is_behind(&key("a"), Some("6"), now + SHOWN_WITHIN));
+    }
+
+    #[test]
+    fn a_host_is_refused_for_long_by_the_time_since_its_own_first_refusal() {
+        let (mut memory, start) = (Memory::default(), Instant::now());
+        let long = REFUSED_FOR_LONG;
+        answer(&mut memory, "a", Some(403), start);
+        answer(&mut memory, "a", Some(403), start + long / 2);
+        assert_eq!(memory.refused_for_long(start + long / 2), None);
+        assert_eq!(memory.refused_for_long(start + long).as_deref(), Some("a"));
+        answer(&mut memory, "b", Some(403), start + long);
+        assert_eq!(memory.refused_for_long(start + long), None);
+        assert_eq!(memory.refused_for_long(start + long * 2).as_deref(), Some("b"));
+        memory.has_host();
+        assert_eq!(memory.refused_for_long(start + long * 2), None);
+    }
+
+    #[test]
+    fn a_host_is_refused_for_long_only_if_every_write_of_it_was_answered_meanwhile() {
+        for (host, failed, is_known) in [
+            ("a", Some(403), true),
+            ("a", None, true),
+            ("a", Some(504), false),
+            ("b", Some(504), true),
+        ] {
+            let (mut memory, start) = (Memory::default(), Instant::now());
+            let long = REFUSED_FOR_LONG;
+            let known = |memory: &Memory| memory.refused_for_long(start + long).is_some();
+            answer(&mut memory, "a", Some(403), start);
+            let before = memory.tries(host);
+            // Nobody knows what became of it if the pass ends here.
+            assert_eq!(known(&memory), host == "b");
+            memory.tried(host, before, failed.map(failure).as_ref(), start + long / 2);
+            assert_eq!(known(&memory), is_known, "{host} {failed:?}");
+            // From then on it is refused anew.
+            answer(&mut memory, "a", Some(403), start + long / 2);
+            assert_eq!(known(&memory), is_known, "{host} {failed:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_remembered_of_a_machine_ends_with_it_and_what_was_refused_when_it_has_a_host() {
+        let mut memory = Memory::default();
+        memory.about("one");
+        memory.told = Some(2);
+        memory.about("one");
+        assert_eq!(memory.told, Some(2));
+        memory.has_host();
+        assert_eq!(memory.told, None);
+        memory.settled = Some(Instant::now());
+        memory.about("another");
+        assert_eq!(memory.settled, None);
+    }
+}

@@ -1,0 +1,324 @@
+//! Every sentence that a person reads in a condition or an event. Nothing reads them but people.
+
+use api_types::capm3::HostSelector;
+use api_types::metal3::{BareMetalHost, ProvisioningState};
+use api_types::names;
+use api_types::names::metal3::NODE_UUID;
+use api_types::reference::ObjectRef;
+use kube::ResourceExt as _;
+
+use crate::host::{self, Exclusion};
+use crate::reservation::Owner;
+use crate::seen::{Node, Sought};
+
+pub(crate) const PAUSED: &str = "The Metal3Machine or its Cluster is paused";
+pub(crate) const UNOWNED: &str = "No Machine owns this Metal3Machine";
+pub(crate) const MACHINE_DELETING: &str =
+    "The Machine is being deleted: nothing is installed for it any more";
+pub(crate) const NO_INFRASTRUCTURE: &str = "The Cluster's infrastructure is not ready yet";
+pub(crate) const NO_BOOTSTRAP_DATA: &str = "The Machine has no bootstrap data yet";
+pub(crate) const DATA_UNSERVED: &str = "spec.dataTemplate is set and the API server serves no Metal3DataClaim, Metal3Data or Metal3DataTemplate: install CAPM3's CRDs and its data controllers";
+pub(crate) const IMAGE_MISSING: &str =
+    "spec.image is missing: name an image, or a method in spec.customDeploy";
+pub(crate) const CHECKSUM_MISSING: &str =
+    "spec.image.checksum is missing: give one, or use diskFormat live-iso";
+pub(crate) const INSTALLED: &str = "The host is installed";
+pub(crate) const INSTALLING: &str = "The host is being installed";
+pub(crate) const RENDERED: &str = "The secrets are rendered";
+pub(crate) const NAMES_NO_HOST: &str = "This machine was up and names no host any more";
+pub(crate) const WIPED: &str =
+    "; its disks are wiped before it is used again, as automatedCleaningMode is not disabled";
+pub(crate) const UNWIPED: &str = "; its disks are not wiped, as automatedCleaningMode is disabled: see to it that nobody gets what is on them";
+pub(crate) const UNANSWERED: &str = "the API server did not answer in time";
+
+// Why a host is kept no longer.
+pub(crate) const OWNER_GONE: &str = "its owner is gone";
+pub(crate) const OWNER_REPLACED: &str = "its owner is gone, and another one has its name";
+pub(crate) const CLUSTER_DELETING: &str = "its cluster is being deleted";
+pub(crate) const OWNER_DELETING: &str = "its owner is being deleted";
+pub(crate) const REUSE_OFF: &str = "the template of its owner has nodeReuse no longer";
+pub(crate) const NOT_NEEDED: &str = "every machine of its owner has a host or wants another one";
+
+// What is missing.
+
+pub(crate) fn machine_missing(name: &str) -> String {
+    format!("Machine {name} owns this Metal3Machine and is not there")
+}
+
+pub(crate) fn cluster_missing(name: &str) -> String {
+    format!("Cluster {name:?} is not there")
+}
+
+pub(crate) fn bootstrap_secret_missing(name: &str) -> String {
+    format!("Secret {name} with the bootstrap data is not there")
+}
+
+pub(crate) fn secret_missing(field: &str, name: &str) -> String {
+    format!("Secret {name}, which spec.{field} names, is not there: make it, or correct the name")
+}
+
+pub(crate) fn data_template_missing(name: &str) -> String {
+    format!(
+        "Metal3DataTemplate {name}, which spec.dataTemplate names, is not there: make it, or correct the name"
+    )
+}
+
+pub(crate) fn no_url(url: &str) -> String {
+    format!("spec.image.url {url:?} is no URL")
+}
+
+pub(crate) fn foreign(field: &str, other: &str, own: &str) -> String {
+    format!(
+        "spec.{field}.namespace is {other:?}: only the machine's own namespace {own:?} may be named"
+    )
+}
+
+// On the way to a host.
+
+pub(crate) fn host(name: &str) -> String {
+    format!("Host {name}")
+}
+
+/// What is added to the name of a host that a machine got.
+pub(crate) fn because(why: &str) -> String {
+    format!(": {why}")
+}
+
+pub(crate) fn will_be_ready(host: &str, owner: &Owner) -> String {
+    format!("Host {host} is kept for {owner} and will be ready")
+}
+
+pub(crate) fn none_kept(owner: &Owner, unfit: &str) -> String {
+    format!(
+        "No host is kept for {owner}{unfit}; with --strict-reuse this machine gets no other: free one for it, or set nodeReuse to false"
+    )
+}
+
+pub(crate) fn name_too_long(host: &str, id: &str, most: usize, unfit: &str) -> String {
+    format!(
+        "Host {host} would do, but the provider ID {id} would have more than {most} bytes{unfit}: use shorter names, or add a host with a shorter one"
+    )
+}
+
+pub(crate) fn none_free(
+    selector: Option<&HostSelector>,
+    unfit: &str,
+    labelled: Option<&str>,
+) -> String {
+    let labels = match selector.map(wanted_labels).filter(|it| !it.is_empty()) {
+        Some(labels) => format!("and has the labels of hostSelector ({labels})"),
+        None => "whatever its labels, as there is no hostSelector".to_owned(),
+    };
+    let labelled = labelled.map_or_else(String::new, |host| {
+        format!(
+            "; host {host} would fit but is reserved by its label {}: remove the label if nobody needs the reservation, or set --collect-capm3-reservations",
+            names::capm3::NODE_REUSE
+        )
+    });
+    format!(
+        "No free host matches: one that is available, healthy, not paused, {labels}{unfit}{labelled}"
+    )
+}
+
+/// A selector as people write it on a command line.
+fn wanted_labels(selector: &HostSelector) -> String {
+    let equal = selector.match_labels.iter().map(|(key, value)| format!("{key}={value}"));
+    let rules = selector.match_expressions.iter().map(|it| {
+        let values = it.values.join(", ");
+        if values.is_empty() {
+            format!("{} {}", it.key, it.operator)
+        } else {
+            format!("{} {} ({values})", it.key, it.operator)
+        }
+    });
+    equal.chain(rules).collect::<Vec<_>>().join(", ")
+}
+
+pub(crate) fn others_first(host: &str) -> String {
+    format!("; host {host} is kept for it and will be ready, but others wait before it")
+}
+
+pub(crate) fn kept_but(host: &str, why: &str) -> String {
+    format!("; host {host} is kept for it but {why}")
+}
+
+pub(crate) fn free_as_others_wait(host: &str, owner: &Owner) -> String {
+    format!("for host {host}, which is kept for {owner}, other machines wait before it")
+}
+
+pub(crate) fn free_as_none_will_do(owner: &Owner, host: &str, why: &str) -> String {
+    format!("no host that is kept for {owner} will do: host {host} {why}")
+}
+
+pub(crate) fn free_as_none_is_kept(owner: &Owner) -> String {
+    format!("none is kept for {owner}")
+}
+
+pub(crate) fn not_to_be_had(host: &str) -> String {
+    format!("Host {host} is not to be had any more")
+}
+
+// With a host.
+
+pub(crate) fn names_machine(host: &str) -> String {
+    format!("Host {host} names this machine")
+}
+
+pub(crate) fn lifts_pause(host: &str) -> String {
+    format!("Host {host} names this machine, and the pause that CAPM3 set on it is lifted")
+}
+
+pub(crate) fn is_back(host: &str, now: &str) -> String {
+    format!("Host {host} is this machine's again. {now}")
+}
+
+pub(crate) fn not_rendered(claim: &str) -> String {
+    format!("The secrets of Metal3DataClaim {claim} are not rendered yet")
+}
+
+pub(crate) fn host_failed(host: &str, why: &str) -> String {
+    format!("Host {host}: {why}")
+}
+
+pub(crate) fn held_up(host: &str, why: Exclusion) -> String {
+    format!("Host {host} is to be installed and {}", why.as_str())
+}
+
+/// What a person does about a host that is lost.
+pub(crate) fn lost(how: &str) -> String {
+    format!("{how}; delete the Machine to have it replaced")
+}
+
+pub(crate) fn host_deleting(host: &str) -> String {
+    format!("Host {host} is being deleted")
+}
+
+pub(crate) fn image_gone(host: &str) -> String {
+    format!("Host {host} has no image any more: somebody took it away")
+}
+
+pub(crate) fn host_gone(host: &str) -> String {
+    format!("Host {host} is gone")
+}
+
+pub(crate) fn host_replaced(host: &str) -> String {
+    format!("Host {host} is gone, and the one that has its name now is another")
+}
+
+pub(crate) fn host_taken_and_runs(host: &str) -> String {
+    format!(
+        "Host {host} was taken from this machine and is nobody's, and what was installed on it still runs: take its image off, or name this machine in its consumerRef again"
+    )
+}
+
+pub(crate) fn host_taken_and_free(host: &str) -> String {
+    format!("Host {host} was taken from this machine and is free")
+}
+
+pub(crate) fn host_taken_by(host: &str, other: &ObjectRef) -> String {
+    format!(
+        "Host {host} was taken from this machine: {} {} has it",
+        other.kind.as_deref().unwrap_or_default(),
+        other.name.as_deref().unwrap_or_default()
+    )
+}
+
+pub(crate) fn node_unknown(why: &str) -> String {
+    format!("The host is installed; its Node is not known: {why}")
+}
+
+pub(crate) fn node_missing(sought: &Sought<'_>) -> String {
+    format!(
+        "The host is installed; in Cluster {} no Node that runs has the label {NODE_UUID}={} or the provider ID {}: have the kubelet set one of them, or look how far the host has started",
+        sought.cluster.name_any(),
+        sought.host_uid,
+        sought.provider_id
+    )
+}
+
+pub(crate) fn node_foreign(node: &Node, sought: &Sought<'_>) -> String {
+    format!(
+        "The host is installed; its Node {} has the provider ID {} instead of {}, which stays: delete the Node and start its kubelet anew, or correct what sets that ID",
+        node.name, node.provider_id, sought.provider_id
+    )
+}
+
+pub(crate) fn nodes_ambiguous(one: &Node, other: &Node, sought: &Sought<'_>) -> String {
+    format!(
+        "The host is installed; the Nodes {} and {} both have the label {NODE_UUID}={}: delete the one that does not run on this host",
+        one.name, other.name, sought.host_uid
+    )
+}
+
+// On the way back.
+
+pub(crate) fn kept_for(owner: Option<&Owner>) -> String {
+    match owner {
+        Some(owner) => format!("it is kept for {owner}"),
+        None => "it is kept for nobody".to_owned(),
+    }
+}
+
+pub(crate) fn kept_for_nobody(why: &str) -> String {
+    format!("it is kept for nobody: {why}")
+}
+
+pub(crate) fn clears(host: &str, kept: &str, wiped: &str) -> String {
+    format!("Host {host} is being cleared; {kept}{wiped}")
+}
+
+pub(crate) fn given_back(host: &str, owner: Option<&Owner>, wiped: &str) -> String {
+    format!("Host {host} is given back; {}{wiped}", kept_for(owner))
+}
+
+pub(crate) fn given_back_for(
+    host: &str,
+    machine: &str,
+    owner: Option<&Owner>,
+    wiped: &str,
+) -> String {
+    format!(
+        "Host {host} is given back for Metal3Machine {machine}, which is gone; {}{wiped}",
+        kept_for(owner)
+    )
+}
+
+pub(crate) fn names_owner(host: &str, owner: &Owner) -> String {
+    format!("Host {host} names {owner} from now on, while it is still cleared")
+}
+
+pub(crate) fn is_cleared(host: &BareMetalHost, held_up: Option<Exclusion>) -> String {
+    let name = host.name_any();
+    let mut text = match host.provisioning_state() {
+        ProvisioningState::ExternallyProvisioned => {
+            format!("Host {name} was installed by somebody else and is to be switched off first")
+        }
+        ProvisioningState::None
+        | ProvisioningState::Registering
+        | ProvisioningState::MatchProfile => {
+            format!(
+                "Host {name} has not been looked at by the bare metal operator yet (so what is installed on it is unknown)"
+            )
+        }
+        _ => format!("Host {name} is being cleared"),
+    };
+    if let Some(why) = held_up {
+        text = format!("{text} and {}", why.as_str());
+    }
+    if let Some(error) = host::error(host) {
+        text = format!("{text}: {error}");
+    }
+    text
+}
+
+pub(crate) fn unanswered(host: &str, why: &str) -> String {
+    format!("Host {host} is not cleared before it is known for whom it is to be kept: {why}")
+}
+
+pub(crate) fn moved_along(host: &str, owner: &Owner) -> String {
+    format!("Host {host} stays kept for {owner}, which was moved here with it")
+}
+
+pub(crate) fn freed(host: &str, why: &str, wiped: &str) -> String {
+    format!("Host {host} is kept no longer: {why}{wiped}")
+}

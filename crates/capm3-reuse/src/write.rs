@@ -1,0 +1,518 @@
+//! All writes. Each insists on the version of the object that was observed, or that our last write left.
+
+use std::time::Instant;
+
+use api_types::capm3::{Metal3DataClaim, Metal3Machine};
+use api_types::metal3::BareMetalHost;
+use api_types::names;
+use api_types::names::ferrite::RESERVED_HOST_UID;
+use controller_kit::api_error::{unless_gone, unless_superseded};
+use controller_kit::engine::{Error, Event, Next, ObjectKey, Outcome, Reason as _, asked};
+use controller_kit::events::shorten;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Resource as _, ResourceExt as _};
+use serde_json::{Map, Value, json};
+
+use crate::context::Context;
+use crate::decide::{decide, refused};
+use crate::host;
+use crate::index::Wants;
+use crate::machine::created;
+use crate::model::{Claimed, Key, MachineSeen, Memory, Naming, Observed, Seen, Write};
+use crate::observe::wish;
+use crate::reason::Reason;
+use crate::reservation::{self, Owner};
+use crate::seen::{HostSeen, Parent};
+
+/// What of a refusal is told, in bytes: some repeat the whole object.
+const MESSAGE: usize = 1024;
+
+/// Makes one write, and takes notice of what became of it.
+pub async fn write(
+    context: &Context,
+    seen: &Seen,
+    write: &Write,
+    memory: &mut Memory,
+) -> Result<Outcome, Error> {
+    // Who stood still for so long, as while a process is stopped, goes by what it read before that.
+    if Instant::now() >= seen.until {
+        return Err(Error::Superseded);
+    }
+    let (host, before) = match write {
+        Write::Claim { host, .. } | Write::PassOver { host, .. } => {
+            (Some(host), memory.tries(host))
+        }
+        _ => (None, None),
+    };
+    let mut pass = Pass::new(context, seen, memory);
+    let done = pass.write(write).await;
+    if let Some(host) = host {
+        pass.memory.tried(host, before, done.as_ref().err(), Instant::now());
+    }
+    match done {
+        Ok(()) => Ok(pass.done(write)),
+        Err(error)
+            if error.is_refusal() && matches!(write, Write::PassOver { insists: false, .. }) =>
+        {
+            Ok(Outcome::default())
+        }
+        Err(error) => {
+            if matches!(error, Error::Superseded) {
+                context.metrics.superseded();
+            }
+            if error.is_refusal() && !matches!(write, Write::Report(_) | Write::NameNode(_)) {
+                pass.tell_refusal(&error).await;
+            }
+            Err(error)
+        }
+    }
+}
+
+/// One write of a pass.
+struct Pass<'a> {
+    context: &'a Context,
+    seen: &'a Seen,
+    key: ObjectKey,
+    memory: &'a mut Memory,
+    /// The version of the key's object after it.
+    left: Option<String>,
+    /// Whether what the machine waits for is there already.
+    found: bool,
+}
+
+impl<'a> Pass<'a> {
+    fn new(context: &'a Context, seen: &'a Seen, memory: &'a mut Memory) -> Self {
+        let key = match &seen.observed {
+            Observed::Machine(it) => ObjectKey::of(&it.machine),
+            Observed::Kept(it) => ObjectKey::of(&it.host),
+            Observed::Left(it) => ObjectKey::of(&it.host),
+        };
+        Self { context, seen, key, memory, left: None, found: false }
+    }
+
+    /// What is known of the machine. Nothing that is decided about a host is about one.
+    fn machine_seen(&self) -> Result<&'a MachineSeen, Error> {
+        match &self.seen.observed {
+            Observed::Machine(seen) => Ok(seen),
+            Observed::Kept(_) | Observed::Left(_) => Err(Error::Superseded),
+        }
+    }
+
+    fn machine(&self) -> Result<&'a Metal3Machine, Error> {
+        Ok(&self.machine_seen()?.machine)
+    }
+
+    /// The cluster of the machine.
+    fn cluster(&self) -> &'a str {
+        match &self.seen.observed {
+            Observed::Machine(seen) => match &seen.parent {
+                Parent::Here(parent) => &parent.spec.cluster_name,
+                Parent::None | Parent::Missing(_) => "",
+            },
+            Observed::Kept(_) | Observed::Left(_) => "",
+        }
+    }
+
+    fn machine_key(&self) -> Key {
+        Key::Machine(self.key.clone())
+    }
+
+    fn host_key(&self, host: &str) -> Key {
+        let namespace = self.key.namespace.clone();
+        Key::Host(ObjectKey { namespace, name: host.to_owned() })
+    }
+
+    /// The version of an object, as observed or as our last write left it.
+    fn version(&self, object: &Key) -> Option<String> {
+        let left = self.seen.left.with(|left| left.get(object).cloned());
+        left.or_else(|| self.observed_version(object))
+    }
+
+    fn observed_version(&self, object: &Key) -> Option<String> {
+        let Key::Host(ObjectKey { name, .. }) = object else {
+            return self.machine().ok()?.resource_version();
+        };
+        let of = |host: &BareMetalHost| {
+            let is_it = host.metadata.name.as_ref() == Some(name);
+            host.metadata.resource_version.clone().filter(|_| is_it)
+        };
+        match &self.seen.observed {
+            Observed::Machine(seen) => {
+                // Read later than what was chosen from.
+                let named = match &seen.host {
+                    HostSeen::Here(host) => of(host),
+                    HostSeen::None | HostSeen::Gone(_) => None,
+                };
+                let mut chosen = seen.choice.kept.iter().chain(&seen.choice.free);
+                named.or_else(|| chosen.find_map(|it| of(it)))
+            }
+            Observed::Kept(seen) => of(&seen.host),
+            Observed::Left(seen) => of(&seen.host),
+        }
+    }
+
+    /// Takes notice of a version that a write of ours left, or that one was made on in vain.
+    fn note(&mut self, object: Key, before: Option<&str>, written: &Result<Option<String>, Error>) {
+        let now = Instant::now();
+        match written {
+            Ok(version) => {
+                let is_own = match &object {
+                    Key::Machine(_) => true,
+                    Key::Host(_) => self.machine().is_err(),
+                };
+                if is_own {
+                    self.left.clone_from(version);
+                }
+                self.memory.wrote(object.clone(), version.as_deref(), now);
+                if let Some(version) = version.clone() {
+                    self.seen.left.with(|left| left.insert(object, version));
+                }
+            }
+            Err(Error::Superseded) => self.memory.superseded(object, before, now),
+            Err(_) => {}
+        }
+    }
+
+    /// What follows from a write that was made.
+    fn done(&mut self, write: &Write) -> Outcome {
+        let mut events = Vec::new();
+        match write {
+            Write::Claim { claimed: Some(claimed), .. } => events.extend(self.claimed(claimed)),
+            Write::Report(_) => self.memory.claimed = None,
+            Write::Free { why, .. } => self.context.metrics.dropped(*why),
+            _ => {}
+        }
+        let next = self.found.then_some(Next::Now);
+        Outcome { version: self.left.take(), events, next, ..Outcome::default() }
+    }
+
+    /// The machine has a new host.
+    fn claimed(&mut self, claimed: &Claimed) -> Option<Event> {
+        let Claimed { host, reason, message, is_news } = claimed;
+        if let Some(turn) = &self.seen.turn {
+            turn.takes(host);
+        }
+        self.memory.has_host();
+        self.memory.claimed = Some(claimed.clone());
+        let born = self.machine().map(created).unwrap_or_default();
+        let age = Timestamp::now().duration_since(born).as_secs_f64();
+        self.context.metrics.claimed(*reason == Reason::HostReused, age.max(0.0));
+        is_news.then(|| Event::new(reason.is_warning(), reason.as_str(), "Assign", message))
+    }
+
+    /// The machine says what the API server refused to it. A host that is lost matters more than that.
+    async fn tell_refusal(&mut self, error: &Error) {
+        let Ok(seen) = self.machine_seen() else { return };
+        let now = Timestamp::now();
+        let decision = decide(&self.seen.observed, &self.context.policy, now);
+        let report = if decision.reason == Reason::HostLost {
+            decision.writes.into_iter().find(|it| matches!(it, Write::Report(_)))
+        } else {
+            refused(seen, &shorten(&error.to_string(), MESSAGE), now)
+        };
+        let is_told = match report {
+            // What it was refused first is what is told and tried again.
+            Some(report) => self.write(&report).await.is_ok(),
+            None => true,
+        };
+        if is_told {
+            self.memory.told = seen.machine.metadata.generation.or(self.memory.told);
+        }
+    }
+
+    async fn write(&mut self, write: &Write) -> Result<(), Error> {
+        match write {
+            Write::Intend { host, uid } => {
+                let annotations = json!({
+                    names::metal3::HOST: format!("{}/{host}", self.key.namespace),
+                    names::ferrite::HOST_UID: uid,
+                    names::ferrite::GIVES_UP_HOST: null,
+                });
+                let mut finalizers =
+                    self.machine()?.metadata.finalizers.clone().unwrap_or_default();
+                if !finalizers.iter().any(|it| it == names::capm3::MACHINE_FINALIZER) {
+                    finalizers.push(names::capm3::MACHINE_FINALIZER.to_owned());
+                }
+                let metadata = json!({ "annotations": annotations, "finalizers": finalizers });
+                self.write_machine(json!({ "metadata": metadata })).await
+            }
+            Write::GiveUp { host } => {
+                let annotations = json!({
+                    names::metal3::HOST: null,
+                    names::ferrite::GIVES_UP_HOST: host,
+                });
+                self.write_machine(json!({ "metadata": { "annotations": annotations } })).await
+            }
+            Write::Forget => {
+                let annotations = json!({
+                    names::ferrite::GIVES_UP_HOST: null,
+                    names::ferrite::HOST_UID: null,
+                });
+                self.write_machine(json!({ "metadata": { "annotations": annotations } })).await
+            }
+            Write::Identify { provider_id, failure_domain } => {
+                let mut spec = json!({ "providerID": provider_id });
+                if let Some(domain) = failure_domain {
+                    spec["failureDomain"] = json!(domain);
+                }
+                self.write_machine(json!({ "spec": spec })).await
+            }
+            Write::LetGo => {
+                let all = self.machine()?.metadata.finalizers.iter().flatten();
+                let others: Vec<&String> =
+                    all.filter(|it| *it != names::capm3::MACHINE_FINALIZER).collect();
+                self.write_machine(json!({ "metadata": { "finalizers": others } })).await
+            }
+            Write::Report(status) => self.write_status(status).await,
+            Write::AskForData => self.ask_for_data().await,
+            Write::WithdrawData => self.withdraw_data().await,
+            Write::Claim { host, install, .. } => {
+                let version = self.context.served.infrastructure.as_str();
+                let mut consumer = json!(host::consumer(self.machine()?, version));
+                // Whatever the reference before had and ours has not.
+                for field in ["fieldPath", "resourceVersion"] {
+                    consumer[field] = Value::Null;
+                }
+                let mut spec = install.as_ref().map(|it| it.fields.clone()).unwrap_or_default();
+                spec.insert("consumerRef".to_owned(), consumer);
+                let labels = json!({
+                    names::capi::CLUSTER_NAME: self.cluster(),
+                    names::capm3::NODE_REUSE: null,
+                });
+                let metadata = json!({ "labels": labels, "annotations": without_notes() });
+                self.write_host(host, metadata, Value::Object(spec)).await
+            }
+            Write::Install { host, install } => {
+                self.write_host(host, json!({}), Value::Object(install.fields.clone())).await
+            }
+            Write::Unpause { host } => {
+                let metadata = json!({ "annotations": { names::metal3::PAUSED: null } });
+                self.write_host(host, metadata, json!({})).await
+            }
+            Write::PassOver { host, .. } => {
+                // Different each time, or the version would not move.
+                let by = format!(
+                    "{}/{}",
+                    self.machine()?.uid().unwrap_or_default(),
+                    self.version(&self.machine_key()).unwrap_or_default()
+                );
+                let metadata = json!({ "annotations": { names::ferrite::PASSED_OVER_BY: by } });
+                self.write_host(host, metadata, json!({})).await
+            }
+            Write::Clear { host, fields, switch_off, cleaning, verdict, uid } => {
+                let mut spec: Map<String, Value> =
+                    fields.iter().map(|field| ((*field).to_owned(), Value::Null)).collect();
+                if *switch_off {
+                    spec.insert("online".to_owned(), json!(false));
+                }
+                if let Some(mode) = cleaning {
+                    spec.insert("automatedCleaningMode".to_owned(), json!(mode));
+                }
+                let pending = reservation::as_pending(verdict.as_ref(), &self.key.namespace);
+                let annotations = json!({
+                    names::ferrite::PENDING_RESERVATION: pending,
+                    RESERVED_HOST_UID: uid,
+                });
+                let metadata = json!({ "annotations": annotations });
+                self.write_host(host, metadata, Value::Object(spec)).await
+            }
+            Write::Release { host, keep_for, uid, annotations } => {
+                let gone = annotations.iter().map(|key| (key.clone(), Value::Null));
+                let uid = uid.iter().map(|uid| (RESERVED_HOST_UID.to_owned(), json!(uid)));
+                let annotations: Map<String, Value> = gone.chain(uid).collect();
+                let labels = json!({
+                    names::capi::CLUSTER_NAME: null,
+                    names::capm3::NODE_REUSE: keep_for.as_ref().map(Owner::label),
+                });
+                let consumer = keep_for.as_ref().map(|owner| owner.reference(&self.key.namespace));
+                let mut consumer = json!(consumer);
+                if consumer.is_object() && consumer.get("uid").is_none() {
+                    consumer["uid"] = Value::Null;
+                }
+                let metadata = json!({ "labels": labels, "annotations": annotations });
+                self.write_host(host, metadata, json!({ "consumerRef": consumer })).await
+            }
+            Write::Free { host, .. } => {
+                self.write_host(host, of_free_host(), json!({ "consumerRef": null })).await
+            }
+            Write::NameNode(naming) => self.name_node(naming).await,
+            Write::Wait(wants) => self.wait(*wants),
+        }
+    }
+
+    /// The machine waits its turn, if it is known for what.
+    fn wait(&mut self, wants: Wants) -> Result<(), Error> {
+        if let Some(wish) = wish(self.machine_seen()?) {
+            let now = Instant::now();
+            self.found = self.context.index.with(|index| index.wait(wish, wants, now));
+        }
+        Ok(())
+    }
+
+    async fn write_machine(&mut self, mut patch: Value) -> Result<(), Error> {
+        let (key, name) = (self.machine_key(), self.key.name.clone());
+        let version = self.version(&key);
+        patch["metadata"]["resourceVersion"] = json!(version);
+        let (machines, params) =
+            (self.context.machines(&self.key.namespace), PatchParams::default());
+        let patch = Patch::Merge(patch);
+        let request = machines.patch_metadata(&name, &params, &patch);
+        let written = written("patch a Metal3Machine", request).await;
+        let written = written.map(|it| it.metadata.resource_version);
+        self.note(key, version.as_deref(), &written);
+        written.map(drop)
+    }
+
+    async fn write_status(&mut self, status: &Value) -> Result<(), Error> {
+        let (key, name) = (self.machine_key(), self.key.name.clone());
+        let version = self.version(&key);
+        let patch = json!({ "metadata": { "resourceVersion": version }, "status": status });
+        let (machines, params) =
+            (self.context.machines(&self.key.namespace), PatchParams::default());
+        let patch = Patch::Merge(patch);
+        let request = machines.patch_status(&name, &params, &patch);
+        let written = written("patch the status of a Metal3Machine", request).await;
+        let written = written.map(|it| it.metadata.resource_version);
+        self.note(key, version.as_deref(), &written);
+        written.map(drop)
+    }
+
+    async fn write_host(
+        &mut self,
+        name: &str,
+        mut metadata: Value,
+        spec: Value,
+    ) -> Result<(), Error> {
+        let key = self.host_key(name);
+        // A host that was not observed has no version to insist on: nothing must be written to it.
+        let version = self.version(&key).ok_or(Error::Superseded)?;
+        metadata["resourceVersion"] = json!(version);
+        let patch = Patch::Merge(json!({ "metadata": metadata, "spec": spec }));
+        let (hosts, params) = (self.context.hosts(&self.key.namespace), PatchParams::default());
+        let request = hosts.patch_metadata(name, &params, &patch);
+        let written = written("patch a BareMetalHost", request).await;
+        let written = written.map(|it| it.metadata.resource_version);
+        self.note(key, Some(&version), &written);
+        written.map(drop)
+    }
+
+    async fn ask_for_data(&self) -> Result<(), Error> {
+        const WHAT: &str = "make a Metal3DataClaim";
+        let (machine, version) = (self.machine()?, self.context.served.infrastructure);
+        let api_version = format!("infrastructure.cluster.x-k8s.io/{}", version.as_str());
+        let template = machine.spec.data_template.as_ref().and_then(|it| it.name.clone());
+        // Whoever sees the machine, by whatever filter, is to see its claim.
+        let mut labels = json!({ names::capi::CLUSTER_NAME: self.cluster() });
+        if let Some(filter) = machine.label(names::capi::WATCH_FILTER) {
+            labels[names::capi::WATCH_FILTER] = json!(filter);
+        }
+        let claim = serde_json::from_value::<Metal3DataClaim>(json!({
+            "apiVersion": api_version,
+            "kind": "Metal3DataClaim",
+            "metadata": {
+                "name": self.key.name,
+                "namespace": self.key.namespace,
+                "labels": labels,
+                "ownerReferences": [machine.controller_owner_ref(&version)],
+            },
+            "spec": { "template": { "name": template, "namespace": self.key.namespace } },
+        }));
+        let claim = claim.map_err(|error| Error::Api {
+            what: WHAT,
+            source: Box::new(kube::Error::SerdeError(error)),
+        })?;
+        let (claims, params) = (self.context.claims(&self.key.namespace), PostParams::default());
+        match asked(WHAT, claims.create(&params, &claim)).await {
+            // No version is asked for, so it can only be the name.
+            Ok(_) | Err(Error::Superseded) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn withdraw_data(&self) -> Result<(), Error> {
+        let (claims, params) = (self.context.claims(&self.key.namespace), DeleteParams::default());
+        let request = async { unless_gone(claims.delete(&self.key.name, &params).await) };
+        asked("delete a Metal3DataClaim", request).await.map(drop)
+    }
+
+    /// Gives a Node of a workload cluster its provider ID. One that says another by now, and one made anew, has another version.
+    async fn name_node(&self, naming: &Naming) -> Result<(), Error> {
+        let Naming { node, version, provider_id } = naming;
+        let place = self.seen.place.as_ref().ok_or(Error::Superseded)?;
+        let patch = Patch::Merge(json!({
+            "metadata": { "resourceVersion": version },
+            "spec": { "providerID": provider_id },
+        }));
+        let params = PatchParams::default();
+        let request = place.nodes.patch_metadata(node, &params, &patch);
+        written("patch a Node of the workload cluster", request).await?;
+        tracing::info!(
+            object.namespace = self.key.namespace,
+            object.name = self.key.name,
+            node.name = node,
+            provider_id,
+            "A Node got its provider ID"
+        );
+        Ok(())
+    }
+}
+
+/// Waits for a write. Where the object changed, or is gone, it comes too late.
+async fn written<T>(
+    what: &'static str,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, Error> {
+    asked(what, async { unless_superseded(request.await) }).await?.ok_or(Error::Superseded)
+}
+
+/// What is told of a reservation, or of a claim that was not made, is old where a host begins anew.
+fn without_notes() -> Value {
+    json!({
+        names::ferrite::PASSED_OVER_BY: null,
+        names::ferrite::PENDING_RESERVATION: null,
+        RESERVED_HOST_UID: null,
+    })
+}
+
+/// The metadata of a host that is kept for nobody any more.
+fn of_free_host() -> Value {
+    json!({ "labels": { names::capm3::NODE_REUSE: null }, "annotations": without_notes() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::context::tests::{no_caches, nowhere};
+    use crate::decide::tests::host;
+    use crate::model::LeftSeen;
+
+    #[tokio::test]
+    async fn a_pass_that_stood_still_for_longer_than_it_may_take_writes_nothing() {
+        let context = nowhere(no_caches(), None);
+        for (left, asks) in [(Duration::ZERO, false), (Duration::from_secs(60), true)] {
+            let host = host("h", "available");
+            let left_seen = LeftSeen { host, is_gone: true, of_others: false, paused: false };
+            let observed = Observed::Left(Box::new(left_seen));
+            let seen = Seen::of(observed, None, Instant::now() + left);
+            let free = Write::Free { host: "h".to_owned(), why: Reason::OwnerGone };
+            let outcome = write(&context, &seen, &free, &mut Memory::default()).await;
+            assert_eq!(matches!(outcome, Err(Error::Superseded)), !asks, "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn a_host_that_is_kept_no_longer_keeps_no_note_of_ours() {
+        let metadata = of_free_host();
+        assert!(metadata["labels"].get(names::capm3::NODE_REUSE).is_some_and(Value::is_null));
+        for note in [
+            names::ferrite::PASSED_OVER_BY,
+            names::ferrite::PENDING_RESERVATION,
+            names::ferrite::RESERVED_HOST_UID,
+        ] {
+            assert!(metadata["annotations"].get(note).is_some_and(Value::is_null), "{note}");
+        }
+    }
+}
