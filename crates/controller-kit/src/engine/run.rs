@@ -177,7 +177,7 @@ enum End<R> {
     Gone,
     /// This process may not act: whoever may looks at everything.
     NotActing,
-    /// Why, when to look again, the version that needs no look before, and whether it was written.
+    /// Why, when to look again, the version that needs no look before, and whether a write of the pass left it.
     Decided(R, Next, Option<String>, bool),
     Failed(Error),
     TimedOut,
@@ -400,7 +400,7 @@ impl<'a, C: Controller> Engine<'a, C> {
                 lines.fresh.ended(&key, None, false);
                 lines.queue.done(&key);
             }
-            End::Decided(reason, next, version, wrote) => {
+            End::Decided(reason, next, version, left) => {
                 self.memory.put(key.clone(), memory);
                 self.slots.leave(&key, true);
                 self.failures.forget(&key);
@@ -415,7 +415,7 @@ impl<'a, C: Controller> Engine<'a, C> {
                 self.kit.metrics.reconciles.with_label_values(&[name, result]).inc();
                 let class = self.controller.class(&key);
                 let mut lines = self.lookout.lines();
-                let ended = lines.fresh.ended(&key, version.as_deref(), wrote);
+                let ended = lines.fresh.ended(&key, version.as_deref(), left);
                 if ended.answered {
                     lines.queue.cancel(&key);
                 }
@@ -484,10 +484,13 @@ async fn look<C: Controller>(
     tracing::debug!(object.key = ?key, reason = reason.as_str(), "Decided");
     let wrote = !writes.is_empty();
     let mut version = controller.version(&seen).map(str::to_owned);
+    // Where only something else was written the cache has nothing of ours to show.
+    let mut left = false;
     let (mut done, mut failure) = (Vec::new(), None);
     for write in writes {
         match controller.write(key, &seen, write, &mut cell.own).await {
             Ok(outcome) => {
+                left |= outcome.version.is_some();
                 version = outcome.version.or(version);
                 next = outcome.next.unwrap_or(next);
                 done.extend(outcome.events);
@@ -510,7 +513,7 @@ async fn look<C: Controller>(
     }
     // What was written may be what another rule waits for, so it is looked at once more if nothing else brings that about.
     let settled = version.filter(|_| !wrote || next != Next::OnChange);
-    End::Decided(reason, next, settled, wrote)
+    End::Decided(reason, next, settled, left)
 }
 
 /// A pass ends early. What a person has to allow is told.

@@ -50,6 +50,8 @@ struct Watcher {
     again: AtomicBool,
     /// The version after each write.
     version: Option<&'static str>,
+    /// The version that is decided upon.
+    observed: Option<&'static str>,
 }
 
 impl Controller for Watcher {
@@ -65,6 +67,10 @@ impl Controller for Watcher {
 
     fn class(&self, key: &u8) -> Class {
         if self.urgent == Some(*key) { Class::Urgent } else { Class::Normal }
+    }
+
+    fn version<'s>(&self, _: &'s u8) -> Option<&'s str> {
+        self.observed
     }
 
     fn object(&self, _: &u8) -> ObjectReference {
@@ -186,6 +192,15 @@ async fn memory_is_kept_from_pass_to_pass() {
     let watcher = Watcher { keys: vec![1], again: AtomicBool::new(true), ..Watcher::default() };
     watcher.driven(&kit(2), &Lookout::default(), 2).await;
     assert_eq!(watcher.seen(), [(1, 1), (1, 2)]);
+}
+
+#[tokio::test]
+async fn a_pass_that_wrote_something_else_than_its_object_waits_for_no_echo() {
+    let again = AtomicBool::new(true);
+    let watcher = Watcher { keys: vec![1], again, observed: Some("7"), ..Watcher::default() };
+    let began = Instant::now();
+    watcher.driven(&kit(1), &Lookout::default(), 2).await;
+    assert!(began.elapsed() < ECHO, "{:?}", began.elapsed());
 }
 
 #[tokio::test]
