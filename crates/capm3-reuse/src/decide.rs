@@ -345,6 +345,4 @@ fn look_closer(reason: Reason) -> Decision {
 }
 
 #[cfg(test)]
-mod properties;
-#[cfg(test)]
 pub(crate) mod tests;

@@ -213,9 +213,9 @@ impl Memory {
 
     /// Whether a cache is known to be behind with this version.
     pub fn is_behind(&mut self, object: &Key, version: Option<&str>, now: Instant) -> bool {
-        let Some((awaited, since)) = self.awaited.get(object) else { return false };
-        let is_behind = version.and_then(number).is_some_and(|it| it < *awaited)
-            && now.saturating_duration_since(*since) < SHOWN_WITHIN;
+        self.awaited.retain(|_, (_, since)| now.saturating_duration_since(*since) < SHOWN_WITHIN);
+        let Some((awaited, _)) = self.awaited.get(object) else { return false };
+        let is_behind = version.and_then(number).is_some_and(|it| it < *awaited);
         if !is_behind {
             self.awaited.remove(object);
         }

@@ -221,6 +221,7 @@ mod kept;
 mod leaving;
 mod left;
 mod nodes;
+mod properties;
 mod refusing;
 mod waiting;
 

@@ -8,8 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::tests::{annotate, cached, consumer, host, kept_for, now, owner, seen, with};
-use super::{decide, is_settled};
+use super::super::{CONDITION_ASSOCIATED, decide, is_settled};
+use super::{annotate, cached, consumer, host, kept_for, now, owner, seen, with};
 use crate::host as judge;
 use crate::machine::was_up;
 use crate::model::{KeptSeen, LeftSeen, MachineSeen, Observed, Write};
@@ -104,7 +104,7 @@ fn any_seen() -> impl Strategy<Value = (MachineSeen, Policy)> {
             }
             let status = if flags[2] { "True" } else { "False" };
             let mut said =
-                json!({"conditions": [{"type": super::CONDITION_ASSOCIATED, "status": status}]});
+                json!({"conditions": [{"type": CONDITION_ASSOCIATED, "status": status}]});
             if flags[3] {
                 said["initialization"] = json!({"provisioned": true});
             }
