@@ -214,3 +214,34 @@ impl Controller for Context {
         write::write(self, seen, &write, memory).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+    use crate::context::tests::{no_caches, nowhere};
+
+    #[tokio::test]
+    async fn what_is_refused_is_told_and_tried_again_later() {
+        let context = nowhere(no_caches(), None);
+        let answered = |code: u16, reason: &str, message: &str| {
+            let status = Status::failure(message, reason).with_code(code);
+            let source = Box::new(kube::Error::Api(Box::new(status)));
+            Error::Api { what: "patch a BareMetalHost", source }
+        };
+        let denied = answered(409, "Conflict", "admission webhook \"a.b\" denied the request: no");
+        assert_eq!((denied.is_refusal(), context.retry(&denied)), (true, Retry::Transient));
+        for (code, reason, refused) in [
+            (422, "Invalid", true),
+            (400, "BadRequest", true),
+            (403, "Forbidden", true),
+            (500, "InternalError", false),
+            (429, "TooManyRequests", false),
+        ] {
+            let error = answered(code, reason, "why");
+            assert_eq!(error.is_refusal(), refused, "{code}");
+            assert_ne!(context.retry(&error), Retry::Invalid, "{code}");
+        }
+    }
+}

@@ -186,7 +186,7 @@ pub struct Memory {
     /// The claim of its host that is not reported yet.
     pub claimed: Option<Claimed>,
     /// Since when the owner of a kept host needs no host more than it has. No clock that is set changes that.
-    pub settled: Option<Instant>,
+    settled: Option<Instant>,
 }
 
 impl Memory {
@@ -251,6 +251,16 @@ impl Memory {
     pub fn refused_for_long(&self, now: Instant) -> Option<String> {
         let (host, since) = self.refused.as_ref()?;
         (now.duration_since(*since) >= REFUSED_FOR_LONG).then(|| host.clone())
+    }
+
+    /// Whether the owner of a kept host needs no host more than it has.
+    pub fn settles(&mut self, is_settled: bool, now: Instant) {
+        self.settled = is_settled.then(|| self.settled.unwrap_or(now));
+    }
+
+    /// For how long that has been so.
+    pub fn settled_for(&self, now: Instant) -> Option<Duration> {
+        self.settled.map(|since| now.saturating_duration_since(since))
     }
 
     /// The machine has a host.
@@ -569,8 +579,23 @@ mod tests {
         assert_eq!(memory.told, Some(2));
         memory.has_host();
         assert_eq!(memory.told, None);
-        memory.settled = Some(Instant::now());
+        memory.told = Some(3);
         memory.about("another");
-        assert_eq!(memory.settled, None);
+        assert_eq!(memory.told, None);
+    }
+
+    #[test]
+    fn a_clock_that_jumps_neither_ends_a_reservation_nor_keeps_it() {
+        // No clock that can be set is asked.
+        let (mut memory, start) = (Memory::default(), Instant::now());
+        let after = |seconds: u64| start + Duration::from_secs(seconds);
+        assert_eq!(memory.settled_for(start), None);
+        memory.settles(true, start);
+        memory.settles(true, after(5));
+        assert_eq!(memory.settled_for(after(7)), Some(Duration::from_secs(7)));
+        memory.settles(false, after(8));
+        assert_eq!(memory.settled_for(after(8)), None);
+        memory.settles(true, after(9));
+        assert_eq!(memory.settled_for(after(9)), Some(Duration::ZERO));
     }
 }

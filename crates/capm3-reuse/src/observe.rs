@@ -98,11 +98,7 @@ async fn kept(
     memory: &mut Memory,
 ) -> Result<Option<KeptSeen>, Error> {
     let Some(cached) = owner::observe_kept(context, host, memory).await? else { return Ok(None) };
-    if is_settled(&cached, &context.policy) {
-        memory.settled.get_or_insert_with(Instant::now);
-    } else {
-        memory.settled = None;
-    }
+    memory.settles(is_settled(&cached, &context.policy), Instant::now());
     let decided = |seen: &KeptSeen| {
         let observed = Observed::Kept(Box::new(seen.clone()));
         decide(&observed, &context.policy, Timestamp::now())

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use api_types::capi::{self, Cluster, Machine, OwnerStatus};
 use api_types::capm3::{HostSelector, Metal3Machine, Metal3MachineTemplate};
@@ -349,7 +349,7 @@ pub(super) async fn observe_kept(
     let Some(kept) = Kept::of(host) else { return Ok(None) };
     let namespace = host.namespace().unwrap_or_default();
     let owner = owner_seen(context, &namespace, host, &kept).await?;
-    let settled_for = memory.settled.map(|since| since.elapsed());
+    let settled_for = memory.settled_for(Instant::now());
     Ok(Some(KeptSeen { host: host.clone(), kept, owner, settled_for, doubted: false }))
 }
 

@@ -135,15 +135,15 @@ const RARE: [Rare; 29] = [
         "capm3-reuse",
         &["create"],
         (CAPM3, "metal3dataclaims"),
-        "capm3-reuse/src/act.rs",
-        "self.claims().create(",
+        "capm3-reuse/src/write.rs",
+        "claims.create(",
     ),
     rare(
         "capm3-reuse",
         &["delete"],
         (CAPM3, "metal3dataclaims"),
-        "capm3-reuse/src/act.rs",
-        "self.claims().delete(",
+        "capm3-reuse/src/write.rs",
+        "claims.delete(",
     ),
     // With `--upstream-group`.
     rare(
