@@ -198,15 +198,15 @@ impl Memory {
     }
 
     /// A write left this version. One that is no number is not waited for.
-    pub fn wrote(&mut self, object: Key, version: Option<&str>, now: Instant) {
-        if let Some(version) = version.and_then(number) {
+    pub fn wrote(&mut self, object: Key, version: &str, now: Instant) {
+        if let Some(version) = number(version) {
             self.awaited.insert(object, (version, now));
         }
     }
 
     /// Somebody wrote after this version: nothing is decided on it again.
-    pub fn superseded(&mut self, object: Key, version: Option<&str>, now: Instant) {
-        if let Some(version) = version.and_then(number) {
+    pub fn superseded(&mut self, object: Key, version: &str, now: Instant) {
+        if let Some(version) = number(version) {
             self.awaited.insert(object, (version + 1, now));
         }
     }
@@ -505,7 +505,7 @@ mod tests {
     #[test]
     fn an_object_is_behind_until_our_own_write_is_seen() {
         let (mut memory, now) = (Memory::default(), Instant::now());
-        memory.wrote(key("a"), Some("7"), now);
+        memory.wrote(key("a"), "7", now);
         assert!(memory.is_behind(&key("a"), Some("6"), now));
         assert!(!memory.is_behind(&key("b"), Some("6"), now));
         assert!(!memory.is_behind(&key("a"), Some("7"), now));
@@ -518,7 +518,7 @@ mod tests {
     #[test]
     fn a_version_after_which_somebody_wrote_is_decided_on_no_more() {
         let (mut memory, now) = (Memory::default(), Instant::now());
-        memory.superseded(key("a"), Some("7"), now);
+        memory.superseded(key("a"), "7", now);
         assert!(memory.is_behind(&key("a"), Some("7"), now));
         assert!(!memory.is_behind(&key("a"), Some("9"), now));
         assert!(memory == Memory::default(), "nothing is left of it");
@@ -527,7 +527,7 @@ mod tests {
     #[test]
     fn a_version_that_never_comes_is_not_waited_for_for_ever() {
         let (mut memory, now) = (Memory::default(), Instant::now());
-        memory.wrote(key("a"), Some("7"), now);
+        memory.wrote(key("a"), "7", now);
         assert!(memory.is_behind(&key("a"), Some("6"), now));
         assert!(!memory.is_behind(&key("a"), Some("6"), now + SHOWN_WITHIN));
     }

@@ -17,7 +17,7 @@ use controller_kit::engine::{Error, ObjectKey, asked};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
-use kube::api::{Api, DynamicObject};
+use kube::api::Api;
 
 use crate::context::{Context, last_seen};
 use crate::decide::{decide, is_settled};
@@ -451,10 +451,8 @@ async fn look_for_template(
     seen: &mut MachineSeen,
 ) -> Result<(), Error> {
     let Some(name) = seen.data_template().map(str::to_owned) else { return Ok(()) };
-    let version = context.served.infrastructure.as_str();
-    let kind = owner::resource(names::capm3::GROUP, version, "Metal3DataTemplate");
-    let templates: Api<DynamicObject> =
-        Api::namespaced_with(context.kit.client.clone(), namespace, &kind);
+    let group = names::capm3::GROUP;
+    let templates = owner::untyped(context, namespace, group, "Metal3DataTemplate");
     let request = templates.get_metadata(&name);
     if is_there(&name, request, "look for a Metal3DataTemplate").await? == Some(false) {
         seen.missing_template = Some(name);

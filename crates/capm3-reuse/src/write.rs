@@ -11,7 +11,7 @@ use controller_kit::engine::{Error, Event, Next, ObjectKey, Outcome, Reason as _
 use controller_kit::events::shorten;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use kube::{Resource as _, ResourceExt as _};
+use kube::{Resource, ResourceExt as _};
 use serde_json::{Map, Value, json};
 
 use crate::context::Context;
@@ -152,26 +152,23 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Takes notice of a version that a write of ours left, or that one was made on in vain.
-    fn note(&mut self, object: Key, before: Option<&str>, written: &Result<Option<String>, Error>) {
+    /// Takes notice of the version that a write of ours left, or of that on which it was made in vain.
+    fn note<T: Resource>(
+        &mut self,
+        object: Key,
+        before: &str,
+        written: Result<T, Error>,
+    ) -> Result<(), Error> {
         let now = Instant::now();
-        match written {
-            Ok(version) => {
-                let is_own = match &object {
-                    Key::Machine(_) => true,
-                    Key::Host(_) => self.machine().is_err(),
-                };
-                if is_own {
-                    self.left.clone_from(version);
-                }
-                self.memory.wrote(object.clone(), version.as_deref(), now);
-                if let Some(version) = version.clone() {
-                    self.seen.left.with(|left| left.insert(object, version));
-                }
-            }
-            Err(Error::Superseded) => self.memory.superseded(object, before, now),
-            Err(_) => {}
+        if matches!(written, Err(Error::Superseded)) {
+            self.memory.superseded(object.clone(), before, now);
         }
+        let Some(version) = written?.meta().resource_version.clone() else { return Ok(()) };
+        let is_keys_own = matches!(object, Key::Machine(_)) || self.machine().is_err();
+        self.left = is_keys_own.then(|| version.clone());
+        self.memory.wrote(object.clone(), &version, now);
+        self.seen.left.with(|left| left.insert(object, version));
+        Ok(())
     }
 
     /// What follows from a write that was made.
@@ -350,51 +347,40 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    async fn write_machine(&mut self, mut patch: Value) -> Result<(), Error> {
-        let (key, name) = (self.machine_key(), self.key.name.clone());
-        let version = self.version(&key);
+    /// A patch of an object, which insists on the version that was observed, or that our last write left. One that was not observed has
+    /// none to insist on: nothing must be written to it.
+    fn on_version(&self, object: &Key, mut patch: Value) -> Result<(String, Patch<Value>), Error> {
+        let version = self.version(object).ok_or(Error::Superseded)?;
         patch["metadata"]["resourceVersion"] = json!(version);
-        let (machines, params) =
-            (self.context.machines(&self.key.namespace), PatchParams::default());
-        let patch = Patch::Merge(patch);
-        let request = machines.patch_metadata(&name, &params, &patch);
+        Ok((version, Patch::Merge(patch)))
+    }
+
+    async fn write_machine(&mut self, patch: Value) -> Result<(), Error> {
+        let (key, params) = (self.machine_key(), PatchParams::default());
+        let (version, patch) = self.on_version(&key, patch)?;
+        let machines = self.context.machines(&self.key.namespace);
+        let request = machines.patch_metadata(&self.key.name, &params, &patch);
         let written = written("patch a Metal3Machine", request).await;
-        let written = written.map(|it| it.metadata.resource_version);
-        self.note(key, version.as_deref(), &written);
-        written.map(drop)
+        self.note(key, &version, written)
     }
 
     async fn write_status(&mut self, status: &Value) -> Result<(), Error> {
-        let (key, name) = (self.machine_key(), self.key.name.clone());
-        let version = self.version(&key);
-        let patch = json!({ "metadata": { "resourceVersion": version }, "status": status });
-        let (machines, params) =
-            (self.context.machines(&self.key.namespace), PatchParams::default());
-        let patch = Patch::Merge(patch);
-        let request = machines.patch_status(&name, &params, &patch);
+        let (key, params) = (self.machine_key(), PatchParams::default());
+        let (version, patch) = self.on_version(&key, json!({ "status": status }))?;
+        let machines = self.context.machines(&self.key.namespace);
+        let request = machines.patch_status(&self.key.name, &params, &patch);
         let written = written("patch the status of a Metal3Machine", request).await;
-        let written = written.map(|it| it.metadata.resource_version);
-        self.note(key, version.as_deref(), &written);
-        written.map(drop)
+        self.note(key, &version, written)
     }
 
-    async fn write_host(
-        &mut self,
-        name: &str,
-        mut metadata: Value,
-        spec: Value,
-    ) -> Result<(), Error> {
-        let key = self.host_key(name);
-        // A host that was not observed has no version to insist on: nothing must be written to it.
-        let version = self.version(&key).ok_or(Error::Superseded)?;
-        metadata["resourceVersion"] = json!(version);
-        let patch = Patch::Merge(json!({ "metadata": metadata, "spec": spec }));
-        let (hosts, params) = (self.context.hosts(&self.key.namespace), PatchParams::default());
+    async fn write_host(&mut self, name: &str, metadata: Value, spec: Value) -> Result<(), Error> {
+        let (key, params) = (self.host_key(name), PatchParams::default());
+        let patch = json!({ "metadata": metadata, "spec": spec });
+        let (version, patch) = self.on_version(&key, patch)?;
+        let hosts = self.context.hosts(&self.key.namespace);
         let request = hosts.patch_metadata(name, &params, &patch);
         let written = written("patch a BareMetalHost", request).await;
-        let written = written.map(|it| it.metadata.resource_version);
-        self.note(key, Some(&version), &written);
-        written.map(drop)
+        self.note(key, &version, written)
     }
 
     async fn ask_for_data(&self) -> Result<(), Error> {

@@ -4,7 +4,7 @@ use api_types::capi::{Cluster, ClusterSpec};
 use api_types::name::is_name;
 use api_types::names;
 use controller_kit::engine::Error;
-use kube::api::{Api, DynamicObject};
+use kube::api::DynamicObject;
 use serde_json::Value;
 
 use super::{found, owner};
@@ -22,9 +22,7 @@ pub async fn look(
     if let Some(cluster) = last_seen(&context.caches.clusters, core, namespace, name) {
         return Ok(Some((*cluster).clone()));
     }
-    let kind = owner::resource(names::capi::GROUP, core.as_str(), "Cluster");
-    let clusters: Api<DynamicObject> =
-        Api::namespaced_with(context.kit.client.clone(), namespace, &kind);
+    let clusters = owner::untyped(context, namespace, names::capi::GROUP, "Cluster");
     let live = found("get a Cluster", clusters.get(name)).await?;
     Ok(live.map(outlines))
 }

@@ -9,7 +9,7 @@ use controller_kit::engine::ObjectKey;
 use controller_kit::{api_error, backoff, kubeconfig};
 use k8s_openapi::api::core::v1::{Node as Object, Secret};
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{Api, DynamicObject, ListParams};
+use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::Value;
 
@@ -86,10 +86,7 @@ async fn has_cloud_provider(
     let reference = cluster.spec.infrastructure_ref.as_ref();
     let reference = reference.filter(|it| it.kind.as_deref() == Some("Metal3Cluster"));
     let Some(name) = reference.and_then(|it| it.name.as_deref()) else { return Ok(false) };
-    let version = context.served.infrastructure.as_str();
-    let kind = owner::resource(names::capm3::GROUP, version, "Metal3Cluster");
-    let clusters: Api<DynamicObject> =
-        Api::namespaced_with(context.kit.client.clone(), namespace, &kind);
+    let clusters = owner::untyped(context, namespace, names::capm3::GROUP, "Metal3Cluster");
     let found = clusters.get(name).await.map_err(|error| {
         format!("Metal3Cluster {name} cannot be read: {}", api_error::explain(&error))
     })?;

@@ -30,7 +30,7 @@ use crate::model::{KeptSeen, Memory};
 use crate::outline::{OfOwner, REPLICAS, cluster_of, named, rolls_out};
 use crate::reservation::{Kept, Owner};
 use crate::seen::{OwnerSeen, Parent, Verdict};
-use crate::selector::Selector;
+use crate::selector::{Labels, Selector};
 use crate::served::Served;
 
 const TEMPLATE_KIND: &str = "Metal3MachineTemplate";
@@ -83,10 +83,8 @@ pub async fn live_of_machine(
     };
     let owners = metadata.owner_references.iter().flatten();
     if let Some(set) = owners.clone().find(|it| it.kind == "MachineSet" && is_name(&it.name)) {
-        let kind = resource(GROUP, context.served.core.as_str(), "MachineSet");
-        let api: Api<DynamicObject> =
-            Api::namespaced_with(context.kit.client.clone(), namespace, &kind);
-        let found = found("get a MachineSet", api.get(&set.name)).await?;
+        let sets = untyped(context, namespace, GROUP, "MachineSet");
+        let found = found("get a MachineSet", sets.get(&set.name)).await?;
         if let Some(set) = found {
             return Ok(set.metadata.owner_references.iter().flatten().find_map(owner_in));
         }
@@ -95,10 +93,7 @@ pub async fn live_of_machine(
 }
 
 /// The owner that labels name, without its uid.
-fn named_by_labels(
-    served: Served,
-    labels: &std::collections::BTreeMap<String, String>,
-) -> Option<Owner> {
+fn named_by_labels(served: Served, labels: &Labels) -> Option<Owner> {
     let meta = |name: &String| ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() };
     if let Some(name) = labels.get(names::capi::DEPLOYMENT_NAME) {
         return Some(named(GROUP, served.core, "MachineDeployment", &meta(name)));
@@ -117,20 +112,8 @@ fn owner_in(reference: &OwnerReference) -> Option<Owner> {
     })
 }
 
-fn by_labels(
-    context: &Context,
-    namespace: &str,
-    labels: &std::collections::BTreeMap<String, String>,
-) -> Option<Owner> {
-    let served = &context.served;
-    if let Some(name) = labels.get(names::capi::DEPLOYMENT_NAME) {
-        let found = last_seen(&context.caches.deployments, served.core, namespace, name)?;
-        return Some(named(GROUP, served.core, "MachineDeployment", &found.metadata));
-    }
-    let name = labels.get(names::capi::CONTROL_PLANE_NAME)?;
-    let (store, version) = (context.caches.control_planes.as_ref()?, served.control_plane?);
-    let found = last_seen(store, version, namespace, name)?;
-    Some(named(CONTROL_PLANE_GROUP, version, "KubeadmControlPlane", &found.metadata))
+fn by_labels(context: &Context, namespace: &str, labels: &Labels) -> Option<Owner> {
+    watched(context, namespace, &named_by_labels(context.served, labels)?).map(|it| it.owner)
 }
 
 /// For whom a host is to be kept, by a live look at the owner and at the template that it points to now.
@@ -191,10 +174,8 @@ async fn live_template(
     name: &str,
 ) -> Result<Option<DynamicObject>, Error> {
     let Some(name) = is_name(name).then_some(name) else { return Ok(None) };
-    let kind = resource(names::capm3::GROUP, context.served.infrastructure.as_str(), TEMPLATE_KIND);
-    let api: Api<DynamicObject> =
-        Api::namespaced_with(context.kit.client.clone(), namespace, &kind);
-    found("get a Metal3MachineTemplate", api.get(name)).await
+    let templates = untyped(context, namespace, names::capm3::GROUP, TEMPLATE_KIND);
+    found("get a Metal3MachineTemplate", templates.get(name)).await
 }
 
 fn reuse_in(name: &str, template: &Value) -> Result<bool, String> {
@@ -227,7 +208,7 @@ pub(super) async fn get_live(
     let Some(name) = is_name(&owner.name).then_some(&owner.name) else { return Ok(Found::Gone) };
     let kind = match owner.kind.as_str() {
         "MachineDeployment" | "KubeadmControlPlane" => {
-            resource(owner.group(), version_of(context, owner.group()).as_str(), &owner.kind)
+            resource(context, owner.group(), &owner.kind)
         }
         // In the version that is served now: a reservation may be older than that.
         _ => match served_kind(context, owner).await? {
@@ -289,8 +270,20 @@ fn is_not_served(error: &kube::Error) -> bool {
     }
 }
 
-pub(super) fn resource(group: &str, version: &str, kind: &str) -> ApiResource {
+fn resource(context: &Context, group: &str, kind: &str) -> ApiResource {
+    let version = version_of(context, group).as_str();
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
+}
+
+/// All of a kind, without their types: one that cannot be decoded is there.
+pub(super) fn untyped(
+    context: &Context,
+    namespace: &str,
+    group: &str,
+    kind: &str,
+) -> Api<DynamicObject> {
+    let kind = resource(context, group, kind);
+    Api::namespaced_with(context.kit.client.clone(), namespace, &kind)
 }
 
 /// Where owners name the template that their next machine is made from: a deployment, control planes in either contract,
@@ -431,21 +424,22 @@ async fn by_name(
     namespace: &str,
     owner: &Owner,
 ) -> Result<Option<OfOwner>, Error> {
-    let name = &owner.name;
-    Ok(match owner.kind.as_str() {
-        "MachineDeployment" => {
-            let found =
-                last_seen(&context.caches.deployments, context.served.core, namespace, name);
-            found.map(|it| OfOwner::of_deployment(context.served, &it))
-        }
-        "KubeadmControlPlane" => {
-            let planes = context.caches.control_planes.as_ref().zip(context.served.control_plane);
-            let found =
-                planes.and_then(|(store, version)| last_seen(store, version, namespace, name));
-            found.map(|it| OfOwner::of_plane(context.served, &it))
-        }
-        _ => of_other_kind(context, namespace, owner).await?,
-    })
+    match owner.kind.as_str() {
+        "MachineDeployment" | "KubeadmControlPlane" => Ok(watched(context, namespace, owner)),
+        _ => of_other_kind(context, namespace, owner).await,
+    }
+}
+
+/// The same of a kind that is watched.
+fn watched(context: &Context, namespace: &str, owner: &Owner) -> Option<OfOwner> {
+    let (caches, served) = (&context.caches, context.served);
+    if owner.kind == "MachineDeployment" {
+        let found = last_seen(&caches.deployments, served.core, namespace, &owner.name)?;
+        return Some(OfOwner::of_deployment(served, &found));
+    }
+    let (planes, version) = (caches.control_planes.as_ref()?, served.control_plane?);
+    let found = last_seen(planes, version, namespace, &owner.name)?;
+    Some(OfOwner::of_plane(served, &found))
 }
 
 /// The owner that CAPM3 wrote down as a label.

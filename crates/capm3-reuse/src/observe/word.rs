@@ -6,10 +6,10 @@ use api_types::reference::ObjectRef;
 use controller_kit::engine::Error;
 use controller_kit::engine::error::asked;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{Api, DynamicObject, ListParams};
+use kube::api::ListParams;
 use serde_json::Value;
 
-use super::owner::{Found, get_live, is_it, live_reuse, resource, template_in};
+use super::owner::{Found, get_live, is_it, live_reuse, template_in, untyped};
 use crate::context::Context;
 use crate::outline::named;
 use crate::reason::Reason;
@@ -77,25 +77,13 @@ async fn labelled_so(
         )
         .await?;
     }
-    let clusters = all(context, namespace, GROUP, core, "Cluster");
+    let clusters = untyped(context, namespace, GROUP, "Cluster");
     let params = ListParams::default();
     for cluster in asked("list the owners of machines", clusters.list(&params)).await?.items {
         let Ok(plane) = plane_of(&cluster.data) else { return Ok(None) };
         found.extend(plane.filter(|it| it.kind != "KubeadmControlPlane" && it.label() == label));
     }
     Ok(Some(found))
-}
-
-/// All of a kind, without their types: one that cannot be decoded is there.
-fn all(
-    context: &Context,
-    namespace: &str,
-    group: &str,
-    version: ContractVersion,
-    kind: &str,
-) -> Api<DynamicObject> {
-    let kind = resource(group, version.as_str(), kind);
-    Api::namespaced_with(context.kit.client.clone(), namespace, &kind)
 }
 
 /// Those of a kind that hosts are kept for under this label. There may be very many of the kind, and as many hosts that ask:
@@ -108,7 +96,7 @@ async fn named_so(
     version: ContractVersion,
     kind: &str,
 ) -> Result<Vec<Owner>, Error> {
-    let found = all(context, namespace, group, version, kind);
+    let found = untyped(context, namespace, group, kind);
     let params = ListParams::default();
     let found = asked("list the owners of machines", found.list_metadata(&params)).await?.items;
     Ok(having(label, group, version, kind, found.into_iter().map(|it| it.metadata)))
@@ -160,6 +148,7 @@ fn bears_out(found: &Found, owner: &Owner, reason: Reason) -> Word {
 
 #[cfg(test)]
 mod tests {
+    use kube::api::DynamicObject;
     use serde_json::json;
 
     use super::*;
