@@ -17,26 +17,26 @@ use crate::make::pool_of;
 pub type Key = (String, String);
 
 /// Which groups objects are in, and which objects a group has, with what is kept of each of them there.
-pub struct Links<T = ()> {
+pub struct Groups<T = ()> {
     members: HashMap<Key, BTreeMap<Key, T>>,
     /// Sorted, each once. Most are in one or two, for which a tree would be large.
     groups: HashMap<Key, Vec<Key>>,
 }
 
-impl<T> Default for Links<T> {
+impl<T> Default for Groups<T> {
     fn default() -> Self {
         Self { members: HashMap::new(), groups: HashMap::new() }
     }
 }
 
-impl Links {
+impl Groups {
     /// Puts an object into these groups and no others. Returns the groups that it was in or is in now.
     pub fn put(&mut self, object: &Key, groups: impl IntoIterator<Item = Key>) -> BTreeSet<Key> {
         self.keep(object, groups.into_iter().map(|it| (it, ())))
     }
 }
 
-impl<T> Links<T> {
+impl<T> Groups<T> {
     /// Puts an object into these groups and no others, with what each is to keep of it. Returns the groups that it was in
     /// or is in now.
     pub fn keep(
@@ -115,32 +115,32 @@ impl<T> Links<T> {
 #[derive(Default)]
 pub struct Index {
     /// Clusters by pool, as a cache has them: a look at a pool finds those of thousands without a search for each.
-    pub clusters: Links<Arc<ClusterDeployment>>,
+    pub clusters: Groups<Arc<ClusterDeployment>>,
     /// Clusters by entry, over all pools, and by the namespace of that entry with the name left empty.
-    pub users: Links,
+    pub users: Groups,
     /// Claims by pool.
-    pub claims: Links,
+    pub claims: Groups,
     /// Clusters' namespaces by pool.
-    pub namespaces: Links,
+    pub namespaces: Groups,
     /// Pools by the entries that they list.
-    pub lists: Links,
+    pub lists: Groups,
     /// Customizations by the pools that hold them: see [`holders`].
-    pub leases: Links,
+    pub leases: Groups,
     /// Customizations by the clusters that their leases name: see [`named`].
-    pub named: Links,
+    pub named: Groups,
     /// Customizations by namespace, as a cache has them; the name is left empty.
-    pub customizations: Links<Arc<ClusterDeploymentCustomization>>,
+    pub customizations: Groups<Arc<ClusterDeploymentCustomization>>,
     /// Pools by namespace; the name is left empty.
-    pub pools: Links,
+    pub pools: Groups,
     /// Bindings of the administrators' role by namespace; the name is left empty.
-    pub admins: Links,
+    pub admins: Groups,
 }
 
 impl Index {
     /// The pools, there or gone, of which something is here; and for each namespace with customizations the group of all.
     pub fn pools_with_something(&self) -> BTreeSet<Key> {
         let of_pools = [&self.claims, &self.namespaces, &self.leases];
-        let of_pools = of_pools.into_iter().flat_map(Links::groups);
+        let of_pools = of_pools.into_iter().flat_map(Groups::groups);
         of_pools
             .chain(self.clusters.groups())
             .chain(self.customizations.groups())
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_of_an_object_is_what_was_put_last() {
-        let mut links = Links::default();
+        let mut links = Groups::default();
         links.keep(&key("c"), [(key("a"), 1), (key("b"), 1)]);
         links.keep(&key("d"), [(key("a"), 2)]);
         assert_eq!(links.keep(&key("c"), [(key("a"), 3)]).len(), 2);
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn an_object_that_changes_its_group_leaves_the_one_before() {
-        let mut links = Links::default();
+        let mut links = Groups::default();
         links.put(&key("c"), [key("a")]);
         let touched = links.put(&key("c"), [key("b")]);
         assert_eq!(touched.len(), 2);
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn an_object_that_is_gone_leaves_nothing_behind() {
-        let mut links = Links::default();
+        let mut links = Groups::default();
         links.put(&key("c"), [key("a"), key("b")]);
         assert_eq!(links.put(&key("c"), []).len(), 2);
         assert!(links.members.is_empty() && links.groups.is_empty());

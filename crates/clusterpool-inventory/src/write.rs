@@ -362,10 +362,11 @@ impl Pass<'_> {
         const WHAT: &str = "bind administrators";
         let api: Api<RoleBinding> = Api::namespaced(self.client().clone(), cluster);
         match change {
-            Change::Create(object) => match build::create(&api, object, WHAT).await? {
-                build::Made::There => Err(Error::Superseded),
+            Change::Create(object) => match build::create(&api, object, WHAT).await {
                 // Nobody is let into what goes.
-                build::Made::New(_) | build::Made::NotYet => Ok(()),
+                Ok(Some(_)) | Err(Stop::NotYet) => Ok(()),
+                Ok(None) => Err(Error::Superseded),
+                Err(Stop::NameLost(_, error) | Stop::Failed(error)) => Err(error),
             },
             Change::Patch(patch) => {
                 let (name, params) = (names::hive::POOL_ADMIN_BINDING, PatchParams::default());

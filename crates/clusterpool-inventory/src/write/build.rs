@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api_types::hive::{ClusterDeploymentCustomization, ClusterPool};
+use api_types::hive::{ClusterDeployment, ClusterDeploymentCustomization, ClusterPool};
 use api_types::names;
 use controller_kit::api_error::is_gone;
 use controller_kit::engine::{Error, asked};
@@ -132,12 +132,12 @@ impl Pass<'_> {
         let made_from = make::made_from(pool, entry, self.look.materials.config_hash);
         let workers = make::machine_pool(pool, cluster, &spec, &made_from);
         for is_last in [false, true] {
-            match create(&api, &workers, "make a machine pool").await? {
-                Made::New(_) => return Ok(()),
-                Made::NotYet => return Err(Stop::NotYet),
+            if create(&api, &workers, "make a machine pool").await?.is_some() {
+                return Ok(());
+            }
+            if is_last {
                 // Somebody else made it just now.
-                Made::There if is_last => break,
-                Made::There => {}
+                break;
             }
             if self.clear_workers(pool, cluster, &made_from).await? == Workers::Stay {
                 return Ok(());
@@ -192,42 +192,36 @@ impl Pass<'_> {
     ) -> Result<(), Stop> {
         let api: Api<Namespace> = Api::all(self.client().clone());
         let object = make::namespace(pool, cluster);
-        match create(&api, &object, "make a namespace").await? {
-            Made::New(made) => {
-                // Whoever does not see it yet would begin another cluster beside it.
-                let key = (String::new(), cluster.to_owned());
-                piece.note(Object::Namespace(key), made.resource_version(), false);
-                Ok(())
-            }
-            Made::NotYet => Err(Stop::NotYet),
-            Made::There => {
-                let found = found("get a namespace", api.get(cluster)).await?;
-                let found = found.ok_or(Error::Superseded)?;
-                if found.metadata.deletion_timestamp.is_some() {
-                    return Err(Stop::NotYet);
-                }
-                // One without an owner that has the pool's label is what a controller of Hive left; the lease, which
-                // names it, says whose. Pools of one name in two namespaces have one label.
-                let labelled = found.labels().get(names::hive::POOL_NAME);
-                let ours = match found.annotations().get(names::ferrite::POOL_OWNER) {
-                    Some(owner) => *owner == make::owner(pool),
-                    None => {
-                        labelled.is_some_and(|it| *it == make::label(&self.key.1))
-                            && !self.is_anothers(cluster).await?
-                    }
-                };
-                if !ours {
-                    return Err(Stop::name_lost(cluster, text::name_taken(cluster)));
-                }
-                if Platform::makes_workers(&pool.spec) {
-                    return Ok(());
-                }
-                // They may have been wanted at first.
-                let made_from = make::made_from(pool, entry, self.look.materials.config_hash);
-                self.clear_workers(pool, cluster, &made_from).await?;
-                Ok(())
-            }
+        if let Some(made) = create(&api, &object, "make a namespace").await? {
+            // Whoever does not see it yet would begin another cluster beside it.
+            let key = (String::new(), cluster.to_owned());
+            piece.note(Object::Namespace(key), made.resource_version(), false);
+            return Ok(());
         }
+        let found = found("get a namespace", api.get(cluster)).await?;
+        let found = found.ok_or(Error::Superseded)?;
+        if found.metadata.deletion_timestamp.is_some() {
+            return Err(Stop::NotYet);
+        }
+        // One without an owner that has the pool's label is what a controller of Hive left; the lease, which names it, says
+        // whose. Pools of one name in two namespaces have one label.
+        let labelled = found.labels().get(names::hive::POOL_NAME);
+        let ours = match found.annotations().get(names::ferrite::POOL_OWNER) {
+            Some(owner) => *owner == make::owner(pool),
+            None => {
+                labelled.is_some_and(|it| *it == make::label(&self.key.1))
+                    && !self.is_anothers(cluster).await?
+            }
+        };
+        if !ours {
+            return Err(Stop::name_lost(cluster, text::name_taken(cluster)));
+        }
+        if !Platform::makes_workers(&pool.spec) {
+            // They may have been wanted at first.
+            let made_from = make::made_from(pool, entry, self.look.materials.config_hash);
+            self.clear_workers(pool, cluster, &made_from).await?;
+        }
+        Ok(())
     }
 
     /// Whether there is such a cluster, and it is not this pool's.
@@ -248,11 +242,8 @@ impl Pass<'_> {
     where
         K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Serialize,
     {
-        match create(api, object, what).await? {
-            Made::New(_) => return Ok(()),
-            Made::NotYet => return Err(Stop::NotYet),
-            Made::There if old == Old::Kept => return Ok(()),
-            Made::There => {}
+        if create(api, object, what).await?.is_some() || old == Old::Kept {
+            return Ok(());
         }
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let found = found(what, api.get(name)).await?.ok_or(Error::Superseded)?;
@@ -296,29 +287,35 @@ impl Pass<'_> {
         };
         let object = make::cluster(pool, platform, &wanted);
         let api = self.clusters(name);
-        let found = match create(&api, &object, "create a cluster").await? {
-            Made::New(made) => made,
-            Made::NotYet => return Err(Stop::NotYet),
-            Made::There => {
-                let found = found("get a cluster", api.get(name)).await?;
-                let found = found.ok_or(Error::Superseded)?;
-                let of = found.spec.cluster_pool_ref.as_ref();
-                let same_entry =
-                    of.and_then(|it| it.customization_name()) == entry.map(|it| it.name.as_str());
-                if index::pool_key(&found).as_ref() != Some(self.key) || !same_entry {
-                    return Err(Stop::refused(text::foreign(name)));
-                }
-                if found.metadata.deletion_timestamp.is_some() {
-                    return Err(Stop::NotYet);
-                }
-                found
-            }
+        let made = create(&api, &object, "create a cluster").await?;
+        let found = match made {
+            Some(made) => made,
+            None => self.left_cluster(&api, name, entry).await?,
         };
         piece.unpaused = found.annotation(names::ferrite::LEASE_UNVERIFIED).is_none();
         let version = found.resource_version().unwrap_or_default();
         piece.note(Object::Cluster(own(name)), Some(version.clone()), false);
         piece.clusters.insert(name.to_owned(), version);
         Ok(())
+    }
+
+    /// The cluster of this name that is there, if it is of this pool and entry.
+    async fn left_cluster(
+        &self,
+        api: &Api<ClusterDeployment>,
+        name: &str,
+        entry: Option<&Version>,
+    ) -> Result<ClusterDeployment, Stop> {
+        let found = found("get a cluster", api.get(name)).await?.ok_or(Error::Superseded)?;
+        let of = found.spec.cluster_pool_ref.as_ref().and_then(|it| it.customization_name());
+        let same_entry = of == entry.map(|it| it.name.as_str());
+        if index::pool_key(&found).as_ref() != Some(self.key) || !same_entry {
+            return Err(Stop::refused(text::foreign(name)));
+        }
+        if found.metadata.deletion_timestamp.is_some() {
+            return Err(Stop::NotYet);
+        }
+        Ok(found)
     }
 
     pub(super) async fn verify(
@@ -357,36 +354,30 @@ enum Workers {
     AreGone,
 }
 
-/// What came of a creation.
-pub(super) enum Made<K> {
-    New(K),
-    There,
-    /// The namespace is on its way out.
-    NotYet,
-}
-
+/// Creates an object; nothing if one of its name is there.
 pub(super) async fn create<K>(
     api: &Api<K>,
     object: &Value,
     what: &'static str,
-) -> Result<Made<K>, Error>
+) -> Result<Option<K>, Stop>
 where
     K: Clone + std::fmt::Debug + DeserializeOwned + Serialize,
 {
     let object: K = decoded(object, what)?;
     let request = async {
         match api.create(&PostParams::default(), &object).await {
-            Ok(made) => Ok(Made::New(made)),
-            Err(error) if is_terminating(&error) => Ok(Made::NotYet),
-            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(Made::There),
+            Ok(made) => Ok(Ok(Some(made))),
+            Err(error) if is_terminating(&error) => Ok(Err(Stop::NotYet)),
+            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(Ok(None)),
             // The namespace went in between.
-            Err(kube::Error::Api(status)) if is_gone(&status) => Ok(Made::NotYet),
+            Err(kube::Error::Api(status)) if is_gone(&status) => Ok(Err(Stop::NotYet)),
             Err(error) => Err(error),
         }
     };
-    asked(what, request).await
+    asked(what, request).await?
 }
 
+/// Whether the namespace is on its way out.
 fn is_terminating(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else { return false };
     let causes = status.details.iter().flat_map(|it| &it.causes);
