@@ -43,10 +43,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mut looking, mut deciding) = (Duration::ZERO, Duration::ZERO);
     for pass in 0..=PASSES {
         let now = Timestamp::now();
-        let known =
-            Known { policy: &policy, materials: &materials, rival: None, efforts: &efforts, now };
+        let known = Known {
+            caches: &stores,
+            index: &index,
+            key: &key,
+            policy: &policy,
+            materials: &materials,
+            rival: None,
+            efforts: &efforts,
+            now,
+        };
         let began = Instant::now();
-        let (seen, _) = observe(&stores, &index, &key, &known, &mut last);
+        let (seen, _) = observe(&known, &mut last);
         let looked = Instant::now();
         let decision = decide(&seen, &policy, now);
         drop(seen);

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use api_types::hive::ClusterDeployment;
 use api_types::names;
@@ -29,16 +30,6 @@ struct Caches {
     stores: context::Caches,
     index: Index,
     last: Last,
-}
-
-/// What a look depends on where nobody else works on the pool.
-fn known<'a>(
-    policy: &'a Policy,
-    materials: &'a Materials,
-    efforts: &'a Efforts,
-    now: Timestamp,
-) -> Known<'a> {
-    Known { policy, materials, rival: None, efforts, now }
 }
 
 fn pool() -> Key {
@@ -104,24 +95,33 @@ impl Caches {
         Self { clusters, stores, index, last: Last::default() }
     }
 
+    /// A look where nobody else works on the pool.
+    fn observe(
+        &mut self,
+        materials: &Materials,
+        efforts: &Efforts,
+        now: Timestamp,
+    ) -> (Arc<Observed>, Option<Duration>) {
+        let (key, policy) = (&pool(), &Policy::default());
+        let (caches, index) = (&self.stores, &self.index);
+        let known = Known { caches, index, key, policy, materials, rival: None, efforts, now };
+        observe(&known, &mut self.last)
+    }
+
     fn look(&mut self, config: Option<Value>) -> Observed {
         self.look_with(7, config)
     }
 
     fn look_with(&mut self, config_hash: u64, config: Option<Value>) -> Observed {
         let materials = Materials { config, config_hash, ..Materials::default() };
-        let (policy, efforts) = (Policy::default(), Efforts::default());
-        let known = known(&policy, &materials, &efforts, Timestamp::UNIX_EPOCH);
-        let (seen, _) = observe(&self.stores, &self.index, &pool(), &known, &mut self.last);
+        let (seen, _) = self.observe(&materials, &Efforts::default(), Timestamp::UNIX_EPOCH);
         (*seen).clone()
     }
 
     /// The clusters that Hive cannot take down so many seconds after the beginning, and in how many there may be more.
     fn hanging(&mut self, second: i64) -> (Vec<String>, Option<u64>) {
-        let (materials, policy) = (Materials::default(), Policy::default());
-        let (efforts, now) = (Efforts::default(), Timestamp::from_second(second).unwrap());
-        let known = known(&policy, &materials, &efforts, now);
-        let (seen, due) = observe(&self.stores, &self.index, &pool(), &known, &mut self.last);
+        let now = Timestamp::from_second(second).unwrap();
+        let (seen, due) = self.observe(&Materials::default(), &Efforts::default(), now);
         let hanging = seen.clusters.iter().filter(|it| it.hangs).map(|it| it.name.clone());
         (hanging.collect(), due.map(|it| it.as_secs()))
     }
@@ -342,13 +342,10 @@ fn a_cluster_that_hive_does_not_begin_with_is_told_also_when_it_was_looked_after
     let unmet = json!({ "type": "RequirementsMet", "status": "False", "reason": "No" });
     caches.put_with("a", "pool", &old, &json!({ "conditions": [unmet] }));
     let told = BTreeMap::from([("a".to_owned(), "No".to_owned())]);
-    let materials = Materials::default();
-    let policy = Policy::default();
     let tended = BTreeMap::from([("a".to_owned(), Timestamp::UNIX_EPOCH)]);
     for (tended, idle) in [(BTreeMap::new(), 1), (tended, 0)] {
         let efforts = Efforts { tended, ..Efforts::default() };
-        let known = known(&policy, &materials, &efforts, Timestamp::UNIX_EPOCH);
-        let (seen, _) = observe(&caches.stores, &caches.index, &pool(), &known, &mut caches.last);
+        let (seen, _) = caches.observe(&Materials::default(), &efforts, Timestamp::UNIX_EPOCH);
         assert_eq!((&seen.not_begun, seen.idle.len()), (&told, idle));
     }
 }

@@ -13,7 +13,7 @@ use controller_kit::config::duration;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt as _};
 
-use super::Known;
+use super::snapshot::Known;
 use crate::inventory::allowed_attempts;
 use crate::make::name_in;
 use crate::platform::Platform;

@@ -1,0 +1,496 @@
+//! A snapshot of one pool from the caches.
+
+use std::cell::LazyCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use api_types::hive::{ClusterDeployment, ClusterDeploymentCustomization, pools_finalizer};
+use api_types::names;
+use api_types::time::until;
+use k8s_openapi::jiff::Timestamp;
+use kube::{Resource, ResourceExt as _};
+
+use super::entries::{lease, version};
+use super::unread::{broken_clusters, strangers, unread};
+use super::views::{claim, cluster, created, hives_words, removal_left, resume_timeout, view};
+use crate::context::{Caches, cached};
+use crate::index::{Index, all_in, is_one, named, owner_of, pool_key};
+use crate::make::Materials;
+use crate::model::{Efforts, Key, Last};
+use crate::naming::trial_name;
+use crate::patch;
+use crate::platform::Platform;
+use crate::seen::{Cluster, Customization, Lease, Namespace, Observed, Pool};
+use crate::settings::Policy;
+use crate::trial::Trial;
+
+/// For how long clusters that Hive does not begin to install are left alone at least.
+const LEAST: Duration = Duration::from_secs(5);
+
+/// What a snapshot is made of.
+pub struct Known<'a> {
+    /// What the watches have shown.
+    pub caches: &'a Caches,
+    /// What belongs to what.
+    pub index: &'a Index,
+    /// The pool.
+    pub key: &'a Key,
+    /// How to decide.
+    pub policy: &'a Policy,
+    /// What the pool refers to.
+    pub materials: &'a Materials,
+    /// Why another controller is known to work on the pool.
+    pub rival: Option<String>,
+    /// What this process tried for its clusters.
+    pub efforts: &'a Efforts,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// What was seen before, in the order of the names, from which it is taken in that order.
+struct Same<K> {
+    left: std::iter::Peekable<std::vec::IntoIter<K>>,
+    name: fn(&K) -> &String,
+    /// Names of those that nobody asked for.
+    gone: Vec<String>,
+}
+
+impl<K> Same<K> {
+    fn of(before: Vec<K>, name: fn(&K) -> &String) -> Self {
+        Self { left: before.into_iter().peekable(), name, gone: Vec::new() }
+    }
+
+    fn take(&mut self, object: &impl Resource) -> Option<K> {
+        let wanted = object.meta().name.as_ref()?;
+        while let Some(other) = self.left.next_if(|it| (self.name)(it) < wanted) {
+            self.gone.push((self.name)(&other).clone());
+        }
+        self.left.next_if(|it| (self.name)(it) == wanted)
+    }
+
+    /// Names of those that are not there any more, once all that are there were asked for.
+    fn gone(self) -> impl Iterator<Item = String> {
+        let name = self.name;
+        self.gone.into_iter().chain(self.left.map(move |it| name(&it).clone()))
+    }
+}
+
+fn is_at(object: &impl Resource, version: &str) -> bool {
+    object.meta().resource_version.as_deref() == Some(version)
+}
+
+/// A snapshot of a pool, which may be gone, and when it has to be looked at again although nothing changes.
+pub fn observe(known: &Known<'_>, last: &mut Last) -> (Arc<Observed>, Option<Duration>) {
+    let Known { caches, index, key, .. } = *known;
+    // Nobody else has it any more, unless a pass was given up.
+    let before = Arc::try_unwrap(std::mem::take(&mut last.seen)).unwrap_or_default();
+    let found = cached(&caches.pools, key);
+    let (hibernated, was_at) = (before.pool.hibernates, before.pool.at.clone());
+    let pool = match &found {
+        Some(found) if found.metadata.resource_version.as_ref() == Some(&was_at) => {
+            Pool { rival: known.rival.clone(), ..before.pool }
+        }
+        Some(found) => view(found, known),
+        None => Pool {
+            namespace: key.0.clone(),
+            name: key.1.clone(),
+            deleting: true,
+            absent: true,
+            ..Pool::default()
+        },
+    };
+    let resume = found.as_ref().and_then(|it| resume_timeout(&it.spec));
+    // Whether one resumes in time changes without its being written, so that is read anew.
+    let is_same = resume.is_none() && hibernated == pool.hibernates;
+    let mut same = Same::of(before.clusters, |it| &it.name);
+    let (clusters, late) = clusters(known, &pool, resume, |it| {
+        same.take(it).filter(|old| is_same && is_at(it, &old.at))
+    });
+    last.vacated.extend(same.gone());
+    let (not_begun, idle, begins) = not_begun(known, &clusters);
+    // Where the pool is there, only those namespaces matter that have no cluster.
+    let own: HashSet<&str> =
+        clusters.iter().filter(|_| !pool.absent).map(|it| it.name.as_str()).collect();
+    let (namespaces, vacant) = namespaces(known, &own, &mut last.vacated);
+    let everything = all_in(&key.0);
+    let with_entry = clusters.iter().filter(|it| it.entry.is_some()).count();
+    let about = About {
+        known,
+        pool: &pool,
+        own: &own,
+        has_neighbours: index.pools.of(&everything).any(|it| it != key),
+        has_strangers: index.users.count(&everything) > with_entry,
+    };
+    let before = (before.customizations, before.kept_by_hive);
+    let (mut customizations, kept_by_hive) = customizations(&about, before, &was_at, last);
+    let (broken, remarks) = broken_customizations(&about, &clusters);
+    customizations.extend(broken);
+    let claims = index.claims.of(key).filter_map(|it| cached(&caches.claims, it));
+    let seen = Arc::new(Observed {
+        claims: claims.map(|it| claim(&it)).collect(),
+        unread: unread(broken_clusters(caches), index, key),
+        taken: known.efforts.taken.clone(),
+        turned_down: known.efforts.turned_down.clone(),
+        missing: known.materials.missing.clone(),
+        pool,
+        clusters,
+        customizations,
+        namespaces,
+        kept_by_hive,
+        idle,
+        not_begun,
+        remarks,
+    });
+    if found.is_some() {
+        last.seen = seen.clone();
+    }
+    (seen, [late, begins, vacant].into_iter().flatten().min())
+}
+
+/// The clusters of a pool, those of before where nothing of them was written; and when one of them will not have resumed or
+/// gone in time.
+fn clusters(
+    known: &Known<'_>,
+    pool: &Pool,
+    resume: Option<Duration>,
+    mut before: impl FnMut(&ClusterDeployment) -> Option<Cluster>,
+) -> (Vec<Cluster>, Option<Duration>) {
+    let mut due = None;
+    let all = known.index.clusters.kept(known.key).map(|it| {
+        let (mut cluster, resumed) = match before(it) {
+            Some(same) => (same, None),
+            None => cluster(it, pool, resume, known.now),
+        };
+        let left = removal_left(it, known.now);
+        cluster.hangs |= left.is_some_and(|it| it.is_zero());
+        let left = left.filter(|_| !cluster.hangs);
+        due = due.into_iter().chain(resumed).chain(left).min();
+        cluster
+    });
+    (all.collect(), due)
+}
+
+/// Clusters that Hive has not begun to install for long, with what it says of each; those of them that are to be looked
+/// after now; and when that is so of another one.
+fn not_begun(
+    known: &Known<'_>,
+    clusters: &[Cluster],
+) -> (BTreeMap<String, String>, BTreeSet<String>, Option<Duration>) {
+    let (mut told, mut idle, mut due) = (BTreeMap::new(), BTreeSet::new(), None);
+    let waits = |it: &&Cluster| it.is_installing() && !it.unverified && !it.begun;
+    for it in clusters.iter().filter(waits) {
+        let left = patience(known, it);
+        // Told as long as it lasts, however often it is looked after.
+        if until(it.created, known.now) >= grace(known) {
+            let found = cached(&known.caches.clusters, &(it.name.clone(), it.name.clone()));
+            let words = found.map(|it| hives_words(&it)).unwrap_or_default();
+            told.insert(it.name.clone(), words);
+        }
+        if left.is_zero() {
+            idle.insert(it.name.clone());
+        } else {
+            due = due.into_iter().chain([left]).min();
+        }
+    }
+    (told, idle, due)
+}
+
+/// The namespaces that were made for the pool and have no cluster; and when to look again at one that somebody else's
+/// cluster lives in. Of those that had a cluster it is noted until they are gone.
+fn namespaces(
+    known: &Known<'_>,
+    own: &HashSet<&str>,
+    vacated: &mut BTreeSet<String>,
+) -> (Vec<Namespace>, Option<Duration>) {
+    let Known { caches, index, key, .. } = *known;
+    let is_there = cached(&caches.pools, key).is_some();
+    vacated.retain(|name| {
+        let namespace = (String::new(), name.clone());
+        index.namespaces.is_in(&namespace, key) && !own.contains(name.as_str())
+    });
+    let empty: Vec<&Key> =
+        index.namespaces.of(key).filter(|it| !own.contains(it.1.as_str())).collect();
+    let strangers = if empty.is_empty() { HashSet::new() } else { strangers(caches, index, key) };
+    let (lived_in, empty): (Vec<&Key>, Vec<&Key>) =
+        empty.into_iter().partition(|it| strangers.contains(&it.1));
+    let namespaces = empty.into_iter().filter_map(|it| cached(&caches.namespaces, it));
+    let namespaces = namespaces.map(|it| Namespace {
+        name: it.name_any(),
+        uid: it.uid().unwrap_or_default(),
+        pool_uid: owner_of(&it).map(|(_, _, uid)| uid.to_owned()).unwrap_or_default(),
+        created: created(&*it),
+        deleting: it.metadata.deletion_timestamp.is_some(),
+        begun: known.efforts.begun.contains(&it.name_any()),
+        vacated: is_there && vacated.contains(&it.name_any()),
+    });
+    // Nothing of the pool changes when a stranger's cluster goes.
+    (namespaces.collect(), lived_in.first().map(|_| grace(known)))
+}
+
+/// The customizations of the pool's namespace that can be read, and which of them have the finalizer of Hive's own
+/// controller. What was seen and tried before is taken from there, where the pool was at this version and nothing changed.
+fn customizations(
+    about: &About<'_>,
+    (before, kept_before): (Vec<Customization>, BTreeSet<String>),
+    was_at: &str,
+    last: &mut Last,
+) -> (Vec<Customization>, BTreeSet<String>) {
+    let names = about.pool.listed.names();
+    // Of a thousand names, for what changed.
+    let listed: LazyCell<HashSet<&str>, _> =
+        LazyCell::new(|| names.iter().map(String::as_str).collect());
+    if last.trials.len() > names.len() {
+        last.trials.retain(|name, _| listed.contains(name.as_str()));
+    }
+    // What is refused depends on the patches, the template and the pool.
+    let materials = about.known.materials;
+    let tried_with = materials.config.as_ref().map(|_| materials.config_hash);
+    let is_tried = tried_with.is_some() && last.tried_with == tried_with && about.pool.at == was_at;
+    last.tried_with = tried_with;
+    let hives_finalizer = pools_finalizer(&about.known.key.1);
+    let mut same = Same::of(before, |it| &it.name);
+    let (mut all, mut kept_by_hive) = (Vec::new(), BTreeSet::new());
+    for found in about.known.index.customizations.kept(&all_in(&about.known.key.0)) {
+        let old = same.take(&**found).filter(|old| is_at(&**found, &old.at));
+        let by_hive = match &old {
+            Some(old) => kept_before.contains(&old.name),
+            None => found.finalizers().contains(&hives_finalizer),
+        };
+        let refused = old.as_ref().filter(|_| is_tried).map(|it| it.refused.clone());
+        let mut it = about.customization(found, old);
+        if by_hive {
+            kept_by_hive.insert(it.name.clone());
+        }
+        it.refused = refused.unwrap_or_else(|| {
+            let is_wanted = listed.contains(it.name.as_str()) && !it.deleting;
+            is_wanted.then(|| about.tried(found, &it.version, &mut last.trials)).flatten()
+        });
+        all.push(it);
+    }
+    (all, kept_by_hive)
+}
+
+/// The listed customizations that cannot be read, by name, and what is to be told of those of them that are in use.
+fn broken_customizations(
+    about: &About<'_>,
+    clusters: &[Cluster],
+) -> (Vec<Customization>, Vec<String>) {
+    let (mut all, mut remarks) = (Vec::new(), Vec::new());
+    let mut broken = about.known.caches.broken_customizations.all();
+    broken.retain(|it| it.object.namespace.as_ref() == Some(&about.known.key.0));
+    broken.sort_by(|one, other| one.object.name.cmp(&other.object.name));
+    for broken in broken {
+        let name = broken.object.name.clone().unwrap_or_default();
+        if !about.pool.listed.names().contains(&name) {
+            continue;
+        }
+        let user = clusters.iter().find(|it| it.entry.as_ref() == Some(&name));
+        let refused = format!("it cannot be read: {}; correct it", broken.problem);
+        if let Some(user) = user {
+            remarks.push(format!("{name} is used by {}, and {refused}", user.name));
+        }
+        // What is in it cannot be told, so it counts as what it was.
+        let known = about.pool.status.inventory.get(&name).and_then(|it| it.version.clone());
+        let version = user.and_then(|it| it.entry_version.clone()).or(known);
+        all.push(Customization {
+            at: broken.object.resource_version.unwrap_or_default(),
+            version: version.or(broken.object.uid).unwrap_or_default(),
+            deleting: false,
+            kept: true,
+            // Who has it cannot be read. It is not used, and not taken away either.
+            lease: user.map(|it| Lease {
+                cluster: Some(it.name.clone()),
+                pool: Some(about.known.key.1.clone()),
+                pool_exists: true,
+                releasing: false,
+                whole: true,
+            }),
+            others: about.others(&(about.known.key.0.clone(), name.clone())),
+            listed_elsewhere: true,
+            refused: Some(refused),
+            name,
+        });
+    }
+    (all, remarks)
+}
+
+/// For how long Hive may still take to begin with a cluster, or with one that was looked after.
+fn patience(known: &Known<'_>, cluster: &Cluster) -> Duration {
+    let since = known.efforts.tended.get(&cluster.name).copied().unwrap_or(cluster.created);
+    let passed = until(since, known.now);
+    grace(known).saturating_sub(passed)
+}
+
+fn grace(known: &Known<'_>) -> Duration {
+    known.policy.namespace_grace.max(LEAST)
+}
+
+/// Whether a cluster may occupy what its entry stands for.
+fn is_live(it: &ClusterDeployment) -> bool {
+    it.metadata.deletion_timestamp.is_none()
+        || it.finalizers().iter().any(|it| it != names::hive::INVENTORY_FINALIZER)
+}
+
+struct About<'a> {
+    known: &'a Known<'a>,
+    pool: &'a Pool,
+    /// Names of its clusters, where it is there.
+    own: &'a HashSet<&'a str>,
+    /// Whether there are other pools in its namespace.
+    has_neighbours: bool,
+    /// Whether clusters that are not its own were made from entries of its namespace.
+    has_strangers: bool,
+}
+
+impl About<'_> {
+    fn pool_exists(&self, name: &str) -> bool {
+        if name == self.known.key.1 && !self.pool.absent {
+            return true;
+        }
+        let key = (self.known.key.0.clone(), name.to_owned());
+        cached(&self.known.caches.pools, &key).is_some()
+            || self.known.caches.broken_pools.get(Some(&key.0), name).is_some()
+    }
+
+    /// Live clusters that were made from the entry and are not this pool's.
+    fn others(&self, entry: &Key) -> Vec<String> {
+        let users = self.known.index.users.of(entry);
+        users
+            .filter(|it| !self.known.index.clusters.is_in(it, self.known.key))
+            .filter_map(|it| cached(&self.known.caches.clusters, it))
+            .filter(|it| is_live(it))
+            .map(|it| it.name_any())
+            .collect()
+    }
+
+    /// A customization; what it says of itself is taken from before, if it was not written since.
+    fn customization(
+        &self,
+        it: &ClusterDeploymentCustomization,
+        before: Option<Customization>,
+    ) -> Customization {
+        let mut seen = before.unwrap_or_else(|| Customization {
+            at: it.resource_version().unwrap_or_default(),
+            version: version(it),
+            deleting: it.metadata.deletion_timestamp.is_some(),
+            kept: it.finalizers().iter().any(|it| it == names::hive::LEASE_FINALIZER),
+            lease: lease(it),
+            others: Vec::new(),
+            listed_elsewhere: false,
+            refused: None,
+            name: it.name_any(),
+        });
+        if let Some(lease) = &mut seen.lease {
+            lease.pool_exists = lease.pool.as_deref().is_some_and(|it| self.pool_exists(it));
+        }
+        seen.others.clear();
+        if self.has_strangers {
+            seen.others = self.others(&(self.known.key.0.clone(), seen.name.clone()));
+        }
+        if let Some(stranger) = self.stranger(it)
+            && !seen.others.contains(&stranger)
+        {
+            seen.others.push(stranger);
+        }
+        seen.listed_elsewhere = self.has_neighbours && self.is_listed_elsewhere(&seen.name);
+        seen
+    }
+
+    /// The cluster that the lease names, where that is there and not this pool's, whoever made it and from what.
+    fn stranger(&self, it: &ClusterDeploymentCustomization) -> Option<String> {
+        let reference = it.status.as_ref()?.cluster_deployment_ref.as_ref()?;
+        let name = it.leased_by()?;
+        if self.own.contains(name) && reference.namespace.as_deref().is_none_or(|it| it == name) {
+            return None;
+        }
+        named(it).find(|place| self.is_strange(place)).map(|place| place.1)
+    }
+
+    fn is_strange(&self, place: &Key) -> bool {
+        if place.0 == place.1 && self.own.contains(place.1.as_str()) {
+            return false;
+        }
+        let Some(found) = cached(&self.known.caches.clusters, place) else {
+            // One that cannot be read, in a namespace of the pool, may be its own.
+            let is_here = self
+                .known
+                .index
+                .namespaces
+                .is_in(&(String::new(), place.0.clone()), self.known.key);
+            return !is_here
+                && self.known.caches.broken_clusters.get(Some(&place.0), &place.1).is_some();
+        };
+        // One that is new may be in the cache, and not yet among the pool's.
+        let is_own = is_one(&found) && pool_key(&found).as_ref() == Some(self.known.key);
+        !is_own && is_live(&found)
+    }
+
+    fn is_listed_elsewhere(&self, entry: &str) -> bool {
+        let entry = (self.known.key.0.clone(), entry.to_owned());
+        let mut lists = self.known.index.lists.of(&entry).filter(|pool| *pool != self.known.key);
+        lists.any(|pool| {
+            let pool = cached(&self.known.caches.pools, pool);
+            pool.is_some_and(|it| it.metadata.deletion_timestamp.is_none())
+        })
+    }
+
+    /// Why the patches cannot be used, tried once for each version of them and of the template.
+    fn tried(
+        &self,
+        it: &ClusterDeploymentCustomization,
+        version: &str,
+        trials: &mut HashMap<String, Trial>,
+    ) -> Option<String> {
+        let materials = self.known.materials;
+        let name = it.metadata.name.as_deref().unwrap_or_default();
+        let Some(config) = &materials.config else {
+            // What comes of it once there is one is news.
+            trials.entry(name.to_owned()).or_default();
+            return None;
+        };
+        let before = trials.get(name);
+        if let Some(same) = before.filter(|it| it.is_of(version, materials.config_hash)) {
+            return same.refused().cloned();
+        }
+        let of = cached(&self.known.caches.pools, self.known.key);
+        let spec = of.as_ref().map(|it| &it.spec);
+        let domain = spec.map(|it| it.base_domain.as_str()).unwrap_or_default();
+        let platform = spec.and_then(Platform::of).and_then(|it| it.in_config());
+        let patches = &it.spec.install_config_patches;
+        let (like_a_cluster, rules) = (trial_name(&self.pool.name), self.known.policy.rules);
+        let tried =
+            patch::install_config(config, &like_a_cluster, domain, platform, patches, rules);
+        let trial = Trial::new(version, materials.config_hash, tried, before);
+        let refused = trial.refused().cloned();
+        trials.insert(name.to_owned(), trial);
+        refused
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Namespace as KubeNamespace;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_was_seen_before_is_taken_by_name_and_version() {
+        let of = |name: &str, version: &str| -> KubeNamespace {
+            serde_json::from_value(
+                json!({ "metadata": { "name": name, "resourceVersion": version } }),
+            )
+            .unwrap()
+        };
+        let before = ["a", "c", "d"].map(str::to_owned).to_vec();
+        let mut same = Same::of(before.clone(), |it| it);
+        let found: Vec<_> = ["b", "c", "d", "e"].map(|it| same.take(&of(it, "1"))).to_vec();
+        assert_eq!(found, [None, Some("c".to_owned()), Some("d".to_owned()), None]);
+        assert_eq!(same.gone().collect::<Vec<_>>(), ["a"]);
+        let mut same = Same::of(before, |it| it);
+        assert!(same.take(&of("c", "1")).is_some());
+        assert_eq!(same.gone().collect::<Vec<_>>(), ["a", "d"]);
+        assert!(is_at(&of("a", "1"), "1") && !is_at(&of("a", "2"), "1"));
+    }
+}
