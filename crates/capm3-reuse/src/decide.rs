@@ -67,12 +67,12 @@ const MACHINES: [Rule<AboutMachine>; 26] = rule_book![
     obtain::template_unreadable: "Whether it may have a host that is kept is said by its template.",
     obtain::look_closer: "Host first, machine second: only read in this order the version of the host proves that nobody changed their mind.",
     obtain::go_on: "A choice that is written down is followed, or given up, before there is another.",
-    obtain::take_after_all: "The host that it gave up may do again, and a claim of it is excluded by none more surely than by its own.",
+    obtain::take_after_all: "The host that it gave up may do after all, and to claim it settles whatever claim of it is still on its way.",
     obtain::take_kept: "What its owner had before has the disks that are wanted.",
     obtain::await_kept: "One that will be ready is better than a free one, for as many as there are of them.",
     obtain::has_none_kept: "A strict machine gets no free host.",
     obtain::take_free: "Any host that will do.",
-    obtain::names_too_long: "There would be one, but for its name: that is told in place of the next.",
+    obtain::names_too_long: "There would be one, but for its name. What is left is that none is free.",
 ];
 
 const KEPT: [Rule<AboutKept>; 8] = rule_book![
@@ -289,7 +289,7 @@ fn reported(
         ..Report::default()
     };
     more(&mut report);
-    with_report(seen, now, Vec::new(), reason, text, &report)
+    with_report(seen, now, Vec::new(), (reason, text), &report)
 }
 
 /// Whether the machine has a host, whatever else is missing.
@@ -306,8 +306,7 @@ fn with_report(
     seen: &MachineSeen,
     now: Timestamp,
     mut writes: Vec<Write>,
-    reason: Reason,
-    text: &str,
+    (reason, text): (Reason, &str),
     report: &Report,
 ) -> Decision {
     writes.extend(status::patch(&seen.machine, report, now).map(Write::Report));

@@ -280,7 +280,7 @@ pub struct Seen {
     /// The version of the key's object that the cache had.
     pub version: Option<String>,
     /// The hosts that are held back for the machine.
-    pub turn: Option<Turn>,
+    pub held_back: Option<HeldBack>,
     /// Where the Node of the machine is.
     pub place: Option<Place>,
     /// When the pass has to be over. Who stood still for longer, as while a process is stopped, goes by what it read before.
@@ -292,12 +292,13 @@ pub struct Seen {
 impl Seen {
     /// Nothing is written yet.
     pub fn of(observed: Observed, version: Option<String>, until: Instant) -> Self {
-        Self { observed, version, turn: None, place: None, until, left: Shared::default() }
+        Self { observed, version, held_back: None, place: None, until, left: Shared::default() }
     }
 }
 
-/// The hosts that are held back for a machine during one pass. Whatever comes of the pass, those that it did not take go to others.
-pub struct Turn {
+/// The hosts that are held back for a machine during one pass. Whatever comes of the pass, those that it did not take go to
+/// others.
+pub struct HeldBack {
     index: Arc<Shared<Index>>,
     lookout: Lookout<Key>,
     machine: ObjectKey,
@@ -305,7 +306,7 @@ pub struct Turn {
     taken: Shared<Option<String>>,
 }
 
-impl Turn {
+impl HeldBack {
     /// The machine waits no longer.
     pub fn begin(
         index: &Arc<Shared<Index>>,
@@ -324,12 +325,12 @@ impl Turn {
     }
 
     /// The machine has this host now.
-    pub fn takes(&self, host: &str) {
+    pub fn took(&self, host: &str) {
         self.taken.with(|taken| *taken = Some(host.to_owned()));
     }
 }
 
-impl Drop for Turn {
+impl Drop for HeldBack {
     fn drop(&mut self) {
         let ObjectKey { namespace, name } = &self.machine;
         let taken = self.taken.with(Option::take);

@@ -24,7 +24,7 @@ use crate::decide::{decide, is_settled};
 use crate::host;
 use crate::index::Wish;
 use crate::machine::{created, host_name_bytes, was_associated, was_up};
-use crate::model::{KeptSeen, Key, MachineSeen, Memory, Observed, Seen, Turn, Write};
+use crate::model::{HeldBack, KeptSeen, Key, MachineSeen, Memory, Observed, Seen, Write};
 use crate::reservation;
 use crate::seen::{Data, HostSeen, Parent, Reuse, Verdict};
 use crate::selector::Selector;
@@ -64,13 +64,13 @@ pub async fn machine(
     if memory.is_behind(&Key::Machine(key.clone()), version.as_deref(), Instant::now()) {
         return Err(Error::Superseded);
     }
-    let turn = Turn::begin(&context.index, &context.lookout, key, created(&machine));
+    let held_back = HeldBack::begin(&context.index, &context.lookout, key, created(&machine));
     let seen = Box::pin(machine_seen(context, &machine, memory)).await?;
     let Some(mut seen) = seen else { return Ok(None) };
     let (node, place) = node::look(context, &seen).await;
     seen.node = node;
     let observed = Observed::Machine(Box::new(seen));
-    Ok(Some(Seen { turn: Some(turn), place, ..Seen::of(observed, version, until) }))
+    Ok(Some(Seen { held_back: Some(held_back), place, ..Seen::of(observed, version, until) }))
 }
 
 /// Reads what a decision about a host needs; nothing, if it is neither kept nor left.

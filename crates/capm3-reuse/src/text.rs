@@ -287,7 +287,7 @@ pub(crate) fn names_owner(host: &str, owner: &Owner) -> String {
     format!("Host {host} names {owner} from now on, while it is still cleared")
 }
 
-pub(crate) fn is_cleared(host: &BareMetalHost, held_up: Option<Exclusion>) -> String {
+pub(crate) fn clearing(host: &BareMetalHost, held_up: Option<Exclusion>) -> String {
     let name = host.name_any();
     let mut text = match host.provisioning_state() {
         ProvisioningState::ExternallyProvisioned => {

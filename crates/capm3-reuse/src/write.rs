@@ -187,8 +187,8 @@ impl<'a> Pass<'a> {
     /// The machine has a new host.
     fn claimed(&mut self, claimed: &Claimed) -> Option<Event> {
         let Claimed { host, reason, message, is_news } = claimed;
-        if let Some(turn) = &self.seen.turn {
-            turn.takes(host);
+        if let Some(held_back) = &self.seen.held_back {
+            held_back.took(host);
         }
         self.memory.has_host();
         self.memory.claimed = Some(claimed.clone());
@@ -347,8 +347,8 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    /// A patch of an object, which insists on the version that was observed, or that our last write left. One that was not observed has
-    /// none to insist on: nothing must be written to it.
+    /// A patch of an object, which insists on the version that was observed, or that our last write left. One that was not
+    /// observed has none to insist on: nothing must be written to it.
     fn on_version(&self, object: &Key, mut patch: Value) -> Result<(String, Patch<Value>), Error> {
         let version = self.version(object).ok_or(Error::Superseded)?;
         patch["metadata"]["resourceVersion"] = json!(version);

@@ -99,8 +99,8 @@ pub(super) fn unwatched(seen: &KeptSeen, decision: Decision) -> Decision {
     Decision { next, ..decision }
 }
 
-/// Whether the owner of a kept host is there and needs no host more than it has, and the host could go. The machine that is to come
-/// for it may be made only when the one before has given it back: until it is cleared no time counts.
+/// Whether the owner of a kept host is there and needs no host more than it has, and the host could go. The machine that is
+/// to come for it may be made only when the one before has given it back: until it is cleared no time counts.
 pub fn is_settled(seen: &KeptSeen, policy: &Policy) -> bool {
     let is_capm3s = matches!(seen.kept, Kept::ByLabel(_)) && !policy.collect_capm3;
     let Some(owner) = seen.owner.as_ref().filter(|_| !is_capm3s) else { return false };

@@ -170,13 +170,16 @@ fn why_free(seen: &MachineSeen, owner: &Owner) -> String {
 
 fn waits(case: &Case<'_>, reason: Reason, text: &str, wants: Wants) -> Decision {
     let mut writes = first(case);
-    if given_up(case.machine).is_some() {
+    let forgets = given_up(case.machine).is_some();
+    if forgets {
         writes.push(Write::Forget);
     }
     let decision = reported(case.seen, case.now, reason, text, |_| {});
     writes.extend(decision.writes);
     writes.push(Write::Wait(wants));
-    Decision { writes, next: Next::After(RESYNC), ..decision }
+    // Once it is forgotten, the host that it gave up may do again.
+    let next = if forgets { Next::Now } else { Next::After(RESYNC) };
+    Decision { writes, next, ..decision }
 }
 
 /// Whether this machine may claim now the host that it names.
@@ -250,7 +253,7 @@ fn take(case: &Case<'_>, host: &BareMetalHost, mut writes: Vec<Write>) -> Option
     let is_news = !is_known(seen, reason) || !why.is_empty();
     let claimed = Claimed { host: name.clone(), reason, message: message.clone(), is_news };
     writes.push(Write::Claim { host: name, install, claimed: Some(claimed) });
-    let decision = with_report(seen, case.now, writes, reason, &message, &report);
+    let decision = with_report(seen, case.now, writes, (reason, &message), &report);
     Some(Decision { events: Vec::new(), ..decision })
 }
 
@@ -264,7 +267,7 @@ pub(super) fn give_up(seen: &MachineSeen, host: &str, now: Timestamp) -> Decisio
     // An undisturbed second try needs no word of this.
     let associated = was_associated(&seen.machine).then_some(associated);
     let report = Report { associated, withdrawn: true, ..Report::default() };
-    with_report(seen, now, writes, Reason::HostGivenUp, &text, &report)
+    with_report(seen, now, writes, (Reason::HostGivenUp, &text), &report)
 }
 
 /// The request for rendered secrets is taken back, if there is one. Where the machine had its host there may be one that the

@@ -151,7 +151,7 @@ fn clear(
 /// It says so once, and again when that changes; what holds it up is an event, too.
 fn waits(seen: &MachineSeen, host: &BareMetalHost, now: Timestamp) -> Decision {
     let held_up = host::held_up(host);
-    let message = text::is_cleared(host, held_up);
+    let message = text::clearing(host, held_up);
     // Why it is kept for nobody is to be read for as long as nothing else is to be done.
     let to_be_read = says(seen, Reason::OwnerUnreadable) && held_up.is_none();
     let ready = (!to_be_read).then(|| Said::no(Reason::Deprovisioning, &message));

@@ -150,7 +150,7 @@ pub(super) fn serve(case: &Case<'_>) -> Option<Decision> {
     let (reason, text) = (ready.reason, ready.message.clone());
     let is_back = ready.holds && says(seen, Reason::HostLost);
     report.ready = Some(ready);
-    let mut decision = with_report(seen, now, writes, reason, &text, &report);
+    let mut decision = with_report(seen, now, writes, (reason, &text), &report);
     if is_back {
         // Or the last that is told of the machine is that it has to be replaced.
         decision.events = vec![on_machine(reason, &text::is_back(&name, &text))];

@@ -474,6 +474,7 @@ fn a_host_that_was_given_up_is_taken_after_all_or_passed_over_before_another_is_
     let mut alone = given_up(&kept);
     alone.choice.free = None;
     assert_eq!(kinds(&decided(&alone)), ["pass over", "forget", "report"]);
+    assert_eq!(decided(&alone).next, Next::Now, "and then it may be taken after all");
     // The claim of another process got through.
     let ours = with(&free, &consumer("m", "m-uid"));
     assert_eq!(kinds(&decided(&given_up(&ours))), ["intend"]);

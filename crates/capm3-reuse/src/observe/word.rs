@@ -10,6 +10,7 @@ use kube::api::ListParams;
 use serde_json::Value;
 
 use super::owner::{Found, get_live, is_it, live_reuse, template_in, untyped};
+use super::version_of;
 use crate::context::Context;
 use crate::outline::named;
 use crate::reason::Reason;
@@ -59,23 +60,14 @@ async fn labelled_so(
     namespace: &str,
     label: &str,
 ) -> Result<Option<Vec<Owner>>, Error> {
-    let core = context.served.core;
     if label.starts_with("md-") {
-        return named_so(context, namespace, label, GROUP, core, "MachineDeployment")
-            .await
-            .map(Some);
+        let deployments = (GROUP, "MachineDeployment");
+        return named_so(context, namespace, label, deployments).await.map(Some);
     }
     let mut found = Vec::new();
-    if let Some(version) = context.served.control_plane {
-        found = named_so(
-            context,
-            namespace,
-            label,
-            CONTROL_PLANE_GROUP,
-            version,
-            "KubeadmControlPlane",
-        )
-        .await?;
+    if context.served.control_plane.is_some() {
+        let planes = (CONTROL_PLANE_GROUP, "KubeadmControlPlane");
+        found = named_so(context, namespace, label, planes).await?;
     }
     let clusters = untyped(context, namespace, GROUP, "Cluster");
     let params = ListParams::default();
@@ -92,10 +84,9 @@ async fn named_so(
     context: &Context,
     namespace: &str,
     label: &str,
-    group: &str,
-    version: ContractVersion,
-    kind: &str,
+    (group, kind): (&str, &str),
 ) -> Result<Vec<Owner>, Error> {
+    let version = version_of(context, group);
     let found = untyped(context, namespace, group, kind);
     let params = ListParams::default();
     let found = asked("list the owners of machines", found.list_metadata(&params)).await?.items;
