@@ -15,7 +15,12 @@ pub(crate) struct Controller {
     pub(crate) metrics: fn(&Registry) -> Result<(), prometheus::Error>,
     /// Its rules in their order, and why they stand there; none where they are no list yet.
     pub(crate) rules: fn() -> Vec<(&'static str, &'static str)>,
+    /// Which of them decides.
+    pub(crate) deciding: &'static str,
 }
+
+const FIRST: &str = "The first that has something to say decides, in this order:";
+const EACH: &str = "Each adds what it has to say, in this order:";
 
 /// Those that are installed as pods: all but the sample.
 pub(crate) const PODS: [&str; 5] =
@@ -32,6 +37,7 @@ pub(crate) const ALL: &[Controller] = &[
             engine::register::<bmo_reboot::reason::Reason>("bmo-reboot", registry)
         },
         rules: bmo_reboot::decide::rules,
+        deciding: FIRST,
     },
     Controller {
         name: "capm3-reuse",
@@ -41,6 +47,7 @@ pub(crate) const ALL: &[Controller] = &[
             engine::register::<capm3_reuse::reason::Reason>("capm3-reuse", registry)
         },
         rules: capm3_reuse::decide::rules,
+        deciding: FIRST,
     },
     Controller {
         name: "clusterpool-inventory",
@@ -53,6 +60,7 @@ pub(crate) const ALL: &[Controller] = &[
             )
         },
         rules: clusterpool_inventory::decide::rules,
+        deciding: EACH,
     },
     Controller {
         name: "host-discovery",
@@ -62,6 +70,7 @@ pub(crate) const ALL: &[Controller] = &[
             engine::register::<host_discovery::reason::Pass>("host-discovery", registry)
         },
         rules: Vec::new,
+        deciding: FIRST,
     },
     Controller {
         name: "remediation",
@@ -71,11 +80,13 @@ pub(crate) const ALL: &[Controller] = &[
             engine::register::<remediation::reason::Reason>("remediation", registry)
         },
         rules: remediation::decide::rules,
+        deciding: FIRST,
     },
     Controller {
         name: "sample",
         command: sample::settings::Cli::command,
         metrics: |registry| engine::register::<sample::reason::Reason>("sample", registry),
         rules: Vec::new,
+        deciding: FIRST,
     },
 ];

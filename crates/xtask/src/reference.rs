@@ -97,7 +97,7 @@ fn controller_page(controller: &Controller) -> anyhow::Result<String> {
         let _ =
             writeln!(text, "| `{name}` | {} | {} | {} |", row.kind, row.labels, cell(&row.help));
     }
-    text.push_str(&rules(&(controller.rules)()));
+    text.push_str(&rules(controller.deciding, &(controller.rules)()));
     let file = chart::dir(controller.name).join("files/rules.json");
     let rules =
         fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -107,13 +107,12 @@ fn controller_page(controller: &Controller) -> anyhow::Result<String> {
 }
 
 /// By what it decides.
-fn rules(rules: &[(&str, &str)]) -> String {
+fn rules(deciding: &str, rules: &[(&str, &str)]) -> String {
     if rules.is_empty() {
         return String::new();
     }
-    let mut text = "\n## Rules\n\nThey are asked in this order:\n\n\
-                    | | rule | why it stands there |\n|---|---|---|\n"
-        .to_owned();
+    let mut text =
+        format!("\n## Rules\n\n{deciding}\n\n| | rule | why it stands there |\n|---|---|---|\n");
     for (number, (name, why)) in (1..).zip(rules) {
         let _ = writeln!(text, "| {number} | `{name}` | {} |", cell(why));
     }

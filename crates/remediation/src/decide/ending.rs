@@ -109,7 +109,10 @@ pub(super) fn finished(case: &Case<'_>) -> Option<Decision> {
     if case.request.finalizer {
         return Some(undo(case, Reason::Exhausted));
     }
-    Some(tell_again(case).unwrap_or_else(|| Decision::rest(Reason::AtRest)))
+    // An owner that does not replace its machine is what people have to see.
+    let is_awaited = case.machine().is_some_and(|it| it.owned && it.deleting.is_none());
+    let reason = if is_awaited { Reason::Exhausted } else { Reason::AtRest };
+    Some(tell_again(case).unwrap_or_else(|| Decision::rest(reason)))
 }
 
 /// The host of a control plane was left on, and by now its Machine is being deleted and nobody keeps it any more.

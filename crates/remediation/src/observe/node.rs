@@ -1,18 +1,15 @@
 //! The workload cluster's Node: what is read of it. The few writes to it stand with the others.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 
 use api_types::names::LAST_APPLIED;
 use api_types::names::capm3::{NODE_SHUTDOWN, OUT_OF_SERVICE};
 use api_types::names::ferrite::OUT_OF_SERVICE_BY;
 use controller_kit::api_error;
 use k8s_openapi::api::core::v1::{Node as Object, Pod, Taint as ObjectTaint};
-use k8s_openapi::api::storage::v1::VolumeAttachment;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ListParams, ObjectList};
 use kube::{Api, Client};
-use serde::de::DeserializeOwned;
 
 use crate::clusters::{Clusters, PATIENCE};
 use crate::model::Place;
@@ -68,7 +65,7 @@ pub async fn look(clusters: &Clusters, sought: &Sought<'_>) -> (NodeSeen, Option
     let Some(object) = object else { return (NodeSeen::Gone, None) };
     let mut node = view(&object, sought);
     if sought.load {
-        node.busy = busy(&client, name).await;
+        node.busy = busy(&client, &object, name).await;
     }
     (NodeSeen::Here(node), Some(Place { api, object }))
 }
@@ -147,32 +144,27 @@ fn backup(object: &Object) -> Backup {
     Backup { labels: text(&labels), annotations: text(&annotations) }
 }
 
-/// Pods that the taint drives out or that are going; where there are none any more, volumes that are still attached. Those can
-/// only be listed for the whole cluster, so they are asked about last.
-async fn busy(client: &Client, node: &str) -> u32 {
+/// Pods that the taint drives out or that are going; where there are none any more, volumes that are still attached. Of those the
+/// node tells itself: their objects can only be listed for the whole cluster, which dozens of nodes would do every two seconds.
+async fn busy(client: &Client, object: &Object, node: &str) -> u32 {
     let pods: Api<Pod> = Api::all(client.clone());
     let there = ListParams::default().fields(&format!("spec.nodeName={node}"));
-    let pods = tokio::time::timeout(PATIENCE, listed(&pods, there, is_driven_out)).await;
-    let pods = pods.unwrap_or(UNKNOWN);
-    if pods > 0 {
-        return pods;
-    }
-    let volumes: Api<VolumeAttachment> = Api::all(client.clone());
-    let of_node = |it: &VolumeAttachment| it.spec.node_name == node;
-    let volumes = listed(&volumes, ListParams::default(), of_node);
-    tokio::time::timeout(PATIENCE, volumes).await.unwrap_or(UNKNOWN)
+    let pods = tokio::time::timeout(PATIENCE, going(&pods, there)).await.unwrap_or(UNKNOWN);
+    if pods > 0 { pods } else { attached(object) }
+}
+
+fn attached(object: &Object) -> u32 {
+    let volumes = object.status.as_ref().and_then(|it| it.volumes_attached.as_ref());
+    volumes.map_or(0, |it| u32::try_from(it.len()).unwrap_or(UNKNOWN))
 }
 
 /// Counts page by page: dozens of nodes are looked at side by side, and a large cluster has more than fits in memory then.
-async fn listed<K>(api: &Api<K>, params: ListParams, which: impl Fn(&K) -> bool) -> u32
-where
-    K: Clone + Debug + DeserializeOwned,
-{
+async fn going(pods: &Api<Pod>, params: ListParams) -> u32 {
     let (mut params, mut sum) = (params.limit(PAGE), 0_u32);
     loop {
-        let page = api.list(&params).await;
+        let page = pods.list(&params).await;
         let next = page.as_ref().ok().and_then(|it| it.metadata.continue_.clone());
-        sum = sum.saturating_add(counted(page, &which));
+        sum = sum.saturating_add(counted(page));
         match next.filter(|it| !it.is_empty()) {
             Some(token) => params = params.continue_token(&token),
             None => return sum,
@@ -180,10 +172,12 @@ where
     }
 }
 
-/// What must not be asked, or is no kind there, is not waited for; what was not answered may still be there.
-fn counted<K: Clone>(answer: kube::Result<ObjectList<K>>, which: impl Fn(&K) -> bool) -> u32 {
+/// What must not be asked is not waited for; what was not answered may still be there.
+fn counted(answer: kube::Result<ObjectList<Pod>>) -> u32 {
     match answer {
-        Ok(all) => u32::try_from(all.iter().filter(|it| which(it)).count()).unwrap_or(UNKNOWN),
+        Ok(all) => {
+            u32::try_from(all.iter().filter(|it| is_driven_out(it)).count()).unwrap_or(UNKNOWN)
+        }
         Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => 0,
         Err(_) => UNKNOWN,
     }
@@ -230,6 +224,16 @@ mod tests {
         view(&serde_json::from_value(object.clone()).unwrap(), &sought)
     }
 
+    #[test]
+    fn the_node_itself_tells_which_volumes_are_attached() {
+        let object = |status: Value| {
+            attached(&serde_json::from_value(json!({"metadata": {}, "status": status})).unwrap())
+        };
+        let two = json!([{"name": "a", "devicePath": ""}, {"name": "b", "devicePath": ""}]);
+        assert_eq!(object(json!({"volumesAttached": two})), 2);
+        assert_eq!(object(json!({})), 0);
+    }
+
     fn tainted(by: Option<&str>, adopted: bool) -> Taint {
         let taint = json!({"key": OUT_OF_SERVICE, "value": NODE_SHUTDOWN, "effect": "NoExecute"});
         let annotations = by.map(|by| json!({ OUT_OF_SERVICE_BY: by }));
@@ -266,7 +270,7 @@ mod tests {
             let status = Status { code, ..Status::failure("no", "No") };
             Err(kube::Error::Api(Box::new(status)))
         };
-        let count = |answer| counted::<Pod>(answer, |_| true);
+        let count = counted;
         assert_eq!(count(refused(403)), 0);
         assert_eq!(count(refused(404)), 0);
         assert_eq!(count(refused(410)), UNKNOWN, "between two pages");

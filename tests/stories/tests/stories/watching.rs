@@ -14,7 +14,7 @@ const CONTROLLERS: [&str; 5] =
     ["bmo-reboot", "capm3-reuse", "clusterpool-inventory", "host-discovery", "remediation"];
 
 /// An alert, a series, how it runs minute by minute in trouble, and how where all is well.
-const TROUBLE: [(&str, &str, &str, &str); 18] = [
+const TROUBLE: [(&str, &str, &str, &str); 19] = [
     (
         "FerriteBmoRebootIronicUnreachable",
         "ferrite_bmo_reboot_ironic_reachable{}",
@@ -91,6 +91,12 @@ const TROUBLE: [(&str, &str, &str, &str); 18] = [
         "ferrite_remediation_remediations_total{result=\"exhausted\"}",
         "0+1x200",
         "1x200",
+    ),
+    (
+        "FerriteRemediationRequestsWait",
+        "ferrite_remediation_waiting_overdue{reason=\"MemberInTry\"}",
+        "1x200",
+        "0x200",
     ),
     (
         "FerriteRemediationWorkloadUnreachable",
