@@ -104,28 +104,30 @@ async fn first_member(context: &Context, own: &Live, live: bool) -> Result<Optio
         return Ok(None);
     }
     let namespace = &request.namespace;
-    let cluster = &machine.spec.cluster_name;
+    let is_other = |it: &capi::Machine| {
+        it.is_control_plane()
+            && it.metadata.namespace.as_ref() == Some(namespace)
+            && it.spec.cluster_name == machine.spec.cluster_name
+            && it.name_any() != name
+    };
+    let mut others = context.caches.machines.state();
+    others.retain(|it| is_other(it));
+    others.sort_by_key(|it| it.name_any());
     let hosts = context.hosts(namespace);
-    for other in context.caches.machines.state() {
-        let is_member = other.is_control_plane()
-            && other.metadata.namespace.as_ref() == Some(namespace)
-            && other.spec.cluster_name == *cluster
-            && other.name_any() != name;
-        if !is_member {
-            continue;
-        }
-        let host = context.host_of(&other);
+    for other in &others {
+        let host = context.host_of(other);
         let host = match &host {
             Some(host) if live => by_name(HOST, &hosts, host.name.as_str()).await?.map(Arc::new),
             Some(host) => context.caches.host(host),
             None => None,
         };
-        let is_tried = host.is_some_and(|it| History::of(&it).is_any_open());
-        if is_tried || (other.name_any() < name && is_about_to_begin(context, &other)) {
+        if host.is_some_and(|it| History::of(&it).is_any_open()) {
             return Ok(Some(other.name_any()));
         }
     }
-    Ok(None)
+    let first = others.iter().take_while(|it| it.name_any() < name);
+    let mut first = first.filter(|it| is_about_to_begin(context, it));
+    Ok(first.next().map(|it| it.name_any()))
 }
 
 /// Whether a request for this Machine would have its host switched off now, or looks whether it is to.

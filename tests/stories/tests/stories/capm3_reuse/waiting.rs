@@ -50,7 +50,8 @@ async fn one_freed_host_wakes_the_first_who_waits_and_costs_the_others_nothing()
     scene.delete(METAL3_MACHINE, "before").await;
     scene.says("before", "Deprovisioning").await;
     let audit = Audit::new(plane.audit_log(), scene.client.clone());
-    audit.rest(&user, Duration::from_millis(200)).await.unwrap();
+    // Events of those who wait go out one after the other.
+    audit.rest(&user, Duration::from_secs(1)).await.unwrap();
     let (mark, looked) = (audit.mark().await.unwrap(), in_vain(&metrics));
     scene.operator().go_on(&scene.namespace, "h").await.unwrap();
     let all = until(&machines, &watcher::Config::default(), "one is up", |all| {
