@@ -386,7 +386,7 @@ impl<'a> Pass<'a> {
     async fn ask_for_data(&self) -> Result<(), Error> {
         const WHAT: &str = "make a Metal3DataClaim";
         let (machine, version) = (self.machine()?, self.context.served.infrastructure);
-        let api_version = format!("infrastructure.cluster.x-k8s.io/{}", version.as_str());
+        let api_version = format!("{}/{}", names::capm3::GROUP, version.as_str());
         let template = machine.spec.data_template.as_ref().and_then(|it| it.name.clone());
         // Whoever sees the machine, by whatever filter, is to see its claim.
         let mut labels = json!({ names::capi::CLUSTER_NAME: self.cluster() });

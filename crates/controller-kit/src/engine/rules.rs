@@ -36,22 +36,25 @@ macro_rules! rule_book {
 mod tests {
     use super::*;
 
+    type Decide = fn(u8) -> Option<&'static str>;
+
     mod part {
-        pub(super) fn is_odd(number: &u8) -> Option<&'static str> {
+        pub(super) fn is_odd(number: u8) -> Option<&'static str> {
             (number % 2 == 1).then_some("odd")
         }
     }
 
-    fn is_any(_: &u8) -> Option<&'static str> {
-        Some("any")
+    fn is_small(number: u8) -> Option<&'static str> {
+        (number < 3).then_some("small")
     }
 
     #[test]
     fn a_rule_is_called_like_its_function_and_the_first_that_says_something_decides() {
-        const RULES: [Rule<fn(&u8) -> Option<&'static str>>; 2] =
-            crate::rule_book![part::is_odd: "First.", is_any: "What is left.",];
-        assert_eq!(RULES.map(|it| it.shown()), [("is_odd", "First."), ("is_any", "What is left.")]);
-        let decided = [1, 2].map(|number| RULES.iter().find_map(|it| (it.decide)(&number)));
-        assert_eq!(decided, [Some("odd"), Some("any")]);
+        const RULES: [Rule<Decide>; 2] =
+            crate::rule_book![part::is_odd: "First.", is_small: "What is left.",];
+        let shown = [("is_odd", "First."), ("is_small", "What is left.")];
+        assert_eq!(RULES.map(|it| it.shown()), shown);
+        let decided = [1, 2, 4].map(|number| RULES.iter().find_map(|it| (it.decide)(number)));
+        assert_eq!(decided, [Some("odd"), Some("small"), None]);
     }
 }
