@@ -467,7 +467,10 @@ fn after_the_hand_over_the_taint_goes_and_then_the_finalizer() {
         seen.request.finalizer = false;
         seen.machine.as_mut().unwrap().told = true;
     });
-    assert_eq!(now(&done, 322), Decision::rest(Reason::AtRest));
+    let owner_is_awaited = Decision::rest(Reason::Exhausted);
+    assert_eq!(now(&done, 322), owner_is_awaited, "people see that it has not replaced it");
+    let replaced = edit(done, |seen| seen.machine.as_mut().unwrap().deleting = Some(at(400)));
+    assert_eq!(now(&replaced, 401), Decision::rest(Reason::AtRest));
 }
 
 #[test]
