@@ -7,6 +7,11 @@ use controller_kit::reasons;
 /// What the operator or a process of ours does by itself takes no longer, but for installing and clearing.
 const SOON: Duration = Duration::from_secs(600);
 
+/// What somebody has to look at who was told so, or what a neighbour does by itself.
+const HOUR: Duration = Duration::from_secs(3600);
+/// Installing a host, or wiping its disks.
+const HOURS: Duration = Duration::from_secs(6 * 3600);
+
 reasons! {
     /// Why a decision was taken.
     pub enum Reason {
@@ -14,20 +19,20 @@ reasons! {
         Paused: Kind::Waits, "The machine or its Cluster is paused.", "Take the pause away.";
         NotPaused: Kind::Rests, "Neither the machine nor its Cluster is paused.";
         WaitingForOwner: Kind::Waits, "No Machine has taken the Metal3Machine yet.";
-        MachineMissing: Kind::Waits, "The Machine that owns it is not there.", "Delete the Metal3Machine, or restore the Machine.";
+        MachineMissing: Kind::EndsWithin(HOUR), "The Machine that owns it is not there.", "Delete the Metal3Machine, or restore the Machine.";
         MachineDeleting: Kind::Waits, "The Machine is being deleted: it gets no host any more.";
-        ClusterMissing: Kind::Waits, "The Cluster is not there.", "Correct the Machine, or restore the Cluster.";
+        ClusterMissing: Kind::EndsWithin(HOUR), "The Cluster is not there.", "Correct the Machine, or restore the Cluster.";
         WaitingForInfrastructure: Kind::Waits, "The Cluster's infrastructure is not there yet.";
         WaitingForBootstrapData: Kind::Waits, "The Machine has no first-boot configuration yet.";
-        BootstrapSecretMissing: Kind::Waits, "The secret with the first-boot configuration is not there.", "See the bootstrap provider.";
-        SecretMissing: Kind::Waits, "A secret that the machine itself names is not there.", "Create the secret, or correct its name.";
-        DataTemplateMissing: Kind::Waits, "The data template that the machine names is not there.", "Create the Metal3DataTemplate, or correct its name.";
-        Refused: Kind::Waits, "The API server does not take what is to be written.", "Allow what the message names.";
-        SelectorInvalid: Kind::Waits, "The host selector cannot be understood.", "Correct spec.hostSelector.";
-        ImageInvalid: Kind::Waits, "The image cannot be installed.", "Correct spec.image.";
-        ForeignNamespace: Kind::Waits, "A secret or template of another namespace is asked for.", "Name one of the machine's own namespace.";
-        TemplateInvalid: Kind::Waits, "The template that the machine was cloned from cannot be decoded.", "Correct the template.";
-        NameTooLong: Kind::Waits, "Namespace, host and machine make a provider ID that is too long.", "Use shorter names.";
+        BootstrapSecretMissing: Kind::EndsWithin(HOUR), "The secret with the first-boot configuration is not there.", "See the bootstrap provider.";
+        SecretMissing: Kind::EndsWithin(HOUR), "A secret that the machine itself names is not there.", "Create the secret, or correct its name.";
+        DataTemplateMissing: Kind::EndsWithin(HOUR), "The data template that the machine names is not there.", "Create the Metal3DataTemplate, or correct its name.";
+        Refused: Kind::EndsWithin(HOUR), "The API server does not take what is to be written.", "Allow what the message names.";
+        SelectorInvalid: Kind::EndsWithin(HOUR), "The host selector cannot be understood.", "Correct spec.hostSelector.";
+        ImageInvalid: Kind::EndsWithin(HOUR), "The image cannot be installed.", "Correct spec.image.";
+        ForeignNamespace: Kind::EndsWithin(HOUR), "A secret or template of another namespace is asked for.", "Name one of the machine's own namespace.";
+        TemplateInvalid: Kind::EndsWithin(HOUR), "The template that the machine was cloned from cannot be decoded.", "Correct the template.";
+        NameTooLong: Kind::EndsWithin(HOUR), "Namespace, host and machine make a provider ID that is too long.", "Use shorter names.";
         HostClaimed: Kind::EndsWithin(SOON), "It got a free host.";
         HostReused: Kind::EndsWithin(SOON), "It got a host that its owner had before.";
         HostAdopted: Kind::EndsWithin(SOON), "A host names it already.";
@@ -35,19 +40,19 @@ reasons! {
         NoKeptHost: Kind::Waits, "None is kept for its owner, and it may have no other.", "Reserve a host for the owner.";
         NoHostAvailable: Kind::Waits, "No host that will do is free.", "Add a host, or correct the selector.";
         HostGivenUp: Kind::EndsWithin(SOON), "The host that it was going to take is not to be had any more.";
-        WaitingForData: Kind::Waits, "The data template's secrets are awaited.", "See the Metal3DataClaim.";
-        DataFailed: Kind::Waits, "The data template's secrets could not be made.", "See the Metal3DataClaim.";
-        Provisioning: Kind::Waits, "The host is being installed.";
-        HostFailed: Kind::Waits, "The host reports an error.", "See what the host says.";
-        HostLost: Kind::Waits, "The host is gone, or somebody else has it.", "Delete the Machine.";
+        WaitingForData: Kind::EndsWithin(HOUR), "The data template's secrets are awaited.", "See the Metal3DataClaim.";
+        DataFailed: Kind::EndsWithin(HOUR), "The data template's secrets could not be made.", "See the Metal3DataClaim.";
+        Provisioning: Kind::EndsWithin(HOURS), "The host is being installed.";
+        HostFailed: Kind::EndsWithin(HOUR), "The host reports an error.", "See what the host says.";
+        HostLost: Kind::EndsWithin(HOUR), "The host is gone, or somebody else has it.", "Delete the Machine.";
         Provisioned: Kind::Rests, "The machine is up.";
-        NodeForeign: Kind::Waits, "The same, and its Node says another provider ID.", "Delete the Node, and correct what sets the ID.";
-        NodeAmbiguous: Kind::Waits, "The same, and several Nodes say that they run on its host.", "Delete the one that does not.";
-        NodeMissing: Kind::Waits, "The same for long, and its Node is not known.", "Do what the message says.";
-        Releasing: Kind::Waits, "The host is told to forget the machine.";
-        OwnerUnreadable: Kind::Waits, "The same, and it cannot be said for whom the host is to be kept.", "Do what the message says.";
-        OwnerUnanswered: Kind::Waits, "Nobody says just now for whom the host is to be kept: it stays as it is until then.", "See what the message says of the error.";
-        Deprovisioning: Kind::Waits, "The host is being cleared.";
+        NodeForeign: Kind::EndsWithin(HOUR), "The same, and its Node says another provider ID.", "Delete the Node, and correct what sets the ID.";
+        NodeAmbiguous: Kind::EndsWithin(HOUR), "The same, and several Nodes say that they run on its host.", "Delete the one that does not.";
+        NodeMissing: Kind::EndsWithin(HOUR), "The same for long, and its Node is not known.", "Do what the message says.";
+        Releasing: Kind::EndsWithin(HOUR), "The host is told to forget the machine.";
+        OwnerUnreadable: Kind::EndsWithin(HOUR), "The same, and it cannot be said for whom the host is to be kept.", "Do what the message says.";
+        OwnerUnanswered: Kind::EndsWithin(HOUR), "Nobody says just now for whom the host is to be kept: it stays as it is until then.", "See what the message says of the error.";
+        Deprovisioning: Kind::EndsWithin(HOURS), "The host is being cleared.";
         Reserved: Kind::Rests, "The host is kept for the machine's owner.";
         Released: Kind::Rests, "The host is free again.";
         LetGo: Kind::Rests, "Nothing holds the machine any more.";

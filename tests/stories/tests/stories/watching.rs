@@ -14,7 +14,7 @@ const CONTROLLERS: [&str; 5] =
     ["bmo-reboot", "capm3-reuse", "clusterpool-inventory", "host-discovery", "remediation"];
 
 /// An alert, a series, how it runs minute by minute in trouble, and how where all is well.
-const TROUBLE: [(&str, &str, &str, &str); 19] = [
+const TROUBLE: [(&str, &str, &str, &str); 21] = [
     (
         "FerriteBmoRebootIronicUnreachable",
         "ferrite_bmo_reboot_ironic_reachable{}",
@@ -91,6 +91,18 @@ const TROUBLE: [(&str, &str, &str, &str); 19] = [
         "ferrite_remediation_remediations_total{result=\"exhausted\"}",
         "0+1x200",
         "1x200",
+    ),
+    (
+        "FerriteCapm3ReuseMachinesStuck",
+        "ferrite_capm3_reuse_waiting_overdue{reason=\"HostLost\"}",
+        "1x200",
+        "0x200",
+    ),
+    (
+        "FerriteClusterpoolInventoryPoolsStuck",
+        "ferrite_clusterpool_inventory_waiting_overdue{reason=\"Worked\"}",
+        "1x200",
+        "0x200",
     ),
     (
         "FerriteRemediationRequestsWait",
