@@ -30,7 +30,7 @@ use crate::text;
 /// Decides about a request, or has nothing to say.
 type Decide = fn(&Case<'_>) -> Option<Decision>;
 
-const RULES: [Rule<Decide>; 25] = rule_book![
+const RULES: [Rule<Decide>; 26] = rule_book![
     ending::not_ours: "A request that another installation looks after is left alone before anything is said of it.",
     paused: "During a pause nothing is written, so nothing else decides before.",
     attempt::correct_clock: "A time that is still to come counts as now, before any rule waits for one to pass.",
@@ -48,6 +48,7 @@ const RULES: [Rule<Decide>; 25] = rule_book![
     attempt::begin_times_anew: "The end of a pause is written down before a time below runs out that ran during it.",
     attempt::await_node: "The host was back once: from then on its node decides, whatever became of the record on the host.",
     attempt::take_over_from_capm3: "A host that CAPM3 had switched off is gone on with, and not switched off once more by the next rule.",
+    await_servicing: "Whose firmware is being changed is not cut off, not even as the only member that fails.",
     await_member: "Of a control plane one member is off at a time, so this comes before the key and after what was begun.",
     ready_meanwhile: "Before the first cut, and when its turn has come: whoever has waited may have come back by itself.",
     attempt::ask: "No try is under way: one begins.",
@@ -269,6 +270,16 @@ fn ready_meanwhile(case: &Case<'_>) -> Option<Decision> {
             Some(ready) => ready,
         };
     is_ready.then(|| wait(case, REASON, text::READY_MEANWHILE.to_owned()).again(ending::GRACE))
+}
+
+/// Its firmware is being changed, and a machine that loses power then may never start again. What was begun before goes on: the
+/// operator changes firmware while the host is held off.
+fn await_servicing(case: &Case<'_>) -> Option<Decision> {
+    let host = case.own_host().filter(|it| it.servicing)?;
+    if case.is_begun()? {
+        return None;
+    }
+    Some(wait(case, Reason::HostServicing, text::host(&host.name, text::SERVICING)))
 }
 
 /// External remediation goes past what a control plane's owner does to keep its quorum: a health check asks for all members that

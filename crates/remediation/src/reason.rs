@@ -30,6 +30,7 @@ reasons! {
         HostBooting: Kind::EndsWithin(HOUR), "The host may be booting for the first time since it was installed.";
         NodeReady: Kind::EndsWithin(HOUR), "The node is ready again before anything was done: the health check is to withdraw the request.", "See why the health check does not withdraw it: while too many of its machines fail, it does nothing.";
         MemberInTry: Kind::EndsWithin(HOURS), "Another member of the control plane is power-cycled first: never two at a time.", "See the request of the Machine that the message names.";
+        HostServicing: Kind::EndsWithin(HOURS), "The host's firmware is being changed.", "See what the bare metal operator does with the host.";
         HostOffline: Kind::Waits, "The host is to be off, says spec.online.", "Set spec.online to true when the host may be on.";
         PowerOffDisabled: Kind::Waits, "The host must never be switched off.", "Set spec.disablePowerOff to false, if it may be.";
         HostUnmanaged: Kind::EndsWithin(HOUR), "The host's power is nobody's: it has no credentials, is detached or is being deleted.", "Do what the condition says.";

@@ -95,6 +95,8 @@ pub struct Host {
     pub in_cycle: bool,
     /// Whether whoever looks at its power has written its status since our request, and does not say that it cannot look.
     pub looked_at: bool,
+    /// Whether its firmware is being changed.
+    pub servicing: bool,
     /// Whether it is marked as unhealthy under both names.
     pub marked: bool,
     /// Its last tries.
@@ -309,6 +311,7 @@ impl Host {
                         && last.is_none_or(|last| pending > last)
                 }),
             looked_at: looked && !doubtful,
+            servicing: status.operational_status == OperationalStatus::Servicing,
             marked: host.annotation(names::capm3::UNHEALTHY).is_some()
                 && host.annotation(names::capm3::UNHEALTHY_DEPRECATED).is_some(),
             history,

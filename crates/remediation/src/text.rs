@@ -118,6 +118,9 @@ pub fn strayed(name: &str) -> String {
     format!("Host {name} no longer belongs to the machine; its reboot request is removed")
 }
 
+/// A machine that loses power now may never start again.
+pub const SERVICING: &str = "has its firmware changed: it is not switched off before that is done";
+
 /// The host is on its own way back.
 pub const READY_MEANWHILE: &str = "the node is ready again: nothing is done unless it fails anew";
 

@@ -174,6 +174,10 @@ fn recovered(case: &Case<'_>, host: &Host) -> Decision {
 
 /// A try that did not help: the next one, or the end.
 pub(super) fn fail(case: &Case<'_>, host: &Host, reason: Reason) -> Decision {
+    // A machine whose firmware is being changed is on and off for that, and must not lose power meanwhile.
+    if host.servicing && case.entry().is_some() {
+        return begins_anew(case, host, case.now);
+    }
     let retries = case.standing.retries;
     if retries >= case.strategy().retries {
         return hand_over(case, host, reason);

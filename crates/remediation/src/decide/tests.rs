@@ -96,6 +96,7 @@ pub(super) fn host() -> Host {
         held_off_at: None,
         in_cycle: false,
         looked_at: false,
+        servicing: false,
         marked: false,
         history: History::default(),
     }

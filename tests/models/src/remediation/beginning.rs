@@ -74,6 +74,7 @@ pub(super) fn host(on: bool) -> Host {
         held_off_at: None,
         in_cycle: false,
         looked_at: true,
+        servicing: false,
         marked: false,
         history: History::default(),
     }

@@ -105,3 +105,21 @@ fn a_host_that_is_allowed_to_be_on_has_time_to_boot_before_it_is_cut_off() {
     let boots = now(&online, 100);
     assert_eq!((boots.reason, boots.again), (Reason::HostBooting, Some(Duration::from_secs(600))));
 }
+
+#[test]
+fn a_host_whose_firmware_is_being_changed_is_not_cut_off_and_no_try_fails_for_it() {
+    let servicing = |seen: Observed| edit(seen, |seen| seen.host.as_mut().unwrap().servicing = true);
+    let waits = now(&servicing(fresh()), 0);
+    assert_eq!(waits.reason, Reason::HostServicing);
+    assert!(writes(&waits).is_empty(), "{waits:?}");
+    for seen in [asked(), released(), recovering(), last_try()] {
+        let late = now(&servicing(seen.clone()), 5000);
+        let [Act::Host(write)] = late.acts.as_slice() else { panic!("{late:?}") };
+        assert!(write.key.is_none() && !write.mark && !write.offline, "{write:?}");
+        let history = write.history.clone().unwrap();
+        assert_eq!(history.open("uid").unwrap().resumed, Some(at(5000)), "its times begin anew");
+        let done = edit(seen, |seen| seen.host.as_mut().unwrap().history = history.clone());
+        assert!(now(&done, 5001).reason != late.reason || writes(&now(&done, 5001)).is_empty());
+        assert_ne!(now(&done, 9000).acts, [], "and end");
+    }
+}
