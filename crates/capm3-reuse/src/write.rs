@@ -10,7 +10,7 @@ use controller_kit::api_error::{unless_gone, unless_superseded};
 use controller_kit::engine::{Error, Event, Next, ObjectKey, Outcome, Reason as _, asked};
 use controller_kit::events::shorten;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Resource, ResourceExt as _};
 use serde_json::{Map, Value, json};
 
@@ -417,8 +417,14 @@ impl<'a> Pass<'a> {
     }
 
     async fn withdraw_data(&self) -> Result<(), Error> {
-        let (claims, params) = (self.context.claims(&self.key.namespace), DeleteParams::default());
-        let request = async { unless_gone(claims.delete(&self.key.name, &params).await) };
+        let (claims, name) = (self.context.claims(&self.key.namespace), &self.key.name);
+        let named = ListParams::default().fields(&format!("metadata.name={name}"));
+        let listed = asked("read a Metal3DataClaim", claims.list_metadata(&named)).await?;
+        let Some(claim) = listed.items.into_iter().next() else { return Ok(()) };
+        // A request that comes late must not take a later claim's addresses from a machine that runs with them.
+        let uid = Preconditions { uid: claim.metadata.uid, ..Preconditions::default() };
+        let params = DeleteParams { preconditions: Some(uid), ..DeleteParams::default() };
+        let request = async { unless_gone(claims.delete(name, &params).await) };
         asked("delete a Metal3DataClaim", request).await.map(drop)
     }
 

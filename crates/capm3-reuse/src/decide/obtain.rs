@@ -294,7 +294,9 @@ pub(super) fn install(
     let deploy = spec.custom_deploy.as_ref().filter(|deploy| !deploy.method.is_empty());
     if let Some(deploy) = deploy {
         put("customDeploy", json!({ "method": deploy.method }));
-    } else if let Some(image) = &spec.image {
+    }
+    // A method of somebody else's gets the image as well, if there is one: without it the operator takes it from the method.
+    if let Some(image) = spec.image.as_ref().filter(|it| deploy.is_none() || !it.url.is_empty()) {
         let mut told = json!({ "url": image.url });
         if host.spec.image.is_some() {
             // What is left beside an empty URL is of another image.

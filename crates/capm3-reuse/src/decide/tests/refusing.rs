@@ -69,3 +69,23 @@ fn secrets_that_a_machine_names_itself_are_looked_for_unless_others_are_rendered
     assert!(decision.message().contains("Secret network, which spec.networkData"));
     assert!(decision.again().is_some());
 }
+
+#[test]
+fn an_image_beside_a_method_of_somebody_elses_is_written_as_well() {
+    let installed = |image: &Value, method: Option<&str>| {
+        let mut seen = seen();
+        seen.machine.spec.image = serde_json::from_value(image.clone()).unwrap();
+        seen.machine.spec.custom_deploy =
+            method.map(|it| serde_json::from_value(json!({ "method": it })).unwrap());
+        let Parent::Here(parent) = &seen.parent else { panic!("it has one") };
+        let host = host("h", "available");
+        let fields =
+            super::super::obtain::install(&seen.machine, parent, &Data::NotWanted, &host).fields;
+        (fields.contains_key("customDeploy"), fields.contains_key("image"))
+    };
+    let image = json!({"url": "http://i/i", "checksum": "abc"});
+    assert_eq!(installed(&image, Some("mine")), (true, true));
+    assert_eq!(installed(&image, None), (false, true));
+    assert_eq!(installed(&json!({"url": ""}), Some("mine")), (true, false));
+    assert_eq!(installed(&Value::Null, Some("mine")), (true, false));
+}
