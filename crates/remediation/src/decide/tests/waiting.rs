@@ -108,7 +108,8 @@ fn a_host_that_is_allowed_to_be_on_has_time_to_boot_before_it_is_cut_off() {
 
 #[test]
 fn a_host_whose_firmware_is_being_changed_is_not_cut_off_and_no_try_fails_for_it() {
-    let servicing = |seen: Observed| edit(seen, |seen| seen.host.as_mut().unwrap().servicing = true);
+    let servicing =
+        |seen: Observed| edit(seen, |seen| seen.host.as_mut().unwrap().servicing = true);
     let waits = now(&servicing(fresh()), 0);
     assert_eq!(waits.reason, Reason::HostServicing);
     assert!(writes(&waits).is_empty(), "{waits:?}");
