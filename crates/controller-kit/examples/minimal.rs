@@ -1,18 +1,25 @@
 //! The smallest controller: watches every `ConfigMap` and does nothing. For measuring what the kit itself costs.
 
-use std::convert::Infallible;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
-use controller_kit::backoff::Class;
 use controller_kit::config::{Command, Mistakes, Settings, parse};
+use controller_kit::engine::{
+    self, Class, Controller, Decision, Error, Lookout, Now, ObjectKey, Outcome,
+};
 use controller_kit::run::{self, Needs};
-use controller_kit::{Kit, watch};
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::runtime::controller::Action;
-use kube::runtime::{Controller, watcher};
+use controller_kit::{Kit, reasons, watch};
+use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
+use kube::runtime::reflector::Store;
+use kube::runtime::watcher;
+
+reasons! {
+    /// Why a decision was taken.
+    pub enum Reason {
+        Seen: Kind::Rests, "The object is there.";
+    }
+}
 
 /// Watches every `ConfigMap` and does nothing
 #[derive(Parser)]
@@ -33,13 +40,46 @@ fn main() -> ExitCode {
 
 async fn work(kit: Kit) -> Result<(), String> {
     let maps = watch::namespaced::<ConfigMap>(&kit, &watcher::Config::default());
-    let controller =
-        Controller::for_stream(maps.changes, maps.store).reconcile_all_on(kit.allowed());
-    let nothing =
-        |_: Arc<ConfigMap>, _: Arc<()>| async { Ok::<_, Infallible>(Action::await_change()) };
-    run::drive(&kit, controller, Arc::new(()), Duration::from_secs(60), nothing, |_| {
-        Class::Transient
-    })
-    .await;
-    Ok(())
+    let lookout = Lookout::default();
+    let watching = watch::feed(maps.changes, |changed| {
+        lookout.enqueue(ObjectKey::of(changed), Class::Normal);
+    });
+    engine::run(&kit, &Maps(maps.store), &lookout, watching, Duration::from_secs(60)).await
+}
+
+struct Maps(Store<ConfigMap>);
+
+impl Controller for Maps {
+    type Key = ObjectKey;
+    type Observed = ();
+    /// There is none.
+    type Write = std::convert::Infallible;
+    type Memory = ();
+    type Reason = Reason;
+
+    fn keys(&self) -> Vec<ObjectKey> {
+        self.0.state().iter().map(|it| ObjectKey::of(&**it)).collect()
+    }
+
+    fn object(&self, key: &ObjectKey) -> ObjectReference {
+        key.reference::<ConfigMap>(&())
+    }
+
+    async fn observe(&self, key: &ObjectKey, (): &mut ()) -> Result<Option<()>, Error> {
+        Ok(self.0.get(&key.in_store()).map(|_| ()))
+    }
+
+    fn decide(&self, (): &(), _: Now) -> Decision<Self::Write, Reason> {
+        Decision::rest(Reason::Seen)
+    }
+
+    async fn write(
+        &self,
+        _: &ObjectKey,
+        (): &(),
+        it: Self::Write,
+        (): &mut (),
+    ) -> Result<Outcome, Error> {
+        match it {}
+    }
 }

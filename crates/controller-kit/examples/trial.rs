@@ -4,19 +4,21 @@
 //! decode.
 
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
-use controller_kit::backoff::Class;
 use controller_kit::config::{Command, Mistakes, Settings, parse};
 use controller_kit::crd::{Field, Needed};
+use controller_kit::engine::{
+    self, Class, Controller, Decision, Error, Lookout, Now, ObjectKey, Outcome, asked,
+};
 use controller_kit::run::{self, Needs};
-use controller_kit::{Kit, watch};
+use controller_kit::{Kit, reasons, watch};
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{Api, Patch, PatchParams};
-use kube::runtime::controller::Action;
-use kube::runtime::{Controller, watcher};
-use kube::{Client, CustomResource, ResourceExt};
+use kube::runtime::reflector::Store;
+use kube::runtime::watcher;
+use kube::{Client, CustomResource};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -77,25 +79,75 @@ fn main() -> ExitCode {
     run::main(cli.command, config, mistakes, needs, work)
 }
 
-async fn work(kit: Kit) -> Result<(), String> {
-    let trials = watch::namespaced::<Trial>(&kit, &watcher::Config::default());
-    let controller =
-        Controller::for_stream(trials.changes, trials.store).reconcile_all_on(kit.allowed());
-    let client = Arc::new(kit.client.clone());
-    run::drive(&kit, controller, client, Duration::from_secs(60), reconcile, |_| Class::Transient)
-        .await;
-    Ok(())
+reasons! {
+    /// Why a decision was taken.
+    pub enum Reason {
+        Served: Kind::Rests, "The number stands in the status.";
+        Serving: Kind::Rests, "The number is written to the status.";
+    }
 }
 
-async fn reconcile(trial: Arc<Trial>, client: Arc<Client>) -> Result<Action, kube::Error> {
-    if trial.spec.hangs {
-        return std::future::pending().await;
+async fn work(kit: Kit) -> Result<(), String> {
+    let watched = watch::namespaced::<Trial>(&kit, &watcher::Config::default());
+    let lookout = Lookout::default();
+    let watching = watch::feed(watched.changes, |changed| {
+        lookout.enqueue(ObjectKey::of(changed), Class::Normal);
+    });
+    let trials = Trials { client: kit.client.clone(), store: watched.store };
+    engine::run(&kit, &trials, &lookout, watching, Duration::from_secs(60)).await
+}
+
+struct Trials {
+    client: Client,
+    store: Store<Trial>,
+}
+
+/// The number that is to stand in the status.
+#[derive(Debug)]
+struct Serve(u32);
+
+impl Controller for Trials {
+    type Key = ObjectKey;
+    type Observed = Trial;
+    type Write = Serve;
+    type Memory = ();
+    type Reason = Reason;
+
+    fn keys(&self) -> Vec<ObjectKey> {
+        self.store.state().iter().map(|it| ObjectKey::of(&**it)).collect()
     }
-    if trial.status.as_ref().and_then(|status| status.served) != Some(trial.spec.number) {
-        let namespace = trial.namespace().unwrap_or_default();
-        let api: Api<Trial> = Api::namespaced((*client).clone(), &namespace);
-        let served = Patch::Merge(json!({"status": {"served": trial.spec.number}}));
-        api.patch_status(&trial.name_any(), &PatchParams::default(), &served).await?;
+
+    fn object(&self, key: &ObjectKey) -> ObjectReference {
+        key.reference::<Trial>(&())
     }
-    Ok(Action::await_change())
+
+    async fn observe(&self, key: &ObjectKey, (): &mut ()) -> Result<Option<Trial>, Error> {
+        match self.store.get(&key.in_store()) {
+            Some(trial) if trial.spec.hangs => std::future::pending().await,
+            trial => Ok(trial.map(|it| (*it).clone())),
+        }
+    }
+
+    fn decide(&self, trial: &Trial, _: Now) -> Decision<Serve, Reason> {
+        let number = trial.spec.number;
+        if trial.status.as_ref().and_then(|status| status.served) == Some(number) {
+            return Decision::rest(Reason::Served);
+        }
+        Decision::write(Reason::Serving, Serve(number))
+    }
+
+    async fn write(
+        &self,
+        key: &ObjectKey,
+        _: &Trial,
+        Serve(number): Serve,
+        (): &mut (),
+    ) -> Result<Outcome, Error> {
+        let api: Api<Trial> = Api::namespaced(self.client.clone(), &key.namespace);
+        let patch = Patch::Merge(json!({"status": {"served": number}}));
+        let params = PatchParams::default();
+        let written =
+            asked("write the status", api.patch_status(&key.name, &params, &patch)).await?;
+        Ok(Outcome { version: written.metadata.resource_version, ..Outcome::default() })
+    }
 }

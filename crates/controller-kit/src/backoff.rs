@@ -1,10 +1,8 @@
-//! When an object that failed is looked at again. The library's error policy knows neither the
-//! attempt nor the success, so both are kept here, per object.
+//! When a key that failed is looked at again.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hash, Hasher as _};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// How an error is retried.
@@ -74,36 +72,35 @@ pub fn retry(class: Class, failures: u32, unit: f64) -> Retry {
     }
 }
 
-/// Counted failures in a row, by object. Only objects that fail take memory.
+/// Counted failures in a row, by key. Only keys that fail take memory.
 #[derive(Debug)]
-pub struct Failures<K>(Mutex<HashMap<K, u32>>);
+pub struct Failures<K>(HashMap<K, u32>);
 
 impl<K> Default for Failures<K> {
     fn default() -> Self {
-        Self(Mutex::default())
+        Self(HashMap::new())
     }
 }
 
 impl<K: Eq + Hash> Failures<K> {
     /// Notes a failure and says when to look again.
-    pub fn failed(&self, key: K, class: Class, unit: f64) -> Retry {
+    pub fn failed(&mut self, key: K, class: Class, unit: f64) -> Retry {
         if !class.is_counted() {
             return retry(class, 0, unit);
         }
-        let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = failures.entry(key).or_default();
+        let count = self.0.entry(key).or_default();
         *count = count.saturating_add(1);
         retry(class, *count, unit)
     }
 
-    /// Forgets the object: it succeeded, or is gone.
-    pub fn forget(&self, key: &K) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    /// Forgets the key: it succeeded, or is gone.
+    pub fn forget(&mut self, key: &K) {
+        self.0.remove(key);
     }
 
-    /// Counted failures in a row of this object.
+    /// Counted failures in a row of this key.
     pub fn count(&self, key: &K) -> u32 {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).copied().unwrap_or(0)
+        self.0.get(key).copied().unwrap_or(0)
     }
 }
 
@@ -136,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_conflict_is_not_counted_as_a_failure() {
-        let failures = Failures::default();
+        let mut failures = Failures::default();
         for class in [Class::Conflict, Class::NotFound, Class::Invalid] {
             failures.failed("a", class, 0.5);
         }
@@ -148,7 +145,7 @@ mod tests {
 
     #[test]
     fn success_starts_over() {
-        let failures = Failures::default();
+        let mut failures = Failures::default();
         let first = failures.failed("a", Class::Transient, 1.0);
         let second = failures.failed("a", Class::Transient, 1.0);
         assert_ne!(first, second);

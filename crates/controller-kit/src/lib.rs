@@ -1,16 +1,15 @@
 //! What the five controllers share: start-up, probes, metrics, lease, watches. No domain word.
 //!
-//! Functions and small structs. A controller writes its own `main`, its own reconcile function and
-//! its own Policy; this crate starts it ([`run::main`]), feeds it ([`watch`]), drives it
-//! ([`run::drive`]) and stops it in order.
+//! A controller writes its own `main`, its own settings and its own rule book, an [`engine::Controller`]; this crate starts it
+//! ([`run::main`]), feeds it ([`watch`]), drives it ([`engine::run`]) and stops it in order.
 //!
 //! The way of a controller, which all five go:
 //!
-//! * `main` reads the command line and hands `config::needs` and `controller::run` to [`run::main`].
+//! * `main` reads the command line and hands `settings::needs` and `controller::run` to [`run::main`].
 //! * `controller::run` begins its watches: [`watch::namespaced`] for what `--namespaces` limits, [`watch::everywhere`] and
-//!   [`watch::cluster`] for the rest. Changes of other kinds wake the object that they concern ([`wakes`]).
+//!   [`watch::cluster`] for the rest. A change wakes the keys that it concerns ([`engine::Lookout`]).
 //!   [`watch::Complaints`] tells the owners of objects that cannot be decoded.
-//! * [`run::drive`] gives each object its passes: reads, `decide`, writes. It looks at everything again when
+//! * [`engine::run`] gives each key its passes: `observe`, `decide`, `write`. It looks at everything again when
 //!   [`Kit::may_act`] becomes true, so a pass that may not act writes nothing and need not remember that.
 //! * A pass may be dropped at any `await`: by its deadline, or with the process. Whatever is to be told or written once is
 //!   marked as done after it was done, or handed to somebody who goes on.
@@ -40,7 +39,6 @@ pub mod run;
 pub mod served;
 pub mod shutdown;
 pub mod telemetry;
-pub mod wakes;
 pub mod watch;
 
 pub use kit::Kit;

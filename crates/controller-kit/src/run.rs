@@ -1,22 +1,14 @@
-//! From the command line to the end of the process, and the loop that drives a controller.
+//! From the command line to the end of the process.
 
-use std::fmt::Debug;
-use std::hash::Hash;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use futures_util::StreamExt as _;
+use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::runtime::controller::{Action, Error as LoopError};
-use kube::runtime::{Controller, controller};
-use kube::{Client, Resource};
-use serde::de::DeserializeOwned;
 use tokio::net::TcpListener;
 
 use crate::api_error;
-use crate::backoff::{self, Class, Failures, Retry};
 use crate::bounded::Bounds;
 use crate::check::{self, Check};
 use crate::config::{Command, Config, Mistakes};
@@ -26,7 +18,6 @@ use crate::kubeconfig;
 use crate::lease::{self, End};
 use crate::metrics::Metrics;
 use crate::shutdown::Shutdown;
-use crate::watch::Version;
 use crate::{connection, http, telemetry};
 
 /// How long work under way may go on after the process was asked to end.
@@ -263,122 +254,6 @@ pub async fn client(config: &Config, metrics: &Metrics) -> Result<Client, String
     })?;
     // The API server is our own, and a watch is an answer that goes on.
     Ok(builder.with_layer(&Bounds { answer: usize::MAX }).with_layer(metrics).build())
-}
-
-/// Drives a controller until the process is asked to end. Errors end here: each is logged once, counted, and
-/// retried by its class.
-///
-/// A pass runs only while [`Kit::may_act`]. What is to be looked at when that begins, the controller is told by
-/// [`Kit::allowed`]: every object, by `reconcile_all_on`, unless few of very many have anything to be done.
-pub async fn drive<K, C, F, W, E>(
-    kit: &Kit,
-    controller: Controller<K>,
-    context: Arc<C>,
-    deadline: Duration,
-    reconcile: F,
-    class: fn(&E) -> Class,
-) where
-    K: Resource<DynamicType: Version> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
-    C: Send + Sync + 'static,
-    F: Fn(Arc<K>, Arc<C>) -> W + Send + Sync + 'static,
-    W: Future<Output = Result<Action, E>> + Send + 'static,
-    E: std::error::Error + Send + 'static,
-{
-    let name = kit.config.controller;
-    let limit = kit.config.concurrency;
-    kit.metrics.most_active.with_label_values(&[name]).set(i64::from(limit));
-    let failures = Arc::new(Failures::<Key>::default());
-    let (inner_kit, inner_failures) = (kit.clone(), failures.clone());
-    let pass = move |object: Arc<K>, context: Arc<C>| {
-        let (kit, failures) = (inner_kit.clone(), inner_failures.clone());
-        let key = key_of(&*object);
-        let work = reconcile(object, context);
-        async move {
-            Ok::<_, std::convert::Infallible>(
-                once(&kit, &failures, key, deadline, work, class).await,
-            )
-        }
-    };
-    let mut done = controller
-        .with_config(controller::Config::default().concurrency(limit))
-        .graceful_shutdown_on(kit.shutdown.requested())
-        .run(pass, |_, error, _| match *error {}, context)
-        .boxed();
-    let mut tick = tokio::time::interval(Duration::from_secs(1));
-    loop {
-        tokio::select! {
-            _ = tick.tick() => kit.liveness.beat("controller", TURN),
-            item = done.next() => match item {
-                None => break,
-                Some(Ok(_)) => {}
-                Some(Err(LoopError::ObjectNotFound(gone))) => {
-                    failures.forget(&(gone.namespace.unwrap_or_default(), gone.name));
-                }
-                Some(Err(error)) => tracing::warn!(error = api_error::chain(&error), "Controller loop reported an error"),
-            },
-        }
-    }
-    kit.liveness.done("controller");
-}
-
-/// Namespace and name: all objects of one loop are of one kind.
-type Key = (String, String);
-
-fn key_of(object: &impl Resource) -> Key {
-    let meta = object.meta();
-    (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
-}
-
-/// One pass over one object: gated, under a deadline, measured, and its errors turned into when to look again.
-pub async fn once<Key, W, E>(
-    kit: &Kit,
-    failures: &Failures<Key>,
-    key: Key,
-    deadline: Duration,
-    work: W,
-    class: fn(&E) -> Class,
-) -> Action
-where
-    Key: Eq + Hash + Debug,
-    W: Future<Output = Result<Action, E>>,
-    E: std::error::Error + 'static,
-{
-    if !kit.may_act() {
-        return Action::await_change();
-    }
-    let name = kit.config.controller;
-    let metrics = &kit.metrics;
-    let _working = metrics.working(name);
-    let start = Instant::now();
-    let ended = tokio::time::timeout(deadline, work).await;
-    metrics.seconds.with_label_values(&[name]).observe(start.elapsed().as_secs_f64());
-    let (class, problem) = match ended {
-        Ok(Ok(action)) => {
-            failures.forget(&key);
-            let result = if action == Action::await_change() { "success" } else { "requeue_after" };
-            metrics.reconciles.with_label_values(&[name, result]).inc();
-            return action;
-        }
-        Ok(Err(error)) => (class(&error), api_error::chain(&error)),
-        Err(_) => {
-            metrics.timeouts.with_label_values(&[name]).inc();
-            (Class::Timeout, format!("gave up after {} s", deadline.as_secs()))
-        }
-    };
-    if matches!(class, Class::Conflict | Class::NotFound) {
-        // The normal course of things: neither an error in the metrics nor a line for a person.
-        metrics.reconciles.with_label_values(&[name, "requeue_after"]).inc();
-        tracing::debug!(reason = problem, class = ?class, "Superseded, looking again");
-    } else {
-        metrics.reconciles.with_label_values(&[name, "error"]).inc();
-        metrics.errors.with_label_values(&[name]).inc();
-        // The span around it has the object's name, but only down to `info`.
-        tracing::warn!(object.key = ?key, error = problem, class = ?class, "Reconcile failed");
-    }
-    match failures.failed(key, class, backoff::random_unit()) {
-        Retry::OnChange => Action::await_change(),
-        Retry::After(delay) => Action::requeue(delay),
-    }
 }
 
 #[cfg(test)]
