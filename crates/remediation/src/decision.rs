@@ -66,6 +66,8 @@ pub struct HostWrite {
     pub key: Option<bool>,
     /// It is the plain key that is set.
     pub plain: bool,
+    /// The plain key is set beside ours.
+    pub beside: bool,
     /// It is marked as unhealthy. Only we do that here, and nobody's mark is ever removed.
     pub mark: bool,
     /// It is to be off.

@@ -38,6 +38,9 @@ pub struct Entry {
     /// Whether it was asked by the plain key, which holds nothing off. A setting that changes meanwhile is for the next try.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub plain: bool,
+    /// Whether the plain key was set beside ours: the operator of Metal3 takes it away as soon as it has read that the host is off.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub beside: bool,
     /// Whether the host was on then, or was seen on since: only then an "off" later on is known to be news.
     #[serde(default)]
     pub was_on: bool,

@@ -93,6 +93,12 @@ pub struct Host {
     pub held_off_at: Option<Timestamp>,
     /// Whether a reboot was accepted since our request, and the host was not switched on after that.
     pub in_cycle: bool,
+    /// Whether the plain key that was set beside ours was taken away: the operator of Metal3 does so when it has read, since then,
+    /// that the host is off.
+    pub read_off: bool,
+    /// Whether the plain key may be set beside ours: nobody has set it, and `bmo-reboot`, which says itself what is off, is not
+    /// there.
+    pub has_room: bool,
     /// Whether whoever looks at its power has written its status since our request, and does not say that it cannot look.
     pub looked_at: bool,
     /// Whether its firmware is being changed.
@@ -262,9 +268,14 @@ impl Host {
         let history = History::of(host);
         let open = history.open(&request.uid);
         let asked = open.map(|it| it.asked);
+        let plain_key = host.annotation(names::metal3::REBOOT);
+        let is_plain = has_plain(host, &request.uid);
+        let has_key = host.annotation(&key).is_some();
         // Whoever else asks for a reboot overwrites what ours said, and it is still to come.
-        let shared = open.is_some_and(|it| it.plain && it.released.is_none())
-            && host.annotation(names::metal3::REBOOT).is_some();
+        let shared =
+            open.is_some_and(|it| it.plain && it.released.is_none()) && plain_key.is_some();
+        // Beside it our own key alone keeps the host off: without that the operator takes the plain one for a reboot.
+        let beside = open.is_some_and(|it| it.beside && it.released.is_none());
         let kept = PowerRecord::of(&status.conditions);
         // What this release cannot read proves nothing.
         let unreadable = matches!(kept, Kept::Unreadable(_));
@@ -300,7 +311,7 @@ impl Host {
             provisioned: status.provisioning.state.is_provisioned(),
             online: host.spec.online,
             power_off_disabled: host.spec.disable_power_off == Some(true),
-            held: host.annotation(&key).is_some() || has_plain(host, &request.uid) || shared,
+            held: has_key || (is_plain && !beside) || shared,
             powered_on: status.powered_on,
             confirmed: held_off && is_new,
             held_off_at: held_off.then_some(updated).flatten(),
@@ -310,6 +321,8 @@ impl Host {
                     asked.is_some_and(|asked| pending.as_second() >= asked.as_second())
                         && last.is_none_or(|last| pending > last)
                 }),
+            read_off: beside && has_key && plain_key.is_none() && !doubtful,
+            has_room: plain_key.is_none_or(|_| is_plain) && matches!(kept, Kept::Absent),
             looked_at: looked && !doubtful,
             servicing: status.operational_status == OperationalStatus::Servicing,
             marked: host.annotation(names::capm3::UNHEALTHY).is_some()
@@ -323,8 +336,13 @@ impl Host {
     /// lets an old "off" pass.
     pub fn is_fenced(&self, was_on: bool, settled: bool) -> bool {
         // Whoever switches it says so; or it was on when we asked or since, or it is off for a reboot that nobody has ended;
-        // or it has been off, while we asked, for so long that its power was looked at.
-        let seen_since = self.confirmed || was_on || self.in_cycle || (settled && self.looked_at);
+        // or the operator has read since that it is off; or it has been off, while we asked, for so long that its power was looked
+        // at.
+        let seen_since = self.confirmed
+            || was_on
+            || self.in_cycle
+            || self.read_off
+            || (settled && self.looked_at);
         self.held && !self.powered_on && seen_since
     }
 }
@@ -452,6 +470,58 @@ mod tests {
         assert!(held(true, "", None), "overwritten");
         assert!(!held(true, "", Some(at(101))), "the next one is not ours");
         assert!(!held(false, "", None), "nor is one beside our own key");
+    }
+
+    #[test]
+    fn the_power_was_read_when_the_plain_key_is_gone_from_beside_ours() {
+        let of = |keys: &[(&str, &str)], released: Option<Timestamp>, status: serde_json::Value| {
+            let mut entry = Entry::begin("uid", "m", 0, at(100));
+            (entry.beside, entry.released) = (true, released);
+            let mut host: BareMetalHost = serde_json::from_value(json!({
+                "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost",
+                "metadata": {"name": "h"}, "spec": {"online": true}, "status": status,
+            }))
+            .unwrap();
+            let history = History(vec![entry]).text();
+            let notes = [(names::ferrite::REMEDIATION_HISTORY, history.as_str())];
+            let notes = notes.iter().chain(keys);
+            host.metadata.annotations =
+                Some(notes.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect());
+            let host = Host::of(&host, &request(), None);
+            (host.held, host.read_off)
+        };
+        let own = request().key();
+        let ours = (own.as_str(), "{}");
+        let plain = (names::metal3::REBOOT, "{\"remediation\":\"uid\"}");
+        let other = (names::metal3::REBOOT, "");
+        let off = json!({});
+        assert_eq!(of(&[ours, plain], None, off.clone()), (true, false), "nobody has looked");
+        assert_eq!(of(&[ours], None, off.clone()), (true, true));
+        assert_eq!(of(&[ours, other], None, off.clone()), (true, false), "overwritten");
+        assert_eq!(of(&[plain], None, off.clone()), (false, false), "it would be a reboot");
+        assert_eq!(of(&[], None, off.clone()), (false, false), "it may be coming on");
+        assert_eq!(of(&[plain], Some(at(101)), off), (true, false), "left over: it is let go");
+        let failing = json!({"errorType": "power management error"});
+        assert_eq!(of(&[ours], None, failing), (true, false), "its power cannot be read");
+    }
+
+    #[test]
+    fn there_is_room_beside_ours_where_nobody_else_says_what_is_off() {
+        let room = |notes: &[(&str, &str)]| {
+            let mut object = BareMetalHost::default();
+            object.metadata.annotations =
+                Some(notes.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect());
+            Host::of(&object, &request(), None).has_room
+        };
+        assert!(room(&[]));
+        assert!(room(&[(names::metal3::REBOOT, "{\"remediation\":\"uid\"}")]), "our own");
+        assert!(!room(&[(names::metal3::REBOOT, "")]), "somebody's reboot");
+        let record = json!({"version": 1}).to_string();
+        let recorded = host(&json!({"conditions": [{
+            "type": CONDITION_REBOOT_RECORD, "status": "True", "reason": REASON_RECORD,
+            "message": record,
+        }]}));
+        assert!(!recorded.has_room, "bmo-reboot switches it");
     }
 
     #[test]

@@ -545,15 +545,15 @@ fn host_patch(host: &BareMetalHost, version: &str, write: &HostWrite, live: &Liv
         let machine = live.seen.machine.as_ref().map(|it| it.uid.clone()).unwrap_or_default();
         // Hard, since a node that hangs would not listen; and whom to ask about it.
         let mut value = json!({"mode": "hard", "machine": machine});
-        let mut key = request.key();
-        if write.plain {
+        let own = request.key();
+        // What an older try was held by would hold a plain one, too.
+        let held = if write.plain { Value::Null } else { json!(value.to_string()) };
+        annotations.insert(own, held);
+        if write.plain || write.beside {
             // Anybody may set that one: whose it is, it says itself.
             value["remediation"] = json!(request.uid);
-            // What an older try was held by would hold this one, too.
-            annotations.insert(key.clone(), Value::Null);
-            names::metal3::REBOOT.clone_into(&mut key);
+            annotations.insert(names::metal3::REBOOT.to_owned(), json!(value.to_string()));
         }
-        annotations.insert(key, json!(value.to_string()));
     }
     if let Some(history) = &write.history {
         annotations.insert(REMEDIATION_HISTORY.to_owned(), json!(history.text()));

@@ -38,7 +38,8 @@ pub struct Size {
     pub returns: bool,
     /// Whether the node is deleted while its host is off, and not tainted.
     pub deletes: bool,
-    /// Whether the host is off before it is asked for, and nobody writes down that its power was read.
+    /// Whether the host is off before it is asked for, and nobody writes down that its power was read, but for taking the plain
+    /// key away.
     pub unread: bool,
 }
 
@@ -223,6 +224,9 @@ impl State {
             Act::Host(write) => {
                 let host = &mut self.host;
                 host.held = write.key.unwrap_or(host.held);
+                if write.key.is_some() {
+                    host.read_off = false;
+                }
                 host.marked |= write.mark;
                 host.online &= !write.offline;
                 if let Some(mut history) = write.history {
@@ -307,7 +311,7 @@ impl State {
     /// lease may be late.
     fn is_unread(&self) -> bool {
         let was_on = self.host.history.open("uid").is_some_and(|it| it.was_on);
-        !self.host.looked_at && !was_on && self.replicas.len() == 1
+        !self.host.looked_at && !self.host.read_off && !was_on && self.replicas.len() == 1
     }
 
     /// Everything that is remembered was long ago.
@@ -365,7 +369,11 @@ impl Model for Site {
                 request: Some(request()),
                 machine: machine(),
                 paused: false,
-                host: Host { looked_at: !self.size.unread, ..host(shown) },
+                host: Host {
+                    looked_at: !self.size.unread,
+                    has_room: self.size.unread,
+                    ..host(shown)
+                },
                 runs,
                 node: node(),
                 gone: false,
@@ -434,6 +442,10 @@ impl Model for Site {
             }
             Action::Report => {
                 state.host.powered_on = state.runs;
+                let tries = &state.host.history;
+                let is_asked =
+                    tries.open("uid").is_some_and(|it| it.beside && it.released.is_none());
+                state.host.read_off = is_asked && state.host.held && !state.runs;
                 if state.host != before.host {
                     state.wrote(Object::Host, None);
                 }

@@ -247,6 +247,9 @@ fn record(case: &Case<'_>, host: &Host, number: u32, asked: Timestamp) -> Entry 
 fn hold(case: &Case<'_>, host: &Host, number: u32, older: Reason) -> HostWrite {
     let mut entry = record(case, host, number, case.now);
     entry.plain = case.policy.plain;
+    // Beside a key that holds it off already the operator of Metal3 writes nothing of a host that is off.
+    entry.beside = !entry.plain && !host.powered_on && host.has_room;
+    let beside = entry.beside;
     if entry.plain
         && let NodeSeen::Here(node) = &case.seen.node
     {
@@ -254,7 +257,7 @@ fn hold(case: &Case<'_>, host: &Host, number: u32, older: Reason) -> HostWrite {
         entry.kubelet = Some(node.kubelet.clone());
     }
     let history = Some(case.ended(host, older).with(entry));
-    HostWrite { key: Some(true), plain: case.policy.plain, history, ..HostWrite::default() }
+    HostWrite { key: Some(true), plain: case.policy.plain, beside, history, ..HostWrite::default() }
 }
 
 /// CAPM3 had the host off, and has let it go or was about to: it is gone on with from there. The machine may be back already,
@@ -367,7 +370,8 @@ pub(super) fn await_off(case: &Case<'_>) -> Option<Decision> {
     }
     if !host.held {
         // Somebody took our key away. It was not for them to decide.
-        let key = HostWrite { key: Some(true), plain: entry.plain, ..HostWrite::default() };
+        let (plain, beside) = (entry.plain, entry.beside);
+        let key = HostWrite { key: Some(true), plain, beside, ..HostWrite::default() };
         decision = decision.host(key);
     }
     if host.held && host.powered_on && !entry.was_on && !entry.plain {

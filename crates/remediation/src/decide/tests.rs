@@ -95,6 +95,8 @@ pub(super) fn host() -> Host {
         confirmed: false,
         held_off_at: None,
         in_cycle: false,
+        read_off: false,
+        has_room: true,
         looked_at: false,
         servicing: false,
         marked: false,

@@ -72,6 +72,8 @@ pub(super) fn host(on: bool) -> Host {
         powered_on: on,
         confirmed: false,
         held_off_at: None,
+        read_off: false,
+        has_room: false,
         in_cycle: false,
         looked_at: true,
         servicing: false,

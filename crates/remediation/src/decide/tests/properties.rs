@@ -100,7 +100,7 @@ fn nodes() -> impl Any<Value = NodeSeen> {
 }
 
 fn worlds() -> impl Any<Value = Observed> {
-    let flags = proptest::collection::vec(prop::bool::weighted(0.25), 32);
+    let flags = proptest::collection::vec(prop::bool::weighted(0.25), 34);
     (flags, standings(), histories(), nodes(), maybe_time()).prop_map(
         |(flags, standing, history, node, deleting)| {
             let mut flags = flags.into_iter();
@@ -127,6 +127,8 @@ fn worlds() -> impl Any<Value = Observed> {
             host.confirmed = rarely();
             host.in_cycle = rarely();
             host.looked_at = rarely();
+            host.read_off = rarely();
+            host.has_room = !rarely();
             host.marked = rarely();
             host.ours = !rarely();
             host.online = !rarely();
@@ -402,7 +404,8 @@ proptest! {
             let host = seen.host.as_ref().unwrap();
             prop_assert!(host.held && !host.powered_on);
             let was_on = host.history.open("uid").is_some_and(|it| it.was_on);
-            prop_assert!(was_on || host.confirmed || host.in_cycle || host.looked_at, "unread");
+            let is_read = host.looked_at || host.read_off;
+            prop_assert!(was_on || host.confirmed || host.in_cycle || is_read, "unread");
         }
     }
 

@@ -31,6 +31,47 @@ fn a_host_that_shows_off_is_let_go_at_the_deadline_and_its_node_is_left_alone() 
 }
 
 #[test]
+fn the_plain_key_is_set_beside_ours_where_only_its_removal_tells_that_the_power_was_read() {
+    let beside = |change: fn(&mut Host), policy: &Policy| {
+        let seen = edit(fresh(), |seen| {
+            let host = seen.host.as_mut().unwrap();
+            host.powered_on = false;
+            change(host);
+        });
+        let seen = edit(seen, |seen| seen.node = NodeSeen::Here(node()));
+        let decision = decide(&seen, policy, at(0));
+        let write = writes(&decision)[0].clone();
+        assert_eq!(write.key, Some(true));
+        let entry = write.history.unwrap().open("uid").unwrap().clone();
+        assert_eq!(entry.beside, write.beside);
+        write.beside
+    };
+    let usual = Policy::default();
+    assert!(beside(|_| {}, &usual));
+    assert!(!beside(|host| host.powered_on = true, &usual), "its next off is news");
+    assert!(!beside(|host| host.has_room = false, &usual), "somebody else's, or bmo-reboot's");
+    let plain = Policy { plain: true, ..Policy::default() };
+    assert!(!beside(|_| {}, &plain), "it is the key itself");
+}
+
+#[test]
+fn a_host_whose_power_was_read_since_it_was_asked_is_fenced_at_once() {
+    let read = edit(unread(), |seen| seen.host.as_mut().unwrap().read_off = true);
+    let decision = now(&read, 3);
+    assert!(decision.acts.contains(&Act::Taint), "{decision:?}");
+    // Without our own key the operator would have taken the plain one for a reboot: both are set anew.
+    let lost = edit(read, |seen| {
+        let host = seen.host.as_mut().unwrap();
+        (host.held, host.read_off) = (false, false);
+        host.history = host.history.changed("uid", |it| it.beside = true);
+    });
+    let again = now(&lost, 4);
+    let write = &writes(&again)[0];
+    assert!(write.key == Some(true) && write.beside, "{again:?}");
+    assert!(!again.acts.contains(&Act::Taint), "{again:?}");
+}
+
+#[test]
 fn what_a_kubelet_says_of_a_host_that_nobody_looked_at_is_asked_before_it_may_come_back() {
     let unasked = edit(unread(), |seen| seen.node = NodeSeen::NotAsked);
     let looks = now(&unasked, 600);

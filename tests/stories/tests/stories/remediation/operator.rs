@@ -96,12 +96,13 @@ async fn look_at(
     let wanted = host.data["spec"]["online"] == true && !held;
     let is_on = host.data["status"]["poweredOn"] == true;
     let provisioned = host.data["status"]["provisioning"]["state"] == "provisioned";
-    if wanted == is_on || !provisioned {
+    // One reboot was asked for: when the host is off, the operator takes that key away.
+    let is_plain = !wanted && host.annotations().contains_key("reboot.metal3.io");
+    if (wanted == is_on && !is_plain) || !provisioned {
         return;
     }
     let api = bmo::api(client, &host.namespace().unwrap());
-    if !wanted && host.annotations().contains_key("reboot.metal3.io") {
-        // One reboot was asked for: when the host is off, the operator takes that key away.
+    if is_plain {
         let off = json!({"status": {"poweredOn": false}});
         let taken = json!({"metadata": {"annotations": {"reboot.metal3.io": null}}});
         let params = PatchParams::default();

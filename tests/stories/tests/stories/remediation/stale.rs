@@ -65,9 +65,14 @@ async fn a_host_that_is_off_when_it_is_asked_comes_back_although_nobody_writes_d
     let (power_off, stale) = (Duration::from_secs(10), Duration::from_secs(2));
     let policy = Policy { power_off, stale, ..quick() };
     said_to_be_off(&scene, "m", "h").await;
+    // Another client's reboot is still to come: nothing of ours can be beside our key, whose removal would tell.
+    let theirs = json!({"metadata": {"annotations": {"reboot.metal3.io": ""}}});
+    let hosts = bmo::api(&scene.client, &scene.namespace);
+    hosts.patch("h", &PatchParams::default(), &Patch::Merge(&theirs)).await.unwrap();
     let _running = start(&planes().await.management, &scene.namespace, policy).await;
     scene.request("m", reboot(0, "300s")).await;
-    scene.host_is("h", "held", |it| !keys(it).is_empty()).await;
+    let is_held = |it: &Value| keys(it).iter().any(|key| key != "reboot.metal3.io");
+    scene.host_is("h", "held", is_held).await;
     // From now on the operator looks: off is as it should be, so it writes nothing before the key is gone.
     let_go(&scene, "h").await;
     scene.says("m", "Recovered").await;
@@ -75,4 +80,28 @@ async fn a_host_that_is_off_when_it_is_asked_comes_back_although_nobody_writes_d
     let tries = history(&scene.get_host("h").await);
     assert_eq!((tries.len(), &tries[0]["result"]), (1, &json!("Recovered")), "{tries:?}");
     assert!(tries[0]["off"].is_null(), "{tries:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_is_off_when_it_is_asked_is_fenced_when_the_operator_has_read_that_it_is() {
+    let scene = Scene::new("read").await;
+    // No time runs out: that the operator takes the plain key away is all that is ever said of its power.
+    let long = Duration::from_secs(3600);
+    let policy = Policy { power_off: long, stale: long, ..quick() };
+    said_to_be_off(&scene, "m", "h").await;
+    let _running = start(&planes().await.management, &scene.namespace, policy).await;
+    scene.request("m", reboot(0, "300s")).await;
+    let beside = |it: &Value| keys(it).contains(&"reboot.metal3.io".to_owned());
+    let held =
+        scene.host_is("h", "held by both keys", |it| keys(it).len() == 2 && beside(it)).await;
+    assert!(history(&held)[0]["off"].is_null(), "{held:?}");
+    let_go(&scene, "h").await;
+    scene.says("m", "Recovered").await;
+    scene.is_clean("m", "h").await;
+    let tries = history(&scene.get_host("h").await);
+    assert!(tries[0]["off"].is_string(), "{tries:?}");
+    assert!(
+        tries[0]["fenced"].as_str().unwrap_or_default().contains("out of service"),
+        "{tries:?}"
+    );
 }
