@@ -51,6 +51,19 @@ pub(crate) fn names_a_proxy(kubeconfig: &Kubeconfig) -> bool {
 /// Whoever may write secrets in a namespace decides where it connects to. So a kubeconfig that would run a program or read
 /// a file of this pod is refused, and of what is wrong nothing is repeated: it is a secret.
 pub async fn client(secret: &Secret, patience: Duration) -> Result<Client, String> {
+    made(secret, patience, Some(patience)).await
+}
+
+/// The same for who also watches: a watch is an answer that goes on. Whoever waits for another answer bounds that himself.
+pub async fn watching_client(secret: &Secret, patience: Duration) -> Result<Client, String> {
+    made(secret, patience, None).await
+}
+
+async fn made(
+    secret: &Secret,
+    patience: Duration,
+    answer: Option<Duration>,
+) -> Result<Client, String> {
     let name = secret.name_any();
     let value = secret.data.as_ref().and_then(|data| data.get("value"));
     let value = value.ok_or_else(|| format!("the secret {name} has no key \"value\""))?;
@@ -58,7 +71,7 @@ pub async fn client(secret: &Secret, patience: Duration) -> Result<Client, Strin
     let text = std::str::from_utf8(&value.0).map_err(|_| wrong("is no text".to_owned()))?;
     let mut config = config(text).await.map_err(wrong)?;
     config.connect_timeout = Some(patience);
-    config.read_timeout = Some(patience);
+    config.read_timeout = answer;
     config.write_timeout = Some(patience);
     let builder = connection::builder(config).map_err(|_| {
         wrong("makes no client: correct its certificates, its key or its proxy".to_owned())

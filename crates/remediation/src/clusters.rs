@@ -156,7 +156,7 @@ impl Clusters {
         if let Some(client) = same {
             return Ok(client);
         }
-        let client = kubeconfig::client(&secret, PATIENCE).await?;
+        let client = kubeconfig::watching_client(&secret, PATIENCE).await?;
         self.with(name, |it| {
             (it.version, it.client) = (version, Some(client.clone()));
             (it.read, it.used) = (Some(Instant::now()), Some(Instant::now()));

@@ -12,6 +12,7 @@ use kube::Api;
 
 use crate::decision::Decision;
 use crate::history::Entry;
+use crate::observe::watched::NodeWatch;
 use crate::pauses::Pause;
 use crate::request::{Group, Request};
 use crate::seen::{Host, Machine, NodeSeen};
@@ -57,6 +58,8 @@ pub struct Memory {
     pub uid: String,
     /// What was seen of its pauses.
     pub pause: Pause,
+    /// A watch on its node, while that is awaited.
+    pub watch: Option<NodeWatch>,
 }
 
 impl Memory {
@@ -160,6 +163,8 @@ pub struct Observed {
     pub stray: Option<Host>,
     /// The node.
     pub node: NodeSeen,
+    /// Whether a change of the node is told of.
+    pub is_watched: bool,
     /// When a pause ended, if this process saw one: nobody could do anything before.
     pub resumed: Option<Timestamp>,
     /// When this process began to act.

@@ -7,7 +7,7 @@ use api_types::capi::{self, Cluster};
 use api_types::capm3::{Metal3Machine, UpstreamRemediation};
 use api_types::metal3::BareMetalHost;
 use api_types::remediation::Metal3Remediation;
-use controller_kit::engine::{Error, ObjectKey};
+use controller_kit::engine::{Class, Error, ObjectKey};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::Api;
@@ -18,9 +18,8 @@ use crate::decision::{Act, Decision};
 use crate::history::{Entry, History};
 use crate::leftover;
 use crate::model::{
-    ClusterSeen, LeftBehind, Live, Memory, Metal, Observed, Orphan, RequestKey, Seen,
+    ClusterSeen, Key, LeftBehind, Live, Memory, Metal, Observed, Orphan, RequestKey, Seen,
 };
-use crate::pauses::Pause;
 use crate::reason::Reason;
 use crate::request::{Group, Request};
 use crate::seen::{Host, Machine, NodeSeen, is_paused};
@@ -28,8 +27,10 @@ use crate::served::Served;
 
 pub mod node;
 mod object;
+pub mod watched;
 
 use object::by_name;
+use watched::NodeWatch;
 
 const HOST: &str = "read the BareMetalHost";
 
@@ -55,12 +56,14 @@ pub async fn request(
     known.seen.member = first_member(context, &known, false).await?;
     let paused = decide(&known.seen, &context.policy, now).reason == Reason::Paused;
     memory.pause.note(paused, now);
-    mark(context, &mut known.seen, memory.pause);
-    if settle(context, &mut known).await.acts.is_empty() {
+    mark(context, &mut known.seen, memory);
+    let decided = settle(context, &mut known).await;
+    watch_node(context, key, &known, memory).await;
+    if decided.acts.is_empty() {
         return Ok(Some(known));
     }
     let Some(mut live) = Box::pin(live(context, &known)).await? else { return Ok(None) };
-    mark(context, &mut live.seen, memory.pause);
+    mark(context, &mut live.seen, memory);
     live.seen.member = first_member(context, &live, true).await?;
     let node = std::mem::replace(&mut known.seen.node, NodeSeen::NotAsked);
     if live.seen == known.seen {
@@ -69,6 +72,25 @@ pub async fn request(
     }
     settle(context, &mut live).await;
     Ok(Some(live))
+}
+
+/// While a node is awaited it is watched, where its cluster allows that.
+async fn watch_node(context: &Context, key: &RequestKey, live: &Live, memory: &mut Memory) {
+    let seen = &live.seen;
+    let is_asked = matches!(seen.node, NodeSeen::Here(_) | NodeSeen::Gone);
+    let (Some(node), Some(cluster)) = (seen.node_name(), seen.cluster_name()) else { return };
+    let watch = memory.watch.take().filter(|it| it.is_of(cluster, node) && it.is_going_on());
+    if watch.is_some() || !is_asked || seen.request.standing.awaits_node().is_none() {
+        memory.watch = watch;
+        return;
+    }
+    let Ok(client) = context.workloads.client(&seen.request.namespace, cluster).await else {
+        return;
+    };
+    let (lookout, key) = (context.lookout.clone(), Key::Request(key.clone()));
+    let tell = move || lookout.enqueue(key.clone(), Class::Normal);
+    let version = live.place.as_ref().and_then(|it| it.object.resource_version());
+    memory.watch = NodeWatch::begin((cluster, node), Api::all(client), version, tell);
 }
 
 /// What is decided on what was read. The node is looked at where nothing can be said without.
@@ -84,9 +106,10 @@ async fn settle(context: &Context, live: &mut Live) -> Decision {
 }
 
 /// Adds what no object of the request says.
-fn mark(context: &Context, seen: &mut Observed, pause: Pause) {
+fn mark(context: &Context, seen: &mut Observed, memory: &Memory) {
     (seen.resumed, seen.started) =
-        context.clock.with(|clock| (clock.resumed(pause), clock.started));
+        context.clock.with(|clock| (clock.resumed(memory.pause), clock.started));
+    seen.is_watched = memory.watch.as_ref().is_some_and(NodeWatch::is_going_on);
     // A Machine has one request of each group, which has its name.
     let Request { group, namespace, name, .. } = &seen.request;
     let object = ObjectKey { namespace: namespace.clone(), name: name.clone() };
@@ -213,6 +236,7 @@ fn put_together(
         host: own,
         stray: other,
         node: NodeSeen::NotAsked,
+        is_watched: false,
         resumed: None,
         started: None,
         rival: false,

@@ -145,6 +145,7 @@ impl State {
             host: Some(self.host.clone()),
             stray: None,
             node,
+            is_watched: false,
             resumed: None,
             started: None,
         }

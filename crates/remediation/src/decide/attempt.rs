@@ -118,8 +118,11 @@ pub(super) fn await_node(case: &Case<'_>) -> Option<Decision> {
     Some(decision)
 }
 
-/// How soon a node is looked at again that has been awaited since then.
+/// How soon a node is looked at again that has been awaited since then. Of one that is watched every change is told.
 fn poll(case: &Case<'_>, since: Timestamp) -> Duration {
+    if case.seen.is_watched {
+        return POLL.1;
+    }
     (case.age(since) / 8).clamp(POLL.0, POLL.1)
 }
 

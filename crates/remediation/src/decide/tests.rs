@@ -131,6 +131,7 @@ pub(crate) fn fresh() -> Observed {
         host: Some(host()),
         stray: None,
         node: NodeSeen::NotAsked,
+        is_watched: false,
         resumed: None,
         started: None,
     }

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use bench::audit::Audit;
 use bench::control_plane::ControlPlane;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::{Api, PostParams};
 use remediation::settings::Policy;
 use serde_json::{Value, json};
@@ -118,4 +120,54 @@ async fn a_node_that_nobody_can_see_is_neither_cut_off_again_nor_given_up() {
     boot(&scene.workload, &scene.node_of("m")).await;
     scene.says("m", "Recovered").await;
     scene.is_clean("m", "h").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_awaited_is_watched_and_where_that_is_refused_it_is_asked_for() {
+    let workload = &planes().await.workload;
+    let gets = async |user: &str, may_watch: bool| {
+        let scene = Scene::new(user).await;
+        let _running = start(&planes().await.management, &scene.namespace, impatient()).await;
+        permit(&scene.workload, user, may_watch).await;
+        scene.kubeconfig(&workload.kubeconfig_text(user, &[]).unwrap()).await;
+        scene.machine("m", "h").await;
+        scene.operator().kill("h");
+        scene.request("m", reboot(0, "300s")).await;
+        on_again(&scene).await;
+        let audit = Audit::new(workload.audit_log(), scene.workload.clone());
+        let start = audit.mark().await.unwrap();
+        tokio::time::sleep(Duration::from_secs(12)).await;
+        let counts = audit.since(start).await.unwrap();
+        boot(&scene.workload, &scene.node_of("m")).await;
+        scene.says("m", "Recovered").await;
+        counts.of(user, "get", "nodes")
+    };
+    let (watched, asked) = tokio::join!(gets("watches", true), gets("asks", false));
+    println!("within 12 s {watched} looks at a node that is watched, {asked} at one that is not");
+    // One look as the watch begins, and perhaps the one after 15 seconds.
+    assert!(watched <= 2 && asked >= 4, "{watched} and {asked}");
+}
+
+/// Gives a user of the workload cluster what a try needs there.
+async fn permit(client: &kube::Client, user: &str, may_watch: bool) {
+    let verbs: &[&str] = if may_watch { &["get", "patch", "watch"] } else { &["get", "patch"] };
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": user},
+        "rules": [
+            {"apiGroups": [""], "resources": ["nodes"], "verbs": verbs},
+            {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+        ],
+    });
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": user},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": user},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+    });
+    let roles: Api<ClusterRole> = Api::all(client.clone());
+    let bindings: Api<ClusterRoleBinding> = Api::all(client.clone());
+    let params = PostParams::default();
+    roles.create(&params, &serde_json::from_value(role).unwrap()).await.unwrap();
+    bindings.create(&params, &serde_json::from_value(binding).unwrap()).await.unwrap();
 }

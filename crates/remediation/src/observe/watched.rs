@@ -1,0 +1,73 @@
+//! A watch on the node that a request waits for: it is back within a moment, and not when it is next looked at.
+
+use std::sync::{Arc, LazyLock};
+
+use futures_util::{StreamExt as _, pin_mut};
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::{WatchEvent, WatchParams};
+use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
+
+/// So many nodes are watched at once, each on a connection of its own. The others are looked at from time to time.
+static PLACES: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(100)));
+
+/// A watch that goes on until it is dropped, or its server ends or refuses it.
+#[derive(Debug)]
+pub struct NodeWatch {
+    cluster: String,
+    node: String,
+    watching: AbortHandle,
+}
+
+impl Drop for NodeWatch {
+    fn drop(&mut self) {
+        self.watching.abort();
+    }
+}
+
+impl PartialEq for NodeWatch {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_of(&other.cluster, &other.node) && self.watching.id() == other.watching.id()
+    }
+}
+
+impl NodeWatch {
+    /// Tells of each change of a node since a version; since now, where there is none. Nothing, if as many are watched as may be.
+    pub fn begin(
+        (cluster, node): (&str, &str),
+        api: Api<Node>,
+        version: Option<String>,
+        tell: impl Fn() + Send + 'static,
+    ) -> Option<Self> {
+        let place = PLACES.clone().try_acquire_owned().ok()?;
+        let one = WatchParams::default().fields(&format!("metadata.name={node}"));
+        let task = tokio::spawn(async move {
+            let _place = place;
+            let version = version.as_deref().unwrap_or("0");
+            let Ok(changes) = api.watch_metadata(&one, version).await else { return };
+            pin_mut!(changes);
+            while let Some(Ok(change)) = changes.next().await {
+                match change {
+                    WatchEvent::Added(_) | WatchEvent::Modified(_) | WatchEvent::Deleted(_) => {
+                        tell();
+                    }
+                    WatchEvent::Bookmark(_) => {}
+                    WatchEvent::Error(_) => return,
+                }
+            }
+        });
+        let (cluster, node) = (cluster.to_owned(), node.to_owned());
+        Some(Self { cluster, node, watching: task.abort_handle() })
+    }
+
+    /// Whether it is of this node.
+    pub fn is_of(&self, cluster: &str, node: &str) -> bool {
+        self.cluster == cluster && self.node == node
+    }
+
+    /// Whether it goes on.
+    pub fn is_going_on(&self) -> bool {
+        !self.watching.is_finished()
+    }
+}
