@@ -282,9 +282,13 @@ impl Host {
         let record = kept.known().cloned().unwrap_or_default();
         let (pending, last) = record.stamps(&status.provisioning);
         let rebooting = find(&status.conditions, CONDITION_REBOOTING);
+        // Metal3's operator takes the plain key away also where Ironic cannot say whether the host is on. It says so itself.
+        let manageable = find(&status.conditions, names::metal3::MANAGEABLE);
+        let is_faulty = manageable.is_some_and(|it| it.is_false());
         // An "off" that nobody can make sure of now is as old as the time when somebody could.
         let doubtful = rebooting.and_then(|it| it.reason.as_deref()).is_some_and(is_blind)
             || unreadable
+            || is_faulty
             || status.error_type.is_some()
             || status.operational_status == OperationalStatus::Error;
         let updated = status.last_updated.map(|it| it.0);
@@ -321,7 +325,12 @@ impl Host {
                     asked.is_some_and(|asked| pending.as_second() >= asked.as_second())
                         && last.is_none_or(|last| pending > last)
                 }),
-            read_off: beside && has_key && plain_key.is_none() && !doubtful,
+            // That a host cannot be switched on is no reason to doubt that its power was read, where the operator tells the two apart.
+            read_off: beside
+                && has_key
+                && plain_key.is_none()
+                && !is_faulty
+                && (manageable.is_some() || !doubtful),
             has_room: plain_key.is_none_or(|_| is_plain) && matches!(kept, Kept::Absent),
             looked_at: looked && !doubtful,
             servicing: status.operational_status == OperationalStatus::Servicing,
@@ -502,7 +511,17 @@ mod tests {
         assert_eq!(of(&[], None, off.clone()), (false, false), "it may be coming on");
         assert_eq!(of(&[plain], Some(at(101)), off), (true, false), "left over: it is let go");
         let failing = json!({"errorType": "power management error"});
-        assert_eq!(of(&[ours], None, failing), (true, false), "its power cannot be read");
+        assert_eq!(of(&[ours], None, failing.clone()), (true, false), "whether it was read");
+        let manageable = |status: &str| {
+            let mut seen = failing.clone();
+            seen["conditions"] = json!([{
+                "type": "Manageable", "status": status, "reason": "r", "message": "",
+                "lastTransitionTime": at(1).to_string(),
+            }]);
+            seen
+        };
+        assert_eq!(of(&[ours], None, manageable("True")), (true, true), "it does not come on");
+        assert_eq!(of(&[ours], None, manageable("False")), (true, false), "Ironic cannot see it");
     }
 
     #[test]

@@ -30,6 +30,9 @@ pub const INSPECT: &str = "inspect.metal3.io";
 /// strictly. Written by `host-discovery`, taken over and removed by the operator.
 pub const HARDWARE_DETAILS: &str = "inspect.metal3.io/hardwaredetails";
 
+/// Condition on a host: false where Ironic cannot say whether it is on. Written by the operator, read by `remediation`.
+pub const MANAGEABLE: &str = "Manageable";
+
 /// Annotation on a `Metal3Machine`: `namespace/name` of its host. Written by `capm3-reuse`, read by
 /// `remediation` and by CAPM3's data controllers.
 pub const HOST: &str = "metal3.io/BareMetalHost";

@@ -28,7 +28,7 @@ const PAUSED: &str = "baremetalhost.metal3.io/paused";
 const STATUS: &str = "baremetalhost.metal3.io/status";
 
 /// Starts it for one namespace, with all of its CRDs, and its webhook, which refuses what it does not know.
-async fn start(plane: &ControlPlane, namespace: &str, ironic: &str) -> Service {
+pub(crate) async fn start(plane: &ControlPlane, namespace: &str, ironic: &str) -> Service {
     let program = std::env::var(PROGRAM)
         .unwrap_or_else(|_| panic!("{PROGRAM} is not set: see docs/testing.md"));
     crds::install_folder(&plane.admin().await).await.unwrap();
@@ -100,7 +100,7 @@ async fn ask_webhook(client: &kube::Client, namespace: &str, port: u16, authorit
     }
 }
 
-async fn credentials(client: &kube::Client, namespace: &str) {
+pub(crate) async fn credentials(client: &kube::Client, namespace: &str) {
     let secret = json!({
         "metadata": { "name": "bmc" }, "stringData": { "username": "admin", "password": "secret" },
     });
@@ -113,7 +113,7 @@ fn state(host: &Value) -> &str {
 }
 
 /// Looks at a host until it is so; says what the operator wrote where it never is.
-async fn wait(
+pub(crate) async fn wait(
     operator: &Service,
     what: &str,
     read: impl AsyncFn() -> Value,

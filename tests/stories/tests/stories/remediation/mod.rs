@@ -14,5 +14,6 @@ mod rules;
 mod scene;
 mod several;
 mod stale;
+mod stock;
 mod sweeps;
 mod workload;

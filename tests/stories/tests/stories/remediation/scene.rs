@@ -92,6 +92,17 @@ impl Scene {
     }
 
     pub(super) async fn machine_of(&self, name: &str, host: &str, owned: bool) {
+        let metal = self.machine_without_host(name, host, owned).await;
+        self.host(host, &metal, &self.node_of(name)).await;
+    }
+
+    /// A Machine with its node, and the name of a host that somebody else makes.
+    pub(super) async fn machine_without_host(
+        &self,
+        name: &str,
+        host: &str,
+        owned: bool,
+    ) -> DynamicObject {
         let labels = json!({"cluster.x-k8s.io/cluster-name": CLUSTER_NAME});
         let provider = format!("metal3://{}/{host}/{name}", self.namespace);
         let spec = json!({
@@ -122,7 +133,7 @@ impl Scene {
         let metal = self.create(METAL3_MACHINE, metal).await;
         boot(&self.workload, &node).await;
         silence(&self.workload, &node).await;
-        self.host(host, &metal, &node).await;
+        metal
     }
 
     async fn host(&self, name: &str, metal: &DynamicObject, node: &str) {
